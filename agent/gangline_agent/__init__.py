@@ -1,0 +1,1 @@
+"""The node agent: reports a node's GPUs."""

@@ -1,0 +1,1 @@
+"""A real control plane on loopback, for end-to-end tests."""

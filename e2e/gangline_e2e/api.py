@@ -1,0 +1,274 @@
+"""A small client of the Kubernetes API for tests, on purpose not Gangline's own.
+
+It remembers the cluster-wide objects that it creates, so that a test can be cleaned up on a cluster
+that others use too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import aiohttp
+from kubernetes import client as official
+from kubernetes import config as official_config
+
+from gangline_e2e.discovery import DISCOVERY, Kind, read_kinds
+from gangline_e2e.errors import HarnessError, Refused, WaitedTooLong
+from gangline_e2e.workloads import Manifest, Manifests, binding
+
+T = TypeVar("T")
+POLL_S = 0.1
+CONCURRENCY = 64
+DROP_AT_ONCE = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
+SWEPT = frozenset({"delete", "list"})
+
+
+@asynccontextmanager
+async def connect(kubeconfig: Path, namespace: str = "default") -> AsyncIterator[Api]:
+    """A client with the credentials of a kubeconfig file, until the block ends."""
+    settings = official.Configuration()
+    official_config.load_kube_config(str(kubeconfig), client_configuration=settings)  # type: ignore[no-untyped-call]  # ships no annotations
+    connector = aiohttp.TCPConnector(ssl=_tls(settings), limit=CONCURRENCY * 2)
+    timeout = aiohttp.ClientTimeout(total=60, sock_connect=5)
+    token = settings.api_key.get("authorization")
+    headers = {"Authorization": token} if token else {}
+    async with aiohttp.ClientSession(settings.host, connector=connector, timeout=timeout, headers=headers) as session:
+        yield Api(session, namespace)
+
+
+class Api:
+    """Requests on one cluster; ``namespace`` is where manifests without a namespace go.
+
+    Paths are those of the API server, such as `/api/v1/nodes`. Failures raise Refused.
+    """
+
+    def __init__(self, session: aiohttp.ClientSession, namespace: str) -> None:
+        self._session = session
+        self.namespace = namespace
+        self._kinds: dict[tuple[str, str], Kind] = {}
+        self._cluster_wide: set[str] = set()
+
+    # One object
+
+    async def request(self, method: str, path: str, body: object = None, **params: str) -> Any:
+        """One request with a JSON body; the answer's JSON."""
+        async with self._session.request(method, path, json=body, params=params) as response:
+            return await _answer(response)
+
+    async def get(self, path: str) -> Manifest:
+        """One object."""
+        found: Manifest = await self.request("GET", path)
+        return found
+
+    async def list(self, path: str, **params: str) -> Manifests:
+        """The objects of a collection; ``params`` are labelSelector, fieldSelector and the like."""
+        answer = await self.request("GET", path, **params)
+        items: Manifests = answer["items"]
+        return items
+
+    async def create(self, manifest: Manifest) -> Manifest:
+        """Create one object and return it as stored."""
+        kind = await self._kind(manifest)
+        collection = kind.collection(manifest["metadata"].get("namespace", self.namespace))
+        created: Manifest = await self.request("POST", collection, manifest)
+        if not kind.namespaced:
+            self._cluster_wide.add(f"{collection}/{created['metadata']['name']}")
+        return created
+
+    async def merge(self, path: str, patch: Manifest) -> Manifest:
+        """Change fields of one object or subresource by a JSON merge patch."""
+        headers = {"Content-Type": "application/merge-patch+json"}
+        async with self._session.patch(path, data=json.dumps(patch), headers=headers) as response:
+            changed: Manifest = await _answer(response)
+            return changed
+
+    async def bind(self, pod: str, node: str) -> None:
+        """Bind a pod of this client's namespace to a node, as a scheduler does."""
+        await self.request("POST", f"{self.pods}/{pod}/binding", binding(pod, node))
+
+    async def delete(self, path: str, *, at_once: bool = False) -> None:
+        """Delete an object; ``at_once`` does not leave it a grace period. Fine if it is gone."""
+        try:
+            await self.request("DELETE", path, DROP_AT_ONCE if at_once else None)
+        except Refused as error:
+            if error.status != 404:
+                raise
+
+    # Many objects
+
+    async def create_many(self, manifests: Iterable[Manifest], concurrency: int = CONCURRENCY) -> Manifests:
+        """Create objects, ``concurrency`` at a time; as stored, in the order given."""
+        return await _map(self.create, manifests, concurrency)
+
+    async def delete_many(self, paths: Iterable[str], concurrency: int = CONCURRENCY) -> None:
+        """Delete objects without grace periods, ``concurrency`` at a time."""
+
+        async def drop(path: str) -> None:
+            await self.delete(path, at_once=True)
+
+        await _map(drop, paths, concurrency)
+
+    @property
+    def pods(self) -> str:
+        """The path of the pods in this client's namespace."""
+        return f"/api/v1/namespaces/{self.namespace}/pods"
+
+    # Waiting
+
+    async def wait_for(
+        self, path: str, holds: Callable[[Manifest], bool], count: int, timeout_s: float = 30
+    ) -> Manifests:
+        """Watch a collection until ``count`` of its objects satisfy ``holds``; return those."""
+        found: dict[str, Manifest] = {}
+        try:
+            async with asyncio.timeout(timeout_s):
+                async for event, item in self.watch(path):
+                    if event == "RESTART":
+                        found.clear()
+                    elif event != "DELETED" and holds(item):
+                        found[item["metadata"]["uid"]] = item
+                    else:
+                        found.pop(item["metadata"]["uid"], None)
+                    if event != "RESTART" and len(found) >= count:
+                        return list(found.values())
+        except TimeoutError as error:
+            what = f"{path}: waited {timeout_s:g} s for {count} objects, {len(found)} came"
+            raise WaitedTooLong(what) from error
+        raise HarnessError(f"{path}: the watch ended")
+
+    async def until(self, condition: Callable[[], Awaitable[T | None]], what: str, timeout_s: float = 30) -> T:
+        """Ask a condition again and again until it gives something true, and return that."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while True:
+                    if result := await condition():
+                        return result
+                    await asyncio.sleep(POLL_S)
+        except TimeoutError as error:
+            raise WaitedTooLong(f"waited {timeout_s:g} s until {what}") from error
+
+    async def watch(self, path: str) -> AsyncIterator[tuple[str, Manifest]]:
+        """The objects of a collection as ADDED, then their changes, without end.
+
+        When the connection breaks, it gives ("RESTART", {}) and lists again.
+        """
+        while True:
+            try:
+                answer = await self.request("GET", path)
+                for item in answer["items"]:
+                    yield "ADDED", item
+                async for event in self._events(path, answer["metadata"]["resourceVersion"]):
+                    yield event
+            except (aiohttp.ClientError, ConnectionError, TimeoutError):
+                await asyncio.sleep(POLL_S)
+            yield "RESTART", {}
+
+    async def _events(self, path: str, version: str) -> AsyncIterator[tuple[str, Manifest]]:
+        params = {"watch": "true", "resourceVersion": version}
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=5)
+        async with self._session.get(path, params=params, timeout=timeout) as response:
+            if response.status != 200:
+                await _answer(response)
+            rest = b""
+            async for chunk in response.content.iter_any():
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    event = json.loads(line)
+                    if event["type"] == "ERROR":
+                        return
+                    yield event["type"], event["object"]
+
+    # Cleaning up
+
+    async def sweep(self) -> None:
+        """Delete what is in this client's namespace, whoever made it, and the cluster-wide objects
+        that this client made; HarnessError for a namespace that no test has made.
+        """
+        if self.namespace == "default" or self.namespace.startswith("kube-"):
+            raise HarnessError(f"{self.namespace}: not a namespace of a test")
+        await self._discover()
+        collections = {
+            kind.unversioned: kind.collection(self.namespace)
+            for kind in self._kinds.values()
+            if kind.namespaced and kind.verbs >= SWEPT
+        }
+        for collection in sorted(collections.values(), key=self.pods.__eq__):  # pods after their owners
+            names = [item["metadata"]["name"] for item in await self.list(collection)]
+            await self.delete_many(f"{collection}/{name}" for name in names)
+        await self.delete_many(sorted(self._cluster_wide))
+        self._cluster_wide.clear()
+
+    async def drop_namespace(self) -> None:
+        """Delete this client's namespace, which was swept before.
+
+        It also takes the finalizer away, as the namespace controller does, which may not run here.
+        """
+        path = f"/api/v1/namespaces/{self.namespace}"
+        await self.delete(path)
+        try:
+            left = await self.get(path)
+            left["spec"]["finalizers"] = []
+            await self.request("PUT", f"{path}/finalize", left)
+        except Refused as error:
+            if error.status not in (404, 409):
+                raise
+
+    async def _kind(self, manifest: Manifest) -> Kind:
+        key = manifest["apiVersion"], manifest["kind"]
+        if key not in self._kinds:
+            await self._discover()
+        if key not in self._kinds:
+            raise HarnessError(f"{key[0]} {key[1]}: the API server does not serve this kind")
+        return self._kinds[key]
+
+    async def _discover(self) -> None:
+        for root in ("/api", "/apis"):
+            async with self._session.get(root, headers={"Accept": DISCOVERY}) as response:
+                self._kinds |= read_kinds(root, await _answer(response))
+
+
+async def _answer(response: aiohttp.ClientResponse) -> Any:
+    """The JSON of an answer, or Refused."""
+    text = await response.text()
+    if response.status < 400:
+        return json.loads(text)
+    try:
+        status = json.loads(text)
+    except ValueError:
+        raise Refused(response.status, response.reason or "", text.strip()) from None
+    raise Refused(response.status, status.get("reason", ""), status.get("message", text))
+
+
+async def _map(do: Callable[[Any], Awaitable[T]], items: Iterable[Any], concurrency: int) -> list[T]:
+    """Do something to each item, ``concurrency`` at a time; the first error ends it."""
+    slots = asyncio.Semaphore(concurrency)
+
+    async def one(item: Any) -> T:
+        async with slots:
+            return await do(item)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(item)) for item in items]
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    return [task.result() for task in tasks]
+
+
+def _tls(settings: official.Configuration) -> Any:
+    """The TLS context for a loaded kubeconfig; True, aiohttp's default, for plain HTTP."""
+    if not settings.host.startswith("https:"):
+        return True
+    context = ssl.create_default_context(cafile=settings.ssl_ca_cert)
+    if not settings.verify_ssl:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if settings.cert_file:
+        context.load_cert_chain(settings.cert_file, settings.key_file)
+    return context

@@ -1,0 +1,67 @@
+"""Fixtures of the end-to-end tests: a running control plane, and a clean place on it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from gangline_e2e import binaries, sources
+from gangline_e2e.api import Api
+from gangline_e2e.errors import NoControlPlane
+from gangline_e2e.harness import ControlPlane, Options
+from gangline_e2e.isolation import isolated
+from gangline_e2e.sources import Cluster
+
+StartControlPlane = Callable[[Options], ControlPlane]
+
+
+def pytest_configure() -> None:
+    """Let SIGTERM end a run as Ctrl-C does: fixtures are torn down and no server is left behind."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session")
+def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """The cluster that all tests share; see gangline_e2e.sources for where it comes from."""
+    with ExitStack() as stack:
+        try:
+            running = stack.enter_context(sources.cluster(tmp_path_factory.mktemp("cluster")))
+        except NoControlPlane as error:
+            _unavailable(error)
+        yield running
+
+
+@pytest.fixture
+async def cluster(control_plane: Cluster) -> AsyncIterator[Api]:
+    """A client of the shared cluster with a namespace of its own, swept after the test."""
+    async with isolated(control_plane) as api:
+        yield api
+
+
+@pytest.fixture
+def start_control_plane(tmp_path: Path) -> Iterator[StartControlPlane]:
+    """A function that starts a control plane with given options, for this test alone."""
+    try:
+        programs = binaries.find()
+    except NoControlPlane as error:
+        _unavailable(error)
+    with ExitStack() as stack:
+
+        def start(options: Options) -> ControlPlane:
+            folder = tmp_path / f"control-plane-{len(list(tmp_path.iterdir()))}"
+            return stack.enter_context(ControlPlane(folder, options, programs))
+
+        yield start
+
+
+def _unavailable(error: NoControlPlane) -> NoReturn:
+    """Skip on a developer's machine; in CI the tests must not pass by being skipped."""
+    if os.environ.get("CI"):
+        pytest.fail(str(error), pytrace=False)
+    pytest.skip(str(error))

@@ -1,0 +1,88 @@
+"""Gangline: a GPU scheduler for Kubernetes that sees the cluster as columns, with plugins in Python.
+
+This module is the public API for plugin authors: everything that a plugin needs is imported from here.
+"""
+
+from gangline import model, node_selection, requests, tolerations
+from gangline.cycle_state import Cycle, StateKey
+from gangline.diagnosis import Diagnosis
+from gangline.errors import ApiError, Conflict, GanglineError, InvalidObject, NotFound, PluginError
+from gangline.hints import Action, ClusterEvent, EventHint, on
+from gangline.hookspecs import hookimpl
+from gangline.labels import LabelColumn
+from gangline.nodes import NODE, PODS, NodeView, Rows, TaintKey
+from gangline.placement import Placement
+from gangline.plugin import Clock, Handle, State, WaitingPod, per_node
+from gangline.pods import LabelSet, PodClass, PodInfo
+from gangline.scoring import default_normalize
+from gangline.selectors import EVERYTHING, NOTHING, Selector, compile_selector, from_map
+from gangline.status import (
+    SKIP,
+    SUCCESS,
+    BoolColumn,
+    Code,
+    CodeColumn,
+    Narrow,
+    Reason,
+    ScoreColumn,
+    Status,
+    codes,
+    unschedulable,
+    wait,
+)
+from gangline.transaction import Transaction
+
+__all__ = [
+    "EVERYTHING",
+    "NODE",
+    "NOTHING",
+    "PODS",
+    "SKIP",
+    "SUCCESS",
+    "Action",
+    "ApiError",
+    "BoolColumn",
+    "Clock",
+    "ClusterEvent",
+    "Code",
+    "CodeColumn",
+    "Conflict",
+    "Cycle",
+    "Diagnosis",
+    "EventHint",
+    "GanglineError",
+    "Handle",
+    "InvalidObject",
+    "LabelColumn",
+    "LabelSet",
+    "Narrow",
+    "NodeView",
+    "NotFound",
+    "Placement",
+    "PluginError",
+    "PodClass",
+    "PodInfo",
+    "Reason",
+    "Rows",
+    "ScoreColumn",
+    "Selector",
+    "State",
+    "StateKey",
+    "Status",
+    "TaintKey",
+    "Transaction",
+    "WaitingPod",
+    "codes",
+    "compile_selector",
+    "default_normalize",
+    "from_map",
+    "hookimpl",
+    "model",
+    "node_selection",
+    "on",
+    "per_node",
+    "requests",
+    "tolerations",
+    "unschedulable",
+    "wait",
+]

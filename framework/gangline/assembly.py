@@ -1,0 +1,63 @@
+"""From a configuration to running profiles: expands, builds and compiles each one."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import msgspec
+
+from gangline.cache import Cache
+from gangline.config import (
+    PluginRef,
+    Profile,
+    SchedulerConfiguration,
+    default_plugins,
+    expand_all,
+    plugin_args,
+)
+from gangline.metrics import Metrics
+from gangline.plugin import Clock, Recorder
+from gangline.registry import Catalog, compile_profile
+from gangline.runtime import FrameworkHandle, Runtime
+from gangline.waiting import WaitingPods
+
+
+def build_runtimes(
+    config: SchedulerConfiguration,
+    catalog: Catalog,
+    state: Cache,
+    clock: Clock,
+    recorder: Recorder,
+    waiting: WaitingPods,
+    client: Any,
+    metrics: Metrics,
+    ties: random.Random | None,
+) -> dict[str, Runtime]:
+    """A runtime for each profile, by schedulerName. Raises ConfigError and PluginError."""
+    points = catalog.points()
+    expanded = expand_all(config.profiles, points, default_plugins(points))
+    runtimes = {}
+    for profile in config.profiles:
+        handle = FrameworkHandle(profile.scheduler_name, state, clock, recorder, waiting, client, metrics)
+        compiled = compile_profile(
+            profile.scheduler_name,
+            {point: [_weighted(ref) for ref in refs] for point, refs in expanded[profile.scheduler_name].items()},
+            catalog,
+            _args_of(profile),
+            handle,
+            metrics,
+        )
+        runtimes[profile.scheduler_name] = Runtime(compiled, handle, metrics, ties)
+    return runtimes
+
+
+def _weighted(ref: PluginRef) -> tuple[str, int]:
+    return ref.name, ref.weight
+
+
+def _args_of(profile: Profile) -> Any:
+    def args(name: str, type_: type[msgspec.Struct] | None) -> msgspec.Struct | None:
+        return None if type_ is None else plugin_args(profile, name, type_)
+
+    return args

@@ -1,0 +1,224 @@
+"""The cluster as the scheduler knows it: the only owner of cluster facts.
+
+Rules:
+- Watch events and assumptions are the only things that change it, one at a time, in one thread.
+- A pod is placed on exactly one row, or waits in `_homeless` for its node to appear.
+- A pod is *assumed* from the decision until the watch confirms it; an assumption whose binding has ended
+  expires when no confirmation comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Generic, Protocol, TypeVar
+
+from gangline.model import Node, ObjectMeta, Pod
+from gangline.nodes import Nodes
+from gangline.pods import Interner, PodInfo, ResourceAxis
+from gangline.transaction import Transaction, UndoLog
+
+ASSUMED_LIFETIME = 30.0
+"""Seconds after a binding has ended until an assumption that nobody confirmed is dropped."""
+
+
+class Tracker(Protocol):
+    """Keeps something in step with where pods are: called for every placement and every removal, undone ones too."""
+
+    def add(self, pod: PodInfo, row: int) -> None:
+        """Pod is on row now."""
+
+    def remove(self, pod: PodInfo, row: int) -> None:
+        """Pod is no longer on row."""
+
+
+class HasMetadata(Protocol):
+    """Any Kubernetes object."""
+
+    metadata: ObjectMeta
+
+
+T = TypeVar("T", bound=HasMetadata)
+
+
+class Store(Generic[T]):
+    """Objects of one kind by namespace and name; `version` grows with each change."""
+
+    def __init__(self) -> None:
+        self._objects: dict[tuple[str, str], T] = {}
+        self.version = 0
+
+    def upsert(self, obj: T) -> None:
+        """Add or replace an object."""
+        self._objects[(obj.metadata.namespace, obj.metadata.name)] = obj
+        self.version += 1
+
+    def remove(self, namespace: str, name: str, uid: str = "") -> None:
+        """Forget an object."""
+        if self._objects.pop((namespace, name), None) is not None:
+            self.version += 1
+
+    def get(self, name: str, namespace: str = "") -> T | None:
+        """The object, or None."""
+        return self._objects.get((namespace, name))
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._objects.values())
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+
+class Cache:
+    """Nodes, pods, assumptions, and stores of every other kind."""
+
+    def __init__(self) -> None:
+        axis = ResourceAxis()
+        self.nodes = Nodes(axis)
+        self.interner = Interner(axis)
+        self._pods: dict[str, PodInfo] = {}
+        self._assumed: dict[str, float | None] = {}
+        self._homeless: dict[str, dict[str, PodInfo]] = {}
+        self._trackers: list[Tracker] = []
+        self._stores: dict[str, Store[HasMetadata]] = {}
+        self._undo = UndoLog()
+
+    # Reading
+
+    @property
+    def pods(self) -> Mapping[str, PodInfo]:
+        """Every pod that is bound or assumed, by UID, those on unknown nodes too."""
+        return self._pods
+
+    def store(self, plural: str) -> Store[HasMetadata]:
+        """The objects of a kind, by its plural; the same store at each call."""
+        found = self._stores.get(plural)
+        if found is None:
+            found = self._stores[plural] = Store()
+        return found
+
+    def is_assumed(self, uid: str) -> bool:
+        """Whether a pod was placed by us and is not yet confirmed by the watch."""
+        return uid in self._assumed
+
+    def record(self, pod: Pod) -> PodInfo:
+        """The record of a pod, not placed anywhere. Raises InvalidObject."""
+        return self.interner.pod(pod)
+
+    def track(self, tracker: Tracker) -> None:
+        """Keep tracker in step from now on; it is told of the pods that are placed already."""
+        for pod in self._pods.values():
+            if pod.row >= 0:
+                tracker.add(pod, pod.row)
+        self._trackers.append(tracker)
+
+    def transaction(self) -> Transaction:
+        """A block of hypothetical steps."""
+        return Transaction(self, self._undo)
+
+    # Moving pods
+
+    def place(self, pod: PodInfo, row: int) -> None:
+        """Put a pod on a row; what every placement goes through."""
+        self.nodes.place(pod, row)
+        for tracker in self._trackers:
+            tracker.add(pod, row)
+
+    def unplace(self, pod: PodInfo) -> None:
+        """Take a pod off its row; what every removal goes through."""
+        row = pod.row
+        for tracker in self._trackers:
+            tracker.remove(pod, row)
+        self.nodes.unplace(pod)
+
+    # Watch events
+
+    def upsert_node(self, node: Node) -> int:
+        """Add or update a node. Raises InvalidObject and changes nothing."""
+        row = self.nodes.upsert(node)
+        for pod in self._homeless.pop(node.metadata.name, {}).values():
+            self.place(pod, row)
+        return row
+
+    def remove_node(self, name: str) -> None:
+        """Take a node out; pods that are on it wait for it to come back or to be deleted."""
+        row = self.nodes.row_of(name)
+        if row is None:
+            return
+        for pod in list(self.nodes.pods_on[row].values()):
+            self.unplace(pod)
+            self._homeless.setdefault(name, {})[pod.uid] = pod
+        self.nodes.remove(name)
+
+    def upsert_pod(self, pod: PodInfo) -> None:
+        """Add, update or confirm a pod that has a node."""
+        known = self._pods.get(pod.uid)
+        self._assumed.pop(pod.uid, None)
+        if pod.is_terminal:
+            self.remove_pod(pod.uid)
+            return
+        self._pods[pod.uid] = pod
+        if known is not None and self._swap(known, pod):
+            return
+        if known is not None:
+            self._detach(known)
+        row = self.nodes.row_of(pod.node_name)
+        if row is None:
+            self._homeless.setdefault(pod.node_name, {})[pod.uid] = pod
+        else:
+            self.place(pod, row)
+
+    def remove_pod(self, uid: str) -> PodInfo | None:
+        """Forget a pod for good; returns its record."""
+        pod = self._pods.pop(uid, None)
+        self._assumed.pop(uid, None)
+        if pod is not None:
+            self._detach(pod)
+        return pod
+
+    # Assumptions
+
+    def assume(self, pod: PodInfo, row: int) -> None:
+        """Count a pod as placed before the API server says so."""
+        self._pods[pod.uid] = pod
+        self._assumed[pod.uid] = None
+        pod.node_name = self.nodes.names[row]
+        self.place(pod, row)
+
+    def binding_ended(self, pod: PodInfo, now: float) -> None:
+        """The API server took the binding; a confirmation is due within ASSUMED_LIFETIME seconds."""
+        if pod.uid in self._assumed:
+            self._assumed[pod.uid] = now + ASSUMED_LIFETIME
+
+    def forget(self, pod: PodInfo) -> None:
+        """Take an assumption back; a pod that the watch confirmed meanwhile stays."""
+        if pod.uid in self._assumed:
+            self.remove_pod(pod.uid)
+            pod.node_name = ""
+
+    def expire(self, now: float) -> list[PodInfo]:
+        """Drop the assumptions whose time is over; returns them."""
+        late = [uid for uid, due in self._assumed.items() if due is not None and due <= now]
+        return [pod for uid in late if (pod := self.remove_pod(uid)) is not None]
+
+    def _swap(self, known: PodInfo, pod: PodInfo) -> bool:
+        """Put a newer record in the place of an older one when no column would change."""
+        same = (
+            known.row >= 0
+            and known.cls is pod.cls
+            and known.labels is pod.labels
+            and known.terminating == pod.terminating
+            and self.nodes.names[known.row] == pod.node_name
+        )
+        if same:
+            pod.row = known.row
+            self.nodes.pods_on[known.row][pod.uid] = pod
+        return same
+
+    def _detach(self, pod: PodInfo) -> None:
+        if pod.row >= 0:
+            self.unplace(pod)
+        else:
+            waiting = self._homeless.get(pod.node_name, {})
+            waiting.pop(pod.uid, None)
+            if not waiting:
+                self._homeless.pop(pod.node_name, None)

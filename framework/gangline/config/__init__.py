@@ -1,0 +1,50 @@
+"""KubeSchedulerConfiguration: loading, checking, expanding to plugins per point, writing back."""
+
+from gangline.config.args import decode_args, plugin_args
+from gangline.config.defaults import DEFAULT_PLUGINS, default_plugins
+from gangline.config.durations import Seconds
+from gangline.config.expanding import Expanded, expand, expand_all
+from gangline.config.loading import fingerprint, load, load_files
+from gangline.config.schema import (
+    POINTS,
+    ClientConnection,
+    Extender,
+    ExtenderTLS,
+    LeaderElection,
+    ManagedResource,
+    PluginConfig,
+    PluginRef,
+    Plugins,
+    PluginSet,
+    Profile,
+    SchedulerConfiguration,
+)
+from gangline.config.writing import convert, show
+
+__all__ = [
+    "DEFAULT_PLUGINS",
+    "POINTS",
+    "ClientConnection",
+    "Expanded",
+    "Extender",
+    "ExtenderTLS",
+    "LeaderElection",
+    "ManagedResource",
+    "PluginConfig",
+    "PluginRef",
+    "PluginSet",
+    "Plugins",
+    "Profile",
+    "SchedulerConfiguration",
+    "Seconds",
+    "convert",
+    "decode_args",
+    "default_plugins",
+    "expand",
+    "expand_all",
+    "fingerprint",
+    "load",
+    "load_files",
+    "plugin_args",
+    "show",
+]

@@ -1,0 +1,43 @@
+"""The plugins that are on unless a profile says otherwise: kube-scheduler v1.36's, in its order."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from gangline.config.schema import PluginRef
+
+# A weight stands where the plugin scores. The last three are alpha upstream and off there.
+DEFAULT_PLUGINS: tuple[PluginRef, ...] = (
+    PluginRef("SchedulingGates"),
+    PluginRef("PrioritySort"),
+    PluginRef("NodeUnschedulable"),
+    PluginRef("NodeName"),
+    PluginRef("TaintToleration", 3),
+    PluginRef("NodeAffinity", 2),
+    PluginRef("NodePorts"),
+    PluginRef("NodeResourcesFit", 1),
+    PluginRef("VolumeRestrictions"),
+    PluginRef("NodeVolumeLimits"),
+    PluginRef("VolumeBinding"),
+    PluginRef("VolumeZone"),
+    PluginRef("PodTopologySpread", 2),
+    PluginRef("InterPodAffinity", 2),
+    PluginRef("DynamicResources", 2),
+    PluginRef("DefaultPreemption"),
+    PluginRef("NodeResourcesBalancedAllocation", 1),
+    PluginRef("ImageLocality", 1),
+    PluginRef("DefaultBinder"),
+    PluginRef("NodeDeclaredFeatures"),
+    PluginRef("GangScheduling"),
+    PluginRef("TopologyPlacementGenerator"),
+    PluginRef("PodGroupPodsCount", 1),
+)
+
+
+def default_plugins(available: Collection[str]) -> tuple[PluginRef, ...]:
+    """The default plugins that are installed, in order.
+
+    DynamicResources (dynamic resource allocation) does not come with Gangline: it is on where a
+    package brings it.
+    """
+    return tuple(plugin for plugin in DEFAULT_PLUGINS if plugin.name in available)

@@ -1,0 +1,143 @@
+"""Works out which plugins a profile runs at each extension point, as kube-scheduler does.
+
+1. The profile's multiPoint is laid over the defaults: a name that it disables goes ("*": all of
+   them), a name that it enables takes the default's place with its own weight, other names follow.
+2. At each point that does not disable "*", those plugins of 1 that implement the point and are not
+   disabled there join the ones that the point itself enables. A point's own entry wins, with its
+   weight.
+3. The order at a point: its own entries that are also in 1, the rest of 1, its other own entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from gangline.config.defaults import DEFAULT_PLUGINS
+from gangline.config.explaining import did_you_mean
+from gangline.config.schema import POINT_NAMES, POINTS, PluginRef, PluginSet, Profile
+from gangline.config.versions import REPLACED_BY
+from gangline.errors import ConfigError
+
+Expanded = dict[str, tuple[PluginRef, ...]]
+
+_WEIGHTED = ("score", "placement_score")
+
+
+def expand(
+    profile: Profile, points: Mapping[str, frozenset[str]], defaults: Sequence[PluginRef]
+) -> Expanded:
+    """The plugins of ``profile`` at each of ``POINTS``, in the order in which they run.
+
+    ``points`` holds every installed plugin and the points that it implements, in snake case;
+    ``defaults`` may only name plugins in it. Weights are at least 1 where plugins score, else 0.
+    Raises ConfigError for a plugin that is not installed or does not implement the point that it
+    is enabled at, and unless there are exactly one queueSort, at least one bind and at most one
+    placementGenerate plugin.
+    """
+    _check_names(profile, points)
+    everywhere = _merge(defaults, profile.plugins.multi_point)
+    expanded = {}
+    for point in POINTS:
+        candidates = [plugin for plugin in everywhere if point in points[plugin.name]]
+        plugins = _at_point(getattr(profile.plugins, point), candidates)
+        weighted = point in _WEIGHTED
+        expanded[point] = tuple(
+            PluginRef(plugin.name, max(plugin.weight, 1) if weighted else 0) for plugin in plugins
+        )
+    _check_counts(profile, expanded)
+    return expanded
+
+
+def expand_all(
+    profiles: Iterable[Profile],
+    points: Mapping[str, frozenset[str]],
+    defaults: Sequence[PluginRef],
+) -> dict[str, Expanded]:
+    """``expand`` for every profile, by schedulerName.
+
+    All profiles share one queue: ConfigError if their queueSort plugin or its arguments differ.
+    """
+    result: dict[str, Expanded] = {}
+    first: tuple[Profile, str] | None = None
+    for profile in profiles:
+        result[profile.scheduler_name] = expanded = expand(profile, points, defaults)
+        name = expanded["queue_sort"][0].name
+        if first is None:
+            first = profile, name
+        elif name != first[1] or _args(profile, name) != _args(first[0], name):
+            why = (
+                f"queueSort {name} and its args must be the same as in {first[0].path} ({first[1]})"
+            )
+            raise ConfigError(profile.file, f"{profile.path}.plugins", why)
+
+    return result
+
+
+def _args(profile: Profile, plugin: str) -> object:
+    return next((each.args for each in profile.plugin_config if each.name == plugin), None)
+
+
+def _merge(defaults: Sequence[PluginRef], chosen: PluginSet) -> list[PluginRef]:
+    """Rule 1."""
+    disabled = {plugin.name for plugin in chosen.disabled}
+    kept = [] if "*" in disabled else [each for each in defaults if each.name not in disabled]
+    enabled = {plugin.name: plugin for plugin in chosen.enabled}
+    names = {plugin.name for plugin in kept}
+    added = [plugin for plugin in chosen.enabled if plugin.name not in names]
+    return [enabled.get(plugin.name, plugin) for plugin in kept] + added
+
+
+def _at_point(own: PluginSet, everywhere: Sequence[PluginRef]) -> list[PluginRef]:
+    """Rules 2 and 3."""
+    disabled = {plugin.name for plugin in own.disabled}
+    if "*" in disabled:
+        return list(own.enabled)
+    inherited = [plugin for plugin in everywhere if plugin.name not in disabled]
+    names = {plugin.name for plugin in inherited}
+    enabled = {plugin.name for plugin in own.enabled}
+    return [
+        *(plugin for plugin in own.enabled if plugin.name in names),
+        *(plugin for plugin in inherited if plugin.name not in enabled),
+        *(plugin for plugin in own.enabled if plugin.name not in names),
+    ]
+
+
+def _check_names(profile: Profile, points: Mapping[str, frozenset[str]]) -> None:
+    """Every plugin that the profile names is installed and implements the point."""
+    # A file may disable a plugin that kube-scheduler has and this installation has not.
+    upstream = {plugin.name for plugin in DEFAULT_PLUGINS} | REPLACED_BY.keys() | {"*"}
+    for point, name in POINT_NAMES.items():
+        chosen: PluginSet = getattr(profile.plugins, point)
+        path = f"{profile.path}.plugins.{name}"
+        for index, plugin in enumerate(chosen.enabled):
+            place = f"{path}.enabled[{index}].name"
+            _check_known(profile.file, place, plugin.name, points)
+            if point != "multi_point" and point not in points[plugin.name]:
+                has = [POINT_NAMES[each] for each in POINTS if each in points[plugin.name]]
+                why = f"plugin {plugin.name} does not implement {name}, only {', '.join(has)}"
+                raise ConfigError(profile.file, place, why)
+        for index, plugin in enumerate(chosen.disabled):
+            if plugin.name not in upstream:
+                _check_known(profile.file, f"{path}.disabled[{index}].name", plugin.name, points)
+    for index, entry in enumerate(profile.plugin_config):
+        place = f"{profile.path}.pluginConfig[{index}].name"
+        _check_known(profile.file, place, entry.name, points)
+
+
+def _check_known(file: str, path: str, plugin: str, points: Mapping[str, frozenset[str]]) -> None:
+    if plugin not in points:
+        raise ConfigError(file, path, f'unknown plugin "{plugin}"; {did_you_mean(plugin, points)}')
+
+
+def _check_counts(profile: Profile, expanded: Expanded) -> None:
+    """The points at which the number of plugins matters."""
+    for point, least, most in (
+        ("queue_sort", 1, 1),
+        ("bind", 1, None),
+        ("placement_generate", 0, 1),
+    ):
+        names = [plugin.name for plugin in expanded[point]]
+        if len(names) < least or (most is not None and len(names) > most):
+            wanted = "at most one" if not least else "exactly one" if most else "at least one"
+            why = f"expected {wanted} plugin, got {', '.join(names) or 'none'}"
+            raise ConfigError(profile.file, f"{profile.path}.plugins.{POINT_NAMES[point]}", why)

@@ -1,0 +1,86 @@
+"""Reads YAML text into plain data: one document, string keys, no key twice, no nulls.
+
+A ConfigMap manifest that holds a configuration is as good as the configuration itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from gangline.config.explaining import quoted
+from gangline.errors import ConfigError
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML as a Kubernetes component reads it: strict about keys."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if key.tag == "tag:yaml.org,2002:merge":
+                continue
+            if not isinstance(key, yaml.ScalarNode) or key.tag != "tag:yaml.org,2002:str":
+                raise yaml.constructor.ConstructorError(
+                    None, None, "a key has to be a string", key.start_mark
+                )
+            if key.value in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"key {quoted(key.value)} is there twice", key.start_mark
+                )
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def read(text: bytes | str, file: str) -> tuple[str, dict[str, Any]]:
+    """The mapping in ``text`` and the name to use for it in messages.
+
+    That name is ``file``, or ``file#key`` for a ConfigMap. Raises ConfigError.
+    """
+    document = _document(text, file)
+    if document.get("kind") != "ConfigMap":
+        return file, document
+    data = document.get("data")
+    if not isinstance(data, dict) or not data:
+        raise ConfigError(file, "data", "the ConfigMap holds no configuration")
+    if "config.yaml" not in data and len(data) > 1:
+        keys = ", ".join(data)
+        raise ConfigError(file, "data", f"expected the key config.yaml or a single key, got {keys}")
+    key = "config.yaml" if "config.yaml" in data else next(iter(data))
+    if not isinstance(data[key], str):
+        raise ConfigError(file, f"data.{key}", f"expected a string, got {quoted(data[key])}")
+    return f"{file}#{key}", _document(data[key], f"{file}#{key}")
+
+
+def _document(text: bytes | str, file: str) -> dict[str, Any]:
+    """The one mapping that ``text`` has to be."""
+    try:
+        decoded = text if isinstance(text, str) else text.decode()
+    except UnicodeDecodeError as error:
+        raise ConfigError(file, "", f"not UTF-8 at byte {error.start}") from error
+    try:
+        # _Loader is a SafeLoader: it builds plain data only.
+        document = yaml.load(decoded, _Loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        place = f"{mark.line + 1}:{mark.column + 1}" if mark else ""
+        problem = ", ".join(filter(None, (error.context, error.problem)))
+        raise ConfigError(file, place, f"not valid YAML: {problem}") from error
+    except yaml.reader.ReaderError as error:
+        before = decoded[: error.position].split("\n")
+        place = f"{len(before)}:{len(before[-1]) + 1}"
+        raise ConfigError(file, place, f"not valid YAML: {error.reason}") from error
+    if not isinstance(document, dict):
+        got = "nothing" if document is None else quoted(document)
+        raise ConfigError(file, "", f"expected a mapping, got {got}")
+    return {key: _without_nulls(value) for key, value in document.items() if value is not None}
+
+
+def _without_nulls(value: object) -> object:
+    """A key whose value is null is a key that is not there, as in every Kubernetes API."""
+    if isinstance(value, dict):
+        return {key: _without_nulls(each) for key, each in value.items() if each is not None}
+    if isinstance(value, list):
+        return [_without_nulls(each) for each in value]
+    return value

@@ -1,0 +1,49 @@
+"""What changed between versions of KubeSchedulerConfiguration: which are read, what is gone.
+
+v1beta3 has v1's fields and default weights. All that differs is the set of plugins that existed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gangline.config.explaining import quoted
+from gangline.errors import ConfigError
+
+KIND = "KubeSchedulerConfiguration"
+V1 = "kubescheduler.config.k8s.io/v1"
+V1BETA3 = "kubescheduler.config.k8s.io/v1beta3"
+SUPPORTED = (V1, V1BETA3)
+
+# Plugins that older versions had, and what does their work now.
+REPLACED_BY: Mapping[str, str] = {
+    "SelectorSpread": "PodTopologySpread",
+    "NodeLabel": "NodeAffinity",
+    "NodePreferAvoidPods": "TaintToleration",
+    "ServiceAffinity": "InterPodAffinity",
+    "NodeResourcesLeastAllocated": "NodeResourcesFit with scoringStrategy LeastAllocated",
+    "NodeResourcesMostAllocated": "NodeResourcesFit with scoringStrategy MostAllocated",
+    "RequestedToCapacityRatio": "NodeResourcesFit with scoringStrategy RequestedToCapacityRatio",
+    "AzureDiskLimits": "NodeVolumeLimits",
+    "CinderLimits": "NodeVolumeLimits",
+    "EBSLimits": "NodeVolumeLimits",
+    "GCEPDLimits": "NodeVolumeLimits",
+}
+
+
+def check_version(file: str, document: Mapping[str, Any]) -> None:
+    """Raise ConfigError unless ``document`` is a configuration of a supported version."""
+    for key, allowed in (("kind", (KIND,)), ("apiVersion", SUPPORTED)):
+        use = f"supported: {', '.join(allowed)}"
+        if key not in document:
+            raise ConfigError(file, key, f"required field is missing; {use}")
+        if document[key] not in allowed:
+            raise ConfigError(file, key, f"{quoted(document[key])} is not supported; {use}")
+
+
+def check_not_removed(file: str, path: str, plugin: str) -> None:
+    """Raise ConfigError if ``plugin`` was removed from Kubernetes; says what to use instead."""
+    if plugin in REPLACED_BY:
+        why = f"plugin {plugin} was removed from Kubernetes; use {REPLACED_BY[plugin]}"
+        raise ConfigError(file, path, why)

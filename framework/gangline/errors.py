@@ -1,0 +1,110 @@
+"""Every exception that Gangline raises on purpose.
+
+    GanglineError
+    |-- InvalidObject         an object or a value in it cannot be used (path, value, why)
+    |   `-- InvalidQuantity   a resource quantity does not parse
+    |-- ConfigError           a configuration file cannot be used (file, path, why)
+    |-- PluginError           a plugin is missing, broken or raised (plugin, point, why)
+    `-- ApiError              the API server answered with a failure (status, reason, message)
+        |-- NotFound          404
+        |-- Conflict          409: stale resourceVersion, or the object is already there
+        |-- Gone              410: the resourceVersion is too old, list again
+        |-- Forbidden         403
+        |-- Invalid           422 or 400
+        |-- TooManyRequests   429, with retry_after in seconds
+        `-- Unavailable       5xx, a broken connection or a time-out: worth another try
+
+An error carries data and builds its text in ``__str__``; foreign errors are translated at the border.
+"""
+
+from __future__ import annotations
+
+
+class GanglineError(Exception):
+    """The root of the tree."""
+
+
+class InvalidObject(GanglineError):
+    """A value in an object cannot be used; ``path`` says where it stands."""
+
+    def __init__(self, path: str, value: object, why: str) -> None:
+        super().__init__(path, value, why)
+        self.path = path
+        self.value = value
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.value!r}: {self.why}" if self.path else f"{self.value!r}: {self.why}"
+
+
+class InvalidQuantity(InvalidObject):
+    """A resource quantity does not parse."""
+
+
+class ConfigError(GanglineError):
+    """A configuration file cannot be used."""
+
+    def __init__(self, file: str, path: str, why: str) -> None:
+        super().__init__(file, path, why)
+        self.file = file
+        self.path = path
+        self.why = why
+
+    def __str__(self) -> str:
+        return ": ".join(part for part in (self.file, self.path, self.why) if part)
+
+
+class PluginError(GanglineError):
+    """A plugin is missing or broken, or one of its methods raised."""
+
+    def __init__(self, plugin: str, point: str, why: str) -> None:
+        super().__init__(plugin, point, why)
+        self.plugin = plugin
+        self.point = point
+        self.why = why
+
+    def __str__(self) -> str:
+        where = f" at {self.point}" if self.point else ""
+        return f"plugin {self.plugin}{where}: {self.why}"
+
+
+class ApiError(GanglineError):
+    """The API server refused a request, or did not answer."""
+
+    def __init__(self, status: int, reason: str, message: str, retry_after: float | None = None) -> None:
+        super().__init__(status, reason, message)
+        self.status = status
+        self.reason = reason
+        self.message = message
+        self.retry_after = retry_after
+
+    def __str__(self) -> str:
+        return f"{self.status} {self.reason}: {self.message}" if self.status else self.message
+
+
+class NotFound(ApiError):
+    """404."""
+
+
+class Conflict(ApiError):
+    """409: the resourceVersion is stale, or the object is already there."""
+
+
+class Gone(ApiError):
+    """410: the resourceVersion is too old; list again."""
+
+
+class Forbidden(ApiError):
+    """403."""
+
+
+class Invalid(ApiError):
+    """400 or 422: the request will never be accepted as it is."""
+
+
+class TooManyRequests(ApiError):
+    """429; ``retry_after`` holds the seconds that the server asks for."""
+
+
+class Unavailable(ApiError):
+    """5xx, a broken connection or a time-out: worth another try."""

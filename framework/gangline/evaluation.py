@@ -1,0 +1,411 @@
+"""One pod against all nodes: filters and scores as columns, kept per pod class.
+
+Rules:
+- What plugins that declare `reads` say follows from the pod class and the columns they read, so it is kept per class
+  and evaluated again only for rows that changed. Every other plugin is called for each attempt, over all rows.
+- A kept entry is brought up to date before use; it is never trusted to be.
+- Nothing here changes the cluster.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gangline.cycle_state import Cycle, StateKey
+from gangline.diagnosis import Diagnosis, Rejection
+from gangline.errors import PluginError
+from gangline.nodes import Nodes, NodeView, Rows
+from gangline.pods import PodInfo
+from gangline.registry import CompiledProfile, Implementation
+from gangline.status import SKIP, BoolColumn, Code, CodeColumn, Narrow, ScoreColumn, Status
+
+_KEPT_BYTES = 64 * 1024 * 1024
+MAX_SCORE = 100.0
+
+
+@dataclass(slots=True, eq=False)
+class _Entry:
+    """What is known of one pod class."""
+
+    position: int
+    shared: Mapping[StateKey[Any], Any]
+    rejected: Status | None
+    narrow: dict[str, Narrow]
+    filters: list[Implementation]
+    codes: dict[str, CodeColumn] = field(default_factory=dict)
+    feasible: BoolColumn = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    scorers: list[Implementation] | None = None
+    raw: dict[str, ScoreColumn] = field(default_factory=dict)
+    base: ScoreColumn = field(default_factory=lambda: np.zeros(0))
+    """Weighted sum of the scores that need no normalising."""
+    ranked: ScoreColumn = field(default_factory=lambda: np.zeros(0))
+    """`base` where feasible, -1 elsewhere."""
+
+
+@dataclass(slots=True, eq=False)
+class Filtered:
+    """What filtering one pod has given."""
+
+    pod: PodInfo
+    cycle: Cycle
+    entry: _Entry
+    feasible: BoolColumn
+    codes: dict[str, CodeColumn] = field(default_factory=dict)
+    """Verdicts of the plugins that are called for each attempt."""
+    narrow: dict[str, Narrow] = field(default_factory=dict)
+    status: Status | None = None
+    skipped: frozenset[str] | set[str] = frozenset()
+
+
+class Evaluator:
+    """Filters and scores of one profile."""
+
+    def __init__(self, profile: CompiledProfile, nodes: Nodes, ties: random.Random | None) -> None:
+        self._nodes = nodes
+        self._ties = ties
+        self._entries: OrderedDict[int, _Entry] = OrderedDict()
+        points = profile.points
+        self._pre_filters = points.get("pre_filter", ())
+        self._filters = points.get("filter", ())
+        self._pre_scores = {impl.name: impl for impl in points.get("pre_score", ())}
+        self._scorers = points.get("score", ())
+        self._dynamic_pre_filters = [i for i in self._pre_filters if i.reads is None]
+        self._dynamic_filters = [i for i in self._filters if i.reads is None]
+        self._dynamic_scorers = [i for i in self._scorers if i.reads is None]
+        self._pre_filter_order = {impl.name: n for n, impl in enumerate(self._pre_filters)}
+
+    # Filtering
+
+    def filter(self, pod: PodInfo) -> Filtered:
+        """Which nodes are feasible now. Raises PluginError."""
+        entry = self._entry(pod)
+        cycle = Cycle(entry.shared)
+        result = Filtered(pod, cycle, entry, entry.feasible)
+        if self._prepare(result):
+            result.feasible = np.zeros(self._nodes.size, dtype=np.bool_)
+            return result
+        view = self._nodes.view()
+        for impl in self._dynamic_filters:
+            if impl.name in result.skipped:
+                continue
+            verdicts = self._checked(impl, impl.call(cycle, pod, view), len(view))
+            if verdicts.any():
+                result.codes[impl.name] = verdicts
+                result.feasible = result.feasible & (verdicts == 0)
+        return result
+
+    def passes(self, pod: PodInfo, rows: Rows) -> BoolColumn:
+        """Whether each of rows is feasible as the columns are now; for what-if."""
+        return self.filter(pod).feasible[rows]
+
+    def diagnose(self, filtered: Filtered) -> Diagnosis:
+        """Why nodes are not feasible, ready to be put in words."""
+        rejections = []
+        for impl in self._filters:
+            verdicts = filtered.codes.get(impl.name)
+            if verdicts is None:
+                verdicts = filtered.entry.codes.get(impl.name)
+            if verdicts is not None and filtered.status is None:
+                rejections.append(Rejection(impl.name, impl.plugin, verdicts))
+        narrow = {**filtered.entry.narrow, **filtered.narrow}
+        return Diagnosis(
+            pod=filtered.pod,
+            nodes=self._nodes.view(),
+            cycle=filtered.cycle,
+            rejections=rejections,
+            narrowed=self._mask(narrow) if narrow else None,
+            narrowed_by=tuple(narrow),
+            status=filtered.status,
+        )
+
+    def _prepare(self, result: Filtered) -> bool:
+        """Call the pre-filters of this attempt; True when the pod is rejected as a whole."""
+        entry, cycle, pod = result.entry, result.cycle, result.pod
+        rejected = entry.rejected
+        view = self._nodes.view()
+        skipped = set()
+        for impl in self._dynamic_pre_filters:
+            answer = impl.call(cycle, pod, view)
+            if answer is None or answer is SKIP:
+                if answer is SKIP:
+                    skipped.add(impl.name)
+            elif isinstance(answer, Narrow):
+                result.narrow[impl.name] = answer
+            elif answer.code is Code.SKIP:
+                skipped.add(impl.name)
+            elif not answer.is_success and self._earlier(impl.name, rejected):
+                rejected = answer.by(impl.name)
+        result.skipped = skipped
+        if result.narrow and rejected is None:
+            narrow = {**entry.narrow, **result.narrow}
+            rejected = _nothing_left(narrow)
+            result.feasible = entry.feasible & self._mask(result.narrow)
+        result.status = rejected
+        return rejected is not None
+
+    def _earlier(self, name: str, rejected: Status | None) -> bool:
+        order = self._pre_filter_order
+        return rejected is None or order[name] < order.get(rejected.plugin, len(order))
+
+    # Scoring
+
+    def choose(self, filtered: Filtered) -> int:
+        """The row of the best feasible node; ties are broken at random, or by row without a source of randomness."""
+        feasible = filtered.feasible
+        entry = filtered.entry
+        count = int(np.count_nonzero(feasible))
+        if count == 1:
+            return int(feasible.argmax())
+        self._ensure_scored(entry, filtered.pod)
+        extra = self._extra_scores(filtered)
+        if not extra and feasible is entry.feasible:
+            ranked = entry.ranked
+        else:
+            ranked = np.where(feasible, entry.base, -1.0)
+            if extra:
+                index = np.flatnonzero(feasible)
+                for weight, scores in extra:
+                    ranked[index] += weight * scores
+        best = ranked.max()
+        if self._ties is None:
+            return int(ranked.argmax())
+        ties = np.flatnonzero(ranked == best)
+        return int(ties[0] if len(ties) == 1 else ties[int(self._ties.random() * len(ties))])
+
+    def scores(self, filtered: Filtered) -> dict[str, ScoreColumn]:
+        """Each plugin's normalised score before its weight, for the feasible nodes in row order; for explanations."""
+        self._ensure_scored(filtered.entry, filtered.pod)
+        index = np.flatnonzero(filtered.feasible)
+        result = {}
+        dynamic = {name: s for name, _, s in self._dynamic_scores(filtered, index)}
+        for impl in self._scorers:
+            if impl.name in dynamic:
+                result[impl.name] = dynamic[impl.name]
+            elif impl.name in filtered.entry.raw:
+                raw = filtered.entry.raw[impl.name][index]
+                result[impl.name] = self._normalized(impl, filtered, raw)
+        return result
+
+    def weights(self) -> dict[str, int]:
+        """The weight of each scoring plugin."""
+        return {impl.name: impl.weight for impl in self._scorers}
+
+    def _extra_scores(self, filtered: Filtered) -> list[tuple[int, ScoreColumn]]:
+        """Weighted scores that cannot be kept: those to normalise over what is feasible, and those of this attempt."""
+        entry = filtered.entry
+        extra = []
+        index: Rows | None = None
+        for impl in entry.scorers or ():
+            if impl.normalize is not None:
+                if index is None:
+                    index = np.flatnonzero(filtered.feasible)
+                raw = entry.raw[impl.name][index]
+                if (raw != raw[0]).any():  # equal ones stay equal and decide nothing
+                    extra.append((impl.weight, self._normalized(impl, filtered, raw)))
+        if self._dynamic_scorers:
+            index = np.flatnonzero(filtered.feasible) if index is None else index
+            extra += [(weight, scores) for _, weight, scores in self._dynamic_scores(filtered, index)]
+        return extra
+
+    def _dynamic_scores(self, filtered: Filtered, index: Rows) -> list[tuple[str, int, ScoreColumn]]:
+        cycle, pod = filtered.cycle, filtered.pod
+        cycle.feasible = filtered.feasible
+        view = self._nodes.view()
+        result = []
+        for impl in self._dynamic_scorers:
+            if self._is_skipped(impl, cycle, pod, view):
+                continue
+            raw = np.asarray(impl.call(cycle, pod, view), dtype=np.float64)
+            _check_length(impl, raw, len(view))
+            result.append((impl.name, impl.weight, self._normalized(impl, filtered, raw[index])))
+        return result
+
+    def _is_skipped(self, impl: Implementation, cycle: Cycle, pod: PodInfo, view: NodeView) -> bool:
+        pre_score = self._pre_scores.get(impl.name)
+        answer = pre_score.call(cycle, pod, view) if pre_score is not None else None
+        if answer is None or answer.is_success:
+            return False
+        if answer.code is Code.SKIP:
+            return True
+        raise PluginError(impl.name, "pre_score", answer.message)
+
+    def _normalized(self, impl: Implementation, filtered: Filtered, raw: ScoreColumn) -> ScoreColumn:
+        if impl.normalize is not None:
+            raw = impl.normalize(filtered.cycle, filtered.pod, raw)
+        _check_range(impl, raw)
+        return raw
+
+    def _ensure_scored(self, entry: _Entry, pod: PodInfo) -> None:
+        if entry.scorers is not None:
+            return
+        cycle = Cycle(entry.shared)
+        view = self._nodes.view()
+        entry.scorers = []
+        for impl in self._scorers:
+            if impl.reads is not None and not self._is_skipped(impl, cycle, pod, view):
+                entry.scorers.append(impl)
+        entry.shared = {**entry.shared, **cycle.export()}
+        filtered_cycle = Cycle(entry.shared)
+        entry.base = np.zeros(len(view))
+        for impl in entry.scorers:
+            self._rescore(entry, impl, filtered_cycle, pod, view)
+        self._rebase(entry, view.index)
+
+    def _rescore(self, entry: _Entry, impl: Implementation, cycle: Cycle, pod: PodInfo, view: NodeView) -> None:
+        raw = np.asarray(impl.call(cycle, pod, view), dtype=np.float64)
+        _check_length(impl, raw, len(view))
+        if impl.normalize is None:
+            _check_range(impl, raw[entry.feasible[view.index]])
+        if len(view) == self._nodes.size:
+            entry.raw[impl.name] = raw.copy()
+        else:
+            entry.raw[impl.name][view.index] = raw
+
+    def _rebase(self, entry: _Entry, index: slice | Rows) -> None:
+        """Sum and rank again at index."""
+        total = np.zeros_like(entry.base[index])
+        for impl in entry.scorers or ():
+            if impl.normalize is None:
+                total += impl.weight * entry.raw[impl.name][index]
+        entry.base[index] = total
+        if len(entry.ranked) != len(entry.base):
+            entry.ranked = np.where(entry.feasible, entry.base, -1.0)
+        else:
+            entry.ranked[index] = np.where(entry.feasible[index], total, -1.0)
+
+    # What is kept per class
+
+    def _entry(self, pod: PodInfo) -> _Entry:
+        key = pod.cls.id
+        entry = self._entries.get(key)
+        if entry is None or not self._refresh(entry, pod):
+            entry = self._entries[key] = self._build(pod)
+            most = max(16, _KEPT_BYTES // (64 * max(1, self._nodes.size)))
+            while len(self._entries) > most:
+                self._entries.popitem(last=False)
+        self._entries.move_to_end(key)
+        return entry
+
+    def _build(self, pod: PodInfo) -> _Entry:
+        nodes = self._nodes
+        cycle = Cycle()
+        view = nodes.view()
+        rejected: Status | None = None
+        narrow: dict[str, Narrow] = {}
+        skipped = set()
+        for impl in self._pre_filters:
+            answer = impl.call(cycle, pod, view) if impl.reads is not None else None
+            if answer is None:
+                continue
+            if isinstance(answer, Narrow):
+                narrow[impl.name] = answer
+            elif answer.code is Code.SKIP:
+                skipped.add(impl.name)
+            elif not answer.is_success and rejected is None:
+                rejected = answer.by(impl.name)
+        filters = [i for i in self._filters if i.reads is not None and i.name not in skipped]
+        rejected = rejected or _nothing_left(narrow)
+        entry = _Entry(nodes.changes.position, cycle.export(), rejected, narrow, filters)
+        feasible = nodes.alive[: nodes.size].copy()
+        for impl in filters:
+            verdicts = self._checked(impl, impl.call(cycle, pod, view), len(view)).copy()
+            entry.codes[impl.name] = verdicts
+            feasible &= verdicts == 0
+        if narrow:
+            feasible &= self._mask(narrow)
+        entry.feasible = feasible
+        return entry
+
+    def _refresh(self, entry: _Entry, pod: PodInfo) -> bool:
+        """Bring an entry up to date; False when it is cheaper to build it again."""
+        nodes = self._nodes
+        position = nodes.changes.position
+        if entry.position == position:
+            return True
+        if len(entry.feasible) != nodes.size:
+            return False
+        changed = nodes.changes.since(entry.position, max(64, nodes.size // 4))
+        if changed is None:
+            return False
+        kinds = 0
+        for kind in changed.values():
+            kinds |= kind
+        if len(changed) == 1:
+            (row,) = changed
+            index: slice | Rows = slice(row, row + 1)
+        else:
+            index = np.fromiter(changed, dtype=np.intp, count=len(changed))
+        self._evaluate_rows(entry, pod, index, kinds)
+        entry.position = position
+        return True
+
+    def _evaluate_rows(self, entry: _Entry, pod: PodInfo, index: slice | Rows, kinds: int) -> None:
+        nodes = self._nodes
+        view = nodes.view(index)
+        cycle = Cycle(entry.shared)
+        feasible = nodes.alive[index].copy()
+        for impl in entry.filters:
+            kept = entry.codes[impl.name]
+            if (impl.reads or 0) & kinds:
+                kept[index] = impl.call(cycle, pod, view)
+            feasible &= kept[index] == 0
+        if entry.narrow:
+            feasible &= self._mask(entry.narrow)[index]
+        entry.feasible[index] = feasible
+        if entry.scorers is None:
+            return
+        for impl in entry.scorers:
+            if (impl.reads or 0) & kinds:
+                self._rescore(entry, impl, cycle, pod, view)
+        self._rebase(entry, index)
+
+    def _mask(self, narrow: Mapping[str, Narrow]) -> BoolColumn:
+        """The rows that every pre-filter leaves."""
+        mask = np.zeros(self._nodes.size, dtype=np.bool_)
+        names = frozenset.intersection(*(answer.names for answer in narrow.values()))
+        rows = [row for name in names if (row := self._nodes.row_of(name)) is not None]
+        mask[rows] = True
+        return mask
+
+    def _checked(self, impl: Implementation, verdicts: Any, size: int) -> CodeColumn:
+        verdicts = np.asarray(verdicts)
+        if verdicts.dtype.kind not in "u":
+            raise PluginError(
+                impl.name,
+                "filter",
+                f"must return unsigned integers, one per node, not {verdicts.dtype}",
+            )
+        _check_length(impl, verdicts, size)
+        return verdicts
+
+
+def _nothing_left(narrow: Mapping[str, Narrow]) -> Status | None:
+    """The rejection when pre-filters leave no node at all."""
+    if not narrow or frozenset.intersection(*(answer.names for answer in narrow.values())):
+        return None
+    names = sorted(narrow)
+    if len(names) == 1:
+        message = f"node(s) didn't satisfy plugin {names[0]}"
+    else:
+        message = f"node(s) didn't satisfy plugin(s) [{' '.join(names)}] simultaneously"
+    return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (message,))
+
+
+def _check_length(impl: Implementation, column: Any, size: int) -> None:
+    if column.shape != (size,):
+        raise PluginError(
+            impl.name,
+            "",
+            f"returned an array of shape {column.shape} for {size} nodes; one value per node is expected",
+        )
+
+
+def _check_range(impl: Implementation, scores: ScoreColumn) -> None:
+    if len(scores) and not (scores.min() >= 0.0 and scores.max() <= MAX_SCORE):
+        raise PluginError(impl.name, "score", f"scores must be 0..100, got {scores.min():g}..{scores.max():g}")

@@ -1,0 +1,142 @@
+"""The extension points, in the order in which they are called. No logic.
+
+Names and meaning are kube-scheduler's. A plugin is a class, built once per profile as `Plugin(args, handle)`, that marks
+methods with `@hookimpl`; a method may leave out arguments that it does not need. `nodes` is a `NodeView`: arrays
+that a plugin returns have one entry per node of the view, `len(nodes)` of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pluggy
+
+from gangline.cycle_state import Cycle
+from gangline.diagnosis import Diagnosis
+from gangline.hints import EventHint
+from gangline.nodes import NodeView
+from gangline.placement import Placement
+from gangline.pods import PodInfo
+from gangline.status import CodeColumn, Narrow, ScoreColumn, Status
+
+PROJECT = "gangline"
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+
+
+class Hooks:
+    """Contracts; the runtime walks its own compiled lists of what implements them."""
+
+    @hookspec
+    def events_to_register(self) -> Sequence[EventHint]:  # type: ignore[empty-body]  # contract only
+        """Which cluster events may make a pod schedulable that this plugin rejected. Called once, at load.
+
+        A plugin without it is taken to want every event, which costs needless attempts.
+        """
+
+    @hookspec
+    def pre_enqueue(self, pod: PodInfo) -> Status | None:
+        """Whether a pod may enter the queue of what is tried. Called when a pod is added or changed; quick.
+
+        None or SUCCESS lets it in; anything else holds it until the pod or, by hint, the cluster changes.
+        """
+
+    @hookspec
+    def queue_sort(self, pod: PodInfo, since: float) -> tuple[float, ...]:  # type: ignore[empty-body]  # contract only
+        """The sort key of a pod: the smallest goes first. `since` is when it was queued, in seconds.
+
+        Called once per attempt. Exactly one plugin, the same in all profiles.
+        """
+
+    @hookspec
+    def pre_filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeView) -> Status | Narrow | None:
+        """Prepare, reject the pod as a whole, narrow the nodes down, or SKIP this plugin's filter.
+
+        Called once per attempt over all nodes; once per pod class for a plugin that declares `reads`.
+        """
+
+    @hookspec
+    def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeView) -> CodeColumn:  # type: ignore[empty-body]  # contract only
+        """Unsigned integers: 0 where a node is feasible, k > 0 for `self.reasons[k - 1]`.
+
+        A plugin with more reasons than it can list has `explain(cycle, pod, code) -> Sequence[Reason]` instead of `reasons`.
+        Called over all nodes; a plugin that declares `reads` is called again only for nodes that changed.
+        """
+
+    @hookspec
+    def post_filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeView, diagnosis: Diagnosis) -> Status | str | None:
+        """Try to help a pod for which no node is feasible. Called only then, in order, until one succeeds.
+
+        The name of a node nominates it; a Status explains why nothing helps; None has no opinion.
+        """
+
+    @hookspec
+    def pre_score(self, cycle: Cycle, pod: PodInfo, nodes: NodeView) -> Status | None:
+        """Prepare scores, or SKIP this plugin's. `cycle.feasible` says which nodes count.
+
+        Once per pod class, and without `cycle.feasible`, for a plugin that declares `reads`.
+        """
+
+    @hookspec
+    def score(self, cycle: Cycle, pod: PodInfo, nodes: NodeView) -> ScoreColumn:  # type: ignore[empty-body]  # contract only
+        """float64, 0..100 where feasible (any range when the plugin has normalize_score); higher is better."""
+
+    @hookspec
+    def normalize_score(self, cycle: Cycle, pod: PodInfo, scores: ScoreColumn) -> ScoreColumn:  # type: ignore[empty-body]  # contract only
+        """Scores of the feasible nodes alone, to 0..100. Only of plugins that score."""
+
+    @hookspec
+    def reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
+        """Claim what the pod takes on the chosen node, in memory. A rejection undoes what was reserved."""
+
+    @hookspec
+    def unreserve(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
+        """Give back what reserve claimed. Called in reverse order, for every plugin, whatever had failed."""
+
+    @hookspec
+    def permit(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
+        """Allow, reject, or `wait(seconds)`: the pod is then held until `handle.waiting` lets it go."""
+
+    @hookspec
+    async def pre_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
+        """What has to be done on the API before the pod is bound: locks, volumes. Async; may wait."""
+
+    @hookspec
+    async def bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
+        """Bind; SKIP lets the next plugin do it. Async."""
+
+    @hookspec
+    async def post_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
+        """The pod is bound. Async; a failure is only logged."""
+
+    @hookspec
+    def placement_generate(self, pods: Sequence[PodInfo], nodes: NodeView) -> Sequence[Placement]:  # type: ignore[empty-body]  # contract only
+        """Sets of nodes among which a pod group could be placed as a whole. Called once per attempt of a group."""
+
+    @hookspec
+    def placement_score(self, placement: Placement, pods: Sequence[PodInfo], nodes: NodeView) -> float:  # type: ignore[empty-body]  # contract only
+        """How good a placement of a whole group is, 0..100. Called for each placement that holds the group."""
+
+    @hookspec
+    def pod_group_post_filter(self, pods: Sequence[PodInfo], nodes: NodeView) -> Status | None:
+        """Try to help a pod group that has no placement. Called only then."""
+
+
+POINTS = (
+    "pre_enqueue",
+    "queue_sort",
+    "pre_filter",
+    "filter",
+    "post_filter",
+    "pre_score",
+    "score",
+    "reserve",
+    "permit",
+    "pre_bind",
+    "bind",
+    "post_bind",
+    "placement_generate",
+    "placement_score",
+    "pod_group_post_filter",
+)
+"""The points that a profile lists plugins for; the other hooks go with them (unreserve with reserve, and so on)."""

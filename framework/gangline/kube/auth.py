@@ -1,0 +1,167 @@
+"""Which API server to talk to and what to show it, kept current for as long as the process runs.
+
+How the files are read stands in `sources`, which is imported only when credentials are loaded: the
+official client that it uses takes half a second and some 20 MB.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from gangline.errors import ConfigError
+
+log = logging.getLogger(__name__)
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+RETRY = 10.0  # seconds between two readings at least, whatever the server refuses
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What one reading of the sources gave.
+
+    ``authorization`` is the whole header. ``valid_for`` is after how many seconds to read again;
+    None means that only a refusal by the server is a reason to.
+    """
+
+    server: str
+    source: str = ""
+    authorization: str | None = None
+    ca_file: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
+    verify: bool = True
+    server_name: str | None = None
+    proxy: str | None = None
+    valid_for: float | None = None
+
+
+class Credentials:
+    """An API server's address and the current way to authenticate to it.
+
+    ``read`` is called at once, and again, in a thread, when credentials end or are refused. When
+    that fails the old ones stay in use.
+    """
+
+    def __init__(self, read: Callable[[], Access], *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._read = read
+        self._clock = clock
+        self._lock = asyncio.Lock()
+        self._read_at = clock()
+        self._access = access = read()
+        self._due = self._next(access)
+        self.server = access.server.rstrip("/")
+        self.server_name = access.server_name
+        self.proxy = access.proxy
+        self.ssl_context = _ssl_context(access)
+
+    async def authorization(self) -> str | None:
+        """The Authorization header to send now, if any."""
+        if self._due is not None and self._clock() >= self._due:
+            async with self._lock:
+                if self._due is not None and self._clock() >= self._due:
+                    await self._renew()
+        return self._access.authorization
+
+    async def renewed(self, rejected: str | None) -> str | None:
+        """A header other than the one that the server rejected, or None when there is none."""
+        async with self._lock:
+            unchanged = self._access.authorization == rejected
+            if unchanged and self._clock() >= self._read_at + RETRY:
+                await self._renew()
+        current = self._access.authorization
+        return current if current != rejected else None
+
+    async def _renew(self) -> None:
+        self._read_at = self._clock()
+        try:
+            access = await asyncio.to_thread(self._read)
+            _load_client_certificate(self.ssl_context, access)
+        except ConfigError as error:
+            log.error("credentials could not be read again, going on with the old ones: %s", error)
+            self._due = self._clock() + RETRY
+            return
+        self._access = access
+        self._due = self._next(access)
+
+    def _next(self, access: Access) -> float | None:
+        return None if access.valid_for is None else self._clock() + access.valid_for
+
+
+def load(
+    kubeconfig: str | None = None,
+    context: str | None = None,
+    *,
+    environ: Mapping[str, str] = os.environ,
+    service_account: Path = SERVICE_ACCOUNT,
+) -> Credentials:
+    """The credentials for a context (by default the current one).
+
+    The first of these that is there counts: the path given, ``$KUBECONFIG`` (several paths, joined
+    by colons, are merged), ``~/.kube/config``, the service account of the pod. Raises ConfigError.
+    """
+    from gangline.kube import sources
+
+    if paths := _kubeconfig_paths(kubeconfig, environ):
+        return Credentials(lambda: sources.from_kubeconfig(paths, context))
+    if environ.get("KUBERNETES_SERVICE_HOST"):
+        return Credentials(lambda: sources.from_service_account(service_account, environ))
+    home = _default_kubeconfig(environ)
+    raise ConfigError(str(home), "", "no such file, $KUBECONFIG is not set, and this is not a pod")
+
+
+def _default_kubeconfig(environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("HOME") or Path.home()) / ".kube" / "config"
+
+
+def _kubeconfig_paths(kubeconfig: str | None, environ: Mapping[str, str]) -> list[str]:
+    """The kubeconfig files to merge; empty when there is none and nobody named one."""
+    if kubeconfig:
+        if not Path(kubeconfig).exists():
+            raise ConfigError(kubeconfig, "", "no such file")
+        return [kubeconfig]
+    if listed := [path for path in environ.get("KUBECONFIG", "").split(os.pathsep) if path]:
+        if found := [path for path in listed if Path(path).exists()]:
+            return found
+        raise ConfigError(os.pathsep.join(listed), "", "no such file (from $KUBECONFIG)")
+    default = _default_kubeconfig(environ)
+    return [str(default)] if default.exists() else []
+
+
+def _ssl_context(access: Access) -> ssl.SSLContext | None:
+    if not access.server.startswith("https:"):
+        return None
+    try:
+        context = ssl.create_default_context(cafile=access.ca_file)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(access.source, "certificate-authority", f"cannot be used: {_reason(error)}") from error
+    if not access.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    _load_client_certificate(context, access)
+    return context
+
+
+def _load_client_certificate(context: ssl.SSLContext | None, access: Access) -> None:
+    """For connections made from now on."""
+    if context is None or not access.cert_file:
+        return
+    try:
+        context.load_cert_chain(access.cert_file, access.key_file)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(
+            access.source, "client-certificate and client-key", f"cannot be used: {_reason(error)}"
+        ) from error
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, ssl.SSLError):
+        return (error.reason or str(error)).replace("_", " ").lower()
+    return str(error)

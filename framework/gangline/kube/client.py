@@ -1,0 +1,345 @@
+"""The client for a real API server: HTTP by aiohttp, JSON by msgspec, errors as `gangline.errors`.
+
+There is no rate limit in here: the server's priority and fairness does that; its 429 is honoured.
+Reads are tried again after failures that may pass; writes never are, because only the caller knows
+whether doing them twice is right.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from types import TracebackType
+from typing import Any
+from urllib.parse import urlencode
+
+import aiohttp
+import msgspec
+from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
+from yarl import URL
+
+from gangline.errors import InvalidObject, NotFound
+from gangline.kube import decoding, faults
+from gangline.kube.auth import Credentials
+from gangline.kube.interface import Listing, PatchKind, WatchEvent
+from gangline.kube.resources import PODS, Resource, T, group_path
+from gangline.model import Binding, ObjectMeta, TypedReference
+
+log = logging.getLogger(__name__)
+
+JSON = "application/json"
+APPLY = "application/apply-patch+yaml"
+READ_ATTEMPTS = 5
+CONNECT_TIMEOUT = 10.0  # seconds
+WATCH_SECONDS = (
+    300,
+    600,
+)  # the server ends a watch after a random time, so that not all end at once
+BUFFER = 1 << 20  # bytes read ahead per connection
+
+
+def log_invalid(resource: Resource[Any], namespace: str, name: str, error: InvalidObject) -> None:
+    """What is done with an object that cannot be decoded when nobody asked for anything else."""
+    log.warning("skipped an object that cannot be used: %s", error)
+
+
+class HttpClient:
+    """Implements `gangline.kube.interface.Client`; make it inside a running event loop.
+
+    ``timeout`` is in seconds, for everything but watches; a list may take longer while data keeps
+    coming. ``connections`` bounds the open connections, those of watches included.
+    """
+
+    def __init__(
+        self,
+        credentials: Credentials,
+        *,
+        timeout: float = 30.0,
+        connections: int = 256,
+        on_invalid: decoding.OnInvalid = log_invalid,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.invalid_objects = 0
+        self._credentials = credentials
+        self._on_invalid = on_invalid
+        self._sleep = sleep
+        self._limits = aiohttp.ClientTimeout(total=timeout, sock_connect=CONNECT_TIMEOUT)
+        self._list_limits = aiohttp.ClientTimeout(sock_read=timeout, sock_connect=CONNECT_TIMEOUT)
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=connections,
+                keepalive_timeout=60,
+                ssl=credentials.ssl_context or True,
+                socket_factory=_socket,
+            ),
+            headers={"User-Agent": f"gangline/{version('gangline')}", "Accept": JSON},
+            cookie_jar=aiohttp.DummyCookieJar(),
+            read_bufsize=BUFFER,
+            proxy=credentials.proxy,
+        )
+
+    async def __aenter__(self) -> HttpClient:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """See the interface."""
+        await self._session.close()
+
+    # Reading
+
+    async def list(
+        self,
+        resource: Resource[T],
+        *,
+        namespace: str | None = None,
+        label_selector: str = "",
+        field_selector: str = "",
+        resource_version: str = "",
+    ) -> Listing[T]:
+        """See the interface."""
+        query = {
+            "labelSelector": label_selector,
+            "fieldSelector": field_selector,
+            "resourceVersion": resource_version,
+        }
+        body = await self._read(resource.path(namespace), query, self._list_limits)
+        return decoding.decode_list(resource, body, self._report)
+
+    async def watch(
+        self,
+        resource: Resource[T],
+        *,
+        resource_version: str,
+        namespace: str | None = None,
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> AsyncIterator[WatchEvent[T]]:
+        """See the interface."""
+        seconds = random.randint(*WATCH_SECONDS)
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": resource_version,
+            "timeoutSeconds": str(seconds),
+            "labelSelector": label_selector,
+            "fieldSelector": field_selector,
+        }
+        # Longer than the server's own limit: only a dead connection gets there.
+        limits = aiohttp.ClientTimeout(total=seconds + 30, sock_connect=CONNECT_TIMEOUT)
+        async with self._open("GET", resource.path(namespace), query, limits=limits) as answer:
+            splitter = decoding.LineSplitter()
+            async for chunk in answer.content.iter_any():
+                for line in splitter.feed(chunk):
+                    yield decoding.decode_event(resource, line, self._report)
+
+    async def get(self, resource: Resource[T], name: str, *, namespace: str | None = None) -> T:
+        """See the interface."""
+        body = await self._read(resource.path(namespace, name), {}, self._limits)
+        return decoding.decode_object(resource, body)
+
+    async def served(self, group: str, version: str) -> set[str]:
+        """See the interface."""
+        try:
+            body = await self._read(group_path(group, version), {}, self._limits)
+        except NotFound:
+            return set()
+        return decoding.decode_served(body)
+
+    # Writing
+
+    async def create(self, resource: Resource[T], obj: T, *, namespace: str | None = None) -> T:
+        """See the interface."""
+        path = resource.path(namespace or obj.metadata.namespace)
+        return await self._write("POST", resource, path, _encode(resource, obj))
+
+    async def replace(self, resource: Resource[T], obj: T, *, subresource: str | None = None) -> T:
+        """See the interface."""
+        path = resource.path(obj.metadata.namespace, obj.metadata.name, subresource)
+        return await self._write("PUT", resource, path, _encode(resource, obj))
+
+    async def patch(
+        self,
+        resource: Resource[T],
+        name: str,
+        patch: Mapping[str, Any],
+        *,
+        namespace: str | None = None,
+        subresource: str | None = None,
+        kind: PatchKind = PatchKind.MERGE,
+    ) -> T:
+        """See the interface."""
+        path = resource.path(namespace, name, subresource)
+        body = msgspec.json.encode(patch)
+        return await self._write("PATCH", resource, path, body, content_type=kind.value)
+
+    async def apply(
+        self,
+        resource: Resource[T],
+        name: str,
+        body: Mapping[str, Any],
+        *,
+        field_manager: str,
+        namespace: str | None = None,
+        subresource: str | None = None,
+        force: bool = True,
+    ) -> T:
+        """See the interface; apiVersion, kind and metadata.name are filled in."""
+        whole = {
+            **body,
+            "apiVersion": resource.api_version,
+            "kind": resource.kind,
+            "metadata": {**body.get("metadata", {}), "name": name},
+        }
+        return await self._write(
+            "PATCH",
+            resource,
+            resource.path(namespace, name, subresource),
+            msgspec.json.encode(whole),
+            content_type=APPLY,
+            query={"fieldManager": field_manager, "force": "true" if force else "false"},
+        )
+
+    async def delete(
+        self,
+        resource: Resource[T],
+        name: str,
+        *,
+        namespace: str | None = None,
+        uid: str | None = None,
+        resource_version: str | None = None,
+        grace_period_seconds: int | None = None,
+    ) -> None:
+        """See the interface."""
+        expected = {"uid": uid, "resourceVersion": resource_version}
+        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if preconditions := {key: value for key, value in expected.items() if value is not None}:
+            options["preconditions"] = preconditions
+        if grace_period_seconds is not None:
+            options["gracePeriodSeconds"] = grace_period_seconds
+        path = resource.path(namespace, name)
+        async with self._open("DELETE", path, {}, msgspec.json.encode(options)) as answer:
+            await answer.read()
+
+    async def bind(self, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str]) -> None:
+        """See the interface."""
+        binding = Binding(
+            metadata=ObjectMeta(name=name, namespace=namespace, uid=uid, annotations=dict(annotations) or None),
+            target=TypedReference(api_version="v1", kind="Node", name=node),
+        )
+        path = PODS.path(namespace, name, "binding")
+        async with self._open("POST", path, {}, _encode(_BINDING, binding)) as answer:
+            await answer.read()  # a Status; reading it frees the connection for the next bind
+
+    # The wire
+
+    async def _read(self, path: str, query: Mapping[str, str], limits: aiohttp.ClientTimeout) -> bytes:
+        """GET, tried again after failures that may pass."""
+        attempts = AsyncRetrying(
+            retry=retry_if_exception(faults.worth_retrying),
+            wait=faults.retry_wait,
+            stop=stop_after_attempt(READ_ATTEMPTS),
+            sleep=self._sleep,
+            reraise=True,
+        )
+        return await attempts(self._read_once, path, query, limits)
+
+    async def _read_once(self, path: str, query: Mapping[str, str], limits: aiohttp.ClientTimeout) -> bytes:
+        async with self._open("GET", path, query, limits=limits) as answer:
+            return await answer.read()
+
+    async def _write(
+        self,
+        method: str,
+        resource: Resource[T],
+        path: str,
+        body: bytes,
+        *,
+        content_type: str = JSON,
+        query: Mapping[str, str] | None = None,
+    ) -> T:
+        async with self._open(method, path, query or {}, body, content_type) as answer:
+            return decoding.decode_object(resource, await answer.read())
+
+    @asynccontextmanager
+    async def _open(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: bytes | None = None,
+        content_type: str = JSON,
+        limits: aiohttp.ClientTimeout | None = None,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """A good answer, its body not read yet; whatever goes wrong comes out as an ApiError.
+
+        When the server no longer takes the credentials and newer ones are found, it asks once more.
+        """
+        url = self._url(path, query)
+        headers = {"Content-Type": content_type} if body is not None else {}
+        authorization = await self._credentials.authorization()
+        try:
+            while True:
+                if authorization:
+                    headers["Authorization"] = authorization
+                async with self._session.request(
+                    method,
+                    url,
+                    data=body,
+                    headers=headers,
+                    timeout=limits or self._limits,
+                    server_hostname=self._credentials.server_name,
+                ) as answer:
+                    if answer.status < 400:
+                        yield answer
+                        return
+                    text = await answer.read()
+                    failure = faults.from_answer(answer.status, answer.reason or "", answer.headers, text)
+                rejected, authorization = authorization, None
+                if failure.status == 401:
+                    authorization = await self._credentials.renewed(rejected)
+                if authorization is None:
+                    raise failure
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise faults.from_exception(error, f"{method} {self._credentials.server}{path}") from error
+
+    def _url(self, path: str, query: Mapping[str, str]) -> URL:
+        given = urlencode({key: value for key, value in query.items() if value})
+        url = f"{self._credentials.server}{path}"
+        return URL(f"{url}?{given}" if given else url, encoded=True)
+
+    def _report(self, resource: Resource[Any], namespace: str, name: str, error: InvalidObject) -> None:
+        self.invalid_objects += 1
+        self._on_invalid(resource, namespace, name, error)
+
+
+_BINDING = Resource("", "v1", "bindings", "Binding", Binding)
+
+
+def _encode(resource: Resource[T], obj: T) -> bytes:
+    """The object as JSON with its apiVersion and kind, which the structs do not carry."""
+    head = {"apiVersion": resource.api_version, "kind": resource.kind}
+    return msgspec.json.encode(head | msgspec.to_builtins(obj))
+
+
+def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """A socket that notices within a minute that the other end is gone: watches may be silent."""
+    family, kind, protocol, _, _ = address
+    made = socket.socket(family, kind, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, option):  # not everywhere
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    return made

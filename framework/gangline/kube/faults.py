@@ -1,0 +1,96 @@
+"""Turns what goes wrong on the wire into `gangline.errors`, and says what is worth another try."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import aiohttp
+import msgspec
+from tenacity import RetryCallState, wait_random_exponential
+
+from gangline.errors import (
+    ApiError,
+    Conflict,
+    Forbidden,
+    Gone,
+    Invalid,
+    NotFound,
+    TooManyRequests,
+    Unavailable,
+)
+
+_BY_STATUS: dict[int, type[ApiError]] = {
+    400: Invalid,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    410: Gone,
+    422: Invalid,
+    429: TooManyRequests,
+}
+_JITTER = wait_random_exponential(multiplier=0.2, max=5.0)
+
+
+class _StatusDetails(msgspec.Struct, rename="camel"):
+    retry_after_seconds: int | None = None
+
+
+class Status(msgspec.Struct, rename="camel"):
+    """The body of a failure (kind Status of meta/v1)."""
+
+    reason: str = ""
+    message: str = ""
+    code: int = 0
+    details: _StatusDetails | None = None
+
+
+def from_status(status: Status, retry_after: float | None = None) -> ApiError:
+    """The exception for a Status; ``retry_after`` in seconds comes from the HTTP header."""
+    if retry_after is None and status.details and status.details.retry_after_seconds:
+        retry_after = float(status.details.retry_after_seconds)
+    default = Unavailable if status.code >= 500 else ApiError
+    cls = _BY_STATUS.get(status.code, default)
+    if cls is TooManyRequests and retry_after is None:
+        retry_after = 1.0
+    return cls(status.code, status.reason, status.message, retry_after)
+
+
+def from_answer(code: int, phrase: str, headers: Mapping[str, str], body: bytes) -> ApiError:
+    """The exception for an HTTP answer of 400 and above, whether or not its body is a Status."""
+    try:
+        status = msgspec.json.decode(body, type=Status)
+    except msgspec.DecodeError:  # a proxy's page, or nothing
+        status = Status(message=body[:200].decode("utf-8", "replace").strip())
+    status.code = code
+    status.reason = status.reason or phrase.replace(" ", "")
+    status.message = status.message or phrase
+    return from_status(status, _seconds(headers.get("Retry-After")))
+
+
+def from_exception(error: Exception, what: str) -> Unavailable:
+    """The exception for a request that got no whole answer; ``what`` names the request."""
+    if isinstance(error, asyncio.TimeoutError):
+        return Unavailable(0, "Timeout", f"{what}: no answer in time")
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return Unavailable(0, "Disconnected", f"{what}: the server closed the connection")
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return Unavailable(0, "Disconnected", f"{what}: the connection broke in the middle of the answer")
+    return Unavailable(0, "ConnectionFailed", f"{what}: {error or type(error).__name__}")
+
+
+def worth_retrying(error: BaseException) -> bool:
+    """Whether the same request may succeed a little later."""
+    return isinstance(error, TooManyRequests | Unavailable)
+
+
+def retry_wait(state: RetryCallState) -> float:
+    """Seconds to wait: what the server asks for, plus a random, exponentially growing share."""
+    error = state.outcome.exception() if state.outcome else None
+    asked = error.retry_after if isinstance(error, ApiError) else None
+    return (asked or 0.0) + _JITTER(state)
+
+
+def _seconds(header: str | None) -> float | None:
+    """Retry-After as seconds; its other form, a date, is not sent by API servers."""
+    return float(header) if header and header.isdecimal() else None

@@ -1,0 +1,210 @@
+"""Keeps a handler in step with one kind of object: list, then watch on from there, for ever.
+
+Rules
+- The handler sees the latest state of every object, and a removal for every object that is gone,
+  whatever happened in between. An object made again under its name is removed, then upserted.
+- Only identities and resourceVersions are kept here; the objects belong to the handler.
+- An error of the API never ends `run`; an exception of the handler does, because it is a bug.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Generic, Protocol, TypeVar, cast
+
+from gangline.errors import ApiError, Gone, Unavailable
+from gangline.kube.interface import Client, EventType, Listing, WatchEvent
+from gangline.kube.resources import HasMetadata, Resource, T
+
+log = logging.getLogger(__name__)
+
+BREATH = 256  # objects handled before other tasks get a turn
+BACKOFF = (0.5, 30.0)  # seconds after the first failure, and at most
+SHORT_WATCH = 1.0  # seconds; a watch that ends sooner without an event counts as a failure
+
+Taken = TypeVar("Taken", bound=HasMetadata, contravariant=True)
+
+
+class Handler(Protocol[Taken]):
+    """Where the objects go; called in the event loop, so it must be quick."""
+
+    def upsert(self, obj: Taken, /) -> None:
+        """The object is new or has changed."""
+        ...
+
+    def remove(self, namespace: str, name: str, uid: str, /) -> None:
+        """The object is gone; its namespace is empty for cluster-wide kinds."""
+        ...
+
+
+class Informer(Generic[T]):
+    """Follows one resource, all of it or what the selectors choose.
+
+    ``synced`` is set while the handler has seen at least one whole list. The counts ``relists``,
+    ``reconnects`` and ``events`` only grow.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        resource: Resource[T],
+        handler: Handler[T],
+        *,
+        namespace: str | None = None,
+        field_selector: str = "",
+        label_selector: str = "",
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.synced = asyncio.Event()
+        self.resource_version = ""
+        self.relists = 0
+        self.reconnects = 0
+        self.events = 0
+        self._client = client
+        self._resource = resource
+        self._handler = handler
+        self._namespace = namespace
+        self._field_selector = field_selector
+        self._label_selector = label_selector
+        self._sleep = sleep
+        self._clock = clock
+        self._known: dict[tuple[str, str], tuple[str, str]] = {}  # (namespace, name): (uid, version)
+        self._list_from: str | None = "0"  # the resourceVersion to list at; None: go on watching
+        self._failures = 0
+        self._complaint = ""
+        self._watching: asyncio.Timeout | None = None
+
+    async def run(self) -> None:
+        """Follows the resource until it is cancelled."""
+        while True:
+            if delay := await self.step():
+                await self._sleep(delay)
+
+    def relist(self) -> None:
+        """Asks for a new list: ``synced`` is unset until the handler has seen it."""
+        self.synced.clear()
+        if self._list_from is None:
+            self._list_from = self.resource_version
+        if self._watching is not None and not self._watching.expired():
+            self._watching.reschedule(0)
+
+    async def step(self) -> float:
+        """One list, or one watch to its end; returns the seconds to wait before the next step."""
+        started, events = self._clock(), self.events
+        try:
+            if self._list_from is not None:
+                await self._list(self._list_from)
+                return 0.0
+            await self._watch()
+        except ApiError as error:
+            return self._failed(error)
+        self._complaint = ""
+        if self.events == events and self._clock() - started < SHORT_WATCH:
+            return self._back_off()
+        self._failures = 0
+        return 0.0
+
+    async def _list(self, resource_version: str) -> None:
+        self.relists += 1
+        listing = await self._client.list(
+            self._resource,
+            resource_version=resource_version,
+            namespace=self._namespace,
+            field_selector=self._field_selector,
+            label_selector=self._label_selector,
+        )
+        self._complaint = ""
+        self._remove_missing(listing)
+        for count, obj in enumerate(listing.items, start=1):
+            self._upsert(obj)
+            if not count % BREATH:
+                await asyncio.sleep(0)
+        self.resource_version = listing.resource_version
+        self._list_from = None
+        self.synced.set()
+
+    async def _watch(self) -> None:
+        """Handles events until the stream ends or `relist` cuts it short."""
+        stream = self._client.watch(
+            self._resource,
+            resource_version=self.resource_version,
+            namespace=self._namespace,
+            field_selector=self._field_selector,
+            label_selector=self._label_selector,
+        )
+        self.reconnects += 1
+        try:
+            async with (
+                asyncio.timeout(None) as self._watching,
+                aclosing(cast("AsyncGenerator[WatchEvent[T], None]", stream)) as events,
+            ):
+                async for event in events:
+                    self._handle(event)
+                    if not self.events % BREATH:
+                        await asyncio.sleep(0)
+        except TimeoutError:
+            if self._watching is None or not self._watching.expired():
+                raise
+        finally:
+            self._watching = None
+
+    def _handle(self, event: WatchEvent[T]) -> None:
+        self.events += 1
+        self._failures = 0
+        if event.object is not None:
+            if event.type is EventType.DELETED:
+                self._remove(event.object.metadata.namespace, event.object.metadata.name)
+            else:
+                self._upsert(event.object)
+        self.resource_version = event.resource_version or self.resource_version
+
+    def _upsert(self, obj: T) -> None:
+        metadata = obj.metadata
+        key = (metadata.namespace, metadata.name)
+        identity = (metadata.uid, metadata.resource_version)
+        known = self._known.get(key)
+        if known == identity:
+            return
+        if known is not None and known[0] != metadata.uid:
+            self._remove(*key)
+        self._known[key] = identity
+        self._handler.upsert(obj)
+
+    def _remove(self, namespace: str, name: str) -> None:
+        known = self._known.pop((namespace, name), None)
+        if known is not None:
+            self._handler.remove(namespace, name, known[0])
+
+    def _remove_missing(self, listing: Listing[T]) -> None:
+        """Removes what the list lacks; what could not be decoded exists, so it stays as it was."""
+        listed = {(obj.metadata.namespace, obj.metadata.name) for obj in listing.items}
+        uids = {metadata.uid for metadata in listing.invalid}
+        for key, (uid, _) in list(self._known.items()):
+            if key not in listed and uid not in uids:
+                self._remove(*key)
+
+    def _failed(self, error: ApiError) -> float:
+        """Decides how to go on after an error: watch on, or list anew; and when."""
+        if isinstance(error, Gone) or "Too large resource version" in error.message:
+            self._list_from = ""
+            if not self._failures:
+                self._failures = 1
+                return 0.0
+        elif str(error) != self._complaint:  # once per change, not once per attempt
+            self._complaint = str(error)
+            level = logging.WARNING if isinstance(error, Unavailable) else logging.ERROR
+            log.log(level, "cannot follow %s: %s", self._resource.plural, error)
+        return self._back_off()
+
+    def _back_off(self) -> float:
+        """Seconds: doubling, half of it by chance."""
+        first, most = BACKOFF
+        delay: float = min(first * 2 ** min(self._failures, 16), most)
+        self._failures += 1
+        return delay * random.uniform(0.5, 1.0)

@@ -1,0 +1,160 @@
+"""What Gangline may ask of an API server; the HTTP client and the simulator both offer it.
+
+Every method raises `gangline.errors.ApiError` or one of its children when the server refuses or
+does not answer, and `gangline.errors.InvalidObject` when an object does not fit its struct.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from gangline.kube.resources import HasMetadata, Resource, T
+from gangline.model import ObjectMeta
+
+Seen = TypeVar("Seen", bound=HasMetadata, covariant=True)
+
+
+class EventType(enum.Enum):
+    """What a watch event tells."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+    BOOKMARK = "BOOKMARK"
+
+
+class PatchKind(enum.Enum):
+    """How a patch is merged; the value is its content type."""
+
+    MERGE = "application/merge-patch+json"
+    STRATEGIC = "application/strategic-merge-patch+json"
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent(Generic[Seen]):
+    """One change; ``object`` is None for a bookmark, which only moves the resourceVersion on."""
+
+    type: EventType
+    object: Seen | None
+    resource_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Generic[T]):
+    """The objects at one resourceVersion; ``invalid`` ones exist but could not be decoded."""
+
+    items: list[T]
+    resource_version: str
+    invalid: tuple[ObjectMeta, ...] = ()
+
+
+class Client(Protocol):
+    """An API server."""
+
+    async def list(
+        self,
+        resource: Resource[T],
+        *,
+        namespace: str | None = None,
+        label_selector: str = "",
+        field_selector: str = "",
+        resource_version: str = "",
+    ) -> Listing[T]:
+        """All objects, not older than ``resource_version``.
+
+        ``""`` reads the latest state; ``"0"`` takes what the server has in memory, perhaps stale.
+        """
+        ...
+
+    def watch(
+        self,
+        resource: Resource[T],
+        *,
+        resource_version: str,
+        namespace: str | None = None,
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> AsyncIterator[WatchEvent[T]]:
+        """The changes after ``resource_version``, until the server closes the stream.
+
+        Raises Gone, at the start or on the way, when the resourceVersion is too old. It is an
+        async generator: close it (`contextlib.aclosing`), or its connection stays open.
+        """
+        ...
+
+    async def get(self, resource: Resource[T], name: str, *, namespace: str | None = None) -> T:
+        """One object; NotFound if there is none."""
+        ...
+
+    async def create(self, resource: Resource[T], obj: T, *, namespace: str | None = None) -> T:
+        """Creates the object, in its own namespace unless told otherwise; Conflict if it exists."""
+        ...
+
+    async def replace(self, resource: Resource[T], obj: T, *, subresource: str | None = None) -> T:
+        """Replaces the object; Conflict if its resourceVersion is no longer the current one.
+
+        Fields that the struct leaves out are lost, so use it only for kinds whose struct is whole.
+        """
+        ...
+
+    async def patch(
+        self,
+        resource: Resource[T],
+        name: str,
+        patch: Mapping[str, Any],
+        *,
+        namespace: str | None = None,
+        subresource: str | None = None,
+        kind: PatchKind = PatchKind.MERGE,
+    ) -> T:
+        """Changes some fields; Conflict if the patch holds a stale resourceVersion."""
+        ...
+
+    async def apply(
+        self,
+        resource: Resource[T],
+        name: str,
+        body: Mapping[str, Any],
+        *,
+        field_manager: str,
+        namespace: str | None = None,
+        subresource: str | None = None,
+        force: bool = True,
+    ) -> T:
+        """Server-side apply: creates the object, or takes over the fields in ``body``.
+
+        Conflict if another manager owns one of them and ``force`` is off.
+        """
+        ...
+
+    async def delete(
+        self,
+        resource: Resource[T],
+        name: str,
+        *,
+        namespace: str | None = None,
+        uid: str | None = None,
+        resource_version: str | None = None,
+        grace_period_seconds: int | None = None,
+    ) -> None:
+        """Deletes one object; Conflict if it is not the one with that UID and resourceVersion."""
+        ...
+
+    async def bind(self, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str]) -> None:
+        """Puts a pod on a node and sets the annotations on it, in one write.
+
+        Conflict if the pod is bound already or another pod has its name. Never retried in here:
+        after Unavailable the pod may be bound or not.
+        """
+        ...
+
+    async def served(self, group: str, version: str) -> set[str]:
+        """The plurals served in that group and version; empty when it is not served."""
+        ...
+
+    async def close(self) -> None:
+        """Closes all connections; watches end."""
+        ...

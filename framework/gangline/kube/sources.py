@@ -1,0 +1,170 @@
+"""Reads a kubeconfig, as kubectl does, or a pod's service account, through the official client."""
+
+# mypy: allow-untyped-calls
+# The official client's loaders are not annotated.
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+from kubernetes.client import Configuration
+from kubernetes.client.rest import should_bypass_proxies
+from kubernetes.config import ConfigException
+from kubernetes.config.exec_provider import ExecProvider
+from kubernetes.config.incluster_config import InClusterConfigLoader
+from kubernetes.config.kube_config import ConfigNode, KubeConfigLoader, KubeConfigMerger
+
+from gangline.errors import ConfigError
+from gangline.kube.auth import Access
+
+REREAD = 60.0  # seconds after which credentials that lie in a file are read again
+EXPIRY_MARGIN = 60.0  # seconds before its end at which a token is replaced
+IN_FILES = ("tokenFile", "client-certificate", "auth-provider")  # keys of a user
+
+
+def from_service_account(folder: Path, environ: Mapping[str, str]) -> Access:
+    """What a pod is given: the address in its environment, token and ca.crt in ``folder``."""
+    configuration = Configuration()
+    with _translated(str(folder)):
+        InClusterConfigLoader(
+            token_filename=str(folder / "token"),
+            cert_filename=str(folder / "ca.crt"),
+            try_refresh_token=False,
+            environ=environ,
+        ).load_and_set(configuration)
+    return _access(configuration, str(folder), REREAD)
+
+
+def from_kubeconfig(paths: list[str], context: str | None) -> Access:
+    """What the merged kubeconfig files say for a context, by default the current one."""
+    source = os.pathsep.join(paths)
+    configuration = Configuration()
+    beside_the_file: Any = None  # what relative paths mean; the loader's default is elsewhere
+    with _translated(source):
+        merger = KubeConfigMerger(source)
+        if merger.config is None or not isinstance(merger.config.value, dict):
+            raise ConfigError(source, "", "this is not a kubeconfig")
+        valid_for = _resolve_user(merger.config, context)
+        KubeConfigLoader(
+            merger.config,
+            active_context=context,
+            config_base_path=beside_the_file,
+            config_persister=merger.save_changes,
+        ).load_and_set(configuration)
+    return _access(configuration, source, valid_for)
+
+
+def _resolve_user(config: ConfigNode, context: str | None) -> float | None:
+    """Runs the user's exec plugin, if any, and puts what it gave in its place.
+
+    The official loader would do that too, but it logs a failing plugin and goes on without
+    credentials. Returns after how many seconds the user's credentials have to be read again.
+    """
+    chosen = _context(config, context)
+    name = chosen.safe_get("user")
+    if not name:
+        return None
+    entry = config["users"].get_with_name(name, safe=True)
+    if entry is None:
+        raise ConfigError(str(config.path), f"users[{name}]", "there is no such user")
+    if not entry.value.get("user"):
+        return None
+    user = entry["user"]
+    if "exec" in user and "auth-provider" not in user:  # the order that the loader has too
+        cluster: Any = config["clusters"].get_with_name(chosen["cluster"])
+        return _run_exec_plugin(user, cluster["cluster"], f"users[{name}].exec")
+    return REREAD if any(key in user for key in IN_FILES) else None
+
+
+def _context(config: ConfigNode, name: str | None) -> ConfigNode:
+    name = name or config.safe_get("current-context")
+    if not name:
+        raise ConfigError(str(config.path), "current-context", "is not set, and no context was named")
+    found = config["contexts"].get_with_name(name, safe=True)
+    if found is None:
+        names = ", ".join(sorted(entry["name"] for entry in config["contexts"].value))
+        raise ConfigError(str(config.path), f"contexts[{name}]", f"no such context; there are: {names}")
+    chosen: ConfigNode = found["context"]
+    return chosen
+
+
+def _run_exec_plugin(user: ConfigNode, cluster: ConfigNode, where: str) -> float | None:
+    folder = os.path.dirname(os.path.abspath(str(user.path)))
+    try:
+        status = ExecProvider(user["exec"], folder, cluster).run()
+    except OSError as error:
+        raise ConfigError(str(user.path), f"{where}.command", str(error)) from error
+    except ConfigException as error:
+        raise ConfigError(str(user.path), where, _one_line(error)) from error
+    return _use_exec_status(user, status, where)
+
+
+def _use_exec_status(user: ConfigNode, status: dict[str, Any], where: str) -> float | None:
+    del user.value["exec"]
+    if token := status.get("token"):
+        user.value["token"] = token
+    if certificate := status.get("clientCertificateData"):
+        user.value["client-certificate-data"] = _base64(certificate)
+        user.value["client-key-data"] = _base64(status.get("clientKeyData", ""))
+    if not token and not certificate:
+        raise ConfigError(str(user.path), where, "the plugin gave neither a token nor a certificate")
+    if not (end := status.get("expirationTimestamp")):
+        return None
+    try:
+        left = (datetime.fromisoformat(end) - datetime.now(UTC)).total_seconds()
+    except (TypeError, ValueError) as error:
+        raise ConfigError(str(user.path), f"{where}: expirationTimestamp", str(error)) from error
+    return max(left - EXPIRY_MARGIN, 1.0)
+
+
+def _base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def _access(configuration: Configuration, source: str, valid_for: float | None) -> Access:
+    authorization = configuration.api_key.get("BearerToken")
+    proxy = configuration.proxy
+    if proxy and should_bypass_proxies(configuration.host, configuration.no_proxy or ""):
+        proxy = None
+    return Access(
+        server=configuration.host,
+        source=source,
+        authorization=authorization.strip() if authorization else None,
+        ca_file=configuration.ssl_ca_cert,
+        cert_file=configuration.cert_file,
+        key_file=configuration.key_file,
+        verify=configuration.verify_ssl,
+        server_name=configuration.tls_server_name,
+        proxy=proxy,
+        valid_for=valid_for,
+    )
+
+
+@contextmanager
+def _translated(source: str) -> Iterator[None]:
+    """Whatever the official loader raises comes out as a ConfigError with one line."""
+    try:
+        yield
+    except ConfigException as error:
+        why = _one_line(error).removeprefix("Invalid kube-config file. ")
+        raise ConfigError(source, "", why) from error
+    except yaml.YAMLError as error:
+        raise ConfigError(source, "", "bad YAML: " + _one_line(error)) from error
+    except binascii.Error as error:
+        raise ConfigError(source, "", f"a value that should be base64 is not: {error}") from error
+    except OSError as error:
+        raise ConfigError(source, "", str(error)) from error
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ConfigError(source, "", f"this is not a kubeconfig: {error!r}") from error
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

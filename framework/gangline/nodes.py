@@ -1,0 +1,344 @@
+"""The nodes as columns: one array per quantity, one row per node.
+
+Rules:
+- A node keeps its row while it lives; the row of a deleted node is used again. `alive` says which rows count.
+- Columns are changed cell by cell, never rebuilt; each change is noted in `changes`, so that whoever keeps
+  something per row evaluates only the rows that changed.
+- Plugins get a `NodeView`, over all rows or over some; they read, and never write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gangline import requests
+from gangline.images import Images
+from gangline.labels import LabelColumn, Labels
+from gangline.model import ContainerImage, Node, Taint
+from gangline.pods import PodInfo, ResourceAxis
+from gangline.status import BoolColumn
+
+Int64Column = NDArray[np.int64]
+Int32Column = NDArray[np.int32]
+Rows = NDArray[np.intp]
+
+NODE = 1
+"""A change of the node itself: labels, taints, allocatable, conditions."""
+PODS = 2
+"""A change of the pods on it."""
+_INITIAL_CAPACITY = 64
+_T = TypeVar("_T", bound=np.generic)
+
+
+class TaintKey(NamedTuple):
+    """A taint as a value."""
+
+    key: str
+    value: str
+    effect: str
+
+
+class Changes:
+    """Which rows changed, in order; positions only grow."""
+
+    def __init__(self, keep: int = 16384) -> None:
+        self._keep = keep
+        self._log: list[tuple[int, int]] = []
+        self._base = 0
+
+    @property
+    def position(self) -> int:
+        """Where the next change will stand."""
+        return self._base + len(self._log)
+
+    def note(self, row: int, kind: int) -> None:
+        """Row changed."""
+        self._log.append((row, kind))
+        if len(self._log) > 2 * self._keep:
+            del self._log[: self._keep]
+            self._base += self._keep
+
+    def since(self, position: int, limit: int) -> dict[int, int] | None:
+        """Rows changed since position, each with its kinds ORed; None when there are more than limit."""
+        start = position - self._base
+        if start < 0 or len(self._log) - start > 4 * limit:
+            return None
+        rows: dict[int, int] = {}
+        for row, kind in self._log[start:]:
+            rows[row] = rows.get(row, 0) | kind
+        return rows if len(rows) <= limit else None
+
+
+class Nodes:
+    """Owner of the node columns."""
+
+    def __init__(self, axis: ResourceAxis) -> None:
+        capacity = _INITIAL_CAPACITY
+        self.axis = axis
+        self.size = 0
+        """Rows in use, dead ones included."""
+        self.count = 0
+        """Nodes that live."""
+        self.names: list[str] = []
+        self.objects: list[Node | None] = []
+        self.pods_on: list[dict[str, PodInfo]] = []
+        """For each row the pods on it, by UID."""
+        self.taint_sets: list[tuple[TaintKey, ...]] = [()]
+        self._taint_set_ids: dict[tuple[TaintKey, ...], int] = {(): 0}
+        self._row_of: dict[str, int] = {}
+        self._free: list[int] = []
+        self.changes = Changes()
+        self.labels = Labels(capacity, self._labels_of_rows)
+        self.images = Images(capacity, self._images_of_rows)
+        self.alive: BoolColumn = np.zeros(capacity, dtype=np.bool_)
+        self.unschedulable: BoolColumn = np.zeros(capacity, dtype=np.bool_)
+        self.taints: Int32Column = np.zeros(capacity, dtype=np.int32)
+        self.allocatable: Int64Column = np.zeros((max(8, len(axis)), capacity), dtype=np.int64)
+        self.requested: Int64Column = np.zeros_like(self.allocatable)
+        self.nonzero: Int64Column = np.zeros((2, capacity), dtype=np.int64)
+        self.everything = slice(0, 0)
+        self.order: Int64Column = np.zeros(capacity, dtype=np.int64)
+        """When each node was added, as a number that grows."""
+        self._added = 0
+
+    def row_of(self, name: str) -> int | None:
+        """The row of a node that lives, or None."""
+        return self._row_of.get(name)
+
+    def view(self, rows: Rows | slice | None = None) -> NodeView:
+        """All rows, or these; a slice needs both ends."""
+        return NodeView(self, self.everything if rows is None else rows)
+
+    def upsert(self, node: Node) -> int:
+        """Add or update a node; returns its row. Raises InvalidObject and changes nothing."""
+        name = node.metadata.name
+        amounts = requests.allocatable(node.status.allocatable, f"node {name}: status.allocatable")
+        for resource in amounts:
+            self.axis.row(resource)
+        self.fit_axis()
+        row = self._row_of.get(name)
+        if row is None:
+            row = self._take_row(name)
+        self.objects[row] = node
+        self.allocatable[:, row] = 0
+        for resource, amount in amounts.items():
+            self.allocatable[self.axis.row(resource), row] = amount
+        self.unschedulable[row] = node.spec.unschedulable
+        self.taints[row] = self._taint_set(node.spec.taints)
+        self.labels.update(row, node.metadata.labels or {})
+        self.images.update(row, node.status.images)
+        self.changes.note(row, NODE)
+        return row
+
+    def remove(self, name: str) -> int | None:
+        """Take a node out; the pods on it must have been taken off. Returns the row it had."""
+        row = self._row_of.pop(name, None)
+        if row is None:
+            return None
+        self.alive[row] = False
+        self.objects[row] = None
+        self.names[row] = ""
+        self.allocatable[:, row] = 0
+        self.unschedulable[row] = False
+        self.taints[row] = 0
+        self.labels.update(row, {})
+        self.images.update(row, [])
+        self.count -= 1
+        self._free.append(row)
+        self.changes.note(row, NODE)
+        return row
+
+    def place(self, pod: PodInfo, row: int) -> None:
+        """Put a pod on a node."""
+        cls = pod.cls
+        self.fit_axis()
+        self.requested[cls.resources, row] += cls.amounts
+        self.nonzero[0, row] += cls.requests.nonzero[0]
+        self.nonzero[1, row] += cls.requests.nonzero[1]
+        self.pods_on[row][pod.uid] = pod
+        pod.row = row
+        self.changes.note(row, PODS)
+
+    def unplace(self, pod: PodInfo) -> None:
+        """Take a pod off its node."""
+        cls, row = pod.cls, pod.row
+        self.requested[cls.resources, row] -= cls.amounts
+        self.nonzero[0, row] -= cls.requests.nonzero[0]
+        self.nonzero[1, row] -= cls.requests.nonzero[1]
+        del self.pods_on[row][pod.uid]
+        pod.row = -1
+        self.changes.note(row, PODS)
+
+    def resource_row(self, resource: str) -> int:
+        """The row of a resource in `allocatable` and `requested`."""
+        row = self.axis.row(resource)
+        self.fit_axis()
+        return row
+
+    def fit_axis(self) -> None:
+        """Make room for the resources that the axis has come to know."""
+        if len(self.axis) > len(self.allocatable):
+            rows = 2 * len(self.axis)
+            self.allocatable = _grown(self.allocatable, (rows, self.allocatable.shape[1]))
+            self.requested = _grown(self.requested, (rows, self.requested.shape[1]))
+
+    def _take_row(self, name: str) -> int:
+        if self._free:
+            row = self._free.pop()
+            self.names[row] = name
+        else:
+            row = self.size
+            if row == len(self.alive):
+                self._grow(2 * row)
+            self.size += 1
+            self.names.append(name)
+            self.objects.append(None)
+            self.pods_on.append({})
+            self.everything = slice(0, self.size)
+        self._row_of[name] = row
+        self.alive[row] = True
+        self.count += 1
+        self._added += 1
+        self.order[row] = self._added
+        return row
+
+    def _grow(self, capacity: int) -> None:
+        self.alive = _grown(self.alive, (capacity,))
+        self.unschedulable = _grown(self.unschedulable, (capacity,))
+        self.taints = _grown(self.taints, (capacity,))
+        self.order = _grown(self.order, (capacity,))
+        self.allocatable = _grown(self.allocatable, (len(self.allocatable), capacity))
+        self.requested = _grown(self.requested, (len(self.requested), capacity))
+        self.nonzero = _grown(self.nonzero, (2, capacity))
+        self.labels.grow(capacity)
+        self.images.grow(capacity)
+
+    def _taint_set(self, taints: Iterable[Taint]) -> int:
+        key = tuple(TaintKey(taint.key, taint.value, taint.effect) for taint in taints)
+        number = self._taint_set_ids.get(key)
+        if number is None:
+            number = self._taint_set_ids[key] = len(self.taint_sets)
+            self.taint_sets.append(key)
+        return number
+
+    def _labels_of_rows(self) -> Iterator[Mapping[str, str]]:
+        for node in self.objects:
+            yield (node.metadata.labels or {}) if node is not None else {}
+
+    def _images_of_rows(self) -> Iterator[list[ContainerImage]]:
+        for node in self.objects:
+            yield node.status.images if node is not None else []
+
+
+class NodeView:
+    """What a plugin sees: columns over all nodes, or over the few that are evaluated again.
+
+    Every method returns one value per node of the view, in the same order; `len(view)` is their number. Rows of deleted
+    nodes are among them when the view is over all; what a plugin says about those is ignored.
+    """
+
+    __slots__ = ("_nodes", "index")
+
+    def __init__(self, nodes: Nodes, index: slice | Rows) -> None:
+        self._nodes = nodes
+        self.index = index
+
+    def __len__(self) -> int:
+        index = self.index
+        return index.stop - index.start if isinstance(index, slice) else len(index)
+
+    @property
+    def rows(self) -> Rows:
+        """The row of each node."""
+        index = self.index
+        return np.arange(index.start, index.stop) if isinstance(index, slice) else index
+
+    @property
+    def count(self) -> int:
+        """How many nodes the cluster has, whatever the view is over."""
+        return self._nodes.count
+
+    @property
+    def names(self) -> list[str]:
+        """The names, "" for a deleted node."""
+        names = self._nodes.names
+        index = self.index
+        return names[index] if isinstance(index, slice) else [names[row] for row in index]
+
+    def row_of(self, name: str) -> int | None:
+        """The row of a node of the cluster, or None."""
+        return self._nodes.row_of(name)
+
+    @property
+    def alive(self) -> BoolColumn:
+        """Which rows hold a node that lives."""
+        return self._nodes.alive[self.index]
+
+    @property
+    def unschedulable(self) -> BoolColumn:
+        """spec.unschedulable."""
+        return self._nodes.unschedulable[self.index]
+
+    @property
+    def taints(self) -> Int32Column:
+        """The number of each node's taint set; `taint_sets[number]` are the taints."""
+        return self._nodes.taints[self.index]
+
+    @property
+    def taint_sets(self) -> list[tuple[TaintKey, ...]]:
+        """All taint sets that exist."""
+        return self._nodes.taint_sets
+
+    def allocatable(self, resource: str) -> Int64Column:
+        """Allocatable amounts: milli-CPU, bytes or whole devices."""
+        row = self._nodes.resource_row(resource)
+        return self._nodes.allocatable[row][self.index]
+
+    def requested(self, resource: str) -> Int64Column:
+        """What the pods on each node ask for, in the units of `allocatable`."""
+        row = self._nodes.resource_row(resource)
+        return self._nodes.requested[row][self.index]
+
+    @property
+    def nonzero_cpu(self) -> Int64Column:
+        """Milli-CPU asked for, 100 for each container that names none."""
+        return self._nodes.nonzero[0][self.index]
+
+    @property
+    def nonzero_memory(self) -> Int64Column:
+        """Bytes asked for, 200 Mi for each container that names none."""
+        return self._nodes.nonzero[1][self.index]
+
+    def label(self, key: str) -> LabelColumn:
+        """The values of a node label."""
+        return self._nodes.labels.column(key, self.index)
+
+    def image(self, name: str) -> tuple[BoolColumn, int]:
+        """Which nodes hold an image (its name with tag), and its size in bytes."""
+        return self._nodes.images.column(name, self.index)
+
+    def node(self, i: int) -> Node | None:
+        """The i-th node of the view as the API server sent it."""
+        return self._nodes.objects[self._row(i)]
+
+    def pods(self, i: int) -> Mapping[str, PodInfo]:
+        """The pods on the i-th node of the view, by UID."""
+        return self._nodes.pods_on[self._row(i)]
+
+    def full(self, value: bool) -> BoolColumn:
+        """The same truth value for each node."""
+        return np.full(len(self), value, dtype=np.bool_)
+
+    def _row(self, i: int) -> int:
+        index = self.index
+        return index.start + i if isinstance(index, slice) else int(index[i])
+
+
+def _grown(column: NDArray[_T], shape: tuple[int, ...]) -> NDArray[_T]:
+    grown = np.zeros(shape, dtype=column.dtype)
+    grown[tuple(slice(0, n) for n in column.shape)] = column
+    return grown

@@ -1,0 +1,147 @@
+"""What a plugin is written with: the handle it is given, and `per_node` for authors who think node by node."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from gangline.cycle_state import Cycle
+from gangline.nodes import NodeView, Rows
+from gangline.pods import PodInfo
+from gangline.status import BoolColumn, CodeColumn, Reason, ScoreColumn
+from gangline.transaction import Transaction
+
+
+class State(Protocol):
+    """The cluster, to read; hypothetical changes only in a transaction."""
+
+    @property
+    def pods(self) -> Mapping[str, PodInfo]:
+        """Every pod that is bound or assumed, by UID."""
+
+    def store(self, plural: str) -> Any:
+        """The objects of a kind, by its plural: iterate, `get(name, namespace)`, `version`."""
+
+    def track(self, tracker: Any) -> None:
+        """Tell an object with `add(pod, row)` and `remove(pod, row)` of every placement and removal from now on."""
+
+    def transaction(self) -> Transaction:
+        """A block of hypothetical steps, undone at its end."""
+
+    def record(self, pod: Any) -> PodInfo:
+        """The record of a pod object."""
+
+
+class Clock(Protocol):
+    """Time, handed in so that simulations have their own."""
+
+    def monotonic(self) -> float:
+        """Seconds that only grow."""
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+
+
+class Recorder(Protocol):
+    """Writes Kubernetes events, later and aggregated."""
+
+    def event(self, pod: PodInfo, kind: str, reason: str, note: str, action: str = "Scheduling") -> None:
+        """Say something about a pod; kind is "Normal" or "Warning"."""
+
+
+class WaitingPod(Protocol):
+    """A pod that a permit plugin holds."""
+
+    pod: PodInfo
+    node: str
+
+    def allow(self, plugin: str) -> None:
+        """One plugin no longer holds it."""
+
+    def reject(self, plugin: str, why: str) -> None:
+        """It must not be bound."""
+
+
+class Waiting(Protocol):
+    """The pods that permit plugins hold."""
+
+    def __iter__(self) -> Iterator[WaitingPod]: ...
+
+    def get(self, uid: str) -> WaitingPod | None:
+        """The waiting pod with this UID, or None."""
+
+
+class Handle(Protocol):
+    """What the framework offers a plugin; given to its constructor."""
+
+    profile: str
+    state: State
+    clock: Clock
+    recorder: Recorder
+    waiting: Waiting
+
+    @property
+    def nodes(self) -> NodeView:
+        """All nodes as columns."""
+
+    @property
+    def client(self) -> Any:
+        """The API client; for background work and for pre_bind, bind, post_bind only."""
+
+    def run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Background work that lives and dies with leadership."""
+
+    def metric(self, name: str, help: str, labels: Iterable[str] = ()) -> Any:
+        """A Prometheus counter of the plugin's own."""
+
+    def filter(self, pod: PodInfo, rows: Rows) -> BoolColumn:
+        """Whether each of these nodes passes all filters for the pod as the columns are now; for what-if."""
+
+
+def per_node(
+    function: Callable[[Any, PodInfo, Any], Any],
+) -> Callable[[Any, Cycle, PodInfo, NodeView], Any]:
+    """Lift `method(self, pod, node)` to the columns; use it below `@hookimpl`, on `filter` or `score`.
+
+    A filter returns True or None to pass; False, or a text as the reason, to reject. A score returns a number. The method
+    is called once per node, so this is for plugins whose cost does not matter.
+    """
+    if function.__name__ == "score":
+
+        @functools.wraps(function)
+        def score(self: Any, cycle: Cycle, pod: PodInfo, nodes: NodeView) -> ScoreColumn:
+            scores = np.zeros(len(nodes))
+            for i in np.flatnonzero(nodes.alive).tolist():  # a loop is what the author asked for
+                scores[i] = function(self, pod, nodes.node(i))
+            return scores
+
+        return _with_full_signature(score)
+
+    @functools.wraps(function)
+    def filter(self: Any, cycle: Cycle, pod: PodInfo, nodes: NodeView) -> CodeColumn:
+        verdicts = np.zeros(len(nodes), dtype=np.uint8)
+        for i in np.flatnonzero(nodes.alive).tolist():  # a loop is what the author asked for
+            answer = function(self, pod, nodes.node(i))
+            if answer is not None and answer is not True:
+                verdicts[i] = _reason_number(self, answer)
+        return verdicts
+
+    return _with_full_signature(filter)
+
+
+def _with_full_signature(lifted: Any) -> Any:
+    del lifted.__wrapped__  # pluggy reads the arguments from the signature
+    return lifted
+
+
+def _reason_number(plugin: Any, answer: bool | str) -> int:
+    message = answer if isinstance(answer, str) else f"node(s) were rejected by {plugin.name}"
+    reasons: list[Any] = plugin.__dict__.setdefault("reasons", [])
+    for number, reason in enumerate(reasons, start=1):
+        if reason.message == message:
+            return number
+    reasons.append(Reason(message))
+    return min(len(reasons), 255)

@@ -1,0 +1,279 @@
+"""From entry points to a compiled profile: finds plugin classes, builds them, lists who implements what."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+import msgspec
+import pluggy
+
+from gangline.errors import PluginError
+from gangline.hookspecs import POINTS, PROJECT, Hooks
+from gangline.metrics import Metrics, Series
+from gangline.plugin import Handle
+
+GROUP = "gangline.plugins"
+ASYNC_POINTS = frozenset({"pre_bind", "bind", "post_bind"})
+
+
+class Catalog:
+    """Plugin classes by name, loaded when first needed."""
+
+    def __init__(self, classes: Mapping[str, type[Any]], entries: Mapping[str, EntryPoint] | None = None) -> None:
+        self._classes = dict(classes)
+        self._entries = dict(entries or {})
+
+    @classmethod
+    def discover(cls) -> Catalog:
+        """Everything installed under the entry-point group `gangline.plugins`.
+
+        Raises PluginError when two distributions give the same name.
+        """
+        entries: dict[str, EntryPoint] = {}
+        for entry in entry_points(group=GROUP):
+            other = entries.get(entry.name)
+            if other is not None and other.value != entry.value:
+                raise PluginError(entry.name, "", f"is given by both {other.value} and {entry.value}")
+            entries[entry.name] = entry
+        return cls({}, entries)
+
+    def with_classes(self, *classes: type[Any]) -> Catalog:
+        """The same catalog with more plugins, for tests and programs that bring their own."""
+        return Catalog({**self._classes, **{c.name: c for c in classes}}, self._entries)
+
+    @property
+    def names(self) -> list[str]:
+        """All names, sorted."""
+        return sorted({*self._classes, *self._entries})
+
+    def origin(self, name: str) -> str:
+        """Where a plugin comes from: the distribution and the object."""
+        entry = self._entries.get(name)
+        if entry is None:
+            return self._classes[name].__module__
+        distribution = f"{entry.dist.name} {entry.dist.version}: " if entry.dist else ""
+        return f"{distribution}{entry.value}"
+
+    def load(self, name: str) -> type[Any]:
+        """The class. Raises PluginError when it cannot be imported or is no plugin."""
+        found = self._classes.get(name)
+        if found is None:
+            entry = self._entries[name]
+            try:
+                found = entry.load()
+            except Exception as error:
+                raise PluginError(name, "", f"cannot be loaded from {entry.value}: {error!r}") from error
+            self._classes[name] = found
+        if getattr(found, "name", None) != name:
+            raise PluginError(name, "", f"its class says name = {getattr(found, 'name', None)!r}")
+        return found
+
+    def points(self) -> dict[str, frozenset[str]]:
+        """For each plugin the extension points that it implements."""
+        return {name: points_of(self.load(name)) for name in self.names}
+
+
+def points_of(cls: type[Any]) -> frozenset[str]:
+    """The extension points for which a class has a method marked with `@hookimpl`."""
+    return frozenset(point for point in POINTS if getattr(getattr(cls, point, None), f"{PROJECT}_impl", None))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Implementation:
+    """One plugin at one point, ready to be called with the hookspec's arguments, in its order."""
+
+    plugin: Any
+    name: str
+    call: Callable[..., Any]
+    weight: int = 1
+    normalize: Callable[..., Any] | None = None
+    reads: int | None = None
+    """Change kinds (nodes.NODE | nodes.PODS) on which its verdict on a node depends besides the pod class; None: anything."""
+
+
+@dataclass(eq=False)
+class CompiledProfile:
+    """A profile with its plugins built and one plain list per extension point."""
+
+    name: str
+    plugins: dict[str, Any]
+    points: dict[str, tuple[Implementation, ...]]
+    unreserve: dict[str, Callable[..., Any]] = field(default_factory=dict)
+
+    @cached_property
+    def events(self) -> dict[str, Sequence[Any] | None]:
+        """For each plugin the events that it registers; None for one that registers nothing."""
+        return {
+            name: plugin.events_to_register() if hasattr(plugin, "events_to_register") else None
+            for name, plugin in self.plugins.items()
+        }
+
+
+def compile_profile(
+    name: str,
+    points: Mapping[str, Sequence[tuple[str, int]]],
+    catalog: Catalog,
+    args: Callable[[str, type[msgspec.Struct] | None], msgspec.Struct | None],
+    handle: Handle,
+    metrics: Metrics,
+) -> CompiledProfile:
+    """Build the plugins of a profile and list what is called at each point.
+
+    `points` holds names and weights per extension point, in order; `args(name, type)` gives a plugin's validated arguments.
+    Raises PluginError for a plugin that cannot be built or has a hook with wrong arguments.
+    """
+    manager = pluggy.PluginManager(PROJECT)
+    manager.add_hookspecs(Hooks)
+    plugins: dict[str, Any] = {}
+    for plugin_name in dict.fromkeys(n for listed in points.values() for n, _ in listed):
+        cls = catalog.load(plugin_name)
+        plugins[plugin_name] = _build(plugin_name, cls, args, handle)
+        try:
+            manager.register(plugins[plugin_name], plugin_name)
+        except pluggy.PluginValidationError as error:
+            raise PluginError(plugin_name, "", str(error).replace("\n", " ")) from error
+    compiled = {
+        point: tuple(
+            _implementation(manager, plugins, plugin_name, point, weight, metrics) for plugin_name, weight in listed
+        )
+        for point, listed in points.items()
+    }
+    unreserve = {
+        n: _bound(manager, plugins, n, "unreserve", metrics)
+        for n, plugin in plugins.items()
+        if hasattr(plugin, "unreserve")
+    }
+    return CompiledProfile(name, plugins, compiled, unreserve)
+
+
+def _build(
+    name: str,
+    cls: type[Any],
+    args: Callable[[str, type[msgspec.Struct] | None], msgspec.Struct | None],
+    handle: Handle,
+) -> Any:
+    given = args(name, getattr(cls, "args_type", None))
+    try:
+        parameters = inspect.signature(cls).parameters
+        return cls(*(given, handle)[: len(parameters)]) if parameters else cls()
+    except PluginError:
+        raise
+    except Exception as error:
+        raise PluginError(name, "", f"cannot be built: {error}") from error
+
+
+def _implementation(
+    manager: pluggy.PluginManager,
+    plugins: Mapping[str, Any],
+    name: str,
+    point: str,
+    weight: int,
+    metrics: Metrics,
+) -> Implementation:
+    plugin = plugins[name]
+    normalize = None
+    if point == "score" and hasattr(plugin, "normalize_score"):
+        normalize = _bound(manager, plugins, name, "normalize_score", metrics)
+    return Implementation(
+        plugin=plugin,
+        name=name,
+        call=_bound(manager, plugins, name, point, metrics),
+        weight=weight,
+        normalize=normalize,
+        reads=getattr(plugin, "reads", None),
+    )
+
+
+def _bound(
+    manager: pluggy.PluginManager,
+    plugins: Mapping[str, Any],
+    name: str,
+    point: str,
+    metrics: Metrics,
+) -> Callable[..., Any]:
+    """The plugin's method with the full arguments of the hook, timed, faults translated.
+
+    Where a hook wrapper is registered for the point the call goes through pluggy.
+    """
+    caller = getattr(manager.hook, point)
+    wanted = tuple(caller.spec.argnames)
+    series = metrics.plugins.series(point, name)
+    if any(impl.wrapper or impl.hookwrapper for impl in caller.get_hookimpls()):
+        function = _through_pluggy(manager, plugins, name, point, wanted)
+    else:
+        impl = next(i for i in caller.get_hookimpls() if i.plugin_name == name)
+        function = _with_arguments(impl.function, tuple(impl.argnames), wanted)
+    return (
+        _timed_async(function, name, point, series) if point in ASYNC_POINTS else _timed(function, name, point, series)
+    )
+
+
+def _through_pluggy(
+    manager: pluggy.PluginManager,
+    plugins: Mapping[str, Any],
+    name: str,
+    point: str,
+    wanted: tuple[str, ...],
+) -> Callable[..., Any]:
+    hook = getattr(manager.hook, point)
+    others = [i.plugin for i in hook.get_hookimpls() if i.plugin_name != name and not (i.wrapper or i.hookwrapper)]
+    subset = manager.subset_hook_caller(point, others)
+
+    def call(*args: Any) -> Any:
+        results = subset(**dict(zip(wanted, args, strict=True)))
+        return results[0] if results else None
+
+    return call
+
+
+def _with_arguments(function: Callable[..., Any], has: tuple[str, ...], wanted: tuple[str, ...]) -> Callable[..., Any]:
+    if has == wanted:
+        return function
+    positions = tuple(wanted.index(name) for name in has)
+
+    def call(*args: Any) -> Any:
+        return function(*(args[i] for i in positions))
+
+    return call
+
+
+def _timed(function: Callable[..., Any], name: str, point: str, series: Series) -> Callable[..., Any]:
+    clock, observe = time.perf_counter, series.observe
+
+    def call(*args: Any) -> Any:
+        start = clock()
+        try:
+            return function(*args)
+        except PluginError:
+            raise
+        except Exception as error:
+            raise PluginError(name, point, f"{type(error).__name__}: {error}") from error
+        finally:
+            observe(clock() - start)
+
+    return call
+
+
+def _timed_async(function: Callable[..., Any], name: str, point: str, series: Series) -> Callable[..., Any]:
+    clock, observe = time.perf_counter, series.observe
+
+    async def call(*args: Any) -> Any:
+        start = clock()
+        try:
+            return await function(*args)
+        finally:
+            observe(clock() - start)
+
+    return call
+
+
+def distributions(catalog: Catalog) -> Iterable[tuple[str, str, frozenset[str]]]:
+    """Name, origin and points of every plugin; for `gangline plugins list`."""
+    for name in catalog.names:
+        yield name, catalog.origin(name), points_of(catalog.load(name))

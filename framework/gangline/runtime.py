@@ -1,0 +1,183 @@
+"""One profile at work: calls its plugins at each extension point that concerns one pod.
+
+Filters and scores over all nodes are in `evaluation`; this is the rest.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
+
+from prometheus_client import Counter
+
+from gangline.cache import Cache
+from gangline.cycle_state import Cycle
+from gangline.diagnosis import Diagnosis
+from gangline.errors import ConfigError, GanglineError, PluginError
+from gangline.evaluation import Evaluator
+from gangline.metrics import Metrics
+from gangline.nodes import NodeView, Rows
+from gangline.plugin import Clock, Recorder
+from gangline.pods import PodInfo
+from gangline.registry import CompiledProfile, Implementation
+from gangline.status import SUCCESS, BoolColumn, Code, Status
+from gangline.waiting import WaitingPods
+
+Work = Callable[[], Coroutine[Any, Any, None]]
+
+
+class FrameworkHandle:
+    """The handle that plugins are given; one per profile."""
+
+    def __init__(
+        self,
+        profile: str,
+        state: Cache,
+        clock: Clock,
+        recorder: Recorder,
+        waiting: WaitingPods,
+        client: Any,
+        metrics: Metrics,
+    ) -> None:
+        self.profile = profile
+        self.state = state
+        self.clock = clock
+        self.recorder = recorder
+        self.waiting = waiting
+        self.client = client
+        self.work: list[Work] = []
+        """Background work that plugins asked for; started when this process leads."""
+        self.evaluator: Evaluator | None = None
+        self._metrics = metrics
+        self._counters: dict[str, Counter] = {}
+
+    @property
+    def nodes(self) -> NodeView:
+        """All nodes as columns."""
+        return self.state.nodes.view()
+
+    def run(self, work: Work) -> None:
+        """Background work that lives and dies with leadership."""
+        self.work.append(work)
+
+    def metric(self, name: str, help: str, labels: Iterable[str] = ()) -> Counter:
+        """A counter of the plugin's own; the same at each call with the same name."""
+        if name not in self._counters:
+            self._counters[name] = Counter(name, help, tuple(labels), registry=self._metrics.registry)
+        return self._counters[name]
+
+    def filter(self, pod: PodInfo, rows: Rows) -> BoolColumn:
+        """Whether each of these nodes passes all filters for the pod as the columns are now."""
+        if self.evaluator is None:
+            raise ConfigError("", self.profile, "filter() is not available while plugins are being built")
+        return self.evaluator.passes(pod, rows)
+
+
+class Runtime:
+    """A profile, its evaluator and its handle."""
+
+    def __init__(
+        self, profile: CompiledProfile, handle: FrameworkHandle, metrics: Metrics, ties: random.Random | None
+    ) -> None:
+        self.name = profile.name
+        self.profile = profile
+        self.handle = handle
+        self.evaluator = handle.evaluator = Evaluator(profile, handle.state.nodes, ties)
+        self.algorithm_seconds = metrics.algorithm.series(profile.name)
+
+    def _at(self, point: str) -> tuple[Implementation, ...]:
+        return self.profile.points.get(point, ())
+
+    def pre_enqueue(self, pod: PodInfo) -> Status:
+        """Whether the pod may be tried; the first refusal counts."""
+        for impl in self._at("pre_enqueue"):
+            status = impl.call(pod)
+            if status is not None and not status.is_success:
+                return _by(status, impl.name)
+        return SUCCESS
+
+    def sort_key(self, pod: PodInfo, since: float) -> tuple[float, ...]:
+        """Where the pod stands in the queue."""
+        key: tuple[float, ...] = self._at("queue_sort")[0].call(pod, since)
+        return key
+
+    def post_filter(self, diagnosis: Diagnosis) -> tuple[str, list[str]]:
+        """The node that a plugin nominates ("" for none) and what the plugins say about it."""
+        said: list[str] = []
+        for impl in self._at("post_filter"):
+            answer = impl.call(diagnosis.cycle, diagnosis.pod, diagnosis.nodes, diagnosis)
+            if isinstance(answer, str):
+                return answer, said
+            if answer is not None and answer.message:
+                said.append(answer.message)
+        return "", said
+
+    def reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
+        """Let plugins claim what the pod takes; undone by `unreserve`."""
+        for impl in self._at("reserve"):
+            status = impl.call(cycle, pod, node)
+            if status is not None and not status.is_success:
+                return _by(status, impl.name)
+        return SUCCESS
+
+    def unreserve(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
+        """Give back what was claimed, in reverse order, whatever a plugin says."""
+        errors = []
+        for impl in reversed(self._at("reserve")):
+            undo = self.profile.unreserve.get(impl.name)
+            if undo is not None:
+                try:
+                    undo(cycle, pod, node)
+                except PluginError as error:  # the others must give back theirs all the same
+                    errors.append(error)
+        if errors:
+            raise errors[0]
+
+    def permit(self, cycle: Cycle, pod: PodInfo, node: str) -> tuple[Status, dict[str, float]]:
+        """The verdict, and for each plugin that holds the pod how many seconds at most."""
+        holds: dict[str, float] = {}
+        for impl in self._at("permit"):
+            status = impl.call(cycle, pod, node)
+            if status is None or status.is_success:
+                continue
+            if status.code is not Code.WAIT:
+                return _by(status, impl.name), {}
+            holds[impl.name] = status.timeout
+        return SUCCESS, holds
+
+    async def pre_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
+        """What has to be on the API before the binding; the first failure counts."""
+        for impl in self._at("pre_bind"):
+            status = await _answer(impl, "pre_bind", cycle, pod, node)
+            if not status.is_success:
+                return status
+        return SUCCESS
+
+    async def bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
+        """Bind by the first plugin that does not skip."""
+        for impl in self._at("bind"):
+            status = await _answer(impl, "bind", cycle, pod, node)
+            if status.code is not Code.SKIP:
+                return status
+        return Status(Code.ERROR, ("no bind plugin took the pod",))
+
+    async def post_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> list[Status]:
+        """Tell plugins that the pod is bound; returns what went wrong."""
+        statuses = [await _answer(i, "post_bind", cycle, pod, node) for i in self._at("post_bind")]
+        return [status for status in statuses if not status.is_success]
+
+
+async def _answer(impl: Implementation, point: str, cycle: Cycle, pod: PodInfo, node: str) -> Status:
+    """A plugin's verdict; a fault becomes an error status that names the plugin."""
+    try:
+        status = await impl.call(cycle, pod, node)
+    except GanglineError as error:
+        return Status(Code.ERROR, (str(error),), impl.name)
+    except Exception as error:  # a plugin's bug fails its pod, not the scheduler
+        return Status(Code.ERROR, (f"plugin {impl.name} at {point}: {error!r}",), impl.name)
+    return SUCCESS if status is None else _by(status, impl.name)
+
+
+def _by(status: Status, plugin: str) -> Status:
+    return status if status.plugin else status.by(plugin)

@@ -1,0 +1,115 @@
+"""Verdicts: what a plugin says about a pod or a node. Unschedulable is an answer, not an exception."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+BoolColumn = NDArray[np.bool_]
+"""One truth value per node."""
+CodeColumn = NDArray[np.unsignedinteger]
+"""One verdict per node: 0 feasible, k > 0 a reason of the plugin."""
+ScoreColumn = NDArray[np.float64]
+"""One score per node."""
+
+
+class Code(enum.Enum):
+    """The kinds of verdict, named as in kube-scheduler."""
+
+    SUCCESS = "Success"
+    ERROR = "Error"
+    UNSCHEDULABLE = "Unschedulable"
+    UNSCHEDULABLE_AND_UNRESOLVABLE = "UnschedulableAndUnresolvable"
+    WAIT = "Wait"
+    SKIP = "Skip"
+    PENDING = "Pending"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a node is rejected; ``resolvable`` says whether removing pods from it could help."""
+
+    message: str
+    resolvable: bool = True
+
+    @property
+    def code(self) -> Code:
+        """The verdict that this reason stands for."""
+        return Code.UNSCHEDULABLE if self.resolvable else Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A verdict on a pod as a whole."""
+
+    code: Code
+    reasons: tuple[str, ...] = ()
+    plugin: str = ""
+    timeout: float = 0.0
+    """Seconds to wait at most; only for WAIT, from permit."""
+
+    @property
+    def is_success(self) -> bool:
+        """Whether nothing stands in the way."""
+        return self.code is Code.SUCCESS
+
+    @property
+    def is_rejected(self) -> bool:
+        """Whether the pod cannot be placed now; a fault is not a rejection."""
+        return self.code in (
+            Code.UNSCHEDULABLE,
+            Code.UNSCHEDULABLE_AND_UNRESOLVABLE,
+            Code.PENDING,
+        )
+
+    @property
+    def message(self) -> str:
+        """The reasons in one line."""
+        return ", ".join(self.reasons)
+
+    def by(self, plugin: str) -> Status:
+        """The same verdict with the plugin that gave it."""
+        return Status(self.code, self.reasons, plugin, self.timeout)
+
+
+SUCCESS: Final = Status(Code.SUCCESS)
+SKIP: Final = Status(Code.SKIP)
+"""From pre_filter and pre_score: leave this plugin out for this pod. From bind: let the next plugin bind."""
+
+
+def unschedulable(*reasons: str, resolvable: bool = True) -> Status:
+    """The pod cannot be placed; ``resolvable`` says whether removing other pods could help."""
+    code = Code.UNSCHEDULABLE if resolvable else Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+    return Status(code, reasons)
+
+
+def wait(timeout: float) -> Status:
+    """From permit: hold the pod until it is allowed or rejected, at most timeout seconds."""
+    return Status(Code.WAIT, timeout=timeout)
+
+
+@dataclass(frozen=True, slots=True)
+class Narrow:
+    """From pre_filter: only the nodes with these names can be feasible; the others are not looked at."""
+
+    names: frozenset[str]
+
+
+def codes(*conditions: BoolColumn) -> CodeColumn:
+    """Verdicts from masks: a node gets the number of the first condition that holds, counted from 1, else 0."""
+    verdict = np.zeros(len(conditions[0]), dtype=np.uint8)
+    for number in range(len(conditions), 0, -1):
+        verdict[conditions[number - 1]] = number
+    return verdict
+
+
+def merge(statuses: Iterable[Status]) -> Status:
+    """The worst of several verdicts, as kube-scheduler orders them: error, unresolvable, unschedulable, pending."""
+    order = (Code.ERROR, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.UNSCHEDULABLE, Code.PENDING)
+    found = [status for status in statuses if status.code in order]
+    return min(found, key=lambda status: order.index(status.code)) if found else SUCCESS

@@ -1,0 +1,88 @@
+"""What-if on the real columns: pods are placed and taken off, and an undo log takes it all back.
+
+Rules:
+- Everything hypothetical runs in a transaction; nothing awaits inside one.
+- Leaving the block without `commit` undoes every step, in reverse order. Transactions nest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Protocol
+
+from gangline.pods import PodInfo
+
+
+class Placer(Protocol):
+    """Who really moves pods."""
+
+    def place(self, pod: PodInfo, row: int) -> None:
+        """Put a pod on a row."""
+
+    def unplace(self, pod: PodInfo) -> None:
+        """Take it off."""
+
+
+class UndoLog:
+    """The steps taken since the outermost transaction began."""
+
+    __slots__ = ("depth", "steps")
+
+    def __init__(self) -> None:
+        self.steps: list[Callable[[], None]] = []
+        self.depth = 0
+
+
+class Transaction:
+    """One block of steps; made by `Cache.transaction`."""
+
+    __slots__ = ("_committed", "_log", "_mark", "_placer")
+
+    def __init__(self, placer: Placer, log: UndoLog) -> None:
+        self._placer = placer
+        self._log = log
+        self._mark = 0
+        self._committed = False
+
+    def __enter__(self) -> Transaction:
+        self._log.depth += 1
+        self._mark = len(self._log.steps)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._log.depth -= 1
+        if not self._committed:
+            self.rollback()
+        if self._log.depth == 0:
+            self._log.steps.clear()
+
+    def place(self, pod: PodInfo, row: int) -> None:
+        """Put a pod that is nowhere on a row."""
+        self._placer.place(pod, row)
+        self._log.steps.append(lambda: self._placer.unplace(pod))
+
+    def unplace(self, pod: PodInfo) -> None:
+        """Take a pod off its row."""
+        row = pod.row
+        self._placer.unplace(pod)
+        self._log.steps.append(lambda: self._placer.place(pod, row))
+
+    def on_rollback(self, undo: Callable[[], None]) -> None:
+        """Call undo when this block is undone; for plugins with state of their own."""
+        self._log.steps.append(undo)
+
+    def rollback(self) -> None:
+        """Undo what was done in this block so far; the block can go on."""
+        steps = self._log.steps
+        while len(steps) > self._mark:
+            steps.pop()()
+
+    def commit(self) -> None:
+        """Keep what was done; an outer transaction can still undo it."""
+        self._committed = True

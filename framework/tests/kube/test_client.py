@@ -1,0 +1,372 @@
+"""The HTTP client against an API server on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from typing import Any
+
+import pytest
+
+from gangline import errors
+from gangline.errors import InvalidObject
+from gangline.kube.auth import Access, Credentials
+from gangline.kube.client import HttpClient
+from gangline.kube.interface import EventType, PatchKind, WatchEvent
+from gangline.kube.resources import LEASES, NODES, PODS
+from gangline.model import Lease, LeaseSpec, ObjectMeta, Pod
+
+from .fake_api_server import FakeApiServer, bookmark, event, failure, listed, pod
+
+ALL_PODS = "/api/v1/pods"
+POD_A = "/api/v1/namespaces/default/pods/a"
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+
+
+async def watched(client: HttpClient) -> list[WatchEvent[Pod]]:
+    return [seen async for seen in client.watch(PODS, resource_version="1")]
+
+
+def told(events: list[WatchEvent[Pod]]) -> list[tuple[str, str, str]]:
+    return [
+        (seen.type.value, seen.object.metadata.name if seen.object else "", seen.resource_version) for seen in events
+    ]
+
+
+async def test_a_list_holds_the_objects_and_its_version(server: FakeApiServer, client: HttpClient) -> None:
+    server.answers("GET", ALL_PODS, listed(7, pod("a", 3, priority=5), pod("b", 4)))
+
+    listing = await client.list(PODS, field_selector="spec.nodeName=", resource_version="0")
+
+    assert [found.metadata.name for found in listing.items] == ["a", "b"]
+    assert (listing.items[0].spec.priority, listing.resource_version) == (5, "7")
+    assert server.asked[0].query == {"fieldSelector": "spec.nodeName=", "resourceVersion": "0"}
+
+
+async def test_a_list_without_items_is_empty(server: FakeApiServer, client: HttpClient) -> None:
+    server.answers("GET", ALL_PODS, {"metadata": {"resourceVersion": "7"}, "items": None})
+
+    assert (await client.list(PODS)).items == []
+
+
+async def test_an_object_that_does_not_fit_is_skipped_in_a_list_and_reported(
+    server: FakeApiServer,
+    client: HttpClient,
+    skipped: list[tuple[str, str, InvalidObject]],
+) -> None:
+    server.answers("GET", ALL_PODS, listed(7, pod("a", 3), pod("b", 4, priority="high")))
+
+    listing = await client.list(PODS)
+
+    assert [found.metadata.name for found in listing.items] == ["a"]
+    assert [metadata.uid for metadata in listing.invalid] == ["uid-b"]
+    assert client.invalid_objects == 1
+    assert skipped[0][:2] == ("default", "b")
+    assert str(skipped[0][2]) == ("Pod default/b: spec.priority: 'high': Expected `int | null`, got `str`")
+
+
+async def test_an_object_that_does_not_fit_is_skipped_in_a_watch_and_reported(
+    server: FakeApiServer,
+    client: HttpClient,
+    skipped: list[tuple[str, str, InvalidObject]],
+) -> None:
+    bad = pod("b", 4, containers=[{"name": 5}])
+    server.streams(ALL_PODS, event("ADDED", bad), event("ADDED", pod("c", 5)))
+
+    events = await watched(client)
+
+    assert told(events) == [("BOOKMARK", "", "4"), ("ADDED", "c", "5")]
+    assert str(skipped[0][2]) == ("Pod default/b: spec.containers[0].name: 5: Expected `str`, got `int`")
+
+
+async def test_a_deletion_counts_even_if_the_object_does_not_fit(server: FakeApiServer, client: HttpClient) -> None:
+    server.streams(ALL_PODS, event("DELETED", pod("b", 4, priority="high")))
+
+    (deleted,) = await watched(client)
+
+    assert deleted.type is EventType.DELETED
+    assert deleted.object is not None
+    assert deleted.object.metadata.uid == "uid-b"
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_a_watch_may_be_cut_at_any_byte(server: FakeApiServer, client: HttpClient, seed: int) -> None:
+    lines = [event("ADDED", pod("a", 2)), bookmark(3), event("DELETED", pod("a", 4))]
+    text = b"".join(lines)
+    cuts = sorted(random.Random(seed).sample(range(1, len(text)), 40))
+    server.streams(ALL_PODS, *(text[a:b] for a, b in zip([0, *cuts], [*cuts, None], strict=True)))
+
+    events = await watched(client)
+
+    assert told(events) == [("ADDED", "a", "2"), ("BOOKMARK", "", "3"), ("DELETED", "a", "4")]
+
+
+async def test_an_event_may_be_larger_than_any_buffer(server: FakeApiServer, client: HttpClient) -> None:
+    large = pod("a", 2)
+    large["metadata"]["annotations"] = {"note": "x" * 3_000_000}
+    server.streams(ALL_PODS, event("ADDED", large), event("ADDED", pod("b", 3)))
+
+    assert told(await watched(client)) == [("ADDED", "a", "2"), ("ADDED", "b", "3")]
+
+
+async def test_a_watch_asks_for_bookmarks_and_a_random_time(server: FakeApiServer, client: HttpClient) -> None:
+    server.streams(ALL_PODS, bookmark(3))
+
+    await watched(client)
+
+    query = server.asked[0].query
+    assert (query["allowWatchBookmarks"], query["resourceVersion"]) == ("true", "1")
+    assert 300 <= int(query["timeoutSeconds"]) <= 600
+
+
+async def test_a_watch_refused_with_410_raises_gone(server: FakeApiServer, client: HttpClient) -> None:
+    server.fails("WATCH", ALL_PODS, 410, "Expired")
+
+    with pytest.raises(errors.Gone, match="410 Expired: the fake says Expired"):
+        await watched(client)
+
+
+async def test_an_error_event_raises_what_it_stands_for(server: FakeApiServer, client: HttpClient) -> None:
+    server.streams(ALL_PODS, bookmark(3), event("ERROR", failure(410, "Expired")))
+    seen: list[str] = []
+
+    with pytest.raises(errors.Gone):
+        async for got in client.watch(PODS, resource_version="1"):
+            seen.append(got.resource_version)
+
+    assert seen == ["3"]
+
+
+@pytest.mark.parametrize(
+    ("chunks", "then"),
+    [
+        pytest.param([bookmark(3)], "break", id="connection breaks"),
+        pytest.param([bookmark(3), b"not json\n"], "close", id="garbled"),
+    ],
+)
+async def test_a_broken_watch_is_unavailable(
+    server: FakeApiServer, client: HttpClient, chunks: list[bytes], then: str
+) -> None:
+    server.streams(ALL_PODS, *chunks, then=then)
+
+    with pytest.raises(errors.Unavailable):
+        await watched(client)
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "expected"),
+    [
+        (400, "BadRequest", errors.Invalid),
+        (403, "Forbidden", errors.Forbidden),
+        (404, "NotFound", errors.NotFound),
+        (409, "Conflict", errors.Conflict),
+        (409, "AlreadyExists", errors.Conflict),
+        (410, "Expired", errors.Gone),
+        (422, "Invalid", errors.Invalid),
+        (429, "TooManyRequests", errors.TooManyRequests),
+        (500, "InternalError", errors.Unavailable),
+        (503, "ServiceUnavailable", errors.Unavailable),
+        (405, "MethodNotAllowed", errors.ApiError),
+    ],
+)
+async def test_a_failure_is_raised_by_its_status(
+    server: FakeApiServer,
+    client: HttpClient,
+    status: int,
+    reason: str,
+    expected: type[errors.ApiError],
+) -> None:
+    server.fails("GET", POD_A, status, reason)
+
+    with pytest.raises(errors.ApiError) as caught:
+        await client.get(PODS, "a", namespace="default")
+
+    assert type(caught.value) is expected
+    assert str(caught.value) == f"{status} {reason}: the fake says {reason}"
+
+
+async def test_a_failure_that_is_not_a_status_shows_what_came(server: FakeApiServer, client: HttpClient) -> None:
+    server.answers("GET", POD_A, b"<html>no</html>", status=403)
+
+    with pytest.raises(errors.Forbidden, match="403 Forbidden: <html>no</html>"):
+        await client.get(PODS, "a", namespace="default")
+
+
+async def test_a_read_waits_as_long_as_the_server_asks_and_tries_again(
+    server: FakeApiServer, client: HttpClient, slept: list[float]
+) -> None:
+    server.fails("GET", POD_A, 429, "TooManyRequests", Retry_After="7")
+    server.answers("GET", POD_A, pod("a", 2))
+
+    found = await client.get(PODS, "a", namespace="default")
+
+    assert found.metadata.name == "a"
+    assert len(slept) == 1
+    assert 7.0 <= slept[0] <= 8.0
+
+
+async def test_a_read_gives_up_after_five_attempts(server: FakeApiServer, client: HttpClient) -> None:
+    server.fails("GET", POD_A, 503, "ServiceUnavailable")
+
+    with pytest.raises(errors.Unavailable):
+        await client.get(PODS, "a", namespace="default")
+
+    assert len(server.asked) == 5
+
+
+async def test_a_write_is_never_tried_again(server: FakeApiServer, client: HttpClient) -> None:
+    server.fails("POST", f"{POD_A}/binding", 429, "TooManyRequests", Retry_After="3")
+
+    with pytest.raises(errors.TooManyRequests) as caught:
+        await client.bind("default", "a", "uid-a", "node-1", {})
+
+    assert caught.value.retry_after == 3.0
+    assert len(server.asked) == 1
+
+
+async def test_no_server_is_unavailable() -> None:
+    async with HttpClient(Credentials(lambda: Access("http://127.0.0.1:1"))) as client:
+        with pytest.raises(errors.Unavailable, match=r"POST http://127.0.0.1:1/.*/binding: "):
+            await client.bind("default", "a", "uid-a", "node-1", {})
+
+
+async def test_no_answer_in_time_is_unavailable(server: FakeApiServer) -> None:
+    server.stays_silent("DELETE", POD_A)
+    credentials = Credentials(lambda: Access(server.url))
+    async with HttpClient(credentials, timeout=0.05) as client:
+        with pytest.raises(errors.Unavailable, match="no answer in time"):
+            await client.delete(PODS, "a", namespace="default")
+
+
+async def test_a_bind_names_the_node_the_uid_and_the_annotations(server: FakeApiServer, client: HttpClient) -> None:
+    server.answers("POST", f"{POD_A}/binding", failure(201, ""), status=201)
+
+    await client.bind("default", "a", "uid-a", "node-1", {"gpus": "0,1"})
+
+    assert server.asked[0].json == {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {
+            "name": "a",
+            "namespace": "default",
+            "uid": "uid-a",
+            "annotations": {"gpus": "0,1"},
+        },
+        "target": {"apiVersion": "v1", "kind": "Node", "name": "node-1"},
+    }
+    assert server.asked[0].headers["User-Agent"].startswith("gangline/")
+
+
+async def test_binds_share_their_connections(server: FakeApiServer) -> None:
+    server.answers("POST", f"{POD_A}/binding", failure(201, ""), status=201)
+    async with HttpClient(Credentials(lambda: Access(server.url)), connections=2) as client:
+        await asyncio.gather(*(client.bind("default", "a", "", "node-1", {}) for _ in range(20)))
+
+    assert len(server.asked) == 20
+    assert len({asked.peer for asked in server.asked}) == 2
+
+
+async def test_what_is_created_carries_its_kind(server: FakeApiServer, client: HttpClient) -> None:
+    made = {"metadata": {"name": "x", "namespace": "default", "resourceVersion": "9"}}
+    server.answers("POST", LEASE, made, status=201)
+    lease = Lease(ObjectMeta(name="x", namespace="default"), LeaseSpec(holder_identity="me"))
+
+    created = await client.create(LEASES, lease)
+
+    assert created.metadata.resource_version == "9"
+    assert server.asked[0].json == {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "x", "namespace": "default"},
+        "spec": {"holderIdentity": "me"},
+    }
+
+
+async def test_replacing_with_a_stale_version_is_a_conflict(server: FakeApiServer, client: HttpClient) -> None:
+    server.fails("PUT", f"{LEASE}/x", 409, "Conflict")
+    lease = Lease(ObjectMeta(name="x", namespace="default", resource_version="8"))
+
+    with pytest.raises(errors.Conflict):
+        await client.replace(LEASES, lease)
+
+    assert server.asked[0].json["metadata"]["resourceVersion"] == "8"
+
+
+@pytest.mark.parametrize("kind", PatchKind)
+async def test_a_patch_says_how_it_is_merged(server: FakeApiServer, client: HttpClient, kind: PatchKind) -> None:
+    server.answers("PATCH", f"{POD_A}/status", pod("a", 5))
+
+    patched = await client.patch(PODS, "a", {"status": {}}, namespace="default", subresource="status", kind=kind)
+
+    assert patched.metadata.resource_version == "5"
+    assert server.asked[0].headers["Content-Type"] == kind.value
+    assert server.asked[0].json == {"status": {}}
+
+
+async def test_server_side_apply_names_its_manager_and_the_object(server: FakeApiServer, client: HttpClient) -> None:
+    server.answers("PATCH", "/api/v1/nodes/n", {"metadata": {"name": "n"}})
+
+    body = {"metadata": {"labels": {"a": "b"}}}
+    await client.apply(NODES, "n", body, field_manager="gangline-agent", force=False)
+
+    asked = server.asked[0]
+    assert asked.headers["Content-Type"] == "application/apply-patch+yaml"
+    assert asked.query == {"fieldManager": "gangline-agent", "force": "false"}
+    assert asked.json == {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"labels": {"a": "b"}, "name": "n"},
+    }
+
+
+async def test_a_deletion_carries_its_preconditions(server: FakeApiServer, client: HttpClient) -> None:
+    server.answers("DELETE", POD_A, pod("a", 5))
+
+    await client.delete(PODS, "a", namespace="default", uid="u", grace_period_seconds=0)
+
+    assert server.asked[0].json["preconditions"] == {"uid": "u"}
+    assert server.asked[0].json["gracePeriodSeconds"] == 0
+
+
+async def test_discovery_lists_plurals_without_subresources(server: FakeApiServer, client: HttpClient) -> None:
+    resources: list[dict[str, Any]] = [{"name": "podgroups"}, {"name": "podgroups/status"}]
+    server.answers("GET", "/apis/scheduling.k8s.io/v1alpha2", {"resources": resources})
+
+    assert await client.served("scheduling.k8s.io", "v1alpha2") == {"podgroups"}
+    assert await client.served("nothing.example", "v1") == set()
+
+
+async def test_an_answer_that_does_not_fit_names_object_field_and_value(
+    server: FakeApiServer, client: HttpClient
+) -> None:
+    server.answers("GET", POD_A, json.dumps(pod("a", 2, nodeName=[])).encode())
+
+    with pytest.raises(InvalidObject, match=r"Pod default/a: spec.nodeName: \[\]: Expected `str`"):
+        await client.get(PODS, "a", namespace="default")
+
+
+async def test_refused_credentials_are_read_again_and_the_request_is_repeated(
+    server: FakeApiServer,
+) -> None:
+    server.fails("POST", f"{POD_A}/binding", 401, "Unauthorized")
+    server.answers("POST", f"{POD_A}/binding", failure(201, ""), status=201)
+    tokens = iter(["Bearer old", "Bearer new"])
+    times = iter([0.0, 100.0, 100.0, 100.0])
+    credentials = Credentials(lambda: Access(server.url, authorization=next(tokens)), clock=lambda: next(times))
+    async with HttpClient(credentials) as client:
+        await client.bind("default", "a", "uid-a", "node-1", {})
+
+    sent = [asked.headers["Authorization"] for asked in server.asked]
+    assert sent == ["Bearer old", "Bearer new"]
+
+
+async def test_credentials_without_a_successor_raise_what_the_server_said(
+    server: FakeApiServer, client: HttpClient
+) -> None:
+    server.fails("GET", POD_A, 401, "Unauthorized")
+
+    with pytest.raises(errors.ApiError, match="401 Unauthorized"):
+        await client.get(PODS, "a", namespace="default")
+
+    assert len(server.asked) == 1

@@ -1,0 +1,260 @@
+"""The informer over the HTTP client, against an API server on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+
+import pytest
+
+from gangline.kube.client import HttpClient
+from gangline.kube.informer import BREATH, Informer
+from gangline.kube.resources import PODS
+from gangline.model import Pod
+
+from .fake_api_server import FakeApiServer, bookmark, event, failure, listed, pod
+
+ALL_PODS = "/api/v1/pods"
+
+
+class Recorder:
+    """A handler that writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, ...]] = []
+
+    def upsert(self, obj: Pod, /) -> None:
+        self.told.append(("upsert", obj.metadata.name, obj.metadata.resource_version))
+
+    def remove(self, namespace: str, name: str, uid: str, /) -> None:
+        self.told.append(("remove", namespace, name, uid))
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder()
+
+
+@pytest.fixture
+def waits() -> list[float]:
+    """How long the informer would have waited between steps."""
+    return []
+
+
+@pytest.fixture
+async def informer(client: HttpClient, recorder: Recorder, waits: list[float]) -> AsyncIterator[Informer[Pod]]:
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        await asyncio.sleep(0)
+
+    yield Informer(client, PODS, recorder, sleep=sleep)
+
+
+async def test_the_first_list_is_taken_from_memory_and_makes_it_synced(
+    server: FakeApiServer, informer: Informer[Pod], recorder: Recorder
+) -> None:
+    server.answers("GET", ALL_PODS, listed(7, pod("a", 3), pod("b", 4)))
+
+    await informer.step()
+
+    assert recorder.told == [("upsert", "a", "3"), ("upsert", "b", "4")]
+    assert informer.synced.is_set()
+    assert server.asked[0].query["resourceVersion"] == "0"
+    assert informer.resource_version == "7"
+
+
+async def test_events_reach_the_handler_in_order(
+    server: FakeApiServer, informer: Informer[Pod], recorder: Recorder
+) -> None:
+    server.answers("GET", ALL_PODS, listed(7))
+    changes = [("ADDED", 8), ("MODIFIED", 9), ("DELETED", 10)]
+    server.streams(ALL_PODS, *(event(kind, pod("a", version)) for kind, version in changes))
+
+    await informer.step()
+    await informer.step()
+
+    assert recorder.told == [
+        ("upsert", "a", "8"),
+        ("upsert", "a", "9"),
+        ("remove", "default", "a", "uid-a"),
+    ]
+    assert (informer.resource_version, informer.events) == ("10", 3)
+
+
+async def test_a_watch_resumes_from_the_last_bookmark(
+    server: FakeApiServer, informer: Informer[Pod], waits: list[float]
+) -> None:
+    server.answers("GET", ALL_PODS, listed(7))
+    server.streams(ALL_PODS, event("ADDED", pod("a", 8)), bookmark(50))
+    server.streams(ALL_PODS, then="stay")
+
+    async with running(informer):
+        watches = await server.was_asked("WATCH", ALL_PODS, 2)
+
+    assert [asked.query["resourceVersion"] for asked in watches] == ["7", "50"]
+    assert len(server.of("GET", ALL_PODS)) == 1
+    assert waits == []
+
+
+async def test_a_broken_connection_is_resumed_after_a_wait(
+    server: FakeApiServer, informer: Informer[Pod], waits: list[float]
+) -> None:
+    server.answers("GET", ALL_PODS, listed(7))
+    server.streams(ALL_PODS, event("ADDED", pod("a", 8)), then="break")
+    server.streams(ALL_PODS, then="stay")
+
+    async with running(informer):
+        watches = await server.was_asked("WATCH", ALL_PODS, 2)
+
+    assert watches[1].query["resourceVersion"] == "8"
+    assert len(waits) == 1
+    assert 0.25 <= waits[0] <= 0.5
+
+
+@pytest.mark.parametrize("how", ["status", "event"])
+async def test_gone_lists_at_once_and_reads_the_latest_state(
+    server: FakeApiServer,
+    informer: Informer[Pod],
+    recorder: Recorder,
+    waits: list[float],
+    how: str,
+) -> None:
+    server.answers("GET", ALL_PODS, listed(7, pod("a", 3)))
+    server.answers("GET", ALL_PODS, listed(90, pod("b", 80)))
+    if how == "status":
+        server.fails("WATCH", ALL_PODS, 410, "Expired")
+    else:
+        server.streams(ALL_PODS, event("ERROR", failure(410, "Expired")))
+    server.streams(ALL_PODS, then="stay")
+
+    async with running(informer):
+        watches = await server.was_asked("WATCH", ALL_PODS, 2)
+
+    lists = server.of("GET", ALL_PODS)
+    assert [asked.query.get("resourceVersion") for asked in lists] == ["0", None]
+    assert watches[1].query["resourceVersion"] == "90"
+    assert recorder.told[1:] == [("remove", "default", "a", "uid-a"), ("upsert", "b", "80")]
+    assert waits == []
+
+
+async def test_a_relist_tells_only_what_changed(
+    server: FakeApiServer, informer: Informer[Pod], recorder: Recorder
+) -> None:
+    before = [pod("same", 1), pod("changed", 2), pod("gone", 3), pod("remade", 4, uid="first")]
+    after = [pod("same", 1), pod("changed", 12), pod("remade", 14, uid="second")]
+    server.answers("GET", ALL_PODS, listed(7, *before))
+    server.answers("GET", ALL_PODS, listed(20, *after))
+    await informer.step()
+    recorder.told.clear()
+
+    informer.relist()
+    assert not informer.synced.is_set()
+    await informer.step()
+
+    assert recorder.told == [
+        ("remove", "default", "gone", "uid-gone"),
+        ("upsert", "changed", "12"),
+        ("remove", "default", "remade", "first"),
+        ("upsert", "remade", "14"),
+    ]
+    assert server.asked[1].query["resourceVersion"] == "7"
+    assert informer.relists == 2
+
+
+async def test_a_relist_cuts_a_running_watch_short(server: FakeApiServer, informer: Informer[Pod]) -> None:
+    server.answers("GET", ALL_PODS, listed(7))
+    server.streams(ALL_PODS, then="stay")
+
+    async with running(informer):
+        await server.was_asked("WATCH", ALL_PODS, 1)
+        informer.relist()
+        informer.relist()
+        async with asyncio.timeout(10):
+            await informer.synced.wait()
+        await server.was_asked("WATCH", ALL_PODS, 2)
+
+    assert len(server.of("GET", ALL_PODS)) == 2
+
+
+async def test_an_object_that_no_longer_fits_stays_as_it_was(
+    server: FakeApiServer, informer: Informer[Pod], recorder: Recorder
+) -> None:
+    server.answers("GET", ALL_PODS, listed(7, pod("a", 3)))
+    server.answers("GET", ALL_PODS, listed(9, pod("a", 8, priority="high")))
+    await informer.step()
+
+    informer.relist()
+    await informer.step()
+
+    assert recorder.told == [("upsert", "a", "3")]
+
+
+async def test_an_error_is_logged_once_and_the_waits_grow(
+    server: FakeApiServer,
+    informer: Informer[Pod],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server.fails("GET", ALL_PODS, 403, "Forbidden")
+
+    with caplog.at_level(logging.ERROR):
+        waits = [await informer.step() for _ in range(10)]
+
+    assert [record.getMessage() for record in caplog.records] == [
+        "cannot follow pods: 403 Forbidden: the fake says Forbidden"
+    ]
+    assert 0.25 <= waits[0] <= 0.5
+    assert 1.0 <= waits[2] <= 2.0
+    assert 15.0 <= waits[9] <= 30.0
+
+
+async def test_a_watch_that_ends_at_once_does_not_spin(server: FakeApiServer, informer: Informer[Pod]) -> None:
+    server.answers("GET", ALL_PODS, listed(7))
+    server.streams(ALL_PODS)
+    await informer.step()
+
+    assert await informer.step() > 0
+    assert len(server.of("GET", ALL_PODS)) == 1
+
+
+async def test_other_tasks_get_a_turn_between_events(
+    server: FakeApiServer, informer: Informer[Pod], recorder: Recorder
+) -> None:
+    count = BREATH * 4
+    server.answers("GET", ALL_PODS, listed(7, *(pod(f"p{n}", n) for n in range(1, count + 1))))
+    seen: list[int] = []
+
+    async def look() -> None:
+        while len(recorder.told) < count:
+            seen.append(len(recorder.told))
+            await asyncio.sleep(0)
+
+    await asyncio.gather(informer.step(), look())
+
+    assert set(seen) >= {0, BREATH, 2 * BREATH, 3 * BREATH}
+
+
+async def test_an_exception_of_the_handler_is_not_hidden(server: FakeApiServer, client: HttpClient) -> None:
+    class Broken(Recorder):
+        def upsert(self, obj: Pod, /) -> None:
+            raise RuntimeError("a bug")
+
+    server.answers("GET", ALL_PODS, listed(7, pod("a", 3)))
+
+    with pytest.raises(RuntimeError, match="a bug"):
+        await Informer(client, PODS, Broken()).run()
+
+
+class running:
+    """Runs an informer while the block lasts."""
+
+    def __init__(self, informer: Informer[Pod]) -> None:
+        self._informer = informer
+
+    async def __aenter__(self) -> None:
+        self._task = asyncio.create_task(self._informer.run())
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._task.cancel()
+        (outcome,) = await asyncio.gather(self._task, return_exceptions=True)
+        assert isinstance(outcome, asyncio.CancelledError), outcome

@@ -1,0 +1,1 @@
+"""Gangline's own plugins, found through entry points like anyone else's."""

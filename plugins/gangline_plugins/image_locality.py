@@ -1,0 +1,55 @@
+"""ImageLocality: prefer nodes that hold the pod's images already."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gangline import SKIP, NodeView, PodClass, PodInfo, ScoreColumn, Status, hookimpl
+
+_MB = 1024 * 1024
+LOWER = 23 * _MB
+"""Fewer bytes than this score 0."""
+UPPER_PER_CONTAINER = 1000 * _MB
+"""This many bytes per container score 100."""
+
+
+class ImageLocality:
+    """Bytes of the pod's images that a node holds; an image that few nodes hold counts less, so that pods do not
+    pile up on the few.
+
+    Source: kube-scheduler v1.36, image_locality.go.
+    """
+
+    name = "ImageLocality"
+
+    @hookimpl
+    def pre_score(self, pod: PodInfo, nodes: NodeView) -> Status | None:
+        """No opinion while no node holds any of the images."""
+        held = any(nodes.image(name)[1] for name in _images(pod.cls))
+        return None if held else SKIP
+
+    @hookimpl
+    def score(self, pod: PodInfo, nodes: NodeView) -> ScoreColumn:
+        """0..100."""
+        names = _images(pod.cls)
+        total = np.zeros(len(nodes), dtype=np.int64)
+        for name in names:
+            has, size = nodes.image(name)
+            spread = int(np.count_nonzero(has)) / nodes.count
+            total += has * int(size * spread)
+        upper = UPPER_PER_CONTAINER * len(names)
+        return (100 * (np.clip(total, LOWER, upper) - LOWER) // (upper - LOWER)).astype(np.float64)
+
+
+def _images(cls: PodClass) -> tuple[str, ...]:
+    found: tuple[str, ...] | None = cls.memo.get(ImageLocality)
+    if found is None:
+        spec = cls.spec
+        given = [container.image for container in (*spec.init_containers, *spec.containers)]
+        given += [volume.image.reference for volume in spec.volumes if volume.image is not None]
+        found = cls.memo[ImageLocality] = tuple(_with_tag(image) for image in given)
+    return found
+
+
+def _with_tag(image: str) -> str:
+    return image if image.rfind(":") > image.rfind("/") else image + ":latest"

@@ -1,0 +1,43 @@
+"""NodeName: a pod that names its node goes there and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gangline import (
+    SKIP,
+    Action,
+    CodeColumn,
+    Cycle,
+    EventHint,
+    NodeView,
+    PodInfo,
+    Reason,
+    Status,
+    codes,
+    hookimpl,
+    on,
+)
+
+
+class NodeName:
+    """Compares spec.nodeName."""
+
+    name = "NodeName"
+    reasons = (Reason("node(s) didn't match the requested node name", resolvable=False),)
+
+    @hookimpl
+    def events_to_register(self) -> Sequence[EventHint]:
+        """The node may appear."""
+        return (on("nodes", Action.ADD),)
+
+    @hookimpl
+    def pre_filter(self, pod: PodInfo) -> Status | None:
+        """Nearly every pod leaves its node open."""
+        return None if pod.node_name else SKIP
+
+    @hookimpl
+    def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeView) -> CodeColumn:
+        """All nodes but the named one."""
+        row = nodes.row_of(pod.node_name)
+        return codes(nodes.rows != (-1 if row is None else row))

@@ -1,0 +1,115 @@
+"""NodePorts: two pods on a node cannot have the same host port."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+
+from gangline import (
+    NODE,
+    PODS,
+    SKIP,
+    Action,
+    CodeColumn,
+    EventHint,
+    Handle,
+    NodeView,
+    PodClass,
+    PodInfo,
+    Reason,
+    Status,
+    codes,
+    hookimpl,
+    on,
+)
+
+ANY_ADDRESS = "0.0.0.0"
+Port = tuple[str, int]
+"""Protocol and number."""
+
+
+class NodePorts:
+    """Keeps, for each port in use, the nodes and addresses that use it."""
+
+    name = "NodePorts"
+    reads = NODE | PODS
+    reasons = (Reason("node(s) didn't have free ports for the requested pod ports"),)
+
+    def __init__(self, args: None, handle: Handle) -> None:
+        self._used = PortsInUse()
+        handle.state.track(self._used)
+
+    @hookimpl
+    def events_to_register(self) -> Sequence[EventHint]:
+        """A pod that leaves, or a new node."""
+        return (
+            on(
+                "pods",
+                Action.DELETE,
+                lambda pod, old, new: old is None or bool(host_ports(old.cls)),
+            ),
+            on("nodes", Action.ADD),
+        )
+
+    @hookimpl
+    def pre_filter(self, pod: PodInfo) -> Status | None:
+        """Most pods ask for no host port."""
+        return None if host_ports(pod.cls) else SKIP
+
+    @hookimpl
+    def filter(self, pod: PodInfo, nodes: NodeView) -> CodeColumn:
+        """Nodes on which one of the ports is taken."""
+        taken = self._used.rows_in_conflict(host_ports(pod.cls))
+        conflict = nodes.full(False)
+        if taken:
+            rows = nodes.rows
+            for row in taken:
+                conflict |= rows == row
+        return codes(conflict)
+
+
+class PortsInUse:
+    """Port to row to addresses, kept in step with the pods."""
+
+    def __init__(self) -> None:
+        self._rows: defaultdict[Port, dict[int, Counter[str]]] = defaultdict(dict)
+
+    def add(self, pod: PodInfo, row: int) -> None:
+        """The pod's ports are in use on row."""
+        for address, port in host_ports(pod.cls):
+            self._rows[port].setdefault(row, Counter())[address] += 1
+
+    def remove(self, pod: PodInfo, row: int) -> None:
+        """They no longer are."""
+        for address, port in host_ports(pod.cls):
+            addresses = self._rows[port][row]
+            addresses[address] -= 1
+            if not addresses[address]:
+                del addresses[address]
+            if not addresses:
+                del self._rows[port][row]
+
+    def rows_in_conflict(self, wanted: Sequence[tuple[str, Port]]) -> set[int]:
+        """Rows on which one of the wanted ports is taken."""
+        return {
+            row
+            for address, port in wanted
+            for row, used in self._rows.get(port, {}).items()
+            if address == ANY_ADDRESS or address in used or ANY_ADDRESS in used
+        }
+
+
+def host_ports(cls: PodClass) -> tuple[tuple[str, Port], ...]:
+    """Address, protocol and number of every host port that a pod of the class takes."""
+    found: tuple[tuple[str, Port], ...] | None = cls.memo.get(NodePorts)
+    if found is None:
+        found = cls.memo[NodePorts] = tuple(_host_ports(cls))
+    return found
+
+
+def _host_ports(cls: PodClass) -> Iterator[tuple[str, Port]]:
+    sidecars = [c for c in cls.spec.init_containers if c.restart_policy == "Always"]
+    for container in (*sidecars, *cls.spec.containers):
+        for port in container.ports:
+            if port.host_port > 0:
+                yield port.host_ip or ANY_ADDRESS, (port.protocol or "TCP", port.host_port)

@@ -1,0 +1,82 @@
+"""TaintToleration: taints keep pods away, or make a node less wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from gangline import (
+    NODE,
+    Action,
+    CodeColumn,
+    EventHint,
+    NodeView,
+    PodInfo,
+    Reason,
+    ScoreColumn,
+    default_normalize,
+    hookimpl,
+    on,
+    tolerations,
+)
+
+
+class Args(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """Arguments."""
+
+    enable_comparison_operators: bool = False
+    """Understand Gt and Lt (the gate TaintTolerationComparisonOperators, off in Kubernetes 1.36)."""
+
+
+class TaintToleration:
+    """Verdicts are made once per distinct set of taints and spread over the nodes by number."""
+
+    name = "TaintToleration"
+    reads = NODE
+    reasons = (Reason("node(s) had untolerated taint(s)", resolvable=False),)
+    args_type = Args
+
+    def __init__(self, args: Args) -> None:
+        self._numeric = args.enable_comparison_operators
+
+    @hookimpl
+    def events_to_register(self) -> Sequence[EventHint]:
+        """A new node, or other taints."""
+        return (on("nodes", Action.ADD | Action.UPDATE_NODE_TAINT),)
+
+    @hookimpl
+    def filter(self, pod: PodInfo, nodes: NodeView) -> CodeColumn:
+        """Nodes with a taint NoSchedule or NoExecute that the pod does not tolerate."""
+        accepted = pod.spec.tolerations
+        verdicts = np.array(
+            [
+                tolerations.untolerated(taints, accepted, numeric=self._numeric) is not None
+                for taints in nodes.taint_sets
+            ],
+            dtype=np.uint8,
+        )
+        return verdicts[nodes.taints]
+
+    @hookimpl
+    def score(self, pod: PodInfo, nodes: NodeView) -> ScoreColumn:
+        """How many taints PreferNoSchedule the pod does not tolerate."""
+        accepted = [t for t in pod.spec.tolerations if t.effect in ("", "PreferNoSchedule")]
+        counts = np.array(
+            [
+                sum(
+                    taint.effect == "PreferNoSchedule"
+                    and not any(tolerations.tolerates(t, taint, self._numeric) for t in accepted)
+                    for taint in taints
+                )
+                for taints in nodes.taint_sets
+            ],
+            dtype=np.float64,
+        )
+        return counts[nodes.taints]
+
+    @hookimpl
+    def normalize_score(self, scores: ScoreColumn) -> ScoreColumn:
+        """Fewer is better."""
+        return default_normalize(scores, reverse=True)

@@ -1,0 +1,40 @@
+"""The profiles that come with Gangline."""
+
+import pytest
+
+from gangline.config import PluginRef, Profile, load
+from gangline_profiles import names, read
+
+
+def test_there_are_profiles() -> None:
+    assert names() == ["default", "gpu-scheduler"]
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_profile_loads_and_has_no_settings_but_profiles(name: str) -> None:
+    config = load(read(name), name)
+
+    plain = load("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration", "")
+    assert type(config)(profiles=plain.profiles, enable_contention_profiling=True) == plain
+    assert type(config)(profiles=config.profiles, enable_contention_profiling=True) == config
+
+
+def test_the_default_profile_changes_nothing() -> None:
+    assert load(read("default"), "default").profiles == (Profile("default-scheduler"),)
+
+
+def test_the_gpu_scheduler_packs_gpus() -> None:
+    (profile,) = load(read("gpu-scheduler"), "gpu-scheduler").profiles
+
+    (fit,) = profile.plugin_config
+    assert profile.scheduler_name == "gpu-scheduler"
+    assert profile.plugins.score.enabled == (PluginRef("NodeResourcesFit", 10),)
+    assert profile.plugins.score.disabled == (PluginRef("NodeResourcesBalancedAllocation"),)
+    assert fit.args is not None
+    assert fit.args["scoringStrategy"]["type"] == "MostAllocated"
+    assert fit.args["scoringStrategy"]["resources"][0] == {"name": "nvidia.com/gpu", "weight": 100}
+
+
+def test_an_unknown_profile_is_a_key_error() -> None:
+    with pytest.raises(KeyError, match="nope"):
+        read("nope")
