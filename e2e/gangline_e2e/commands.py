@@ -110,6 +110,7 @@ def controller_manager(kubeconfig: Path, ports: Ports, secrets: Secrets) -> list
             "service-account-private-key-file": secrets.service_accounts,
             "root-ca-file": secrets.authority,
             "controllers": CONTROLLERS,
+            "use-service-account-credentials": "true",
             "leader-elect": "false",
             "kube-api-qps": 500,
             "kube-api-burst": 1000,

@@ -197,7 +197,7 @@ class ControlPlane:
         self.kubeconfig_for("admin", (ADMINS,))
 
     def _wanted(self) -> list[str]:
-        wanted = list(CORE)
+        wanted: list[str] = [*CORE]
         if self.options.controller_manager:
             wanted.append("kube-controller-manager")
         if self.options.kwok:

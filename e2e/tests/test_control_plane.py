@@ -88,6 +88,21 @@ async def test_a_deleted_pod_goes_without_being_forced(cluster: Api) -> None:
     assert await cluster.until(gone, "the pod is gone", timeout_s=10)
 
 
+async def test_a_deleted_pod_stays_for_the_time_in_its_annotation(cluster: Api) -> None:
+    await cluster.create(kwok_node("linger-0"))
+    await cluster.create(gpu_pod("slow", annotations={"gangline.dev/ends-after": "1h"}))
+    await cluster.bind("slow", "linger-0")
+    await cluster.wait_for(cluster.pods, is_running, 1)
+    await cluster.delete(f"{cluster.pods}/slow")
+
+    async def gone() -> bool:
+        return not await cluster.list(cluster.pods)
+
+    with pytest.raises(WaitedTooLong):
+        await cluster.until(gone, "the pod is gone", timeout_s=1)
+    assert (await cluster.get(f"{cluster.pods}/slow"))["metadata"]["deletionTimestamp"]
+
+
 async def test_a_test_leaves_nothing_behind(start_control_plane: StartControlPlane) -> None:
     control_plane = start_control_plane(Options())
     async with isolated(control_plane) as api:

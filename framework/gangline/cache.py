@@ -100,6 +100,11 @@ class Cache:
         """Whether a pod was placed by us and is not yet confirmed by the watch."""
         return uid in self._assumed
 
+    @property
+    def assumed(self) -> int:
+        """How many pods were placed by us and are not yet confirmed."""
+        return len(self._assumed)
+
     def record(self, pod: Pod) -> PodInfo:
         """The record of a pod, not placed anywhere. Raises InvalidObject."""
         return self.interner.pod(pod)

@@ -52,7 +52,7 @@ class Images:
 
 
 def _set(image: _Image, name: str, row: int, images: list[ContainerImage]) -> None:
-    found = next((each for each in images if name in each.names), None)
+    found = next((each for each in images if name in (each.names or ())), None)
     image.has[row] = found is not None
     if found is not None:
         image.size = image.size or found.size_bytes

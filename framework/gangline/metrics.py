@@ -81,6 +81,8 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
+        self.plugin_counters: dict[str, Counter] = {}
+        """The counters of plugins, by name; profiles share them."""
         self.plugins = Timings(
             "scheduler_plugin_execution_duration_seconds",
             "Duration of one plugin at one extension point.",

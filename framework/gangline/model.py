@@ -378,7 +378,7 @@ class NodeSpec(Object):
 class ContainerImage(Object):
     """An image that lies on a node."""
 
-    names: list[str] = []
+    names: list[str] | None = None
     size_bytes: int = 0
 
 
@@ -520,7 +520,7 @@ class CSINodeDriver(Object):
 class CSINodeSpec(Object):
     """spec of a CSINode."""
 
-    drivers: list[CSINodeDriver] = []
+    drivers: list[CSINodeDriver] | None = None
 
 
 class CSINode(Object):

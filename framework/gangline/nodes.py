@@ -116,11 +116,14 @@ class Nodes:
     def upsert(self, node: Node) -> int:
         """Add or update a node; returns its row. Raises InvalidObject and changes nothing."""
         name = node.metadata.name
+        row = self._row_of.get(name)
+        if row is not None and _same_columns(self.objects[row], node):
+            self.objects[row] = node  # a heartbeat: no column is concerned
+            return row
         amounts = requests.allocatable(node.status.allocatable, f"node {name}: status.allocatable")
         for resource in amounts:
             self.axis.row(resource)
         self.fit_axis()
-        row = self._row_of.get(name)
         if row is None:
             row = self._take_row(name)
         self.objects[row] = node
@@ -336,6 +339,16 @@ class NodeView:
     def _row(self, i: int) -> int:
         index = self.index
         return index.start + i if isinstance(index, slice) else int(index[i])
+
+
+def _same_columns(before: Node | None, after: Node) -> bool:
+    return (
+        before is not None
+        and before.metadata.labels == after.metadata.labels
+        and before.spec == after.spec
+        and before.status.allocatable == after.status.allocatable
+        and before.status.images == after.status.images
+    )
 
 
 def _grown(column: NDArray[_T], shape: tuple[int, ...]) -> NDArray[_T]:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gangline.cycle_state import Cycle
+from gangline.diagnosis import Diagnosis
 from gangline.nodes import NodeView, Rows
 from gangline.pods import PodInfo
 from gangline.status import BoolColumn, CodeColumn, Reason, ScoreColumn
@@ -55,8 +56,13 @@ class Recorder(Protocol):
 class WaitingPod(Protocol):
     """A pod that a permit plugin holds."""
 
-    pod: PodInfo
-    node: str
+    @property
+    def pod(self) -> PodInfo:
+        """The pod."""
+
+    @property
+    def node(self) -> str:
+        """The node that was chosen for it."""
 
     def allow(self, plugin: str) -> None:
         """One plugin no longer holds it."""
@@ -77,11 +83,25 @@ class Waiting(Protocol):
 class Handle(Protocol):
     """What the framework offers a plugin; given to its constructor."""
 
-    profile: str
-    state: State
-    clock: Clock
-    recorder: Recorder
-    waiting: Waiting
+    @property
+    def profile(self) -> str:
+        """The schedulerName."""
+
+    @property
+    def state(self) -> State:
+        """The cluster."""
+
+    @property
+    def clock(self) -> Clock:
+        """Time."""
+
+    @property
+    def recorder(self) -> Recorder:
+        """Kubernetes events."""
+
+    @property
+    def waiting(self) -> Waiting:
+        """The pods held at permit."""
 
     @property
     def nodes(self) -> NodeView:
@@ -94,11 +114,20 @@ class Handle(Protocol):
     def run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Background work that lives and dies with leadership."""
 
+    def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do something once, in the background, now; for what follows from a decision but is too slow for it."""
+
+    def nominated(self) -> Mapping[str, Mapping[str, PodInfo]]:
+        """Node name to the waiting pods for which room is being made there, by UID."""
+
     def metric(self, name: str, help: str, labels: Iterable[str] = ()) -> Any:
         """A Prometheus counter of the plugin's own."""
 
     def filter(self, pod: PodInfo, rows: Rows) -> BoolColumn:
         """Whether each of these nodes passes all filters for the pod as the columns are now; for what-if."""
+
+    def diagnose(self, pod: PodInfo) -> Diagnosis:
+        """Why nodes are not feasible for the pod as the columns are now; read it before anything changes."""
 
 
 def per_node(

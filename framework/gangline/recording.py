@@ -1,8 +1,67 @@
-"""Kubernetes events: collected at once, written later, aggregated, and never in the way of a bind."""
+"""What there is to tell about pods: events and conditions, collected at once and aggregated until somebody writes them.
+
+Rules:
+- Recording costs a dictionary access; nothing here does I/O.
+- The same thing said again before it was written becomes a count; said again later it becomes a series.
+- When too much waits, the newest events are dropped and counted. Conditions are never dropped: the last one stands.
+"""
 
 from __future__ import annotations
 
+import itertools
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from gangline.clock import rfc3339
+from gangline.model import Event, EventSeries, ObjectMeta, TypedReference
+from gangline.plugin import Clock
 from gangline.pods import PodInfo
+
+MOST_WAITING = 50_000
+MOST_REMEMBERED = 10_000
+"""Events written already, kept so that a repetition becomes a series."""
+MOST_CHARACTERS = 1024
+"""The API server refuses a longer note."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    uid: str
+    kind: str
+    reason: str
+    note: str
+    action: str
+
+
+@dataclass(slots=True)
+class _Saying:
+    regarding: TypedReference
+    reporter: str
+    first: float
+    last: float
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """An event that was written before and has happened again."""
+
+    namespace: str
+    name: str
+    series: EventSeries
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """PodScheduled=False, for a pod's status."""
+
+    namespace: str
+    name: str
+    uid: str
+    reason: str
+    message: str
+    nominated_node_name: str | None = None
+    """What status.nominatedNodeName becomes; None leaves it alone."""
 
 
 class NoRecorder:
@@ -10,3 +69,91 @@ class NoRecorder:
 
     def event(self, pod: PodInfo, kind: str, reason: str, note: str, action: str = "Scheduling") -> None:
         """Nothing."""
+
+
+class EventRecorder:
+    """Collects events and conditions."""
+
+    def __init__(self, clock: Clock, instance: str) -> None:
+        self._clock = clock
+        self._instance = instance
+        self._waiting: OrderedDict[_Key, _Saying] = OrderedDict()
+        self._written: OrderedDict[_Key, tuple[str, int]] = OrderedDict()
+        self._conditions: OrderedDict[str, Condition] = OrderedDict()
+        self._number = itertools.count()
+        self.dropped = 0
+
+    def event(self, pod: PodInfo, kind: str, reason: str, note: str, action: str = "Scheduling") -> None:
+        """Say something about a pod; kind is "Normal" or "Warning"."""
+        regarding = TypedReference(kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid, api_version="v1")
+        self.about(regarding, pod.scheduler_name, kind, reason, note, action)
+
+    def about(self, regarding: TypedReference, reporter: str, kind: str, reason: str, note: str, action: str) -> None:
+        """Say something about any object."""
+        if len(note) > MOST_CHARACTERS:
+            note = note[: MOST_CHARACTERS - 3] + "..."
+        key = _Key(regarding.uid or regarding.name, kind, reason, note, action)
+        now = self._clock.now()
+        saying = self._waiting.get(key)
+        if saying is not None:
+            saying.count += 1
+            saying.last = now
+        elif len(self._waiting) >= MOST_WAITING:
+            self.dropped += 1
+        else:
+            self._waiting[key] = _Saying(regarding, reporter, now, now)
+
+    def condition(self, condition: Condition) -> None:
+        """The pod's condition is this now."""
+        self._conditions[condition.uid] = condition
+
+    def forget(self, uid: str) -> None:
+        """The pod is bound or gone: its condition is of no interest any more."""
+        self._conditions.pop(uid, None)
+
+    @property
+    def waiting(self) -> int:
+        """How many events and conditions are not yet handed out."""
+        return len(self._waiting) + len(self._conditions)
+
+    def next_condition(self) -> Condition | None:
+        """The oldest condition that waits, to be written now."""
+        return self._conditions.popitem(last=False)[1] if self._conditions else None
+
+    def next_event(self) -> Event | Repeated | None:
+        """The oldest event that waits, to be created, or to be counted in a series."""
+        if not self._waiting:
+            return None
+        key, saying = self._waiting.popitem(last=False)
+        before = self._written.pop(key, None)
+        if before is not None:
+            name, count = before
+            self._remember(key, name, count + saying.count)
+            last = rfc3339(saying.last, micros=True)
+            return Repeated(_namespace(saying.regarding), name, EventSeries(count + saying.count, last))
+        name = f"{saying.regarding.name}.{int(saying.first * 1e6):x}{next(self._number):x}"
+        self._remember(key, name, saying.count)
+        series = None
+        if saying.count > 1:
+            series = EventSeries(saying.count, rfc3339(saying.last, micros=True))
+        return Event(
+            metadata=ObjectMeta(name=name, namespace=_namespace(saying.regarding)),
+            reason=key.reason,
+            note=key.note,
+            type=key.kind,
+            action=key.action,
+            regarding=saying.regarding,
+            event_time=rfc3339(saying.first, micros=True),
+            reporting_controller=saying.reporter or "gangline",
+            reporting_instance=self._instance,
+            series=series,
+        )
+
+    def _remember(self, key: _Key, name: str, count: int) -> None:
+        self._written[key] = (name, count)
+        if len(self._written) > MOST_REMEMBERED:
+            self._written.popitem(last=False)
+
+
+def _namespace(regarding: TypedReference) -> str:
+    return regarding.namespace or "default"

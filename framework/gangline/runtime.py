@@ -6,7 +6,7 @@ Filters and scores over all nodes are in `evaluation`; this is the rest.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 from prometheus_client import Counter
@@ -49,8 +49,12 @@ class FrameworkHandle:
         self.work: list[Work] = []
         """Background work that plugins asked for; started when this process leads."""
         self.evaluator: Evaluator | None = None
+        self.spawner: Callable[[Work], None] | None = None
+        """Starts what plugins spawn; without one it is collected in `pending_work`."""
+        self.pending_work: list[Work] = []
+        self.nominations: Callable[[], Mapping[str, Mapping[str, PodInfo]]] | None = None
+        """The nominations of the queue; without it there are none."""
         self._metrics = metrics
-        self._counters: dict[str, Counter] = {}
 
     @property
     def nodes(self) -> NodeView:
@@ -61,17 +65,35 @@ class FrameworkHandle:
         """Background work that lives and dies with leadership."""
         self.work.append(work)
 
+    def spawn(self, work: Work) -> None:
+        """Do something once, in the background, now."""
+        if self.spawner is None:
+            self.pending_work.append(work)
+        else:
+            self.spawner(work)
+
+    def nominated(self) -> Mapping[str, Mapping[str, PodInfo]]:
+        """Node name to the waiting pods for which room is being made there, by UID."""
+        return self.nominations() if self.nominations is not None else {}
+
     def metric(self, name: str, help: str, labels: Iterable[str] = ()) -> Counter:
-        """A counter of the plugin's own; the same at each call with the same name."""
-        if name not in self._counters:
-            self._counters[name] = Counter(name, help, tuple(labels), registry=self._metrics.registry)
-        return self._counters[name]
+        """A counter of the plugin's own; the same for each profile and each call with the same name."""
+        counters = self._metrics.plugin_counters
+        if name not in counters:
+            counters[name] = Counter(name, help, tuple(labels), registry=self._metrics.registry)
+        return counters[name]
 
     def filter(self, pod: PodInfo, rows: Rows) -> BoolColumn:
         """Whether each of these nodes passes all filters for the pod as the columns are now."""
         if self.evaluator is None:
             raise ConfigError("", self.profile, "filter() is not available while plugins are being built")
         return self.evaluator.passes(pod, rows)
+
+    def diagnose(self, pod: PodInfo) -> Diagnosis:
+        """Why nodes are not feasible for the pod as the columns are now."""
+        if self.evaluator is None:
+            raise ConfigError("", self.profile, "diagnose() is not available while plugins are being built")
+        return self.evaluator.diagnose(self.evaluator.filter(pod))
 
 
 class Runtime:

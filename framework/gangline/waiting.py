@@ -13,10 +13,20 @@ class WaitingPod:
     """One held pod; it goes on when no plugin holds it, and ends at the first rejection."""
 
     def __init__(self, pod: PodInfo, node: str, plugins: set[str]) -> None:
-        self.pod = pod
-        self.node = node
+        self._pod = pod
+        self._node = node
         self._holding = set(plugins)
         self._verdict: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
+
+    @property
+    def pod(self) -> PodInfo:
+        """The pod."""
+        return self._pod
+
+    @property
+    def node(self) -> str:
+        """The node that was chosen for it."""
+        return self._node
 
     @property
     def holding(self) -> frozenset[str]:

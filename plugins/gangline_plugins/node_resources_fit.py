@@ -19,7 +19,9 @@ from gangline import (
     Reason,
     ScoreColumn,
     hookimpl,
+    model,
     on,
+    requests,
 )
 from gangline_plugins.resource_scoring import (
     ResourceSpec,
@@ -110,9 +112,7 @@ class NodeResourcesFit:
         before, after = old.cls.requests.real, new.cls.requests.real
         return any(before.get(r, 0) > after.get(r, 0) for r, _ in self._wanted(pod))
 
-    def _holds_the_pod(self, pod: PodInfo, old: object, new: object) -> bool:
+    def _holds_the_pod(self, pod: PodInfo, old: object, new: model.Node) -> bool:
         """Whether the node, if it were empty, would be large enough."""
-        allocatable = getattr(new, "allocatable", None)
-        if allocatable is None:
-            return True
-        return all(allocatable.get(r, 0) >= amount for r, amount in self._wanted(pod))
+        allocatable = requests.allocatable(new.status.allocatable, "status.allocatable")
+        return all(allocatable.get(resource, 0) >= amount for resource, amount in self._wanted(pod))

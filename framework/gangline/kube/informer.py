@@ -67,7 +67,7 @@ class Informer(Generic[T]):
         self.reconnects = 0
         self.events = 0
         self._client = client
-        self._resource = resource
+        self.resource = resource
         self._handler = handler
         self._namespace = namespace
         self._field_selector = field_selector
@@ -113,7 +113,7 @@ class Informer(Generic[T]):
     async def _list(self, resource_version: str) -> None:
         self.relists += 1
         listing = await self._client.list(
-            self._resource,
+            self.resource,
             resource_version=resource_version,
             namespace=self._namespace,
             field_selector=self._field_selector,
@@ -132,7 +132,7 @@ class Informer(Generic[T]):
     async def _watch(self) -> None:
         """Handles events until the stream ends or `relist` cuts it short."""
         stream = self._client.watch(
-            self._resource,
+            self.resource,
             resource_version=self.resource_version,
             namespace=self._namespace,
             field_selector=self._field_selector,
@@ -199,7 +199,7 @@ class Informer(Generic[T]):
         elif str(error) != self._complaint:  # once per change, not once per attempt
             self._complaint = str(error)
             level = logging.WARNING if isinstance(error, Unavailable) else logging.ERROR
-            log.log(level, "cannot follow %s: %s", self._resource.plural, error)
+            log.log(level, "cannot follow %s: %s", self.resource.plural, error)
         return self._back_off()
 
     def _back_off(self) -> float:

@@ -1,0 +1,5 @@
+"""`python -m gangline`."""
+
+from gangline.main import main
+
+main()

@@ -1,0 +1,1 @@
+"""The commands of `gangline`, one module each."""

@@ -1,0 +1,58 @@
+"""The command line: `gangline COMMAND`; each command is a module of `gangline.commands`."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from importlib.metadata import version
+
+import click
+
+from gangline.errors import GanglineError
+
+COMMANDS = {
+    "config": "config:config",
+    "explain": "explain:explain",
+    "plugins": "plugins:plugins",
+    "run": "run:run",
+    "simulate": "simulate:simulate",
+    "status": "status:status",
+}
+"""Name to module and object; a module is imported when its command is asked for, so that `--help` is quick."""
+
+
+class _Lazy(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, name = COMMANDS[cmd_name].split(":")
+        command: click.Command = getattr(importlib.import_module(f"gangline.commands.{module}"), name)
+        return command
+
+
+@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(version("gangline"), prog_name="gangline")
+def cli() -> None:
+    """Gangline schedules GPU workloads on Kubernetes."""
+
+
+def main() -> None:
+    """Run a command: exit 0 on success, 1 with one line on a failure, 2 on wrong usage."""
+    try:
+        cli(standalone_mode=False)
+    except click.exceptions.Abort:
+        sys.exit(130)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except click.UsageError as error:
+        error.show()
+        sys.exit(2)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(1)
+    except GanglineError as error:
+        click.echo(f"gangline: {error}", err=True)
+        sys.exit(1)

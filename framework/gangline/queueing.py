@@ -1,0 +1,364 @@
+"""The pods that wait for a decision: what is tried now, what backs off, and what waits for the cluster to change.
+
+Rules:
+- A unit is in exactly one place: active, backing off, unschedulable, gated or in flight.
+- A unit that was rejected leaves `unschedulable` when a cluster event comes that one of the plugins that
+  rejected it registered and whose hint says that it may help, or after `max_unschedulable` seconds.
+- Backing off doubles from `initial_backoff` to `max_backoff` seconds, counted in attempts that were rejected.
+- An event that comes while a unit is in flight is remembered; if the unit comes back rejected, it counts.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gangline.hints import ANY_EVENT, ClusterEvent, EventHint
+from gangline.pods import PodInfo
+from gangline.status import Status
+
+_Group = tuple[str, frozenset[str]]
+"""Scheduler name and the plugins that rejected; units alike in both want the same events."""
+SortKey = Callable[[PodInfo, float], tuple[float, ...]]
+PreEnqueue = Callable[[PodInfo], Status]
+MAX_UNSCHEDULABLE = 300.0
+"""Seconds after which a rejected unit is tried again whatever happened."""
+
+
+@dataclass(slots=True, eq=False)
+class Unit:
+    """What is decided in one cycle: a pod now; `members` has more than one for a group."""
+
+    members: list[PodInfo]
+    added: float
+    """When it was first queued."""
+    since: float = 0.0
+    """When it was last put into the active queue."""
+    attempts: int = 0
+    rejections: int = 0
+    """Attempts that counted towards backing off."""
+    rejected_by: frozenset[str] = frozenset()
+    message: str = ""
+    place: str = ""
+    """active, backoff, unschedulable, gated or in flight."""
+    due: float = 0.0
+    """When backing off ends."""
+    entered: float = 0.0
+    """When it entered its place."""
+
+    @property
+    def pod(self) -> PodInfo:
+        """The pod that leads the unit."""
+        return self.members[0]
+
+    @property
+    def uid(self) -> str:
+        """The unit's identity."""
+        return self.members[0].uid
+
+
+@dataclass(slots=True)
+class _Happened:
+    event: ClusterEvent
+    old: Any
+    new: Any
+
+
+@dataclass(slots=True)
+class QueueSettings:
+    """Seconds, as in KubeSchedulerConfiguration."""
+
+    initial_backoff: float = 1.0
+    max_backoff: float = 10.0
+    max_unschedulable: float = MAX_UNSCHEDULABLE
+
+
+@dataclass(slots=True)
+class _Profile:
+    """How the pods of one scheduler name are queued."""
+
+    sort_key: SortKey
+    pre_enqueue: PreEnqueue
+    hints: Mapping[str, Sequence[EventHint]] = field(default_factory=dict)
+
+
+class SchedulingQueue:
+    """Decides what is tried next; time comes in with each call."""
+
+    def __init__(self, settings: QueueSettings | None = None) -> None:
+        self._settings = settings or QueueSettings()
+        self._profiles: dict[str, _Profile] = {}
+        self._units: dict[str, Unit] = {}
+        self._active: list[tuple[tuple[float, ...], int, Unit]] = []
+        self._backoff: list[tuple[float, int, Unit]] = []
+        self._unschedulable: dict[str, Unit] = {}
+        self._gated: dict[str, Unit] = {}
+        self._groups: Counter[_Group] = Counter()
+        self._in_flight: dict[str, int] = {}
+        self._log: list[_Happened] = []
+        self._log_base = 0
+        self._nominated: dict[str, dict[str, PodInfo]] = {}
+        self._number = itertools.count()
+
+    def serve(
+        self,
+        scheduler_name: str,
+        sort_key: SortKey,
+        pre_enqueue: PreEnqueue,
+        events: Mapping[str, Sequence[EventHint] | None],
+    ) -> None:
+        """Queue the pods of a scheduler name; `events` holds what each plugin registers, None for everything."""
+        hints = {plugin: (ANY_EVENT,) if given is None else tuple(given) for plugin, given in events.items()}
+        self._profiles[scheduler_name] = _Profile(sort_key, pre_enqueue, hints)
+
+    def serves(self, scheduler_name: str) -> bool:
+        """Whether pods of this scheduler name are ours."""
+        return scheduler_name in self._profiles
+
+    # Pods come and go
+
+    def add(self, pod: PodInfo, now: float) -> Unit:
+        """A new pod that has no node."""
+        unit = Unit([pod], added=now)
+        self._units[pod.uid] = unit
+        self._nominate(pod, pod.nominated_node_name)
+        self._admit(unit, now)
+        return unit
+
+    def update(self, pod: PodInfo, now: float) -> None:
+        """A waiting pod changed; it is tried at once when that may help it."""
+        unit = self._units.get(pod.uid)
+        if unit is None:
+            self.add(pod, now)
+            return
+        before, unit.members[0] = unit.pod, pod
+        if pod.nominated_node_name:
+            self._nominate(pod, pod.nominated_node_name)
+        if unit.place == "in flight":
+            return
+        if unit.place == "gated":
+            del self._gated[unit.uid]
+            self._admit(unit, now)
+        elif unit.place == "unschedulable" and _matters(before, pod):
+            self._take_unschedulable(unit.uid)
+            self._back_off_or_activate(unit, now)
+
+    def remove(self, uid: str) -> PodInfo | None:
+        """A pod was deleted, or has a node now."""
+        unit = self._units.pop(uid, None)
+        self._land(uid)
+        if unit is None:
+            return None
+        self._take_unschedulable(uid)
+        self._gated.pop(uid, None)
+        unit.place = "gone"  # what is left of it in a heap is passed over
+        self._nominate(unit.pod, "")
+        return unit.pod
+
+    def get(self, uid: str) -> Unit | None:
+        """The waiting unit of a pod, or None."""
+        return self._units.get(uid)
+
+    def __iter__(self) -> Iterator[Unit]:
+        return iter(list(self._units.values()))
+
+    @property
+    def has_active(self) -> bool:
+        """Whether there is something to try now."""
+        return bool(self._active)
+
+    def counts(self) -> dict[str, int]:
+        """How many units wait where."""
+        counts = dict.fromkeys(("active", "backoff", "unschedulable", "gated"), 0)
+        for unit in self._units.values():
+            if unit.place in counts:
+                counts[unit.place] += 1
+        return counts
+
+    # The cycle
+
+    def pop(self, now: float) -> Unit | None:
+        """The unit to try next, in flight from now on; None when nothing is due."""
+        self._wake(now)
+        while self._active:
+            unit = heapq.heappop(self._active)[2]
+            if unit.place == "active":
+                self._move(unit, "in flight", now)
+                unit.attempts += 1
+                self._in_flight[unit.uid] = self._log_base + len(self._log)
+                return unit
+        return None
+
+    def done(self, unit: Unit) -> None:
+        """The unit was bound; it is no longer waiting."""
+        self.remove(unit.uid)
+
+    def requeue(self, unit: Unit, rejected_by: Iterable[str], message: str, now: float, error: bool = False) -> None:
+        """The unit comes back: rejected by plugins, or after a fault (which backs off and is tried again)."""
+        events = self._land(unit.uid)
+        if self._units.get(unit.uid) is not unit:
+            return
+        unit.rejected_by = frozenset(rejected_by)
+        unit.message = message
+        unit.rejections += 1
+        unit.due = now + self._backoff_of(unit)
+        if error or not unit.rejected_by or any(self._helps(unit, e) for e in events):
+            self._back_off_or_activate(unit, now)
+        else:
+            self._move(unit, "unschedulable", now)
+            self._unschedulable[unit.uid] = unit
+            self._groups[_group(unit)] += 1
+
+    def next_due(self, now: float) -> float | None:
+        """Seconds until something will be due without any event; None when nothing will."""
+        times = [due for due, _, unit in self._backoff[:1] if unit.place == "backoff"]
+        if self._unschedulable:
+            first = next(iter(self._unschedulable.values()))
+            times.append(first.entered + self._settings.max_unschedulable)
+        if self._backoff and not times:
+            times.append(now)
+        return max(0.0, min(times) - now) if times else None
+
+    # The cluster changes
+
+    def happened(self, event: ClusterEvent, old: Any, new: Any, now: float) -> int:
+        """Move back what an event may help; returns how many units were moved."""
+        wanting = [group for group in self._groups if self._hints_for(group, event)]
+        happened = _Happened(event, old, new)
+        if self._in_flight and self._is_wanted(event):
+            self._log.append(happened)
+        if not wanting:
+            return 0
+        moved = [u for u in self._unschedulable.values() if _group(u) in wanting and self._helps(u, happened)]
+        for unit in moved:
+            self._take_unschedulable(unit.uid)
+            self._back_off_or_activate(unit, now)
+        return len(moved)
+
+    def activate(self, uids: Iterable[str], now: float) -> None:
+        """Try these units as soon as they have backed off."""
+        for uid in uids:
+            unit = self._take_unschedulable(uid)
+            if unit is not None:
+                self._back_off_or_activate(unit, now)
+
+    # Nominations
+
+    def nominate(self, pod: PodInfo, node: str) -> None:
+        """Room is being made for pod on a node; "" takes the nomination back."""
+        self._nominate(pod, node)
+
+    def nominated(self) -> Mapping[str, Mapping[str, PodInfo]]:
+        """Node name to the pods nominated to it, by UID."""
+        return self._nominated
+
+    def _nominate(self, pod: PodInfo, node: str) -> None:
+        for name in [name for name, pods in self._nominated.items() if pod.uid in pods]:
+            del self._nominated[name][pod.uid]
+            if not self._nominated[name]:
+                del self._nominated[name]
+        if node:
+            self._nominated.setdefault(node, {})[pod.uid] = pod
+
+    # Moving between places
+
+    def _admit(self, unit: Unit, now: float) -> None:
+        status = self._profiles[unit.pod.scheduler_name].pre_enqueue(unit.pod)
+        if status.is_success:
+            self._activate(unit, now)
+        else:
+            unit.rejected_by = frozenset((status.plugin,))
+            unit.message = status.message
+            self._move(unit, "gated", now)
+            self._gated[unit.uid] = unit
+
+    def _back_off_or_activate(self, unit: Unit, now: float) -> None:
+        if unit.due > now:
+            self._move(unit, "backoff", now)
+            heapq.heappush(self._backoff, (unit.due, next(self._number), unit))
+        else:
+            self._activate(unit, now)
+
+    def _activate(self, unit: Unit, now: float) -> None:
+        self._move(unit, "active", now)
+        unit.since = now
+        key = self._profiles[unit.pod.scheduler_name].sort_key(unit.pod, unit.added)
+        heapq.heappush(self._active, (key, next(self._number), unit))
+
+    def _move(self, unit: Unit, place: str, now: float) -> None:
+        unit.place = place
+        unit.entered = now
+
+    def _wake(self, now: float) -> None:
+        """What has backed off, and what has been unschedulable for too long, becomes active."""
+        while self._backoff and (self._backoff[0][0] <= now or self._backoff[0][2].place != "backoff"):
+            unit = heapq.heappop(self._backoff)[2]
+            if unit.place == "backoff":
+                self._activate(unit, now)
+        late = []
+        for unit in self._unschedulable.values():  # in the order in which they entered
+            if unit.entered + self._settings.max_unschedulable > now:
+                break
+            late.append(unit)
+        for unit in late:
+            self._take_unschedulable(unit.uid)
+            self._back_off_or_activate(unit, now)
+
+    def _backoff_of(self, unit: Unit) -> float:
+        settings = self._settings
+        doublings = min(unit.rejections - 1, 60)
+        return min(settings.max_backoff, settings.initial_backoff * 2.0**doublings)
+
+    def _take_unschedulable(self, uid: str) -> Unit | None:
+        unit = self._unschedulable.pop(uid, None)
+        if unit is not None:
+            group = _group(unit)
+            self._groups[group] -= 1
+            if not self._groups[group]:
+                del self._groups[group]
+        return unit
+
+    def _land(self, uid: str) -> list[_Happened]:
+        """The unit is no longer in flight; returns what happened meanwhile."""
+        start = self._in_flight.pop(uid, None)
+        if start is None:
+            return []
+        events = self._log[start - self._log_base :]
+        if not self._in_flight:
+            self._log_base += len(self._log)
+            self._log.clear()
+        return events
+
+    def _hints_for(self, group: _Group, event: ClusterEvent) -> list[EventHint]:
+        """What the plugins of a group have registered that matches an event."""
+        scheduler_name, rejected_by = group
+        hints = self._profiles[scheduler_name].hints
+        return [h for plugin in rejected_by for h in hints.get(plugin, (ANY_EVENT,)) if h.event.matches(event)]
+
+    def _is_wanted(self, event: ClusterEvent) -> bool:
+        return any(
+            hint.event.matches(event)
+            for profile in self._profiles.values()
+            for hints in profile.hints.values()
+            for hint in hints
+        )
+
+    def _helps(self, unit: Unit, happened: _Happened) -> bool:
+        """Whether one of the plugins that rejected the unit wants the event, and its hint agrees."""
+        return any(
+            registered.hint is None or registered.hint(unit.pod, happened.old, happened.new)
+            for registered in self._hints_for(_group(unit), happened.event)
+        )
+
+
+def _group(unit: Unit) -> _Group:
+    return unit.pod.scheduler_name, unit.rejected_by
+
+
+def _matters(before: PodInfo, after: PodInfo) -> bool:
+    """Whether a change of a waiting pod itself may make it schedulable."""
+    return before.cls is not after.cls or before.labels is not after.labels or before.gates != after.gates

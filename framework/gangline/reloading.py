@@ -1,0 +1,45 @@
+"""Configuration files are read again when they change: checked first, taken between two cycles, kept as they were on error."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from gangline import config
+from gangline.errors import GanglineError
+
+log = logging.getLogger(__name__)
+
+INTERVAL = 5.0
+"""Seconds between two looks; a mounted ConfigMap changes at most every minute."""
+
+
+class Reloader:
+    """Looks at files and hands a changed configuration on."""
+
+    def __init__(self, files: Sequence[Path], use: Callable[[config.SchedulerConfiguration], None]) -> None:
+        self._files = files
+        self._use = use
+        self._seen = config.fingerprint(files) if files else b""
+
+    async def run(self) -> None:
+        """Look for ever."""
+        while self._files:
+            await asyncio.sleep(INTERVAL)
+            self.look()
+
+    def look(self) -> bool:
+        """Read the files if they have changed; True when a new configuration was taken."""
+        try:
+            now = config.fingerprint(self._files)
+            if now == self._seen:
+                return False
+            self._seen = now
+            self._use(config.load_files(self._files))
+        except (GanglineError, OSError) as error:
+            log.error("configuration not reloaded, the old one stays: %s", error)
+            return False
+        log.info("configuration reloaded from %s", ", ".join(str(file) for file in self._files))
+        return True

@@ -1,0 +1,142 @@
+"""Write what the recorder has collected: bind first, tell later.
+
+Conditions and events go out when no binding is pending, or when they have waited for long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from gangline.clock import rfc3339
+from gangline.errors import ApiError, NotFound
+from gangline.kube.interface import Client, PatchKind
+from gangline.kube.resources import EVENTS, PODS
+from gangline.metrics import Metrics
+from gangline.plugin import Clock
+from gangline.recording import Condition, EventRecorder, Repeated
+
+log = logging.getLogger(__name__)
+
+CONCURRENCY = 8
+PATIENCE = 5.0
+"""Seconds that what there is to tell waits for bindings at most; then one writer goes on beside them."""
+IDLE = 0.05
+"""Seconds between two looks while there is nothing to write."""
+
+
+class Reporter:
+    """Writes events and conditions in the background."""
+
+    def __init__(
+        self,
+        client: Client,
+        recorder: EventRecorder,
+        clock: Clock,
+        metrics: Metrics,
+        pending_bindings: Callable[[], int],
+    ) -> None:
+        self._client = client
+        self._recorder = recorder
+        self._clock = clock
+        self._metrics = metrics
+        self._pending_bindings = pending_bindings
+        self._dropped = 0
+        self._waiting_since: float | None = None
+        self._failures = 0
+
+    async def run(self) -> None:
+        """Write for ever; cancelled to stop."""
+        async with asyncio.TaskGroup() as group:
+            for number in range(CONCURRENCY):
+                group.create_task(self._work(first=number == 0))
+
+    async def flush(self) -> None:
+        """Write everything that waits now."""
+        while await self.write_one():
+            pass
+
+    async def _work(self, first: bool) -> None:
+        while True:
+            if not self._may_write(first) or not await self.write_one():
+                await asyncio.sleep(IDLE)
+
+    def _may_write(self, first: bool) -> bool:
+        """Whether bindings leave room; the first writer is let through when it has waited for long."""
+        if self._pending_bindings() == 0:
+            self._waiting_since = None
+            return True
+        if not self._recorder.waiting or not first:
+            return False
+        now = self._clock.monotonic()
+        if self._waiting_since is None:
+            self._waiting_since = now
+        return now - self._waiting_since > PATIENCE
+
+    async def write_one(self) -> bool:
+        """Write the next condition or event; False when there is none."""
+        self._count_dropped()
+        condition = self._recorder.next_condition()
+        if condition is not None:
+            await self._attempt(
+                f"condition of pod {condition.namespace}/{condition.name}", self._write_condition(condition)
+            )
+            return True
+        event = self._recorder.next_event()
+        if event is None:
+            return False
+        if isinstance(event, Repeated):
+            patch = {"series": msgspec.to_builtins(event.series)}
+            again = self._client.patch(EVENTS, event.name, patch, namespace=event.namespace, kind=PatchKind.MERGE)
+            await self._attempt(f"event {event.name}", again)
+        else:
+            new = self._client.create(EVENTS, event, namespace=event.metadata.namespace)
+            await self._attempt(f"event {event.metadata.name}", new)
+        return True
+
+    async def _write_condition(self, condition: Condition) -> None:
+        status: dict[str, object] = {
+            "conditions": [
+                {
+                    "type": "PodScheduled",
+                    "status": "False",
+                    "reason": condition.reason,
+                    "message": condition.message,
+                    "lastProbeTime": None,
+                    "lastTransitionTime": rfc3339(self._clock.now()),
+                }
+            ]
+        }
+        if condition.nominated_node_name is not None:
+            status["nominatedNodeName"] = condition.nominated_node_name or None
+        patch = {"metadata": {"uid": condition.uid}, "status": status}
+        await self._client.patch(
+            PODS,
+            condition.name,
+            patch,
+            namespace=condition.namespace,
+            subresource="status",
+            kind=PatchKind.STRATEGIC,
+        )
+
+    async def _attempt(self, what: str, work: Awaitable[object]) -> None:
+        """Telling is best effort: a failure is logged, and a run of failures only once."""
+        try:
+            await work
+        except NotFound:
+            return
+        except ApiError as error:
+            self._failures += 1
+            level = logging.WARNING if self._failures == 1 else logging.DEBUG
+            log.log(level, "could not write %s: %s", what, error)
+        else:
+            self._failures = 0
+
+    def _count_dropped(self) -> None:
+        dropped = self._recorder.dropped
+        if dropped > self._dropped:
+            self._metrics.events_dropped.inc(dropped - self._dropped)
+            self._dropped = dropped

@@ -1,0 +1,267 @@
+"""The loop: watch -> cache -> queue -> decide -> bind; the one place where tasks are started."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from gangline.assembly import build_runtimes
+from gangline.binding import Binder
+from gangline.cache import Cache
+from gangline.config import SchedulerConfiguration
+from gangline.errors import GanglineError
+from gangline.kube.informer import Informer
+from gangline.kube.interface import Client
+from gangline.kube.resources import NODES, PODS, STORED
+from gangline.metrics import Metrics
+from gangline.plugin import Clock
+from gangline.queueing import QueueSettings, SchedulingQueue
+from gangline.recording import Condition, EventRecorder
+from gangline.registry import Catalog
+from gangline.reporting import Reporter
+from gangline.runtime import Runtime
+from gangline.scheduling import Decision, Rejection, decide, give_back, rejection_of
+from gangline.status import Status
+from gangline.waiting import WaitingPods
+from gangline.watching import Cluster, NodeHandler, PodHandler, StoreHandler
+
+log = logging.getLogger(__name__)
+
+SLICE = 0.004
+"""Seconds of deciding after which watch events and bindings get their turn."""
+HOUSEKEEPING = 1.0
+"""Seconds between two looks at expired assumptions and gauges."""
+LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What is not in KubeSchedulerConfiguration."""
+
+    concurrency: int = 64
+    """Bindings under way at the same time."""
+    identity: str = "gangline"
+    seed: int | None = None
+    """Of the random choice among equal nodes; None for a different one at each start."""
+
+
+class Scheduler:
+    """One process: any number of profiles on one cluster."""
+
+    def __init__(
+        self,
+        config: SchedulerConfiguration,
+        client: Client,
+        clock: Clock,
+        catalog: Catalog,
+        options: Options | None = None,
+        metrics: Metrics | None = None,
+    ) -> None:
+        options = options or Options()
+        self.metrics = metrics or Metrics()
+        self.cache = Cache()
+        self.waiting = WaitingPods()
+        self.recorder = EventRecorder(clock, options.identity)
+        self.queue = SchedulingQueue(
+            QueueSettings(float(config.pod_initial_backoff_seconds), float(config.pod_max_backoff_seconds))
+        )
+        self._clock = clock
+        self._catalog = catalog
+        self._client = client
+        self._random = random.Random(options.seed)
+        self._wake = asyncio.Event()
+        self.binder = Binder(self.waiting, self._finished, clock, self.metrics, options.concurrency)
+        self.reporter = Reporter(client, self.recorder, clock, self.metrics, lambda: self.binder.pending)
+        cluster = Cluster(self.cache, self.queue, self.waiting, self.recorder, clock, self.metrics, self._wake.set)
+        self.informers: list[Informer[Any]] = [
+            *(Informer(client, resource, StoreHandler(cluster, resource)) for resource in STORED),
+            Informer(client, NODES, NodeHandler(cluster)),
+            Informer(client, PODS, PodHandler(cluster), field_selector=LIVE_PODS),
+        ]
+        self.config = config
+        self.runtimes: dict[str, Runtime] = {}
+        self._background: asyncio.TaskGroup | None = None
+        self.use(config)
+
+    def use(self, config: SchedulerConfiguration) -> None:
+        """Take a configuration from the next cycle on. Raises ConfigError or PluginError, and nothing has changed then."""
+        runtimes = build_runtimes(
+            config,
+            self._catalog,
+            self.cache,
+            self._clock,
+            self.recorder,
+            self.waiting,
+            self._client,
+            self.metrics,
+            self._random,
+        )
+        self.config = config
+        self.runtimes = runtimes
+        for name, runtime in runtimes.items():
+            runtime.handle.spawner = self._spawn
+            self.queue.serve(name, runtime.sort_key, runtime.pre_enqueue, runtime.profile.events)
+
+    async def watch(self) -> None:
+        """Keep the cache in step with the cluster; for leaders and standbys alike."""
+        async with asyncio.TaskGroup() as group:
+            for informer in self.informers:
+                group.create_task(informer.run())
+            group.create_task(self._housekeeping())
+
+    async def synced(self) -> None:
+        """Wait until everything was listed."""
+        for informer in self.informers:
+            await informer.synced.wait()
+
+    def unsynced(self) -> list[str]:
+        """The plurals that are not yet listed."""
+        return [informer.resource.plural for informer in self.informers if not informer.synced.is_set()]
+
+    async def lead(self) -> None:
+        """Decide and bind until cancelled; lists everything anew first, so that nothing is decided on an old view."""
+        for informer in self.informers:
+            informer.relist()
+        await self.synced()
+        log.info(
+            "scheduling for %s: %d nodes, %d pods waiting",
+            ", ".join(self.runtimes),
+            self.cache.nodes.count,
+            sum(self.queue.counts().values()),
+        )
+        async with asyncio.TaskGroup() as group:
+            self._background = group
+            group.create_task(self.binder.run())
+            group.create_task(self.reporter.run())
+            group.create_task(self._schedule())
+            for runtime in self.runtimes.values():
+                for work in runtime.handle.work:
+                    group.create_task(work())
+
+    async def run(
+        self, while_leading: Callable[[Callable[[], Awaitable[None]]], Awaitable[None]] | None = None
+    ) -> None:
+        """Watch, and lead: at once, or when `while_leading` says so."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.watch())
+            await self.synced()
+            if while_leading is None:
+                await self.lead()
+            else:
+                await while_leading(self.lead)
+
+    # The loop
+
+    async def _schedule(self) -> None:
+        while True:
+            await self.binder.has_room()
+            until = time.perf_counter() + SLICE
+            while time.perf_counter() < until and self._step():
+                pass
+            if self.binder.pending or self.queue.has_active:
+                await asyncio.sleep(0)
+            if not self.queue.has_active:
+                await self._rest()
+
+    async def _rest(self) -> None:
+        """Wait until there may be something to decide."""
+        due = self.queue.next_due(self._clock.monotonic())
+        self._wake.clear()
+        try:
+            async with asyncio.timeout(due):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
+    def _step(self) -> bool:
+        """Decide one unit; False when none is due."""
+        now = self._clock.monotonic()
+        unit = self.queue.pop(now)
+        if unit is None:
+            return False
+        runtime = self.runtimes[unit.pod.scheduler_name]
+        start = time.perf_counter()
+        outcome = decide(unit, runtime, self.cache, self.queue.nominated())
+        runtime.algorithm_seconds.observe(time.perf_counter() - start)
+        if isinstance(outcome, Decision):
+            self.binder.submit(outcome)
+        else:
+            self._rejected(outcome, runtime.name)
+        return True
+
+    def _finished(self, decision: Decision, status: Status) -> None:
+        """A binding cycle has ended."""
+        pod, unit = decision.pod, decision.unit
+        now = self._clock.monotonic()
+        if status.is_success:
+            self.cache.binding_ended(pod, now)
+            self.queue.done(unit)
+            self.metrics.attempts_total.labels("scheduled", decision.runtime.name).inc()
+            self.metrics.sli.series(str(min(unit.attempts, 16))).observe(now - unit.added)
+            self.recorder.event(
+                pod, "Normal", "Scheduled", f"Successfully assigned {pod.key} to {decision.node}", "Binding"
+            )
+            return
+        try:
+            give_back(decision.runtime, self.cache, decision.cycle, pod, decision.node)
+        except GanglineError as error:
+            log.error("pod %s: %s", pod.key, error)
+        self._rejected(rejection_of(unit, status), decision.runtime.name)
+
+    def _rejected(self, rejection: Rejection, profile: str) -> None:
+        unit, pod = rejection.unit, rejection.pod
+        now = self._clock.monotonic()
+        result = "error" if rejection.is_error else "unschedulable"
+        self.metrics.attempts_total.labels(result, profile).inc()
+        if self.queue.get(unit.uid) is not unit:
+            return  # deleted, or bound by somebody else, meanwhile
+        self.queue.requeue(unit, rejection.plugins, rejection.message, now, error=rejection.is_error)
+        self._wake.set()
+        if rejection.is_error:
+            log.error("pod %s: %s", pod.key, rejection.message)
+        if rejection.nominated_node_name:
+            pod.nominated_node_name = rejection.nominated_node_name
+            self.queue.nominate(pod, rejection.nominated_node_name)
+        self.recorder.event(pod, "Warning", "FailedScheduling", rejection.message)
+        self.recorder.condition(
+            Condition(
+                pod.namespace,
+                pod.name,
+                pod.uid,
+                "SchedulerError" if rejection.is_error else "Unschedulable",
+                rejection.message,
+                rejection.nominated_node_name or None,
+            )
+        )
+
+    async def _housekeeping(self) -> None:
+        while True:
+            await asyncio.sleep(HOUSEKEEPING)
+            self.tidy()
+
+    def tidy(self) -> None:
+        """Drop assumptions that nobody confirmed, and bring the gauges up to date."""
+        for pod in self.cache.expire(self._clock.monotonic()):
+            log.warning("pod %s was bound, but no watch event confirmed it in time", pod.key)
+        for place, number in self.queue.counts().items():
+            self.metrics.pending.labels(place).set(number)
+        self.metrics.cache_size.labels("nodes").set(self.cache.nodes.count)
+        self.metrics.cache_size.labels("pods").set(len(self.cache.pods))
+        self.metrics.cache_size.labels("assumed_pods").set(self.cache.assumed)
+
+    def _spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run a plugin's background work once, while this process leads; a failure is logged."""
+        if self._background is not None:
+            self._background.create_task(_logged(work))
+
+
+async def _logged(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    try:
+        await work()
+    except GanglineError as error:
+        log.error("background work: %s", error)

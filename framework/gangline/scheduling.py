@@ -1,0 +1,144 @@
+"""Decide one unit: filter, score, choose, reserve, permit. No I/O.
+
+A decision leaves the pod assumed in the cache; a rejection leaves the cluster as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gangline.cache import Cache
+from gangline.cycle_state import Cycle
+from gangline.errors import GanglineError
+from gangline.evaluation import Filtered
+from gangline.pods import PodInfo
+from gangline.queueing import Unit
+from gangline.runtime import Runtime
+from gangline.status import Code, Status
+
+Nominations = Mapping[str, Mapping[str, PodInfo]]
+"""Node name to the pods that room is being made for, by UID."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Decision:
+    """Pod goes to node; `holds` are the permit plugins that keep it waiting, and for how many seconds at most."""
+
+    unit: Unit
+    pod: PodInfo
+    node: str
+    cycle: Cycle
+    runtime: Runtime
+    holds: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rejection:
+    """Pod goes nowhere now, and why."""
+
+    unit: Unit
+    pod: PodInfo
+    message: str
+    plugins: frozenset[str]
+    nominated_node_name: str = ""
+    is_error: bool = False
+    """A fault, not a verdict: worth another try whatever happens in the cluster."""
+
+
+def decide(unit: Unit, runtime: Runtime, cache: Cache, nominations: Nominations) -> Decision | Rejection:
+    """One scheduling cycle. A plugin that raises fails this unit alone."""
+    pod = unit.pod
+    try:
+        filtered = find_feasible(pod, runtime, cache, nominations)
+        if not filtered.feasible.any():
+            return _unschedulable(unit, runtime, filtered)
+        row = _choose(pod, runtime, cache, filtered)
+        return _commit(unit, runtime, cache, filtered.cycle, row)
+    except GanglineError as error:
+        return Rejection(unit, pod, str(error), frozenset(), is_error=True)
+
+
+def find_feasible(pod: PodInfo, runtime: Runtime, cache: Cache, nominations: Nominations) -> Filtered:
+    """The feasible nodes, as if pods of at least this priority that are nominated to a node were on it already.
+
+    As in kube-scheduler a node must pass both with and without them, because a pod may depend on what they bring.
+    """
+    expected = [
+        (other, row)
+        for node, others in nominations.items()
+        for other in others.values()
+        if other.uid != pod.uid
+        and other.priority >= pod.priority
+        and other.row < 0
+        and (row := cache.nodes.row_of(node)) is not None
+    ]
+    if not expected:
+        return runtime.evaluator.filter(pod)
+    with cache.transaction() as tx:
+        for other, row in expected:
+            tx.place(other, row)
+        with_them = runtime.evaluator.filter(pod)
+        if with_them.status is not None or not with_them.feasible.any():
+            return _detached(with_them)
+        feasible = with_them.feasible.copy()
+    without = runtime.evaluator.filter(pod)
+    without.feasible = without.feasible & feasible
+    return without
+
+
+def _detached(filtered: Filtered) -> Filtered:
+    """The same verdicts, safe from what the cache does next."""
+    filtered.codes = {**{name: codes.copy() for name, codes in filtered.entry.codes.items()}, **filtered.codes}
+    filtered.feasible = filtered.feasible.copy()
+    return filtered
+
+
+def _choose(pod: PodInfo, runtime: Runtime, cache: Cache, filtered: Filtered) -> int:
+    if pod.nominated_node_name:
+        row = cache.nodes.row_of(pod.nominated_node_name)
+        if row is not None and filtered.feasible[row]:
+            return row
+    return runtime.evaluator.choose(filtered)
+
+
+def _unschedulable(unit: Unit, runtime: Runtime, filtered: Filtered) -> Rejection:
+    diagnosis = runtime.evaluator.diagnose(filtered)
+    message = diagnosis.message()
+    plugins = frozenset(diagnosis.plugins())
+    nominated, said = runtime.post_filter(diagnosis)
+    if said:
+        message = " ".join((message, *said))
+    return Rejection(unit, unit.pod, message, plugins, nominated)
+
+
+def _commit(unit: Unit, runtime: Runtime, cache: Cache, cycle: Cycle, row: int) -> Decision | Rejection:
+    pod, node = unit.pod, cache.nodes.names[row]
+    cache.assume(pod, row)
+    try:
+        status = runtime.reserve(cycle, pod, node)
+        holds: Mapping[str, float] = {}
+        if status.is_success:
+            status, holds = runtime.permit(cycle, pod, node)
+    except GanglineError:
+        give_back(runtime, cache, cycle, pod, node)
+        raise
+    if status.is_success:
+        return Decision(unit, pod, node, cycle, runtime, holds)
+    give_back(runtime, cache, cycle, pod, node)
+    return rejection_of(unit, status)
+
+
+def give_back(runtime: Runtime, cache: Cache, cycle: Cycle, pod: PodInfo, node: str) -> None:
+    """Undo a decision: what plugins reserved, then the assumption."""
+    try:
+        runtime.unreserve(cycle, pod, node)
+    finally:
+        cache.forget(pod)
+
+
+def rejection_of(unit: Unit, status: Status) -> Rejection:
+    """A verdict on a pod after its node was chosen."""
+    is_error = status.code is Code.ERROR
+    plugins = frozenset((status.plugin,)) if status.plugin and not is_error else frozenset()
+    return Rejection(unit, unit.pod, status.message, plugins, is_error=is_error)

@@ -1,0 +1,202 @@
+"""From watch events to the cache and the queue: what each kind of object changes, and what that may help."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from gangline.cache import Cache, HasMetadata, Store
+from gangline.errors import InvalidObject
+from gangline.hints import Action, ClusterEvent
+from gangline.kube.resources import Resource
+from gangline.metrics import Metrics
+from gangline.model import Node, Pod, TypedReference
+from gangline.plugin import Clock
+from gangline.pods import PodInfo
+from gangline.queueing import SchedulingQueue
+from gangline.recording import EventRecorder
+from gangline.waiting import WaitingPods
+
+log = logging.getLogger(__name__)
+
+
+class Cluster:
+    """What all handlers work on."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        queue: SchedulingQueue,
+        waiting: WaitingPods,
+        recorder: EventRecorder,
+        clock: Clock,
+        metrics: Metrics,
+        wake: Callable[[], None],
+    ) -> None:
+        self.cache = cache
+        self.queue = queue
+        self.waiting = waiting
+        self.recorder = recorder
+        self.clock = clock
+        self.metrics = metrics
+        self.wake = wake
+
+    def happened(self, resource: str, action: Action, old: Any, new: Any) -> None:
+        """Let the queue move what this may help."""
+        if self.queue.happened(ClusterEvent(resource, action), old, new, self.clock.monotonic()):
+            self.wake()
+
+    def invalid(self, kind: str, plural: str, namespace: str, name: str, uid: str, error: InvalidObject) -> None:
+        """An object cannot be used: say so on that object alone."""
+        self.metrics.invalid_objects.labels(plural).inc()
+        log.warning("%s %s cannot be used: %s", kind, f"{namespace}/{name}".lstrip("/"), error)
+        regarding = TypedReference(kind=kind, namespace=namespace, name=name, uid=uid, api_version="v1")
+        self.recorder.about(regarding, "gangline", "Warning", f"Invalid{kind}", str(error), "Decoding")
+
+
+class PodHandler:
+    """Pods with a node go to the cache, pods without one that are ours to the queue."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def upsert(self, pod: Pod, /) -> None:
+        """A pod is there, or has changed."""
+        c = self._cluster
+        try:
+            record = c.cache.record(pod)
+        except InvalidObject as error:
+            metadata = pod.metadata
+            self.remove(metadata.namespace, metadata.name, metadata.uid)
+            c.invalid("Pod", "pods", metadata.namespace, metadata.name, metadata.uid, error)
+            return
+        if record.is_terminal:
+            self.remove(record.namespace, record.name, record.uid)
+        elif record.node_name:
+            self._bound(record)
+        elif c.queue.serves(record.scheduler_name):
+            self._pending(record)
+
+    def remove(self, namespace: str, name: str, uid: str, /) -> None:
+        """A pod is gone, or has run to its end."""
+        c = self._cluster
+        uid = uid or f"{namespace}/{name}"
+        waiting = c.waiting.get(uid)
+        if waiting is not None:
+            waiting.reject("", "the pod was deleted")
+        c.recorder.forget(uid)
+        c.queue.remove(uid)
+        pod = c.cache.remove_pod(uid)
+        if pod is not None:
+            c.happened("pods", Action.DELETE, pod, None)
+
+    def _bound(self, record: PodInfo) -> None:
+        c = self._cluster
+        known = c.cache.pods.get(record.uid)
+        was_known = known is not None and not c.cache.is_assumed(record.uid)
+        unit = c.queue.get(record.uid)
+        c.cache.upsert_pod(record)
+        if unit is not None and unit.place != "in flight":
+            c.queue.remove(record.uid)  # somebody else has bound it
+        if not was_known:
+            c.recorder.forget(record.uid)
+            c.happened("pods", Action.ADD, None, record)
+        elif known is not None:
+            action = _pod_change(known, record)
+            if action:
+                c.happened("pods", action, known, record)
+
+    def _pending(self, record: PodInfo) -> None:
+        c = self._cluster
+        if c.cache.is_assumed(record.uid):
+            return  # we are binding it; what changed will be seen when it is bound
+        if record.terminating:
+            c.queue.remove(record.uid)
+            return
+        c.queue.update(record, c.clock.monotonic())
+        c.wake()
+
+
+class NodeHandler:
+    """Nodes are columns of the cache."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def upsert(self, node: Node, /) -> None:
+        """A node is there, or has changed."""
+        c = self._cluster
+        name = node.metadata.name
+        row = c.cache.nodes.row_of(name)
+        old = c.cache.nodes.objects[row] if row is not None else None
+        try:
+            c.cache.upsert_node(node)
+        except InvalidObject as error:
+            c.cache.remove_node(name)
+            c.invalid("Node", "nodes", "", name, node.metadata.uid, error)
+            return
+        action = Action.ADD if old is None else _node_change(old, node)
+        if action:
+            c.happened("nodes", action, old, node)
+
+    def remove(self, namespace: str, name: str, uid: str, /) -> None:
+        """A node is gone."""
+        c = self._cluster
+        row = c.cache.nodes.row_of(name)
+        old = c.cache.nodes.objects[row] if row is not None else None
+        c.cache.remove_node(name)
+        c.happened("nodes", Action.DELETE, old, None)
+
+
+class StoreHandler:
+    """Objects of any other kind are kept as they are."""
+
+    def __init__(self, cluster: Cluster, resource: Resource[Any]) -> None:
+        self._cluster = cluster
+        self._plural = resource.plural
+        self._store: Store[HasMetadata] = cluster.cache.store(resource.plural)
+
+    def upsert(self, obj: HasMetadata, /) -> None:
+        """An object is there, or has changed."""
+        old = self._store.get(obj.metadata.name, obj.metadata.namespace)
+        self._store.upsert(obj)
+        action = Action.ADD if old is None else Action.UPDATE_OTHER
+        self._cluster.happened(self._plural, action, old, obj)
+
+    def remove(self, namespace: str, name: str, uid: str, /) -> None:
+        """An object is gone."""
+        old = self._store.get(name, namespace)
+        self._store.remove(namespace, name, uid)
+        self._cluster.happened(self._plural, Action.DELETE, old, None)
+
+
+def _pod_change(old: PodInfo, new: PodInfo) -> Action:
+    """What changed of a pod that has a node."""
+    action = Action(0)
+    if old.labels is not new.labels:
+        action |= Action.UPDATE_POD_LABEL
+    if old.cls is not new.cls:
+        before, after = old.cls.requests.real, new.cls.requests.real
+        if any(before[resource] > after.get(resource, 0) for resource in before):
+            action |= Action.UPDATE_POD_SCALE_DOWN
+    if old.terminating != new.terminating:
+        action |= Action.UPDATE_OTHER
+    return action
+
+
+def _node_change(old: Node, new: Node) -> Action:
+    """What changed of a node."""
+    action = Action(0)
+    if old.status.allocatable != new.status.allocatable:
+        action |= Action.UPDATE_NODE_ALLOCATABLE
+    if old.metadata.labels != new.metadata.labels:
+        action |= Action.UPDATE_NODE_LABEL
+    if old.spec != new.spec:
+        action |= Action.UPDATE_NODE_TAINT
+    before = [(c.type, c.status, c.reason) for c in old.status.conditions]
+    if before != [(c.type, c.status, c.reason) for c in new.status.conditions]:
+        action |= Action.UPDATE_NODE_CONDITION
+    if old.status.images != new.status.images or old.status.declared_features != new.status.declared_features:
+        action |= Action.UPDATE_OTHER
+    return action
