@@ -5,6 +5,7 @@
     |   `-- InvalidQuantity   a resource quantity does not parse
     |-- ConfigError           a configuration file cannot be used (file, path, why)
     |-- PluginError           a plugin is missing, broken or raised (plugin, point, why)
+    |-- LeadershipLost        this process led and no longer may (lease, why)
     `-- ApiError              the API server answered with a failure (status, reason, message)
         |-- NotFound          404
         |-- Conflict          409: stale resourceVersion, or the object is already there
@@ -66,6 +67,18 @@ class PluginError(GanglineError):
     def __str__(self) -> str:
         where = f" at {self.point}" if self.point else ""
         return f"plugin {self.plugin}{where}: {self.why}"
+
+
+class LeadershipLost(GanglineError):
+    """The lease could not be renewed or another holds it; the process has to end and start again."""
+
+    def __init__(self, lease: str, why: str) -> None:
+        super().__init__(lease, why)
+        self.lease = lease
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"lost the lease {self.lease}: {self.why}"
 
 
 class ApiError(GanglineError):

@@ -42,6 +42,8 @@ class _Entry:
     feasible: BoolColumn = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     scorers: list[Implementation] | None = None
     raw: dict[str, ScoreColumn] = field(default_factory=dict)
+    constant: dict[str, bool] = field(default_factory=dict)
+    """Whether a score that is normalised is the same on all nodes, and so decides nothing."""
     base: ScoreColumn = field(default_factory=lambda: np.zeros(0))
     """Weighted sum of the scores that need no normalising."""
     ranked: ScoreColumn = field(default_factory=lambda: np.zeros(0))
@@ -202,18 +204,14 @@ class Evaluator:
         extra = []
         index: Rows | None = None
         for impl in entry.scorers or ():
-            if impl.normalize is not None:
+            if impl.normalize is not None and not entry.constant[impl.name]:
                 if index is None:
                     index = np.flatnonzero(filtered.feasible)
-                raw = entry.raw[impl.name][index]
-                if (raw != raw[0]).any():  # equal ones stay equal and decide nothing
-                    extra.append((impl.weight, self._normalized(impl, filtered, raw)))
-        if self._dynamic_scorers:
-            index = np.flatnonzero(filtered.feasible) if index is None else index
-            extra += [(weight, scores) for _, weight, scores in self._dynamic_scores(filtered, index)]
+                extra.append((impl.weight, self._normalized(impl, filtered, entry.raw[impl.name][index])))
+        extra += [(weight, scores) for _, weight, scores in self._dynamic_scores(filtered, index)]
         return extra
 
-    def _dynamic_scores(self, filtered: Filtered, index: Rows) -> list[tuple[str, int, ScoreColumn]]:
+    def _dynamic_scores(self, filtered: Filtered, index: Rows | None) -> list[tuple[str, int, ScoreColumn]]:
         cycle, pod = filtered.cycle, filtered.pod
         cycle.feasible = filtered.feasible
         view = self._nodes.view()
@@ -223,6 +221,7 @@ class Evaluator:
                 continue
             raw = np.asarray(impl.call(cycle, pod, view), dtype=np.float64)
             _check_length(impl, raw, len(view))
+            index = np.flatnonzero(filtered.feasible) if index is None else index
             result.append((impl.name, impl.weight, self._normalized(impl, filtered, raw[index])))
         return result
 
@@ -264,8 +263,11 @@ class Evaluator:
             _check_range(impl, raw[entry.feasible[view.index]])
         if len(view) == self._nodes.size:
             entry.raw[impl.name] = raw.copy()
+            entry.constant[impl.name] = bool((raw == raw[0]).all())
         else:
-            entry.raw[impl.name][view.index] = raw
+            kept = entry.raw[impl.name]
+            entry.constant[impl.name] &= bool((raw == kept[0]).all())
+            kept[view.index] = raw
 
     def _rebase(self, entry: _Entry, index: slice | Rows) -> None:
         """Sum and rank again at index."""

@@ -16,7 +16,6 @@ COMMANDS = {
     "plugins": "plugins:plugins",
     "run": "run:run",
     "simulate": "simulate:simulate",
-    "status": "status:status",
 }
 """Name to module and object; a module is imported when its command is asked for, so that `--help` is quick."""
 

@@ -101,6 +101,7 @@ class Nodes:
         self.requested: Int64Column = np.zeros_like(self.allocatable)
         self.nonzero: Int64Column = np.zeros((2, capacity), dtype=np.int64)
         self.everything = slice(0, 0)
+        axis.on_growth(self._fit_axis)
         self.order: Int64Column = np.zeros(capacity, dtype=np.int64)
         """When each node was added, as a number that grows."""
         self._added = 0
@@ -123,7 +124,6 @@ class Nodes:
         amounts = requests.allocatable(node.status.allocatable, f"node {name}: status.allocatable")
         for resource in amounts:
             self.axis.row(resource)
-        self.fit_axis()
         if row is None:
             row = self._take_row(name)
         self.objects[row] = node
@@ -158,7 +158,6 @@ class Nodes:
     def place(self, pod: PodInfo, row: int) -> None:
         """Put a pod on a node."""
         cls = pod.cls
-        self.fit_axis()
         self.requested[cls.resources, row] += cls.amounts
         self.nonzero[0, row] += cls.requests.nonzero[0]
         self.nonzero[1, row] += cls.requests.nonzero[1]
@@ -176,13 +175,7 @@ class Nodes:
         pod.row = -1
         self.changes.note(row, PODS)
 
-    def resource_row(self, resource: str) -> int:
-        """The row of a resource in `allocatable` and `requested`."""
-        row = self.axis.row(resource)
-        self.fit_axis()
-        return row
-
-    def fit_axis(self) -> None:
+    def _fit_axis(self) -> None:
         """Make room for the resources that the axis has come to know."""
         if len(self.axis) > len(self.allocatable):
             rows = 2 * len(self.axis)
@@ -298,23 +291,24 @@ class NodeView:
 
     def allocatable(self, resource: str) -> Int64Column:
         """Allocatable amounts: milli-CPU, bytes or whole devices."""
-        row = self._nodes.resource_row(resource)
-        return self._nodes.allocatable[row][self.index]
+        return self._nodes.allocatable[self._nodes.axis.row(resource), self.index]
 
     def requested(self, resource: str) -> Int64Column:
         """What the pods on each node ask for, in the units of `allocatable`."""
-        row = self._nodes.resource_row(resource)
-        return self._nodes.requested[row][self.index]
+        return self._nodes.requested[self._nodes.axis.row(resource), self.index]
+
+    def amounts(self, resources: tuple[str, ...]) -> tuple[Int64Column, Int64Column]:
+        """Allocatable and requested amounts of several resources at once, one row per resource; only to read."""
+        rows, nodes = self._nodes.axis.rows(resources), self._nodes
+        if isinstance(rows, slice) or isinstance(self.index, slice):
+            return nodes.allocatable[rows, self.index], nodes.requested[rows, self.index]
+        grid = rows[:, None]
+        return nodes.allocatable[grid, self.index], nodes.requested[grid, self.index]
 
     @property
-    def nonzero_cpu(self) -> Int64Column:
-        """Milli-CPU asked for, 100 for each container that names none."""
-        return self._nodes.nonzero[0][self.index]
-
-    @property
-    def nonzero_memory(self) -> Int64Column:
-        """Bytes asked for, 200 Mi for each container that names none."""
-        return self._nodes.nonzero[1][self.index]
+    def nonzero(self) -> Int64Column:
+        """Milli-CPU (row 0) and bytes (row 1) asked for, with 100 and 200 Mi for each container that names none."""
+        return self._nodes.nonzero[:, self.index]
 
     def label(self, key: str) -> LabelColumn:
         """The values of a node label."""

@@ -10,7 +10,7 @@ Rules:
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -198,6 +198,8 @@ class ResourceAxis:
             requests.PODS,
         ]
         self._rows = {name: row for row, name in enumerate(self.names)}
+        self._indices: dict[tuple[str, ...], slice | NDArray[np.intp]] = {}
+        self._on_growth: list[Callable[[], None]] = []
 
     def row(self, name: str) -> int:
         """The row of a resource; a new one when it was not seen before."""
@@ -205,7 +207,23 @@ class ResourceAxis:
         if row is None:
             row = self._rows[name] = len(self.names)
             self.names.append(name)
+            for tell in self._on_growth:
+                tell()
         return row
+
+    def rows(self, names: tuple[str, ...]) -> slice | NDArray[np.intp]:
+        """The rows of several resources; a slice where they follow each other, so that no copy is made."""
+        found = self._indices.get(names)
+        if found is None:
+            rows = [self.row(name) for name in names]
+            together = rows == list(range(rows[0], rows[0] + len(rows))) if rows else False
+            found = slice(rows[0], rows[-1] + 1) if together else np.array(rows, dtype=np.intp)
+            self._indices[names] = found
+        return found
+
+    def on_growth(self, tell: Callable[[], None]) -> None:
+        """Call tell whenever there is a new resource."""
+        self._on_growth.append(tell)
 
     def __len__(self) -> int:
         return len(self.names)

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from gangline import NODE, PODS, SKIP, NodeView, PodInfo, ScoreColumn, Status, hookimpl
-from gangline_plugins.resource_scoring import ResourceSpec, check_resources, pairs
+from gangline_plugins.resource_scoring import ResourceSpec, Share, check_resources, share_of
+
+
+Matrix = NDArray[np.float64]
+"""One row per resource, one column per node."""
 
 
 class Args(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
@@ -26,60 +31,49 @@ class NodeResourcesBalancedAllocation:
     args_type = Args
 
     def __init__(self, args: Args) -> None:
-        self._resources = [name for name, _ in check_resources(args.resources)]
+        self._resources = check_resources(args.resources)
 
     @hookimpl
     def pre_score(self, pod: PodInfo) -> Status | None:
         """A pod that asks for none of the resources changes nothing."""
         wanted = pod.cls.requests.real
-        return None if any(wanted.get(r, 0) for r in self._resources) else SKIP
+        return None if any(wanted.get(name, 0) for name, _ in self._resources) else SKIP
 
     @hookimpl
     def score(self, pod: PodInfo, nodes: NodeView) -> ScoreColumn:
         """50 for no change, more where the node becomes more even."""
-        wanted = pod.cls.requests.real
-        used, capacity, requests = [], [], []
-        for resource in self._resources:
-            pair = pairs(wanted, nodes, resource, nonzero=False)
-            if pair is not None:
-                used.append(pair[0])
-                capacity.append(pair[1])
-                requests.append(wanted.get(resource, 0))
-        if not used:
-            return np.full(len(nodes), 75.0)
-        allocatable = np.array(capacity, dtype=np.float64)
-        after = np.array(used, dtype=np.float64)
-        before = after - np.array(requests, dtype=np.float64)[:, None]
-        change = _evenness(after, allocatable) - _evenness(before, allocatable)
+        share: Share | None = pod.cls.memo.get(self)
+        if share is None:
+            share = pod.cls.memo[self] = share_of(self._resources, pod.cls.requests.real)
+        used, allocatable = share.used(nodes, nonzero=False)
+        has = allocatable > 0
+        capacity = np.maximum(allocatable, 1).astype(np.float64)
+        change = _evenness((used + share.wanted) / capacity, has) - _evenness(used / capacity, has)
         return 50.0 + np.trunc((50.0 + change) / 2.0)
 
 
-def _evenness(used: np.ndarray, allocatable: np.ndarray) -> ScoreColumn:
+def _evenness(fractions: Matrix, has: NDArray[np.bool_]) -> ScoreColumn:
     """100 (1 - standard deviation of the used fractions), whole; resources that a node lacks do not count."""
-    has = allocatable > 0
-    fractions = np.minimum(np.where(has, used / np.where(has, allocatable, 1.0), 0.0), 1.0)
+    fractions = np.minimum(fractions, 1.0)
     if len(fractions) == 2 and has.all():
-        deviation = np.abs((fractions[0] - fractions[1]) / 2.0)
-        return np.trunc((1.0 - deviation) * 100.0)
+        return np.trunc((1.0 - np.abs((fractions[0] - fractions[1]) / 2.0)) * 100.0)
+    return np.trunc((1.0 - _deviation(fractions, has)) * 100.0)
+
+
+def _deviation(fractions: Matrix, has: NDArray[np.bool_]) -> ScoreColumn:
+    """The standard deviation per node, in the order of operations that makes rounding the same as upstream's."""
+    fractions = np.where(has, fractions, 0.0)
     count = has.sum(axis=0)
     divisor = np.maximum(count, 1)
-    total = np.zeros(used.shape[1])
-    for fraction in fractions:  # in order, so that rounding is upstream's
+    total = np.zeros(fractions.shape[1])
+    for fraction in fractions:
         total += fraction
     mean = total / divisor
-    squares = np.zeros(used.shape[1])
+    squares = np.zeros(fractions.shape[1])
     for fraction, counts in zip(fractions, has, strict=True):
         squares += np.where(counts, (fraction - mean) * (fraction - mean), 0.0)
     deviation = np.sqrt(squares / divisor)
-    if len(fractions) > 1:
-        pair = _pair_deviation(fractions, has)
-        deviation = np.where(count == 2, pair, deviation)
-    deviation = np.where(count < 2, 0.0, deviation)
-    return np.trunc((1.0 - deviation) * 100.0)
-
-
-def _pair_deviation(fractions: np.ndarray, has: np.ndarray) -> ScoreColumn:
-    """Half the distance between the only two fractions that count."""
     highest = np.where(has, fractions, -1.0).max(axis=0)
     lowest = np.where(has, fractions, 2.0).min(axis=0)
-    return np.abs((highest - lowest) / 2.0)
+    deviation = np.where(count == 2, np.abs((highest - lowest) / 2.0), deviation)
+    return np.where(count < 2, 0.0, deviation)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from gangline import (
     NODE,
@@ -31,7 +33,7 @@ from gangline_plugins.resource_scoring import (
 )
 
 _UNRESOLVABLE = 1
-_FIRST_RESOURCE_BIT = 1
+"""The bit that says that the request exceeds the whole node; the bits above it stand for resources."""
 
 
 class Args(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
@@ -44,6 +46,19 @@ class Args(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     scoring_strategy: ScoringStrategy = msgspec.field(
         default_factory=lambda: ScoringStrategy(resources=[ResourceSpec("cpu"), ResourceSpec("memory")])
     )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Wanted:
+    """What a pod class asks for, a slot for the pod itself first: names, amounts and verdict bits, one row each."""
+
+    resources: tuple[str, ...]
+    amounts: NDArray[np.int64]
+    bits: NDArray[np.uint64]
+
+    def items(self) -> Iterator[tuple[str, int]]:
+        """Names and amounts."""
+        return zip(self.resources, (int(amount) for amount in self.amounts.flat), strict=True)
 
 
 class NodeResourcesFit:
@@ -69,36 +84,38 @@ class NodeResourcesFit:
     @hookimpl
     def filter(self, pod: PodInfo, nodes: NodeView) -> CodeColumn:
         """One bit per resource that is short, and one for a request that exceeds the whole node."""
-        short = np.zeros(len(nodes), dtype=np.uint64)
-        for bit, (resource, amount) in enumerate(self._wanted(pod), start=_FIRST_RESOURCE_BIT):
-            allocatable = nodes.allocatable(resource)
-            missing = allocatable - nodes.requested(resource) < amount
-            if missing.any():
-                short[missing] |= np.uint64(1 << bit)
-                if resource != "pods":
-                    short[allocatable < amount] |= np.uint64(_UNRESOLVABLE)
-        return short
+        wanted = self._wanted(pod)
+        allocatable, requested = nodes.amounts(wanted.resources)
+        missing = allocatable - requested < wanted.amounts
+        if not missing.any():
+            return np.zeros(len(nodes), dtype=np.uint64)
+        short: NDArray[np.uint64] = (missing * wanted.bits).sum(axis=0, dtype=np.uint64)
+        too_small = (allocatable[1:] < wanted.amounts[1:]).any(axis=0)  # a full slot count can change, a size cannot
+        return short | too_small.astype(np.uint64)
 
     def explain(self, cycle: Cycle, pod: PodInfo, code: int) -> Sequence[Reason]:
         """The resources that are short."""
         resolvable = not code & _UNRESOLVABLE
         return tuple(
             Reason("Too many pods" if resource == "pods" else f"Insufficient {resource}", resolvable)
-            for bit, (resource, _) in enumerate(self._wanted(pod), start=_FIRST_RESOURCE_BIT)
-            if code >> bit & 1
+            for resource, bit in zip(self._wanted(pod).resources, self._wanted(pod).bits.flat, strict=True)
+            if code & int(bit)
         )
 
     @hookimpl
     def score(self, pod: PodInfo, nodes: NodeView) -> ScoreColumn:
         """The strategy's score of each node with the pod on it."""
-        return self._strategy(pod.cls.requests.scoring, nodes)
+        return self._strategy(pod.cls, nodes)
 
-    def _wanted(self, pod: PodInfo) -> tuple[tuple[str, int], ...]:
-        found: tuple[tuple[str, int], ...] | None = pod.cls.memo.get(self)
+    def _wanted(self, pod: PodInfo) -> _Wanted:
+        found: _Wanted | None = pod.cls.memo.get(self)
         if found is None:
-            found = pod.cls.memo[self] = (
-                ("pods", 1),
-                *((r, amount) for r, amount in pod.cls.requests.real.items() if not self._is_ignored(r)),
+            real = pod.cls.requests.real
+            counted = {"pods": 1, **{r: amount for r, amount in real.items() if not self._is_ignored(r)}}
+            found = pod.cls.memo[self] = _Wanted(
+                tuple(counted),
+                np.array(list(counted.values()), dtype=np.int64)[:, None],
+                np.array([1 << bit for bit in range(1, len(counted) + 1)], dtype=np.uint64)[:, None],
             )
         return found
 
@@ -110,9 +127,9 @@ class NodeResourcesFit:
         if old is None or new is None:
             return True
         before, after = old.cls.requests.real, new.cls.requests.real
-        return any(before.get(r, 0) > after.get(r, 0) for r, _ in self._wanted(pod))
+        return any(before.get(r, 0) > after.get(r, 0) for r in self._wanted(pod).resources)
 
     def _holds_the_pod(self, pod: PodInfo, old: object, new: model.Node) -> bool:
         """Whether the node, if it were empty, would be large enough."""
         allocatable = requests.allocatable(new.status.allocatable, "status.allocatable")
-        return all(allocatable.get(resource, 0) >= amount for resource, amount in self._wanted(pod))
+        return all(allocatable.get(resource, 0) >= amount for resource, amount in self._wanted(pod).items())

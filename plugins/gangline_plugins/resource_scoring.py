@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from gangline import NodeView, ScoreColumn
+from gangline import NodeView, PodClass, ScoreColumn
 
 Int64Column = NDArray[np.int64]
-Strategy = Callable[[Mapping[str, int], NodeView], ScoreColumn]
-"""From a pod's requests to a score of 0..100 per node."""
-ResourceScore = Callable[[Int64Column, Int64Column], Int64Column]
-"""From requested and allocatable amounts (> 0) to a score of 0..100."""
+Strategy = Callable[[PodClass, NodeView], ScoreColumn]
+"""From a pod class to a score of 0..100 per node."""
+_EXACT = 2**45
 
 
 class ResourceSpec(msgspec.Struct, forbid_unknown_fields=True):
@@ -54,12 +54,12 @@ def build_strategy(strategy: ScoringStrategy) -> Strategy:
     """The function for a configured strategy. Raises ValueError for weights or shapes that make no sense."""
     resources = check_resources(strategy.resources) or [("cpu", 1), ("memory", 1)]
     if strategy.type == "LeastAllocated":
-        return _weighted_mean(resources, _least)
+        return _strategy(resources, _least)
     if strategy.type == "MostAllocated":
-        return _weighted_mean(resources, _most)
+        return _strategy(resources, _most)
     shape = strategy.requested_to_capacity_ratio
     points = check_shape(shape.shape if shape else [])
-    return _ratio(resources, points)
+    return _strategy(resources, _ratio(points))
 
 
 def check_resources(resources: Sequence[ResourceSpec]) -> list[tuple[str, int]]:
@@ -87,68 +87,98 @@ def check_shape(points: Sequence[ShapePoint]) -> list[tuple[int, int]]:
     return [(point.utilization, point.score * 10) for point in points]
 
 
-def pairs(
-    requests: Mapping[str, int], nodes: NodeView, resource: str, nonzero: bool
-) -> tuple[Int64Column, Int64Column] | None:
-    """Requested (with the pod) and allocatable amounts; None for an extended resource that the pod does not want."""
-    wanted = requests.get(resource, 0)
-    if wanted == 0 and resource not in ("cpu", "memory", "ephemeral-storage"):
-        return None
-    if nonzero and resource == "cpu":
-        used = nodes.nonzero_cpu
-    elif nonzero and resource == "memory":
-        used = nodes.nonzero_memory
-    else:
-        used = nodes.requested(resource)
-    return used + wanted, nodes.allocatable(resource)
+@dataclass(frozen=True, slots=True, eq=False)
+class Share:
+    """The resources that count for a pod class, one row each."""
+
+    resources: tuple[str, ...]
+    wanted: Int64Column
+    weights: ScoreColumn
+
+    def used(self, nodes: NodeView, nonzero: bool) -> tuple[Int64Column, Int64Column]:
+        """Requested (without the pod) and allocatable amounts; `nonzero` counts defaults for cpu and memory."""
+        allocatable, used = nodes.amounts(self.resources)
+        if not nonzero:
+            return used, allocatable
+        if self.resources == ("cpu", "memory"):
+            return nodes.nonzero, allocatable
+        used = used.copy()
+        for default, name in enumerate(("cpu", "memory")):
+            if name in self.resources:
+                used[self.resources.index(name)] = nodes.nonzero[default]
+        return used, allocatable
 
 
-def _weighted_mean(resources: Sequence[tuple[str, int]], rate: ResourceScore) -> Strategy:
-    def score(requests: Mapping[str, int], nodes: NodeView) -> ScoreColumn:
-        total = np.zeros(len(nodes), dtype=np.int64)
-        weights = np.zeros(len(nodes), dtype=np.int64)
-        for resource, weight in resources:
-            pair = pairs(requests, nodes, resource, nonzero=True)
-            if pair is None:
-                continue
-            requested, allocatable = pair
-            has = allocatable > 0
-            total += np.where(has, weight * rate(requested, np.maximum(allocatable, 1)), 0)
-            weights += np.where(has, weight, 0)
-        return (total // np.maximum(weights, 1)).astype(np.float64)
+def share_of(resources: Sequence[tuple[str, int]], wanted: Mapping[str, int]) -> Share:
+    """What counts: an extended resource that the pod does not ask for does not."""
+    counted = [(r, w) for r, w in resources if wanted.get(r, 0) or r in ("cpu", "memory", "ephemeral-storage")]
+    names = tuple(name for name, _ in counted)
+    return Share(
+        names,
+        np.array([wanted.get(name, 0) for name in names], dtype=np.int64)[:, None],
+        np.array([weight for _, weight in counted], dtype=np.float64)[:, None],
+    )
+
+
+def _strategy(
+    resources: Sequence[tuple[str, int]], mean: Callable[[Share, Int64Column, Int64Column], ScoreColumn]
+) -> Strategy:
+    def score(cls: PodClass, nodes: NodeView) -> ScoreColumn:
+        share: Share | None = cls.memo.get(score)
+        if share is None:
+            share = cls.memo[score] = share_of(resources, cls.requests.scoring)
+        if not share.resources:
+            return np.zeros(len(nodes))
+        used, allocatable = share.used(nodes, nonzero=True)
+        return mean(share, used + share.wanted, allocatable)
 
     return score
 
 
-def _least(requested: Int64Column, allocatable: Int64Column) -> Int64Column:
-    return np.where(requested > allocatable, 0, (allocatable - requested) * 100 // allocatable)
+def _least(share: Share, used: Int64Column, allocatable: Int64Column) -> ScoreColumn:
+    return _weighted_mean(share, percent(np.maximum(allocatable - used, 0), allocatable), allocatable)
 
 
-def _most(requested: Int64Column, allocatable: Int64Column) -> Int64Column:
-    return np.minimum(requested, allocatable) * 100 // allocatable
+def _most(share: Share, used: Int64Column, allocatable: Int64Column) -> ScoreColumn:
+    return _weighted_mean(share, percent(np.minimum(used, allocatable), allocatable), allocatable)
 
 
-def _ratio(resources: Sequence[tuple[str, int]], points: list[tuple[int, int]]) -> Strategy:
+def _weighted_mean(share: Share, rated: ScoreColumn, allocatable: Int64Column) -> ScoreColumn:
+    """Rounded down; a resource that a node does not have does not count there."""
+    if allocatable.all():
+        total: ScoreColumn = (share.weights.T @ rated)[0]  # whole numbers far below 2**53: exact in any order
+        total /= share.weights.sum()
+        return np.floor(total, out=total)
+    weights = share.weights * (allocatable > 0)
+    return np.floor((rated * weights).sum(axis=0) / np.maximum(weights.sum(axis=0), 1.0))
+
+
+def percent(part: Int64Column, whole: Int64Column) -> ScoreColumn:
+    """100 part / whole, rounded down exactly; 0 where whole is 0, as then part must be.
+
+    Floating point is exact here up to 2**45 (with quotients of at most 100 the rounding error stays below 1 / whole), and
+    several times faster than integer division; larger amounts take the slow way.
+    """
+    whole = np.maximum(whole, 1)
+    if int(whole.max(initial=0)) > _EXACT:
+        return (part * 100 // whole).astype(np.float64)
+    result = part * 100.0
+    result /= whole
+    return np.floor(result, out=result)
+
+
+def _ratio(points: list[tuple[int, int]]) -> Callable[[Share, Int64Column, Int64Column], ScoreColumn]:
     # Utilisation is a whole percentage, so the function is a table of 101 values.
-    table = np.array([_interpolate(points, p) for p in range(101)], dtype=np.int64)
+    table = np.array([_interpolate(points, p) for p in range(101)], dtype=np.float64)
 
-    def score(requests: Mapping[str, int], nodes: NodeView) -> ScoreColumn:
-        total = np.zeros(len(nodes), dtype=np.int64)
-        weights = np.zeros(len(nodes), dtype=np.int64)
-        for resource, weight in resources:
-            pair = pairs(requests, nodes, resource, nonzero=True)
-            if pair is None:
-                continue
-            requested, allocatable = pair
-            has = allocatable > 0
-            capacity = np.maximum(allocatable, 1)
-            used = np.where(requested > capacity, 100, np.minimum(requested, capacity) * 100 // capacity)
-            rated = np.where(has, table[used], 0)
-            total += weight * rated
-            weights += np.where(rated > 0, weight, 0)
-        return np.floor(total / np.maximum(weights, 1) + 0.5)
+    def mean(share: Share, used: Int64Column, allocatable: Int64Column) -> ScoreColumn:
+        utilization = np.where(used > allocatable, 100.0, percent(np.minimum(used, allocatable), allocatable))
+        rated = np.where(allocatable > 0, table[utilization.astype(np.intp)], 0.0)
+        total = (rated * share.weights).sum(axis=0)
+        weights = (share.weights * (rated > 0)).sum(axis=0)
+        return np.floor(total / np.maximum(weights, 1.0) + 0.5)
 
-    return score
+    return mean
 
 
 def _interpolate(points: list[tuple[int, int]], utilization: int) -> int:

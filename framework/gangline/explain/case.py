@@ -58,6 +58,8 @@ profiles:
           shape: [{utilization: 20, score: 0}, {utilization: 50, score: 10}, {utilization: 90, score: 3}]
   - name: NodeResourcesBalancedAllocation
     args: {resources: [{name: cpu, weight: 1}, {name: memory, weight: 1}, {name: ephemeral-storage, weight: 1}]}
+  - name: InterPodAffinity
+    args: {hardPodAffinityWeight: 10, ignorePreferredTermsOfExistingPods: true}
 """
 
 

@@ -1,0 +1,99 @@
+"""What an API server (and, for nodes, the kubelet) fills in when an object is made, where scheduling depends on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gangline.clock import rfc3339
+from gangline.simulate.history import Data
+
+DEFAULT_GRACE = 30  # seconds
+DEFAULT_PODS = 110  # pods per node, what a kubelet registers unless told otherwise
+
+PriorityOf = Callable[[str], Mapping[str, Any] | None]
+"""The PriorityClass of that name, for an empty name the global default; None if there is none."""
+
+
+def default_pod(pod: Data, priority_of: PriorityOf, now: float) -> Data:
+    """The pod with its defaults. Raises KeyError with the name of a priority class that is not there."""
+    spec = {
+        "schedulerName": "default-scheduler",
+        "restartPolicy": "Always",
+        "terminationGracePeriodSeconds": DEFAULT_GRACE,
+        **pod.get("spec", {}),
+    }
+    for field in ("containers", "initContainers"):
+        if field in spec:
+            spec[field] = [_container(each, bool(spec.get("hostNetwork"))) for each in spec[field]]
+    if "resources" in spec:
+        spec["resources"] = _resources(spec["resources"])
+    spec |= _priority(spec, priority_of)
+    return {**pod, "spec": spec, "status": _pod_status(spec, pod.get("status", {}), now)}
+
+
+def default_node(node: Data) -> Data:
+    """The node with what is allocatable taken from its capacity, room for pods, and the label with its name."""
+    status = dict(node.get("status", {}))
+    given = status.get("capacity") or status.get("allocatable") or {}
+    capacity = {"pods": str(DEFAULT_PODS), **given}
+    status |= {"capacity": capacity, "allocatable": {"pods": capacity["pods"], **status.get("allocatable", capacity)}}
+    metadata = dict(node["metadata"])
+    metadata["labels"] = {"kubernetes.io/hostname": metadata["name"], **metadata.get("labels", {})}
+    return {**node, "metadata": metadata, "status": status}
+
+
+def with_condition(status: Mapping[str, Any], condition: Mapping[str, Any], now: float) -> Data:
+    """The status with the condition of that type set; its transition time moves when its status does."""
+    others = [each for each in status.get("conditions", []) if each["type"] != condition["type"]]
+    old = next((each for each in status.get("conditions", []) if each["type"] == condition["type"]), None)
+    changed = old is None or old["status"] != condition["status"]
+    since = rfc3339(now) if changed or old is None else old.get("lastTransitionTime")
+    return {**status, "conditions": [*others, {"lastTransitionTime": since, **condition}]}
+
+
+def _container(container: Mapping[str, Any], host_network: bool) -> Data:
+    result = dict(container)
+    if "resources" in result:
+        result["resources"] = _resources(result["resources"])
+    if "ports" in result:
+        result["ports"] = [_port(each, host_network) for each in result["ports"]]
+    return result
+
+
+def _port(port: Mapping[str, Any], host_network: bool) -> Data:
+    host = {"hostPort": port["containerPort"]} if host_network and "containerPort" in port else {}
+    return {"protocol": "TCP", **host, **port}
+
+
+def _resources(resources: Mapping[str, Any]) -> Data:
+    """A limit without a request is the request, too."""
+    requests = {**resources.get("limits", {}), **resources.get("requests", {})}
+    return {**resources, "requests": requests} if requests else dict(resources)
+
+
+def _priority(spec: Mapping[str, Any], priority_of: PriorityOf) -> Data:
+    name = spec.get("priorityClassName", "")
+    found = priority_of(name)
+    if found is None:
+        if name:
+            raise KeyError(name)
+        return {"priority": spec.get("priority", 0)}
+    policy = spec.get("preemptionPolicy") or found.get("preemptionPolicy") or "PreemptLowerPriority"
+    named = {"priorityClassName": found["metadata"]["name"], "preemptionPolicy": policy}
+    if not name and "priority" in spec:
+        return {}
+    return {**named, "priority": found.get("value", 0)}
+
+
+def _pod_status(spec: Mapping[str, Any], status: Mapping[str, Any], now: float) -> Data:
+    result = {"phase": "Pending", **status}
+    if not spec.get("schedulingGates"):
+        return result
+    gated = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "SchedulingGated",
+        "message": "Scheduling is blocked due to non-empty scheduling gates",
+    }
+    return with_condition(result, gated, now)

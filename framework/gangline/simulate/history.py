@@ -1,0 +1,173 @@
+"""What happened to the objects of one kind, and the watches that follow it.
+
+Objects are plain JSON data and are never changed: a write makes a new `Revision`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import bisect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from gangline.kube.interface import EventType
+from gangline.simulate.refusals import too_old
+
+BOOKMARK_AFTER = 1000  # changes that a watch did not want, after which it is told how far it is
+
+Data = dict[str, Any]
+Matches = Callable[[Mapping[str, Any]], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """An object at one resourceVersion; ``body`` is ``data`` as JSON."""
+
+    version: int
+    data: Data
+    body: bytes
+
+
+def revision(data: Mapping[str, Any], version: int) -> Revision:
+    """The object, stamped with its resourceVersion."""
+    stamped = {**data, "metadata": {**data["metadata"], "resourceVersion": str(version)}}
+    return Revision(version, stamped, msgspec.json.encode(stamped))
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One step: ``old`` is None for a new object; ``new`` is the last state of one that is deleted."""
+
+    type: EventType
+    old: Revision | None
+    new: Revision
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What a watch says about a change; a bookmark holds nothing but a resourceVersion."""
+
+    type: EventType
+    revision: Revision
+
+    @property
+    def line(self) -> bytes:
+        """One line of a watch as an API server writes it."""
+        return b'{"type":"%b","object":%b}' % (self.type.value.encode(), self.revision.body)
+
+
+class History:
+    """The last ``limit`` changes of one kind, oldest first."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._changes: list[Change] = []
+        self._dropped = 0  # changes that are no longer in the list
+        self._waiting: set[asyncio.Future[None]] = set()
+
+    @property
+    def end(self) -> int:
+        """The number of the next change; the first ever has the number 0."""
+        return self._dropped + len(self._changes)
+
+    def add(self, change: Change) -> None:
+        """Keeps a change and wakes the watches."""
+        self._changes.append(change)
+        if len(self._changes) > 2 * self._limit:
+            self._dropped += len(self._changes) - self._limit
+            del self._changes[: -self._limit]
+        self.wake()
+
+    def after(self, version: int) -> int:
+        """The number of the first change after a resourceVersion. Raises Gone if it may be forgotten."""
+        number = self._dropped + bisect.bisect_right(self._changes, version, key=lambda change: change.new.version)
+        if number < self._oldest:
+            raise too_old(version, self._changes[self._oldest - self._dropped].new.version)
+        return number
+
+    def at(self, number: int) -> Change:
+        """A change by its number. Raises Gone if it is forgotten."""
+        if number < self._oldest:
+            oldest = self._changes[self._oldest - self._dropped].new.version
+            raise too_old(oldest - 1, oldest)
+        return self._changes[number - self._dropped]
+
+    async def grown(self) -> None:
+        """Waits for the next `wake`."""
+        future = asyncio.get_running_loop().create_future()
+        self._waiting.add(future)
+        try:
+            await future
+        finally:
+            self._waiting.discard(future)
+
+    def wake(self) -> None:
+        """Lets every watch look again."""
+        for future in self._waiting:
+            if not future.done():
+                future.set_result(None)
+
+    @property
+    def _oldest(self) -> int:
+        return max(self._dropped, self.end - self._limit)
+
+
+class Watch:
+    """An open stream of notices: first ``start``, then what happens from change number ``position`` on.
+
+    Iterating raises Gone when the watch is too far behind, and ends when the watch is closed.
+    """
+
+    def __init__(self, history: History, position: int, matches: Matches | None, start: list[Revision]) -> None:
+        self._history = history
+        self._position = position
+        self._matches = matches
+        self._start = [Notice(EventType.ADDED, each) for each in reversed(start)]
+        self._skipped = 0
+        self._closed = False
+
+    def __aiter__(self) -> Watch:
+        return self
+
+    async def __anext__(self) -> Notice:
+        while not self._closed:
+            notice = self._start.pop() if self._start else self._next()
+            if notice is not None:
+                return notice
+            await self._history.grown()
+        raise StopAsyncIteration
+
+    def close(self) -> None:
+        """Ends the stream."""
+        self._closed = True
+        self._history.wake()
+
+    def _next(self) -> Notice | None:
+        """The next notice, or None when there is none yet."""
+        while self._position < self._history.end:
+            change = self._history.at(self._position)
+            self._position += 1
+            notice = self._notice(change)
+            if notice is not None:
+                self._skipped = 0
+                return notice
+            self._skipped += 1
+            if self._skipped == BOOKMARK_AFTER:
+                self._skipped = 0
+                return Notice(EventType.BOOKMARK, revision({"metadata": {}}, change.new.version))
+        return None
+
+    def _notice(self, change: Change) -> Notice | None:
+        """What the change is to someone who sees only the objects that match."""
+        if self._matches is None:
+            return Notice(change.type, change.new)
+        before = change.old is not None and self._matches(change.old.data)
+        after = change.type is not EventType.DELETED and self._matches(change.new.data)
+        if before and not after and change.old is not None:
+            return Notice(EventType.DELETED, revision(change.old.data, change.new.version))
+        if after:
+            return Notice(EventType.MODIFIED if before else EventType.ADDED, change.new)
+        return None

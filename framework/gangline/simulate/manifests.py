@@ -1,0 +1,168 @@
+"""Reads manifests as kubectl does: files and folders of YAML, several documents to a file, lists taken apart.
+
+An object is checked here as far as the scheduler reads it; the fields that nobody here knows are kept as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from gangline import model, requests
+from gangline.config.explaining import explained, quoted
+from gangline.errors import ConfigError, InvalidObject
+from gangline.kube.resources import Resource
+from gangline.simulate.history import Data
+from gangline.simulate.merging import without_nulls
+
+SUFFIXES = (".yaml", ".yml", ".json")
+WITH_TEMPLATE = ("Deployment", "ReplicaSet", "StatefulSet", "Job")
+FIRST = ("CustomResourceDefinition", "Namespace", "PriorityClass", "Node")
+"""Kinds that others refer to: they are made first, wherever they stand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One object and where it stands, such as ``document 2``."""
+
+    file: str
+    place: str
+    data: Data
+
+    def error(self, path: str, why: str) -> ConfigError:
+        """What is wrong at a path in it."""
+        return ConfigError(self.file, ": ".join(filter(None, (self.place, path))), why)
+
+
+class _Loader(yaml.CSafeLoader):
+    """YAML as Kubernetes takes it: no key twice, and dates are text."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key, _ in node.value:
+            if key.value in seen and key.tag != "tag:yaml.org,2002:merge":
+                why = f"key {quoted(key.value)} is there twice"
+                raise yaml.constructor.ConstructorError(None, None, why, key.start_mark)
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def read(paths: Iterable[str | Path]) -> list[Manifest]:
+    """All objects in files and folders, those that others refer to first. Raises ConfigError."""
+    found = [manifest for path in paths for file in _files(Path(path)) for manifest in _manifests(file)]
+    return sorted(found, key=lambda each: _rank(each.data))
+
+
+def taken_apart(manifest: Manifest) -> Iterator[Manifest]:
+    """The items of a list, or the one object that it is. Raises ConfigError."""
+    kind = manifest.data.get("kind")
+    if not isinstance(kind, str) or not kind.endswith("List") or "items" not in manifest.data:
+        yield manifest
+        return
+    items = manifest.data["items"]
+    if not isinstance(items, list):
+        raise manifest.error("items", f"expected a list, got {quoted(items)}")
+    for number, item in enumerate(items):
+        place = ": ".join(filter(None, (manifest.place, f"items[{number}]")))
+        yield from taken_apart(_mapping(manifest.file, place, item))
+
+
+def check_identity(manifest: Manifest) -> tuple[str, str]:
+    """The apiVersion and kind of an object that has a name. Raises ConfigError."""
+    for field in ("apiVersion", "kind"):
+        value = manifest.data.get(field)
+        if value is None:
+            raise manifest.error(field, "required field is missing")
+        if not isinstance(value, str) or not value:
+            raise manifest.error(field, f"expected a string, got {quoted(value)}")
+    metadata = manifest.data.get("metadata", {})
+    if not isinstance(metadata, dict):
+        raise manifest.error("metadata", f"expected a mapping, got {quoted(metadata)}")
+    named = metadata.get("name") or metadata.get("generateName")
+    if not named:
+        raise manifest.error("metadata.name", "required field is missing")
+    if not isinstance(named, str):
+        raise manifest.error("metadata.name", f"expected a string, got {quoted(named)}")
+    return manifest.data["apiVersion"], manifest.data["kind"]
+
+
+def check(manifest: Manifest, resource: Resource[Any]) -> None:
+    """Whether the scheduler can read the object, and the pods of its template. Raises ConfigError."""
+    _convert(manifest, "", manifest.data, resource.type)
+    if resource.kind not in WITH_TEMPLATE:
+        return
+    template = manifest.data.get("spec", {}).get("template")
+    if template is None:
+        raise manifest.error("spec.template", "required field is missing")
+    if not isinstance(template, Mapping):
+        raise manifest.error("spec.template", f"expected a mapping, got {quoted(template)}")
+    _convert(manifest, "spec.template", {"metadata": {}, **template}, model.Pod)
+
+
+def _convert(manifest: Manifest, path: str, data: Mapping[str, Any], type_: type) -> None:
+    try:
+        obj = msgspec.convert(data, type_)
+        if isinstance(obj, model.Pod):
+            requests.compute(obj.spec)
+        elif isinstance(obj, model.Node):
+            requests.allocatable(obj.status.allocatable, "status.allocatable")
+            requests.allocatable(obj.status.capacity, "status.capacity")
+    except msgspec.ValidationError as error:
+        problem = explained(error, manifest.file, path, data, type_)
+        raise manifest.error(problem.path, problem.why) from error
+    except InvalidObject as error:
+        where = f"{path}.{error.path}".removeprefix(".")
+        raise manifest.error(where, f"{quoted(error.value)} is {error.why}") from error
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    files = sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES and file.is_file())
+    if not files:
+        raise ConfigError(str(path), "", f"the folder holds no file that ends in {', '.join(SUFFIXES)}")
+    return files
+
+
+def _manifests(file: Path) -> Iterator[Manifest]:
+    try:
+        text = file.read_text("utf-8")
+    except OSError as error:
+        raise ConfigError(str(file), "", f"cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(str(file), "", f"not UTF-8 at byte {error.start}") from error
+    number = 1
+    try:
+        for number, document in enumerate(yaml.load_all(text, _Loader), start=1):
+            if document is not None:
+                yield from taken_apart(_mapping(str(file), f"document {number}", document))
+            number += 1
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        place = f"document {number}: {mark.line + 1}:{mark.column + 1}" if mark else f"document {number}"
+        problem = ", ".join(filter(None, (error.context, error.problem)))
+        raise ConfigError(str(file), place, f"not valid YAML: {problem}") from error
+    except yaml.reader.ReaderError as error:
+        raise ConfigError(str(file), f"document {number}", f"not valid YAML: {error.reason}") from error
+
+
+def _mapping(file: str, place: str, document: object) -> Manifest:
+    if not isinstance(document, dict):
+        raise ConfigError(file, place, f"expected a mapping, got {quoted(document)}")
+    return Manifest(file, place, without_nulls(document))
+
+
+def _rank(data: Mapping[str, Any]) -> int:
+    kind = data.get("kind")
+    return FIRST.index(kind) if kind in FIRST else len(FIRST)

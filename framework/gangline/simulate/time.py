@@ -1,0 +1,170 @@
+"""Virtual time: an asyncio event loop that never waits but moves its clock on to the next timer.
+
+Rules
+- Time stands still while anything is ready to run; otherwise it jumps to the earliest timer.
+- Timers that are due at the same moment run in the order in which they were set.
+- There is no I/O and no thread: everything that happens is decided by the program alone, so two runs are equal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import heapq
+import itertools
+import selectors
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import Executor
+from typing import Any, NoReturn, TypeVar, TypeVarTuple, Unpack
+
+from gangline.errors import GanglineError
+
+EPOCH = 1767225600.0
+"""Where virtual time starts unless told otherwise, in seconds since 1970: 2026-01-01T00:00:00Z."""
+NAMED = 8  # waiting tasks that an error names
+
+Result = TypeVar("Result")
+Arguments = TypeVarTuple("Arguments")
+
+
+class Deadlock(GanglineError):
+    """Every task waits for another one, and no timer is set: virtual time cannot go on."""
+
+    def __init__(self, waiting: tuple[str, ...]) -> None:
+        super().__init__(waiting)
+        self.waiting = waiting
+
+    def __str__(self) -> str:
+        named = ", ".join(self.waiting[:NAMED])
+        more = f" and {len(self.waiting) - NAMED} more" if len(self.waiting) > NAMED else ""
+        return f"virtual time cannot go on: no timer is set, and these tasks wait: {named}{more}"
+
+
+class VirtualClock:
+    """Implements `gangline.plugin.Clock`; a `VirtualLoop` moves it on."""
+
+    def __init__(self, epoch: float = EPOCH) -> None:
+        self._epoch = epoch
+        self._elapsed = 0.0
+
+    def monotonic(self) -> float:
+        """Virtual seconds since the clock was made."""
+        return self._elapsed
+
+    def now(self) -> float:
+        """Virtual seconds since 1970."""
+        return self._epoch + self._elapsed
+
+    def move_to(self, moment: float) -> None:
+        """Sets what `monotonic` says; it never goes back."""
+        self._elapsed = max(self._elapsed, moment)
+
+
+def run(coroutine: Coroutine[Any, Any, Result], clock: VirtualClock | None = None) -> Result:
+    """Runs a coroutine to its end in virtual time, then cancels what it left behind.
+
+    Raises Deadlock when nothing can happen any more. Tasks that set timers for ever keep time going: bound the
+    coroutine with `asyncio.timeout`, which counts virtual seconds.
+    """
+    with asyncio.Runner(loop_factory=lambda: VirtualLoop(clock or VirtualClock())) as runner:
+        return runner.run(coroutine)
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop whose time is a `VirtualClock`."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self._virtual = clock
+        self._timers: list[tuple[float, int, asyncio.TimerHandle, Callable[[], None], contextvars.Context]] = []
+        self._order = itertools.count()
+        super().__init__(_NoSelector(self._move_on))
+
+    def time(self) -> float:
+        """Virtual seconds."""
+        return self._virtual.monotonic()
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[Unpack[Arguments]], object],
+        *args: Unpack[Arguments],
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Calls back at a moment of virtual time."""
+        context = context or contextvars.copy_context()
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
+
+        def fire() -> None:
+            if not handle.cancelled():
+                callback(*args)
+
+        heapq.heappush(self._timers, (when, next(self._order), handle, fire, context))
+        return handle
+
+    def call_soon_threadsafe(
+        self,
+        callback: Callable[[Unpack[Arguments]], object],
+        *args: Unpack[Arguments],
+        context: contextvars.Context | None = None,
+    ) -> asyncio.Handle:
+        """The same as `call_soon`: there is one thread."""
+        return self.call_soon(callback, *args, context=context)
+
+    def run_in_executor(  # type: ignore[override]  # typeshed's overloads say the same in two pieces
+        self,
+        executor: Executor | None,
+        func: Callable[[Unpack[Arguments]], Result],
+        *args: Unpack[Arguments],
+    ) -> asyncio.Future[Result]:
+        """Calls the function at once, in this thread; the future is done."""
+        future: asyncio.Future[Result] = self.create_future()
+        try:
+            future.set_result(func(*args))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+    def _move_on(self, idle: bool) -> None:
+        """Makes the timers that are due ready; when idle, moves time on to the first of them."""
+        while self._timers and self._timers[0][2].cancelled():
+            heapq.heappop(self._timers)
+        if idle:
+            if not self._timers:
+                self._give_up()
+            self._virtual.move_to(self._timers[0][0])
+        while self._timers and self._timers[0][0] <= self.time():
+            *_, fire, context = heapq.heappop(self._timers)
+            self.call_soon(fire, context=context)
+
+    def _give_up(self) -> NoReturn:
+        tasks = sorted(asyncio.all_tasks(self), key=lambda task: (len(task.get_name()), task.get_name()))
+        raise Deadlock(tuple(_description(task) for task in tasks))
+
+
+def _description(task: asyncio.Task[Any]) -> str:
+    coroutine = task.get_coro()
+    return f"{task.get_name()} ({getattr(coroutine, '__qualname__', coroutine)})"
+
+
+class _NoSelector(selectors.BaseSelector):
+    """Takes the place of the operating system: nothing is ever ready, and waiting takes no time."""
+
+    def __init__(self, move_on: Callable[[bool], None]) -> None:
+        self._move_on = move_on
+        self._keys: dict[Any, selectors.SelectorKey] = {}
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        self._move_on(timeout is None)
+        return []
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        if self._keys:  # the first is the loop's own pipe, which nobody writes to
+            raise RuntimeError("there is no I/O in virtual time")
+        key = self._keys[fileobj] = selectors.SelectorKey(fileobj, fileobj, events, data)
+        return key
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        return self._keys.pop(fileobj)
+
+    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
+        return self._keys

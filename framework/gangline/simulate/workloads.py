@@ -1,0 +1,213 @@
+"""The stand-in for the controllers that make pods out of jobs, replica sets, deployments and stateful sets.
+
+`missing` decides what a workload lacks; `Workloads` makes it again when a pod finishes or vanishes. All pods of a
+stateful set are made at once, whatever its podManagementPolicy says, and a job never gives up.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from gangline.errors import NotFound
+from gangline.kube.interface import EventType
+from gangline.kube.resources import JOBS, PODS, REPLICA_SETS, STATEFUL_SETS, Resource
+from gangline.simulate.history import Data, Notice
+from gangline.simulate.server import DEPLOYMENTS, InMemoryServer
+
+FINISHED = ("Succeeded", "Failed")
+INDEX = "batch.kubernetes.io/job-completion-index"
+
+OWNERS: dict[tuple[str, str], Resource[Any]] = {
+    (each.api_version, each.kind): each for each in (JOBS, REPLICA_SETS, STATEFUL_SETS, DEPLOYMENTS)
+}
+
+
+class Workloads:
+    """Keeps the number of pods of every workload on one server."""
+
+    def __init__(self, server: InMemoryServer) -> None:
+        self._server = server
+        self._owned: defaultdict[str, dict[str, Mapping[str, Any]]] = defaultdict(dict)  # by UIDs: owner, pod
+
+    async def run(self) -> None:
+        """Makes pods until it is cancelled."""
+        watch = self._server.watch(PODS, "0")
+        try:
+            async for notice in watch:
+                self.handle(notice)
+        finally:
+            watch.close()
+
+    def handle(self, notice: Notice) -> None:
+        """Takes note of a change of a pod, and makes what its owner lacks then."""
+        data = notice.revision.data
+        reference = _controller(data)
+        if notice.type is EventType.BOOKMARK or reference is None:
+            return
+        pods = self._owned[reference["uid"]]
+        if notice.type is EventType.DELETED:
+            pods.pop(data["metadata"]["uid"], None)
+        else:
+            pods[data["metadata"]["uid"]] = data
+        if notice.type is EventType.DELETED or _over(data):
+            self._make_missing(reference, data["metadata"].get("namespace"))
+
+    def _make_missing(self, reference: Mapping[str, Any], namespace: str | None) -> None:
+        resource = OWNERS.get((reference["apiVersion"], reference["kind"]))
+        if resource is None:
+            return
+        try:
+            owner = self._server.get(resource, reference["name"], namespace=namespace).data
+        except NotFound:
+            return
+        if owner["metadata"]["uid"] != reference["uid"] or "deletionTimestamp" in owner["metadata"]:
+            return
+        pods = self._owned[reference["uid"]]
+        for pod in missing(owner, list(pods.values())):
+            made = self._server.create(PODS, pod)
+            pods[made.data["metadata"]["uid"]] = made.data
+
+
+def missing(owner: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> list[Data]:
+    """Manifests of what a workload lacks, given the pods that it has: pods, or the replica set of a deployment.
+
+    Both are whole objects as JSON data; an owner of another kind lacks nothing.
+    """
+    kind = owner["kind"]
+    if kind == "Job":
+        return _job_pods(owner, pods)
+    if kind == "ReplicaSet":
+        lacking = _number(owner, "replicas") - sum(not _over(pod) for pod in pods)
+        generated = {"generateName": f"{owner['metadata']['name']}-"}
+        return [_pod(owner, generated) for _ in range(lacking)]
+    if kind == "StatefulSet":
+        there = {pod["metadata"]["name"] for pod in pods}
+        numbers = range(_number(owner, "replicas"))
+        return [_ordinal_pod(owner, n) for n in numbers if f"{owner['metadata']['name']}-{n}" not in there]
+    return [_replica_set(owner)] if kind == "Deployment" else []
+
+
+def _job_pods(job: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> list[Data]:
+    spec = job["spec"]
+    parallelism = _number(job, "parallelism")
+    completions = spec.get("completions", parallelism)
+    succeeded = [pod for pod in pods if pod.get("status", {}).get("phase") == "Succeeded"]
+    active = [pod for pod in pods if not _over(pod)]
+    lacking = min(parallelism, completions - len(succeeded)) - len(active)
+    if spec.get("suspend") or lacking <= 0 or (succeeded and "completions" not in spec):
+        return []
+    name = job["metadata"]["name"]
+    if spec.get("completionMode") != "Indexed":
+        return [_job_pod(job, {"generateName": f"{name}-"}) for _ in range(lacking)]
+    taken = {pod["metadata"].get("annotations", {}).get(INDEX) for pod in (*succeeded, *active)}
+    free = [index for index in range(completions) if str(index) not in taken]
+    return [_indexed_pod(job, index) for index in free[:lacking]]
+
+
+def _indexed_pod(job: Mapping[str, Any], index: int) -> Data:
+    name, mark = job["metadata"]["name"], {INDEX: str(index)}
+    pod = _job_pod(job, {"generateName": f"{name}-{index}-"}, labels=mark, annotations=mark)
+    return {**pod, "spec": {"hostname": f"{name}-{index}", **pod["spec"]}}
+
+
+def _job_pod(
+    job: Mapping[str, Any],
+    named: Mapping[str, str],
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+) -> Data:
+    name, uid = job["metadata"]["name"], job["metadata"]["uid"]
+    of_job = {
+        "batch.kubernetes.io/job-name": name,
+        "job-name": name,
+        "batch.kubernetes.io/controller-uid": uid,
+        "controller-uid": uid,
+    }
+    return _pod(job, named, of_job | dict(labels or {}), annotations)
+
+
+def _ordinal_pod(owner: Mapping[str, Any], number: int) -> Data:
+    name = f"{owner['metadata']['name']}-{number}"
+    labels = {"statefulset.kubernetes.io/pod-name": name, "apps.kubernetes.io/pod-index": str(number)}
+    pod = _pod(owner, {"name": name}, labels)
+    return {**pod, "spec": {"hostname": name, **pod["spec"]}}
+
+
+def _replica_set(deployment: Mapping[str, Any]) -> Data:
+    """The replica set of a deployment, told from those of other templates by the hash in its name."""
+    spec = deployment["spec"]
+    text = msgspec.json.encode(spec["template"], order="deterministic")
+    mark = {"pod-template-hash": hashlib.sha256(text).hexdigest()[:10]}
+    template = spec["template"]
+    metadata = template.get("metadata", {})
+    labelled = {**template, "metadata": {**metadata, "labels": {**metadata.get("labels", {}), **mark}}}
+    selector = spec.get("selector", {})
+    return {
+        "apiVersion": REPLICA_SETS.api_version,
+        "kind": REPLICA_SETS.kind,
+        "metadata": {
+            "name": f"{deployment['metadata']['name']}-{mark['pod-template-hash']}",
+            "namespace": deployment["metadata"]["namespace"],
+            "labels": labelled["metadata"]["labels"],
+            "ownerReferences": [_reference(deployment)],
+        },
+        "spec": {
+            "replicas": _number(deployment, "replicas"),
+            "selector": {**selector, "matchLabels": {**selector.get("matchLabels", {}), **mark}},
+            "template": labelled,
+        },
+    }
+
+
+def _pod(
+    owner: Mapping[str, Any],
+    named: Mapping[str, str],
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+) -> Data:
+    """A pod from the owner's template, with more labels and annotations."""
+    template = owner["spec"]["template"]
+    metadata = template.get("metadata", {})
+    more = {
+        field: {**metadata.get(field, {}), **(extra or {})}
+        for field, extra in (("labels", labels), ("annotations", annotations))
+        if metadata.get(field) or extra
+    }
+    own = {"namespace": owner["metadata"]["namespace"], "ownerReferences": [_reference(owner)]}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {**metadata, **more, **named, **own},
+        "spec": template.get("spec", {}),
+    }
+
+
+def _reference(owner: Mapping[str, Any]) -> Data:
+    return {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def _controller(data: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    references: Iterable[Mapping[str, Any]] = data["metadata"].get("ownerReferences", [])
+    return next((each for each in references if each.get("controller")), None)
+
+
+def _over(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod no longer counts for its owner."""
+    return "deletionTimestamp" in pod["metadata"] or pod.get("status", {}).get("phase") in FINISHED
+
+
+def _number(owner: Mapping[str, Any], field: str) -> int:
+    number: int = owner["spec"].get(field, 1)
+    return number

@@ -1,0 +1,89 @@
+"""The lease part of an API server in memory, with one client for each replica whose connection a test can cut."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from typing import cast
+
+from gangline.errors import ApiError, Conflict, NotFound, Unavailable
+from gangline.kube.interface import Client
+from gangline.kube.resources import LEASES, Resource
+from gangline.model import Lease, LeaseSpec, ObjectMeta
+
+LATENCY = 0.01  # seconds, each way
+
+
+class LeaseStore:
+    """The leases by namespace and name; every write gives a new resourceVersion."""
+
+    def __init__(self) -> None:
+        self.leases: dict[tuple[str, str], Lease] = {}
+        self._version = 0
+
+    def write(self, lease: Lease) -> Lease:
+        self._version += 1
+        stored = copy.deepcopy(lease)
+        stored.metadata.resource_version = str(self._version)
+        self.leases[stored.metadata.namespace, stored.metadata.name] = stored
+        return copy.deepcopy(stored)
+
+    def put(self, namespace: str, name: str, spec: LeaseSpec) -> None:
+        """Writes from outside, whatever is there."""
+        self.write(Lease(ObjectMeta(name=name, namespace=namespace), copy.deepcopy(spec)))
+
+
+class LeaseClient:
+    """What one replica sees; while ``fault`` is set every request fails with it, and with ``hangs`` none is answered."""
+
+    def __init__(self, store: LeaseStore) -> None:
+        self.fault: ApiError | None = None
+        self.hangs = False
+        self.asked: list[str] = []
+        self._store = store
+
+    def as_client(self) -> Client:
+        return cast(Client, self)
+
+    def cut(self) -> None:
+        self.fault = Unavailable(0, "", "connection refused")
+
+    def mend(self) -> None:
+        self.fault = None
+        self.hangs = False
+
+    async def get(self, resource: Resource[Lease], name: str, *, namespace: str | None = None) -> Lease:
+        await self._travel("get", resource)
+        found = self._store.leases.get((namespace or "", name))
+        await asyncio.sleep(LATENCY)
+        if found is None:
+            raise NotFound(404, "NotFound", f'leases "{name}" not found')
+        return copy.deepcopy(found)
+
+    async def create(self, resource: Resource[Lease], obj: Lease, *, namespace: str | None = None) -> Lease:
+        await self._travel("create", resource)
+        if (obj.metadata.namespace, obj.metadata.name) in self._store.leases:
+            raise Conflict(409, "AlreadyExists", f'leases "{obj.metadata.name}" already exists')
+        stored = self._store.write(obj)
+        await asyncio.sleep(LATENCY)
+        return stored
+
+    async def replace(self, resource: Resource[Lease], obj: Lease, *, subresource: str | None = None) -> Lease:
+        await self._travel("replace", resource)
+        found = self._store.leases.get((obj.metadata.namespace, obj.metadata.name))
+        if found is None:
+            raise NotFound(404, "NotFound", f'leases "{obj.metadata.name}" not found')
+        if found.metadata.resource_version != obj.metadata.resource_version:
+            raise Conflict(409, "Conflict", "the object has been modified")
+        stored = self._store.write(obj)
+        await asyncio.sleep(LATENCY)
+        return stored
+
+    async def _travel(self, verb: str, resource: Resource[Lease]) -> None:
+        assert resource is LEASES
+        self.asked.append(verb)
+        if self.hangs:
+            await asyncio.Event().wait()
+        await asyncio.sleep(LATENCY)
+        if self.fault is not None:
+            raise self.fault

@@ -1,0 +1,70 @@
+"""PodDisruptionBudgets: which victims a budget would want to keep."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from gangline import InvalidObject, PodInfo, Selector, compile_selector
+from gangline.model import PodDisruptionBudget
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Budget:
+    selector: Selector
+    allowed: int
+    disrupted: frozenset[str]
+
+
+class Budgets:
+    """All budgets at one moment."""
+
+    def __init__(self, budgets: Iterable[PodDisruptionBudget]) -> None:
+        self._by_namespace: defaultdict[str, list[_Budget]] = defaultdict(list)
+        self._matching: dict[tuple[str, int], tuple[_Budget, ...]] = {}
+        for budget in budgets:
+            selector = _selector(budget)
+            if selector is not None:
+                disrupted = frozenset(budget.status.disrupted_pods or ())
+                self._by_namespace[budget.metadata.namespace].append(
+                    _Budget(selector, budget.status.disruptions_allowed, disrupted)
+                )
+
+    def split(self, pods: Sequence[PodInfo]) -> tuple[list[PodInfo], list[PodInfo]]:
+        """The pods whose disruption would break a budget, and the others; both in the order given.
+
+        Pods use up what a budget allows in that order. A pod that the API server has counted as disrupted uses nothing.
+        """
+        if not self._by_namespace:
+            return [], list(pods)
+        left: dict[_Budget, int] = {}
+        violating: list[PodInfo] = []
+        others: list[PodInfo] = []
+        for pod in pods:
+            breaks = False
+            for budget in self._of(pod):
+                if pod.name not in budget.disrupted:
+                    left[budget] = left.get(budget, budget.allowed) - 1
+                    breaks = breaks or left[budget] < 0
+            (violating if breaks else others).append(pod)
+        return violating, others
+
+    def _of(self, pod: PodInfo) -> tuple[_Budget, ...]:
+        if not pod.labels or pod.namespace not in self._by_namespace:
+            return ()
+        key = pod.namespace, pod.labels.id
+        found = self._matching.get(key)
+        if found is None:
+            budgets = self._by_namespace[pod.namespace]
+            found = self._matching[key] = tuple(b for b in budgets if b.selector.matches(pod.labels))
+        return found
+
+
+def _selector(budget: PodDisruptionBudget) -> Selector | None:
+    """The pods that a budget covers; None when its selector is absent, empty or invalid, and covers none."""
+    try:
+        selector = compile_selector(budget.spec.selector)
+    except InvalidObject:
+        return None
+    return None if selector.requirements is None or selector.is_empty else selector

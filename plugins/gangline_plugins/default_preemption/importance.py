@@ -1,0 +1,60 @@
+"""Which pod matters more, and which candidate costs least: the orderings of kube-scheduler's preemption."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gangline import PodInfo
+
+_NOT_STARTED = "~"
+"""Sorts after every time stamp: a pod that has not started counts as starting now."""
+_MAKES_POSITIVE = 2**31
+"""Added to each priority, so that fewer pods are better than many also where priorities are negative."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A node on which the pod fits once the victims, the most important first, are gone."""
+
+    row: int
+    node: str
+    victims: tuple[PodInfo, ...]
+    violations: int
+    """How many of the victims a disruption budget would have kept."""
+
+
+def started(pod: PodInfo) -> str:
+    """When a pod was started, as a text that sorts."""
+    return pod.start_time or _NOT_STARTED
+
+
+def importance(pod: PodInfo) -> tuple[int, str, str]:
+    """The sort key of victims: the most important comes first.
+
+    By priority, then the one that has run for longer; names only make equals come in the same order each time.
+    """
+    return -pod.priority, started(pod), pod.key
+
+
+def choose(candidates: Sequence[Candidate]) -> Candidate | None:
+    """The candidate to take, None when there is none.
+
+    Fewest budget violations; then the lowest priority of the most important victim; then the smallest sum of
+    priorities; then fewest victims; then the latest start among the most important victims; then the first.
+    """
+    if not candidates:
+        return None
+    least = min(map(_cost, candidates))
+    return max((c for c in candidates if _cost(c) == least), key=_start_of_most_important)
+
+
+def _cost(candidate: Candidate) -> tuple[int, int, int, int]:
+    victims = candidate.victims
+    total = sum(pod.priority + _MAKES_POSITIVE for pod in victims)
+    return candidate.violations, victims[0].priority, total, len(victims)
+
+
+def _start_of_most_important(candidate: Candidate) -> str:
+    highest = candidate.victims[0].priority
+    return min(started(pod) for pod in candidate.victims if pod.priority == highest)

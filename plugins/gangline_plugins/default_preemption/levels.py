@@ -1,0 +1,45 @@
+"""How many pods of each priority are on each node, so that a full cluster of equals is told apart in one comparison."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gangline import BoolColumn, PodInfo
+
+_SMALLEST = 64
+
+
+class PriorityLevels:
+    """A tracker with one column of counts per priority."""
+
+    def __init__(self) -> None:
+        self._counts: dict[int, NDArray[np.int32]] = {}
+
+    def add(self, pod: PodInfo, row: int) -> None:
+        """One more on row."""
+        counts = self._counts.get(pod.priority)
+        if counts is None or row >= len(counts):
+            counts = self._make_room(pod.priority, row)
+        counts[row] += 1
+
+    def remove(self, pod: PodInfo, row: int) -> None:
+        """One less on row."""
+        self._counts[pod.priority][row] -= 1
+
+    def below(self, priority: int, size: int) -> BoolColumn:
+        """Which of the first `size` rows hold a pod of lower priority."""
+        found = np.zeros(size, dtype=np.bool_)
+        for level, counts in self._counts.items():
+            if level < priority:
+                known = counts[:size]
+                found[: len(known)] |= known > 0
+        return found
+
+    def _make_room(self, priority: int, row: int) -> NDArray[np.int32]:
+        grown = np.zeros(max(_SMALLEST, 2 * row), dtype=np.int32)
+        before = self._counts.get(priority)
+        if before is not None:
+            grown[: len(before)] = before
+        self._counts[priority] = grown
+        return grown

@@ -1,0 +1,46 @@
+"""Goes over the nodes until enough candidates are found, and takes the one that costs least."""
+
+from __future__ import annotations
+
+from gangline import PodInfo, Rows
+from gangline_plugins.default_preemption.importance import Candidate, choose
+from gangline_plugins.default_preemption.locality import reaches_beyond
+from gangline_plugins.default_preemption.simulating import Simulation
+
+
+def number_wanted(nodes: int, percentage: int, absolute: int) -> int:
+    """How many candidates are enough among this many nodes."""
+    return min(nodes, max(nodes * percentage // 100, absolute))
+
+
+def find_best(simulation: Simulation, pod: PodInfo, rows: Rows, wanted: int) -> Candidate | None:
+    """The best of the candidates that are found first in the order of rows, None when there is none.
+
+    What was found in lock step is tried once more alone: a plugin may look at other nodes in a way that `locality` does
+    not know. When that shows, all are tried one at a time.
+    """
+    best = choose(_search(simulation, pod, rows, wanted, alone=False))
+    if best is not None and simulation.one_by_one(rows[rows == best.row]) != [best]:
+        simulation.reasons.clear()
+        best = choose(_search(simulation, pod, rows, wanted, alone=True))
+    return best
+
+
+def _search(simulation: Simulation, pod: PodInfo, rows: Rows, wanted: int, alone: bool) -> list[Candidate]:
+    """Candidates that break no budget, then the others; at least one that breaks none is looked for to the end."""
+    keeping: list[Candidate] = []
+    breaking: list[Candidate] = []
+    position = 0
+    while position < len(rows):
+        missing = max(1, wanted - len(keeping) - len(breaking))
+        batch = rows[position : position + missing]
+        position += missing
+        if alone or reaches_beyond(pod, simulation.concerned(batch)):
+            found = simulation.one_by_one(batch)
+        else:
+            found = simulation.together(batch)
+        for candidate in found:
+            (breaking if candidate.violations else keeping).append(candidate)
+        if keeping and len(keeping) + len(breaking) >= wanted:
+            break
+    return keeping + breaking[:wanted]

@@ -1,0 +1,92 @@
+"""NodeDeclaredFeatures: a pod that needs a feature of the kubelet goes only where the node declares it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from gangline import (
+    NODE,
+    SKIP,
+    Action,
+    CodeColumn,
+    EventHint,
+    NodeView,
+    PodClass,
+    PodInfo,
+    Reason,
+    Status,
+    codes,
+    hookimpl,
+    model,
+    on,
+)
+
+
+class NodeDeclaredFeatures:
+    """Infers from the spec what the pod needs and compares it with status.declaredFeatures."""
+
+    name = "NodeDeclaredFeatures"
+    reads = NODE
+    reasons = (Reason("node(s) didn't match Pod's required features", resolvable=False),)
+
+    @hookimpl
+    def events_to_register(self) -> Sequence[EventHint]:
+        """Nodes that declare something else, or a pod that now needs something else."""
+        return (
+            on("nodes", Action.ADD | Action.UPDATE_OTHER, _declares_more),
+            on("pods", Action.UPDATE, _needs_less),
+        )
+
+    @hookimpl
+    def pre_filter(self, pod: PodInfo) -> Status | None:
+        """Most pods need nothing special."""
+        return None if needed_features(pod.cls) else SKIP
+
+    @hookimpl
+    def filter(self, pod: PodInfo, nodes: NodeView) -> CodeColumn:
+        """Nodes that lack a feature."""
+        needed = needed_features(pod.cls)
+        lacking = nodes.full(False)
+        # Node by node: few pods get here, and then once per class and changed node.
+        for i in range(len(nodes)):
+            node = nodes.node(i)
+            lacking[i] = node is not None and not needed.issubset(node.status.declared_features)
+        return codes(lacking)
+
+
+def needed_features(cls: PodClass) -> frozenset[str]:
+    """The names of the features that a pod of the class needs to run as it says."""
+    found: frozenset[str] | None = cls.memo.get(NodeDeclaredFeatures)
+    if found is None:
+        found = frozenset(name for name, is_needed in FEATURES.items() if is_needed(cls.spec))
+        cls.memo[NodeDeclaredFeatures] = found
+    return found
+
+
+def _restarts_all_containers(spec: model.PodSpec) -> bool:
+    return any(
+        rule.action == "RestartAllContainers"
+        for container in (*spec.containers, *spec.init_containers)
+        for rule in getattr(container, "restart_policy_rules", None) or ()
+    )
+
+
+def _shares_host_network_only(spec: model.PodSpec) -> bool:
+    return spec.host_network and getattr(spec, "host_users", None) is False
+
+
+FEATURES: Mapping[str, Callable[[model.PodSpec], bool]] = {
+    "RestartAllContainersOnContainerExits": _restarts_all_containers,
+    "UserNamespacesHostNetworkSupport": _shares_host_network_only,
+}
+"""What decides where a pod can run; other declared features concern changes of a running pod."""
+
+
+def _declares_more(pod: PodInfo, old: model.Node | None, new: model.Node) -> bool:
+    return old is None or not set(new.status.declared_features).issubset(old.status.declared_features)
+
+
+def _needs_less(pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> bool:
+    if old is None or new is None or new.uid != pod.uid:
+        return False
+    return needed_features(old.cls) != needed_features(new.cls)

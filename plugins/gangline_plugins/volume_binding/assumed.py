@@ -1,0 +1,62 @@
+"""Objects as they will be once our writes are through, until the watch says how they are.
+
+An assumption holds only while the stored object still has the resourceVersion that it was made from, so news from the
+API server end it without further ado.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Generic, TypeVar
+
+from gangline import model
+
+T = TypeVar("T", model.PersistentVolume, model.PersistentVolumeClaim)
+
+
+class Assumed(Generic[T]):
+    """The objects of one store, with assumptions laid over them."""
+
+    def __init__(self, store: Any) -> None:
+        self.store = store
+        self._assumed: dict[tuple[str, str], T] = {}
+
+    def get(self, name: str, namespace: str = "") -> T | None:
+        """The object as assumed, or as stored, or None."""
+        stored: T | None = self.store.get(name, namespace)
+        return None if stored is None else self.over(stored)
+
+    def over(self, stored: T) -> T:
+        """What is assumed of an object of the store, or the object."""
+        assumed = self._assumed.get(_key(stored))
+        return assumed if assumed is not None and _same_version(assumed, stored) else stored
+
+    def assume(self, obj: T) -> bool:
+        """Count obj as the truth; False when it was made from a version that is no longer the stored one."""
+        self._expire()
+        stored: T | None = self.store.get(obj.metadata.name, obj.metadata.namespace)
+        if stored is None or not _same_version(obj, stored):
+            return False
+        self._assumed[_key(obj)] = obj
+        return True
+
+    def restore(self, obj: T) -> None:
+        """Take the assumption obj back; a later one stays."""
+        if self._assumed.get(_key(obj)) is obj:
+            del self._assumed[_key(obj)]
+
+    def __len__(self) -> int:
+        return len(self._assumed)
+
+    def _expire(self) -> None:
+        for key, assumed in list(self._assumed.items()):
+            stored = self.store.get(key[1], key[0])
+            if stored is None or not _same_version(assumed, stored):
+                del self._assumed[key]
+
+
+def _key(obj: T) -> tuple[str, str]:
+    return obj.metadata.namespace, obj.metadata.name
+
+
+def _same_version(one: T, other: T) -> bool:
+    return one.metadata.resource_version == other.metadata.resource_version
