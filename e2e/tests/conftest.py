@@ -7,7 +7,7 @@ import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn, Protocol
 
 import pytest
 
@@ -16,9 +16,17 @@ from gangline_e2e.api import Api
 from gangline_e2e.errors import NoControlPlane
 from gangline_e2e.harness import ControlPlane, Options
 from gangline_e2e.isolation import isolated
+from gangline_e2e.scheduler import Gangline
 from gangline_e2e.sources import Cluster
+from gangline_e2e.workloads import Manifest
 
 StartControlPlane = Callable[[Options], ControlPlane]
+
+
+class StartGangline(Protocol):
+    """Start one scheduler process; more keywords are those of Gangline."""
+
+    def __call__(self, kubeconfig: Path, config: Manifest, **options: Any) -> Gangline: ...
 
 
 def pytest_configure() -> None:
@@ -58,6 +66,43 @@ def start_control_plane(tmp_path: Path) -> Iterator[StartControlPlane]:
             return stack.enter_context(ControlPlane(folder, options, programs))
 
         yield start
+
+
+@pytest.fixture(scope="session")
+def own_control_plane(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """The shared control plane if it is our own, else one more: nothing is on it but what these tests put there."""
+    if isinstance(control_plane, ControlPlane):
+        yield control_plane
+        return
+    try:
+        programs = binaries.find()
+    except NoControlPlane as error:
+        _unavailable(error)
+    with ControlPlane(tmp_path_factory.mktemp("own"), Options(), programs) as own:
+        yield own
+
+
+@pytest.fixture
+async def empty(own_control_plane: ControlPlane) -> AsyncIterator[Api]:
+    """A client, with a namespace of its own, of a cluster without any other nodes or pods."""
+    async with isolated(own_control_plane) as api:
+        yield api
+
+
+@pytest.fixture
+def start_gangline(tmp_path: Path) -> Iterator[StartGangline]:
+    """A function that starts a scheduler process for this test; at the end none may have logged a traceback."""
+    started: list[Gangline] = []
+    with ExitStack() as stack:
+
+        def start(kubeconfig: Path, config: Manifest, **options: Any) -> Gangline:
+            scheduler = Gangline(kubeconfig, tmp_path / f"gangline-{len(started)}", config, **options)
+            started.append(scheduler)
+            return stack.enter_context(scheduler)
+
+        yield start
+    for scheduler in started:
+        assert "Traceback" not in scheduler.logs(), scheduler.logs()[-10_000:]
 
 
 def _unavailable(error: NoControlPlane) -> NoReturn:

@@ -103,20 +103,20 @@ class Diagnosis:
             why = ", ".join(sorted(f"{n} {reason}" for reason, n in self.counts().items()))
         return f"0/{total} nodes are available: {why}." if why else f"0/{total} nodes are available."
 
-    def node(self, i: int) -> tuple[str, Code, tuple[str, ...]] | None:
-        """The first plugin that rejects the i-th node, its verdict and reasons; None when nothing does."""
+    def all_of(self, i: int) -> list[tuple[str, Code, tuple[str, ...]]]:
+        """Every plugin that rejects the i-th node, with verdict and reasons, in profile order; the first one decides."""
+        if self.status is not None:
+            return [(self.status.plugin, self.status.code, self.status.reasons)]
+        found: list[tuple[str, Code, tuple[str, ...]]] = []
         if self.narrowed is not None and not self.narrowed[i]:
             name = " ".join(sorted(self.narrowed_by))
-            return (
-                name,
-                Code.UNSCHEDULABLE_AND_UNRESOLVABLE,
-                (f"node(s) didn't satisfy plugin(s) [{name}]",),
-            )
+            why = f"node(s) didn't satisfy plugin(s) [{name}]"
+            found.append((name, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (why,)))
         for rejection in self.rejections:
             code = int(rejection.codes[i])
             if code:
                 reasons = rejection.reasons(self.cycle, self.pod, code)
                 resolvable = all(reason.resolvable for reason in reasons)
                 verdict = Code.UNSCHEDULABLE if resolvable else Code.UNSCHEDULABLE_AND_UNRESOLVABLE
-                return rejection.name, verdict, tuple(reason.message for reason in reasons)
-        return None
+                found.append((rejection.name, verdict, tuple(reason.message for reason in reasons)))
+        return found

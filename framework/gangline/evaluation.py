@@ -219,8 +219,7 @@ class Evaluator:
         for impl in self._dynamic_scorers:
             if self._is_skipped(impl, cycle, pod, view):
                 continue
-            raw = np.asarray(impl.call(cycle, pod, view), dtype=np.float64)
-            _check_length(impl, raw, len(view))
+            raw = _scores(impl, "score", impl.call(cycle, pod, view), len(view))
             index = np.flatnonzero(filtered.feasible) if index is None else index
             result.append((impl.name, impl.weight, self._normalized(impl, filtered, raw[index])))
         return result
@@ -236,7 +235,8 @@ class Evaluator:
 
     def _normalized(self, impl: Implementation, filtered: Filtered, raw: ScoreColumn) -> ScoreColumn:
         if impl.normalize is not None:
-            raw = impl.normalize(filtered.cycle, filtered.pod, raw)
+            normalized = impl.normalize(filtered.cycle, filtered.pod, raw)
+            raw = _scores(impl, "normalize_score", normalized, len(raw))
         _check_range(impl, raw)
         return raw
 
@@ -245,27 +245,28 @@ class Evaluator:
             return
         cycle = Cycle(entry.shared)
         view = self._nodes.view()
-        entry.scorers = []
+        scorers = []
         for impl in self._scorers:
             if impl.reads is not None and not self._is_skipped(impl, cycle, pod, view):
-                entry.scorers.append(impl)
+                scorers.append(impl)
         entry.shared = {**entry.shared, **cycle.export()}
         filtered_cycle = Cycle(entry.shared)
         entry.base = np.zeros(len(view))
-        for impl in entry.scorers:
+        entry.raw.clear()
+        for impl in scorers:
             self._rescore(entry, impl, filtered_cycle, pod, view)
+        entry.scorers = scorers  # at the end: a plugin that raises leaves the entry without scores
         self._rebase(entry, view.index)
 
     def _rescore(self, entry: _Entry, impl: Implementation, cycle: Cycle, pod: PodInfo, view: NodeView) -> None:
-        raw = np.asarray(impl.call(cycle, pod, view), dtype=np.float64)
-        _check_length(impl, raw, len(view))
+        raw = _scores(impl, "score", impl.call(cycle, pod, view), len(view))
         if impl.normalize is None:
             _check_range(impl, raw[entry.feasible[view.index]])
-        if len(view) == self._nodes.size:
+        kept = entry.raw.get(impl.name)
+        if kept is None:
             entry.raw[impl.name] = raw.copy()
-            entry.constant[impl.name] = bool((raw == raw[0]).all())
+            entry.constant[impl.name] = bool((raw == raw[:1]).all())
         else:
-            kept = entry.raw[impl.name]
             entry.constant[impl.name] &= bool((raw == kept[0]).all())
             kept[view.index] = raw
 
@@ -355,7 +356,10 @@ class Evaluator:
         for impl in entry.filters:
             kept = entry.codes[impl.name]
             if (impl.reads or 0) & kinds:
-                kept[index] = impl.call(cycle, pod, view)
+                verdicts = self._checked(impl, impl.call(cycle, pod, view), len(view))
+                if verdicts.dtype.itemsize > kept.dtype.itemsize:
+                    kept = entry.codes[impl.name] = kept.astype(verdicts.dtype)
+                kept[index] = verdicts
             feasible &= kept[index] == 0
         if entry.narrow:
             feasible &= self._mask(entry.narrow)[index]
@@ -383,7 +387,7 @@ class Evaluator:
                 "filter",
                 f"must return unsigned integers, one per node, not {verdicts.dtype}",
             )
-        _check_length(impl, verdicts, size)
+        _check_length(impl, "filter", verdicts, size)
         return verdicts
 
 
@@ -399,11 +403,20 @@ def _nothing_left(narrow: Mapping[str, Narrow]) -> Status | None:
     return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (message,))
 
 
-def _check_length(impl: Implementation, column: Any, size: int) -> None:
+def _scores(impl: Implementation, point: str, answer: Any, size: int) -> ScoreColumn:
+    try:
+        scores = np.asarray(answer, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise PluginError(impl.name, point, f"must return numbers, one per node: {error}") from error
+    _check_length(impl, point, scores, size)
+    return scores
+
+
+def _check_length(impl: Implementation, point: str, column: Any, size: int) -> None:
     if column.shape != (size,):
         raise PluginError(
             impl.name,
-            "",
+            point,
             f"returned an array of shape {column.shape} for {size} nodes; one value per node is expected",
         )
 

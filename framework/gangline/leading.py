@@ -145,8 +145,8 @@ class Elector:
     async def _renew(self, tenure: asyncio.Timeout) -> None:
         """Moves the deadline on with every renewal, and to now when another holds the lease."""
         loop = asyncio.get_running_loop()
-        while True:
-            await asyncio.sleep(self._settings.retry_period)
+        await asyncio.sleep(self._settings.retry_period)
+        while not tenure.expired():  # what is lost stays lost, though the work may take a while to end
             began = loop.time()
             renewed = await self._try()
             if tenure.expired():
@@ -156,6 +156,7 @@ class Elector:
             elif self._is_taken:
                 tenure.reschedule(loop.time())
                 return
+            await asyncio.sleep(self._settings.retry_period)
 
     def _leads(self, leads: bool) -> None:
         self.is_leading = leads

@@ -342,6 +342,9 @@ def _same_columns(before: Node | None, after: Node) -> bool:
         and before.spec == after.spec
         and before.status.allocatable == after.status.allocatable
         and before.status.images == after.status.images
+        and before.status.declared_features == after.status.declared_features
+        and [(c.type, c.status) for c in before.status.conditions]
+        == [(c.type, c.status) for c in after.status.conditions]
     )
 
 

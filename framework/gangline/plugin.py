@@ -135,8 +135,8 @@ def per_node(
 ) -> Callable[[Any, Cycle, PodInfo, NodeView], Any]:
     """Lift `method(self, pod, node)` to the columns; use it below `@hookimpl`, on `filter` or `score`.
 
-    A filter returns True or None to pass; False, or a text as the reason, to reject. A score returns a number. The method
-    is called once per node, so this is for plugins whose cost does not matter.
+    A filter returns True or None to pass; False, or a text as the reason, to reject. A score returns a number. The
+    method is called once per node, so this is for plugins whose cost does not matter.
     """
     if function.__name__ == "score":
 
@@ -154,7 +154,7 @@ def per_node(
         verdicts = np.zeros(len(nodes), dtype=np.uint8)
         for i in np.flatnonzero(nodes.alive).tolist():  # a loop is what the author asked for
             answer = function(self, pod, nodes.node(i))
-            if answer is not None and answer is not True:
+            if isinstance(answer, str) or not (answer is None or answer):
                 verdicts[i] = _reason_number(self, answer)
         return verdicts
 

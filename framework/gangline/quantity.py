@@ -32,13 +32,11 @@ def _milli(text: str) -> int:
     if match is None:
         raise InvalidQuantity("", text, "not a quantity: a number with a suffix like m, k, Mi, Gi or e3 is expected")
     number, suffix = match["number"], match["suffix"] or ""
-    if suffix[:1] in "eE" and len(suffix) > 1:
-        exponent = int(suffix[1:])
-        if abs(exponent) > 100:
+    scale = _SCALE.get(suffix)
+    if scale is None:
+        if len(suffix) > 5 or abs(int(suffix[1:])) > 100:
             raise InvalidQuantity("", text, "the exponent is out of range")
-        scale = Fraction(10) ** exponent
-    else:
-        scale = _SCALE[suffix]
+        scale = Fraction(10) ** int(suffix[1:])
     exact = Fraction(number) * scale * 1000
     rounded = -((-exact.numerator) // exact.denominator)  # up, towards +infinity
     return max(-MAX_UNITS * 1000, min(MAX_UNITS * 1000, rounded))

@@ -12,14 +12,17 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gangline.hints import ANY_EVENT, ClusterEvent, EventHint
+from gangline.hints import ANY_EVENT, ClusterEvent, EventHint, Hint
 from gangline.pods import PodInfo
 from gangline.status import Status
+
+log = logging.getLogger(__name__)
 
 _Group = tuple[str, frozenset[str]]
 """Scheduler name and the plugins that rejected; units alike in both want the same events."""
@@ -49,6 +52,8 @@ class Unit:
     """When backing off ends."""
     entered: float = 0.0
     """When it entered its place."""
+    changed: bool = False
+    """Whether its pod changed while it was in flight, in a way that may help."""
 
     @property
     def pod(self) -> PodInfo:
@@ -138,10 +143,13 @@ class SchedulingQueue:
         before, unit.members[0] = unit.pod, pod
         if pod.nominated_node_name:
             self._nominate(pod, pod.nominated_node_name)
+        else:
+            self._renew_nomination(pod)
         if unit.place == "in flight":
+            unit.changed = unit.changed or _matters(before, pod)
             return
         if unit.place == "gated":
-            del self._gated[unit.uid]
+            self._take_gated(unit.uid)
             self._admit(unit, now)
         elif unit.place == "unschedulable" and _matters(before, pod):
             self._take_unschedulable(unit.uid)
@@ -154,7 +162,7 @@ class SchedulingQueue:
         if unit is None:
             return None
         self._take_unschedulable(uid)
-        self._gated.pop(uid, None)
+        self._take_gated(uid)
         unit.place = "gone"  # what is left of it in a heap is passed over
         self._nominate(unit.pod, "")
         return unit.pod
@@ -189,6 +197,7 @@ class SchedulingQueue:
             if unit.place == "active":
                 self._move(unit, "in flight", now)
                 unit.attempts += 1
+                unit.changed = False
                 self._in_flight[unit.uid] = self._log_base + len(self._log)
                 return unit
         return None
@@ -206,21 +215,21 @@ class SchedulingQueue:
         unit.message = message
         unit.rejections += 1
         unit.due = now + self._backoff_of(unit)
-        if error or not unit.rejected_by or any(self._helps(unit, e) for e in events):
+        if error or unit.changed or not unit.rejected_by or any(self._helps(unit, e) for e in events):
             self._back_off_or_activate(unit, now)
         else:
             self._move(unit, "unschedulable", now)
             self._unschedulable[unit.uid] = unit
-            self._groups[_group(unit)] += 1
+            self._count(unit, 1)
 
     def next_due(self, now: float) -> float | None:
         """Seconds until something will be due without any event; None when nothing will."""
-        times = [due for due, _, unit in self._backoff[:1] if unit.place == "backoff"]
+        while self._backoff and self._backoff[0][2].place != "backoff":
+            heapq.heappop(self._backoff)
+        times = [due for due, _, _ in self._backoff[:1]]
         if self._unschedulable:
             first = next(iter(self._unschedulable.values()))
             times.append(first.entered + self._settings.max_unschedulable)
-        if self._backoff and not times:
-            times.append(now)
         return max(0.0, min(times) - now) if times else None
 
     # The cluster changes
@@ -237,7 +246,11 @@ class SchedulingQueue:
         for unit in moved:
             self._take_unschedulable(unit.uid)
             self._back_off_or_activate(unit, now)
-        return len(moved)
+        held = [u for u in self._gated.values() if _group(u) in wanting and self._helps(u, happened)]
+        for unit in held:
+            self._take_gated(unit.uid)
+            self._admit(unit, now)
+        return len(moved) + sum(unit.place == "active" for unit in held)
 
     def activate(self, uids: Iterable[str], now: float) -> None:
         """Try these units as soon as they have backed off."""
@@ -264,6 +277,12 @@ class SchedulingQueue:
         if node:
             self._nominated.setdefault(node, {})[pod.uid] = pod
 
+    def _renew_nomination(self, pod: PodInfo) -> None:
+        """The pod's newest record stands for it where it is nominated."""
+        for pods in self._nominated.values():
+            if pod.uid in pods:
+                pods[pod.uid] = pod
+
     # Moving between places
 
     def _admit(self, unit: Unit, now: float) -> None:
@@ -275,6 +294,7 @@ class SchedulingQueue:
             unit.message = status.message
             self._move(unit, "gated", now)
             self._gated[unit.uid] = unit
+            self._count(unit, 1)
 
     def _back_off_or_activate(self, unit: Unit, now: float) -> None:
         if unit.due > now:
@@ -316,11 +336,20 @@ class SchedulingQueue:
     def _take_unschedulable(self, uid: str) -> Unit | None:
         unit = self._unschedulable.pop(uid, None)
         if unit is not None:
-            group = _group(unit)
-            self._groups[group] -= 1
-            if not self._groups[group]:
-                del self._groups[group]
+            self._count(unit, -1)
         return unit
+
+    def _take_gated(self, uid: str) -> None:
+        unit = self._gated.pop(uid, None)
+        if unit is not None:
+            self._count(unit, -1)
+
+    def _count(self, unit: Unit, change: int) -> None:
+        """Keep count of who wants which events."""
+        group = _group(unit)
+        self._groups[group] += change
+        if not self._groups[group]:
+            del self._groups[group]
 
     def _land(self, uid: str) -> list[_Happened]:
         """The unit is no longer in flight; returns what happened meanwhile."""
@@ -328,9 +357,10 @@ class SchedulingQueue:
         if start is None:
             return []
         events = self._log[start - self._log_base :]
-        if not self._in_flight:
-            self._log_base += len(self._log)
-            self._log.clear()
+        # Units in flight are in the order in which they were taken: what is older than the first is of no use.
+        oldest = next(iter(self._in_flight.values()), self._log_base + len(self._log))
+        del self._log[: oldest - self._log_base]
+        self._log_base = oldest
         return events
 
     def _hints_for(self, group: _Group, event: ClusterEvent) -> list[EventHint]:
@@ -350,13 +380,22 @@ class SchedulingQueue:
     def _helps(self, unit: Unit, happened: _Happened) -> bool:
         """Whether one of the plugins that rejected the unit wants the event, and its hint agrees."""
         return any(
-            registered.hint is None or registered.hint(unit.pod, happened.old, happened.new)
+            registered.hint is None or _agrees(registered.hint, unit.pod, happened)
             for registered in self._hints_for(_group(unit), happened.event)
         )
 
 
 def _group(unit: Unit) -> _Group:
     return unit.pod.scheduler_name, unit.rejected_by
+
+
+def _agrees(hint: Hint, pod: PodInfo, happened: _Happened) -> bool:
+    """What a hint says; one that raises costs an attempt, as in kube-scheduler."""
+    try:
+        return bool(hint(pod, happened.old, happened.new))
+    except Exception:  # a plugin's bug must not end the watch that brought the event
+        log.exception("the hint of a plugin failed on %s of %s", happened.event.action, happened.event.resource)
+        return True
 
 
 def _matters(before: PodInfo, after: PodInfo) -> bool:

@@ -20,8 +20,10 @@ from gangline.pods import PodInfo
 MOST_WAITING = 50_000
 MOST_REMEMBERED = 10_000
 """Events written already, kept so that a repetition becomes a series."""
-MOST_CHARACTERS = 1024
+MOST_BYTES = 1024
 """The API server refuses a longer note."""
+MOST_OF_NAME = 200
+"""Characters of an object's name that the names of its events begin with; the API server takes 253 in all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +46,9 @@ class _Saying:
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """An event that was written before and has happened again."""
+    """An event that was written before and has happened again: its series has grown."""
 
-    namespace: str
-    name: str
-    series: EventSeries
+    event: Event
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +90,7 @@ class EventRecorder:
 
     def about(self, regarding: TypedReference, reporter: str, kind: str, reason: str, note: str, action: str) -> None:
         """Say something about any object."""
-        if len(note) > MOST_CHARACTERS:
-            note = note[: MOST_CHARACTERS - 3] + "..."
-        key = _Key(regarding.uid or regarding.name, kind, reason, note, action)
+        key = _Key(regarding.uid or regarding.name, kind, reason, _shortened(note), action)
         now = self._clock.now()
         saying = self._waiting.get(key)
         if saying is not None:
@@ -129,13 +127,14 @@ class EventRecorder:
         if before is not None:
             name, count = before
             self._remember(key, name, count + saying.count)
-            last = rfc3339(saying.last, micros=True)
-            return Repeated(_namespace(saying.regarding), name, EventSeries(count + saying.count, last))
-        name = f"{saying.regarding.name}.{int(saying.first * 1e6):x}{next(self._number):x}"
+            return Repeated(self._event(key, saying, name, count + saying.count))
+        prefix = saying.regarding.name[:MOST_OF_NAME].rstrip("-.")
+        name = f"{prefix}.{int(saying.first * 1e6):x}{next(self._number):x}"
         self._remember(key, name, saying.count)
-        series = None
-        if saying.count > 1:
-            series = EventSeries(saying.count, rfc3339(saying.last, micros=True))
+        return self._event(key, saying, name, saying.count)
+
+    def _event(self, key: _Key, saying: _Saying, name: str, count: int) -> Event:
+        series = EventSeries(count, rfc3339(saying.last, micros=True)) if count > 1 else None
         return Event(
             metadata=ObjectMeta(name=name, namespace=_namespace(saying.regarding)),
             reason=key.reason,
@@ -153,6 +152,11 @@ class EventRecorder:
         self._written[key] = (name, count)
         if len(self._written) > MOST_REMEMBERED:
             self._written.popitem(last=False)
+
+
+def _shortened(note: str) -> str:
+    raw = note.encode()
+    return note if len(raw) <= MOST_BYTES else raw[: MOST_BYTES - 3].decode(errors="ignore") + "..."
 
 
 def _namespace(regarding: TypedReference) -> str:

@@ -17,9 +17,22 @@ from gangline.errors import PluginError
 from gangline.hookspecs import POINTS, PROJECT, Hooks
 from gangline.metrics import Metrics, Series
 from gangline.plugin import Handle
+from gangline.status import Narrow, Status
 
 GROUP = "gangline.plugins"
 ASYNC_POINTS = frozenset({"pre_bind", "bind", "post_bind"})
+_ANSWERS: dict[str, tuple[type[Any], ...]] = {
+    "pre_enqueue": (Status,),
+    "queue_sort": (tuple,),
+    "pre_filter": (Status, Narrow),
+    "post_filter": (Status, str),
+    "pre_score": (Status,),
+    "reserve": (Status,),
+    "permit": (Status,),
+    "pre_bind": (Status,),
+    "bind": (Status,),
+}
+"""What may be answered besides None; columns are checked where they are used."""
 
 
 class Catalog:
@@ -64,7 +77,9 @@ class Catalog:
         """The class. Raises PluginError when it cannot be imported or is no plugin."""
         found = self._classes.get(name)
         if found is None:
-            entry = self._entries[name]
+            entry = self._entries.get(name)
+            if entry is None:
+                raise PluginError(name, "", "is not installed")
             try:
                 found = entry.load()
             except Exception as error:
@@ -94,7 +109,7 @@ class Implementation:
     weight: int = 1
     normalize: Callable[..., Any] | None = None
     reads: int | None = None
-    """Change kinds (nodes.NODE | nodes.PODS) on which its verdict on a node depends besides the pod class; None: anything."""
+    """Change kinds (NODE | PODS) on which its verdict on a node depends besides the pod class; None: anything."""
 
 
 @dataclass(eq=False)
@@ -125,8 +140,8 @@ def compile_profile(
 ) -> CompiledProfile:
     """Build the plugins of a profile and list what is called at each point.
 
-    `points` holds names and weights per extension point, in order; `args(name, type)` gives a plugin's validated arguments.
-    Raises PluginError for a plugin that cannot be built or has a hook with wrong arguments.
+    `points` holds names and weights per extension point, in order; `args(name, type)` gives a plugin's validated
+    arguments. Raises PluginError for a plugin that cannot be built or has a hook with wrong arguments.
     """
     manager = pluggy.PluginManager(PROJECT)
     manager.add_hookspecs(Hooks)
@@ -140,7 +155,9 @@ def compile_profile(
             raise PluginError(plugin_name, "", str(error).replace("\n", " ")) from error
     compiled = {
         point: tuple(
-            _implementation(manager, plugins, plugin_name, point, weight, metrics) for plugin_name, weight in listed
+            _implementation(manager, plugins, plugin_name, point, weight, metrics)
+            for plugin_name, weight in listed
+            if not _wraps(plugins[plugin_name], point)
         )
         for point, listed in points.items()
     }
@@ -166,6 +183,12 @@ def _build(
         raise
     except Exception as error:
         raise PluginError(name, "", f"cannot be built: {error}") from error
+
+
+def _wraps(plugin: Any, point: str) -> bool:
+    """Whether a plugin is at a point only to wrap what the others do there."""
+    options: Mapping[str, Any] = getattr(getattr(plugin, point, None), f"{PROJECT}_impl", None) or {}
+    return bool(options.get("wrapper") or options.get("hookwrapper"))
 
 
 def _implementation(
@@ -207,7 +230,9 @@ def _bound(
     if any(impl.wrapper or impl.hookwrapper for impl in caller.get_hookimpls()):
         function = _through_pluggy(manager, plugins, name, point, wanted)
     else:
-        impl = next(i for i in caller.get_hookimpls() if i.plugin_name == name)
+        impl = next((i for i in caller.get_hookimpls() if i.plugin_name == name), None)
+        if impl is None:
+            raise PluginError(name, point, "there is no method marked with @hookimpl")
         function = _with_arguments(impl.function, tuple(impl.argnames), wanted)
     return (
         _timed_async(function, name, point, series) if point in ASYNC_POINTS else _timed(function, name, point, series)
@@ -245,11 +270,15 @@ def _with_arguments(function: Callable[..., Any], has: tuple[str, ...], wanted: 
 
 def _timed(function: Callable[..., Any], name: str, point: str, series: Series) -> Callable[..., Any]:
     clock, observe = time.perf_counter, series.observe
+    answers = _ANSWERS.get(point)
 
     def call(*args: Any) -> Any:
         start = clock()
         try:
-            return function(*args)
+            answer = function(*args)
+            if answers is not None and answer is not None:
+                _check_answer(name, point, answer, answers)
+            return answer
         except PluginError:
             raise
         except Exception as error:
@@ -262,15 +291,27 @@ def _timed(function: Callable[..., Any], name: str, point: str, series: Series) 
 
 def _timed_async(function: Callable[..., Any], name: str, point: str, series: Series) -> Callable[..., Any]:
     clock, observe = time.perf_counter, series.observe
+    answers = _ANSWERS.get(point)
 
     async def call(*args: Any) -> Any:
         start = clock()
         try:
-            return await function(*args)
+            answer = await function(*args)
         finally:
             observe(clock() - start)
+        if answers is None:
+            return None
+        if answer is not None:
+            _check_answer(name, point, answer, answers)
+        return answer
 
     return call
+
+
+def _check_answer(name: str, point: str, answer: object, answers: tuple[type[Any], ...]) -> None:
+    if not isinstance(answer, answers):
+        wanted = " or ".join(each.__name__ for each in answers)
+        raise PluginError(name, point, f"must return {wanted} or None, not {answer!r}")
 
 
 def distributions(catalog: Catalog) -> Iterable[tuple[str, str, frozenset[str]]]:

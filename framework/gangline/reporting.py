@@ -12,10 +12,11 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from gangline.clock import rfc3339
-from gangline.errors import ApiError, NotFound
+from gangline.errors import GanglineError, NotFound
 from gangline.kube.interface import Client, PatchKind
 from gangline.kube.resources import EVENTS, PODS
 from gangline.metrics import Metrics
+from gangline.model import Event
 from gangline.plugin import Clock
 from gangline.recording import Condition, EventRecorder, Repeated
 
@@ -89,13 +90,20 @@ class Reporter:
         if event is None:
             return False
         if isinstance(event, Repeated):
-            patch = {"series": msgspec.to_builtins(event.series)}
-            again = self._client.patch(EVENTS, event.name, patch, namespace=event.namespace, kind=PatchKind.MERGE)
-            await self._attempt(f"event {event.name}", again)
+            await self._attempt(f"event {event.event.metadata.name}", self._write_again(event.event))
         else:
             new = self._client.create(EVENTS, event, namespace=event.metadata.namespace)
             await self._attempt(f"event {event.metadata.name}", new)
         return True
+
+    async def _write_again(self, event: Event) -> None:
+        """Count an event in its series; one that the API server no longer has, or never got, is created."""
+        name, namespace = event.metadata.name, event.metadata.namespace
+        patch = {"series": msgspec.to_builtins(event.series)}
+        try:
+            await self._client.patch(EVENTS, name, patch, namespace=namespace, kind=PatchKind.MERGE)
+        except NotFound:
+            await self._client.create(EVENTS, event, namespace=namespace)
 
     async def _write_condition(self, condition: Condition) -> None:
         status: dict[str, object] = {
@@ -128,7 +136,7 @@ class Reporter:
             await work
         except NotFound:
             return
-        except ApiError as error:
+        except GanglineError as error:
             self._failures += 1
             level = logging.WARNING if self._failures == 1 else logging.DEBUG
             log.log(level, "could not write %s: %s", what, error)

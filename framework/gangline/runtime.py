@@ -114,7 +114,10 @@ class Runtime:
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """Whether the pod may be tried; the first refusal counts."""
         for impl in self._at("pre_enqueue"):
-            status = impl.call(pod)
+            try:
+                status = impl.call(pod)
+            except PluginError as error:  # holds this pod, not the watch that brought it
+                return Status(Code.ERROR, (str(error),), impl.name)
             if status is not None and not status.is_success:
                 return _by(status, impl.name)
         return SUCCESS

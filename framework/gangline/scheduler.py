@@ -89,7 +89,7 @@ class Scheduler:
         self.use(config)
 
     def use(self, config: SchedulerConfiguration) -> None:
-        """Take a configuration from the next cycle on. Raises ConfigError or PluginError, and nothing has changed then."""
+        """Take a configuration from the next cycle on. Raises ConfigError or PluginError, and changes nothing then."""
         runtimes = build_runtimes(
             config,
             self._catalog,
@@ -219,7 +219,10 @@ class Scheduler:
         result = "error" if rejection.is_error else "unschedulable"
         self.metrics.attempts_total.labels(result, profile).inc()
         if self.queue.get(unit.uid) is not unit:
-            return  # deleted, or bound by somebody else, meanwhile
+            return  # deleted meanwhile
+        if unit.uid in self.cache.pods:
+            self.queue.done(unit)  # bound by somebody else meanwhile
+            return
         self.queue.requeue(unit, rejection.plugins, rejection.message, now, error=rejection.is_error)
         self._wake.set()
         if rejection.is_error:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from gangline.labels import parse_integer
 from gangline.model import Toleration
 from gangline.nodes import TaintKey
 
+_DECIMAL = re.compile(r"0|-?[1-9][0-9]*")
 UNSCHEDULABLE_TAINT = TaintKey("node.kubernetes.io/unschedulable", "", "NoSchedule")
 
 
@@ -23,7 +25,7 @@ def tolerates(toleration: Toleration, taint: TaintKey, numeric: bool = False) ->
     if operator == "Exists":
         return True
     if operator in ("Gt", "Lt") and numeric:
-        wanted, has = parse_integer(toleration.value), parse_integer(taint.value)
+        wanted, has = _decimal(toleration.value), _decimal(taint.value)
         if wanted is None or has is None:
             return False
         return has > wanted if operator == "Gt" else has < wanted
@@ -41,3 +43,8 @@ def untolerated(
         if taint.effect in effects and not any(tolerates(t, taint, numeric) for t in tolerations):
             return taint
     return None
+
+
+def _decimal(text: str) -> int | None:
+    """A whole number in its one decimal form: no plus sign, no leading zero."""
+    return parse_integer(text) if _DECIMAL.fullmatch(text) else None

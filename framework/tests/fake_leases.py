@@ -11,8 +11,6 @@ from gangline.kube.interface import Client
 from gangline.kube.resources import LEASES, Resource
 from gangline.model import Lease, LeaseSpec, ObjectMeta
 
-LATENCY = 0.01  # seconds, each way
-
 
 class LeaseStore:
     """The leases by namespace and name; every write gives a new resourceVersion."""
@@ -34,11 +32,12 @@ class LeaseStore:
 
 
 class LeaseClient:
-    """What one replica sees; while ``fault`` is set every request fails with it, and with ``hangs`` none is answered."""
+    """What one replica sees; while ``fault`` is set requests fail with it, and while ``hangs`` none is answered."""
 
     def __init__(self, store: LeaseStore) -> None:
         self.fault: ApiError | None = None
         self.hangs = False
+        self.latency = 0.01  # seconds, each way
         self.asked: list[str] = []
         self._store = store
 
@@ -55,7 +54,7 @@ class LeaseClient:
     async def get(self, resource: Resource[Lease], name: str, *, namespace: str | None = None) -> Lease:
         await self._travel("get", resource)
         found = self._store.leases.get((namespace or "", name))
-        await asyncio.sleep(LATENCY)
+        await asyncio.sleep(self.latency)
         if found is None:
             raise NotFound(404, "NotFound", f'leases "{name}" not found')
         return copy.deepcopy(found)
@@ -65,7 +64,7 @@ class LeaseClient:
         if (obj.metadata.namespace, obj.metadata.name) in self._store.leases:
             raise Conflict(409, "AlreadyExists", f'leases "{obj.metadata.name}" already exists')
         stored = self._store.write(obj)
-        await asyncio.sleep(LATENCY)
+        await asyncio.sleep(self.latency)
         return stored
 
     async def replace(self, resource: Resource[Lease], obj: Lease, *, subresource: str | None = None) -> Lease:
@@ -76,7 +75,7 @@ class LeaseClient:
         if found.metadata.resource_version != obj.metadata.resource_version:
             raise Conflict(409, "Conflict", "the object has been modified")
         stored = self._store.write(obj)
-        await asyncio.sleep(LATENCY)
+        await asyncio.sleep(self.latency)
         return stored
 
     async def _travel(self, verb: str, resource: Resource[Lease]) -> None:
@@ -84,6 +83,6 @@ class LeaseClient:
         self.asked.append(verb)
         if self.hangs:
             await asyncio.Event().wait()
-        await asyncio.sleep(LATENCY)
+        await asyncio.sleep(self.latency)
         if self.fault is not None:
             raise self.fault

@@ -52,11 +52,13 @@ class Replica:
             self.client.as_client(), clock, SETTINGS, name, Random(name), on_leading=self.told.append
         )
         self._world = world
+        self._led = asyncio.Event()
         self._winds_down = winds_down
         self.running = asyncio.create_task(self.elector.run(self.lead))
 
     async def lead(self) -> None:
         began = self._world.now
+        self._led.set()
         try:
             await asyncio.Event().wait()
         finally:
@@ -65,8 +67,7 @@ class Replica:
 
     async def leads(self) -> float:
         """When it has become the leader."""
-        while not self.elector.is_leading:
-            await asyncio.sleep(0.01)
+        await self._led.wait()
         return self._world.now
 
     async def stop(self) -> None:
@@ -362,7 +363,7 @@ def test_leadership_ends_when_renewals_fail_for_the_deadline() -> None:
         await asyncio.sleep(60)
         a.client.cut()
         cut = world.now
-        with pytest.raises(LeadershipLost, match="lost the lease kube-system/gangline: not renewed.*refused"):
+        with pytest.raises(LeadershipLost, match=r"lost the lease kube-system/gangline: not renewed.*refused"):
             await a.running
         (span,) = a.spans
 
@@ -370,6 +371,53 @@ def test_leadership_ends_when_renewals_fail_for_the_deadline() -> None:
         assert deadline <= span[1] - cut <= deadline + SETTINGS.retry_period < SETTINGS.lease_duration
         assert world.record.holder_identity == "a"
         assert a.told == [False, True, False]
+
+    in_virtual_time(story)
+
+
+def test_a_leader_that_gets_no_answers_ends_with_its_work_and_asks_for_nothing_more() -> None:
+    async def story(world: World) -> None:
+        a = world.start("a")
+        await a.leads()
+        a.client.hangs = True
+        with pytest.raises(LeadershipLost, match="no answer in time"):
+            await a.running
+
+        assert world.now == a.spans[0][1] <= SETTINGS.lease_duration
+
+    in_virtual_time(story)
+
+
+def test_a_renewal_that_comes_too_late_does_not_bring_leadership_back() -> None:
+    async def story(world: World) -> None:
+        a = world.start("a", winds_down=10.0)
+        await a.leads()
+        a.client.cut()
+        await asyncio.sleep(9)
+        a.client.mend()
+        a.client.latency = 1.0
+        with pytest.raises(LeadershipLost):
+            await a.running
+
+        assert world.record.renew_time != world.record.acquire_time
+        assert a.told == [False, True, False]
+
+    in_virtual_time(story)
+
+
+def test_leadership_once_lost_is_not_renewed_while_the_work_winds_down() -> None:
+    async def story(world: World) -> None:
+        a = world.start("a", winds_down=10.0)
+        await a.leads()
+        a.client.cut()
+        await asyncio.sleep(SETTINGS.renew_deadline + SETTINGS.retry_period + 0.01)
+        a.client.mend()
+        asked, before = len(a.client.asked), copy.deepcopy(world.record)
+        with pytest.raises(LeadershipLost):
+            await a.running
+
+        assert len(a.client.asked) == asked
+        assert world.record == before
 
     in_virtual_time(story)
 

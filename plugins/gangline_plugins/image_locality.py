@@ -37,7 +37,7 @@ class ImageLocality:
             has, size = nodes.image(name)
             spread = int(np.count_nonzero(has)) / nodes.count
             total += has * int(size * spread)
-        upper = UPPER_PER_CONTAINER * len(names)
+        upper = UPPER_PER_CONTAINER * (len(pod.spec.init_containers) + len(pod.spec.containers))
         return (100 * (np.clip(total, LOWER, upper) - LOWER) // (upper - LOWER)).astype(np.float64)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import numpy as np
@@ -29,15 +29,8 @@ from gangline import (
     unschedulable,
 )
 from gangline_plugins.inter_pod_affinity_terms import PodTerms, Role, TermOwners, terms_of
-from gangline_plugins.pod_counting import (
-    Domains,
-    Int64Column,
-    NamespaceLabels,
-    PodCounts,
-    Query,
-    RowCounts,
-    shared_tracker,
-)
+from gangline_plugins.pod_counting import Clause, NamespaceLabels, PodCounts, Query, shared_tracker
+from gangline_plugins.pod_counting_columns import Domains, Int64Column, RowCounts, slot_sums
 
 _REPELLED: StateKey[BoolColumn | None] = StateKey("InterPodAffinity.repelled")
 _SCORES: StateKey[ScoreColumn] = StateKey("InterPodAffinity.scores")
@@ -137,7 +130,8 @@ class InterPodAffinity:
         span = scores.max(initial=-np.inf) - lowest
         if not span > 0:
             return np.zeros_like(scores)
-        return np.trunc(100.0 * ((scores - lowest) / span))
+        normalized: ScoreColumn = np.trunc(100.0 * ((scores - lowest) / span))
+        return normalized
 
     # Filtering
 
@@ -156,7 +150,7 @@ class InterPodAffinity:
         return repelled if repelled.any() else None
 
     def _lacks_company(self, pod: PodInfo, terms: PodTerms, nodes: NodeView) -> BoolColumn:
-        """Nodes that miss a topology label or, unless the pod is the first of its kind, a pod that matches every term."""
+        """Nodes without a topology label or, unless the pod is the first of its kind, without the wanted company."""
         rows = self._counts.count(terms.together).rows()
         labelled, met = nodes.full(True), nodes.full(True)
         anywhere = False
@@ -200,9 +194,9 @@ class InterPodAffinity:
             return True
         return any(self._repels(term.clause, pod) for term in terms_of(old).anti)
 
-    def _repels(self, clause: Any, pod: PodInfo) -> bool:
+    def _repels(self, clause: Clause, pod: PodInfo) -> bool:
         labels = self._namespaces.of(pod.namespace) or {}
-        return bool(clause.covers(pod.namespace, labels) and clause.selector.matches(pod.labels))
+        return clause.covers(pod.namespace, labels) and clause.selector.matches(pod.labels)
 
     def _node_helps(self, pod: PodInfo, old: model.Node | None, new: model.Node | None) -> bool:
         """A node that comes or goes, or whose value changes for a key that matters to this pod."""
@@ -235,7 +229,7 @@ def _sums(weighted: Sequence[tuple[int, str, RowCounts]], nodes: NodeView) -> Sc
     total = np.zeros(len(nodes))
     domains = {key: Domains(nodes, key) for key in by_key}
     for key, column in by_key.items():
-        sums = domains[key].sums(column)
+        sums = slot_sums(domains[key].slots, column, domains[key].size)
         sums[0] = 0.0
         total += sums[domains[key].slots]
     if total.any() or any(domains[key].has[counts.rows()].any() for _, key, counts in weighted):

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gangline import NOTHING, InvalidObject, PodInfo, Selector, State, compile_selector, model
-from gangline_plugins.pod_counting import Clause, NamespaceLabels, Query, RowCounts, SelectorIndex, derived
+from gangline_plugins.pod_counting import Clause, NamespaceLabels, Query, SelectorIndex, derived
+from gangline_plugins.pod_counting_columns import RowCounts
 
 _IDLE_TERMS = 256
 _REMEMBERED = 4096
@@ -43,6 +44,9 @@ class OwnedTerm:
     weight: int = 0
 
 
+_NOBODY = Query(())
+
+
 @dataclass(frozen=True, slots=True)
 class PodTerms:
     """All terms of one pod."""
@@ -51,7 +55,7 @@ class PodTerms:
     anti: tuple[Term, ...] = ()
     preferred: tuple[tuple[int, Term], ...] = ()
     """With weights; those of anti-affinity are negative."""
-    together: Query = Query(())
+    together: Query = _NOBODY
     """Pods that match every required affinity term."""
     owned: tuple[OwnedTerm, ...] = ()
     error: str = ""
@@ -195,6 +199,8 @@ def _reads_labels(pod: PodInfo) -> bool:
     affinity = pod.spec.affinity or model.Affinity()
     sides = [side for side in (affinity.pod_affinity, affinity.pod_anti_affinity) if side is not None]
     terms = [
-        term for side in sides for term in (*side.required, *(weighted.pod_affinity_term for weighted in side.preferred))
+        term
+        for side in sides
+        for term in (*side.required, *(weighted.pod_affinity_term for weighted in side.preferred))
     ]
     return any(term.match_label_keys or term.mismatch_label_keys for term in terms)

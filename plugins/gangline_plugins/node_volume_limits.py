@@ -36,8 +36,8 @@ from gangline import (
 )
 from gangline_plugins.volumes import (
     StorageObjects,
-    class_of_claim,
     claims_of,
+    class_of_claim,
     is_claim_of,
     not_found,
     uses_claims,

@@ -14,17 +14,21 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
-import numpy as np
-from numpy.typing import NDArray
+from gangline import NOTHING, LabelSet, PodInfo, Selector, State, model
+from gangline_plugins.pod_counting_columns import RowCounts
 
-from gangline import NOTHING, BoolColumn, LabelSet, NodeView, PodInfo, Rows, Selector, State, model
-
-Int64Column = NDArray[np.int64]
 T = TypeVar("T")
-_MOST_SPARSE = 32
-_COUNTED_BYTES = 32 * 1024 * 1024
-_FEWEST_COUNTED = 64
-_EMPTY_GROUPS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much is kept that may be of use again."""
+
+    counted_bytes: int = 32 * 1024 * 1024
+    """For the numbers of all queries together."""
+    fewest_counted: int = 64
+    """Queries that are kept however much they take."""
+    empty_groups: int = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +44,19 @@ class Clause:
         """Whether the labels of namespaces matter."""
         return bool(self.namespace_selector.requirements)
 
-    def covers(self, namespace: str, labels: Mapping[str, str] | None) -> bool:
-        """Whether a namespace is meant; `labels` are None for one that is not known, which only an open selector covers."""
+    def covers(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        """Whether a namespace with these labels is meant."""
+        return namespace in self.namespaces or self.namespace_selector.matches(labels)
+
+    def covers_for_waiting(self, namespace: str, labels: Mapping[str, str] | None) -> bool:
+        """Whether the term of a pod that waits means a namespace; `labels` are None for one that is not known.
+
+        As in kube-scheduler v1.36, a selector that is met by no labels at all (`NotIn`, `DoesNotExist`) means
+        every namespace here: its PreFilter resolves the selector to names, then still compares it with empty labels.
+        """
         return (
             namespace in self.namespaces
-            or self.namespace_selector.is_empty
+            or self.namespace_selector.matches({})
             or (labels is not None and self.namespace_selector.matches(labels))
         )
 
@@ -63,94 +75,11 @@ class Query:
         return any(clause.reads_namespaces for clause in self.clauses)
 
     def matches(self, namespace: str, namespace_labels: Mapping[str, str] | None, labels: Mapping[str, str]) -> bool:
-        """Whether a pod with these labels in this namespace matches every clause."""
+        """Whether a pod with these labels in this namespace matches every clause, as terms of a pod that waits."""
         return all(
-            clause.covers(namespace, namespace_labels) and clause.selector.matches(labels) for clause in self.clauses
+            clause.selector.matches(labels) and clause.covers_for_waiting(namespace, namespace_labels)
+            for clause in self.clauses
         )
-
-
-class RowCounts:
-    """A number per row, most of them 0: a dictionary while few rows have one, then an array that grows with the rows."""
-
-    __slots__ = ("_dense", "_sparse", "total")
-
-    def __init__(self) -> None:
-        self.total = 0
-        self._sparse: dict[int, int] = {}
-        self._dense: Int64Column | None = None
-
-    def add(self, row: int, amount: int) -> None:
-        """Change the number of a row."""
-        self.total += amount
-        if self._dense is not None:
-            if row >= len(self._dense):
-                self._grow(row + 1)
-            self._dense[row] += amount
-            return
-        number = self._sparse.get(row, 0) + amount
-        if number:
-            self._sparse[row] = number
-            if len(self._sparse) > _MOST_SPARSE:
-                self._dense = self._filled(np.zeros(2 * max(self._sparse), dtype=np.int64))
-                self._sparse = {}
-        else:
-            del self._sparse[row]
-
-    def column(self, size: int) -> Int64Column:
-        """The numbers of the first `size` rows, int64; to read only."""
-        if self._dense is None:
-            return self._filled(np.zeros(size, dtype=np.int64))
-        if len(self._dense) < size:
-            self._grow(size)
-        return self._dense[:size]
-
-    def rows(self) -> Rows:
-        """The rows whose number is not 0."""
-        if self._dense is None:
-            return np.fromiter(self._sparse, dtype=np.intp, count=len(self._sparse))
-        return np.flatnonzero(self._dense)
-
-    def add_to(self, column: Int64Column, weight: int) -> None:
-        """Add weight times the numbers to a column over all rows."""
-        if self._dense is None:
-            for row, number in self._sparse.items():  # at most a few rows
-                column[row] += weight * number
-        else:
-            column += weight * self.column(len(column))
-
-    def _filled(self, column: Int64Column) -> Int64Column:
-        for row, number in self._sparse.items():  # at most a few rows
-            column[row] = number
-        return column
-
-    def _grow(self, size: int) -> None:
-        assert self._dense is not None  # only arrays grow
-        grown = np.zeros(max(size, 2 * len(self._dense)), dtype=np.int64)
-        grown[: len(self._dense)] = self._dense
-        self._dense = grown
-
-
-class Domains:
-    """The values of one topology key as numbers: slot 0 stands for nodes without the label, 1.. for the values."""
-
-    __slots__ = ("has", "size", "slots")
-
-    def __init__(self, nodes: NodeView, key: str) -> None:
-        column = nodes.label(key)
-        self.slots: Rows = np.add(column.ids, 1, dtype=np.intp)
-        self.size = len(column.values) + 1
-        self.has: BoolColumn = self.slots > 0
-
-    def touched_by(self, rows: Rows) -> BoolColumn:
-        """Nodes that share a domain with one of rows."""
-        flags = np.zeros(self.size, dtype=np.bool_)
-        flags[self.slots[rows]] = True
-        flags[0] = False
-        return flags[self.slots]
-
-    def sums(self, amounts: NDArray[Any]) -> NDArray[np.float64]:
-        """The sum of amounts (one per node) in each slot; exact below 2**53."""
-        return np.bincount(self.slots, weights=amounts, minlength=self.size)
 
 
 class SelectorIndex(Generic[T]):
@@ -240,7 +169,8 @@ class _Counted:
 class PodCounts:
     """The tracker: groups of pods, and the queries that are counted over them."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, limits: Limits | None = None) -> None:
+        self._limits = limits or Limits()
         self._namespaces = NamespaceLabels(state)
         self._seen = self._namespaces.version
         self._rows = 1
@@ -276,7 +206,7 @@ class PodCounts:
             counted.counts.add(row, -1)
         if not group.rows:
             self._empty[group] = None
-            if len(self._empty) > _EMPTY_GROUPS:
+            if len(self._empty) > self._limits.empty_groups:
                 self._drop_group(self._empty.popitem(last=False)[0])
 
     def count(self, query: Query) -> RowCounts:
@@ -296,7 +226,7 @@ class PodCounts:
         for group in self._candidates(query.clauses[0].selector):  # once per query that is new
             if self._matches(query, group):
                 self._connect(counted, group)
-        most = max(_FEWEST_COUNTED, _COUNTED_BYTES // (8 * self._rows))
+        most = max(self._limits.fewest_counted, self._limits.counted_bytes // (8 * self._rows))
         while len(self._counted) > most:
             self._drop_query(next(iter(self._counted)))
         return counted

@@ -30,7 +30,8 @@ from gangline import (
     tolerations,
     unschedulable,
 )
-from gangline_plugins.pod_counting import Domains, PodCounts, shared_tracker
+from gangline_plugins.pod_counting import PodCounts, shared_tracker
+from gangline_plugins.pod_counting_columns import Domains, slot_sums
 from gangline_plugins.pod_topology_spread_constraints import HOSTNAME, Args, Constraint, Constraints, PodConstraints
 
 _UNEVEN, _UNLABELLED = 1, 2
@@ -115,7 +116,7 @@ class PodTopologySpread:
         if constraint.query is not None:
             counts = self._counts.count(constraint.query)
             if counts.total:
-                sums = np.bincount(slots, weights=counts.column(len(slots)), minlength=domain.size)
+                sums = slot_sums(slots, counts.column(len(slots)), domain.size)
         if np.count_nonzero(exists) < constraint.min_domains:
             least = 0.0
         else:
@@ -191,7 +192,7 @@ class PodTopologySpread:
         amounts = self._column(constraint, len(rated))
         if not eligible.all():
             amounts = np.where(eligible, amounts, 0)
-        scores = _score(np.bincount(slots, weights=amounts, minlength=domain.size), constraint, number)
+        scores = _score(slot_sums(slots, amounts, domain.size), constraint, number)
         scores[0] = 0.0
         return scores[domain.slots]
 
@@ -284,7 +285,7 @@ def _merged(domain: Domains, nodes: NodeView, constraint: Constraint) -> NDArray
 
 def _score(counts: NDArray[np.float64] | NDArray[np.int64], constraint: Constraint, domains: int) -> ScoreColumn:
     """Counts weighted by the number of domains; maxSkew waters differences down."""
-    return counts * math.log(domains + 2) + (constraint.max_skew - 1)
+    return counts.astype(np.float64, copy=False) * math.log(domains + 2) + (constraint.max_skew - 1)
 
 
 def _counts(constraint: Constraint, waiting: PodInfo, pod: PodInfo | None) -> bool:

@@ -202,9 +202,7 @@ def _compile(pod: PodInfo) -> Constraints:
             selector = compile_selector(constraint.label_selector, path)
         except InvalidObject as error:
             return Constraints(error=str(error))
-        extra = [
-            (key, "In", frozenset((pod.labels[key],))) for key in constraint.match_label_keys if key in pod.labels
-        ]
+        extra = [(key, "In", frozenset((pod.labels[key],))) for key in constraint.match_label_keys if key in pod.labels]
         if extra:
             selector = selector.with_requirements(*extra)
         built.append((constraint.when_unsatisfiable, _constraint(constraint, pod.namespace, selector)))

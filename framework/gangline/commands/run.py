@@ -6,34 +6,35 @@ import asyncio
 import gc
 import logging
 import os
+import random
 import signal
 import socket
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 import msgspec
+import uvloop
 
 from gangline import config, logs
 from gangline.clock import SystemClock
-from gangline.errors import GanglineError
 from gangline.kube import auth
 from gangline.kube.client import HttpClient
 from gangline.leading import Elector
 from gangline.metrics import Metrics
-from gangline.reloading import Reloader
 from gangline.registry import Catalog
+from gangline.reloading import Reloader
 from gangline.scheduler import Options, Scheduler
 from gangline.serving import Server
 
 log = logging.getLogger(__name__)
 
-Lead = Callable[[], Awaitable[None]]
-
 
 @click.command()
-@click.option("--config", "files", type=click.Path(), multiple=True, help="KubeSchedulerConfiguration; may be repeated.")
+@click.option(
+    "--config", "files", type=click.Path(), multiple=True, help="KubeSchedulerConfiguration; may be repeated."
+)
 @click.option("--kubeconfig", type=click.Path(), default=None, help="Default: as kubectl, then in-cluster.")
 @click.option("--leader-elect/--no-leader-elect", default=None, help="Overrides leaderElection.leaderElect.")
 @click.option("--listen", default="0.0.0.0:8080", show_default=True, help="Health and metrics.")
@@ -46,7 +47,7 @@ def run(
     leader_elect: bool | None,
     listen: str,
     concurrency: int,
-    log_format: str,
+    log_format: logs.Form,
     log_level: str,
 ) -> None:
     """Schedule pods until SIGTERM."""
@@ -63,8 +64,6 @@ def run(
         listen,
         Options(concurrency=concurrency, identity=f"{socket.gethostname()}_{uuid.uuid4()}"),
     )
-    import uvloop
-
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(program.run())
 
@@ -101,17 +100,23 @@ class Program:
         """Run until a signal; raises GanglineError when something cannot go on."""
         metrics = Metrics()
         clock = SystemClock()
-        async with HttpClient(
-            auth.load(self._kubeconfig), connections=self._options.concurrency + 64
-        ) as client:
+        async with HttpClient(auth.load(self._kubeconfig), connections=self._options.concurrency + 64) as client:
             scheduler = Scheduler(self._configuration, client, clock, Catalog.discover(), self._options, metrics)
-            elector = Elector(client, clock, self._election, self._options.identity, metrics=metrics)
+            leading = metrics.is_leader.labels(self._election.resource_name)
+            elector = Elector(
+                client,
+                clock,
+                self._election,
+                self._options.identity,
+                random.Random(),
+                lambda yes: leading.set(int(yes)),
+            )
             server = Server(
                 self._listen,
                 live={},
                 ready={"informers": lambda: ", ".join(scheduler.unsynced()) or None},
                 registry=metrics.registry,
-                configuration=lambda: msgspec.to_builtins(scheduler.config, str_keys=True),
+                configuration=lambda: scheduler.config,
             )
             await server.start()
             try:
@@ -155,4 +160,4 @@ def _raise_first(work: asyncio.Task[None]) -> None:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if error is not None:
-        raise error if isinstance(error, GanglineError) else error
+        raise error

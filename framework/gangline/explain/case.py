@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,15 +12,12 @@ from gangline import config, model
 from gangline.assembly import build_runtimes
 from gangline.cache import Cache
 from gangline.clock import SystemClock
-from gangline.errors import GanglineError
-from gangline.evaluation import Filtered
+from gangline.explain.report import Report, explain
 from gangline.kube.resources import STORED, Resource
 from gangline.metrics import Metrics
-from gangline.pods import PodInfo
 from gangline.recording import NoRecorder
 from gangline.registry import Catalog
 from gangline.runtime import Runtime
-from gangline.status import Code
 from gangline.waiting import WaitingPods
 
 _CASE_PROFILES = """
@@ -70,35 +68,47 @@ def verdict(case: dict[str, Any]) -> dict[str, Any]:
     the feature gates that are not at their default, `_profiles` the profiles to score, among default-scheduler,
     most-allocated, rtcr and custom. Raises GanglineError for an object that cannot be used.
     """
-    text = _CASE_PROFILES
-    if case.get("_gates", {}).get("TaintTolerationComparisonOperators"):
-        text = text.replace(
-            "  pluginConfig:\n", "  pluginConfig:\n  - name: TaintToleration\n    args: {enableComparisonOperators: true}\n"
-        ).replace(
-            "- schedulerName: default-scheduler\n",
-            "- schedulerName: default-scheduler\n  pluginConfig:\n"
-            "  - name: TaintToleration\n    args: {enableComparisonOperators: true}\n",
-        )
     cluster = load_cluster(case)
-    runtimes = cluster_runtimes(cluster, config.load(text, "case profiles"))
+    profiles = config.load(_CASE_PROFILES, "case profiles")
+    if case.get("_gates", {}).get("TaintTolerationComparisonOperators"):
+        profiles = _with_comparison_operators(profiles)
+    runtimes = cluster_runtimes(cluster, profiles)
     pod = cluster.record(msgspec.convert(case["pod"], model.Pod, strict=False))
     wanted = case.get("_profiles") or list(runtimes)
-    filtered = runtimes["default-scheduler"].evaluator.filter(pod)
-    diagnosis = runtimes["default-scheduler"].evaluator.diagnose(filtered)
-    feasible = [cluster.nodes.names[row] for row in filtered.feasible.nonzero()[0]]
-    filters: dict[str, dict[str, str]] = {}
-    for row, name in enumerate(cluster.nodes.names):
-        found = None if diagnosis.status is not None else diagnosis.node(row)
-        if found is not None and (diagnosis.narrowed is None or diagnosis.narrowed[row]):
-            filters.setdefault(found[0], {})[name] = found[1].value
-    result: dict[str, Any] = {"feasible": feasible, "filter": filters}
-    if not feasible:
-        result["message"] = diagnosis.message()
-    if len(feasible) > 1:
-        scores = {p: _scores(runtimes[p], pod, feasible) for p in wanted if p in runtimes}
-        result["scores"] = scores
-        result["totals"] = {p: _totals(runtimes[p], feasible, scores[p]) for p in scores}
+    report = explain(runtimes["default-scheduler"], pod)
+    result: dict[str, Any] = {"feasible": report.feasible, "filter": _filters(report), "message": report.message}
+    if len(report.feasible) > 1:
+        reports = {name: explain(runtimes[name], pod) for name in wanted if name in runtimes}
+        result["scores"] = {name: _scores(each) for name, each in reports.items()}
+        result["totals"] = {
+            name: {node.name: node.total for node in each.nodes if node.total is not None}
+            for name, each in reports.items()
+        }
     return result
+
+
+def _with_comparison_operators(profiles: config.SchedulerConfiguration) -> config.SchedulerConfiguration:
+    """The same profiles with the gate TaintTolerationComparisonOperators on."""
+    args = config.PluginConfig("TaintToleration", {"enableComparisonOperators": True})
+    changed = tuple(
+        dataclasses.replace(profile, plugin_config=(*profile.plugin_config, args)) for profile in profiles.profiles
+    )
+    return msgspec.structs.replace(profiles, profiles=changed)
+
+
+def _filters(report: Report) -> dict[str, dict[str, str]]:
+    """Plugin to node to code, for every filter that rejects a node."""
+    table: dict[str, dict[str, str]] = {}
+    for node in report.nodes:
+        for rejection in node.rejections[int(node.narrowed) :]:
+            table.setdefault(rejection.plugin, {})[node.name] = rejection.code.value
+    return table
+
+
+def _scores(report: Report) -> dict[str, dict[str, int]]:
+    """Plugin to node to score, for feasible nodes."""
+    feasible = [node for node in report.nodes if not node.rejections]
+    return {plugin: {node.name: node.scores[plugin] for node in feasible} for plugin in report.weights}
 
 
 def load_cluster(case: Mapping[str, Any]) -> Cache:
@@ -108,7 +118,8 @@ def load_cluster(case: Mapping[str, Any]) -> Cache:
         store = cluster.store(resource.plural)
         for obj in _objects(case, resource):
             store.upsert(obj)
-    for node in msgspec.convert(case.get("nodes", []), list[model.Node], strict=False):
+    nodes = msgspec.convert(case.get("nodes", []), list[model.Node], strict=False)
+    for node in sorted(nodes, key=lambda node: node.metadata.name):  # as an API server lists them
         cluster.upsert_node(node)
     for pod in msgspec.convert(case.get("pods", []), list[model.Pod], strict=False):
         if pod.spec.node_name:
@@ -130,19 +141,3 @@ def _objects(case: Mapping[str, Any], resource: Resource[Any]) -> list[Any]:
     given = case.get(resource.plural) or case.get(_SHORT.get(resource.plural, "")) or []
     objects: list[Any] = msgspec.convert(given, list[resource.type], strict=False)  # type: ignore[name-defined]  # a runtime type
     return objects
-
-
-def _scores(runtime: Runtime, pod: PodInfo, feasible: list[str]) -> dict[str, dict[str, int]]:
-    filtered: Filtered = runtime.evaluator.filter(pod)
-    return {
-        plugin: dict(zip(feasible, (int(score) for score in column), strict=True))
-        for plugin, column in runtime.evaluator.scores(filtered).items()
-    }
-
-
-def _totals(runtime: Runtime, feasible: list[str], scores: dict[str, dict[str, int]]) -> dict[str, int]:
-    weights = runtime.evaluator.weights()
-    return {node: sum(weights[p] * column[node] for p, column in scores.items()) for node in feasible}
-
-
-__all__ = ["Code", "GanglineError", "cluster_runtimes", "load_cluster", "verdict"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from gangline.clock import rfc3339
@@ -11,12 +11,9 @@ from gangline.simulate.history import Data
 DEFAULT_GRACE = 30  # seconds
 DEFAULT_PODS = 110  # pods per node, what a kubelet registers unless told otherwise
 
-PriorityOf = Callable[[str], Mapping[str, Any] | None]
-"""The PriorityClass of that name, for an empty name the global default; None if there is none."""
 
-
-def default_pod(pod: Data, priority_of: PriorityOf, now: float) -> Data:
-    """The pod with its defaults. Raises KeyError with the name of a priority class that is not there."""
+def default_pod(pod: Data, priority_class: Mapping[str, Any] | None, now: float) -> Data:
+    """The pod with its defaults; the class is the one that it names, or the cluster's default one."""
     spec = {
         "schedulerName": "default-scheduler",
         "restartPolicy": "Always",
@@ -28,7 +25,7 @@ def default_pod(pod: Data, priority_of: PriorityOf, now: float) -> Data:
             spec[field] = [_container(each, bool(spec.get("hostNetwork"))) for each in spec[field]]
     if "resources" in spec:
         spec["resources"] = _resources(spec["resources"])
-    spec |= _priority(spec, priority_of)
+    spec |= _priority(spec, priority_class)
     return {**pod, "spec": spec, "status": _pod_status(spec, pod.get("status", {}), now)}
 
 
@@ -72,18 +69,14 @@ def _resources(resources: Mapping[str, Any]) -> Data:
     return {**resources, "requests": requests} if requests else dict(resources)
 
 
-def _priority(spec: Mapping[str, Any], priority_of: PriorityOf) -> Data:
-    name = spec.get("priorityClassName", "")
-    found = priority_of(name)
-    if found is None:
-        if name:
-            raise KeyError(name)
-        return {"priority": spec.get("priority", 0)}
-    policy = spec.get("preemptionPolicy") or found.get("preemptionPolicy") or "PreemptLowerPriority"
-    named = {"priorityClassName": found["metadata"]["name"], "preemptionPolicy": policy}
-    if not name and "priority" in spec:
+def _priority(spec: Mapping[str, Any], found: Mapping[str, Any] | None) -> Data:
+    if not spec.get("priorityClassName") and "priority" in spec:
         return {}
-    return {**named, "priority": found.get("value", 0)}
+    if found is None:
+        return {"priority": 0}
+    policy = spec.get("preemptionPolicy") or found.get("preemptionPolicy") or "PreemptLowerPriority"
+    name = found["metadata"]["name"]
+    return {"priorityClassName": name, "priority": found.get("value", 0), "preemptionPolicy": policy}
 
 
 def _pod_status(spec: Mapping[str, Any], status: Mapping[str, Any], now: float) -> Data:

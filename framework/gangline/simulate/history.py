@@ -66,7 +66,8 @@ class History:
         self._limit = limit
         self._changes: list[Change] = []
         self._dropped = 0  # changes that are no longer in the list
-        self._waiting: set[asyncio.Future[None]] = set()
+        self._forgotten = 0  # the resourceVersion of the last change that counts as forgotten
+        self._waiting: dict[asyncio.Future[None], None] = {}  # in order, so that every run is the same
 
     @property
     def end(self) -> int:
@@ -76,43 +77,40 @@ class History:
     def add(self, change: Change) -> None:
         """Keeps a change and wakes the watches."""
         self._changes.append(change)
+        if len(self._changes) > self._limit:
+            self._forgotten = self._changes[-self._limit - 1].new.version
         if len(self._changes) > 2 * self._limit:
             self._dropped += len(self._changes) - self._limit
             del self._changes[: -self._limit]
         self.wake()
 
     def after(self, version: int) -> int:
-        """The number of the first change after a resourceVersion. Raises Gone if it may be forgotten."""
-        number = self._dropped + bisect.bisect_right(self._changes, version, key=lambda change: change.new.version)
-        if number < self._oldest:
-            raise too_old(version, self._changes[self._oldest - self._dropped].new.version)
-        return number
+        """The number of the first change after a resourceVersion. Raises Gone if it is forgotten."""
+        if version < self._forgotten:
+            raise too_old(version, self._forgotten)
+        return self._dropped + bisect.bisect_right(self._changes, version, key=lambda change: change.new.version)
 
     def at(self, number: int) -> Change:
         """A change by its number. Raises Gone if it is forgotten."""
-        if number < self._oldest:
-            oldest = self._changes[self._oldest - self._dropped].new.version
-            raise too_old(oldest - 1, oldest)
-        return self._changes[number - self._dropped]
+        index = number - self._dropped
+        if index < len(self._changes) - self._limit:
+            raise too_old(self._changes[index].new.version if index >= 0 else 0, self._forgotten)
+        return self._changes[index]
 
     async def grown(self) -> None:
         """Waits for the next `wake`."""
         future = asyncio.get_running_loop().create_future()
-        self._waiting.add(future)
+        self._waiting[future] = None
         try:
             await future
         finally:
-            self._waiting.discard(future)
+            del self._waiting[future]
 
     def wake(self) -> None:
         """Lets every watch look again."""
         for future in self._waiting:
             if not future.done():
                 future.set_result(None)
-
-    @property
-    def _oldest(self) -> int:
-        return max(self._dropped, self.end - self._limit)
 
 
 class Watch:
@@ -127,13 +125,13 @@ class Watch:
         self._matches = matches
         self._start = [Notice(EventType.ADDED, each) for each in reversed(start)]
         self._skipped = 0
-        self._closed = False
+        self.closed = False
 
     def __aiter__(self) -> Watch:
         return self
 
     async def __anext__(self) -> Notice:
-        while not self._closed:
+        while not self.closed:
             notice = self._start.pop() if self._start else self._next()
             if notice is not None:
                 return notice
@@ -142,7 +140,7 @@ class Watch:
 
     def close(self) -> None:
         """Ends the stream."""
-        self._closed = True
+        self.closed = True
         self._history.wake()
 
     def _next(self) -> Notice | None:

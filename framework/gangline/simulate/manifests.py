@@ -5,6 +5,7 @@ An object is checked here as far as the scheduler reads it; the fields that nobo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,8 @@ from gangline.kube.resources import Resource
 from gangline.simulate.history import Data
 from gangline.simulate.merging import without_nulls
 
+RUN_SECONDS = "gangline.dev/run-seconds"
+"""The annotation of a pod that says after how many seconds it succeeds; without it, it runs until it is deleted."""
 SUFFIXES = (".yaml", ".yml", ".json")
 WITH_TEMPLATE = ("Deployment", "ReplicaSet", "StatefulSet", "Job")
 FIRST = ("CustomResourceDefinition", "Namespace", "PriorityClass", "Node")
@@ -45,7 +48,9 @@ class _Loader(yaml.CSafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
         for key, _ in node.value:
-            if key.value in seen and key.tag != "tag:yaml.org,2002:merge":
+            if not isinstance(key, yaml.ScalarNode) or key.tag == "tag:yaml.org,2002:merge":
+                continue
+            if key.value in seen:
                 why = f"key {quoted(key.value)} is there twice"
                 raise yaml.constructor.ConstructorError(None, None, why, key.start_mark)
             seen.add(key.value)
@@ -110,11 +115,27 @@ def check(manifest: Manifest, resource: Resource[Any]) -> None:
     _convert(manifest, "spec.template", {"metadata": {}, **template}, model.Pod)
 
 
+def run_seconds(metadata: Mapping[str, Any]) -> float | None:
+    """How many seconds a pod runs before it succeeds; None: until it is deleted. Raises InvalidObject."""
+    text = metadata.get("annotations", {}).get(RUN_SECONDS)
+    if text is None:
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < math.inf:
+        path = f"metadata.annotations[{RUN_SECONDS}]"
+        raise InvalidObject(path, text, "not a number of seconds")
+    return seconds
+
+
 def _convert(manifest: Manifest, path: str, data: Mapping[str, Any], type_: type) -> None:
     try:
-        obj = msgspec.convert(data, type_)
+        obj: Any = msgspec.convert(data, type_)
         if isinstance(obj, model.Pod):
             requests.compute(obj.spec)
+            run_seconds(data["metadata"])
         elif isinstance(obj, model.Node):
             requests.allocatable(obj.status.allocatable, "status.allocatable")
             requests.allocatable(obj.status.capacity, "status.capacity")
@@ -123,7 +144,7 @@ def _convert(manifest: Manifest, path: str, data: Mapping[str, Any], type_: type
         raise manifest.error(problem.path, problem.why) from error
     except InvalidObject as error:
         where = f"{path}.{error.path}".removeprefix(".")
-        raise manifest.error(where, f"{quoted(error.value)} is {error.why}") from error
+        raise manifest.error(where, f"{quoted(error.value)}: {error.why}") from error
 
 
 def _files(path: Path) -> list[Path]:

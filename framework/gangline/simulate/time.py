@@ -15,7 +15,7 @@ import itertools
 import selectors
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Executor
-from typing import Any, NoReturn, TypeVar, TypeVarTuple, Unpack
+from typing import Any, NoReturn, TypeVar, TypeVarTuple
 
 from gangline.errors import GanglineError
 
@@ -86,8 +86,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def call_at(
         self,
         when: float,
-        callback: Callable[[Unpack[Arguments]], object],
-        *args: Unpack[Arguments],
+        callback: Callable[[*Arguments], object],
+        *args: *Arguments,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
         """Calls back at a moment of virtual time."""
@@ -103,18 +103,18 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def call_soon_threadsafe(
         self,
-        callback: Callable[[Unpack[Arguments]], object],
-        *args: Unpack[Arguments],
+        callback: Callable[[*Arguments], object],
+        *args: *Arguments,
         context: contextvars.Context | None = None,
     ) -> asyncio.Handle:
         """The same as `call_soon`: there is one thread."""
         return self.call_soon(callback, *args, context=context)
 
-    def run_in_executor(  # type: ignore[override]  # typeshed's overloads say the same in two pieces
+    def run_in_executor(
         self,
         executor: Executor | None,
-        func: Callable[[Unpack[Arguments]], Result],
-        *args: Unpack[Arguments],
+        func: Callable[[*Arguments], Result],
+        *args: *Arguments,
     ) -> asyncio.Future[Result]:
         """Calls the function at once, in this thread; the future is done."""
         future: asyncio.Future[Result] = self.create_future()

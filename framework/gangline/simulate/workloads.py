@@ -1,76 +1,28 @@
-"""The stand-in for the controllers that make pods out of jobs, replica sets, deployments and stateful sets.
+"""Decides which pods a job, replica set, deployment or stateful set lacks.
 
-`missing` decides what a workload lacks; `Workloads` makes it again when a pod finishes or vanishes. All pods of a
-stateful set are made at once, whatever its podManagementPolicy says, and a job never gives up.
+All pods of a stateful set are made at once, whatever its podManagementPolicy says.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from gangline.errors import NotFound
-from gangline.kube.interface import EventType
-from gangline.kube.resources import JOBS, PODS, REPLICA_SETS, STATEFUL_SETS, Resource
-from gangline.simulate.history import Data, Notice
-from gangline.simulate.server import DEPLOYMENTS, InMemoryServer
+from gangline import model
+from gangline.kube.resources import JOBS, REPLICA_SETS, STATEFUL_SETS, Resource
+from gangline.simulate.history import Data
 
+DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", model.ReplicaSet)
 FINISHED = ("Succeeded", "Failed")
+BACKOFF_LIMIT = 6  # failed pods that a job bears
 INDEX = "batch.kubernetes.io/job-completion-index"
 
 OWNERS: dict[tuple[str, str], Resource[Any]] = {
     (each.api_version, each.kind): each for each in (JOBS, REPLICA_SETS, STATEFUL_SETS, DEPLOYMENTS)
 }
-
-
-class Workloads:
-    """Keeps the number of pods of every workload on one server."""
-
-    def __init__(self, server: InMemoryServer) -> None:
-        self._server = server
-        self._owned: defaultdict[str, dict[str, Mapping[str, Any]]] = defaultdict(dict)  # by UIDs: owner, pod
-
-    async def run(self) -> None:
-        """Makes pods until it is cancelled."""
-        watch = self._server.watch(PODS, "0")
-        try:
-            async for notice in watch:
-                self.handle(notice)
-        finally:
-            watch.close()
-
-    def handle(self, notice: Notice) -> None:
-        """Takes note of a change of a pod, and makes what its owner lacks then."""
-        data = notice.revision.data
-        reference = _controller(data)
-        if notice.type is EventType.BOOKMARK or reference is None:
-            return
-        pods = self._owned[reference["uid"]]
-        if notice.type is EventType.DELETED:
-            pods.pop(data["metadata"]["uid"], None)
-        else:
-            pods[data["metadata"]["uid"]] = data
-        if notice.type is EventType.DELETED or _over(data):
-            self._make_missing(reference, data["metadata"].get("namespace"))
-
-    def _make_missing(self, reference: Mapping[str, Any], namespace: str | None) -> None:
-        resource = OWNERS.get((reference["apiVersion"], reference["kind"]))
-        if resource is None:
-            return
-        try:
-            owner = self._server.get(resource, reference["name"], namespace=namespace).data
-        except NotFound:
-            return
-        if owner["metadata"]["uid"] != reference["uid"] or "deletionTimestamp" in owner["metadata"]:
-            return
-        pods = self._owned[reference["uid"]]
-        for pod in missing(owner, list(pods.values())):
-            made = self._server.create(PODS, pod)
-            pods[made.data["metadata"]["uid"]] = made.data
 
 
 def missing(owner: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> list[Data]:
@@ -82,7 +34,7 @@ def missing(owner: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> list
     if kind == "Job":
         return _job_pods(owner, pods)
     if kind == "ReplicaSet":
-        lacking = _number(owner, "replicas") - sum(not _over(pod) for pod in pods)
+        lacking = _number(owner, "replicas") - sum(not is_over(pod) for pod in pods)
         generated = {"generateName": f"{owner['metadata']['name']}-"}
         return [_pod(owner, generated) for _ in range(lacking)]
     if kind == "StatefulSet":
@@ -97,9 +49,11 @@ def _job_pods(job: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> list
     parallelism = _number(job, "parallelism")
     completions = spec.get("completions", parallelism)
     succeeded = [pod for pod in pods if pod.get("status", {}).get("phase") == "Succeeded"]
-    active = [pod for pod in pods if not _over(pod)]
+    active = [pod for pod in pods if not is_over(pod)]
     lacking = min(parallelism, completions - len(succeeded)) - len(active)
-    if spec.get("suspend") or lacking <= 0 or (succeeded and "completions" not in spec):
+    failed = sum(pod.get("status", {}).get("phase") == "Failed" for pod in pods)
+    given_up = failed > spec.get("backoffLimit", BACKOFF_LIMIT)
+    if spec.get("suspend") or given_up or lacking <= 0 or (succeeded and "completions" not in spec):
         return []
     name = job["metadata"]["name"]
     if spec.get("completionMode") != "Indexed":
@@ -198,12 +152,13 @@ def _reference(owner: Mapping[str, Any]) -> Data:
     }
 
 
-def _controller(data: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def controller(data: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The reference to the owner that makes an object anew, or None."""
     references: Iterable[Mapping[str, Any]] = data["metadata"].get("ownerReferences", [])
     return next((each for each in references if each.get("controller")), None)
 
 
-def _over(pod: Mapping[str, Any]) -> bool:
+def is_over(pod: Mapping[str, Any]) -> bool:
     """Whether a pod no longer counts for its owner."""
     return "deletionTimestamp" in pod["metadata"] or pod.get("status", {}).get("phase") in FINISHED
 

@@ -31,6 +31,7 @@ from gangline import (
 from gangline_plugins.default_preemption.budgets import Budgets
 from gangline_plugins.default_preemption.eligibility import why_not
 from gangline_plugins.default_preemption.evicting import Evictor
+from gangline_plugins.default_preemption.importance import Candidate
 from gangline_plugins.default_preemption.levels import PriorityLevels
 from gangline_plugins.default_preemption.searching import find_best, number_wanted
 from gangline_plugins.default_preemption.simulating import Simulation
@@ -76,22 +77,33 @@ class DefaultPreemption:
         is not says that the pod may not preempt (now), and its nomination stands.
         """
         self._attempts.inc()
+        decided = self.decide(pod, nodes, diagnosis)
+        if isinstance(decided, Status):
+            return decided
+        self._victims.inc(len(decided.victims))
+        self._evictor.start(pod, decided.node, decided.victims)
+        return decided.node
+
+    def decide(self, pod: PodInfo, nodes: NodeView, diagnosis: Diagnosis) -> Candidate | Status:
+        """Where to make room for a pod and who has to go, or why that cannot be; changes nothing."""
         resolvable = diagnosis.resolvable()
         refusal = self._refusal(pod, nodes, resolvable)
         if refusal:
             return unschedulable(f"preemption: {refusal}")
         rows, wanted = self._potential(resolvable)
         hopeful = rows[self._levels.below(pod.priority, len(nodes))[rows]]
-        simulation = Simulation(self._handle, pod, Budgets(self._handle.state.store("poddisruptionbudgets")))
+        simulation = Simulation(self._handle, pod, self.budgets())
         best = find_best(simulation, pod, hopeful, wanted)
-        if best is None:
-            reasons = simulation.reasons
-            reasons["No preemption victims found for incoming pod"] += len(rows) - len(hopeful)
-            reasons["Preemption is not helpful for scheduling"] += nodes.count - len(rows)
-            return unschedulable(f"preemption: {_in_words(reasons, nodes.count)}", resolvable=False)
-        self._victims.inc(len(best.victims))
-        self._evictor.start(pod, best.node, best.victims)
-        return best.node
+        if best is not None:
+            return best
+        reasons = simulation.reasons
+        reasons["No preemption victims found for incoming pod"] += len(rows) - len(hopeful)
+        reasons["Preemption is not helpful for scheduling"] += nodes.count - len(rows)
+        return unschedulable(f"preemption: {_in_words(reasons, nodes.count)}", resolvable=False)
+
+    def budgets(self) -> Budgets:
+        """The disruption budgets as they are now."""
+        return Budgets(self._handle.state.store("poddisruptionbudgets"))
 
     def _refusal(self, pod: PodInfo, nodes: NodeView, resolvable: BoolColumn) -> str:
         if self._evictor.is_running(pod.uid):

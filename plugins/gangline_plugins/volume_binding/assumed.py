@@ -17,12 +17,12 @@ class Assumed(Generic[T]):
     """The objects of one store, with assumptions laid over them."""
 
     def __init__(self, store: Any) -> None:
-        self.store = store
+        self._store = store
         self._assumed: dict[tuple[str, str], T] = {}
 
     def get(self, name: str, namespace: str = "") -> T | None:
         """The object as assumed, or as stored, or None."""
-        stored: T | None = self.store.get(name, namespace)
+        stored: T | None = self._store.get(name, namespace)
         return None if stored is None else self.over(stored)
 
     def over(self, stored: T) -> T:
@@ -33,7 +33,7 @@ class Assumed(Generic[T]):
     def assume(self, obj: T) -> bool:
         """Count obj as the truth; False when it was made from a version that is no longer the stored one."""
         self._expire()
-        stored: T | None = self.store.get(obj.metadata.name, obj.metadata.namespace)
+        stored: T | None = self._store.get(obj.metadata.name, obj.metadata.namespace)
         if stored is None or not _same_version(obj, stored):
             return False
         self._assumed[_key(obj)] = obj
@@ -44,12 +44,15 @@ class Assumed(Generic[T]):
         if self._assumed.get(_key(obj)) is obj:
             del self._assumed[_key(obj)]
 
-    def __len__(self) -> int:
-        return len(self._assumed)
+    def assumed(self) -> list[T]:
+        """The stored objects that are assumed to be otherwise."""
+        self._expire()
+        stored: list[T] = [self._store.get(name, namespace) for namespace, name in self._assumed]
+        return stored
 
     def _expire(self) -> None:
         for key, assumed in list(self._assumed.items()):
-            stored = self.store.get(key[1], key[0])
+            stored = self._store.get(key[1], key[0])
             if stored is None or not _same_version(assumed, stored):
                 del self._assumed[key]
 

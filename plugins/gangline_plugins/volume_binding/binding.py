@@ -1,7 +1,7 @@
 """What a pod's volumes need on the API before the pod is bound, and the wait until they are bound.
 
-The binding itself is the work of the PV controller and the provisioners: it starts when a volume names a claim, or when a
-claim names a node, and has failed when one of them takes that back.
+The binding itself is the work of the PV controller and the provisioners: it starts when a volume names a claim, or
+when a claim names a node, and has failed when one of them takes that back.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from gangline import Clock, Code, Handle, Status, model
 from gangline.kube.resources import PVCS, PVS
@@ -55,7 +57,10 @@ async def write(client: Any, volumes: PodVolumes) -> None:
     for match in volumes.matches:
         if match.dirty:
             metadata = match.volume.metadata
-            patch = {"metadata": _metadata(metadata, BOUND_BY_CONTROLLER), "spec": {"claimRef": _reference(match.claim)}}
+            patch = {
+                "metadata": _metadata(metadata, BOUND_BY_CONTROLLER),
+                "spec": {"claimRef": msgspec.to_builtins(match.volume.spec.claim_ref)},
+            }
             match.volume = await client.patch(PVS, metadata.name, patch)
             match.dirty = False
     for provision in volumes.provisions:
@@ -122,18 +127,73 @@ class Checks:
         return is_fully_bound(claim)
 
 
-async def wait_for(outcome: Callable[[], Status | bool], timeout: float, clock: Clock, sleep: Sleep) -> Status | None:
-    """Ask for the outcome until it is True (None is returned) or a failure, at most timeout seconds."""
-    deadline = clock.monotonic() + timeout
+async def wait_for(outcome: Callable[[], Status | bool], limit: float, clock: Clock, sleep: Sleep) -> Status | None:
+    """Ask for the outcome until it is True (None is returned) or a failure, at most limit seconds."""
+    deadline = clock.monotonic() + limit
     pause = _FIRST_PAUSE
     while (found := outcome()) is False:
         left = deadline - clock.monotonic()
         if left <= 0:
-            return _failed(f"timed out after {timeout:g} s")
+            return _failed(f"timed out after {limit:g} s")
         await sleep(min(pause, left))
         pause = min(2 * pause, _LONGEST_PAUSE)
     return None if found is True else found
 
 
-def with_claim(volume: model.PersistentVolume, claim: model.PersistentVolumeClaim) -> Match:
-    """The volume as it is once it names the claim."""
+def for_claim(volume: model.PersistentVolume, claim: model.PersistentVolumeClaim) -> Match:
+    """The volume as it is to be for the claim: it names it, and says when it was not the user who wanted that."""
+    ref, metadata = volume.spec.claim_ref, claim.metadata
+    wanted = (metadata.name, metadata.namespace, metadata.uid)
+    dirty = ref is None or (ref.name, ref.namespace, ref.uid) != wanted
+    annotations = dict(volume.metadata.annotations or {})
+    if not is_bound_to(volume, claim) and BOUND_BY_CONTROLLER not in annotations:
+        annotations[BOUND_BY_CONTROLLER] = "yes"
+        dirty = True
+    if dirty:
+        volume = msgspec.structs.replace(
+            volume,
+            metadata=msgspec.structs.replace(volume.metadata, annotations=annotations),
+            spec=msgspec.structs.replace(volume.spec, claim_ref=_reference(claim)),
+        )
+    return Match(claim, volume, dirty)
+
+
+def for_node(claim: model.PersistentVolumeClaim, node: str) -> Provision:
+    """The claim as it is to be for a provisioner: it names the node."""
+    if selected_node(claim) == node:
+        return Provision(claim, dirty=False)
+    annotations = {**(claim.metadata.annotations or {}), SELECTED_NODE: node}
+    metadata = msgspec.structs.replace(claim.metadata, annotations=annotations)
+    return Provision(msgspec.structs.replace(claim, metadata=metadata), dirty=True)
+
+
+def _reference(claim: model.PersistentVolumeClaim) -> model.TypedReference:
+    metadata = claim.metadata
+    return model.TypedReference(
+        kind="PersistentVolumeClaim",
+        api_version="v1",
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+        resource_version=metadata.resource_version,
+    )
+
+
+def _metadata(metadata: model.ObjectMeta, annotation: str) -> dict[str, Any]:
+    """A patch that sets an annotation as it is in metadata, provided that the object is still of this version."""
+    value = (metadata.annotations or {}).get(annotation)
+    patch: dict[str, Any] = {"resourceVersion": metadata.resource_version}
+    return patch if value is None else {**patch, "annotations": {annotation: value}}
+
+
+def _is_older(stored: model.ObjectMeta, written: model.ObjectMeta) -> bool:
+    """Whether the store does not have our write yet."""
+    return int(stored.resource_version) < int(written.resource_version)
+
+
+def _unreachable(volume: str, node: str) -> Status:
+    return _failed(f'pv "{volume}" node affinity doesn\'t match node "{node}"')
+
+
+def _failed(why: str) -> Status:
+    return Status(Code.ERROR, (f"binding volumes: {why}",))

@@ -1,20 +1,24 @@
 """Which of the volumes that exist a claim would get on each node: the smallest that fits and is reachable there.
 
-Volumes that the same nodes can reach are one group, and of a group only the smallest few matter. Most local volumes name one
-label and its values; a group of those is looked up through the label's column, so that no volume costs a pass over the nodes.
+Volumes that the same nodes can reach are one group, and of a group only the smallest few matter. Most local volumes
+name one label and its values; groups of those are looked up through the label's column, so that no volume costs a pass
+over the nodes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import itertools
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from gangline import BoolColumn, NodeView, Selector, compile_selector, model, node_selection
+from gangline import BoolColumn, NodeView, compile_selector, model, node_selection
+from gangline_plugins.volume_binding.assumed import Assumed
 from gangline_plugins.volumes import capacity_bytes, class_of_claim, class_of_volume, requested_bytes
 
 ChoiceColumn = NDArray[np.int64]
@@ -26,102 +30,145 @@ Group = tuple[str, str] | bytes
 """The nodes that can reach a volume: all, those with a value of a label, or those that match an encoded selector."""
 
 
+class Shape(NamedTuple):
+    """What a claim and its volume have to agree on, besides the size."""
+
+    storage_class: str
+    mode: str
+    attributes: str
+
+
 @dataclass(frozen=True, slots=True)
-class _Facts:
+class Facts:
     """What follows from a volume alone."""
 
     volume: model.PersistentVolume
     capacity: int
+    shape: Shape
+    access: frozenset[str]
     groups: tuple[Group, ...]
 
 
+Groups = dict[Group, list[Facts]]
+"""The volumes of each group, smallest first."""
+
+
 class Catalogue:
-    """The volumes by storage class, smallest first; read again when one changes."""
+    """The volumes that stay: those that name a claim, and those that are open to any; read again when one changes."""
 
     def __init__(self, store: Any) -> None:
         self._store = store
         self._version = -1
-        self._facts: dict[str, _Facts] = {}
-        self._by_class: dict[str, list[_Facts]] = {}
+        self._facts: dict[str, Facts] = {}
+        self._kept: dict[tuple[str, str], list[Facts]] = {}
+        self._open: dict[tuple[Shape, frozenset[str]], Groups] = {}
 
-    def of_class(self, name: str) -> Sequence[_Facts]:
-        """The volumes of a class. Raises InvalidQuantity."""
-        if self._version != self._store.version:
-            self._read()
-        return self._by_class.get(name, ())
+    def facts(self, volume: model.PersistentVolume) -> Facts:
+        """What is known of a volume of the store. Raises InvalidQuantity."""
+        name = volume.metadata.name
+        found = self._facts.get(name)
+        if found is None or found.volume is not volume:
+            found = self._facts[name] = _facts(volume)
+        return found
 
-    def _read(self) -> None:
-        known, self._facts, self._by_class = self._facts, {}, {}
+    def kept_for(self, namespace: str, claim: str) -> Sequence[Facts]:
+        """The volumes that name a claim."""
+        self._refresh()
+        return self._kept.get((namespace, claim), ())
+
+    def open_to(self, shape: Shape, access: Iterable[str]) -> list[Groups]:
+        """The volumes of a shape that offer these access modes and name no claim."""
+        self._refresh()
+        wanted = frozenset(access)
+        return [groups for (has, offers), groups in self._open.items() if has == shape and wanted <= offers]
+
+    def _refresh(self) -> None:
+        if self._version == self._store.version:
+            return
+        self._version, self._kept, self._open = self._store.version, {}, {}
+        known, self._facts = self._facts, {}
         for volume in self._store:
             name = volume.metadata.name
             facts = known.get(name)
             if facts is None or facts.volume is not volume:
-                facts = _Facts(volume, capacity_bytes(volume), tuple(_groups(volume)))
+                facts = _facts(volume)
             self._facts[name] = facts
-            self._by_class.setdefault(class_of_volume(volume), []).append(facts)
-        for volumes in self._by_class.values():
-            volumes.sort(key=lambda facts: facts.capacity)
-        self._version = self._store.version
+        for facts in sorted(self._facts.values(), key=_capacity):
+            ref = facts.volume.spec.claim_ref
+            if facts.volume.metadata.deletion_timestamp is not None:
+                continue
+            if ref is not None:
+                self._kept.setdefault((ref.namespace, ref.name), []).append(facts)
+            elif facts.volume.status.phase == _AVAILABLE:
+                groups = self._open.setdefault((facts.shape, facts.access), {})
+                for group in facts.groups:
+                    groups.setdefault(group, []).append(facts)
 
 
 class Choices:
     """The volumes that the claims of one pod would get, claim by claim, smallest claim first."""
 
-    def __init__(
-        self,
-        catalogue: Catalogue,
-        current: Callable[[model.PersistentVolume], model.PersistentVolume],
-        nodes: NodeView,
-    ) -> None:
+    def __init__(self, catalogue: Catalogue, assumed: Assumed[model.PersistentVolume], nodes: NodeView) -> None:
         self._catalogue = catalogue
-        self._current = current
+        self._assumed = assumed
         self._nodes = nodes
         self._taken: list[ChoiceColumn] = []
         self.volumes: list[model.PersistentVolume] = []
-        """The volumes that a number stands for, as `current` gives them."""
+        """The volumes that a number stands for, as they are assumed to be."""
         self._numbers: dict[str, int] = {}
 
     def choose(self, claim: model.PersistentVolumeClaim) -> ChoiceColumn:
         """The volume for a claim on each node; none that an earlier claim gets there. Raises InvalidObject."""
-        wanted = requested_bytes(claim) or 0
-        fitting = []
-        for facts in self._catalogue.of_class(class_of_claim(claim)):
-            volume = self._current(facts.volume)
-            if facts.capacity >= wanted and _could_serve(claim, volume):
-                fitting.append((facts, volume))
+        size, shape = requested_bytes(claim) or 0, _shape_of(claim)
         choice = np.full(len(self._nodes), -1, dtype=np.int64)
         undecided = self._nodes.full(True)
-        for _, volume in fitting:
-            if is_bound_to(volume, claim):  # it, or none
-                number = self._number(volume)
-                free = undecided & ~self._is_taken(np.full(len(choice), number))
-                choice[free & reaches(volume, self._nodes)] = number
-                undecided &= ~free
+        for volume in self._kept(claim, size, shape):  # it, or none
+            number = self._number(volume)
+            free = undecided & ~self._is_taken(np.full(len(choice), number))
+            choice[free & reaches(volume, self._nodes)] = number
+            undecided &= ~free
         if undecided.any():
-            smallest = self._smallest(claim, fitting)
+            smallest = self._smallest(claim, size, shape)
             choice[undecided] = smallest[undecided]
         self._taken.append(choice)
         return choice
 
-    def _smallest(
-        self, claim: model.PersistentVolumeClaim, fitting: Iterable[tuple[_Facts, model.PersistentVolume]]
-    ) -> ChoiceColumn:
+    def _kept(self, claim: model.PersistentVolumeClaim, size: int, shape: Shape) -> Iterator[model.PersistentVolume]:
+        """The volumes that name the claim, or are assumed to."""
+        facts = {
+            f.volume.metadata.name: f for f in self._catalogue.kept_for(claim.metadata.namespace, claim.metadata.name)
+        }
+        for stored in self._assumed.assumed():
+            facts.setdefault(stored.metadata.name, self._catalogue.facts(stored))
+        for found in facts.values():
+            volume = self._assumed.over(found.volume)
+            if found.shape == shape and found.capacity >= size and is_bound_to(volume, claim):
+                yield volume
+
+    def _smallest(self, claim: model.PersistentVolumeClaim, size: int, shape: Shape) -> ChoiceColumn:
+        """The smallest volume that is open to the claim and that no earlier claim gets."""
         selector = compile_selector(claim.spec.selector) if claim.spec.selector is not None else None
-        ranked: list[int] = []
-        groups: dict[Group, list[int]] = {}
+        assumed = {volume.metadata.name for volume in self._assumed.assumed()}
         depth = len(self._taken) + 1  # earlier claims take at most one volume each
-        for facts, volume in fitting:
-            if not _is_open(claim, volume, selector):
-                continue
-            for group in facts.groups:
-                members = groups.setdefault(group, [])
-                if len(members) < depth:
-                    members.append(len(ranked))
-            ranked.append(self._number(volume))
-        numbers = np.array([*ranked, -1], dtype=np.int64)
+        offers: dict[Group, list[Facts]] = {}
+        for groups in self._catalogue.open_to(shape, claim.spec.access_modes):
+            for group, members in groups.items():
+                found = offers.setdefault(group, [])
+                first = bisect_left(members, size, key=_capacity)
+                fitting = (
+                    facts
+                    for facts in itertools.islice(members, first, None)
+                    if facts.volume.metadata.name not in assumed
+                    and (selector is None or selector.matches(facts.volume.metadata.labels or {}))
+                )
+                found += itertools.islice(fitting, depth)
+        ranked = sorted({id(f): f for found in offers.values() for f in found}.values(), key=_capacity)
+        ranks = {id(facts): rank for rank, facts in enumerate(ranked)}
+        ranks_of = {group: sorted(ranks[id(facts)] for facts in found) for group, found in offers.items()}
+        numbers = np.array([*(self._number(facts.volume) for facts in ranked), -1], dtype=np.int64)
         best = np.full(len(self._nodes), len(ranked), dtype=np.int64)
-        for ranks in self._columns(groups, depth, len(ranked)):
-            np.minimum(best, np.where(self._is_taken(numbers[ranks]), len(ranked), ranks), out=best)
+        for column in self._columns(ranks_of, depth, len(ranked)):
+            np.minimum(best, np.where(self._is_taken(numbers[column]), len(ranked), column), out=best)
         chosen: ChoiceColumn = numbers[best]
         return chosen
 
@@ -176,31 +223,23 @@ def is_bound_to(volume: model.PersistentVolume, claim: model.PersistentVolumeCla
     )
 
 
-def _could_serve(claim: model.PersistentVolumeClaim, volume: model.PersistentVolume) -> bool:
-    """Whether the volume is not for another claim, stays, and is of the mode and attributes that the claim wants."""
-    return (
-        (volume.spec.claim_ref is None or is_bound_to(volume, claim))
-        and (claim.spec.volume_mode or _FILESYSTEM) == (volume.spec.volume_mode or _FILESYSTEM)
-        and _attributes_class(claim.spec) == _attributes_class(volume.spec)
-        and volume.metadata.deletion_timestamp is None
-    )
+def _facts(volume: model.PersistentVolume) -> Facts:
+    spec = volume.spec
+    shape = Shape(class_of_volume(volume), spec.volume_mode or _FILESYSTEM, _attributes_class(spec))
+    return Facts(volume, capacity_bytes(volume), shape, frozenset(spec.access_modes), tuple(_groups(volume)))
 
 
-def _is_open(
-    claim: model.PersistentVolumeClaim, volume: model.PersistentVolume, selector: Selector | None
-) -> bool:
-    """Whether a volume that is kept for nobody may be given to the claim."""
-    return (
-        volume.spec.claim_ref is None
-        and volume.status.phase == _AVAILABLE
-        and (selector is None or selector.matches(volume.metadata.labels or {}))
-        and set(claim.spec.access_modes).issubset(volume.spec.access_modes)
-    )
+def _shape_of(claim: model.PersistentVolumeClaim) -> Shape:
+    return Shape(class_of_claim(claim), claim.spec.volume_mode or _FILESYSTEM, _attributes_class(claim.spec))
 
 
 def _attributes_class(spec: model.PersistentVolumeClaimSpec | model.PersistentVolumeSpec) -> str:
     name: str | None = getattr(spec, "volume_attributes_class_name", None)
     return name or ""
+
+
+def _capacity(facts: Facts) -> int:
+    return facts.capacity
 
 
 def _groups(volume: model.PersistentVolume) -> Iterator[Group]:

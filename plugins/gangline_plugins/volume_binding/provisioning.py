@@ -29,9 +29,7 @@ class Provisioning:
         self._drivers = drivers
         self._capacities = capacities
 
-    def check(
-        self, claims: Sequence[tuple[model.PersistentVolumeClaim, BoolColumn]], nodes: NodeView
-    ) -> Outcome:
+    def check(self, claims: Sequence[tuple[model.PersistentVolumeClaim, BoolColumn]], nodes: NodeView) -> Outcome:
         """Check claims in order, each on the nodes where it needs a volume; the first failure on a node counts.
 
         Raises GanglineError for a claim whose class is not there.

@@ -1,0 +1,48 @@
+# Every target sets up what it needs by itself. `make help` lists them.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+export OMP_NUM_THREADS ?= 1
+
+.DEFAULT_GOAL := help
+
+.PHONY: help setup run test e2e control-plane lint bench clean
+
+help: ## list the targets
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+setup: $(STAMP) ## install Gangline and its tools into .venv
+
+$(STAMP): pyproject.toml requirements/dev.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	@touch $@
+
+run: setup ## schedule the quick-start workload on the embedded simulator
+	$(BIN)/gangline simulate examples/quickstart
+
+test: setup ## unit tests
+	$(BIN)/pytest
+
+control-plane: setup ## build etcd, kube-apiserver, kube-scheduler, kube-controller-manager and kwok (needs Go)
+	$(BIN)/python -m gangline_e2e build
+
+e2e: setup control-plane ## end-to-end tests on a real control plane
+	$(BIN)/pytest e2e/tests
+
+lint: setup ## formatting, lint, types and import contracts
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/mypy --explicit-package-bases framework/tests plugins/tests profiles/tests e2e/tests benchmarks
+	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/lint-imports
+
+bench: setup control-plane ## the benchmarks: cycles per second, and side by side with kube-scheduler
+	$(BIN)/python benchmarks/cycle.py
+	$(BIN)/python benchmarks/vs_kube_scheduler.py
+
+clean: ## remove the virtual environment and caches
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

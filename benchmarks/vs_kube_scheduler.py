@@ -1,0 +1,180 @@
+"""kube-scheduler and Gangline on the same control plane, with the same nodes and pods, one after the other.
+
+    python benchmarks/vs_kube_scheduler.py [--nodes 5000] [--pods 5000] [--runs 1]
+
+Needs the control plane (`make control-plane`). For each scheduler: a fresh namespace, all pods created first, then the
+scheduler is started; the clock runs from its start to the binding of the last pod, as read from the API server. Both write
+events; kube-scheduler runs with QPS and burst 5000. CPU is of the scheduler process alone, until everything is written
+(events too); RSS is its peak. The order of the two is swapped from run to run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+from gangline_e2e import api, workloads
+from gangline_e2e.harness import ControlPlane, Options
+from gangline_e2e.processes import usage
+from rich.console import Console
+from rich.table import Table
+
+KUBE_SCHEDULER = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection: {{leaderElect: false}}
+clientConnection: {{kubeconfig: {kubeconfig}, qps: 5000, burst: 5000}}
+profiles:
+- schedulerName: kube
+"""
+GANGLINE = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection: {leaderElect: false}
+profiles:
+- schedulerName: gangline
+"""
+SETTLE = 2.0
+"""Seconds without a new event after which a scheduler is taken to have told everything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one scheduler needed."""
+
+    scheduler: str
+    seconds: float
+    cpu: float
+    rss: int
+
+
+async def schedule(cluster: api.Api, plane: ControlPlane, name: str, pods: int, start: Callable[[], int]) -> Result:
+    """Create the pods, start the scheduler, wait until all are bound and told."""
+    manifests = [workloads.gpu_pod(f"{name}-{i:05}", gpus=1, scheduler_name=name) for i in range(pods)]
+    await cluster.create_many(manifests)
+    bound: set[str] = set()
+    last = asyncio.Event()
+
+    async def follow() -> None:
+        async for kind, pod in cluster.watch(cluster.pods):
+            if kind in ("ADDED", "MODIFIED") and workloads.is_bound(pod):
+                bound.add(pod["metadata"]["name"])
+                if len(bound) == pods:
+                    last.set()
+
+    watching = asyncio.create_task(follow())
+    began = time.perf_counter()
+    pid = start()
+    async with asyncio.timeout(900):
+        await last.wait()
+    seconds = time.perf_counter() - began
+    watching.cancel()
+    await told(cluster)
+    used = usage(pid)
+    return Result(name, seconds, used.cpu_s, used.peak_rss_bytes)
+
+
+async def told(cluster: api.Api) -> None:
+    """Wait until the number of events no longer grows."""
+    path = cluster.pods.replace("/api/v1/", "/apis/events.k8s.io/v1/").replace("/pods", "/events")
+    seen, since = -1, time.perf_counter()
+    while time.perf_counter() - since < SETTLE:
+        number = len(await cluster.list(path))
+        if number != seen:
+            seen, since = number, time.perf_counter()
+        await asyncio.sleep(0.5)
+
+
+def start_kube_scheduler(plane: ControlPlane, folder: Path) -> Callable[[], int]:
+    """A function that starts kube-scheduler and returns its process id."""
+    config = folder / "kube-scheduler.yaml"
+    config.write_text(KUBE_SCHEDULER.format(kubeconfig=plane.kubeconfig))
+    return lambda: plane.start_component("kube-scheduler", [f"--config={config}", f"--secure-port={free_port()}"]).pid
+
+
+def start_gangline(plane: ControlPlane, folder: Path, processes: list[subprocess.Popen[bytes]]) -> Callable[[], int]:
+    """A function that starts Gangline and returns its process id."""
+    config = folder / "gangline.yaml"
+    config.write_text(GANGLINE)
+    command = [sys.executable, "-m", "gangline", "run", "--config", str(config), "--kubeconfig", str(plane.kubeconfig)]
+
+    def start() -> int:
+        log = (folder / "gangline.log").open("ab")
+        process = subprocess.Popen([*command, "--listen", f"127.0.0.1:{free_port()}"], stderr=log, stdout=log)
+        processes.append(process)
+        return process.pid
+
+    return start
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+async def one_run(nodes: int, pods: int, first: str, folder: Path) -> list[Result]:
+    """Both schedulers once, on a fresh control plane each."""
+    results = []
+    order = ["kube", "gangline"] if first == "kube" else ["gangline", "kube"]
+    for name in order:
+        own = folder / name
+        own.mkdir(parents=True)
+        processes: list[subprocess.Popen[bytes]] = []
+        with ControlPlane(own, Options()) as plane:
+            try:
+                start = start_kube_scheduler(plane, own) if name == "kube" else start_gangline(plane, own, processes)
+                results.append(await on_plane(plane, name, nodes, pods, start))
+            finally:
+                for process in processes:
+                    process.terminate()
+                    process.wait(30)
+    return results
+
+
+async def on_plane(plane: ControlPlane, name: str, nodes: int, pods: int, start: Callable[[], int]) -> Result:
+    """Fill a control plane with nodes and let one scheduler work on it."""
+    async with api.connect(plane.kubeconfig) as cluster:
+        await cluster.create_many([workloads.kwok_node(f"node-{i:05}") for i in range(nodes)])
+        await cluster.wait_for("/api/v1/nodes", workloads.is_ready, count=nodes, timeout_s=300)
+        return await schedule(cluster, plane, name, pods, start)
+
+
+@click.command()
+@click.option("--nodes", default=5000, show_default=True)
+@click.option("--pods", default=5000, show_default=True)
+@click.option("--runs", default=1, show_default=True)
+def main(nodes: int, pods: int, runs: int) -> None:
+    """Measure and print."""
+    results: dict[str, list[Result]] = {"kube": [], "gangline": []}
+    for number in range(runs):
+        with tempfile.TemporaryDirectory() as folder:
+            pair = asyncio.run(one_run(nodes, pods, ("kube", "gangline")[number % 2], Path(folder)))
+            for result in pair:
+                results[result.scheduler].append(result)
+                print(f"run {number + 1}: {result}", file=sys.stderr)
+    table = Table("", "kube-scheduler", "Gangline", "ratio", box=None)
+    for title, of, form in (
+        ("pods/s", lambda r: pods / r.seconds, "{:.0f}"),
+        ("CPU ms per pod", lambda r: r.cpu / pods * 1e3, "{:.3f}"),
+        ("peak RSS MiB", lambda r: r.rss / 2**20, "{:.0f}"),
+    ):
+        kube, ours = (statistics.median(map(of, results[name])) for name in ("kube", "gangline"))
+        table.add_row(title, form.format(kube), form.format(ours), f"{ours / kube:.3f}")
+    Console(width=100).print(f"{nodes} nodes, {pods} one-GPU pods, {runs} run(s), medians")
+    Console(width=100).print(table)
+
+
+if __name__ == "__main__":
+    main()

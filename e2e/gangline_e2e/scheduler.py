@@ -1,0 +1,158 @@
+"""Run `gangline run` as a program of its own against a cluster: start, wait until ready, stop, kill."""
+
+from __future__ import annotations
+
+import http.client
+import signal
+import socket
+import sys
+import time
+import urllib.request
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import yaml
+
+from gangline_e2e import processes
+from gangline_e2e.errors import HarnessError, StartFailed
+from gangline_e2e.processes import Process
+from gangline_e2e.workloads import Manifest
+
+START_S = 30.0
+STOP_S = 10.0
+POLL_S = 0.05
+NAME = "gangline"
+
+
+class Gangline:
+    """One scheduler process; its configuration file and its log stand in ``folder``.
+
+    As a context manager it starts on entry, and on exit it stops, if it runs still.
+    """
+
+    def __init__(
+        self,
+        kubeconfig: Path,
+        folder: Path,
+        config: Manifest,
+        *,
+        leader_elect: bool = False,
+        python_path: Path | None = None,
+    ) -> None:
+        self.config_file = folder / "config.yaml"
+        self.log_file = folder / "gangline.log"
+        self._kubeconfig = kubeconfig
+        self._leader_elect = leader_elect
+        self._python_path = python_path
+        self._process: Process | None = None
+        folder.mkdir(parents=True, exist_ok=True)
+        self.configure(config)
+
+    def configure(self, config: Manifest | str) -> None:
+        """Replace the configuration file at once, as the mount of a ConfigMap is replaced; text is written as it is."""
+        text = config if isinstance(config, str) else yaml.safe_dump(config)
+        new = self.config_file.with_suffix(".new")
+        new.write_text(text)
+        new.replace(self.config_file)
+
+    def start(self) -> None:
+        """Start it and wait until /readyz answers 200; StartFailed shows the end of its log."""
+        if self.alive():
+            raise HarnessError(f"{NAME}: runs already")
+        listen = f"127.0.0.1:{_free_port()}"
+        process = self._process = processes.start(NAME, self._command(listen), self.log_file)
+        deadline = time.monotonic() + START_S
+        while not _answers(f"http://{listen}/readyz"):
+            if not process.alive() or time.monotonic() > deadline:
+                why = "not ready in time" if process.alive() else "ended before it was ready"
+                self.stop()
+                raise StartFailed(f"{NAME}: {why}; {self.log_file} ends with:{processes.last_lines(self.log_file)}")
+            time.sleep(POLL_S)
+
+    def stop(self) -> None:
+        """Stop it as a pod is stopped: SIGTERM, and SIGKILL if that does not end it. Fine if it has ended."""
+        if self._process is not None:
+            processes.stop([self._process], STOP_S)
+
+    def kill(self) -> None:
+        """End it by SIGKILL: it can tidy up nothing."""
+        process = self._started()
+        process.signal(signal.SIGKILL)
+        if not process.wait(STOP_S):
+            raise HarnessError(f"{NAME}: process {process.pid} survived SIGKILL for {STOP_S:g} s")
+
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self._process is not None and self._process.alive()
+
+    @property
+    def process(self) -> Process:
+        """The process that was started last."""
+        return self._started()
+
+    def logs(self) -> str:
+        """All that it has printed, over all starts."""
+        return self.log_file.read_text(errors="replace") if self.log_file.is_file() else ""
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _started(self) -> Process:
+        if self._process is None:
+            raise HarnessError(f"{NAME}: was not started")
+        return self._process
+
+    def _command(self, listen: str) -> list[str]:
+        env = ["env", f"PYTHONPATH={self._python_path}"] if self._python_path else []
+        elect = "--leader-elect" if self._leader_elect else "--no-leader-elect"
+        return [*env, *command(self.config_file, self._kubeconfig), "--listen", listen, elect]
+
+
+def command(config: Path, kubeconfig: Path) -> list[str]:
+    """The words that run the scheduler of the interpreter at hand, without where it listens."""
+    return [sys.executable, "-m", "gangline", "run", "--config", str(config), "--kubeconfig", str(kubeconfig)]
+
+
+def configuration(*profiles: Manifest, **settings: Any) -> Manifest:
+    """A KubeSchedulerConfiguration; ``settings`` are top-level fields by their names in the file."""
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": list(profiles),
+        **settings,
+    }
+
+
+def profile(
+    name: str, *, enabled: Sequence[Manifest] = (), args: Mapping[str, Manifest] | None = None
+) -> Manifest:
+    """A profile with the default plugins, more that are ``enabled`` at every point, and arguments by plugin."""
+    made: Manifest = {"schedulerName": name}
+    if enabled:
+        made["plugins"] = {"multiPoint": {"enabled": [dict(plugin) for plugin in enabled]}}
+    if args:
+        made["pluginConfig"] = [{"name": plugin, "args": dict(values)} for plugin, values in args.items()]
+    return made
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=2) as answer:
+            return bool(answer.status == 200)
+    except (OSError, http.client.HTTPException):
+        return False

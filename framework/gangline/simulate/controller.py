@@ -1,0 +1,59 @@
+"""The stand-in for the controllers of workloads: a pod that finishes or vanishes is followed by the next one."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from contextlib import aclosing
+from typing import Any
+
+from gangline.errors import NotFound
+from gangline.kube.interface import EventType
+from gangline.kube.resources import PODS
+from gangline.simulate.following import follow
+from gangline.simulate.history import Notice
+from gangline.simulate.server import InMemoryServer
+from gangline.simulate.workloads import OWNERS, controller, is_over, missing
+
+
+class Workloads:
+    """Keeps the number of pods of every workload on one server."""
+
+    def __init__(self, server: InMemoryServer) -> None:
+        self._server = server
+        self._owned: defaultdict[str, dict[str, Mapping[str, Any]]] = defaultdict(dict)  # by UIDs: owner, pod
+
+    async def run(self) -> None:
+        """Makes pods until it is cancelled."""
+        async with aclosing(follow(self._server, PODS)) as notices:
+            async for notice in notices:
+                self._see(notice)
+
+    def _see(self, notice: Notice) -> None:
+        """Takes note of a change of a pod, and makes what its owner lacks then."""
+        data = notice.revision.data
+        reference = controller(data)
+        if reference is None:
+            return
+        pods = self._owned[reference["uid"]]
+        if notice.type is EventType.DELETED:
+            pods.pop(data["metadata"]["uid"], None)
+        else:
+            pods[data["metadata"]["uid"]] = data
+        if notice.type is EventType.DELETED or is_over(data):
+            self._make_missing(reference, data["metadata"].get("namespace"))
+
+    def _make_missing(self, reference: Mapping[str, Any], namespace: str | None) -> None:
+        resource = OWNERS.get((reference["apiVersion"], reference["kind"]))
+        if resource is None:
+            return
+        try:
+            owner = self._server.get(resource, reference["name"], namespace=namespace).data
+        except NotFound:
+            return
+        if owner["metadata"]["uid"] != reference["uid"] or "deletionTimestamp" in owner["metadata"]:
+            return
+        pods = self._owned[reference["uid"]]
+        for pod in missing(owner, list(pods.values())):
+            made = self._server.create(PODS, pod)
+            pods[made.data["metadata"]["uid"]] = made.data

@@ -1,0 +1,48 @@
+"""Follows one kind of object from inside the simulation: everything that is there, then every change."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import closing
+from typing import Any
+
+from gangline.errors import Gone
+from gangline.kube.interface import EventType
+from gangline.kube.resources import Resource
+from gangline.simulate.history import Notice, Revision
+from gangline.simulate.server import InMemoryServer
+
+
+async def follow(server: InMemoryServer, resource: Resource[Any]) -> AsyncGenerator[Notice, None]:
+    """Notices of all objects and changes, for ever; a watch that ends is followed by the next.
+
+    When changes were forgotten, what is gone since is told as deleted and what is there as added.
+    """
+    known: dict[str, Revision] = {}
+    version = 0
+    while True:
+        if not version:
+            version = server.version
+            there = {_uid(each): each for each in server.list(resource)}
+            gone = [each for uid, each in known.items() if uid not in there]
+            known = there
+            for each in gone:
+                yield Notice(EventType.DELETED, each)
+            for each in there.values():
+                yield Notice(EventType.ADDED, each)
+        try:
+            with closing(server.watch(resource, str(version))) as watch:
+                async for notice in watch:
+                    version = notice.revision.version
+                    if notice.type is EventType.DELETED:
+                        del known[_uid(notice.revision)]
+                    else:
+                        known[_uid(notice.revision)] = notice.revision
+                    yield notice
+        except Gone:
+            version = 0
+
+
+def _uid(revision: Revision) -> str:
+    uid: str = revision.data["metadata"]["uid"]
+    return uid

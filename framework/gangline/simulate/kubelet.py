@@ -1,0 +1,155 @@
+"""The stand-in for all kubelets: bound pods start, run for as long as their annotation says, and end when deleted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import aclosing, suppress
+from datetime import datetime
+from typing import Any
+
+from gangline.clock import rfc3339
+from gangline.errors import Conflict, InvalidObject, NotFound
+from gangline.kube.interface import EventType
+from gangline.kube.resources import NODES, PODS, Resource
+from gangline.plugin import Clock
+from gangline.simulate.defaulting import with_condition
+from gangline.simulate.following import follow
+from gangline.simulate.history import Data, Notice
+from gangline.simulate.manifests import run_seconds
+from gangline.simulate.server import InMemoryServer
+
+READY = ("Initialized", "PodReadyToStartContainers", "ContainersReady", "Ready")
+
+
+class Kubelet:
+    """Runs the pods of every node of a server.
+
+    ``start_seconds`` pass between binding and running; a deleted pod ends after ``stop_seconds``, or its grace period
+    if that is shorter. Pods on a node that does not exist stay as they are. New nodes become ready unless they say
+    whether they are.
+    """
+
+    def __init__(
+        self, server: InMemoryServer, clock: Clock, *, start_seconds: float = 1.0, stop_seconds: float = 1.0
+    ) -> None:
+        self._server = server
+        self._clock = clock
+        self._start_seconds = start_seconds
+        self._stop_seconds = stop_seconds
+        self._running: dict[str, asyncio.Task[None]] = {}  # what happens next to a pod, by its UID
+        self._ending: set[str] = set()  # UIDs
+
+    async def run(self) -> None:
+        """Looks after nodes and pods until it is cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._follow(NODES, self._see_node), name="kubelet nodes")
+            tasks.create_task(self._follow(PODS, lambda notice: self._see_pod(notice, tasks)), name="kubelet pods")
+
+    async def _follow(self, resource: Resource[Any], see: Callable[[Notice], None]) -> None:
+        async with aclosing(follow(self._server, resource)) as notices:
+            async for notice in notices:
+                see(notice)
+
+    def _see_node(self, notice: Notice) -> None:
+        data = notice.revision.data
+        if notice.type is EventType.ADDED:
+            self._change_status(NODES, data, lambda status: _with_ready(status, self._clock.now()))
+
+    def _see_pod(self, notice: Notice, tasks: asyncio.TaskGroup) -> None:
+        """Starts what has to happen next to a pod, unless that is under way."""
+        data = notice.revision.data
+        uid, name = data["metadata"]["uid"], data["metadata"]["name"]
+        if notice.type is EventType.DELETED:
+            self._ending.discard(uid)
+            self._cancel(uid)
+        elif not data["spec"].get("nodeName"):
+            return
+        elif "deletionTimestamp" in data["metadata"]:
+            if uid not in self._ending:
+                self._ending.add(uid)
+                self._cancel(uid)
+                tasks.create_task(self._end(data), name=f"end {name}")
+        elif uid not in self._running:
+            self._running[uid] = tasks.create_task(self._live(data), name=f"run {name}")
+
+    def _cancel(self, uid: str) -> None:
+        task = self._running.pop(uid, None)
+        if task is not None:
+            task.cancel()
+
+    async def _live(self, pod: Mapping[str, Any]) -> None:
+        """From binding to the end of its run, as far as the pod has not got yet."""
+        elapsed = 0.0
+        if pod["status"]["phase"] == "Pending":
+            await asyncio.sleep(self._start_seconds)
+            if not self._node_exists(pod) or not self._change_status(PODS, pod, self._started):
+                return
+        elif pod["status"]["phase"] == "Running" and "startTime" in pod["status"]:
+            elapsed = self._clock.now() - datetime.fromisoformat(pod["status"]["startTime"]).timestamp()
+        else:
+            return
+        try:
+            seconds = run_seconds(pod["metadata"])
+        except InvalidObject as error:
+            why = str(error)
+            self._change_status(PODS, pod, lambda status: {**status, "phase": "Failed", "message": why})
+            return
+        if seconds is None:
+            return
+        await asyncio.sleep(max(0.0, seconds - elapsed))
+        self._change_status(PODS, pod, self._succeeded)
+
+    async def _end(self, pod: Mapping[str, Any]) -> None:
+        metadata = pod["metadata"]
+        await asyncio.sleep(min(self._stop_seconds, metadata["deletionGracePeriodSeconds"]))
+        with suppress(NotFound, Conflict):  # somebody was faster
+            self._server.delete(
+                PODS,
+                metadata["name"],
+                namespace=metadata["namespace"],
+                uid=metadata["uid"],
+                grace_period_seconds=0,
+            )
+
+    def _node_exists(self, pod: Mapping[str, Any]) -> bool:
+        try:
+            self._server.get(NODES, pod["spec"]["nodeName"])
+        except NotFound:
+            return False
+        return True
+
+    def _started(self, status: Data) -> Data:
+        now = self._clock.now()
+        status = {**status, "phase": "Running", "startTime": rfc3339(now)}
+        for condition in READY:
+            status = with_condition(status, {"type": condition, "status": "True"}, now)
+        return status
+
+    def _succeeded(self, status: Data) -> Data:
+        now = self._clock.now()
+        status = {**status, "phase": "Succeeded"}
+        for condition in ("ContainersReady", "Ready"):
+            over = {"type": condition, "status": "False", "reason": "PodCompleted"}
+            status = with_condition(status, over, now)
+        return status
+
+    def _change_status(self, resource: Resource[Any], seen: Mapping[str, Any], change: Callable[[Data], Data]) -> bool:
+        """Writes a new status, unless the object that was seen is gone."""
+        metadata = seen["metadata"]
+        try:
+            current = self._server.get(resource, metadata["name"], namespace=metadata.get("namespace")).data
+        except NotFound:
+            return False
+        if current["metadata"]["uid"] != metadata["uid"]:
+            return False
+        changed = {**current, "status": change(current.get("status", {}))}
+        self._server.replace(resource, changed, subresource="status")
+        return True
+
+
+def _with_ready(status: Data, now: float) -> Data:
+    """The status of a node with a Ready condition; one that is there stays as it is."""
+    if any(each["type"] == "Ready" for each in status.get("conditions", [])):
+        return status
+    return with_condition(status, {"type": "Ready", "status": "True", "reason": "KubeletReady"}, now)

@@ -1,0 +1,194 @@
+"""The objects of a cluster and the rules of every write: defaults, identity, resourceVersion, history, removal."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gangline.clock import rfc3339
+from gangline.kube.interface import EventType
+from gangline.kube.resources import NAMESPACES, NODES, PODS, PRIORITY_CLASSES, Resource
+from gangline.plugin import Clock
+from gangline.simulate import refusals
+from gangline.simulate.defaulting import default_node, default_pod
+from gangline.simulate.history import Change, Data, History, Revision, revision
+from gangline.simulate.merging import Path
+
+KEPT = (
+    "name",
+    "namespace",
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+)
+"""Metadata that only the server sets."""
+LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # of generated names
+
+Key = tuple[str, str]
+"""Namespace (empty for cluster-wide kinds) and name."""
+
+
+def key_of(resource: Resource[Any], namespace: str | None, name: str) -> Key:
+    """Where an object is kept."""
+    return (namespace or "default" if resource.namespaced else "", name)
+
+
+@dataclass(slots=True)
+class Collection:
+    """The objects of one kind; ``managers`` says who applied which field."""
+
+    resource: Resource[Any]
+    history: History
+    objects: dict[Key, Revision] = field(default_factory=dict)
+    managers: dict[Key, dict[Path, frozenset[str]]] = field(default_factory=dict)
+
+    def current(self, key: Key) -> Revision:
+        """The object. Raises NotFound."""
+        found = self.objects.get(key)
+        if found is None:
+            raise refusals.not_found(self.resource, key[1])
+        return found
+
+
+class Objects:
+    """All collections, by group and plural: all versions of a group share their objects."""
+
+    def __init__(self, clock: Clock, history: int) -> None:
+        self.version = 0
+        self.kinds: dict[tuple[str, str], Resource[Any]] = {}  # by apiVersion and kind
+        self._clock = clock
+        self._history = history
+        self._serials = itertools.count(1)
+        self._collections: dict[tuple[str, str], Collection] = {}
+
+    def collection(self, resource: Resource[Any]) -> Collection:
+        """The objects of a kind."""
+        found = self._collections.get((resource.group, resource.plural))
+        if found is None:
+            found = Collection(resource, History(self._history))
+            self._collections[resource.group, resource.plural] = found
+        return found
+
+    def create(self, resource: Resource[Any], data: Mapping[str, Any], namespace: str | None = None) -> Revision:
+        """Stores a new object with its defaults, and its namespace if that is not there. Raises Conflict, Forbidden.
+
+        A UID and a creation time that the object has already are kept.
+        """
+        collection = self.collection(resource)
+        metadata = dict(data.get("metadata", {}))
+        if not metadata.get("name"):
+            metadata["name"] = f"{metadata.get('generateName', '')}{self._suffix()}"
+        key = key_of(resource, namespace or metadata.get("namespace"), metadata["name"])
+        if key in collection.objects:
+            raise refusals.already_exists(resource, key[1])
+        if resource.namespaced:
+            metadata["namespace"] = key[0]
+            self._ensure_namespace(key[0])
+        metadata.setdefault("uid", self._uid())
+        metadata.setdefault("creationTimestamp", rfc3339(self._clock.now()))
+        metadata.setdefault("generation", 1)
+        whole = {**data, "apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
+        return self.write(collection, key, None, self._defaulted(resource, whole))
+
+    def update(self, collection: Collection, key: Key, data: Mapping[str, Any], subresource: str | None) -> Revision:
+        """Puts new data in the place of an object. Raises Conflict if UID or resourceVersion are given and do not fit.
+
+        Only the part that belongs to the subresource changes; nothing is written when nothing changes, and an object
+        that waits for its last finalizer goes away with it.
+        """
+        old = collection.current(key)
+        metadata = data["metadata"]
+        check_preconditions(collection.resource, old, metadata.get("uid"), metadata.get("resourceVersion"))
+        new = _whole(old.data, data, subresource)
+        if new == old.data:
+            return old
+        if new.get("spec") != old.data.get("spec"):
+            new["metadata"] = {**new["metadata"], "generation": old.data["metadata"].get("generation", 0) + 1}
+        ends = new["metadata"].get("deletionGracePeriodSeconds") == 0
+        if ends and not new["metadata"].get("finalizers"):
+            return self.remove(collection, key)
+        return self.write(collection, key, old, new)
+
+    def write(self, collection: Collection, key: Key, old: Revision | None, data: Mapping[str, Any]) -> Revision:
+        """Stores data as it is under the next resourceVersion."""
+        self.version += 1
+        new = revision(data, self.version)
+        collection.objects[key] = new
+        collection.history.add(Change(EventType.ADDED if old is None else EventType.MODIFIED, old, new))
+        return new
+
+    def remove(self, collection: Collection, key: Key) -> Revision:
+        """Takes an object away; returns its last state."""
+        self.version += 1
+        old = collection.objects.pop(key)
+        collection.managers.pop(key, None)
+        last = revision(old.data, self.version)
+        collection.history.add(Change(EventType.DELETED, old, last))
+        return last
+
+    def priority_class(self, name: str) -> Mapping[str, Any] | None:
+        """The PriorityClass of that name; for an empty name the global default with the lowest value."""
+        objects = self.collection(PRIORITY_CLASSES).objects
+        if name:
+            found = objects.get(("", name))
+            return found.data if found else None
+        defaults = [each.data for each in objects.values() if each.data.get("globalDefault")]
+        return min(defaults, key=lambda data: data.get("value", 0), default=None)
+
+    def of(self, resource: Resource[Any]) -> Iterator[Revision]:
+        """The objects of a kind, in the order in which they were made."""
+        return iter(self.collection(resource).objects.values())
+
+    def _ensure_namespace(self, name: str) -> None:
+        if ("", name) not in self.collection(NAMESPACES).objects:
+            labels = {"kubernetes.io/metadata.name": name}
+            self.create(NAMESPACES, {"metadata": {"name": name, "labels": labels}})
+
+    def _defaulted(self, resource: Resource[Any], data: Data) -> Data:
+        if resource == NODES:
+            return default_node(data)
+        if resource != PODS:
+            return data
+        name = data.get("spec", {}).get("priorityClassName", "")
+        if name and self.priority_class(name) is None:
+            raise refusals.no_priority_class(data["metadata"]["name"], name)
+        return default_pod(data, self.priority_class(name), self._clock.now())
+
+    def _uid(self) -> str:
+        serial = next(self._serials)
+        return f"{serial:08x}-0000-4000-8000-{serial:012x}"
+
+    def _suffix(self) -> str:
+        """Five letters that no other object of this cluster was given."""
+        number = next(self._serials) * 7_654_321 % len(LETTERS) ** 5
+        letters = []
+        for _ in range(5):
+            number, letter = divmod(number, len(LETTERS))
+            letters.append(LETTERS[letter])
+        return "".join(letters)
+
+
+def check_preconditions(resource: Resource[Any], old: Revision, uid: str | None, resource_version: str | None) -> None:
+    """Raises Conflict unless the object has that UID and resourceVersion; None and "" ask for nothing."""
+    metadata = old.data["metadata"]
+    if uid and uid != metadata["uid"]:
+        raise refusals.other_uid(resource, metadata["name"], uid, metadata["uid"])
+    if resource_version and resource_version != metadata["resourceVersion"]:
+        raise refusals.modified(resource, metadata["name"])
+
+
+def _whole(old: Data, data: Mapping[str, Any], subresource: str | None) -> Data:
+    """The object after a write of ``data`` to it or to its status; the resourceVersion is still the old one."""
+    if subresource:
+        return (
+            {**old, "status": data["status"]} if "status" in data else {k: v for k, v in old.items() if k != "status"}
+        )
+    kept = {name: old["metadata"][name] for name in (*KEPT, "resourceVersion") if name in old["metadata"]}
+    given = {name: value for name, value in data["metadata"].items() if name not in KEPT}
+    whole = {**data, "apiVersion": old["apiVersion"], "kind": old["kind"], "metadata": given | kept}
+    whole.pop("status", None)
+    return {**whole, "status": old["status"]} if "status" in old else whole

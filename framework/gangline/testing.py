@@ -1,0 +1,250 @@
+"""Builders and fakes for the tests of plugins: objects, a cluster of them, and what one plugin says about it.
+
+    cache = cluster([make_node("a"), make_node("b", gpus=4)], [make_pod("p", gpus=4, node="a")])
+    assert run_filter(MyFilter, make_pod("q", gpus=8), cache) == {"a": ("taken",), "b": ("too small",)}
+
+Everything here runs the plugin as the scheduler does: built by the registry, called through a compiled profile.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from gangline import model
+from gangline.cache import Cache
+from gangline.errors import ApiError
+from gangline.metrics import Metrics
+from gangline.pods import PodInfo
+from gangline.registry import Catalog, compile_profile, points_of
+from gangline.runtime import FrameworkHandle, Runtime
+from gangline.waiting import WaitingPods
+
+GPU = "nvidia.com/gpu"
+"""The resource that `gpus` stands for."""
+SCHEDULER = "default-scheduler"
+
+# Objects
+
+
+def make_node(
+    name: str,
+    gpus: int = 8,
+    cpu: model.Quantity = "128",
+    memory: model.Quantity = "1Ti",
+    pods: int = 110,
+    resources: Mapping[str, model.Quantity] | None = None,
+    labels: Mapping[str, str] | None = None,
+    taints: Iterable[str] = (),
+    unschedulable: bool = False,
+    images: Mapping[str, int] | None = None,
+) -> model.Node:
+    """A node; taints are written "key=value:Effect" or "key:Effect", images are names and bytes.
+
+    `resources` are further allocatable amounts. The label kubernetes.io/hostname is there unless `labels` says otherwise.
+    """
+    amounts: model.Resources = {"cpu": cpu, "memory": memory, "pods": pods, **(resources or {})}
+    if gpus:
+        amounts[GPU] = gpus
+    return model.Node(
+        metadata=model.ObjectMeta(
+            name=name, uid=f"node-{name}", labels={"kubernetes.io/hostname": name, **(labels or {})}
+        ),
+        spec=model.NodeSpec(unschedulable=unschedulable, taints=[_taint(text) for text in taints]),
+        status=model.NodeStatus(
+            allocatable=amounts,
+            images=[model.ContainerImage(names=[image], size_bytes=size) for image, size in (images or {}).items()],
+        ),
+    )
+
+
+def make_pod(
+    name: str,
+    gpus: int = 0,
+    cpu: model.Quantity = 0,
+    memory: model.Quantity = 0,
+    resources: Mapping[str, model.Quantity] | None = None,
+    namespace: str = "default",
+    node: str = "",
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    **spec: Any,
+) -> model.Pod:
+    """A pod of one container, on a node if one is named; `spec` are further fields of `model.PodSpec`.
+
+    Amounts of 0 are not asked for at all; `resources` are further requests.
+    """
+    requests = {"cpu": cpu, "memory": memory, GPU: gpus, **(resources or {})}
+    wanted = model.ResourceRequirements(requests={key: amount for key, amount in requests.items() if amount})
+    spec.setdefault("containers", [model.Container(name="main", image="main:1", resources=wanted)])
+    spec.setdefault("scheduler_name", SCHEDULER)
+    return model.Pod(
+        metadata=model.ObjectMeta(
+            name=name,
+            namespace=namespace,
+            uid=f"pod-{namespace}-{name}",
+            labels=dict(labels or {}),
+            annotations=dict(annotations or {}),
+        ),
+        spec=model.PodSpec(node_name=node, **spec),
+    )
+
+
+def cluster(nodes: Iterable[model.Node] = (), pods: Iterable[model.Pod] = ()) -> Cache:
+    """A cache that holds these nodes and, on their nodes, these pods."""
+    cache = Cache()
+    for node in nodes:
+        cache.upsert_node(node)
+    for pod in pods:
+        cache.upsert_pod(cache.record(pod))
+    return cache
+
+
+def _taint(text: str) -> model.Taint:
+    what, effect = text.rsplit(":", 1)
+    key, _, value = what.partition("=")
+    return model.Taint(key=key, value=value, effect=effect)
+
+
+# Fakes
+
+
+class FakeClock:
+    """Time that stands still until it is told to go on."""
+
+    def __init__(self, seconds: float = 1000.0) -> None:
+        self.seconds = seconds
+
+    def monotonic(self) -> float:
+        """Seconds that only grow."""
+        return self.seconds
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        return self.seconds
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self.seconds += seconds
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedEvent:
+    """What a plugin said about a pod."""
+
+    pod: str
+    kind: str
+    reason: str
+    note: str
+
+
+class FakeRecorder:
+    """Keeps events in a list."""
+
+    def __init__(self) -> None:
+        self.events: list[RecordedEvent] = []
+
+    def event(self, pod: PodInfo, kind: str, reason: str, note: str, action: str = "Scheduling") -> None:
+        """Say something about a pod."""
+        self.events.append(RecordedEvent(pod.key, kind, reason, note))
+
+
+@dataclass(slots=True)
+class FakeBindings:
+    """The part of an API client that binds: keeps what was bound, and fails as told."""
+
+    bound: dict[str, str] = field(default_factory=dict)
+    """Pod ("namespace/name") to node."""
+    annotations: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Pod to the annotations that came with its binding."""
+    failures: list[ApiError] = field(default_factory=list)
+    """Raised one after the other by the next bindings."""
+
+    async def bind(self, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str]) -> None:
+        """Bind. Raises the next failure, if there is one."""
+        if self.failures:
+            raise self.failures.pop(0)
+        self.bound[f"{namespace}/{name}"] = node
+        self.annotations[f"{namespace}/{name}"] = dict(annotations)
+
+
+class FakeHandle(FrameworkHandle):
+    """The handle that plugins are given, with a clock that stands still and a recorder that keeps a list."""
+
+    def __init__(self, cache: Cache, client: Any = None, metrics: Metrics | None = None) -> None:
+        self.fake_clock = FakeClock()
+        self.fake_recorder = FakeRecorder()
+        self.bindings = FakeBindings()
+        super().__init__(
+            SCHEDULER,
+            cache,
+            self.fake_clock,
+            self.fake_recorder,
+            WaitingPods(),
+            self.bindings if client is None else client,
+            metrics or Metrics(),
+        )
+
+
+# Plugins at work
+
+
+def make_runtime(
+    cache: Cache,
+    *plugins: type[Any],
+    args: Mapping[str, msgspec.Struct] | None = None,
+    weights: Mapping[str, int] | None = None,
+    handle: FrameworkHandle | None = None,
+    ties: random.Random | None = None,
+) -> Runtime:
+    """A profile of these plugins alone, in this order, at every point that they implement.
+
+    `args` and `weights` go by the plugin's name; arguments that are missing have their defaults. Raises PluginError.
+    """
+    metrics = Metrics()
+    handle = handle or FakeHandle(cache, metrics=metrics)
+    points: dict[str, list[tuple[str, int]]] = {}
+    for plugin in plugins:
+        for point in points_of(plugin):
+            points.setdefault(point, []).append((plugin.name, (weights or {}).get(plugin.name, 1)))
+
+    def args_of(name: str, type_: type[msgspec.Struct] | None) -> msgspec.Struct | None:
+        return (args or {}).get(name) or (type_() if type_ is not None else None)
+
+    catalog = Catalog({}).with_classes(*plugins)
+    return Runtime(compile_profile(SCHEDULER, points, catalog, args_of, handle, metrics), handle, metrics, ties)
+
+
+def run_filter(
+    plugin: type[Any], pod: model.Pod, cache: Cache, args: msgspec.Struct | None = None
+) -> dict[str, tuple[str, ...]]:
+    """What a plugin's pre_filter and filter say: for each node the reasons against it, none where it is feasible."""
+    runtime = make_runtime(cache, plugin, args={plugin.name: args} if args is not None else None)
+    filtered = runtime.evaluator.filter(cache.record(pod))
+    diagnosis = runtime.evaluator.diagnose(filtered)
+    reasons: dict[str, tuple[str, ...]] = {}
+    for i, name in _alive(cache):
+        found = diagnosis.node(i)
+        if filtered.status is not None:
+            reasons[name] = filtered.status.reasons
+        else:
+            reasons[name] = found[2] if found is not None else ()
+    return reasons
+
+
+def run_score(plugin: type[Any], pod: model.Pod, cache: Cache, args: msgspec.Struct | None = None) -> dict[str, float]:
+    """A plugin's normalised scores, 0..100, of the nodes that its own filter leaves; empty when it skips the pod."""
+    runtime = make_runtime(cache, plugin, args={plugin.name: args} if args is not None else None)
+    filtered = runtime.evaluator.filter(cache.record(pod))
+    scores: Sequence[float] = runtime.evaluator.scores(filtered).get(plugin.name, np.zeros(0)).tolist()
+    names = [name for i, name in _alive(cache) if filtered.feasible[i]]
+    return dict(zip(names, scores, strict=False))
+
+
+def _alive(cache: Cache) -> list[tuple[int, str]]:
+    return [(row, name) for row, name in enumerate(cache.nodes.names) if name]

@@ -1,0 +1,113 @@
+"""Virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from gangline.simulate import EPOCH, Deadlock, VirtualClock, run
+
+from .stories import in_virtual_time
+
+
+@in_virtual_time
+async def test_an_hour_of_sleeping_takes_no_time(clock: VirtualClock) -> None:
+    before = time.perf_counter()
+
+    for _ in range(3600):
+        await asyncio.sleep(1)
+
+    assert time.perf_counter() - before < 1
+    assert clock.monotonic() == 3600
+    assert clock.now() == EPOCH + 3600
+
+
+@in_virtual_time
+async def test_timers_fire_by_time_and_then_in_the_order_in_which_they_were_set(clock: VirtualClock) -> None:
+    loop = asyncio.get_running_loop()
+    fired: list[tuple[str, float]] = []
+
+    def fire(name: str) -> None:
+        fired.append((name, loop.time()))
+
+    for name, when in (("late", 2.0), ("first", 1.0), ("second", 1.0), ("third", 1.0), ("early", 0.5)):
+        loop.call_at(when, fire, name)
+    await asyncio.sleep(3)
+
+    assert fired == [("early", 0.5), ("first", 1.0), ("second", 1.0), ("third", 1.0), ("late", 2.0)]
+
+
+@in_virtual_time
+async def test_time_stands_still_while_something_can_run(clock: VirtualClock) -> None:
+    sleeper = asyncio.create_task(asyncio.sleep(1))
+
+    for _ in range(1000):
+        await asyncio.sleep(0)
+
+    assert clock.monotonic() == 0
+    await sleeper
+    assert clock.monotonic() == 1
+
+
+@in_virtual_time
+async def test_a_timeout_counts_virtual_seconds(clock: VirtualClock) -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(90):
+            await asyncio.Event().wait()
+
+    assert clock.monotonic() == 90
+
+
+@in_virtual_time
+async def test_a_cancelled_timer_does_not_move_time(clock: VirtualClock) -> None:
+    async with asyncio.timeout(100):
+        await asyncio.sleep(1)
+    await asyncio.sleep(1)
+
+    assert clock.monotonic() == 2
+
+
+def test_waiting_for_nothing_is_an_error_that_names_the_tasks() -> None:
+    async def wait() -> None:
+        await asyncio.Event().wait()
+
+    async def story() -> None:
+        await asyncio.create_task(wait(), name="watcher")
+
+    with pytest.raises(Deadlock, match=r"no timer is set, and these tasks wait: .*watcher \(.*wait\)"):
+        run(story())
+
+
+def test_tasks_left_behind_are_cancelled() -> None:
+    ended: list[str] = []
+
+    async def background() -> None:
+        try:
+            await asyncio.sleep(1e9)
+        finally:
+            ended.append("background")
+
+    async def story() -> None:
+        task = asyncio.create_task(background())
+        await asyncio.sleep(1)
+        assert not task.done()
+
+    run(story())
+
+    assert ended == ["background"]
+
+
+@in_virtual_time
+async def test_other_threads_functions_run_at_once_in_this_one(clock: VirtualClock) -> None:
+    assert await asyncio.to_thread(lambda: clock.monotonic()) == 0
+
+    with pytest.raises(ZeroDivisionError):
+        await asyncio.to_thread(lambda: 1 // 0)
+
+
+@in_virtual_time
+async def test_there_is_no_io(clock: VirtualClock) -> None:
+    with pytest.raises(RuntimeError, match="no I/O in virtual time"):
+        await asyncio.open_connection("127.0.0.1", 9)
