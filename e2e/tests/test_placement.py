@@ -46,7 +46,7 @@ async def test_most_allocated_fills_a_fifth_of_the_nodes_that_least_allocated_sp
     await empty.create_many(kwok_node(f"{pool}-{i}", labels={"pool": pool}) for pool in pools for i in range(50))
     start_gangline(own_control_plane.kubeconfig, CONFIG)
     await empty.create_many(
-        gpu_pod(f"{pool}-{i}", scheduler_name=pool, spec={"nodeSelector": {"pool": pool}})
+        gpu_pod(f"{pool}-{i}", cpu="8", scheduler_name=pool, spec={"nodeSelector": {"pool": pool}})
         for i in range(80)
         for pool in pools
     )

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
+import yaml
 
 from gangline_e2e.api import Api
 from gangline_e2e.harness import ControlPlane
@@ -20,25 +21,34 @@ DEDICATED = {"key": "dedicated", "value": "training", "effect": "NoSchedule"}
 HUGE = {"gpus": 8}
 
 pytestmark = pytest.mark.timeout(60)
-StartGangline = Callable[..., Gangline]
 
 
-@pytest.fixture
-def running(own_control_plane: ControlPlane, start_gangline: StartGangline) -> Gangline:
-    """A scheduler with one default profile."""
-    return start_gangline(own_control_plane.kubeconfig, configuration(profile(OURS)))
+@pytest.fixture(scope="module")
+def running(own_control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gangline]:
+    """A scheduler with one default profile, for all tests of this module."""
+    folder = tmp_path_factory.mktemp("gangline")
+    with Gangline(own_control_plane.kubeconfig, folder, configuration(profile(OURS))) as scheduler:
+        pid = scheduler.process.pid
+        yield scheduler
+        assert scheduler.alive()
+        assert scheduler.process.pid == pid
+    assert "Traceback" not in scheduler.logs()
 
 
-@pytest.fixture
-def upstream(own_control_plane: ControlPlane) -> Iterator[None]:
-    """kube-scheduler on the same cluster, for the pods that name no scheduler."""
-    own_control_plane.start_scheduler()
+@pytest.fixture(scope="module")
+def upstream(own_control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """kube-scheduler on the same cluster for the pods that name no scheduler, with the plugins that Gangline has too."""
+    config = configuration({"plugins": {"multiPoint": {"disabled": [{"name": "DynamicResources"}]}}})
+    config["clientConnection"] = {"kubeconfig": str(own_control_plane.kubeconfig)}
+    file = tmp_path_factory.mktemp("upstream") / "config.yaml"
+    file.write_text(yaml.safe_dump(config))
+    own_control_plane.start_scheduler([f"--config={file}"])
     yield
     own_control_plane.kill("kube-scheduler")
 
 
 async def test_an_unschedulable_pod_is_told_why_by_event_and_condition(empty: Api, running: Gangline) -> None:
-    await empty.create_many(_nodes_for_nobody())
+    await _create_nodes_for_nobody(empty)
     pod = await empty.create(gpu_pod("big", scheduler_name=OURS, **HUGE))
 
     event, condition = await _said(empty, "big")
@@ -68,7 +78,7 @@ async def test_an_unschedulable_pod_is_told_why_by_event_and_condition(empty: Ap
 async def test_events_and_conditions_say_what_kube_scheduler_says(
     empty: Api, running: Gangline, upstream: None, pod: dict[str, Any]
 ) -> None:
-    await empty.create_many(_nodes_for_nobody())
+    await _create_nodes_for_nobody(empty)
     await empty.create_many(gpu_pod(name, scheduler_name=name, **pod) for name in (OURS, UPSTREAM))
 
     (our_event, our_condition), (event, condition) = await _said(empty, OURS), await _said(empty, UPSTREAM)
@@ -143,7 +153,7 @@ async def test_a_waiting_pod_is_bound_within_two_seconds_of_what_helps_it(
     empty: Api, running: Gangline, change: Callable[[Api], Awaitable[None]], node: str
 ) -> None:
     await empty.create_many(_full_nodes(labelled=change is not _add_label))
-    await empty.create(gpu_pod("blocking", gpus=8))
+    await empty.create(gpu_pod("blocking", gpus=8, scheduler_name="nobody"))
     await empty.bind("blocking", "full")
     selector = {"nodeSelector": {"zone": "a"}} if change is _add_label else {}
     await empty.create(gpu_pod("waiting", scheduler_name=OURS, spec=selector, **HUGE))
@@ -158,11 +168,13 @@ async def test_a_waiting_pod_is_bound_within_two_seconds_of_what_helps_it(
     assert seconds < SOON_S
 
 
-def _nodes_for_nobody() -> Manifests:
+async def _create_nodes_for_nobody(api: Api) -> None:
     """Three nodes that each refuse a pod with 8 GPUs for a reason of its own."""
     cordoned = kwok_node("cordoned")
     cordoned["spec"]["unschedulable"] = True
-    return [cordoned, kwok_node("tainted", taints=[DEDICATED]), kwok_node("small", gpus=4)]
+    await api.create_many([cordoned, kwok_node("tainted", taints=[DEDICATED]), kwok_node("full")])
+    await api.create(gpu_pod("blocking", gpus=8, scheduler_name="nobody"))
+    await api.bind("blocking", "full")
 
 
 def _full_nodes(labelled: bool) -> Iterator[Manifest]:

@@ -35,7 +35,7 @@ class Images:
             # Once per image that a pod asks for; kept up to date cell by cell afterwards.
             for row, images in enumerate(self._images_of_rows()):
                 _set(image, name, row, images)
-        return image.has[rows], image.size
+        return image.has[rows], image.size if image.has.any() else 0
 
     def update(self, row: int, images: list[ContainerImage]) -> None:
         """The node in row has these images now."""

@@ -172,6 +172,12 @@ class ContainerPort(Object):
     name: str = ""
 
 
+class RestartRule(Object):
+    """What a container does when it exits."""
+
+    action: str = ""
+
+
 class Container(Object):
     """A container or an init container."""
 
@@ -180,6 +186,7 @@ class Container(Object):
     resources: ResourceRequirements | None = None
     ports: list[ContainerPort] = []
     restart_policy: str | None = None
+    restart_policy_rules: list[RestartRule] = []
 
 
 class Toleration(Object):
@@ -312,6 +319,7 @@ class PodSpec(Object):
     scheduling_gates: list[LocalName] = []
     scheduling_group: SchedulingGroup | None = None
     host_network: bool = False
+    host_users: bool | None = None
     termination_grace_period_seconds: int | None = None
     active_deadline_seconds: int | None = None
 
@@ -422,6 +430,7 @@ class PersistentVolumeClaimSpec(Object):
     volume_name: str = ""
     storage_class_name: str | None = None
     volume_mode: str | None = None
+    volume_attributes_class_name: str | None = None
     selector: LabelSelector | None = None
 
 
@@ -461,6 +470,7 @@ class PersistentVolumeSpec(Object):
     claim_ref: TypedReference | None = None
     storage_class_name: str = ""
     volume_mode: str | None = None
+    volume_attributes_class_name: str | None = None
     node_affinity: VolumeNodeAffinity | None = None
     csi: CSIPersistentVolume | None = None
     persistent_volume_reclaim_policy: str = ""

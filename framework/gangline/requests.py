@@ -57,7 +57,7 @@ def compute(spec: PodSpec, status: PodStatus | None = None) -> Requests:
     defaults = {CPU: DEFAULT_MILLI_CPU, MEMORY: DEFAULT_MEMORY * 1000}
     scoring = _containers(spec, statuses, infeasible, defaults)
     nonzero = dict(scoring)
-    pod_level = _pod_level(spec, status, infeasible)
+    pod_level = _pod_level(spec, status, infeasible, real)
     overhead = _parse(spec.overhead, "spec.overhead")
     for sums in (real, nonzero):
         sums.update(pod_level)
@@ -119,13 +119,13 @@ def _container(container: Container, status: ContainerStatus | None, infeasible:
     return running
 
 
-def _pod_level(spec: PodSpec, status: PodStatus | None, infeasible: bool) -> Milli:
+def _pod_level(spec: PodSpec, status: PodStatus | None, infeasible: bool, containers: Milli) -> Milli:
     if spec.resources is None:
         return {}
-    requests = {
-        **_parse(spec.resources.limits, "spec.resources.limits"),
-        **_parse(spec.resources.requests, "spec.resources.requests"),
-    }
+    requests = _parse(spec.resources.requests, "spec.resources.requests")
+    for name, limit in _parse(spec.resources.limits, "spec.resources.limits").items():
+        if name not in requests and (name not in containers or name.startswith("hugepages-")):
+            requests[name] = limit  # an API server's default, should the pod not have been through one
     if status is not None and status.resources is not None:
         running = _parse(status.resources.requests, "status.resources.requests")
         _maximum(running, _parse(status.allocated_resources, "status.allocatedResources"))

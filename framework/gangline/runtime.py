@@ -127,16 +127,24 @@ class Runtime:
         key: tuple[float, ...] = self._at("queue_sort")[0].call(pod, since)
         return key
 
-    def post_filter(self, diagnosis: Diagnosis) -> tuple[str, list[str]]:
-        """The node that a plugin nominates ("" for none) and what the plugins say about it."""
+    def post_filter(self, diagnosis: Diagnosis) -> tuple[str | None, str]:
+        """The node that a plugin nominates and what the plugins say.
+
+        "" takes an older nomination back, because nothing can help; None leaves it as it is.
+        """
         said: list[str] = []
+        nominated: str | None = None
         for impl in self._at("post_filter"):
             answer = impl.call(diagnosis.cycle, diagnosis.pod, diagnosis.nodes, diagnosis)
             if isinstance(answer, str):
-                return answer, said
-            if answer is not None and answer.message:
+                return answer, ", ".join(said)
+            if answer is None:
+                continue
+            if answer.message:
                 said.append(answer.message)
-        return "", said
+            if answer.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                nominated = ""
+        return nominated, ", ".join(said)
 
     def reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
         """Let plugins claim what the pod takes; undone by `unreserve`."""

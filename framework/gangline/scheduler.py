@@ -15,6 +15,7 @@ from gangline.binding import Binder
 from gangline.cache import Cache
 from gangline.config import SchedulerConfiguration
 from gangline.errors import GanglineError
+from gangline.hints import Action
 from gangline.kube.informer import Informer
 from gangline.kube.interface import Client
 from gangline.kube.resources import NODES, PODS, STORED
@@ -79,9 +80,12 @@ class Scheduler:
         self.reporter = Reporter(client, self.recorder, clock, self.metrics, lambda: self.binder.pending)
         cluster = Cluster(self.cache, self.queue, self.waiting, self.recorder, clock, self.metrics, self._wake.set)
         self.informers: list[Informer[Any]] = [
-            *(Informer(client, resource, StoreHandler(cluster, resource)) for resource in STORED),
-            Informer(client, NODES, NodeHandler(cluster)),
-            Informer(client, PODS, PodHandler(cluster), field_selector=LIVE_PODS),
+            *(
+                Informer(client, resource, StoreHandler(cluster, resource), clock=clock.monotonic)
+                for resource in STORED
+            ),
+            Informer(client, NODES, NodeHandler(cluster), clock=clock.monotonic),
+            Informer(client, PODS, PodHandler(cluster), field_selector=LIVE_PODS, clock=clock.monotonic),
         ]
         self.config = config
         self.runtimes: dict[str, Runtime] = {}
@@ -105,6 +109,7 @@ class Scheduler:
         self.runtimes = runtimes
         for name, runtime in runtimes.items():
             runtime.handle.spawner = self._spawn
+            runtime.handle.nominations = self.queue.nominated
             self.queue.serve(name, runtime.sort_key, runtime.pre_enqueue, runtime.profile.events)
 
     async def watch(self) -> None:
@@ -212,6 +217,7 @@ class Scheduler:
         except GanglineError as error:
             log.error("pod %s: %s", pod.key, error)
         self._rejected(rejection_of(unit, status), decision.runtime.name)
+        self._cluster.happened("pods", Action.DELETE, pod, None)  # what it had taken is free again
 
     def _rejected(self, rejection: Rejection, profile: str) -> None:
         unit, pod = rejection.unit, rejection.pod
@@ -227,19 +233,16 @@ class Scheduler:
         self._wake.set()
         if rejection.is_error:
             log.error("pod %s: %s", pod.key, rejection.message)
-        if rejection.nominated_node_name:
-            pod.nominated_node_name = rejection.nominated_node_name
-            self.queue.nominate(pod, rejection.nominated_node_name)
+        nominated = rejection.nominated_node_name
+        if nominated == pod.nominated_node_name:
+            nominated = None
+        if nominated is not None:
+            pod.nominated_node_name = nominated
+            self.queue.nominate(pod, nominated)
+        reason = "SchedulerError" if rejection.is_error else "Unschedulable"
         self.recorder.event(pod, "Warning", "FailedScheduling", rejection.message)
         self.recorder.condition(
-            Condition(
-                pod.namespace,
-                pod.name,
-                pod.uid,
-                "SchedulerError" if rejection.is_error else "Unschedulable",
-                rejection.message,
-                rejection.nominated_node_name or None,
-            )
+            Condition(pod.namespace, pod.name, pod.uid, reason, rejection.message, nominated)
         )
 
     async def _housekeeping(self) -> None:

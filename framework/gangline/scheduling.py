@@ -41,7 +41,8 @@ class Rejection:
     pod: PodInfo
     message: str
     plugins: frozenset[str]
-    nominated_node_name: str = ""
+    nominated_node_name: str | None = None
+    """The node on which room is being made; "" when there is none any more, None when nothing has changed."""
     is_error: bool = False
     """A fault, not a verdict: worth another try whatever happens in the cluster."""
 
@@ -106,9 +107,11 @@ def _unschedulable(unit: Unit, runtime: Runtime, filtered: Filtered) -> Rejectio
     diagnosis = runtime.evaluator.diagnose(filtered)
     message = diagnosis.message()
     plugins = frozenset(diagnosis.plugins())
+    if not diagnosis.nodes.count:
+        return Rejection(unit, unit.pod, message, plugins)
     nominated, said = runtime.post_filter(diagnosis)
     if said:
-        message = " ".join((message, *said))
+        message = f"{message} {said}"
     return Rejection(unit, unit.pod, message, plugins, nominated)
 
 

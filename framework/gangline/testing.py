@@ -46,7 +46,7 @@ def make_node(
 ) -> model.Node:
     """A node; taints are written "key=value:Effect" or "key:Effect", images are names and bytes.
 
-    `resources` are further allocatable amounts. The label kubernetes.io/hostname is there unless `labels` says otherwise.
+    `resources` are further allocatable amounts; the label kubernetes.io/hostname is always there.
     """
     amounts: model.Resources = {"cpu": cpu, "memory": memory, "pods": pods, **(resources or {})}
     if gpus:
@@ -225,16 +225,9 @@ def run_filter(
 ) -> dict[str, tuple[str, ...]]:
     """What a plugin's pre_filter and filter say: for each node the reasons against it, none where it is feasible."""
     runtime = make_runtime(cache, plugin, args={plugin.name: args} if args is not None else None)
-    filtered = runtime.evaluator.filter(cache.record(pod))
-    diagnosis = runtime.evaluator.diagnose(filtered)
-    reasons: dict[str, tuple[str, ...]] = {}
-    for i, name in _alive(cache):
-        found = diagnosis.node(i)
-        if filtered.status is not None:
-            reasons[name] = filtered.status.reasons
-        else:
-            reasons[name] = found[2] if found is not None else ()
-    return reasons
+    diagnosis = runtime.evaluator.diagnose(runtime.evaluator.filter(cache.record(pod)))
+    verdicts = {name: diagnosis.all_of(row) for row, name in _alive(cache)}
+    return {name: found[0][2] if found else () for name, found in verdicts.items()}
 
 
 def run_score(plugin: type[Any], pod: model.Pod, cache: Cache, args: msgspec.Struct | None = None) -> dict[str, float]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from gangline import (
-    NODE,
     SKIP,
     Action,
     CodeColumn,
@@ -26,7 +25,6 @@ class NodeDeclaredFeatures:
     """Infers from the spec what the pod needs and compares it with status.declaredFeatures."""
 
     name = "NodeDeclaredFeatures"
-    reads = NODE
     reasons = (Reason("node(s) didn't match Pod's required features", resolvable=False),)
 
     @hookimpl
@@ -47,7 +45,7 @@ class NodeDeclaredFeatures:
         """Nodes that lack a feature."""
         needed = needed_features(pod.cls)
         lacking = nodes.full(False)
-        # Node by node: few pods get here, and then once per class and changed node.
+        # Node by node: hardly any pod gets here.
         for i in range(len(nodes)):
             node = nodes.node(i)
             lacking[i] = node is not None and not needed.issubset(node.status.declared_features)
@@ -67,12 +65,12 @@ def _restarts_all_containers(spec: model.PodSpec) -> bool:
     return any(
         rule.action == "RestartAllContainers"
         for container in (*spec.containers, *spec.init_containers)
-        for rule in getattr(container, "restart_policy_rules", None) or ()
+        for rule in container.restart_policy_rules
     )
 
 
 def _shares_host_network_only(spec: model.PodSpec) -> bool:
-    return spec.host_network and getattr(spec, "host_users", None) is False
+    return spec.host_network and spec.host_users is False
 
 
 FEATURES: Mapping[str, Callable[[model.PodSpec], bool]] = {

@@ -111,5 +111,6 @@ def _host_ports(cls: PodClass) -> Iterator[tuple[str, Port]]:
     sidecars = [c for c in cls.spec.init_containers if c.restart_policy == "Always"]
     for container in (*sidecars, *cls.spec.containers):
         for port in container.ports:
-            if port.host_port > 0:
-                yield port.host_ip or ANY_ADDRESS, (port.protocol or "TCP", port.host_port)
+            number = port.host_port or (port.container_port if cls.spec.host_network else 0)
+            if number > 0:
+                yield port.host_ip or ANY_ADDRESS, (port.protocol or "TCP", number)

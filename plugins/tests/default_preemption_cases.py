@@ -166,7 +166,7 @@ def pod(
     **spec: Any,
 ) -> Object:
     """A pod that asks for CPUs; `start` is a time of day."""
-    container = {"name": "c", "resources": {"requests": {"cpu": cpu}}}
+    container: Object = {"name": "c", "resources": {"requests": {"cpu": cpu}}}
     if port:
         container["ports"] = [{"containerPort": port, "hostPort": port}]
     started = {"startTime": f"2024-01-01T{start}Z"} if start else {}

@@ -340,7 +340,7 @@ def test_a_filter_that_looks_at_the_whole_cluster_is_noticed() -> None:
     pods = [pod(f"{where}{i}", 1, 1, where) for where in "ab" for i in range(3)]
     found = cluster([A, B], pods)
     preemptor = found.pod(pod("p", 1, 10))
-    simulation = Simulation(OneQuota(found.handle, 4), preemptor, Budgets(()))  # type: ignore[arg-type]  # delegates
+    simulation = Simulation(OneQuota(found.handle, 4), preemptor, Budgets(()))
 
     best = find_best(simulation, preemptor, np.array([0, 1]), 2)
 

@@ -55,7 +55,8 @@ def select_victims(wanted: P, present: list[P], budgets: dict[str, int]) -> Plan
     if not potential or not fits(wanted, staying):
         return None
     left = dict(budgets)
-    violating, others = [], []
+    violating: list[P] = []
+    others: list[P] = []
     for p in potential:
         if p.app in left:
             left[p.app] -= 1

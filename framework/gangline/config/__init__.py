@@ -4,7 +4,7 @@ from gangline.config.args import decode_args, plugin_args
 from gangline.config.defaults import DEFAULT_PLUGINS, default_plugins
 from gangline.config.durations import Seconds
 from gangline.config.expanding import Expanded, expand, expand_all
-from gangline.config.loading import fingerprint, load, load_files
+from gangline.config.loading import fingerprint, load, load_files, load_texts
 from gangline.config.schema import (
     POINTS,
     ClientConnection,
@@ -45,6 +45,7 @@ __all__ = [
     "fingerprint",
     "load",
     "load_files",
+    "load_texts",
     "plugin_args",
     "show",
 ]

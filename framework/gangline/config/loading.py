@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -41,6 +41,11 @@ class _Source(NamedTuple):
 def load(text: bytes | str, file: str) -> SchedulerConfiguration:
     """The configuration in ``text``; ``file`` is the name that messages use. Raises ConfigError."""
     return _merged([_decoded(text, file)])
+
+
+def load_texts(texts: Mapping[str, bytes | str]) -> SchedulerConfiguration:
+    """The configuration in several texts by their names; see `load_files`. Raises ConfigError."""
+    return _merged([_decoded(text, name) for name, text in texts.items()])
 
 
 def load_files(paths: Iterable[str | Path]) -> SchedulerConfiguration:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import quote
 
-from gangline import model
+from gangline import model, wire
 
 
 class HasMetadata(Protocol):
@@ -95,6 +95,10 @@ PRIORITY_CLASSES = Resource(
 )
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", model.Lease)
 EVENTS = Resource("events.k8s.io", "v1", "events", "Event", model.Event)
+GPU_CLAIMS = Resource(wire.GPU_GROUP, wire.GPU_VERSION, "gpuclaims", "GpuClaim", wire.GpuClaim)
+GPU_NODE_STATUSES = Resource(
+    wire.GPU_GROUP, wire.GPU_VERSION, "gpunodestatuses", "GpuNodeStatus", wire.GpuNodeStatus, namespaced=False
+)
 
 STORED: tuple[Resource[Any], ...] = (
     NAMESPACES,

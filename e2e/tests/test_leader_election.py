@@ -1,0 +1,99 @@
+"""Of two schedulers with one lease only the leader binds, and the other goes on when the leader is gone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from gangline_e2e.api import Api
+from gangline_e2e.errors import Refused
+from gangline_e2e.harness import ControlPlane
+from gangline_e2e.placements import faults
+from gangline_e2e.scheduler import Gangline, configuration, profile
+from gangline_e2e.workloads import Manifest, gpu_pod, is_bound, kwok_node
+
+NODES = "/api/v1/nodes"
+OURS = "gangline"
+LEASE_S, RETRY_S = 4.0, 1.0
+RETRY_AT_MOST_S = 2.2 * RETRY_S
+"""Candidates wait up to 2.2 retry periods between two tries, as client-go's do."""
+RELIST_S = 2.0
+
+pytestmark = pytest.mark.timeout(60)
+StartGangline = Callable[..., Gangline]
+
+
+async def test_a_standby_takes_over_from_a_killed_leader_and_from_one_that_stops(
+    empty: Api, own_control_plane: ControlPlane, start_gangline: StartGangline
+) -> None:
+    await empty.create_many(kwok_node(f"node-{i}") for i in range(10))
+    config = configuration(profile(OURS), leaderElection=_election(empty))
+    first = start_gangline(own_control_plane.kubeconfig, config, leader_elect=True)
+    leader = await _new_holder(empty, "")
+    second = start_gangline(own_control_plane.kubeconfig, config, leader_elect=True)
+    await _schedule(empty, "calm", 20)
+    assert await _binders(empty, "calm", 20) == {leader}
+
+    first.kill()
+    seconds = await _schedule(empty, "killed", 20)
+    heir = await _new_holder(empty, leader)
+    assert seconds < LEASE_S + RETRY_AT_MOST_S + RELIST_S
+    assert await _binders(empty, "killed", 20) == {heir}
+
+    first.start()
+    second.stop()
+    seconds = await _schedule(empty, "stopped", 20)
+    last = await _new_holder(empty, heir)
+    assert seconds < RETRY_AT_MOST_S + RELIST_S
+    assert await _binders(empty, "stopped", 20) == {last}
+
+    assert leader not in (heir, last)
+    assert faults(await empty.list(empty.pods), await empty.list(NODES)) == []
+
+
+def _election(api: Api) -> Manifest:
+    return {
+        "leaderElect": True,
+        "leaseDuration": f"{LEASE_S:g}s",
+        "renewDeadline": "3s",
+        "retryPeriod": f"{RETRY_S:g}s",
+        "resourceNamespace": api.namespace,
+        "resourceName": OURS,
+    }
+
+
+async def _schedule(api: Api, name: str, count: int) -> float:
+    """Create pods and wait until all are bound; the seconds that took."""
+    start = time.monotonic()
+    await api.create_many(gpu_pod(f"{name}-{i}", scheduler_name=OURS) for i in range(count))
+    await api.wait_for(api.pods, lambda pod: pod["metadata"]["name"].startswith(name) and is_bound(pod), count)
+    return time.monotonic() - start
+
+
+async def _new_holder(api: Api, before: str) -> str:
+    """The identity in the lease, as soon as it is another than before."""
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{api.namespace}/leases/{OURS}"
+
+    async def holder() -> str:
+        try:
+            lease = await api.get(path)
+        except Refused:
+            return ""
+        found: str = lease["spec"].get("holderIdentity") or ""
+        return found if found != before else ""
+
+    return await api.until(holder, f"the lease has another holder than {before!r}")
+
+
+async def _binders(api: Api, name: str, count: int) -> set[str]:
+    """The identities that say, in one event for each pod, that they have bound it."""
+    path = f"/apis/events.k8s.io/v1/namespaces/{api.namespace}/events"
+
+    def about(event: Manifest) -> bool:
+        return event["reason"] == "Scheduled" and event["regarding"]["name"].startswith(name)
+
+    events = await api.wait_for(path, about, count)
+    assert len({event["regarding"]["uid"] for event in events}) == count
+    return {event["reportingInstance"] for event in events}

@@ -1,0 +1,24 @@
+"""How commands print: tables for people, JSON for programs, wide where nobody looks at a terminal."""
+
+from __future__ import annotations
+
+import sys
+
+from rich.console import Console
+from rich.table import Table
+
+_WIDE = 200
+"""Columns when the output goes to a file or another program, so that nothing is cut off."""
+
+
+def console(record: bool = False) -> Console:
+    """Standard output."""
+    return Console(width=None if sys.stdout.isatty() else _WIDE, record=record, soft_wrap=False, highlight=False)
+
+
+def table(*columns: str) -> Table:
+    """A plain table, as kubectl prints it."""
+    result = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        result.add_column(column, overflow="fold")
+    return result

@@ -1,0 +1,101 @@
+"""`gangline simulate`: schedule manifests on a cluster in memory and show where everything goes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import click
+import msgspec
+from rich.console import Console
+
+from gangline.commands.output import console, table
+from gangline.commands.profiles import choose
+from gangline.config.durations import parse_duration
+from gangline.errors import GanglineError
+from gangline.simulate.session import NodeUse, Outcome
+from gangline.simulate.session import simulate as run_simulation
+
+_SHOWN_PODS = 6
+
+
+@click.command()
+@click.argument("manifests", nargs=-1, required=True, type=click.Path(exists=True), metavar="MANIFEST...")
+@click.option("--config", "files", type=click.Path(), multiple=True, help="KubeSchedulerConfiguration; may be repeated.")
+@click.option("--profile", default=None, help="An installed profile by its name; default: all of them.")
+@click.option("--duration", default="1m", show_default=True, help="How long the cluster runs, in its own time.")
+@click.option("--seed", default=0, show_default=True, help="Of the random choice among equal nodes.")
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@click.option("--report", type=click.Path(path_type=Path), default=None, help="Write the tables to an HTML file, too.")
+def simulate(
+    manifests: Sequence[str],
+    files: Sequence[str],
+    profile: str | None,
+    duration: str,
+    seed: int,
+    output: Literal["table", "json"],
+    report: Path | None,
+) -> None:
+    """Schedule the objects in files or folders of YAML, without a cluster.
+
+    Jobs, Deployments, ReplicaSets and StatefulSets become pods; time is virtual, so that an hour passes in seconds.
+    """
+    try:
+        seconds = float(parse_duration(duration))
+    except (ValueError, GanglineError):
+        raise click.UsageError(f"--duration {duration!r} is no duration: something like 90s or 1h30m is expected") from None
+    outcome = run_simulation(manifests, choose(files, profile), seconds, seed)
+    for warning in outcome.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    if output == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(outcome)).decode())
+        if report is None:
+            return
+    screen = console(record=report is not None)
+    if output == "json":
+        screen.quiet = True
+    show(outcome, screen)
+    if report is not None:
+        screen.save_html(str(report))
+
+
+def show(outcome: Outcome, screen: Console) -> None:
+    """Print an outcome as tables."""
+    devices = outcome.devices
+    placed = table("NODE", *(device.upper() for device in devices), "CPU", "PODS")
+    for node in outcome.nodes:
+        cells = [_share(node, device) for device in devices]
+        placed.add_row(node.name, *cells, _cpu(node), _names(node.pods))
+    screen.print(placed)
+    if outcome.pending:
+        screen.print()
+        waiting = table("PENDING", "WHY")
+        for pod in outcome.pending:
+            waiting.add_row(pod.name, pod.why)
+        screen.print(waiting)
+    screen.print()
+    running = sum(len(node.pods) for node in outcome.nodes)
+    mean = outcome.decision_seconds / outcome.decisions * 1e6 if outcome.decisions else 0.0
+    screen.print(
+        f"{running} pods placed, {len(outcome.pending)} pending, {outcome.finished} finished after "
+        f"{outcome.seconds:g} s of virtual time; {outcome.decisions} decisions, {mean:.0f} us each"
+    )
+
+
+def _share(node: NodeUse, device: str) -> str:
+    total, used = node.allocatable.get(device, 0), node.used.get(device, 0)
+    if not total:
+        return "-"
+    bar = "█" * used + "░" * (total - used) + " " if total <= 16 else ""
+    return f"{bar}{used}/{total}"
+
+
+def _cpu(node: NodeUse) -> str:
+    return f"{node.used.get('cpu', 0) / 1000:g}/{node.allocatable.get('cpu', 0) / 1000:g}"
+
+
+def _names(pods: Sequence[str]) -> str:
+    shown = [name.removeprefix("default/") for name in sorted(pods)[:_SHOWN_PODS]]
+    more = len(pods) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "") or "-"

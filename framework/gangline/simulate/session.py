@@ -1,0 +1,136 @@
+"""One simulation from start to end: load manifests, run the scheduler in virtual time, say where everything went."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gangline.config import SchedulerConfiguration
+from gangline.kube.resources import NODES, PODS
+from gangline.model import Node, Pod
+from gangline.registry import Catalog
+from gangline.requests import PODS as POD_SLOTS
+from gangline.requests import allocatable, compute
+from gangline.scheduler import Options, Scheduler
+from gangline.simulate.client import SimulatedClient
+from gangline.simulate.controller import Workloads
+from gangline.simulate.kubelet import Kubelet
+from gangline.simulate.server import InMemoryServer
+from gangline.simulate.time import VirtualClock, run
+
+_STANDARD = ("cpu", "memory", "ephemeral-storage", POD_SLOTS)
+
+
+@dataclass(slots=True)
+class NodeUse:
+    """A node, the pods on it, and how much of each resource they use; cpu in milli-CPU."""
+
+    name: str
+    allocatable: dict[str, int]
+    used: dict[str, int] = field(default_factory=dict)
+    pods: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class PendingPod:
+    """A pod that has no node, and why."""
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Where everything is at the end."""
+
+    nodes: list[NodeUse]
+    pending: list[PendingPod]
+    finished: int
+    """Pods that have run to their end."""
+    seconds: float
+    """Of virtual time."""
+    decisions: int
+    decision_seconds: float
+    """Real time that all decisions took."""
+    warnings: list[str]
+
+    @property
+    def devices(self) -> list[str]:
+        """The extended resources that nodes have: GPUs and the like."""
+        return sorted({r for node in self.nodes for r in node.allocatable if r not in _STANDARD})
+
+
+def simulate(
+    paths: Sequence[str | Path], config: SchedulerConfiguration, seconds: float, seed: int = 0
+) -> Outcome:
+    """Load manifests and schedule for so many virtual seconds. Raises ConfigError and PluginError."""
+    clock = VirtualClock()
+    server = InMemoryServer(clock)
+    warnings = server.load([str(path) for path in paths])
+    return run(_story(server, clock, config, seconds, seed, warnings), clock)
+
+
+async def _story(
+    server: InMemoryServer,
+    clock: VirtualClock,
+    config: SchedulerConfiguration,
+    seconds: float,
+    seed: int,
+    warnings: list[str],
+) -> Outcome:
+    client = SimulatedClient(server, latency={"bind": 0.002})
+    scheduler = Scheduler(config, client, clock, Catalog.discover(), Options(seed=seed))
+    start = clock.monotonic()
+    tasks = [
+        asyncio.create_task(work)
+        for work in (scheduler.run(), Kubelet(server, clock).run(), Workloads(server).run())
+    ]
+    try:
+        await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            if task.done():
+                task.result()
+        nodes = (await client.list(NODES)).items
+        pods = (await client.list(PODS)).items
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    series = [runtime.algorithm_seconds for runtime in scheduler.runtimes.values()]
+    return Outcome(
+        nodes=_uses(nodes, pods),
+        pending=[PendingPod(_key(pod), _why(pod, scheduler)) for pod in pods if not pod.spec.node_name],
+        finished=sum(pod.status.phase in ("Succeeded", "Failed") for pod in pods),
+        seconds=clock.monotonic() - start,
+        decisions=sum(each.count for each in series),
+        decision_seconds=sum(each.total for each in series),
+        warnings=warnings,
+    )
+
+
+def _uses(nodes: Sequence[Node], pods: Sequence[Pod]) -> list[NodeUse]:
+    uses = {
+        node.metadata.name: NodeUse(node.metadata.name, allocatable(node.status.allocatable, node.metadata.name))
+        for node in nodes
+    }
+    for pod in pods:
+        use = uses.get(pod.spec.node_name)
+        if use is None or pod.status.phase in ("Succeeded", "Failed"):
+            continue
+        use.pods.append(_key(pod))
+        for resource, amount in compute(pod.spec).real.items():
+            use.used[resource] = use.used.get(resource, 0) + amount
+    return sorted(uses.values(), key=lambda use: use.name)
+
+
+def _why(pod: Pod, scheduler: Scheduler) -> str:
+    unit = scheduler.queue.get(pod.metadata.uid)
+    if unit is None:
+        return f"no profile serves the scheduler name {pod.spec.scheduler_name}"
+    return unit.message or "not yet tried"
+
+
+def _key(pod: Pod) -> str:
+    return f"{pod.metadata.namespace}/{pod.metadata.name}"

@@ -1,0 +1,209 @@
+"""What Gangline's components say to each other: annotations, labels, resource names and the types of our own CRDs.
+
+The scheduler, the agent and the webhook share this module and the API client, and nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from gangline.model import Object, ObjectMeta, PodCondition
+
+# Annotations and labels
+
+CLAIM = "gpu.scheduling/claim"
+"""On a pod: the GpuClaim in its namespace that it uses."""
+ALLOCATED = "gpu.scheduling/allocated"
+"""On a bound pod: its device ids, "0,1"; set in the same write as the node, read by the downward API."""
+ALLOCATED_UUIDS = "gpu.scheduling/allocated-uuids"
+"""On a bound pod: the UUIDs of its devices, in the order of the ids."""
+SCHEDULING_MAP = "gpu-scheduling-map"
+"""On a pod: lines INDEX=NODE:DEVICES that say where each pod of a workload goes."""
+MANAGED = "gpu.scheduling/managed"
+"""On a Lease: "true" when it locks a device."""
+LEASE_POD = "gpu.scheduling/pod"
+"""On a Lease: the name of the pod, a hash of it where it is longer than 63 characters."""
+LEASE_POD_NAMESPACE = "gpu.scheduling/pod-namespace"
+LEASE_NODE = "gpu.scheduling/node"
+NODE_ALIAS = "gpu-node-name"
+"""On a node: the name by which a scheduling map may call it."""
+COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
+POD_INDEX = "apps.kubernetes.io/pod-index"
+
+# Resources
+
+GPU = "nvidia.com/gpu"
+SHARED_GPU = "nvidia.com/gpu.shared"
+MIG_PREFIX = "nvidia.com/mig-"
+
+# GpuClaim (gpu.scheduling/v1, namespaced, gclaim)
+
+GPU_GROUP, GPU_VERSION = "gpu.scheduling", "v1"
+
+
+class ClaimSelector(Object):
+    """Which nodes may serve a claim."""
+
+    match_labels: dict[str, str] | None = None
+
+
+class ClaimDevices(Object):
+    """How many devices, which, and how they may be shared."""
+
+    count: int = 1
+    policy: Literal["contiguous", "spread", "preferIds"] = "contiguous"
+    prefer_ids: list[int] = []
+    exclusivity: Literal["Exclusive", "Shared", "MIG"] = "Exclusive"
+    memory_gi_b: int | None = msgspec.field(default=None, name="memoryGiB")
+    """Shared: memory of each device, in GiB."""
+    fraction: float | None = None
+    """Shared: part of each device, 0.01-1.0."""
+    mig_profile: str = ""
+    """MIG: the profile of an instance, like 1g.10gb."""
+
+
+class ClaimTopology(Object):
+    """How closely the devices have to be linked."""
+
+    mode: Literal["Required", "Preferred", "Ignore"] = "Preferred"
+    min_bandwidth_gbps: int = msgspec.field(default=0, name="minBandwidthGBps")
+    """GB/s between any two devices of the claim."""
+
+
+class ClaimNetwork(Object):
+    """What the pod needs of the node's fabric."""
+
+    rdma_required: bool = False
+    min_ports: int = 0
+    preferred_hcas: list[str] = []
+
+
+class ClaimStorage(Object):
+    """What the pod needs of GPUDirect Storage."""
+
+    cu_file: Literal["", "Required", "Preferred"] = ""
+
+
+class GpuClaimSpec(Object):
+    """spec of a GpuClaim."""
+
+    devices: ClaimDevices = msgspec.field(default_factory=ClaimDevices)
+    selector: ClaimSelector | None = None
+    topology: ClaimTopology = msgspec.field(default_factory=ClaimTopology)
+    gang_ref: str = ""
+    network: ClaimNetwork | None = None
+    storage: ClaimStorage | None = None
+
+
+class GpuClaimStatus(Object):
+    """status of a GpuClaim; several pods may use one claim, the newest allocation stands here."""
+
+    phase: str = ""
+    """Pending, Reserved, Bound or Failed."""
+    node_name: str = ""
+    gpu_ids: list[int] = []
+    allocated: str = ""
+    """NODE:ID,ID"""
+    message: str = ""
+
+
+class GpuClaim(Object):
+    """What GPUs a pod wants."""
+
+    metadata: ObjectMeta
+    spec: GpuClaimSpec = msgspec.field(default_factory=GpuClaimSpec)
+    status: GpuClaimStatus = msgspec.field(default_factory=GpuClaimStatus)
+    api_version: str = f"{GPU_GROUP}/{GPU_VERSION}"
+    kind: str = "GpuClaim"
+
+
+# GpuNodeStatus (gpu.scheduling/v1, cluster scope, gns)
+
+
+class DeviceLink(Object):
+    """A link from one device to a peer."""
+
+    peer: int
+    kind: Literal["NVLINK", "PIX", "PXB", "PHB", "NODE", "SYS"] = "SYS"
+    gbps: float = msgspec.field(default=0.0, name="bandwidthGBps")
+
+
+class MigDevice(Object):
+    """A MIG instance of a device."""
+
+    uuid: str = ""
+    profile: str = ""
+    memory_mi_b: int = msgspec.field(default=0, name="memoryMiB")
+
+
+class GpuDevice(Object):
+    """One GPU of a node."""
+
+    id: int
+    uuid: str = ""
+    model: str = ""
+    memory_mi_b: int = msgspec.field(default=0, name="memoryMiB")
+    health: Literal["Healthy", "Unhealthy", "Unknown"] = "Unknown"
+    reason: str = ""
+    """Why it is not healthy."""
+    bandwidth_gbps: int = msgspec.field(default=0, name="bandwidthGBps")
+    """NVLink GB/s to its peers."""
+    island: str = ""
+    """Devices with the same island are linked by NVLink."""
+    numa_node: int = -1
+    links: list[DeviceLink] = []
+    mig_devices: list[MigDevice] = []
+    in_use_by: list[str] = []
+    """UIDs of the pods on it."""
+
+
+class Hca(Object):
+    """An RDMA adapter."""
+
+    name: str
+    model: str = ""
+    ports: int = 1
+    gbps: int = msgspec.field(default=0, name="linkGbps")
+    state: str = ""
+    numa_node: int = -1
+    gpu_direct: bool = False
+
+
+class Fabric(Object):
+    """What connects the node to others."""
+
+    clique: str = ""
+    """NVLink clique: CLUSTER-UUID.CLIQUE-ID."""
+    hcas: list[Hca] = []
+    cu_file_enabled: bool = False
+    gds_version: str = ""
+    nvme_peers: list[str] = []
+
+
+class GpuNodeStatusSpec(Object):
+    """spec of a GpuNodeStatus."""
+
+    node_name: str = ""
+
+
+class GpuNodeStatusStatus(Object):
+    """status of a GpuNodeStatus."""
+
+    total: int = 0
+    devices: list[GpuDevice] = []
+    fabric: Fabric | None = None
+    driver_version: str = ""
+    heartbeat_time: str = ""
+    conditions: list[PodCondition] = []
+
+
+class GpuNodeStatus(Object):
+    """The GPUs of a node, as its agent reports them; named like the node."""
+
+    metadata: ObjectMeta
+    spec: GpuNodeStatusSpec = msgspec.field(default_factory=GpuNodeStatusSpec)
+    status: GpuNodeStatusStatus = msgspec.field(default_factory=GpuNodeStatusStatus)
+    api_version: str = f"{GPU_GROUP}/{GPU_VERSION}"
+    kind: str = "GpuNodeStatus"
