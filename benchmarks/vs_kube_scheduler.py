@@ -11,6 +11,7 @@ events; kube-scheduler runs with QPS and burst 5000. CPU is of the scheduler pro
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import statistics
 import subprocess
@@ -105,11 +106,13 @@ def start_gangline(plane: ControlPlane, folder: Path, processes: list[subprocess
     """A function that starts Gangline and returns its process id."""
     config = folder / "gangline.yaml"
     config.write_text(GANGLINE)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed program has its byte code
     command = [sys.executable, "-m", "gangline", "run", "--config", str(config), "--kubeconfig", str(plane.kubeconfig)]
 
     def start() -> int:
         log = (folder / "gangline.log").open("ab")
-        process = subprocess.Popen([*command, "--listen", f"127.0.0.1:{free_port()}"], stderr=log, stdout=log)
+        process = subprocess.Popen([*command, "--listen", f"127.0.0.1:{free_port()}"], stderr=log, stdout=log, env=environment)
         processes.append(process)
         return process.pid
 

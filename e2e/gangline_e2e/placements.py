@@ -56,7 +56,7 @@ def misfit(pod: Manifest, node: Manifest) -> str:
 
 
 def requests(pod: Manifest) -> Amounts:
-    """What a pod takes on its node: its containers together or its largest init container, and the overhead; one pod."""
+    """What a pod takes on its node: its containers or its largest init container, the overhead, and one pod."""
     spec = pod["spec"]
     total: Amounts = defaultdict(Decimal, pods=Decimal(1))
     for container in spec["containers"]:
@@ -80,7 +80,10 @@ def _requested(container: Manifest) -> Amounts:
 
 
 def _amounts(quantities: dict[str, Any]) -> Amounts:
-    return {resource: parse_quantity(quantity) for resource, quantity in quantities.items()}
+    return {
+        resource: parse_quantity(quantity)  # type: ignore[no-untyped-call]  # ships no annotations
+        for resource, quantity in quantities.items()
+    }
 
 
 def _tolerates(toleration: Manifest, taint: Manifest) -> bool:

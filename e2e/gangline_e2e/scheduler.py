@@ -131,9 +131,7 @@ def configuration(*profiles: Manifest, **settings: Any) -> Manifest:
     }
 
 
-def profile(
-    name: str, *, enabled: Sequence[Manifest] = (), args: Mapping[str, Manifest] | None = None
-) -> Manifest:
+def profile(name: str, *, enabled: Sequence[Manifest] = (), args: Mapping[str, Manifest] | None = None) -> Manifest:
     """A profile with the default plugins, more that are ``enabled`` at every point, and arguments by plugin."""
     made: Manifest = {"schedulerName": name}
     if enabled:

@@ -105,5 +105,3 @@ def _pod(name: str, quantities: dict[str, str]) -> Manifest:
 
 def _is_crushing(pod: Manifest) -> bool:
     return bool(pod["metadata"]["name"].startswith("crushing"))
-
-

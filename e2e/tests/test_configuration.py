@@ -45,6 +45,7 @@ async def test_a_profile_that_is_taken_away_leaves_its_pods_and_disturbs_no_othe
     empty: Api, own_control_plane: ControlPlane, start_gangline: StartGangline
 ) -> None:
     scheduler = start_gangline(own_control_plane.kubeconfig, configuration(profile("kept"), profile("dropped")))
+    await empty.create(kwok_node("full", gpus=0))
     await empty.create(gpu_pod("orphan", scheduler_name="dropped"))
     await empty.wait_for(empty.pods, _is_told, 1)
 
@@ -82,7 +83,7 @@ async def test_a_broken_file_keeps_the_old_configuration_and_says_so_in_one_line
 @pytest.mark.parametrize(
     ("text", "parts"),
     [
-        pytest.param("profiles: [", ("config.yaml", "line 1"), id="malformed YAML"),
+        pytest.param("profiles: [", ("config.yaml: 1:12: not valid YAML",), id="malformed YAML"),
         pytest.param("- a\n", ("config.yaml",), id="not a mapping"),
         pytest.param(yaml.safe_dump(configuration(NO_PLUGIN)), ("config.yaml", "filter", "Nonesuch"), id="plugin"),
         pytest.param(yaml.safe_dump(configuration(WEIGHT)), ("config.yaml", "weight", "-1"), id="weight"),
@@ -137,7 +138,9 @@ def test_a_missing_configuration_file_ends_the_start_with_one_line(tmp_path: Pat
 def _run(config: Path, kubeconfig: Path) -> subprocess.CompletedProcess[str]:
     """A start that is expected to end by itself."""
     words = [*command(config, kubeconfig), "--no-leader-elect", "--listen", "127.0.0.1:0"]
-    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=20, env={**os.environ, "HOME": ""})
+    return subprocess.run(
+        words, capture_output=True, text=True, check=False, timeout=20, env={**os.environ, "HOME": ""}
+    )
 
 
 def _nowhere(folder: Path) -> Path:

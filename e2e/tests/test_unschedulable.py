@@ -18,7 +18,6 @@ NODES = "/api/v1/nodes"
 OURS, UPSTREAM = "gangline", "default-scheduler"
 SOON_S = 2.0
 DEDICATED = {"key": "dedicated", "value": "training", "effect": "NoSchedule"}
-HUGE = {"gpus": 8}
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -37,7 +36,7 @@ def running(own_control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFa
 
 @pytest.fixture(scope="module")
 def upstream(own_control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """kube-scheduler on the same cluster for the pods that name no scheduler, with the plugins that Gangline has too."""
+    """kube-scheduler on the same cluster, for the pods that name no scheduler, with the plugins that Gangline has."""
     config = configuration({"plugins": {"multiPoint": {"disabled": [{"name": "DynamicResources"}]}}})
     config["clientConnection"] = {"kubeconfig": str(own_control_plane.kubeconfig)}
     file = tmp_path_factory.mktemp("upstream") / "config.yaml"
@@ -49,7 +48,7 @@ def upstream(own_control_plane: ControlPlane, tmp_path_factory: pytest.TempPathF
 
 async def test_an_unschedulable_pod_is_told_why_by_event_and_condition(empty: Api, running: Gangline) -> None:
     await _create_nodes_for_nobody(empty)
-    pod = await empty.create(gpu_pod("big", scheduler_name=OURS, **HUGE))
+    pod = await empty.create(gpu_pod("big", scheduler_name=OURS, gpus=8))
 
     event, condition = await _said(empty, "big")
 
@@ -156,7 +155,7 @@ async def test_a_waiting_pod_is_bound_within_two_seconds_of_what_helps_it(
     await empty.create(gpu_pod("blocking", gpus=8, scheduler_name="nobody"))
     await empty.bind("blocking", "full")
     selector = {"nodeSelector": {"zone": "a"}} if change is _add_label else {}
-    await empty.create(gpu_pod("waiting", scheduler_name=OURS, spec=selector, **HUGE))
+    await empty.create(gpu_pod("waiting", scheduler_name=OURS, spec=selector, gpus=8))
     await _said(empty, "waiting")
 
     start = time.monotonic()

@@ -14,6 +14,7 @@ from gangline.nodes import NODE, PODS, NodeView, Rows, TaintKey
 from gangline.placement import Placement
 from gangline.plugin import Clock, Handle, State, WaitingPod, per_node
 from gangline.pods import LabelSet, PodClass, PodInfo
+from gangline.proposal import Proposal, Victims
 from gangline.scoring import default_normalize
 from gangline.selectors import EVERYTHING, NOTHING, Selector, compile_selector, from_map
 from gangline.status import (
@@ -62,6 +63,7 @@ __all__ = [
     "PluginError",
     "PodClass",
     "PodInfo",
+    "Proposal",
     "Reason",
     "Rows",
     "ScoreColumn",
@@ -71,6 +73,7 @@ __all__ = [
     "Status",
     "TaintKey",
     "Transaction",
+    "Victims",
     "WaitingPod",
     "codes",
     "compile_selector",

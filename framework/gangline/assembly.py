@@ -22,6 +22,9 @@ from gangline.registry import Catalog, compile_profile
 from gangline.runtime import FrameworkHandle, Runtime
 from gangline.waiting import WaitingPods
 
+_NODE_RESOURCES_FIT = "NodeResourcesFit"
+"""The plugin that leaves out the resources which only an extender looks at."""
+
 
 def build_runtimes(
     config: SchedulerConfiguration,
@@ -37,6 +40,7 @@ def build_runtimes(
     """A runtime for each profile, by schedulerName. Raises ConfigError and PluginError."""
     points = catalog.points()
     expanded = expand_all(config.profiles, points, default_plugins(points))
+    ignored = [r.name for extender in config.extenders for r in extender.managed_resources if r.ignored_by_scheduler]
     runtimes = {}
     for profile in config.profiles:
         handle = FrameworkHandle(profile.scheduler_name, state, clock, recorder, waiting, client, metrics)
@@ -44,7 +48,7 @@ def build_runtimes(
             profile.scheduler_name,
             {point: [_weighted(ref) for ref in refs] for point, refs in expanded[profile.scheduler_name].items()},
             catalog,
-            _args_of(profile),
+            _args_of(profile, ignored),
             handle,
             metrics,
         )
@@ -56,8 +60,13 @@ def _weighted(ref: PluginRef) -> tuple[str, int]:
     return ref.name, ref.weight
 
 
-def _args_of(profile: Profile) -> Any:
+def _args_of(profile: Profile, ignored: list[str]) -> Any:
+    """The arguments of a plugin; as upstream, resources that extenders take over replace `ignoredResources`."""
+
     def args(name: str, type_: type[msgspec.Struct] | None) -> msgspec.Struct | None:
-        return None if type_ is None else plugin_args(profile, name, type_)
+        found = None if type_ is None else plugin_args(profile, name, type_)
+        if ignored and found is not None and name == _NODE_RESOURCES_FIT:
+            found = msgspec.structs.replace(found, ignored_resources=ignored)
+        return found
 
     return args

@@ -6,6 +6,7 @@
     |-- ConfigError           a configuration file cannot be used (file, path, why)
     |-- PluginError           a plugin is missing, broken or raised (plugin, point, why)
     |-- LeadershipLost        this process led and no longer may (lease, why)
+    |-- ExtenderError         an HTTP extender failed, or answered what it may not (url, verb, why)
     `-- ApiError              the API server answered with a failure (status, reason, message)
         |-- NotFound          404
         |-- Conflict          409: stale resourceVersion, or the object is already there
@@ -35,7 +36,8 @@ class InvalidObject(GanglineError):
         self.why = why
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.value!r}: {self.why}" if self.path else f"{self.value!r}: {self.why}"
+        shown = "" if self.value is None else repr(self.value)
+        return ": ".join(part for part in (self.path, shown, self.why) if part)
 
 
 class InvalidQuantity(InvalidObject):
@@ -79,6 +81,19 @@ class LeadershipLost(GanglineError):
 
     def __str__(self) -> str:
         return f"lost the lease {self.lease}: {self.why}"
+
+
+class ExtenderError(GanglineError):
+    """An HTTP extender did not answer, reported an error, or answered what it may not; ``url`` is its urlPrefix."""
+
+    def __init__(self, url: str, verb: str, why: str) -> None:
+        super().__init__(url, verb, why)
+        self.url = url
+        self.verb = verb
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"extender {self.url}: {self.verb}: {self.why}"
 
 
 class ApiError(GanglineError):

@@ -157,8 +157,11 @@ class Evaluator:
 
     # Scoring
 
-    def choose(self, filtered: Filtered) -> int:
-        """The row of the best feasible node; ties are broken at random, or by row without a source of randomness."""
+    def choose(self, filtered: Filtered, bonus: ScoreColumn | None = None) -> int:
+        """The row of the best feasible node; ties are broken at random, or by row without a source of randomness.
+
+        `bonus` holds for each row what is added to the weighted scores of the plugins, in any range.
+        """
         feasible = filtered.feasible
         entry = filtered.entry
         count = int(np.count_nonzero(feasible))
@@ -166,7 +169,7 @@ class Evaluator:
             return int(feasible.argmax())
         self._ensure_scored(entry, filtered.pod)
         extra = self._extra_scores(filtered)
-        if not extra and feasible is entry.feasible:
+        if not extra and bonus is None and feasible is entry.feasible:
             ranked = entry.ranked
         else:
             ranked = np.where(feasible, entry.base, -1.0)
@@ -174,6 +177,8 @@ class Evaluator:
                 index = np.flatnonzero(feasible)
                 for weight, scores in extra:
                     ranked[index] += weight * scores
+            if bonus is not None:
+                ranked = np.where(feasible, ranked + bonus, -np.inf)
         best = ranked.max()
         if self._ties is None:
             return int(ranked.argmax())

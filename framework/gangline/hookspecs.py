@@ -17,6 +17,7 @@ from gangline.hints import EventHint
 from gangline.nodes import NodeView
 from gangline.placement import Placement
 from gangline.pods import PodInfo
+from gangline.proposal import Proposal
 from gangline.status import CodeColumn, Narrow, ScoreColumn, Status
 
 PROJECT = "gangline"
@@ -64,10 +65,13 @@ class Hooks:
         """
 
     @hookspec
-    def post_filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeView, diagnosis: Diagnosis) -> Status | str | None:
+    def post_filter(
+        self, cycle: Cycle, pod: PodInfo, nodes: NodeView, diagnosis: Diagnosis
+    ) -> Status | str | Proposal | None:
         """Try to help a pod for which no node is feasible. Called only then, in order, until one succeeds.
 
-        The name of a node nominates it; a Status explains why nothing helps; None has no opinion.
+        The name of a node nominates it; a Status explains why nothing helps; None has no opinion. Where
+        `handle.preemption_is_reviewed(pod)`, a plugin that would remove pods answers a Proposal and removes none yet.
         """
 
     @hookspec

@@ -120,6 +120,9 @@ class Handle(Protocol):
     def nominated(self) -> Mapping[str, Mapping[str, PodInfo]]:
         """Node name to the waiting pods for which room is being made there, by UID."""
 
+    def preemption_is_reviewed(self, pod: PodInfo) -> bool:
+        """Whether extenders have a say in which pods are removed for this one; see `Proposal`."""
+
     def metric(self, name: str, help: str, labels: Iterable[str] = ()) -> Any:
         """A Prometheus counter of the plugin's own."""
 

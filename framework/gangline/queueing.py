@@ -14,7 +14,7 @@ import heapq
 import itertools
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -119,6 +119,10 @@ class SchedulingQueue:
         """Queue the pods of a scheduler name; `events` holds what each plugin registers, None for everything."""
         hints = {plugin: (ANY_EVENT,) if given is None else tuple(given) for plugin, given in events.items()}
         self._profiles[scheduler_name] = _Profile(sort_key, pre_enqueue, hints)
+
+    def serve_only(self, scheduler_names: Container[str]) -> None:
+        """Drop every other profile; whoever calls this removes the units that then have none."""
+        self._profiles = {name: profile for name, profile in self._profiles.items() if name in scheduler_names}
 
     def serves(self, scheduler_name: str) -> bool:
         """Whether pods of this scheduler name are ours."""

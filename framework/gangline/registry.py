@@ -17,6 +17,7 @@ from gangline.errors import PluginError
 from gangline.hookspecs import POINTS, PROJECT, Hooks
 from gangline.metrics import Metrics, Series
 from gangline.plugin import Handle
+from gangline.proposal import Proposal
 from gangline.status import Narrow, Status
 
 GROUP = "gangline.plugins"
@@ -25,7 +26,7 @@ _ANSWERS: dict[str, tuple[type[Any], ...]] = {
     "pre_enqueue": (Status,),
     "queue_sort": (tuple,),
     "pre_filter": (Status, Narrow),
-    "post_filter": (Status, str),
+    "post_filter": (Status, str, Proposal),
     "pre_score": (Status,),
     "reserve": (Status,),
     "permit": (Status,),

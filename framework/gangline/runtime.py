@@ -6,7 +6,7 @@ Filters and scores over all nodes are in `evaluation`; this is the rest.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
 from typing import Any
 
 from prometheus_client import Counter
@@ -20,11 +20,14 @@ from gangline.metrics import Metrics
 from gangline.nodes import NodeView, Rows
 from gangline.plugin import Clock, Recorder
 from gangline.pods import PodInfo
+from gangline.proposal import Proposal, Victims
 from gangline.registry import CompiledProfile, Implementation
 from gangline.status import SUCCESS, BoolColumn, Code, Status
 from gangline.waiting import WaitingPods
 
 Work = Callable[[], Coroutine[Any, Any, None]]
+BindFirst = Callable[[Cycle, PodInfo, str], Awaitable[Status | None]]
+"""Binds a pod to a node, or answers None to leave it to the bind plugins."""
 
 
 class FrameworkHandle:
@@ -54,6 +57,8 @@ class FrameworkHandle:
         self.pending_work: list[Work] = []
         self.nominations: Callable[[], Mapping[str, Mapping[str, PodInfo]]] | None = None
         """The nominations of the queue; without it there are none."""
+        self.reviews: Callable[[PodInfo], bool] | None = None
+        """Which preemptors' victims extenders judge; without it none are."""
         self._metrics = metrics
 
     @property
@@ -75,6 +80,10 @@ class FrameworkHandle:
     def nominated(self) -> Mapping[str, Mapping[str, PodInfo]]:
         """Node name to the waiting pods for which room is being made there, by UID."""
         return self.nominations() if self.nominations is not None else {}
+
+    def preemption_is_reviewed(self, pod: PodInfo) -> bool:
+        """Whether extenders have a say in which pods are removed for this one."""
+        return self.reviews is not None and self.reviews(pod)
 
     def metric(self, name: str, help: str, labels: Iterable[str] = ()) -> Counter:
         """A counter of the plugin's own; the same for each profile and each call with the same name."""
@@ -107,6 +116,8 @@ class Runtime:
         self.handle = handle
         self.evaluator = handle.evaluator = Evaluator(profile, handle.state.nodes, ties)
         self.algorithm_seconds = metrics.algorithm.series(profile.name)
+        self.bind_first: BindFirst | None = None
+        """Asked before the bind plugins; None leaves all pods to them."""
 
     def _at(self, point: str) -> tuple[Implementation, ...]:
         return self.profile.points.get(point, ())
@@ -132,10 +143,28 @@ class Runtime:
 
         "" takes an older nomination back, because nothing can help; None leaves it as it is.
         """
+        steps = self.post_filter_steps(diagnosis)
+        try:
+            proposal = next(steps)
+            while True:
+                proposal = steps.send(proposal.candidates)
+        except StopIteration as end:
+            answer: tuple[str | None, str] = end.value
+            return answer
+
+    def post_filter_steps(
+        self, diagnosis: Diagnosis
+    ) -> Generator[Proposal, Mapping[str, Victims] | Status, tuple[str | None, str]]:
+        """What `post_filter` does, for who has proposals reviewed: yields each one, and wants what is left of it.
+
+        A Status stands for a review that failed.
+        """
         said: list[str] = []
         nominated: str | None = None
         for impl in self._at("post_filter"):
             answer = impl.call(diagnosis.cycle, diagnosis.pod, diagnosis.nodes, diagnosis)
+            if isinstance(answer, Proposal):
+                answer = _settled(impl, answer, (yield answer))
             if isinstance(answer, str):
                 return answer, ", ".join(said)
             if answer is None:
@@ -188,7 +217,11 @@ class Runtime:
         return SUCCESS
 
     async def bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
-        """Bind by the first plugin that does not skip."""
+        """Bind by `bind_first`, or else by the first plugin that does not skip."""
+        if self.bind_first is not None:
+            bound = await self.bind_first(cycle, pod, node)
+            if bound is not None:
+                return bound
         for impl in self._at("bind"):
             status = await _answer(impl, "bind", cycle, pod, node)
             if status.code is not Code.SKIP:
@@ -199,6 +232,17 @@ class Runtime:
         """Tell plugins that the pod is bound; returns what went wrong."""
         statuses = [await _answer(i, "post_bind", cycle, pod, node) for i in self._at("post_bind")]
         return [status for status in statuses if not status.is_success]
+
+
+def _settled(
+    impl: Implementation, proposal: Proposal, reviewed: Mapping[str, Victims] | Status
+) -> Status | str:
+    if isinstance(reviewed, Status):
+        return reviewed
+    try:
+        return proposal.settle(reviewed)
+    except Exception as error:  # a plugin's bug fails its pod, not the scheduler
+        raise PluginError(impl.name, "post_filter", f"{type(error).__name__}: {error}") from error
 
 
 async def _answer(impl: Implementation, point: str, cycle: Cycle, pod: PodInfo, node: str) -> Status:

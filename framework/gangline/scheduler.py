@@ -78,14 +78,17 @@ class Scheduler:
         self._wake = asyncio.Event()
         self.binder = Binder(self.waiting, self._finished, clock, self.metrics, options.concurrency)
         self.reporter = Reporter(client, self.recorder, clock, self.metrics, lambda: self.binder.pending)
-        cluster = Cluster(self.cache, self.queue, self.waiting, self.recorder, clock, self.metrics, self._wake.set)
+        self._cluster = cluster = Cluster(
+            self.cache, self.queue, self.waiting, self.recorder, clock, self.metrics, self._wake.set
+        )
+        self._pods = PodHandler(cluster)
         self.informers: list[Informer[Any]] = [
             *(
                 Informer(client, resource, StoreHandler(cluster, resource), clock=clock.monotonic)
                 for resource in STORED
             ),
             Informer(client, NODES, NodeHandler(cluster), clock=clock.monotonic),
-            Informer(client, PODS, PodHandler(cluster), field_selector=LIVE_PODS, clock=clock.monotonic),
+            Informer(client, PODS, self._pods, field_selector=LIVE_PODS, clock=clock.monotonic),
         ]
         self.config = config
         self.runtimes: dict[str, Runtime] = {}
@@ -111,6 +114,8 @@ class Scheduler:
             runtime.handle.spawner = self._spawn
             runtime.handle.nominations = self.queue.nominated
             self.queue.serve(name, runtime.sort_key, runtime.pre_enqueue, runtime.profile.events)
+        self.queue.serve_only(runtimes)
+        self._pods.profiles_changed()
 
     async def watch(self) -> None:
         """Keep the cache in step with the cluster; for leaders and standbys alike."""
@@ -241,9 +246,7 @@ class Scheduler:
             self.queue.nominate(pod, nominated)
         reason = "SchedulerError" if rejection.is_error else "Unschedulable"
         self.recorder.event(pod, "Warning", "FailedScheduling", rejection.message)
-        self.recorder.condition(
-            Condition(pod.namespace, pod.name, pod.uid, reason, rejection.message, nominated)
-        )
+        self.recorder.condition(Condition(pod.namespace, pod.name, pod.uid, reason, rejection.message, nominated))
 
     async def _housekeeping(self) -> None:
         while True:

@@ -6,7 +6,7 @@ A decision leaves the pod assumed in the cache; a rejection leaves the cluster a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gangline.cache import Cache
 from gangline.cycle_state import Cycle
@@ -15,7 +15,7 @@ from gangline.evaluation import Filtered
 from gangline.pods import PodInfo
 from gangline.queueing import Unit
 from gangline.runtime import Runtime
-from gangline.status import Code, Status
+from gangline.status import Code, ScoreColumn, Status
 
 Nominations = Mapping[str, Mapping[str, PodInfo]]
 """Node name to the pods that room is being made for, by UID."""
@@ -54,8 +54,8 @@ def decide(unit: Unit, runtime: Runtime, cache: Cache, nominations: Nominations)
         filtered = find_feasible(pod, runtime, cache, nominations)
         if not filtered.feasible.any():
             return _unschedulable(unit, runtime, filtered)
-        row = _choose(pod, runtime, cache, filtered)
-        return _commit(unit, runtime, cache, filtered.cycle, row)
+        row = choose(pod, runtime, cache, filtered)
+        return commit(unit, runtime, cache, filtered.cycle, row)
     except GanglineError as error:
         return Rejection(unit, pod, str(error), frozenset(), is_error=True)
 
@@ -95,27 +95,31 @@ def _detached(filtered: Filtered) -> Filtered:
     return filtered
 
 
-def _choose(pod: PodInfo, runtime: Runtime, cache: Cache, filtered: Filtered) -> int:
+def choose(
+    pod: PodInfo, runtime: Runtime, cache: Cache, filtered: Filtered, bonus: ScoreColumn | None = None
+) -> int:
+    """The row of the node to take: the one that room was made on if it will do, else the best one."""
     if pod.nominated_node_name:
         row = cache.nodes.row_of(pod.nominated_node_name)
         if row is not None and filtered.feasible[row]:
             return row
-    return runtime.evaluator.choose(filtered)
+    return runtime.evaluator.choose(filtered, bonus)
 
 
 def _unschedulable(unit: Unit, runtime: Runtime, filtered: Filtered) -> Rejection:
     diagnosis = runtime.evaluator.diagnose(filtered)
-    message = diagnosis.message()
-    plugins = frozenset(diagnosis.plugins())
-    if not diagnosis.nodes.count:
-        return Rejection(unit, unit.pod, message, plugins)
-    nominated, said = runtime.post_filter(diagnosis)
-    if said:
-        message = f"{message} {said}"
-    return Rejection(unit, unit.pod, message, plugins, nominated)
+    rejection = Rejection(unit, unit.pod, diagnosis.message(), frozenset(diagnosis.plugins()))
+    return helped(rejection, *runtime.post_filter(diagnosis)) if diagnosis.nodes.count else rejection
 
 
-def _commit(unit: Unit, runtime: Runtime, cache: Cache, cycle: Cycle, row: int) -> Decision | Rejection:
+def helped(rejection: Rejection, nominated: str | None, said: str) -> Rejection:
+    """The rejection with what the post_filter plugins did and said."""
+    message = f"{rejection.message} {said}" if said else rejection.message
+    return replace(rejection, message=message, nominated_node_name=nominated)
+
+
+def commit(unit: Unit, runtime: Runtime, cache: Cache, cycle: Cycle, row: int) -> Decision | Rejection:
+    """Assume the pod on the row's node, reserve and permit; undone when a plugin says no. Raises PluginError."""
     pod, node = unit.pod, cache.nodes.names[row]
     cache.assume(pod, row)
     try:

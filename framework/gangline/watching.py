@@ -60,6 +60,7 @@ class PodHandler:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
+        self._others: dict[str, PodInfo] = {}  # without a node and of no profile of ours, by UID; a new one may come
 
     def upsert(self, pod: Pod, /) -> None:
         """A pod is there, or has changed."""
@@ -71,11 +72,25 @@ class PodHandler:
             self.remove(metadata.namespace, metadata.name, metadata.uid)
             c.invalid("Pod", "pods", metadata.namespace, metadata.name, metadata.uid, error)
             return
+        self._others.pop(record.uid, None)
         if record.is_terminal:
             self.remove(record.namespace, record.name, record.uid)
         elif record.node_name:
             self._bound(record)
         elif c.queue.serves(record.scheduler_name):
+            self._pending(record)
+        else:
+            self._others[record.uid] = record
+
+    def profiles_changed(self) -> None:
+        """Queue the pods that have a profile now, and leave those that no longer have one to others."""
+        c = self._cluster
+        for unit in c.queue:
+            if not c.queue.serves(unit.pod.scheduler_name):
+                c.queue.remove(unit.uid)
+                self._others[unit.uid] = unit.pod
+        for record in [record for record in self._others.values() if c.queue.serves(record.scheduler_name)]:
+            del self._others[record.uid]
             self._pending(record)
 
     def remove(self, namespace: str, name: str, uid: str, /) -> None:
@@ -87,6 +102,7 @@ class PodHandler:
             waiting.reject("", "the pod was deleted")
         c.recorder.forget(uid)
         c.queue.remove(uid)
+        self._others.pop(uid, None)
         pod = c.cache.remove_pod(uid)
         if pod is not None:
             c.happened("pods", Action.DELETE, pod, None)

@@ -225,7 +225,7 @@ def test_the_words_follow_those_of_the_filters() -> None:
     diagnosis = found.runtime.evaluator.diagnose(found.runtime.evaluator.filter(waiting))
     message = diagnosis.message()
 
-    assert " ".join([message, *found.runtime.post_filter(diagnosis)[1]]) == (
+    assert f"{message} {found.runtime.post_filter(diagnosis)[1]}" == (
         "0/1 nodes are available: 1 Insufficient cpu. "
         "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
     )

@@ -6,10 +6,14 @@
    disabled there join the ones that the point itself enables. A point's own entry wins, with its
    weight.
 3. The order at a point: its own entries that are also in 1, the rest of 1, its other own entries.
+
+A plugin of kube-scheduler's that is not installed is left out with a warning, so that the complete
+configuration of a real cluster can be used.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 
 from gangline.config.defaults import DEFAULT_PLUGINS
@@ -18,8 +22,11 @@ from gangline.config.schema import POINT_NAMES, POINTS, PluginRef, PluginSet, Pr
 from gangline.config.versions import REPLACED_BY
 from gangline.errors import ConfigError
 
+log = logging.getLogger(__name__)
+
 Expanded = dict[str, tuple[PluginRef, ...]]
 
+_UPSTREAM = frozenset(plugin.name for plugin in DEFAULT_PLUGINS)
 _WEIGHTED = ("score", "placement_score")
 
 
@@ -30,16 +37,20 @@ def expand(
 
     ``points`` holds every installed plugin and the points that it implements, in snake case;
     ``defaults`` may only name plugins in it. Weights are at least 1 where plugins score, else 0.
-    Raises ConfigError for a plugin that is not installed or does not implement the point that it
-    is enabled at, and unless there are exactly one queueSort, at least one bind and at most one
-    placementGenerate plugin.
+    One of DEFAULT_PLUGINS that is not installed is left out, and one line per profile warns of those
+    that it enables or configures. Raises ConfigError for any other plugin that is not installed or
+    does not implement the point that it is enabled at, and unless there are exactly one queueSort,
+    at least one bind and at most one placementGenerate plugin.
     """
     _check_names(profile, points)
-    everywhere = _merge(defaults, profile.plugins.multi_point)
+    if absent := _absent(profile, points):
+        names = ", ".join(absent)
+        log.warning("%s: %s: left out, as it is not installed: %s", profile.file, profile.path, names)
+    everywhere = _merge(defaults, _installed(profile.plugins.multi_point, points))
     expanded = {}
     for point in POINTS:
         candidates = [plugin for plugin in everywhere if point in points[plugin.name]]
-        plugins = _at_point(getattr(profile.plugins, point), candidates)
+        plugins = _at_point(_installed(getattr(profile.plugins, point), points), candidates)
         weighted = point in _WEIGHTED
         expanded[point] = tuple(
             PluginRef(plugin.name, max(plugin.weight, 1) if weighted else 0) for plugin in plugins
@@ -102,22 +113,36 @@ def _at_point(own: PluginSet, everywhere: Sequence[PluginRef]) -> list[PluginRef
     ]
 
 
+def _installed(chosen: PluginSet, points: Mapping[str, frozenset[str]]) -> PluginSet:
+    """``chosen`` without the plugins that are left out."""
+    enabled = tuple(plugin for plugin in chosen.enabled if plugin.name in points)
+    return PluginSet(enabled, chosen.disabled)
+
+
+def _absent(profile: Profile, points: Mapping[str, frozenset[str]]) -> list[str]:
+    """What the profile enables or configures and is not installed, each name once."""
+    sets: list[PluginSet] = [getattr(profile.plugins, point) for point in POINT_NAMES]
+    names = [plugin.name for chosen in sets for plugin in chosen.enabled]
+    names += [entry.name for entry in profile.plugin_config]
+    return [name for name in dict.fromkeys(names) if name not in points]
+
+
 def _check_names(profile: Profile, points: Mapping[str, frozenset[str]]) -> None:
-    """Every plugin that the profile names is installed and implements the point."""
-    # A file may disable a plugin that kube-scheduler has and this installation has not.
-    upstream = {plugin.name for plugin in DEFAULT_PLUGINS} | REPLACED_BY.keys() | {"*"}
+    """Every plugin that the profile names is installed, or kube-scheduler's, and implements the point."""
+    # A file may also disable a plugin that kube-scheduler had once.
+    may_disable = REPLACED_BY.keys() | {"*"}
     for point, name in POINT_NAMES.items():
         chosen: PluginSet = getattr(profile.plugins, point)
         path = f"{profile.path}.plugins.{name}"
         for index, plugin in enumerate(chosen.enabled):
             place = f"{path}.enabled[{index}].name"
             _check_known(profile.file, place, plugin.name, points)
-            if point != "multi_point" and point not in points[plugin.name]:
+            if point != "multi_point" and point not in points.get(plugin.name, (point,)):
                 has = [POINT_NAMES[each] for each in POINTS if each in points[plugin.name]]
                 why = f"plugin {plugin.name} does not implement {name}, only {', '.join(has)}"
                 raise ConfigError(profile.file, place, why)
         for index, plugin in enumerate(chosen.disabled):
-            if plugin.name not in upstream:
+            if plugin.name not in may_disable:
                 _check_known(profile.file, f"{path}.disabled[{index}].name", plugin.name, points)
     for index, entry in enumerate(profile.plugin_config):
         place = f"{profile.path}.pluginConfig[{index}].name"
@@ -125,7 +150,7 @@ def _check_names(profile: Profile, points: Mapping[str, frozenset[str]]) -> None
 
 
 def _check_known(file: str, path: str, plugin: str, points: Mapping[str, frozenset[str]]) -> None:
-    if plugin not in points:
+    if plugin not in points and plugin not in _UPSTREAM:
         raise ConfigError(file, path, f'unknown plugin "{plugin}"; {did_you_mean(plugin, points)}')
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -12,6 +12,7 @@ from gangline import config, model
 from gangline.assembly import build_runtimes
 from gangline.cache import Cache
 from gangline.clock import SystemClock
+from gangline.errors import InvalidObject
 from gangline.explain.report import Report, explain
 from gangline.kube.resources import STORED, Resource
 from gangline.metrics import Metrics
@@ -20,6 +21,7 @@ from gangline.registry import Catalog
 from gangline.runtime import Runtime
 from gangline.waiting import WaitingPods
 
+T = TypeVar("T")
 _CASE_PROFILES = """
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -73,7 +75,7 @@ def verdict(case: dict[str, Any]) -> dict[str, Any]:
     if case.get("_gates", {}).get("TaintTolerationComparisonOperators"):
         profiles = _with_comparison_operators(profiles)
     runtimes = cluster_runtimes(cluster, profiles)
-    pod = cluster.record(msgspec.convert(case["pod"], model.Pod, strict=False))
+    pod = cluster.record(converted(case["pod"], model.Pod, "pod"))
     wanted = case.get("_profiles") or list(runtimes)
     report = explain(runtimes["default-scheduler"], pod)
     result: dict[str, Any] = {"feasible": report.feasible, "filter": _filters(report), "message": report.message}
@@ -118,10 +120,10 @@ def load_cluster(case: Mapping[str, Any]) -> Cache:
         store = cluster.store(resource.plural)
         for obj in _objects(case, resource):
             store.upsert(obj)
-    nodes = msgspec.convert(case.get("nodes", []), list[model.Node], strict=False)
+    nodes = converted(case.get("nodes") or [], list[model.Node], "nodes")
     for node in sorted(nodes, key=lambda node: node.metadata.name):  # as an API server lists them
         cluster.upsert_node(node)
-    for pod in msgspec.convert(case.get("pods", []), list[model.Pod], strict=False):
+    for pod in converted(case.get("pods") or [], list[model.Pod], "pods"):
         if pod.spec.node_name:
             cluster.upsert_pod(cluster.record(pod))
     return cluster
@@ -139,5 +141,14 @@ _SHORT = {"persistentvolumeclaims": "pvcs", "persistentvolumes": "pvs", "poddisr
 
 def _objects(case: Mapping[str, Any], resource: Resource[Any]) -> list[Any]:
     given = case.get(resource.plural) or case.get(_SHORT.get(resource.plural, "")) or []
-    objects: list[Any] = msgspec.convert(given, list[resource.type], strict=False)  # type: ignore[name-defined]  # a runtime type
+    objects: list[Any] = converted(given, list[resource.type], resource.plural)  # type: ignore[name-defined]  # a runtime type
     return objects
+
+
+def converted(value: Any, type_: type[T], path: str) -> T:
+    """Plain objects as ours. Raises InvalidObject with the path of what does not fit."""
+    try:
+        return msgspec.convert(value, type_, strict=False)
+    except msgspec.ValidationError as error:
+        why, _, where = str(error).partition(" - at `$")
+        raise InvalidObject(path + where.rstrip("`"), None, why) from None

@@ -225,6 +225,40 @@ def test_a_plugin_that_is_installed_but_not_enabled_may_be_configured() -> None:
     assert expand(profile("{pluginConfig: [{name: Other, args: {a: 1}}]}"), POINTS, DEFAULTS)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{plugins: {multiPoint: {enabled: [{name: DynamicResources, weight: 2}]}}}",
+        "{plugins: {score: {enabled: [{name: DynamicResources, weight: 9}]}}}",
+        "{pluginConfig: [{name: DynamicResources, args: {filterTimeout: 10s}}]}",
+        "{plugins: {reserve: {enabled: [{name: DynamicResources}]},"
+        " preBind: {enabled: [{name: DynamicResources}]}}}",
+    ],
+    ids=["at every point", "at one point", "configured", "twice"],
+)
+def test_a_default_of_kube_scheduler_that_is_not_installed_is_left_out_with_one_warning(
+    text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert expand(profile(text), POINTS, DEFAULTS) == expand(profile("{}"), POINTS, DEFAULTS)
+    assert caplog.messages == [
+        "f.yaml: profiles[0]: left out, as it is not installed: DynamicResources"
+    ]
+
+
+def test_disabling_what_is_not_installed_needs_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    assert at("score", "{multiPoint: {disabled: [{name: DynamicResources}]}}")
+
+    assert caplog.messages == []
+
+
+def test_leaving_out_does_not_hide_that_nothing_binds() -> None:
+    text = "{plugins: {bind: {disabled: [{name: '*'}], enabled: [{name: DefaultBinder}]}}}"
+
+    assert message(text) == (
+        "f.yaml: profiles[0].plugins.bind: expected at least one plugin, got none"
+    )
+
+
 def test_all_profiles_are_expanded_by_name() -> None:
     text = "[{schedulerName: a}, {schedulerName: b, plugins: {score: {disabled: [{name: '*'}]}}}]"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import msgspec
@@ -22,8 +22,10 @@ from gangline import (
     Handle,
     NodeView,
     PodInfo,
+    Proposal,
     Rows,
     Status,
+    Victims,
     hookimpl,
     on,
     unschedulable,
@@ -31,9 +33,9 @@ from gangline import (
 from gangline_plugins.default_preemption.budgets import Budgets
 from gangline_plugins.default_preemption.eligibility import why_not
 from gangline_plugins.default_preemption.evicting import Evictor
-from gangline_plugins.default_preemption.importance import Candidate
+from gangline_plugins.default_preemption.importance import Candidate, choose, importance
 from gangline_plugins.default_preemption.levels import PriorityLevels
-from gangline_plugins.default_preemption.searching import find_best, number_wanted
+from gangline_plugins.default_preemption.searching import find_all, find_best, number_wanted
 from gangline_plugins.default_preemption.simulating import Simulation
 
 
@@ -70,22 +72,28 @@ class DefaultPreemption:
         return (on("pods", Action.DELETE, lambda pod, old, new: False),)
 
     @hookimpl
-    def post_filter(self, pod: PodInfo, nodes: NodeView, diagnosis: Diagnosis) -> Status | str:
+    def post_filter(self, pod: PodInfo, nodes: NodeView, diagnosis: Diagnosis) -> Status | str | Proposal:
         """The node on which room is being made.
 
         A Status that is unresolvable says that there is none, and a nomination that the pod still has is void; one that
-        is not says that the pod may not preempt (now), and its nomination stands.
+        is not says that the pod may not preempt (now), and its nomination stands. All candidates as a Proposal where
+        extenders have a say.
         """
         self._attempts.inc()
+        if self._handle.preemption_is_reviewed(pod):
+            return self._propose(pod, nodes, diagnosis)
         decided = self.decide(pod, nodes, diagnosis)
-        if isinstance(decided, Status):
-            return decided
-        self._victims.inc(len(decided.victims))
-        self._evictor.start(pod, decided.node, decided.victims)
-        return decided.node
+        return decided if isinstance(decided, Status) else self._carry_out(pod, decided)
 
     def decide(self, pod: PodInfo, nodes: NodeView, diagnosis: Diagnosis) -> Candidate | Status:
         """Where to make room for a pod and who has to go, or why that cannot be; changes nothing."""
+        found = self._candidates(pod, nodes, diagnosis, every=False)
+        return found if isinstance(found, Status) else found[0]
+
+    def _candidates(
+        self, pod: PodInfo, nodes: NodeView, diagnosis: Diagnosis, every: bool
+    ) -> Sequence[Candidate] | Status:
+        """The best candidate, or every one that is found; else why there is none."""
         resolvable = diagnosis.resolvable()
         refusal = self._refusal(pod, nodes, resolvable)
         if refusal:
@@ -93,13 +101,40 @@ class DefaultPreemption:
         rows, wanted = self._potential(resolvable)
         hopeful = rows[self._levels.below(pod.priority, len(nodes))[rows]]
         simulation = Simulation(self._handle, pod, self.budgets())
-        best = find_best(simulation, pod, hopeful, wanted)
-        if best is not None:
-            return best
+        if every:
+            found = find_all(simulation, pod, hopeful, wanted)
+        else:
+            best = find_best(simulation, pod, hopeful, wanted)
+            found = [] if best is None else [best]
+        if found:
+            return found
         reasons = simulation.reasons
         reasons["No preemption victims found for incoming pod"] += len(rows) - len(hopeful)
         reasons["Preemption is not helpful for scheduling"] += nodes.count - len(rows)
         return unschedulable(f"preemption: {_in_words(reasons, nodes.count)}", resolvable=False)
+
+    def _propose(self, pod: PodInfo, nodes: NodeView, diagnosis: Diagnosis) -> Status | Proposal:
+        found = self._candidates(pod, nodes, diagnosis, every=True)
+        if isinstance(found, Status):
+            return found
+        victims = {each.node: Victims(each.victims, each.violations) for each in found}
+        return Proposal(victims, lambda left: self._settle(pod, left))
+
+    def _settle(self, pod: PodInfo, left: Mapping[str, Victims]) -> Status | str:
+        """Carry out the best of the candidates that are left."""
+        rows = ((node, self._handle.nodes.row_of(node)) for node in left)
+        candidates = [
+            Candidate(row, node, tuple(sorted(left[node].pods, key=importance)), left[node].violations)
+            for node, row in rows
+            if row is not None
+        ]
+        best = choose(candidates)
+        return unschedulable("preemption: no candidate node for preemption") if best is None else self._carry_out(pod, best)
+
+    def _carry_out(self, pod: PodInfo, decided: Candidate) -> str:
+        self._victims.inc(len(decided.victims))
+        self._evictor.start(pod, decided.node, decided.victims)
+        return decided.node
 
     def budgets(self) -> Budgets:
         """The disruption budgets as they are now."""

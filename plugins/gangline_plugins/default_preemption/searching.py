@@ -26,6 +26,11 @@ def find_best(simulation: Simulation, pod: PodInfo, rows: Rows, wanted: int) -> 
     return best
 
 
+def find_all(simulation: Simulation, pod: PodInfo, rows: Rows, wanted: int) -> list[Candidate]:
+    """The candidates that are found first in the order of rows, each tried with all other nodes as they are."""
+    return _search(simulation, pod, rows, wanted, alone=True)
+
+
 def _search(simulation: Simulation, pod: PodInfo, rows: Rows, wanted: int, alone: bool) -> list[Candidate]:
     """Candidates that break no budget, then the others; at least one that breaks none is looked for to the end."""
     keeping: list[Candidate] = []

@@ -1,0 +1,77 @@
+"""Columns, views over some of the rows, and the log of changes."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gangline.nodes import NODE, PODS, Changes
+from gangline.testing import GPU, cluster, make_node, make_pod
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from([NODE, PODS])), max_size=60), st.integers(0, 60))
+def test_changes_since_a_position_are_all_known_or_the_answer_is_none(notes: list[tuple[int, int]], start: int) -> None:
+    changes = Changes(keep=8)
+    positions = [changes.position]
+    for row, kind in notes:
+        changes.note(row, kind)
+        positions.append(changes.position)
+    start = min(start, len(notes))
+
+    found = changes.since(positions[start], limit=6)
+
+    expected: dict[int, int] = {}
+    for row, kind in notes[start:]:
+        expected[row] = expected.get(row, 0) | kind
+    assert found is None or found == expected
+    assert found is not None or len(notes) - start > 8
+
+
+def test_more_rows_than_the_limit_are_too_many() -> None:
+    changes = Changes()
+    for row in range(4):
+        changes.note(row, NODE)
+
+    assert changes.since(0, limit=3) is None
+    assert changes.since(1, limit=3) == {1: NODE, 2: NODE, 3: NODE}
+
+
+def test_a_view_over_some_rows_has_their_values_in_their_order() -> None:
+    cache = cluster(
+        [make_node(f"n{i}", gpus=i + 1, labels={"rack": f"r{i}"}) for i in range(4)],
+        [make_pod("p", cpu=1, node="n3")],
+    )
+
+    view = cache.nodes.view(np.array([3, 1]))
+
+    assert len(view) == 2 and view.names == ["n3", "n1"] and view.count == 4
+    assert view.allocatable(GPU).tolist() == [4, 2] and view.requested("cpu").tolist() == [1000, 0]
+    assert [m.tolist() for m in view.amounts((GPU, "cpu"))] == [[[4, 2], [128000] * 2], [[0, 0], [1000, 0]]]
+    assert view.label("rack").equals("r1").tolist() == [False, True]
+    assert view.nonzero[0].tolist() == [1000, 0]
+    node = view.node(1)
+    assert node is not None and node.metadata.name == "n1" and view.pods(0).keys() == {"pod-default-p"}
+
+
+def test_the_row_of_a_deleted_node_is_used_again_and_starts_empty() -> None:
+    cache = cluster([make_node("a", labels={"rack": "r1"}, taints=["x:NoSchedule"]), make_node("b")])
+    row = cache.nodes.row_of("a")
+    cache.remove_node("a")
+    assert cache.nodes.view().names == ["", "b"] and cache.nodes.view().alive.tolist() == [False, True]
+
+    assert cache.upsert_node(make_node("c")) == row
+    assert cache.nodes.view().label("rack").exists.tolist() == [False, False]
+    assert cache.nodes.view().taints.tolist() == [0, 0]
+    assert cache.nodes.order[:2].tolist() == [3, 2]
+
+
+def test_more_nodes_and_resources_than_there_was_room_for_keep_their_values() -> None:
+    cache = cluster()
+    for i in range(150):
+        cache.upsert_node(make_node(f"n{i}", resources={f"example.com/r{i % 20}": i + 1}))
+
+    view = cache.nodes.view()
+
+    assert len(view) == 150
+    assert all(view.allocatable(f"example.com/r{i % 20}")[i] == i + 1 for i in range(150))

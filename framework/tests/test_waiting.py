@@ -1,0 +1,41 @@
+"""Pods held at permit."""
+
+from __future__ import annotations
+
+from gangline.cache import Cache
+from gangline.testing import make_pod
+from gangline.waiting import WaitingPod, WaitingPods
+
+POD = Cache().record(make_pod("p"))
+
+
+async def test_a_pod_goes_on_when_the_last_plugin_lets_go() -> None:
+    waiting = WaitingPod(POD, "a", {"One", "Two"})
+
+    waiting.allow("One")
+    assert waiting.holding == {"Two"}
+    waiting.allow("Two")
+
+    assert (await waiting.verdict()).is_success and (waiting.pod, waiting.node) == (POD, "a")
+
+
+async def test_one_rejection_ends_it_and_nothing_later_counts() -> None:
+    waiting = WaitingPod(POD, "a", {"One", "Two"})
+
+    waiting.reject("One", "too late")
+    waiting.reject("Two", "me too")
+    waiting.allow("One")
+    waiting.allow("Two")
+
+    status = await waiting.verdict()
+    assert (status.message, status.plugin, status.is_rejected) == ("too late", "One", True)
+
+
+async def test_held_pods_are_found_by_uid() -> None:
+    pods, waiting = WaitingPods(), WaitingPod(POD, "a", {"One"})
+    pods.add(waiting)
+
+    assert pods.get(POD.uid) is waiting and list(pods) == [waiting] and len(pods) == 1
+    pods.remove(POD.uid)
+    pods.remove(POD.uid)
+    assert pods.get(POD.uid) is None and len(pods) == 0

@@ -1,0 +1,69 @@
+"""A pod as the webhook reads it: names, annotations, and the environment of its containers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from gangline.model import Object, ObjectMeta, ResourceRequirements
+
+CUDA_VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
+NVIDIA_VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
+
+
+class EnvVar(Object):
+    """A variable: a value, or where it comes from."""
+
+    name: str = ""
+    value: str = ""
+    value_from: dict[str, Any] | None = None
+
+
+class Container(Object):
+    """A container or an init container."""
+
+    name: str = ""
+    env: list[EnvVar] | None = None
+    resources: ResourceRequirements | None = None
+
+
+class PodSpec(Object):
+    """spec of a pod."""
+
+    scheduler_name: str = ""
+    containers: list[Container] | None = None
+    init_containers: list[Container] | None = None
+
+
+class Pod(Object):
+    """A pod that is about to be created, or is changed."""
+
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: PodSpec = msgspec.field(default_factory=PodSpec)
+
+    def annotation(self, key: str) -> str:
+        """Its value, empty if it is not there."""
+        return (self.metadata.annotations or {}).get(key, "")
+
+    def containers(self) -> Iterator[tuple[str, Container]]:
+        """All containers, the init containers last, each with its path for a JSON patch."""
+        for index, container in enumerate(self.spec.containers or ()):
+            yield f"/spec/containers/{index}", container
+        for index, container in enumerate(self.spec.init_containers or ()):
+            yield f"/spec/initContainers/{index}", container
+
+
+def literal(name: str, value: str) -> EnvVar:
+    """A variable with a value."""
+    return EnvVar(name=name, value=value)
+
+
+def from_annotation(name: str, annotation: str) -> EnvVar:
+    """A variable that takes the value of an annotation when the container starts; empty if that is not there.
+
+    The apiVersion is the default one; it is written out so that what comes back from the API server is equal.
+    """
+    path = f"metadata.annotations['{annotation}']"
+    return EnvVar(name=name, value_from={"fieldRef": {"apiVersion": "v1", "fieldPath": path}})
