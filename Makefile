@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+UV := 0.13.8
 STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
 
@@ -16,8 +17,9 @@ setup: $(STAMP) ## install Gangline and its tools into .venv
 
 $(STAMP): pyproject.toml requirements/dev.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements/dev.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV)
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes --no-deps --compile-bytecode -r requirements/dev.txt
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-build-isolation --no-deps --editable .
 	@touch $@
 
 run: setup ## schedule the quick-start workload on the embedded simulator
@@ -36,7 +38,7 @@ lint: setup ## formatting, lint, types and import contracts
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/mypy --explicit-package-bases framework/tests plugins/tests profiles/tests e2e/tests benchmarks
+	$(BIN)/mypy --explicit-package-bases framework/tests plugins/tests profiles/tests agent/tests e2e/tests benchmarks
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
 

@@ -12,7 +12,7 @@ from gangline_e2e.harness import ControlPlane, Options
 from gangline_e2e.isolation import isolated
 from gangline_e2e.placements import faults
 from gangline_e2e.scheduler import Gangline, configuration, profile
-from gangline_e2e.workloads import Manifests, gpu_pod, is_bound, kwok_node
+from gangline_e2e.workloads import Manifest, Manifests, gpu_pod, is_bound, kwok_node
 
 NODES = "/api/v1/nodes"
 OURS = "gangline"
@@ -42,6 +42,7 @@ async def test_a_killed_api_server_costs_no_pod_and_no_restart(
 
         assert faults(pods, await api.list(NODES)) == []
         assert before.items() <= _nodes_by_uid(pods).items()
+        assert [pod["metadata"]["name"] for pod in pods if _is_said_to_wait(pod)] == []
         assert "cannot follow pods" in scheduler.logs()
         assert scheduler.alive()
         assert scheduler.process.pid == pid
@@ -72,3 +73,9 @@ async def _create_work(api: Api, nodes: int, pods: int) -> None:
 
 def _nodes_by_uid(pods: Manifests) -> dict[str, str]:
     return {pod["metadata"]["uid"]: pod["spec"]["nodeName"] for pod in pods}
+
+
+def _is_said_to_wait(pod: Manifest) -> bool:
+    """Whether the PodScheduled condition says that a pod has no node."""
+    conditions = pod["status"].get("conditions", [])
+    return any(each["type"] == "PodScheduled" and each["status"] == "False" for each in conditions)

@@ -1,4 +1,4 @@
-"""The command line: `gangline COMMAND`; each command is a module of `gangline.commands`."""
+"""The command line: `gangline COMMAND`; each command is an object of a module, here or in another component."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import click
 from gangline.errors import GanglineError
 
 COMMANDS = {
-    "config": "config:config",
-    "explain": "explain:explain",
-    "plugins": "plugins:plugins",
-    "run": "run:run",
-    "simulate": "simulate:simulate",
+    "agent": "gangline_agent.main:agent",
+    "config": "gangline.commands.config:config",
+    "explain": "gangline.commands.explain:explain",
+    "plugins": "gangline.commands.plugins:plugins",
+    "run": "gangline.commands.run:run",
+    "simulate": "gangline.commands.simulate:simulate",
 }
 """Name to module and object; a module is imported when its command is asked for, so that `--help` is quick."""
 
@@ -27,9 +28,17 @@ class _Lazy(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module, name = COMMANDS[cmd_name].split(":")
-        command: click.Command = getattr(importlib.import_module(f"gangline.commands.{module}"), name)
-        return command
+        return load(cmd_name, COMMANDS[cmd_name])
+
+
+def load(name: str, where: str) -> click.Command:
+    """The command at MODULE:OBJECT; ClickException where a package is missing that it needs."""
+    module, attribute = where.split(":")
+    try:
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        raise click.ClickException(f"the command {name} needs the package {error.name}, which is not installed") from error
+    return command
 
 
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})

@@ -76,10 +76,10 @@ def show(outcome: Outcome, screen: Console) -> None:
         screen.print(waiting)
     screen.print()
     running = sum(len(node.pods) for node in outcome.nodes)
-    mean = outcome.decision_seconds / outcome.decisions * 1e6 if outcome.decisions else 0.0
     screen.print(
         f"{running} pods placed, {len(outcome.pending)} pending, {outcome.finished} finished after "
-        f"{outcome.seconds:g} s of virtual time; {outcome.decisions} decisions, {mean:.0f} us each"
+        f"{outcome.seconds:g} s of virtual time; {outcome.decisions} decisions took "
+        f"{outcome.decision_seconds * 1e3:.0f} ms"
     )
 
 
