@@ -38,7 +38,7 @@ lint: setup ## formatting, lint, types and import contracts
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/mypy --explicit-package-bases framework/tests plugins/tests profiles/tests agent/tests e2e/tests benchmarks
+	$(BIN)/mypy --explicit-package-bases framework/tests plugins/tests profiles/tests webhook/tests agent/tests e2e/tests benchmarks
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import yaml
 
 from gangline_e2e import mixed
 from gangline_e2e.api import Api
@@ -59,9 +60,13 @@ def ours(own_control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="module")
 def theirs(own_control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    """The same with kube-scheduler."""
+    """The same with kube-scheduler, with the plugins that Gangline has too."""
+    config = configuration({"plugins": {"multiPoint": {"disabled": [{"name": "DynamicResources"}]}}})
     with _fresh(tmp_path_factory) as plane:
-        plane.start_scheduler()
+        config["clientConnection"] = {"kubeconfig": str(plane.kubeconfig_for(USER))}
+        file = plane.folder / "kube-scheduler.yaml"
+        file.write_text(yaml.safe_dump(config))
+        plane.start_scheduler([f"--config={file}"])
         return asyncio.run(_play(plane))
 
 
@@ -127,7 +132,8 @@ def test_victims_get_the_event_that_kube_scheduler_sends(ours: Outcome, theirs: 
 def _fresh(tmp_path_factory: pytest.TempPathFactory) -> ControlPlane:
     """A control plane whose controllers bind volumes and count budgets."""
     folder: Path = tmp_path_factory.mktemp("parity") / "plane"
-    return ControlPlane(folder, Options(controller_manager=True))
+    often = ("--pvclaimbinder-sync-period=1s",)
+    return ControlPlane(folder, Options(controller_manager=True, controller_manager_args=often))
 
 
 async def _play(plane: ControlPlane) -> Outcome:

@@ -17,6 +17,7 @@ COMMANDS = {
     "plugins": "gangline.commands.plugins:plugins",
     "run": "gangline.commands.run:run",
     "simulate": "gangline.commands.simulate:simulate",
+    "webhook": "gangline_webhook.main:webhook",
 }
 """Name to module and object; a module is imported when its command is asked for, so that `--help` is quick."""
 

@@ -234,9 +234,7 @@ class Runtime:
         return [status for status in statuses if not status.is_success]
 
 
-def _settled(
-    impl: Implementation, proposal: Proposal, reviewed: Mapping[str, Victims] | Status
-) -> Status | str:
+def _settled(impl: Implementation, proposal: Proposal, reviewed: Mapping[str, Victims] | Status) -> Status | str:
     if isinstance(reviewed, Status):
         return reviewed
     try:

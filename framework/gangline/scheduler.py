@@ -7,6 +7,7 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,13 +16,14 @@ from gangline.binding import Binder
 from gangline.cache import Cache
 from gangline.config import SchedulerConfiguration
 from gangline.errors import GanglineError
+from gangline.extending import EXTENDER, Asker, Attempt, Extenders, HttpAsker
 from gangline.hints import Action
 from gangline.kube.informer import Informer
 from gangline.kube.interface import Client
 from gangline.kube.resources import NODES, PODS, STORED
 from gangline.metrics import Metrics
 from gangline.plugin import Clock
-from gangline.queueing import QueueSettings, SchedulingQueue
+from gangline.queueing import QueueSettings, SchedulingQueue, Unit
 from gangline.recording import Condition, EventRecorder
 from gangline.registry import Catalog
 from gangline.reporting import Reporter
@@ -62,6 +64,7 @@ class Scheduler:
         catalog: Catalog,
         options: Options | None = None,
         metrics: Metrics | None = None,
+        asker: Asker | None = None,
     ) -> None:
         options = options or Options()
         self.metrics = metrics or Metrics()
@@ -93,10 +96,13 @@ class Scheduler:
         self.config = config
         self.runtimes: dict[str, Runtime] = {}
         self._background: asyncio.TaskGroup | None = None
+        self._asker = asker or HttpAsker()
+        self._extenders: Extenders | None = None
         self.use(config)
 
     def use(self, config: SchedulerConfiguration) -> None:
         """Take a configuration from the next cycle on. Raises ConfigError or PluginError, and changes nothing then."""
+        extenders = Extenders(config.extenders, self._asker, self._client) if config.extenders else None
         runtimes = build_runtimes(
             config,
             self._catalog,
@@ -110,10 +116,16 @@ class Scheduler:
         )
         self.config = config
         self.runtimes = runtimes
+        self._extenders = extenders
         for name, runtime in runtimes.items():
             runtime.handle.spawner = self._spawn
             runtime.handle.nominations = self.queue.nominated
-            self.queue.serve(name, runtime.sort_key, runtime.pre_enqueue, runtime.profile.events)
+            events = runtime.profile.events
+            if extenders is not None:
+                runtime.handle.reviews = extenders.review_preemption_of
+                runtime.bind_first = extenders.bind
+                events = {**events, EXTENDER: None}
+            self.queue.serve(name, runtime.sort_key, runtime.pre_enqueue, events)
         self.queue.serve_only(runtimes)
         self._pods.profiles_changed()
 
@@ -144,7 +156,7 @@ class Scheduler:
             self.cache.nodes.count,
             sum(self.queue.counts().values()),
         )
-        async with asyncio.TaskGroup() as group:
+        async with aclosing(self._asker), asyncio.TaskGroup() as group:
             self._background = group
             group.create_task(self.binder.run())
             group.create_task(self.reporter.run())
@@ -171,8 +183,11 @@ class Scheduler:
         while True:
             await self.binder.has_room()
             until = time.perf_counter() + SLICE
-            while time.perf_counter() < until and self._step():
-                pass
+            while time.perf_counter() < until and (unit := self.queue.pop(self._clock.monotonic())) is not None:
+                if self._extenders is not None and self._extenders.decide_on(unit.pod):
+                    await self._ask(unit, self._extenders)
+                else:
+                    self._decide(unit)
             if self.binder.pending or self.queue.has_active:
                 await asyncio.sleep(0)
             if not self.queue.has_active:
@@ -188,21 +203,30 @@ class Scheduler:
         except TimeoutError:
             return
 
-    def _step(self) -> bool:
-        """Decide one unit; False when none is due."""
-        now = self._clock.monotonic()
-        unit = self.queue.pop(now)
-        if unit is None:
-            return False
+    def _decide(self, unit: Unit) -> None:
+        """Decide one unit at once."""
         runtime = self.runtimes[unit.pod.scheduler_name]
         start = time.perf_counter()
         outcome = decide(unit, runtime, self.cache, self.queue.nominated())
         runtime.algorithm_seconds.observe(time.perf_counter() - start)
+        self._decided(outcome, runtime)
+
+    async def _ask(self, unit: Unit, extenders: Extenders) -> None:
+        """Decide one unit together with extenders; no other is decided meanwhile, as in kube-scheduler."""
+        runtime = self.runtimes[unit.pod.scheduler_name]
+        start = time.perf_counter()
+        outcome = await Attempt(unit, runtime, self.cache, self.queue, extenders).decide()
+        runtime.algorithm_seconds.observe(time.perf_counter() - start)
+        if outcome is not None:
+            self._decided(outcome, runtime)
+        elif self.queue.get(unit.uid) is unit:
+            self.queue.done(unit)  # bound by somebody else meanwhile
+
+    def _decided(self, outcome: Decision | Rejection, runtime: Runtime) -> None:
         if isinstance(outcome, Decision):
             self.binder.submit(outcome)
         else:
             self._rejected(outcome, runtime.name)
-        return True
 
     def _finished(self, decision: Decision, status: Status) -> None:
         """A binding cycle has ended."""

@@ -95,9 +95,7 @@ def _detached(filtered: Filtered) -> Filtered:
     return filtered
 
 
-def choose(
-    pod: PodInfo, runtime: Runtime, cache: Cache, filtered: Filtered, bonus: ScoreColumn | None = None
-) -> int:
+def choose(pod: PodInfo, runtime: Runtime, cache: Cache, filtered: Filtered, bonus: ScoreColumn | None = None) -> int:
     """The row of the node to take: the one that room was made on if it will do, else the best one."""
     if pod.nominated_node_name:
         row = cache.nodes.row_of(pod.nominated_node_name)

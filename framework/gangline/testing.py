@@ -200,13 +200,14 @@ def make_runtime(
     args: Mapping[str, msgspec.Struct] | None = None,
     weights: Mapping[str, int] | None = None,
     handle: FrameworkHandle | None = None,
+    metrics: Metrics | None = None,
     ties: random.Random | None = None,
 ) -> Runtime:
     """A profile of these plugins alone, in this order, at every point that they implement.
 
     `args` and `weights` go by the plugin's name; arguments that are missing have their defaults. Raises PluginError.
     """
-    metrics = Metrics()
+    metrics = metrics or Metrics()
     handle = handle or FakeHandle(cache, metrics=metrics)
     points: dict[str, list[tuple[str, int]]] = {}
     for plugin in plugins:

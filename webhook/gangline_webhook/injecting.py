@@ -90,9 +90,7 @@ def _wanted(pod: Pod, claim: GpuClaim | None, options: Options) -> tuple[list[Wa
     return wanted, warnings
 
 
-def _into(
-    path: str, container: Container, wanted: list[Wanted], replaced: dict[str, list[str]]
-) -> list[Operation]:
+def _into(path: str, container: Container, wanted: list[Wanted], replaced: dict[str, list[str]]) -> list[Operation]:
     """The steps that put the variables into one container; what they replace is noted in ``replaced``."""
     present = container.env or []
     added = []

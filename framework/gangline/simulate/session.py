@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from gangline.config import SchedulerConfiguration
 from gangline.kube.resources import NODES, PODS
 from gangline.model import Node, Pod
@@ -69,6 +71,9 @@ def simulate(
     clock = VirtualClock()
     server = InMemoryServer(clock)
     warnings = server.load([str(path) for path in paths])
+    if config.extenders:
+        config = msgspec.structs.replace(config, extenders=())
+        warnings.append("extenders: none of them is asked in a simulation")
     return run(_story(server, clock, config, seconds, seed, warnings), clock)
 
 

@@ -129,7 +129,9 @@ class DefaultPreemption:
             if row is not None
         ]
         best = choose(candidates)
-        return unschedulable("preemption: no candidate node for preemption") if best is None else self._carry_out(pod, best)
+        if best is None:
+            return unschedulable("preemption: no candidate node for preemption")
+        return self._carry_out(pod, best)
 
     def _carry_out(self, pod: PodInfo, decided: Candidate) -> str:
         self._victims.inc(len(decided.victims))

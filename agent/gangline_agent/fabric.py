@@ -1,0 +1,78 @@
+"""Reads from /sys, /proc and /etc what connects a node to others: RDMA adapters and GPUDirect Storage."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from gangline.wire import Fabric, Hca
+
+INFINIBAND = "sys/class/infiniband"
+PEER_MEMORY = ("sys/module/nvidia_peermem", "sys/module/nv_peer_mem")
+CUFILE = "etc/cufile.json"
+NVIDIA_FS = "proc/driver/nvidia-fs/version"
+NVME = "sys/class/nvme"
+
+
+def read(root: Path) -> Fabric:
+    """The fabric of the node whose file systems stand under ``root``; what is not there is left out."""
+    gds = _text(root / NVIDIA_FS)
+    version = re.search(r"\d+(\.\d+)+", gds or "")
+    return Fabric(
+        hcas=read_hcas(root),
+        cu_file_enabled=gds is not None and (root / CUFILE).is_file(),
+        gds_version=version.group() if version else "",
+        nvme_peers=_names(root / NVME) if gds is not None else [],
+    )
+
+
+def read_hcas(root: Path) -> list[Hca]:
+    """The RDMA adapters by name; ``ports`` counts the active ones, ``linkGbps`` is the fastest of them."""
+    gpu_direct = any((root / module).is_dir() for module in PEER_MEMORY)
+    return [_hca(root / INFINIBAND / name, gpu_direct) for name in _names(root / INFINIBAND)]
+
+
+def numa_node(root: Path, bus_id: str) -> int:
+    """The NUMA node of a PCI device by its bus id, as NVML writes it; -1 where it is not known."""
+    domain, _, rest = bus_id.lower().partition(":")
+    return _number(root / "sys/bus/pci/devices" / f"{domain[-4:]}:{rest}" / "numa_node", -1)
+
+
+def machine(root: Path) -> str:
+    """The product name of the machine, empty where it is not known."""
+    return _text(root / "sys/class/dmi/id/product_name") or ""
+
+
+def _hca(folder: Path, gpu_direct: bool) -> Hca:
+    ports = [folder / "ports" / name for name in _names(folder / "ports")]
+    states = [(_text(port / "state") or "").partition(":")[2].strip() for port in ports]
+    active = [port for port, state in zip(ports, states, strict=True) if state == "ACTIVE"]
+    return Hca(
+        name=folder.name,
+        model=_text(folder / "hca_type") or "",
+        ports=len(active),
+        gbps=max((_number(port / "rate", 0) for port in active), default=0),
+        state="ACTIVE" if active else next(iter(states), ""),
+        numa_node=_number(folder / "device/numa_node", -1),
+        gpu_direct=gpu_direct,
+    )
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return sorted(entry.name for entry in folder.iterdir())
+    except OSError:
+        return []
+
+
+def _text(file: Path) -> str | None:
+    try:
+        return file.read_text(errors="replace").strip()
+    except OSError:
+        return None
+
+
+def _number(file: Path, default: int) -> int:
+    """The whole number that a file begins with, like 400 in "400 Gb/sec (4X NDR)"."""
+    found = re.match(r"-?\d+", _text(file) or "")
+    return int(found.group()) if found else default

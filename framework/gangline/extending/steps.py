@@ -1,0 +1,126 @@
+"""Decide one pod that extenders look after: filter, ask, and filter again on what the cluster has become meanwhile.
+
+Rules:
+- Nothing is held while an extender is asked: the cluster and the queue go on changing.
+- What extenders say counts for the nodes they were asked about; a node that came later waits for the next attempt.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from gangline.cache import Cache
+from gangline.errors import ExtenderError, GanglineError
+from gangline.evaluation import Filtered
+from gangline.extending import deciding
+from gangline.extending.deciding import Verdicts
+from gangline.extending.extenders import Extenders
+from gangline.model import Node
+from gangline.proposal import Victims
+from gangline.queueing import SchedulingQueue, Unit
+from gangline.runtime import Runtime
+from gangline.scheduling import Decision, Rejection, choose, commit, find_feasible, helped
+from gangline.status import Code, Reason, Status
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Attempt:
+    """One scheduling cycle of a unit in flight."""
+
+    unit: Unit
+    runtime: Runtime
+    cache: Cache
+    queue: SchedulingQueue
+    extenders: Extenders
+
+    async def decide(self) -> Decision | Rejection | None:
+        """A decision as `scheduling.decide` makes it; None when the pod was deleted, or bound by others, meanwhile."""
+        try:
+            return await self._decide()
+        except GanglineError as error:
+            if not self._is_waiting():
+                return None
+            return Rejection(self.unit, self.unit.pod, str(error), frozenset(), is_error=True)
+
+    async def _decide(self) -> Decision | Rejection | None:
+        filtered = self._filter()
+        nodes = self._nodes(filtered)
+        if not nodes:
+            return await self._reject(filtered, {})
+        verdicts, scores = await self._ask(nodes)
+        if not self._is_waiting():
+            return None
+        now = self._filter()
+        if not verdicts.passed:
+            return await self._reject(now, verdicts.failed)
+        return self._settle(now, verdicts, scores)
+
+    async def _ask(self, nodes: Mapping[str, Node]) -> tuple[Verdicts, Iterable[Mapping[str, float]]]:
+        pod = self.unit.pod
+        nominated = pod.nominated_node_name
+        if nominated in nodes:  # room was made there: the others are of interest only if it will not do
+            try:
+                verdicts = await self.extenders.filter(pod, {nominated: nodes[nominated]})
+                if verdicts.passed:
+                    return verdicts, ()
+            except ExtenderError as error:
+                log.error("pod %s: nominated node %s: %s", pod.key, nominated, error)
+        verdicts = await self.extenders.filter(pod, nodes)
+        if len(verdicts.passed) < 2:
+            return verdicts, ()
+        return verdicts, await self.extenders.prioritize(pod, {name: nodes[name] for name in verdicts.passed})
+
+    def _settle(
+        self, filtered: Filtered, verdicts: Verdicts, scores: Iterable[Mapping[str, float]]
+    ) -> Decision | Rejection:
+        unit, nodes = self.unit, self.cache.nodes
+        filtered.feasible = filtered.feasible & deciding.mask(verdicts.passed, nodes)
+        if not filtered.feasible.any():
+            why = "no node that the extenders left is still feasible"
+            return Rejection(unit, unit.pod, why, frozenset(), is_error=True)
+        row = choose(unit.pod, self.runtime, self.cache, filtered, deciding.bonus(scores, nodes))
+        return commit(unit, self.runtime, self.cache, filtered.cycle, row)
+
+    async def _reject(self, filtered: Filtered, failed: Mapping[str, Reason]) -> Rejection | None:
+        """Nothing is left; see whether plugins can help, and what extenders say to that."""
+        diagnosis = self.runtime.evaluator.diagnose(filtered)
+        if failed:
+            diagnosis.rejections.append(deciding.rejection(failed, self.cache.nodes))
+        plugins = diagnosis.plugins() | ({deciding.EXTENDER} if failed else set())
+        rejection = Rejection(self.unit, self.unit.pod, diagnosis.message(), frozenset(plugins))
+        if not diagnosis.nodes.count:
+            return rejection
+        steps = self.runtime.post_filter_steps(diagnosis)
+        try:
+            proposal = next(steps)
+            while True:
+                left = await self._review(proposal.candidates)
+                if not self._is_waiting():
+                    return None
+                proposal = steps.send(left)
+        except StopIteration as end:
+            return helped(rejection, *end.value)
+
+    async def _review(self, candidates: Mapping[str, Victims]) -> Mapping[str, Victims] | Status:
+        try:
+            return await self.extenders.review(self.unit.pod, candidates, self.cache.nodes)
+        except ExtenderError as error:
+            return Status(Code.ERROR, (f"preemption: {error}",))
+
+    def _filter(self) -> Filtered:
+        return find_feasible(self.unit.pod, self.runtime, self.cache, self.queue.nominated())
+
+    def _nodes(self, filtered: Filtered) -> dict[str, Node]:
+        """The feasible nodes by name."""
+        objects = (self.cache.nodes.objects[row] for row in np.flatnonzero(filtered.feasible))
+        return {node.metadata.name: node for node in objects if node is not None}
+
+    def _is_waiting(self) -> bool:
+        unit = self.unit
+        return self.queue.get(unit.uid) is unit and unit.uid not in self.cache.pods

@@ -1,0 +1,231 @@
+"""Which of the free devices of a node a claim gets: for each link class a table from the mask of what is free.
+
+Rules:
+- The choice follows from link class, count, rule and mask alone, so it is the same wherever and whenever it is made.
+- What counts, in order: the policy and the links among the devices; what stays linked among those left over, so that no
+  pair or island is split without need; nearness by PCIe and NUMA; the same of what is left; the lowest ids.
+- A mask is worked out when it is first met; from then on it is one look-up, for all nodes at once.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations
+from typing import Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gangline_plugins.gpu.links import MOST_DEVICES, NO_ISLAND, LinkClass, Matrix, ids_of
+
+Masks = NDArray[np.uint32]
+"""One set of devices per node, as bits."""
+Ranks = NDArray[np.int64]
+WINDOW: Final = 1000.0
+"""What consecutive ids within one island are worth more than any other set, in GB/s."""
+_SATISFIED = 10_000.0
+"""What Preferred adds where everything that Required would ask for holds."""
+_TABLES = 256
+"""Tables that are kept; one for 16 devices takes 0.8 MiB, one for 8 takes 3 KiB."""
+_UNKNOWN = np.uint32(1 << 31)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How to choose."""
+
+    policy: Literal["contiguous", "spread", "preferIds"] = "contiguous"
+    prefer_ids: tuple[int, ...] = ()
+    """With preferIds: taken first, in this order."""
+    mode: Literal["Required", "Preferred", "Ignore"] = "Preferred"
+    min_gbps: float = 0.0
+    """GB/s between any two devices; must hold with Required, is tried with Preferred."""
+
+
+class Choices:
+    """The table of one link class for one count and rule."""
+
+    def __init__(self, links: LinkClass, count: int, rule: Rule) -> None:
+        size = 1 << links.present.bit_length()
+        self._links = links
+        self._subsets = _subsets(links.present, count)
+        self._gbps = _lowest(self._subsets, links.gbps)
+        self._quality = _quality(self._subsets, self._gbps, links, rule)
+        allowed = self._quality >= 0
+        self._subsets, self._gbps = self._subsets[allowed], self._gbps[allowed]
+        self._quality = self._quality[allowed]
+        self._nearness = _dense(_within(self._subsets, links.nearness))
+        self._left = _leftovers(links)
+        self._total = max(float(links.gbps.sum()) / 2, 1e-9)
+        self._sets = np.full(size, _UNKNOWN, dtype=np.uint32)
+        self._sets_gbps = np.zeros(size, dtype=np.float32)
+        self._sets_kept = np.zeros(size, dtype=np.float32)
+
+    def choose(self, mask: int) -> int:
+        """The best set within a mask of free devices, as a mask; 0 when there is none."""
+        mask &= self._links.present
+        found = int(self._sets[mask])
+        return found if found != _UNKNOWN else self._work_out(mask)
+
+    def look_up(self, masks: Masks) -> tuple[Masks, NDArray[np.float32], NDArray[np.float32]]:
+        """For each mask of free devices, one per node: the best set, its GB/s, and how whole it leaves the rest.
+
+        A set is 0 where there is none. GB/s are those of the slowest link in the set, 0 for one device. The last is 1
+        where no link to a free device is cut, and less the more bandwidth is cut; always within 0..1.
+        """
+        masks = masks & np.uint32(self._links.present)
+        sets = self._sets[masks]
+        new = sets == _UNKNOWN
+        if new.any():
+            for mask in np.unique(masks[new]).tolist():  # once per mask that was never met before
+                self._work_out(mask)
+            sets = self._sets[masks]
+        return sets, self._sets_gbps[masks], self._sets_kept[masks]
+
+    def _work_out(self, mask: int) -> int:
+        fits = np.flatnonzero((self._subsets & np.uint32(~mask & 0xFFFF)) == 0)
+        chosen = 0
+        if len(fits):
+            left = np.uint32(mask) ^ self._subsets
+            fits = _highest(fits, self._quality[fits])
+            fits = _highest(fits, self._left.links[left[fits]])
+            fits = _highest(fits, self._nearness[fits])
+            fits = _highest(fits, self._left.nearness[left[fits]])
+            best = int(fits[0])
+            chosen = int(self._subsets[best])
+            gbps = self._left.gbps
+            cut = gbps[mask] - gbps[chosen] - gbps[mask ^ chosen]
+            self._sets_gbps[mask] = self._gbps[best]
+            self._sets_kept[mask] = 1.0 - min(1.0, max(0.0, cut / self._total))
+        self._sets[mask] = chosen
+        return chosen
+
+
+class ChoiceTables:
+    """The tables that are in use, made when first asked for."""
+
+    def __init__(self) -> None:
+        self._tables: OrderedDict[tuple[int, int, Rule], Choices] = OrderedDict()
+
+    def of(self, links: LinkClass, count: int, rule: Rule) -> Choices:
+        """The table of a link class for count devices."""
+        key = (links.number, count, rule)
+        found = self._tables.get(key)
+        if found is None:
+            found = self._tables[key] = Choices(links, count, rule)
+            if len(self._tables) > _TABLES:
+                self._tables.popitem(last=False)
+        else:
+            self._tables.move_to_end(key)
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Leftovers:
+    """What each set of devices is worth when it is left over, by its mask."""
+
+    gbps: Matrix
+    """Sum of the GB/s between any two."""
+    links: Ranks
+    """The same as ranks, so that rounding does not decide."""
+    nearness: Ranks
+    """Ranks by nearness, then by how few runs of ids they are in."""
+
+
+@lru_cache(maxsize=64)
+def _leftovers(links: LinkClass) -> _Leftovers:
+    masks = np.arange(1 << links.present.bit_length(), dtype=np.uint32)
+    gbps = _within(masks, links.gbps)
+    bits = _bits(masks)
+    neighbours = (bits[:, :-1] * bits[:, 1:]).sum(axis=1)
+    return _Leftovers(gbps, _dense(gbps), _dense(_within(masks, links.nearness) * MOST_DEVICES + neighbours))
+
+
+@lru_cache(maxsize=256)
+def _subsets(present: int, count: int) -> Masks:
+    """All sets of count devices, lowest ids first."""
+    sets = combinations(ids_of(present), count)
+    return np.array([sum(1 << id for id in ids) for ids in sets], dtype=np.uint32)
+
+
+def _quality(subsets: Masks, gbps: Matrix, links: LinkClass, rule: Rule) -> Ranks:
+    """Ranks of sets by policy and links; -1 for one that the rule does not allow."""
+    together = _share_island(subsets, links)
+    satisfied = together & (gbps >= rule.min_gbps)
+    single = _bits(subsets).sum(axis=1) < 2
+    satisfied |= single
+    if rule.mode == "Ignore":
+        worth = np.where(_consecutive(subsets), WINDOW, 0.0)
+    else:
+        inside = _within(subsets, links.gbps)
+        fits = satisfied if rule.min_gbps or rule.mode == "Required" else np.zeros_like(satisfied)
+        window = _consecutive(subsets) & together
+        worth = np.where(fits, _SATISFIED, 0.0) + np.where(window, WINDOW, 0.0) + gbps + inside * 1e-6
+    if rule.policy == "spread":
+        worth = _apart(subsets, links) * 100_000.0 - _within(subsets, links.gbps)
+    elif rule.policy == "preferIds":
+        for place, id in enumerate(reversed(rule.prefer_ids)):
+            listed = subsets >> np.uint32(id) & np.uint32(1) if 0 <= id < MOST_DEVICES else np.zeros_like(subsets)
+            worth = worth + listed * (1e6 * 2.0**place)
+    ranks = _dense(worth)
+    if rule.mode == "Required":
+        ranks[~satisfied] = -1
+    return ranks
+
+
+def _apart(subsets: Masks, links: LinkClass) -> Matrix:
+    """How many different islands are in each set; where devices are in none each counts for itself."""
+    bits = _bits(subsets).astype(np.bool_)
+    alone = [id for id in range(MOST_DEVICES) if links.islands[id] == NO_ISLAND]
+    number = bits[:, alone].sum(axis=1).astype(np.float64)
+    for island in set(links.islands) - {NO_ISLAND}:
+        number += bits[:, [id for id in range(MOST_DEVICES) if links.islands[id] == island]].any(axis=1)
+    return number
+
+
+def _share_island(subsets: Masks, links: LinkClass) -> NDArray[np.bool_]:
+    shared = np.zeros(len(subsets), dtype=np.bool_)
+    for island in set(links.islands) - {NO_ISLAND}:
+        members = sum(1 << id for id in range(MOST_DEVICES) if links.islands[id] == island)
+        shared |= (subsets & np.uint32(~members & 0xFFFF)) == 0
+    return shared | (_bits(subsets).sum(axis=1) < 2)
+
+
+def _consecutive(subsets: Masks) -> NDArray[np.bool_]:
+    lowest = subsets & (~subsets + np.uint32(1))
+    return (subsets & (subsets + lowest)) == 0
+
+
+def _lowest(subsets: Masks, gbps: Matrix) -> Matrix:
+    """GB/s of the slowest link in each set; 0 for one device."""
+    lowest = np.full(len(subsets), np.inf)
+    bits = _bits(subsets).astype(np.bool_)
+    for a, b in combinations(range(MOST_DEVICES), 2):
+        both = bits[:, a] & bits[:, b]
+        lowest[both] = np.minimum(lowest[both], gbps[a, b])
+    lowest[np.isinf(lowest)] = 0.0
+    return lowest
+
+
+def _within(masks: Masks, matrix: Matrix) -> Matrix:
+    """The sum of a matrix over the pairs in each set."""
+    bits = _bits(masks)
+    sums: Matrix = np.einsum("mi,mi->m", bits @ matrix, bits) / 2
+    return sums
+
+
+def _bits(masks: Masks) -> Matrix:
+    """One row per mask, one column per device."""
+    return (masks[:, None] >> np.arange(MOST_DEVICES, dtype=np.uint32) & np.uint32(1)).astype(np.float64)
+
+
+def _dense(worth: Matrix) -> Ranks:
+    """Ranks from 0, equal for what is equal to a thousandth of a millionth."""
+    ranks: Ranks = np.unique(np.round(worth, 9), return_inverse=True)[1].reshape(-1).astype(np.int64)
+    return ranks
+
+
+def _highest(rows: NDArray[np.intp], ranks: Ranks) -> NDArray[np.intp]:
+    return rows[ranks == ranks.max()]

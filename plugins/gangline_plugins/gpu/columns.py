@@ -1,0 +1,83 @@
+"""The device table's columns: one value, or one per device, for each node row; only the table writes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gangline import Rows
+from gangline_plugins.gpu.links import MOST_DEVICES
+
+NO_CLASS = -1
+_INITIAL_CAPACITY = 64
+Index = slice | Rows
+
+
+class Columns:
+    """Masks are uint32, bit i for device i; per-device columns have 16 places per row."""
+
+    def __init__(self) -> None:
+        capacity = _INITIAL_CAPACITY
+        self.known: NDArray[np.bool_] = np.zeros(capacity, dtype=np.bool_)
+        """The node has a report that can be used."""
+        self.present: NDArray[np.uint32] = np.zeros(capacity, dtype=np.uint32)
+        self.healthy: NDArray[np.uint32] = np.zeros(capacity, dtype=np.uint32)
+        self.unknown: NDArray[np.uint32] = np.zeros(capacity, dtype=np.uint32)
+        """Devices whose health is not known."""
+        self.mig: NDArray[np.uint32] = np.zeros(capacity, dtype=np.uint32)
+        """Devices that are cut into MIG instances."""
+        self.busy: NDArray[np.uint32] = np.zeros(capacity, dtype=np.uint32)
+        """Devices on which there is any pod."""
+        self.whole: NDArray[np.uint32] = np.zeros(capacity, dtype=np.uint32)
+        """Devices that a pod has for itself, or that a scheduling map names."""
+        self.link_class: NDArray[np.int32] = np.full(capacity, NO_CLASS, dtype=np.int32)
+        self.milli: NDArray[np.int16] = np.zeros((capacity, MOST_DEVICES), dtype=np.int16)
+        """Thousandths of each device that are free to share."""
+        self.memory: NDArray[np.int32] = np.zeros((capacity, MOST_DEVICES), dtype=np.int32)
+        """MiB of each device that are free to share."""
+        self.memory_total: NDArray[np.int32] = np.zeros((capacity, MOST_DEVICES), dtype=np.int32)
+        self.heartbeat: NDArray[np.float64] = np.zeros(capacity)
+        """When the agent reported, in seconds since the epoch; infinite where it does not say."""
+        self.replicas: NDArray[np.int32] = np.ones(capacity, dtype=np.int32)
+        """Into how many pieces the device plugin shares out each device; 1 where it does not."""
+        self.mps: NDArray[np.bool_] = np.zeros(capacity, dtype=np.bool_)
+        """It shares by MPS."""
+        self.mig_single: NDArray[np.bool_] = np.zeros(capacity, dtype=np.bool_)
+        """`nvidia.com/gpu` means a MIG instance."""
+        self.ports: NDArray[np.int32] = np.zeros(capacity, dtype=np.int32)
+        """RDMA ports that are up."""
+        self.cu_file: NDArray[np.bool_] = np.zeros(capacity, dtype=np.bool_)
+        self.hcas: NDArray[np.int32] = np.zeros(capacity, dtype=np.int32)
+        """The number of the node's set of RDMA adapters."""
+        self.instances: dict[str, NDArray[np.int16]] = {}
+        """For each MIG profile how many instances each node has."""
+        self.free_instances: dict[str, NDArray[np.int16]] = {}
+
+    @property
+    def capacity(self) -> int:
+        """Rows for which there is room."""
+        return len(self.known)
+
+    def grow(self, rows: int) -> None:
+        """Make room for at least so many rows."""
+        capacity = max(rows, 2 * self.capacity)
+        for name, column in list(vars(self).items()):
+            if isinstance(column, dict):
+                setattr(self, name, {key: _grown(each, capacity, 0) for key, each in column.items()})
+            else:
+                setattr(self, name, _grown(column, capacity, {"link_class": NO_CLASS, "replicas": 1}.get(name, 0)))
+
+    def profile(self, name: str) -> tuple[NDArray[np.int16], NDArray[np.int16]]:
+        """All instances of a MIG profile and the free ones; columns of zeros where no node has any."""
+        if name not in self.instances:
+            self.instances[name] = np.zeros(self.capacity, dtype=np.int16)
+            self.free_instances[name] = np.zeros(self.capacity, dtype=np.int16)
+        return self.instances[name], self.free_instances[name]
+
+
+def _grown(column: NDArray[Any], capacity: int, fill: int) -> NDArray[Any]:
+    grown = np.full((capacity, *column.shape[1:]), fill, dtype=column.dtype)
+    grown[: len(column)] = column
+    return grown

@@ -1,0 +1,219 @@
+"""The devices of one node and who is on them; the device table has one of these per row.
+
+What is held is counted, so that an allocation which should not be, be it forged or from a scheduling map, takes nothing
+from the others: a device is free again when the last of its pods has left.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+from gangline import PodInfo
+from gangline_plugins.gpu.allocation import Allocation
+from gangline_plugins.gpu.choosing import ChoiceTables
+from gangline_plugins.gpu.hardware import Hardware, Instance
+from gangline_plugins.gpu.links import MOST_DEVICES, ids_of
+from gangline_plugins.gpu.wants import ANY_PROFILE, Want
+
+FULL = 1000
+"""Thousandths of a device."""
+_STRATEGY = "nvidia.com/gpu.sharing-strategy"
+_REPLICAS = "nvidia.com/gpu.replicas"
+_PRODUCT = "nvidia.com/gpu.product"
+_MIG_STRATEGY = "nvidia.com/mig.strategy"
+
+
+class NodeDevices:
+    """Counts what is held, and chooses among what is free."""
+
+    __slots__ = ("hardware", "memory", "mig_single", "milli", "mps", "pods", "problem", "refs", "replicas", "taken", "whole")
+
+    def __init__(self) -> None:
+        self.hardware: Hardware | None = None
+        self.problem = ""
+        """Why there is a report and it cannot be used."""
+        self.replicas = 1
+        self.mps = False
+        self.mig_single = False
+        self.pods: dict[str, PodInfo] = {}
+        """The pods on the node that use or want GPUs, by UID."""
+        self.clear()
+
+    def clear(self) -> None:
+        """Nothing is held."""
+        self.refs = [0] * MOST_DEVICES
+        self.whole = [0] * MOST_DEVICES
+        self.milli = [0] * MOST_DEVICES
+        self.memory = [0] * MOST_DEVICES
+        self.taken: Counter[str] = Counter()
+
+    def label(self, labels: Mapping[str, str]) -> None:
+        """Read from the node's labels how its device plugin hands out devices."""
+        replicas = labels.get(_REPLICAS, "")
+        strategy = labels.get(_STRATEGY, "")
+        shares = strategy in ("time-slicing", "mps") or labels.get(_PRODUCT, "").endswith("-SHARED")
+        number = int(replicas) if replicas.isascii() and replicas.isdigit() else 1
+        self.replicas = max(1, min(number, FULL)) if shares or number > 1 else 1
+        self.mps = strategy == "mps"
+        self.mig_single = labels.get(_MIG_STRATEGY) == "single"
+
+    def hold(self, allocation: Allocation, by: int) -> None:
+        """Count an allocation in (1) or out (-1)."""
+        for place, id in enumerate(allocation.ids):
+            if id >= MOST_DEVICES:
+                continue
+            self.refs[id] += by
+            if allocation.takes_whole:
+                self.whole[id] += by
+            if allocation.milli:
+                self.milli[id] += by * allocation.milli[place]
+            if allocation.memory_mib:
+                self.memory[id] += by * allocation.memory_mib[place]
+        if allocation.exclusivity == "MIG":
+            for uuid in allocation.uuids:
+                self.taken[uuid] += by
+                if not self.taken[uuid]:
+                    del self.taken[uuid]
+
+    @property
+    def busy(self) -> int:
+        """Mask of the devices on which there is any pod."""
+        return sum(1 << id for id in range(MOST_DEVICES) if self.refs[id])
+
+    def means(self, want: Want) -> Want:
+        """What a plain request means on this node: whole devices, pieces of them, or MIG instances."""
+        if not want.implicit or want.exclusivity != "Exclusive":
+            return want
+        if self.replicas > 1:
+            return Want(want.count, "Replicas", implicit=True)
+        if self.mig_single:
+            return Want(want.count, "MIG", profile=ANY_PROFILE, implicit=True)
+        return want
+
+    def choose(self, want: Want, row: int, tables: ChoiceTables) -> Allocation | None:
+        """The devices for a want, healthy ones if they suffice, never unhealthy ones; None when there are not enough."""
+        hardware = self.hardware
+        if hardware is None:
+            return None
+        for usable in dict.fromkeys((hardware.healthy, hardware.healthy | hardware.unknown)):
+            found = self._choose_among(hardware, usable, self.means(want), row, tables)
+            if found is not None:
+                return found
+        return None
+
+    def choose_anyway(self, want: Want, row: int) -> Allocation | None:
+        """The least used devices, for a pod that runs here although nothing is free."""
+        if self.hardware is None:
+            return None
+        ids = sorted(ids_of(self.hardware.present), key=lambda id: (self.refs[id], id))[: want.count]
+        return self.charged(Allocation(row, tuple(sorted(ids)), self._uuids(ids)), want) if ids else None
+
+    def fits(self, allocation: Allocation) -> bool:
+        """Whether exactly these devices are free, or have room."""
+        hardware = self.hardware
+        if hardware is None or allocation.mask & ~hardware.present:
+            return False
+        if allocation.exclusivity == "MIG":
+            return not any(self.taken[uuid] for uuid in allocation.uuids)
+        if allocation.exclusivity == "Exclusive":
+            return not any(self.refs[id] for id in allocation.ids)
+        return not any(
+            self.whole[id]
+            or self.milli[id] + (allocation.milli[place] if allocation.milli else 0) > FULL
+            or (allocation.memory_mib and self.memory[id] + allocation.memory_mib[place] > hardware.memory[id])
+            for place, id in enumerate(allocation.ids)
+        )
+
+    def charged(self, allocation: Allocation, want: Want | None) -> Allocation:
+        """The same devices with what the want takes of each on this node."""
+        if want is None or allocation.exclusivity == "Explicit":
+            return allocation
+        want, ids = self.means(want), allocation.ids
+        milli: tuple[int, ...] = ()
+        memory: tuple[int, ...] = ()
+        if want.exclusivity == "Shared":
+            shares = [self.share(want, id) for id in ids]
+            milli, memory = tuple(m for m, _ in shares), tuple(m for _, m in shares)
+        elif want.exclusivity == "Replicas" and ids:
+            each, more = divmod(want.count, len(ids))
+            milli = tuple((each + (place < more)) * (FULL // self.replicas) for place in range(len(ids)))
+        return Allocation(
+            allocation.row, ids, allocation.uuids, want.exclusivity, milli, memory, allocation.is_firm
+        )
+
+    def share(self, want: Want, id: int) -> tuple[int, int]:
+        """Thousandths and MiB that a shared want takes of a device; what it does not say follows from what it says."""
+        total = self.hardware.memory[id] if self.hardware and id < MOST_DEVICES else 0
+        milli = max(want.milli, want.memory_mib * FULL // total if total else 0)
+        return milli, max(want.memory_mib, total * want.milli // FULL)
+
+    def free_instances(self, usable: int, profile: str) -> list[Instance]:
+        """The MIG instances of a profile that nobody has, on usable devices, the fullest device first."""
+        if self.hardware is None:
+            return []
+        free = [i for i in self.hardware.instances if self._offers(i, usable, profile) and not self.taken[i.uuid]]
+        return sorted(free, key=lambda i: (-self.refs[i.device], i.device))
+
+    def instance_counts(self) -> Iterator[tuple[str, int, int]]:
+        """Each MIG profile of the node with its instances and the free ones, unhealthy devices left out of both."""
+        if self.hardware is None:
+            return
+        usable = self.hardware.healthy | self.hardware.unknown
+        for profile in dict.fromkeys([*(i.profile for i in self.hardware.instances), ANY_PROFILE]):
+            every = [i for i in self.hardware.instances if self._offers(i, usable, profile)]
+            yield profile, len(every), sum(not self.taken[i.uuid] for i in every)
+
+    def _offers(self, instance: Instance, usable: int, profile: str) -> bool:
+        fits = profile in (ANY_PROFILE, instance.profile)
+        return fits and bool(usable >> instance.device & 1) and not self.whole[instance.device]
+
+    def _choose_among(
+        self, hardware: Hardware, usable: int, want: Want, row: int, tables: ChoiceTables
+    ) -> Allocation | None:
+        if want.exclusivity == "MIG":
+            found = self.free_instances(usable, want.profile)[: want.count]
+            ids = tuple(sorted({instance.device for instance in found}))
+            enough = len(found) == want.count
+            return Allocation(row, ids, tuple(i.uuid for i in found), "MIG") if enough else None
+        usable &= ~hardware.mig
+        if want.exclusivity == "Exclusive":
+            chosen = tables.of(hardware.links, want.count, want.rule).choose(usable & ~self.busy)
+            return Allocation(row, ids_of(chosen), self._uuids(ids_of(chosen))) if chosen else None
+        if want.exclusivity == "Replicas":
+            return self._choose_replicas(usable, want, row)
+        chosen = self._choose_shared(hardware, usable, want, tables)
+        plain = Allocation(row, ids_of(chosen), self._uuids(ids_of(chosen)))
+        return self.charged(plain, want) if chosen else None
+
+    def _choose_shared(self, hardware: Hardware, usable: int, want: Want, tables: ChoiceTables) -> int:
+        """The fullest devices that have room and are linked as wanted."""
+        table, mask = tables.of(hardware.links, want.count, want.rule), 0
+        roomy = [id for id in ids_of(usable) if self._has_room(id, *self.share(want, id))]
+        for id in sorted(roomy, key=lambda id: (-self.refs[id] > -1, -self.milli[id], -self.memory[id], id)):
+            mask |= 1 << id
+            if chosen := table.choose(mask):
+                return chosen
+        return 0
+
+    def _choose_replicas(self, usable: int, want: Want, row: int) -> Allocation | None:
+        """Pieces of the devices that have most of them left, as a device plugin hands them out."""
+        piece = FULL // self.replicas
+        left = {id: (FULL - self.milli[id]) // piece for id in ids_of(usable) if not self.whole[id]}
+        if sum(left.values()) < want.count:
+            return None
+        pieces: Counter[int] = Counter()
+        for _ in range(want.count):
+            id = max(left, key=lambda id: (left[id], -id))
+            left[id] -= 1
+            pieces[id] += 1
+        ids = tuple(sorted(pieces))
+        return Allocation(row, ids, self._uuids(ids), "Replicas", tuple(pieces[id] * piece for id in ids))
+
+    def _has_room(self, id: int, milli: int, memory: int) -> bool:
+        total = self.hardware.memory[id] if self.hardware else 0
+        return not self.whole[id] and self.milli[id] + milli <= FULL and self.memory[id] + memory <= total
+
+    def _uuids(self, ids: Iterable[int]) -> tuple[str, ...]:
+        uuids = self.hardware.uuids if self.hardware else ("",) * MOST_DEVICES
+        return tuple(uuids[id] if id < MOST_DEVICES else "" for id in sorted(ids))

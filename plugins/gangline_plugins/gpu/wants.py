@@ -1,0 +1,169 @@
+"""What GPUs a pod wants: read from its GpuClaim, or from a plain request for `nvidia.com/gpu` and its kin.
+
+Rules:
+- A claim counts before plain requests.
+- A plain request is for one kind of resource; of several the first counts here, and NodeResourcesFit counts them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+from weakref import WeakKeyDictionary
+
+from gangline import PodInfo, State
+from gangline.wire import CLAIM, GPU, MIG_PREFIX, SCHEDULING_MAP, SHARED_GPU, ClaimDevices, GpuClaim
+from gangline_plugins.gpu.choosing import Rule
+from gangline_plugins.gpu.hardware import profile_name
+from gangline_plugins.gpu.links import MOST_DEVICES
+
+Exclusivity = Literal["Exclusive", "Shared", "MIG", "Replicas"]
+"""As in the claim; Replicas are pieces of devices that a device plugin shares out by time-slicing or MPS."""
+ANY_PROFILE = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FabricWant:
+    """What a claim wants of the node's fabric."""
+
+    rdma: bool = False
+    min_ports: int = 0
+    preferred_hcas: tuple[str, ...] = ()
+    cu_file: Literal["", "Required", "Preferred"] = ""
+
+    @property
+    def has_preference(self) -> bool:
+        """Whether some nodes are better than others; where ports are wanted, more of them are."""
+        return bool(self.rdma or self.min_ports or self.preferred_hcas or self.cu_file == "Preferred")
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """What GPUs a pod wants, as a value: equal wants get the same answers."""
+
+    count: int
+    exclusivity: Exclusivity = "Exclusive"
+    rule: Rule = Rule()
+    milli: int = 0
+    """Shared: thousandths of each device."""
+    memory_mib: int = 0
+    """Shared: MiB of each device."""
+    profile: str = ANY_PROFILE
+    """MIG: the profile of each instance."""
+    selector: tuple[tuple[str, str], ...] = ()
+    fabric: FabricWant = FabricWant()
+    implicit: bool = False
+    """From a plain request: on a node that shares its devices, or has cut them into instances, it means pieces."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why it cannot be said what a pod wants."""
+
+    message: str
+    is_invalid: bool
+    """The claim makes no sense, and waiting does not help; else it is not there yet."""
+
+
+class Wants:
+    """What pods want, remembered as long as claims and pod classes stay what they are."""
+
+    def __init__(self, state: State) -> None:
+        self.maps = False
+        """Whether a plugin places pods by their scheduling map; it sets this, and pods with a map then want nothing."""
+        self._claims = state.store("gpuclaims")
+        self._read: dict[tuple[str, str], tuple[GpuClaim, Want | Problem]] = {}
+
+    def of(self, pod: PodInfo) -> Want | Problem | None:
+        """What the pod wants; None when no GPUs, or those that its scheduling map names."""
+        if self.maps and SCHEDULING_MAP in pod.annotations:
+            return None
+        name = pod.annotations.get(CLAIM)
+        return self._of_claim(pod.namespace, name) if name else plain_want(pod)
+
+    def _of_claim(self, namespace: str, name: str) -> Want | Problem:
+        claim: GpuClaim | None = self._claims.get(name, namespace)
+        if claim is None:
+            self._read.pop((namespace, name), None)
+            return Problem(f'GpuClaim "{namespace}/{name}" not found', is_invalid=False)
+        known = self._read.get((namespace, name))
+        if known is not None and known[0] is claim:
+            return known[1]
+        want = claim_want(claim)
+        self._read[namespace, name] = (claim, want)
+        return want
+
+
+_plain: WeakKeyDictionary[object, Want | None] = WeakKeyDictionary()
+
+
+def plain_want(pod: PodInfo) -> Want | None:
+    """What a pod without a claim wants; None for no GPUs."""
+    cls = pod.cls
+    if cls not in _plain:
+        _plain[cls] = _plain_want(cls.requests.real)
+    return _plain[cls]
+
+
+def claim_want(claim: GpuClaim) -> Want | Problem:
+    """What a claim wants, or what is wrong with it."""
+    devices, topology = claim.spec.devices, claim.spec.topology
+    wrong = _wrong(devices) or (
+        "policy spread and topology.mode Required contradict each other for more than one device"
+        if devices.policy == "spread" and topology.mode == "Required" and devices.count > 1
+        else ""
+    )
+    if wrong:
+        return Problem(f'GpuClaim "{claim.metadata.namespace}/{claim.metadata.name}": {wrong}', is_invalid=True)
+    network, storage = claim.spec.network, claim.spec.storage
+    labels = (claim.spec.selector.match_labels if claim.spec.selector else None) or {}
+    return Want(
+        count=devices.count,
+        exclusivity=devices.exclusivity,
+        rule=Rule(
+            devices.policy,
+            tuple(dict.fromkeys(devices.prefer_ids)) if devices.policy == "preferIds" else (),
+            topology.mode,
+            0.0 if topology.mode == "Ignore" else float(topology.min_bandwidth_gbps),
+        ),
+        milli=round(1000 * (devices.fraction or 0)),
+        memory_mib=1024 * (devices.memory_gi_b or 0),
+        profile=profile_name(devices.mig_profile),
+        selector=tuple(sorted(labels.items())),
+        fabric=FabricWant(
+            rdma=network.rdma_required if network else False,
+            min_ports=network.min_ports if network else 0,
+            preferred_hcas=tuple(network.preferred_hcas) if network else (),
+            cu_file=storage.cu_file if storage else "",
+        ),
+    )
+
+
+def _wrong(devices: ClaimDevices) -> str:
+    """What contradicts itself or is out of range; the API server refuses most of it."""
+    most = 7 * MOST_DEVICES if devices.exclusivity == "MIG" else MOST_DEVICES
+    if not 1 <= devices.count <= most:
+        return f"devices.count is {devices.count}; it must be 1 to {most}"
+    if devices.fraction is not None and not 0.01 <= devices.fraction <= 1.0:
+        return f"devices.fraction is {devices.fraction:g}; it must be 0.01 to 1"
+    if devices.memory_gi_b is not None and devices.memory_gi_b < 1:
+        return f"devices.memoryGiB is {devices.memory_gi_b}; it must be at least 1"
+    if devices.exclusivity != "Shared" and (devices.fraction is not None or devices.memory_gi_b is not None):
+        return f"devices.fraction and devices.memoryGiB contradict exclusivity {devices.exclusivity}"
+    if devices.exclusivity != "MIG" and devices.mig_profile:
+        return f"devices.migProfile contradicts exclusivity {devices.exclusivity}"
+    if devices.exclusivity == "MIG" and not devices.mig_profile:
+        return "exclusivity MIG needs devices.migProfile"
+    return ""
+
+
+def _plain_want(amounts: Mapping[str, int]) -> Want | None:
+    if count := amounts.get(GPU, 0):
+        return Want(count, implicit=True)
+    if count := amounts.get(SHARED_GPU, 0):
+        return Want(count, "Replicas", implicit=True)
+    for name, count in sorted(amounts.items()):
+        if name.startswith(MIG_PREFIX) and count:
+            return Want(count, "MIG", profile=profile_name(name.removeprefix(MIG_PREFIX)), implicit=True)
+    return None

@@ -1,0 +1,80 @@
+"""Finds the GpuClaim that a pod names: from a watch, else by one quick question; it never holds a pod up for long."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Protocol
+
+from gangline.errors import ApiError, InvalidObject, NotFound
+from gangline.kube.informer import Informer
+from gangline.kube.interface import Client
+from gangline.kube.resources import GPU_CLAIMS
+from gangline.wire import GpuClaim
+
+PATIENCE = 0.3
+"""Seconds for the question about a claim that the watch has not brought yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The claim, if it is known; ``missing`` is certain, neither means that nobody could say."""
+
+    claim: GpuClaim | None = None
+    missing: bool = False
+
+
+class Claims(Protocol):
+    """Where claims are looked up."""
+
+    async def find(self, namespace: str, name: str) -> Found:
+        """The claim of that name; answers within a fraction of a second."""
+        ...
+
+
+class NoClaims:
+    """Knows nothing; pods get no variables for the fabric."""
+
+    async def find(self, namespace: str, name: str) -> Found:
+        """See the protocol."""
+        return Found()
+
+
+class WatchedClaims:
+    """Follows all GpuClaims while `run` goes on."""
+
+    def __init__(self, client: Client, patience: float = PATIENCE) -> None:
+        self._client = client
+        self._patience = patience
+        self._known: dict[tuple[str, str], GpuClaim] = {}
+        self._informer = Informer(client, GPU_CLAIMS, self)
+
+    async def run(self) -> None:
+        """Follow them until cancelled; errors of the API are logged and outlasted."""
+        await self._informer.run()
+
+    async def find(self, namespace: str, name: str) -> Found:
+        """See the protocol.
+
+        A claim and its pod are often created in one breath, so the API server is asked before one counts as missing;
+        not while the watch fails, when each pod would wait for nothing.
+        """
+        if claim := self._known.get((namespace, name)):
+            return Found(claim)
+        if not self._informer.synced.is_set():
+            return Found()
+        try:
+            async with asyncio.timeout(self._patience):
+                return Found(await self._client.get(GPU_CLAIMS, name, namespace=namespace))
+        except NotFound:
+            return Found(missing=True)
+        except (ApiError, InvalidObject, TimeoutError):
+            return Found()
+
+    def upsert(self, claim: GpuClaim, /) -> None:
+        """For the informer."""
+        self._known[claim.metadata.namespace, claim.metadata.name] = claim
+
+    def remove(self, namespace: str, name: str, uid: str, /) -> None:
+        """For the informer."""
+        self._known.pop((namespace, name), None)

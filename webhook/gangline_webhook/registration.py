@@ -1,0 +1,135 @@
+"""Builds the manifests that tell the API server when to call the webhook; pure, the chart says the same in YAML.
+
+Rules
+- Only pods that concern GPUs come here: the API server evaluates the conditions, and all others cost nothing.
+- The webhook's own namespace is left out, or a cluster that starts from nothing waits for itself.
+- Each webhook is asked at most for a few seconds, and by default its absence stops nobody.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from gangline.wire import ALLOCATED, ALLOCATED_UUIDS, CLAIM, GPU_GROUP, GPU_VERSION, SCHEDULING_MAP
+from gangline_webhook.reviewing import VERSIONS
+
+Manifest = dict[str, Any]
+FailurePolicy = Literal["Ignore", "Fail"]
+
+API_VERSION = "admissionregistration.k8s.io/v1"
+TIMEOUT = 5
+"""Seconds that the API server waits."""
+
+_ANNOTATIONS = "object.metadata.?annotations.orValue({})"
+_EXPOSES_ALL = "has(c.env) && c.env.exists(e, e.name == 'NVIDIA_VISIBLE_DEVICES' && e.?value.orValue('') == 'all')"
+
+
+def at_url(url: str, authority: bytes) -> Manifest:
+    """A client configuration for a webhook outside the cluster; ``authority`` is PEM."""
+    return {"url": url, "caBundle": base64.b64encode(authority).decode()}
+
+
+def at_service(namespace: str, name: str, path: str, authority: bytes) -> Manifest:
+    """A client configuration for a webhook behind a Service on port 443; ``authority`` is PEM."""
+    service = {"namespace": namespace, "name": name, "path": path, "port": 443}
+    return {"service": service, "caBundle": base64.b64encode(authority).decode()}
+
+
+def mutating(
+    name: str,
+    client: Manifest,
+    *,
+    scheduler_names: Sequence[str] = ("gpu-scheduler",),
+    exclude_namespaces: Sequence[str] = ("kube-system",),
+    failure_policy: FailurePolicy = "Ignore",
+) -> Manifest:
+    """The MutatingWebhookConfiguration for new pods; ``client`` leads to /mutate."""
+    webhook = {
+        **_common(client, exclude_namespaces, failure_policy),
+        "name": "pods.gpu-scheduler.svc",
+        "rules": [_rule("", "v1", "pods", "CREATE")],
+        "matchConditions": [{"name": "concerns-gpus", "expression": concerns_gpus(scheduler_names)}],
+        "reinvocationPolicy": "IfNeeded",
+    }
+    return _configuration("MutatingWebhookConfiguration", name, [webhook])
+
+
+def validating(
+    name: str,
+    client: Manifest,
+    *,
+    exclude_namespaces: Sequence[str] = ("kube-system",),
+    failure_policy: FailurePolicy = "Ignore",
+) -> Manifest:
+    """The ValidatingWebhookConfiguration for claims, and for pods whose allocation changes.
+
+    ``client`` leads to /validate. A binding is not an update, so the scheduler is not asked.
+    """
+    common = _common(client, exclude_namespaces, failure_policy)
+    claims = {
+        **common,
+        "name": "claims.gpu-scheduler.svc",
+        "rules": [_rule(GPU_GROUP, GPU_VERSION, "gpuclaims", "CREATE", "UPDATE")],
+    }
+    pods = {
+        **common,
+        "name": "allocations.gpu-scheduler.svc",
+        "rules": [_rule("", "v1", "pods", "UPDATE")],
+        "matchConditions": [{"name": "changes-allocation", "expression": changes_allocation()}],
+    }
+    return _configuration("ValidatingWebhookConfiguration", name, [claims, pods])
+
+
+def concerns_gpus(scheduler_names: Sequence[str]) -> str:
+    """In CEL: a new pod has a claim, a map that we serve, a forged allocation, or wants to see every GPU."""
+    names = ", ".join(_quoted(name) for name in scheduler_names)
+    return " || ".join(
+        [
+            f"{_quoted(CLAIM)} in {_ANNOTATIONS}",
+            f"({_quoted(SCHEDULING_MAP)} in {_ANNOTATIONS} && object.spec.schedulerName in [{names}])",
+            f"{_ANNOTATIONS}.exists(key, key.startsWith({_quoted(ALLOCATED)}))",
+            f"object.spec.containers.exists(c, {_EXPOSES_ALL})",
+            f"object.spec.?initContainers.orValue([]).exists(c, {_EXPOSES_ALL})",
+        ]
+    )
+
+
+def changes_allocation() -> str:
+    """In CEL: an update changes an annotation that only the scheduler sets."""
+    keys = ", ".join(_quoted(key) for key in (ALLOCATED, ALLOCATED_UUIDS))
+    before, after = "oldObject.metadata.?annotations[?key]", "object.metadata.?annotations[?key]"
+    return f"[{keys}].exists(key, {before}.orValue('') != {after}.orValue(''))"
+
+
+def _configuration(kind: str, name: str, webhooks: list[Manifest]) -> Manifest:
+    return {"apiVersion": API_VERSION, "kind": kind, "metadata": {"name": name}, "webhooks": webhooks}
+
+
+def _common(client: Manifest, exclude_namespaces: Sequence[str], failure_policy: FailurePolicy) -> Manifest:
+    excluded = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": list(exclude_namespaces)}
+    return {
+        "clientConfig": client,
+        "admissionReviewVersions": [version.rpartition("/")[2] for version in VERSIONS],
+        "sideEffects": "None",
+        "timeoutSeconds": TIMEOUT,
+        "failurePolicy": failure_policy,
+        "matchPolicy": "Equivalent",
+        "namespaceSelector": {"matchExpressions": [excluded]} if exclude_namespaces else {},
+    }
+
+
+def _rule(group: str, version: str, resource: str, *operations: str) -> Manifest:
+    return {
+        "apiGroups": [group],
+        "apiVersions": [version],
+        "resources": [resource],
+        "operations": list(operations),
+        "scope": "Namespaced",
+    }
+
+
+def _quoted(text: str) -> str:
+    """A string in CEL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

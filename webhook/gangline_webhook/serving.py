@@ -1,0 +1,204 @@
+"""Serves reviews over TLS, and health and metrics beside them over plain HTTP."""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+import time
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry, Counter, GCCollector, Histogram, PlatformCollector, ProcessCollector
+from prometheus_client.aiohttp import make_aiohttp_handler
+
+from gangline.errors import ConfigError
+from gangline.wire import CLAIM, GpuClaim
+from gangline_webhook import injecting, reviewing, validating
+from gangline_webhook.claims import Claims
+from gangline_webhook.pods import Pod
+from gangline_webhook.reviewing import Malformed, Review, Verdict
+
+log = logging.getLogger(__name__)
+
+LARGEST = 8 << 20
+"""Bytes of a review: two objects of the largest size that the API server takes, and some."""
+BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+SERVICE = "gpu-scheduler"
+
+Decide = Callable[[Review], Awaitable[Verdict]]
+
+
+def parse_address(address: str, option: str) -> tuple[str, int]:
+    """``HOST:PORT``, ``[::]:PORT`` or ``:PORT`` (every address) as host and port; ConfigError for all else."""
+    host, colon, port = address.rpartition(":")
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535 or (":" in bare and bare == host):
+        raise ConfigError("", option, f"expected HOST:PORT or :PORT, got {address!r}")
+    return bare or "0.0.0.0", int(port)
+
+
+class Metrics:
+    """What the webhook counts."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        for collector in (ProcessCollector, GCCollector, PlatformCollector):
+            collector(registry=self.registry)
+        self.requests = Counter(
+            "gangline_webhook_requests",
+            "Reviews by outcome: allowed, patched, denied, malformed, error.",
+            ("path", "outcome"),
+            registry=self.registry,
+        )
+        self.duration = Histogram(
+            "gangline_webhook_request_duration_seconds",
+            "From the arrival of a request's head to its answer.",
+            ("path",),
+            buckets=BUCKETS,
+            registry=self.registry,
+        )
+
+
+class Reviewer:
+    """Answers reviews; it keeps nothing between two of them."""
+
+    def __init__(self, claims: Claims, options: injecting.Options, metrics: Metrics) -> None:
+        self._claims = claims
+        self._options = options
+        self._metrics = metrics
+
+    def application(self) -> web.Application:
+        """The two paths; everything else is 404."""
+        app = web.Application(client_max_size=LARGEST)
+        for path, decide in (("/mutate", self.mutate), ("/validate", self.validate)):
+            app.router.add_post(path, self._handler(path, decide))
+        return app
+
+    async def mutate(self, review: Review) -> Verdict:
+        """What to change in an object; nothing unless it is a new pod."""
+        request = review.request
+        if request.kind.kind != "Pod" or request.operation != "CREATE" or request.sub_resource:
+            return Verdict()
+        pod = reviewing.decode(review, request.object, Pod)
+        if not (name := pod.annotation(CLAIM)):
+            return injecting.mutate(pod, None, self._options)
+        found = await self._claims.find(request.namespace, name)
+        verdict = injecting.mutate(pod, found.claim, self._options)
+        if not found.missing:
+            return verdict
+        warning = f"GpuClaim {request.namespace}/{name} does not exist; the pod waits until it does"
+        return Verdict(patch=verdict.patch, warnings=(*verdict.warnings, warning))
+
+    async def validate(self, review: Review) -> Verdict:
+        """Whether an object may be stored as it is."""
+        request = review.request
+        if request.operation not in ("CREATE", "UPDATE") or request.sub_resource:
+            return Verdict()
+        updated = request.operation == "UPDATE"
+        if request.kind.kind == "Pod" and updated:
+            pod, before = (reviewing.decode(review, part, Pod) for part in (request.object, request.old_object))
+            return validating.validate_pod(pod, before)
+        if request.kind.kind == "GpuClaim":
+            claim = reviewing.decode(review, request.object, GpuClaim)
+            old = reviewing.decode(review, request.old_object, GpuClaim) if updated else None
+            return validating.validate_claim(claim, old)
+        return Verdict()
+
+    def _handler(self, path: str, decide: Decide) -> Callable[[web.Request], Awaitable[web.Response]]:
+        duration = self._metrics.duration.labels(path)
+
+        async def handle(request: web.Request) -> web.Response:
+            started = time.perf_counter()
+            status, body, outcome = await _reply(request, decide)
+            self._metrics.requests.labels(path, outcome).inc()
+            duration.observe(time.perf_counter() - started)
+            return web.Response(body=body, status=status, content_type="application/json")
+
+        return handle
+
+
+async def _reply(request: web.Request, decide: Decide) -> tuple[int, bytes, str]:
+    """Status, body and outcome; a request that breaks off is left to the server."""
+    try:
+        body = await request.read()
+    except web.HTTPRequestEntityTooLarge:
+        why = f"a review may have {LARGEST} bytes"
+        return 413, reviewing.failure("", reviewing.VERSIONS[0], 413, why), "malformed"
+    except web.RequestPayloadError as error:
+        why = f"the body cannot be read: {error}"
+        return 400, reviewing.failure("", reviewing.VERSIONS[0], 400, why), "malformed"
+    try:
+        review = reviewing.read(body)
+    except Malformed as error:
+        return 400, reviewing.failure(error.uid, error.version, 400, str(error)), "malformed"
+    try:
+        verdict = await decide(review)
+    except Malformed as error:
+        return 400, reviewing.failure(error.uid, error.version, 400, str(error)), "malformed"
+    except Exception as error:  # one review must not end the server
+        log.exception("%s: review %s failed", request.path, review.request.uid)
+        why = f"internal error: {type(error).__name__}"
+        return 500, reviewing.failure(review.request.uid, review.api_version, 500, why), "error"
+    outcome = "denied" if not verdict.allowed else "patched" if verdict.patch else "allowed"
+    return 200, reviewing.answer(review, verdict), outcome
+
+
+def health(registry: CollectorRegistry, ready: Callable[[], bool]) -> web.Application:
+    """Liveness, readiness and metrics, under Kubernetes' paths and the older /health and /ready."""
+
+    async def healthz(request: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    async def readyz(request: web.Request) -> web.Response:
+        return web.Response(text="ok") if ready() else web.Response(text="not listening", status=503)
+
+    async def health(request: web.Request) -> web.Response:
+        return web.json_response({"status": "healthy", "service": SERVICE})
+
+    async def is_ready(request: web.Request) -> web.Response:
+        yes = ready()
+        status = {"status": "ready" if yes else "not ready", "service": SERVICE}
+        return web.json_response(status, status=200 if yes else 503)
+
+    app = web.Application()
+    app.add_routes(
+        [
+            web.get("/healthz", healthz),
+            web.get("/livez", healthz),
+            web.get("/readyz", readyz),
+            web.get("/health", health),
+            web.get("/ready", is_ready),
+            web.get("/metrics", make_aiohttp_handler(registry)),
+        ]
+    )
+    return app
+
+
+class Listener:
+    """One application on one address; ``port`` is the real one after `start`, also for port 0."""
+
+    def __init__(self, app: web.Application, address: str, option: str, context: ssl.SSLContext | None = None) -> None:
+        self._address = address
+        self._option = option
+        self._host, self.port = parse_address(address, option)
+        self._context = context
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=5.0)
+        self.listening = False
+
+    async def start(self) -> None:
+        """Listens; ConfigError if the address cannot be had."""
+        await self._runner.setup()
+        try:
+            await web.TCPSite(self._runner, self._host, self.port, ssl_context=self._context).start()
+        except OSError as error:
+            await self._runner.cleanup()
+            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+            raise ConfigError("", self._option, f"cannot listen on {self._address}: {reason}") from error
+        self.port = self._runner.addresses[0][1]
+        self.listening = True
+
+    async def stop(self) -> None:
+        """Takes no new connections, and ends the open ones when their requests are answered."""
+        self.listening = False
+        await self._runner.cleanup()
