@@ -10,7 +10,16 @@ from gangline_agent.readings import Gpu, Reading
 TIMESTAMP = "nvidia.com/gfd.timestamp"
 """Set by gpu-feature-discovery; where it stands, the labels are not ours."""
 
-FAMILIES = {3: "kepler", 5: "maxwell", 6: "pascal", 7: "volta", 8: "ampere", 9: "hopper", 10: "blackwell", 12: "blackwell"}
+FAMILIES = {
+    3: "kepler",
+    5: "maxwell",
+    6: "pascal",
+    7: "volta",
+    8: "ampere",
+    9: "hopper",
+    10: "blackwell",
+    12: "blackwell",
+}
 """Major compute capability to family; two families share the numbers 7 and 8."""
 LONGEST = 63
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -56,9 +56,11 @@ class Api:
 
     # One object
 
-    async def request(self, method: str, path: str, body: object = None, **params: str) -> Any:
+    async def request(
+        self, method: str, path: str, body: object = None, *, headers: Mapping[str, str] | None = None, **params: str
+    ) -> Any:
         """One request with a JSON body; the answer's JSON."""
-        async with self._session.request(method, path, json=body, params=params) as response:
+        async with self._session.request(method, path, json=body, params=params, headers=headers) as response:
             return await _answer(response)
 
     async def get(self, path: str) -> Manifest:

@@ -1,4 +1,4 @@
-"""One mixed workload, once with Gangline and once with kube-scheduler: the same pods run, the same wait, for the same reasons."""
+"""A mixed workload with Gangline and with kube-scheduler: the same pods run, the same wait, for the same reasons."""
 
 from __future__ import annotations
 

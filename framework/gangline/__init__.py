@@ -6,9 +6,20 @@ This module is the public API for plugin authors: everything that a plugin needs
 from gangline import model, node_selection, requests, tolerations
 from gangline.cycle_state import Cycle, StateKey
 from gangline.diagnosis import Diagnosis
-from gangline.errors import ApiError, Conflict, GanglineError, InvalidObject, NotFound, PluginError
+from gangline.errors import (
+    ApiError,
+    Conflict,
+    GanglineError,
+    InvalidObject,
+    NotFound,
+    PluginError,
+    TooManyRequests,
+    Unavailable,
+)
 from gangline.hints import Action, ClusterEvent, EventHint, on
 from gangline.hookspecs import hookimpl
+from gangline.kube import resources
+from gangline.kube.interface import PatchKind
 from gangline.labels import LabelColumn
 from gangline.nodes import NODE, PODS, NodeView, Rows, TaintKey
 from gangline.placement import Placement
@@ -19,6 +30,7 @@ from gangline.scoring import default_normalize
 from gangline.selectors import EVERYTHING, NOTHING, Selector, compile_selector, from_map
 from gangline.status import (
     SKIP,
+    SKIP_CLASS,
     SUCCESS,
     BoolColumn,
     Code,
@@ -39,6 +51,7 @@ __all__ = [
     "NOTHING",
     "PODS",
     "SKIP",
+    "SKIP_CLASS",
     "SUCCESS",
     "Action",
     "ApiError",
@@ -59,6 +72,7 @@ __all__ = [
     "Narrow",
     "NodeView",
     "NotFound",
+    "PatchKind",
     "Placement",
     "PluginError",
     "PodClass",
@@ -72,7 +86,9 @@ __all__ = [
     "StateKey",
     "Status",
     "TaintKey",
+    "TooManyRequests",
     "Transaction",
+    "Unavailable",
     "Victims",
     "WaitingPod",
     "codes",
@@ -85,6 +101,7 @@ __all__ = [
     "on",
     "per_node",
     "requests",
+    "resources",
     "tolerations",
     "unschedulable",
     "wait",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ from gangline.config import (
     expand_all,
     plugin_args,
 )
+from gangline.kube.resources import Resource
 from gangline.metrics import Metrics
 from gangline.plugin import Clock, Recorder
 from gangline.registry import Catalog, compile_profile
@@ -54,6 +56,17 @@ def build_runtimes(
         )
         runtimes[profile.scheduler_name] = Runtime(compiled, handle, metrics, ties)
     return runtimes
+
+
+def watched_by(runtimes: Iterable[Runtime]) -> list[Resource[Any]]:
+    """The kinds that plugins declare as `watches`, each once, in profile order."""
+    declared = (
+        resource
+        for runtime in runtimes
+        for plugin in runtime.profile.plugins.values()
+        for resource in getattr(plugin, "watches", ())
+    )
+    return list(dict.fromkeys(declared))
 
 
 def _weighted(ref: PluginRef) -> tuple[str, int]:

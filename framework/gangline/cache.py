@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Generic, Protocol, TypeVar
 
 from gangline.model import Node, ObjectMeta, Pod
-from gangline.nodes import Nodes
+from gangline.nodes import NODE, Nodes
 from gangline.pods import Interner, PodInfo, ResourceAxis
 from gangline.transaction import Transaction, UndoLog
 
@@ -38,6 +38,27 @@ class HasMetadata(Protocol):
 
 
 T = TypeVar("T", bound=HasMetadata)
+Heard = TypeVar("Heard", bound=HasMetadata, contravariant=True)
+
+
+class StoreListener(Protocol[Heard]):
+    """Keeps something in step with the objects of one kind."""
+
+    def on_upsert(self, obj: Heard) -> None:
+        """The object is there, or has changed."""
+
+    def on_remove(self, obj: Heard) -> None:
+        """The object is gone; as it was last."""
+
+
+class NodeListener(Protocol):
+    """Keeps something in step with which node has which row."""
+
+    def node_upserted(self, node: Node, row: int) -> None:
+        """The node is there, or has changed; called before pods that waited for it are placed."""
+
+    def node_removed(self, name: str, row: int) -> None:
+        """The node is gone, and no pod is on the row; another node may get it."""
 
 
 class Store(Generic[T]):
@@ -45,17 +66,29 @@ class Store(Generic[T]):
 
     def __init__(self) -> None:
         self._objects: dict[tuple[str, str], T] = {}
+        self._listeners: list[StoreListener[T]] = []
         self.version = 0
 
     def upsert(self, obj: T) -> None:
         """Add or replace an object."""
         self._objects[(obj.metadata.namespace, obj.metadata.name)] = obj
         self.version += 1
+        for listener in self._listeners:
+            listener.on_upsert(obj)
 
     def remove(self, namespace: str, name: str, uid: str = "") -> None:
         """Forget an object."""
-        if self._objects.pop((namespace, name), None) is not None:
+        obj = self._objects.pop((namespace, name), None)
+        if obj is not None:
             self.version += 1
+            for listener in self._listeners:
+                listener.on_remove(obj)
+
+    def subscribe(self, listener: StoreListener[T]) -> None:
+        """Tell listener of every change from now on; first of the objects that are there already."""
+        for obj in self._objects.values():
+            listener.on_upsert(obj)
+        self._listeners.append(listener)
 
     def get(self, name: str, namespace: str = "") -> T | None:
         """The object, or None."""
@@ -79,6 +112,7 @@ class Cache:
         self._assumed: dict[str, float | None] = {}
         self._homeless: dict[str, dict[str, PodInfo]] = {}
         self._trackers: list[Tracker] = []
+        self._node_listeners: list[NodeListener] = []
         self._stores: dict[str, Store[HasMetadata]] = {}
         self._undo = UndoLog()
 
@@ -116,6 +150,17 @@ class Cache:
                 tracker.add(pod, pod.row)
         self._trackers.append(tracker)
 
+    def follow_nodes(self, listener: NodeListener) -> None:
+        """Tell listener of every node from now on; first of those that are there already."""
+        for row, node in enumerate(self.nodes.objects):
+            if node is not None:
+                listener.node_upserted(node, row)
+        self._node_listeners.append(listener)
+
+    def touch(self, row: int) -> None:
+        """Something that plugins know of a node has changed: what is kept for its row is evaluated again."""
+        self.nodes.changes.note(row, NODE)
+
     def transaction(self) -> Transaction:
         """A block of hypothetical steps."""
         return Transaction(self, self._undo)
@@ -140,6 +185,8 @@ class Cache:
     def upsert_node(self, node: Node) -> int:
         """Add or update a node. Raises InvalidObject and changes nothing."""
         row = self.nodes.upsert(node)
+        for listener in self._node_listeners:
+            listener.node_upserted(node, row)
         for pod in self._homeless.pop(node.metadata.name, {}).values():
             self.place(pod, row)
         return row
@@ -153,6 +200,8 @@ class Cache:
             self.unplace(pod)
             self._homeless.setdefault(name, {})[pod.uid] = pod
         self.nodes.remove(name)
+        for listener in self._node_listeners:
+            listener.node_removed(name, row)
 
     def upsert_pod(self, pod: PodInfo) -> None:
         """Add, update or confirm a pod that has a node."""

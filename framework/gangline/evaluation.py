@@ -20,10 +20,10 @@ import numpy as np
 from gangline.cycle_state import Cycle, StateKey
 from gangline.diagnosis import Diagnosis, Rejection
 from gangline.errors import PluginError
-from gangline.nodes import Nodes, NodeView, Rows
+from gangline.nodes import PODS, Nodes, NodeView, Rows
 from gangline.pods import PodInfo
 from gangline.registry import CompiledProfile, Implementation
-from gangline.status import SKIP, BoolColumn, Code, CodeColumn, Narrow, ScoreColumn, Status
+from gangline.status import SKIP, SKIP_CLASS, BoolColumn, Code, CodeColumn, Narrow, ScoreColumn, Status
 
 _KEPT_BYTES = 64 * 1024 * 1024
 MAX_SCORE = 100.0
@@ -38,6 +38,12 @@ class _Entry:
     rejected: Status | None
     narrow: dict[str, Narrow]
     filters: list[Implementation]
+    changing: list[Implementation] = field(default_factory=list)
+    """Those of the filters that look at the pods of a node."""
+    steady: BoolColumn = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    """Where all the other filters pass: changes only with the nodes themselves."""
+    skipped: set[str] = field(default_factory=set)
+    """Plugins that are called for each attempt, but have said that no pod of this class concerns them."""
     codes: dict[str, CodeColumn] = field(default_factory=dict)
     feasible: BoolColumn = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     scorers: list[Implementation] | None = None
@@ -131,12 +137,18 @@ class Evaluator:
         entry, cycle, pod = result.entry, result.cycle, result.pod
         rejected = entry.rejected
         view = self._nodes.view()
-        skipped = set()
+        skipped = set(entry.skipped)
         for impl in self._dynamic_pre_filters:
+            if impl.name in skipped:
+                continue
             answer = impl.call(cycle, pod, view)
-            if answer is None or answer is SKIP:
-                if answer is SKIP:
-                    skipped.add(impl.name)
+            if answer is None:
+                continue
+            if answer is SKIP:
+                skipped.add(impl.name)
+            elif answer is SKIP_CLASS:
+                skipped.add(impl.name)
+                entry.skipped.add(impl.name)
             elif isinstance(answer, Narrow):
                 result.narrow[impl.name] = answer
             elif answer.code is Code.SKIP:
@@ -320,15 +332,28 @@ class Evaluator:
         filters = [i for i in self._filters if i.reads is not None and i.name not in skipped]
         rejected = rejected or _nothing_left(narrow)
         entry = _Entry(nodes.changes.position, cycle.export(), rejected, narrow, filters)
-        feasible = nodes.alive[: nodes.size].copy()
+        entry.changing = [impl for impl in filters if (impl.reads or 0) & PODS]
         for impl in filters:
             verdicts = self._checked(impl, impl.call(cycle, pod, view), len(view)).copy()
             entry.codes[impl.name] = verdicts
-            feasible &= verdicts == 0
-        if narrow:
-            feasible &= self._mask(narrow)
-        entry.feasible = feasible
+        entry.steady = np.zeros(nodes.size, dtype=np.bool_)
+        entry.feasible = np.zeros(nodes.size, dtype=np.bool_)
+        self._combine(entry, nodes.everything)
         return entry
+
+    def _combine(self, entry: _Entry, index: slice | Rows) -> None:
+        """Put the verdicts of the filters at index together."""
+        steady = self._nodes.alive[index].copy()
+        if entry.narrow:
+            steady &= self._mask(entry.narrow)[index]
+        feasible = steady.copy()
+        for impl in entry.filters:
+            passes = entry.codes[impl.name][index] == 0
+            feasible &= passes
+            if impl not in entry.changing:
+                steady &= passes
+        entry.steady[index] = steady
+        entry.feasible[index] = feasible
 
     def _refresh(self, entry: _Entry, pod: PodInfo) -> bool:
         """Bring an entry up to date; False when it is cheaper to build it again."""
@@ -344,37 +369,55 @@ class Evaluator:
         kinds = 0
         for kind in changed.values():
             kinds |= kind
-        if len(changed) == 1:
-            (row,) = changed
-            index: slice | Rows = slice(row, row + 1)
+        if len(changed) == 1 and kinds == PODS:
+            self._evaluate_row(entry, pod, next(iter(changed)))
         else:
-            index = np.fromiter(changed, dtype=np.intp, count=len(changed))
-        self._evaluate_rows(entry, pod, index, kinds)
+            self._evaluate_rows(entry, pod, np.fromiter(changed, dtype=np.intp, count=len(changed)), kinds)
         entry.position = position
         return True
 
-    def _evaluate_rows(self, entry: _Entry, pod: PodInfo, index: slice | Rows, kinds: int) -> None:
-        nodes = self._nodes
-        view = nodes.view(index)
+    def _evaluate_rows(self, entry: _Entry, pod: PodInfo, index: Rows, kinds: int) -> None:
+        view = self._nodes.view(index)
         cycle = Cycle(entry.shared)
-        feasible = nodes.alive[index].copy()
         for impl in entry.filters:
-            kept = entry.codes[impl.name]
             if (impl.reads or 0) & kinds:
-                verdicts = self._checked(impl, impl.call(cycle, pod, view), len(view))
-                if verdicts.dtype.itemsize > kept.dtype.itemsize:
-                    kept = entry.codes[impl.name] = kept.astype(verdicts.dtype)
-                kept[index] = verdicts
-            feasible &= kept[index] == 0
-        if entry.narrow:
-            feasible &= self._mask(entry.narrow)[index]
-        entry.feasible[index] = feasible
+                entry.codes[impl.name][index] = self._checked(impl, impl.call(cycle, pod, view), len(view))
+        self._combine(entry, index)
         if entry.scorers is None:
             return
         for impl in entry.scorers:
             if (impl.reads or 0) & kinds:
                 self._rescore(entry, impl, cycle, pod, view)
         self._rebase(entry, index)
+
+    def _evaluate_row(self, entry: _Entry, pod: PodInfo, row: int) -> None:
+        """The pods of one node have changed: what nearly every cycle has to catch up with, so in plain numbers."""
+        view = self._nodes.view(slice(row, row + 1))
+        cycle = Cycle(entry.shared)
+        feasible = bool(entry.steady[row])
+        for impl in entry.changing:
+            code = int(self._checked(impl, impl.call(cycle, pod, view), 1)[0])
+            entry.codes[impl.name][row] = code
+            feasible = feasible and code == 0
+        entry.feasible[row] = feasible
+        if entry.scorers is None:
+            return
+        total = 0.0
+        for impl in entry.scorers:
+            kept = entry.raw[impl.name]
+            if (impl.reads or 0) & PODS:
+                scores = np.asarray(impl.call(cycle, pod, view), dtype=np.float64)
+                _check_length(impl, scores, 1)
+                score = float(scores[0])
+                if impl.normalize is not None:
+                    entry.constant[impl.name] &= score == kept[0]
+                elif feasible and not 0.0 <= score <= MAX_SCORE:
+                    raise _out_of_range(impl, score, score)
+                kept[row] = score
+            if impl.normalize is None:
+                total += impl.weight * float(kept[row])
+        entry.base[row] = total
+        entry.ranked[row] = total if feasible else -1.0
 
     def _mask(self, narrow: Mapping[str, Narrow]) -> BoolColumn:
         """The rows that every pre-filter leaves."""
@@ -428,4 +471,8 @@ def _check_length(impl: Implementation, point: str, column: Any, size: int) -> N
 
 def _check_range(impl: Implementation, scores: ScoreColumn) -> None:
     if len(scores) and not (scores.min() >= 0.0 and scores.max() <= MAX_SCORE):
-        raise PluginError(impl.name, "score", f"scores must be 0..100, got {scores.min():g}..{scores.max():g}")
+        raise _out_of_range(impl, scores.min(), scores.max())
+
+
+def _out_of_range(impl: Implementation, lowest: float, highest: float) -> PluginError:
+    return PluginError(impl.name, "score", f"scores must be 0..100, got {lowest:g}..{highest:g}")

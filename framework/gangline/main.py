@@ -20,11 +20,25 @@ COMMANDS = {
     "webhook": "gangline_webhook.main:webhook",
 }
 """Name to module and object; a module is imported when its command is asked for, so that `--help` is quick."""
+SUMMARIES = {
+    "agent": "Publish the GPUs of this node.",
+    "config": "Check, convert or show KubeSchedulerConfiguration files.",
+    "explain": "Spell out one decision: per node and plugin the verdict, reason and score.",
+    "plugins": "List plugins, or start a new one.",
+    "run": "Schedule the pods of a cluster.",
+    "simulate": "Schedule the pods of manifests on a cluster in memory.",
+    "webhook": "Serve admission reviews.",
+}
+"""What `--help` says of each command."""
 
 
 class _Lazy(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, SUMMARIES[name]) for name in self.list_commands(ctx)])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
@@ -38,7 +52,8 @@ def load(name: str, where: str) -> click.Command:
     try:
         command: click.Command = getattr(importlib.import_module(module), attribute)
     except ModuleNotFoundError as error:
-        raise click.ClickException(f"the command {name} needs the package {error.name}, which is not installed") from error
+        why = f"the command {name} needs the package {error.name}, which is not installed"
+        raise click.ClickException(why) from error
     return command
 
 

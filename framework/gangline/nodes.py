@@ -254,6 +254,20 @@ class NodeView:
         return np.arange(index.start, index.stop) if isinstance(index, slice) else index
 
     @property
+    def position(self) -> int:
+        """Where the log of changes stands; for `changed_since`."""
+        return self._nodes.changes.position
+
+    def changed_since(self, position: int) -> Rows | None:
+        """Rows of the cluster that changed since then; None when it is cheaper to take all for changed."""
+        changes = self._nodes.changes.since(position, max(64, self._nodes.size // 4))
+        return None if changes is None else np.fromiter(changes, dtype=np.intp, count=len(changes))
+
+    def at(self, rows: Rows) -> NodeView:
+        """A view over some rows of the cluster."""
+        return NodeView(self._nodes, rows)
+
+    @property
     def count(self) -> int:
         """How many nodes the cluster has, whatever the view is over."""
         return self._nodes.count

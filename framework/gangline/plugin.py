@@ -24,10 +24,23 @@ class State(Protocol):
         """Every pod that is bound or assumed, by UID."""
 
     def store(self, plural: str) -> Any:
-        """The objects of a kind, by its plural: iterate, `get(name, namespace)`, `version`."""
+        """The objects of a kind, by its plural: iterate, `get(name, namespace)`, `version`.
+
+        `subscribe(listener)` tells an object with `on_upsert(obj)` and `on_remove(obj)` of every change, and at once of
+        what is there. Only kinds that the scheduler or a plugin `watches` are followed.
+        """
 
     def track(self, tracker: Any) -> None:
         """Tell an object with `add(pod, row)` and `remove(pod, row)` of every placement and removal from now on."""
+
+    def follow_nodes(self, listener: Any) -> None:
+        """Tell an object with `node_upserted(node, row)` and `node_removed(name, row)` of every node; at once of all.
+
+        A row is another node's after node_removed; pods are on a row only between the two.
+        """
+
+    def touch(self, row: int) -> None:
+        """Something that a plugin knows of a node has changed: what is kept for its row is evaluated again."""
 
     def transaction(self) -> Transaction:
         """A block of hypothetical steps, undone at its end."""

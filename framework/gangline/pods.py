@@ -26,6 +26,7 @@ from gangline.model import (
     Resources,
 )
 from gangline.requests import Requests
+from gangline.wire import ALLOCATED, ALLOCATED_UUIDS
 
 _UNREAD_ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
 
@@ -135,6 +136,9 @@ class PodInfo:
         self.key = f"{metadata.namespace}/{metadata.name}"
         annotations = metadata.annotations or {}
         annotations.pop(_UNREAD_ANNOTATION, None)
+        if not spec.node_name:  # an allocation comes with the node; before that somebody has made it up
+            annotations.pop(ALLOCATED, None)
+            annotations.pop(ALLOCATED_UUIDS, None)
         self.annotations: Mapping[str, str] = annotations
         self.owners: list[OwnerReference] = metadata.owner_references
         self.created = metadata.creation_timestamp or ""

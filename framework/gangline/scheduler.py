@@ -6,12 +6,12 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
-from gangline.assembly import build_runtimes
+from gangline.assembly import build_runtimes, watched_by
 from gangline.binding import Binder
 from gangline.cache import Cache
 from gangline.config import SchedulerConfiguration
@@ -20,7 +20,8 @@ from gangline.extending import EXTENDER, Asker, Attempt, Extenders, HttpAsker
 from gangline.hints import Action
 from gangline.kube.informer import Informer
 from gangline.kube.interface import Client
-from gangline.kube.resources import NODES, PODS, STORED
+from gangline.kube.optional import OptionalInformer
+from gangline.kube.resources import NODES, PODS, STORED, Resource
 from gangline.metrics import Metrics
 from gangline.plugin import Clock
 from gangline.queueing import QueueSettings, SchedulingQueue, Unit
@@ -93,6 +94,7 @@ class Scheduler:
             Informer(client, NODES, NodeHandler(cluster), clock=clock.monotonic),
             Informer(client, PODS, self._pods, field_selector=LIVE_PODS, clock=clock.monotonic),
         ]
+        self._watching: asyncio.TaskGroup | None = None
         self.config = config
         self.runtimes: dict[str, Runtime] = {}
         self._background: asyncio.TaskGroup | None = None
@@ -128,10 +130,12 @@ class Scheduler:
             self.queue.serve(name, runtime.sort_key, runtime.pre_enqueue, events)
         self.queue.serve_only(runtimes)
         self._pods.profiles_changed()
+        self._follow(watched_by(runtimes.values()))
 
     async def watch(self) -> None:
         """Keep the cache in step with the cluster; for leaders and standbys alike."""
         async with asyncio.TaskGroup() as group:
+            self._watching = group
             for informer in self.informers:
                 group.create_task(informer.run())
             group.create_task(self._housekeeping())
@@ -176,6 +180,19 @@ class Scheduler:
                 await self.lead()
             else:
                 await while_leading(self.lead)
+
+    def _follow(self, resources: Iterable[Resource[Any]]) -> None:
+        """Keep what plugins want to watch in step too, from now on and for good."""
+        followed = {informer.resource.path() for informer in self.informers}
+        for resource in resources:
+            if resource.path() in followed:
+                continue
+            handler = StoreHandler(self._cluster, resource)
+            informer = OptionalInformer(self._client, resource, handler, clock=self._clock.monotonic)
+            followed.add(resource.path())
+            self.informers.insert(0, informer)  # before pods, so that most is known when they are listed
+            if self._watching is not None:
+                self._watching.create_task(informer.run())
 
     # The loop
 

@@ -81,6 +81,9 @@ SUCCESS: Final = Status(Code.SUCCESS)
 SKIP: Final = Status(Code.SKIP)
 """From pre_filter and pre_score: leave this plugin out for this pod. From bind: let the next plugin bind."""
 
+SKIP_CLASS: Final = Status(Code.SKIP)
+"""From pre_filter, instead of SKIP: no pod of this class will ever concern the plugin."""
+
 
 def unschedulable(*reasons: str, resolvable: bool = True) -> Status:
     """The pod cannot be placed; ``resolvable`` says whether removing other pods could help."""

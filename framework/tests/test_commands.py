@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
 import sys
 import tomllib
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -53,9 +55,10 @@ def small(tmp_path: Path) -> Path:
 
 
 def test_help_lists_the_commands_without_importing_them() -> None:
-    text = invoked("--help")
+    text = " ".join(invoked("--help").split())
 
-    assert all(command in text for command in main.COMMANDS)
+    assert main.SUMMARIES.keys() == main.COMMANDS.keys()
+    assert all(name in text and summary in text for name, summary in main.SUMMARIES.items())
     assert "gangline, version " + version("gangline") in invoked("--version")
 
 
@@ -166,3 +169,19 @@ def test_a_new_plugin_overwrites_nothing(
 
     assert code == 1 and err == f"Error: {tmp_path}: is not empty\n"
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_the_module_of_a_command_is_imported_only_when_it_is_asked_for() -> None:
+    code = (
+        "import sys; from gangline.main import cli; cli(['--help'], standalone_mode=False); "
+        "sys.exit(any(name.startswith('gangline.commands.') for name in sys.modules))"
+    )
+
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=False).returncode == 0
+
+
+def test_a_command_whose_package_is_missing_says_so() -> None:
+    with pytest.raises(click.ClickException) as error:
+        main.load("agent", "nothing_like_this.main:agent")
+
+    assert str(error.value.message) == "the command agent needs the package nothing_like_this, which is not installed"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from gangline import (
     NODE,
+    PODS,
     SKIP,
     CodeColumn,
     Cycle,
@@ -131,7 +132,7 @@ def test_a_weight_multiplies_the_score() -> None:
 
         @hookimpl
         def score(self, nodes: NodeView) -> ScoreColumn:
-            return 100.0 - nodes.label("score").integers()[0]
+            return 100.0 - nodes.label("score").integers()[0].astype(np.float64)
 
     cache = scored(10, 30)
     chosen = []
@@ -390,26 +391,24 @@ def test_another_answer_than_a_verdict_is_named(point: str, answer: Any, why: st
     assert str(error.value) == f"plugin Both at {point}: {why}"
 
 
-def test_a_plugin_that_breaks_on_a_few_nodes_only_is_named_too() -> None:
-    class Forgetful:
-        """Answers for all nodes even when asked for one."""
-
-        name = "Forgetful"
-        reads = NODE
-        reasons = (Reason("no"),)
-
-        @hookimpl
-        def filter(self, nodes: NodeView) -> CodeColumn:
-            return np.zeros(2, dtype=np.uint8)
+@pytest.mark.parametrize("change", ["node", "pods"])
+@pytest.mark.parametrize("point", ["filter", "score"])
+def test_a_plugin_that_breaks_on_a_few_nodes_only_is_named_too(point: str, change: str) -> None:
+    answers: dict[str, Any] = {"filter": np.zeros(2, dtype=np.uint8), "score": np.zeros(2)}
+    hooks = {point: hookimpl(lambda self, nodes: answers[point])}  # for all nodes, even when asked for one
+    forgetful = type("Forgetful", (), {"name": "Forgetful", "reads": NODE | PODS, **hooks})
 
     cache = scored(1, 2)
-    runtime = make_runtime(cache, Forgetful)
+    runtime = make_runtime(cache, forgetful)
     pod = cache.record(make_pod("p"))
-    runtime.evaluator.filter(pod)
-    cache.upsert_node(make_node("n0"))
+    runtime.evaluator.choose(runtime.evaluator.filter(pod))
+    if change == "node":
+        cache.upsert_node(make_node("n0"))
+    else:
+        cache.upsert_pod(cache.record(make_pod("q", node="n0")))
 
     with pytest.raises(
-        PluginError, match=r"^plugin Forgetful at filter: returned an array of shape \(2,\) for 1 nodes"
+        PluginError, match=rf"^plugin Forgetful at {point}: returned an array of shape \(2,\) for 1 nodes"
     ):
         runtime.evaluator.filter(pod)
 
@@ -500,7 +499,10 @@ class PerNode:
     @hookimpl
     @per_node
     def filter(self, pod: PodInfo, node: model.Node) -> bool | str | None:
-        return {"a": None, "b": True, "c": False, "d": "too red"}.get(node.metadata.name, np.True_)  # type: ignore[return-value]  # numpy's truth counts too
+        if node.metadata.name == "e":
+            return cast(bool, np.True_)  # numpy's truth counts too
+        answers: dict[str, bool | str | None] = {"a": None, "b": True, "c": False, "d": "too red"}
+        return answers[node.metadata.name]
 
     @hookimpl
     @per_node

@@ -112,7 +112,7 @@ def test_names_are_known_only_when_every_term_gives_one() -> None:
     named = [term(fields=(Requirement("metadata.name", "In", [name]),)) for name in ("a", "b")]
     both = term(fields=(*named[0].match_fields, *named[1].match_fields))
 
-    assert names_of(named) == {"a", "b"}
-    assert names_of([both]) == set()
+    assert names_of(named) == frozenset("ab")
+    assert names_of([both]) == frozenset()
     assert names_of([*named, term(Requirement("key", "Exists"))]) is None
     assert names_of([]) is None

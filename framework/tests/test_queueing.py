@@ -367,8 +367,8 @@ class AnyHistory(RuleBasedStateMachine):
             del self.flying[name]
         free = {unit.pod.name for unit in self.queue if unit.place != "gated"}
         tried = set()
-        while (unit := self.queue.pop(self.now + 700.0)) is not None:
-            tried.add(unit.pod.name)
+        while (last := self.queue.pop(self.now + 700.0)) is not None:
+            tried.add(last.pod.name)
         assert tried == free
 
 

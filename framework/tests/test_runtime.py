@@ -121,7 +121,8 @@ def test_work_is_kept_until_somebody_starts_it() -> None:
     async def work() -> None:
         return None
 
-    handle, started = FakeHandle(CACHE), []
+    handle = FakeHandle(CACHE)
+    started: list[Callable[..., Any]] = []
     handle.run(work)
     handle.spawn(work)
     handle.spawner = started.append

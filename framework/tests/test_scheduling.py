@@ -77,7 +77,7 @@ def test_a_rejection_names_its_plugin_so_that_its_events_count() -> None:
     outcome = decided(cluster([make_node("a")]), reserving("Full", reserve=unschedulable("quota used up")))
 
     assert isinstance(outcome, Rejection)
-    assert (outcome.message, outcome.plugins) == ("quota used up", {"Full"})
+    assert (outcome.message, outcome.plugins) == ("quota used up", frozenset({"Full"}))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from gangline import NODE, PODS, SKIP, NodeView, PodInfo, ScoreColumn, Status, hookimpl
 from gangline_plugins.resource_scoring import ResourceSpec, Share, check_resources, share_of
 
-
 Matrix = NDArray[np.float64]
 """One row per resource, one column per node."""
 
@@ -47,17 +46,14 @@ class NodeResourcesBalancedAllocation:
             share = pod.cls.memo[self] = share_of(self._resources, pod.cls.requests.real)
         used, allocatable = share.used(nodes, nonzero=False)
         has = allocatable > 0
-        capacity = np.maximum(allocatable, 1).astype(np.float64)
-        change = _evenness((used + share.wanted) / capacity, has) - _evenness(used / capacity, has)
-        return 50.0 + np.trunc((50.0 + change) / 2.0)
-
-
-def _evenness(fractions: Matrix, has: NDArray[np.bool_]) -> ScoreColumn:
-    """100 (1 - standard deviation of the used fractions), whole; resources that a node lacks do not count."""
-    fractions = np.minimum(fractions, 1.0)
-    if len(fractions) == 2 and has.all():
-        return np.trunc((1.0 - np.abs((fractions[0] - fractions[1]) / 2.0)) * 100.0)
-    return np.trunc((1.0 - _deviation(fractions, has)) * 100.0)
+        capacity = np.maximum(allocatable, 1)
+        fractions = np.minimum((used + share.steps) / capacity, 1.0)  # without and with the pod
+        if len(used) == 2 and has.all():
+            deviation = np.abs(fractions[:, 0] - fractions[:, 1]) * 0.5
+        else:
+            deviation = np.array([_deviation(each, has) for each in fractions])
+        without, with_it = np.trunc((1.0 - deviation) * 100.0)
+        return 50.0 + np.trunc((50.0 + with_it - without) * 0.5)
 
 
 def _deviation(fractions: Matrix, has: NDArray[np.bool_]) -> ScoreColumn:

@@ -2,7 +2,24 @@
 
 from __future__ import annotations
 
-from gangline import SUCCESS, Cycle, Handle, PodInfo, Status, hookimpl
+import asyncio
+import random
+
+from gangline import (
+    SUCCESS,
+    Conflict,
+    Cycle,
+    Handle,
+    PodInfo,
+    Status,
+    TooManyRequests,
+    Unavailable,
+    hookimpl,
+    resources,
+)
+
+FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
+"""Seconds between two tries, doubled each time, half of it by chance."""
 
 
 class DefaultBinder:
@@ -15,6 +32,31 @@ class DefaultBinder:
 
     @hookimpl
     async def bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
-        """Bind. Raises ApiError."""
-        await self._handle.client.bind(pod.namespace, pod.name, pod.uid, node, cycle.annotations)
+        """Bind. Raises ApiError.
+
+        Without an answer the pod may be bound or not: until that is known the node must count as taken, so it asks
+        again until the API server has answered.
+        """
+        wait, unsure = FIRST_WAIT, False
+        while True:
+            try:
+                return await self._try(cycle, pod, node, unsure)
+            except Unavailable:
+                unsure = True
+            except TooManyRequests as error:
+                wait = max(wait, error.retry_after or 0.0)
+            await asyncio.sleep(wait * random.uniform(0.5, 1.0))
+            wait = min(2 * wait, LONGEST_WAIT)
+
+    async def _try(self, cycle: Cycle, pod: PodInfo, node: str, unsure: bool) -> Status:
+        """One try; after one without an answer, a Conflict may come from our own binding."""
+        client = self._handle.client
+        try:
+            await client.bind(pod.namespace, pod.name, pod.uid, node, cycle.annotations)
+        except Conflict:
+            if not unsure:
+                raise
+            live = await client.get(resources.PODS, pod.name, namespace=pod.namespace)
+            if (live.metadata.uid, live.spec.node_name) != (pod.uid, node):
+                raise
         return SUCCESS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from gangline import (
-    SKIP,
+    SKIP_CLASS,
     Action,
     CodeColumn,
     EventHint,
@@ -38,7 +38,7 @@ class NodeDeclaredFeatures:
     @hookimpl
     def pre_filter(self, pod: PodInfo) -> Status | None:
         """Most pods need nothing special."""
-        return None if needed_features(pod.cls) else SKIP
+        return None if needed_features(pod.cls) else SKIP_CLASS
 
     @hookimpl
     def filter(self, pod: PodInfo, nodes: NodeView) -> CodeColumn:

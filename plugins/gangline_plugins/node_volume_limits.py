@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gangline import (
-    SKIP,
+    SKIP_CLASS,
     Action,
     BoolColumn,
     CodeColumn,
@@ -103,7 +103,7 @@ class NodeVolumeLimits:
     @hookimpl
     def pre_filter(self, pod: PodInfo) -> Status | None:
         """Most pods use no volume that has to be attached."""
-        return None if _counts(pod.cls) else SKIP
+        return None if _counts(pod.cls) else SKIP_CLASS
 
     @hookimpl
     def filter(self, pod: PodInfo, nodes: NodeView) -> CodeColumn:

@@ -94,6 +94,10 @@ class Share:
     resources: tuple[str, ...]
     wanted: Int64Column
     weights: ScoreColumn
+    total: float
+    """The sum of the weights."""
+    steps: Int64Column
+    """Nothing, and what is wanted: shape (2, resources, 1)."""
 
     def used(self, nodes: NodeView, nonzero: bool) -> tuple[Int64Column, Int64Column]:
         """Requested (without the pod) and allocatable amounts; `nonzero` counts defaults for cpu and memory."""
@@ -113,10 +117,13 @@ def share_of(resources: Sequence[tuple[str, int]], wanted: Mapping[str, int]) ->
     """What counts: an extended resource that the pod does not ask for does not."""
     counted = [(r, w) for r, w in resources if wanted.get(r, 0) or r in ("cpu", "memory", "ephemeral-storage")]
     names = tuple(name for name, _ in counted)
+    amounts = np.array([wanted.get(name, 0) for name in names], dtype=np.int64)[:, None]
     return Share(
         names,
-        np.array([wanted.get(name, 0) for name in names], dtype=np.int64)[:, None],
+        amounts,
         np.array([weight for _, weight in counted], dtype=np.float64)[:, None],
+        float(sum(weight for _, weight in counted)),
+        np.stack([np.zeros_like(amounts), amounts]),
     )
 
 
@@ -147,7 +154,7 @@ def _weighted_mean(share: Share, rated: ScoreColumn, allocatable: Int64Column) -
     """Rounded down; a resource that a node does not have does not count there."""
     if allocatable.all():
         total: ScoreColumn = (share.weights.T @ rated)[0]  # whole numbers far below 2**53: exact in any order
-        total /= share.weights.sum()
+        total /= share.total
         return np.floor(total, out=total)
     weights = share.weights * (allocatable > 0)
     return np.floor((rated * weights).sum(axis=0) / np.maximum(weights.sum(axis=0), 1.0))

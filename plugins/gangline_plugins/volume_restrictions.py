@@ -11,6 +11,7 @@ import numpy as np
 
 from gangline import (
     SKIP,
+    SKIP_CLASS,
     Action,
     CodeColumn,
     Cycle,
@@ -77,7 +78,7 @@ class VolumeRestrictions:
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
         """Look up the claims; most pods have nothing that others could hold."""
         if not pod.cls.spec.volumes:
-            return SKIP
+            return SKIP_CLASS
         in_use = False
         for name in named_claims(pod.cls):
             claim = self._objects.claim(pod.namespace, name)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from gangline import (
     SKIP,
+    SKIP_CLASS,
     Action,
     CodeColumn,
     Cycle,
@@ -72,7 +73,7 @@ class VolumeZone:
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
         """Collect the labels; without any there is nothing to filter."""
         if not pod.cls.spec.volumes:
-            return SKIP
+            return SKIP_CLASS
         topologies: list[Topology] = []
         for name in named_claims(pod.cls):
             volume = self._volume(pod.namespace, name)

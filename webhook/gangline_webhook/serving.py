@@ -100,9 +100,7 @@ class Reviewer:
             pod, before = (reviewing.decode(review, part, Pod) for part in (request.object, request.old_object))
             return validating.validate_pod(pod, before)
         if request.kind.kind == "GpuClaim":
-            claim = reviewing.decode(review, request.object, GpuClaim)
-            old = reviewing.decode(review, request.old_object, GpuClaim) if updated else None
-            return validating.validate_claim(claim, old)
+            return _validate_claim(review, updated)
         return Verdict()
 
     def _handler(self, path: str, decide: Decide) -> Callable[[web.Request], Awaitable[web.Response]]:
@@ -116,6 +114,19 @@ class Reviewer:
             return web.Response(body=body, status=status, content_type="application/json")
 
         return handle
+
+
+def _validate_claim(review: Review, updated: bool) -> Verdict:
+    """A claim that does not fit is refused, not malformed: an older CRD may let such claims through."""
+    try:
+        claim = reviewing.decode(review, review.request.object, GpuClaim)
+    except Malformed as error:
+        return Verdict(allowed=False, message=f"GpuClaim {review.request.name}: {error.why}")
+    try:
+        old = reviewing.decode(review, review.request.old_object, GpuClaim) if updated else None
+    except Malformed:
+        old = None
+    return validating.validate_claim(claim, old)
 
 
 async def _reply(request: web.Request, decide: Decide) -> tuple[int, bytes, str]:

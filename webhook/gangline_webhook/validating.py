@@ -1,7 +1,7 @@
 """Refuses what no schema can: claims that contradict themselves, and changes of a pod's allocation.
 
-The schema of the CRD has checked types, enums and bounds by the time a claim arrives here; bounds are checked again,
-because a cluster may still have an older CRD.
+The CRD has refused wrong types, enums and bounds, and some contradictions, by the time a claim arrives here. They are
+checked again, because Helm never updates a CRD and a cluster may have an older one.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from gangline.wire import ALLOCATED, ALLOCATED_UUIDS, ClaimDevices, ClaimNetwork
 from gangline_webhook.pods import Pod
 from gangline_webhook.reviewing import Verdict
 
-MOST_DEVICES = 128
-"""More than any node has."""
+MOST_DEVICES = 64
+"""More than any node has; the CRD says so too."""
 LEAST_FRACTION = 0.01
 
-_MIG_PROFILE = re.compile(r"([1-9][0-9]*c\.)?[1-9][0-9]*g\.[1-9][0-9]*gb(\+[a-z]+(\.[a-z]+)?)?")
+_MIG_PROFILE = re.compile(r"([1-7]c\.)?[1-7]g\.[1-9][0-9]{0,2}gb([.+-](me|gfx|me\.all))?")
 _HCA = re.compile(r"[A-Za-z0-9_.-]+(:[0-9]+)?")
 
 
@@ -51,6 +51,8 @@ def _devices(devices: ClaimDevices) -> Iterator[str]:
         yield f"{where}.count: must be from 1 to {MOST_DEVICES}, got {devices.count}"
     if devices.policy == "preferIds" and not devices.prefer_ids:
         yield f"{where}.policy: preferIds needs the ids in {where}.preferIds"
+    if devices.prefer_ids and devices.policy != "preferIds":
+        yield f"{where}.preferIds: only for policy preferIds, this claim has {devices.policy}"
     if len(set(devices.prefer_ids)) != len(devices.prefer_ids):
         yield f"{where}.preferIds: names a device twice: {devices.prefer_ids}"
     if any(device < 0 for device in devices.prefer_ids):
@@ -96,8 +98,6 @@ def _network(network: ClaimNetwork) -> Iterator[str]:
 
 
 def _doubts(topology: ClaimTopology, devices: ClaimDevices) -> Iterator[str]:
-    if devices.prefer_ids and devices.policy != "preferIds":
-        yield f"spec.devices.preferIds is not read: the policy is {devices.policy}"
     if topology.min_bandwidth_gbps > 0 and devices.count == 1:
         yield "spec.topology.minBandwidthGBps means nothing for one device"
     if topology.min_bandwidth_gbps > 0 and devices.policy == "spread":

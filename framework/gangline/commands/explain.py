@@ -23,13 +23,17 @@ from gangline.kube import auth
 from gangline.kube.client import HttpClient
 from gangline.kube.resources import PODS
 
-_DEFAULT = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles: [{schedulerName: %s}]"
+_DEFAULT = (
+    "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles: [{schedulerName: %s}]"
+)
 
 
 @click.command()
 @click.argument("pod", required=False, metavar="[NAMESPACE/POD]")
 @click.option("-f", "--file", type=click.Path(path_type=Path), default=None, help="A case file instead of a cluster.")
-@click.option("--config", "files", type=click.Path(), multiple=True, help="KubeSchedulerConfiguration; may be repeated.")
+@click.option(
+    "--config", "files", type=click.Path(), multiple=True, help="KubeSchedulerConfiguration; may be repeated."
+)
 @click.option("--kubeconfig", type=click.Path(), default=None, help="Default: as kubectl, then in-cluster.")
 @click.option("--why-not", metavar="NODE", default=None, help="Everything about one node.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)

@@ -22,7 +22,9 @@ _SHOWN_PODS = 6
 
 @click.command()
 @click.argument("manifests", nargs=-1, required=True, type=click.Path(exists=True), metavar="MANIFEST...")
-@click.option("--config", "files", type=click.Path(), multiple=True, help="KubeSchedulerConfiguration; may be repeated.")
+@click.option(
+    "--config", "files", type=click.Path(), multiple=True, help="KubeSchedulerConfiguration; may be repeated."
+)
 @click.option("--profile", default=None, help="An installed profile by its name; default: all of them.")
 @click.option("--duration", default="1m", show_default=True, help="How long the cluster runs, in its own time.")
 @click.option("--seed", default=0, show_default=True, help="Of the random choice among equal nodes.")
@@ -44,7 +46,9 @@ def simulate(
     try:
         seconds = float(parse_duration(duration))
     except (ValueError, GanglineError):
-        raise click.UsageError(f"--duration {duration!r} is no duration: something like 90s or 1h30m is expected") from None
+        raise click.UsageError(
+            f"--duration {duration!r} is no duration: something like 90s or 1h30m is expected"
+        ) from None
     outcome = run_simulation(manifests, choose(files, profile), seconds, seed)
     for warning in outcome.warnings:
         click.echo(f"warning: {warning}", err=True)

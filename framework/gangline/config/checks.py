@@ -67,9 +67,7 @@ def _check_extenders(file: str, extenders: Sequence[Extender]) -> None:
         for at, resource in enumerate(extender.managed_resources):
             place = f"{path}.managedResources[{at}].name"
             if not _is_extended_resource(resource.name):
-                why = (
-                    f"{quoted(resource.name)} is not an extended resource, such as example.com/gpu"
-                )
+                why = f"{quoted(resource.name)} is not an extended resource, such as example.com/gpu"
                 raise ConfigError(file, place, why)
             if resource.name in managed:
                 raise ConfigError(file, place, f"{quoted(resource.name)} is managed already")

@@ -30,9 +30,7 @@ _UPSTREAM = frozenset(plugin.name for plugin in DEFAULT_PLUGINS)
 _WEIGHTED = ("score", "placement_score")
 
 
-def expand(
-    profile: Profile, points: Mapping[str, frozenset[str]], defaults: Sequence[PluginRef]
-) -> Expanded:
+def expand(profile: Profile, points: Mapping[str, frozenset[str]], defaults: Sequence[PluginRef]) -> Expanded:
     """The plugins of ``profile`` at each of ``POINTS``, in the order in which they run.
 
     ``points`` holds every installed plugin and the points that it implements, in snake case;
@@ -52,9 +50,7 @@ def expand(
         candidates = [plugin for plugin in everywhere if point in points[plugin.name]]
         plugins = _at_point(_installed(getattr(profile.plugins, point), points), candidates)
         weighted = point in _WEIGHTED
-        expanded[point] = tuple(
-            PluginRef(plugin.name, max(plugin.weight, 1) if weighted else 0) for plugin in plugins
-        )
+        expanded[point] = tuple(PluginRef(plugin.name, max(plugin.weight, 1) if weighted else 0) for plugin in plugins)
     _check_counts(profile, expanded)
     return expanded
 
@@ -76,9 +72,7 @@ def expand_all(
         if first is None:
             first = profile, name
         elif name != first[1] or _args(profile, name) != _args(first[0], name):
-            why = (
-                f"queueSort {name} and its args must be the same as in {first[0].path} ({first[1]})"
-            )
+            why = f"queueSort {name} and its args must be the same as in {first[0].path} ({first[1]})"
             raise ConfigError(profile.file, f"{profile.path}.plugins", why)
 
     return result

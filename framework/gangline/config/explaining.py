@@ -47,9 +47,7 @@ def quoted(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def explained(
-    error: msgspec.ValidationError, file: str, path: str, data: object, type_: type
-) -> ConfigError:
+def explained(error: msgspec.ValidationError, file: str, path: str, data: object, type_: type) -> ConfigError:
     """The ConfigError for ``error``, raised on converting ``data`` at ``path`` to ``type_``."""
     match = _AT.fullmatch(str(error))
     what, inner = (match["what"], match["path"] or "") if match else (str(error), "")
@@ -87,9 +85,7 @@ def _allowed(info: inspect.Type | None) -> list[str]:
     return []
 
 
-def _at(
-    steps: list[str], data: Any, info: inspect.Type | None
-) -> tuple[object, inspect.Type | None]:
+def _at(steps: list[str], data: Any, info: inspect.Type | None) -> tuple[object, inspect.Type | None]:
     """The value and the type that ``steps`` lead to; as far as they can be followed."""
     info = _unwrapped(info)
     for step in steps:

@@ -120,9 +120,7 @@ def _settings(decoded: KubeSchedulerConfiguration) -> Settings:
             "resource_name",
             "resource_namespace",
         ),
-        client_connection=_zero_is_default(
-            decoded.client_connection, "content_type", "qps", "burst"
-        ),
+        client_connection=_zero_is_default(decoded.client_connection, "content_type", "qps", "burst"),
         extenders=tuple(_zero_is_default(each, "http_timeout") for each in decoded.extenders),
     )
 

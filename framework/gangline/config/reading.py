@@ -22,9 +22,7 @@ class _Loader(yaml.SafeLoader):
             if key.tag == "tag:yaml.org,2002:merge":
                 continue
             if not isinstance(key, yaml.ScalarNode) or key.tag != "tag:yaml.org,2002:str":
-                raise yaml.constructor.ConstructorError(
-                    None, None, "a key has to be a string", key.start_mark
-                )
+                raise yaml.constructor.ConstructorError(None, None, "a key has to be a string", key.start_mark)
             if key.value in seen:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"key {quoted(key.value)} is there twice", key.start_mark

@@ -180,7 +180,5 @@ class SchedulerConfiguration(Settings, frozen=True, kw_only=True):
 
 
 # Names of the fields of Plugins, and of the same points in a file: "pre_filter" -> "preFilter".
-POINT_NAMES: dict[str, str] = {
-    point.name: point.encode_name for point in msgspec.structs.fields(Plugins)
-}
+POINT_NAMES: dict[str, str] = {point.name: point.encode_name for point in msgspec.structs.fields(Plugins)}
 POINTS: tuple[str, ...] = tuple(name for name in POINT_NAMES if name != "multi_point")

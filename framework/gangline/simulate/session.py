@@ -64,9 +64,7 @@ class Outcome:
         return sorted({r for node in self.nodes for r in node.allocatable if r not in _STANDARD})
 
 
-def simulate(
-    paths: Sequence[str | Path], config: SchedulerConfiguration, seconds: float, seed: int = 0
-) -> Outcome:
+def simulate(paths: Sequence[str | Path], config: SchedulerConfiguration, seconds: float, seed: int = 0) -> Outcome:
     """Load manifests and schedule for so many virtual seconds. Raises ConfigError and PluginError."""
     clock = VirtualClock()
     server = InMemoryServer(clock)
@@ -89,8 +87,7 @@ async def _story(
     scheduler = Scheduler(config, client, clock, Catalog.discover(), Options(seed=seed))
     start = clock.monotonic()
     tasks = [
-        asyncio.create_task(work)
-        for work in (scheduler.run(), Kubelet(server, clock).run(), Workloads(server).run())
+        asyncio.create_task(work) for work in (scheduler.run(), Kubelet(server, clock).run(), Workloads(server).run())
     ]
     try:
         await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)

@@ -15,9 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from gangline import ApiError, Conflict, GanglineError, Handle, NotFound, PodInfo
-from gangline.kube.interface import PatchKind
-from gangline.kube.resources import PODS
+from gangline import ApiError, Conflict, GanglineError, Handle, NotFound, PatchKind, PodInfo, resources
 from gangline_plugins.default_preemption.eligibility import DISRUPTION_TARGET, PREEMPTION, may_preempt
 
 log = logging.getLogger(__name__)
@@ -99,7 +97,7 @@ class Evictor:
                 moment = datetime.fromtimestamp(self._handle.clock.now(), UTC)
                 condition["lastTransitionTime"] = moment.strftime("%Y-%m-%dT%H:%M:%SZ")
                 await self._patch_status(victim, {"conditions": [condition]})
-            await self._handle.client.delete(PODS, victim.name, namespace=victim.namespace, uid=victim.uid)
+            await self._handle.client.delete(resources.PODS, victim.name, namespace=victim.namespace, uid=victim.uid)
         except (NotFound, Conflict):
             return False
         return True
@@ -109,7 +107,12 @@ class Evictor:
         for pause in (*_PAUSES, None):
             try:
                 await self._handle.client.patch(
-                    PODS, pod.name, patch, namespace=pod.namespace, subresource="status", kind=PatchKind.STRATEGIC
+                    resources.PODS,
+                    pod.name,
+                    patch,
+                    namespace=pod.namespace,
+                    subresource="status",
+                    kind=PatchKind.STRATEGIC,
                 )
                 return
             except ApiError as error:

@@ -36,7 +36,7 @@ from gangline_plugins.default_preemption.evicting import Evictor
 from gangline_plugins.default_preemption.importance import Candidate, choose, importance
 from gangline_plugins.default_preemption.levels import PriorityLevels
 from gangline_plugins.default_preemption.searching import find_all, find_best, number_wanted
-from gangline_plugins.default_preemption.simulating import Simulation
+from gangline_plugins.default_preemption.simulating import NO_VICTIMS, Simulation
 
 
 class Args(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
@@ -109,7 +109,7 @@ class DefaultPreemption:
         if found:
             return found
         reasons = simulation.reasons
-        reasons["No preemption victims found for incoming pod"] += len(rows) - len(hopeful)
+        reasons[NO_VICTIMS] += len(rows) - len(hopeful)
         reasons["Preemption is not helpful for scheduling"] += nodes.count - len(rows)
         return unschedulable(f"preemption: {_in_words(reasons, nodes.count)}", resolvable=False)
 

@@ -23,6 +23,8 @@ from gangline_plugins.default_preemption.budgets import Budgets
 from gangline_plugins.default_preemption.eligibility import may_preempt
 from gangline_plugins.default_preemption.importance import Candidate, importance
 
+NO_VICTIMS = "No preemption victims found for incoming pod"
+
 
 @dataclass(slots=True, eq=False)
 class _Trial:
@@ -68,7 +70,11 @@ class Simulation:
                     if pod.row < 0:
                         tx.place(pod, row)
             tx.commit()  # all is where it was, and most of it need not be undone once more
-        return [self._candidate(trial) for trial in trials if trial.victims]
+        found = [self._candidate(trial) for trial in trials if trial.victims]
+        self.reasons[NO_VICTIMS] += len(trials) - len(
+            found
+        )  # they would do as they are; what rejects them is no plugin
+        return found
 
     def one_by_one(self, rows: Rows) -> list[Candidate]:
         """The same, each node with the others as they are."""

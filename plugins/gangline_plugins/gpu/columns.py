@@ -13,6 +13,7 @@ from gangline_plugins.gpu.links import MOST_DEVICES
 NO_CLASS = -1
 _INITIAL_CAPACITY = 64
 Index = slice | Rows
+_EMPTY = {"link_class": NO_CLASS, "replicas": 1, "heartbeat": np.inf}
 
 
 class Columns:
@@ -38,8 +39,8 @@ class Columns:
         self.memory: NDArray[np.int32] = np.zeros((capacity, MOST_DEVICES), dtype=np.int32)
         """MiB of each device that are free to share."""
         self.memory_total: NDArray[np.int32] = np.zeros((capacity, MOST_DEVICES), dtype=np.int32)
-        self.heartbeat: NDArray[np.float64] = np.zeros(capacity)
-        """When the agent reported, in seconds since the epoch; infinite where it does not say."""
+        self.heartbeat: NDArray[np.float64] = np.full(capacity, np.inf)
+        """When the agent reported, in seconds since the epoch; infinite where there is none or it does not say."""
         self.replicas: NDArray[np.int32] = np.ones(capacity, dtype=np.int32)
         """Into how many pieces the device plugin shares out each device; 1 where it does not."""
         self.mps: NDArray[np.bool_] = np.zeros(capacity, dtype=np.bool_)
@@ -67,7 +68,7 @@ class Columns:
             if isinstance(column, dict):
                 setattr(self, name, {key: _grown(each, capacity, 0) for key, each in column.items()})
             else:
-                setattr(self, name, _grown(column, capacity, {"link_class": NO_CLASS, "replicas": 1}.get(name, 0)))
+                setattr(self, name, _grown(column, capacity, _EMPTY.get(name, 0)))
 
     def profile(self, name: str) -> tuple[NDArray[np.int16], NDArray[np.int16]]:
         """All instances of a MIG profile and the free ones; columns of zeros where no node has any."""
@@ -77,7 +78,7 @@ class Columns:
         return self.instances[name], self.free_instances[name]
 
 
-def _grown(column: NDArray[Any], capacity: int, fill: int) -> NDArray[Any]:
+def _grown(column: NDArray[Any], capacity: int, fill: float) -> NDArray[Any]:
     grown = np.full((capacity, *column.shape[1:]), fill, dtype=column.dtype)
     grown[: len(column)] = column
     return grown

@@ -58,7 +58,7 @@ def read(status: GpuNodeStatus, classes: LinkClasses) -> Hardware | str:
 
 
 def heartbeat(status: GpuNodeStatus) -> float:
-    """When the agent reported, in seconds since the epoch; NO_HEARTBEAT where it does not say, 0 where it is no time."""
+    """When the agent reported, in seconds since the epoch; NO_HEARTBEAT where it does not say, 0 for no time at all."""
     if not status.status.heartbeat_time:
         return NO_HEARTBEAT
     try:
@@ -100,4 +100,3 @@ def _is_up(hca: Hca) -> bool:
     """Whether an adapter can be used; one that says nothing of its state can."""
     state = hca.state.lower()
     return not state or ("active" in state and "inactive" not in state) or state.endswith("up")
-

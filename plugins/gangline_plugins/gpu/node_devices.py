@@ -27,8 +27,6 @@ _MIG_STRATEGY = "nvidia.com/mig.strategy"
 class NodeDevices:
     """Counts what is held, and chooses among what is free."""
 
-    __slots__ = ("hardware", "memory", "mig_single", "milli", "mps", "pods", "problem", "refs", "replicas", "taken", "whole")
-
     def __init__(self) -> None:
         self.hardware: Hardware | None = None
         self.problem = ""
@@ -92,7 +90,7 @@ class NodeDevices:
         return want
 
     def choose(self, want: Want, row: int, tables: ChoiceTables) -> Allocation | None:
-        """The devices for a want, healthy ones if they suffice, never unhealthy ones; None when there are not enough."""
+        """The devices for a want, healthy ones if they suffice, never unhealthy ones; None if too few are free."""
         hardware = self.hardware
         if hardware is None:
             return None
@@ -138,9 +136,7 @@ class NodeDevices:
         elif want.exclusivity == "Replicas" and ids:
             each, more = divmod(want.count, len(ids))
             milli = tuple((each + (place < more)) * (FULL // self.replicas) for place in range(len(ids)))
-        return Allocation(
-            allocation.row, ids, allocation.uuids, want.exclusivity, milli, memory, allocation.is_firm
-        )
+        return Allocation(allocation.row, ids, allocation.uuids, want.exclusivity, milli, memory, allocation.is_firm)
 
     def share(self, want: Want, id: int) -> tuple[int, int]:
         """Thousandths and MiB that a shared want takes of a device; what it does not say follows from what it says."""
@@ -156,10 +152,10 @@ class NodeDevices:
         return sorted(free, key=lambda i: (-self.refs[i.device], i.device))
 
     def instance_counts(self) -> Iterator[tuple[str, int, int]]:
-        """Each MIG profile of the node with its instances and the free ones, unhealthy devices left out of both."""
+        """Each MIG profile of the node with its instances and the free ones, on healthy devices."""
         if self.hardware is None:
             return
-        usable = self.hardware.healthy | self.hardware.unknown
+        usable = self.hardware.healthy
         for profile in dict.fromkeys([*(i.profile for i in self.hardware.instances), ANY_PROFILE]):
             every = [i for i in self.hardware.instances if self._offers(i, usable, profile)]
             yield profile, len(every), sum(not self.taken[i.uuid] for i in every)

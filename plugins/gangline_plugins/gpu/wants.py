@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
-from weakref import WeakKeyDictionary
 
 from gangline import PodInfo, State
 from gangline.wire import CLAIM, GPU, MIG_PREFIX, SCHEDULING_MAP, SHARED_GPU, ClaimDevices, GpuClaim
@@ -21,6 +20,7 @@ from gangline_plugins.gpu.links import MOST_DEVICES
 Exclusivity = Literal["Exclusive", "Shared", "MIG", "Replicas"]
 """As in the claim; Replicas are pieces of devices that a device plugin shares out by time-slicing or MPS."""
 ANY_PROFILE = ""
+_PLAIN = Rule()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +38,16 @@ class FabricWant:
         return bool(self.rdma or self.min_ports or self.preferred_hcas or self.cu_file == "Preferred")
 
 
+_NO_FABRIC = FabricWant()
+
+
 @dataclass(frozen=True, slots=True)
 class Want:
     """What GPUs a pod wants, as a value: equal wants get the same answers."""
 
     count: int
     exclusivity: Exclusivity = "Exclusive"
-    rule: Rule = Rule()
+    rule: Rule = _PLAIN
     milli: int = 0
     """Shared: thousandths of each device."""
     memory_mib: int = 0
@@ -52,7 +55,7 @@ class Want:
     profile: str = ANY_PROFILE
     """MIG: the profile of each instance."""
     selector: tuple[tuple[str, str], ...] = ()
-    fabric: FabricWant = FabricWant()
+    fabric: FabricWant = _NO_FABRIC
     implicit: bool = False
     """From a plain request: on a node that shares its devices, or has cut them into instances, it means pieces."""
 
@@ -95,15 +98,13 @@ class Wants:
         return want
 
 
-_plain: WeakKeyDictionary[object, Want | None] = WeakKeyDictionary()
-
-
 def plain_want(pod: PodInfo) -> Want | None:
     """What a pod without a claim wants; None for no GPUs."""
-    cls = pod.cls
-    if cls not in _plain:
-        _plain[cls] = _plain_want(cls.requests.real)
-    return _plain[cls]
+    memo = pod.cls.memo
+    if Want not in memo:
+        memo[Want] = _plain_want(pod.cls.requests.real)
+    want: Want | None = memo[Want]
+    return want
 
 
 def claim_want(claim: GpuClaim) -> Want | Problem:

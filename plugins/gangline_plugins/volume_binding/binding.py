@@ -12,8 +12,7 @@ from typing import Any
 
 import msgspec
 
-from gangline import Clock, Code, Handle, Status, model
-from gangline.kube.resources import PVCS, PVS
+from gangline import Clock, Code, Handle, Status, model, resources
 from gangline_plugins.volume_binding.matching import is_bound_to, reaches
 from gangline_plugins.volumes import SELECTED_NODE, StorageObjects, is_fully_bound, selected_node
 
@@ -61,13 +60,13 @@ async def write(client: Any, volumes: PodVolumes) -> None:
                 "metadata": _metadata(metadata, BOUND_BY_CONTROLLER),
                 "spec": {"claimRef": msgspec.to_builtins(match.volume.spec.claim_ref)},
             }
-            match.volume = await client.patch(PVS, metadata.name, patch)
+            match.volume = await client.patch(resources.PVS, metadata.name, patch)
             match.dirty = False
     for provision in volumes.provisions:
         if provision.dirty:
             metadata = provision.claim.metadata
             patch = {"metadata": _metadata(metadata, SELECTED_NODE)}
-            provision.claim = await client.patch(PVCS, metadata.name, patch, namespace=metadata.namespace)
+            provision.claim = await client.patch(resources.PVCS, metadata.name, patch, namespace=metadata.namespace)
             provision.dirty = False
 
 

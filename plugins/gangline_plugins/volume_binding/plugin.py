@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from gangline import (
-    SKIP,
+    SKIP_CLASS,
     Action,
     BoolColumn,
     Code,
@@ -109,7 +109,7 @@ class VolumeBinding:
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
         """Look at the claims; most pods have none."""
         if not uses_claims(pod.cls):
-            return SKIP
+            return SKIP_CLASS
         claims = sort_claims(pod, self._objects, self._claims)
         if isinstance(claims, Status):
             return claims

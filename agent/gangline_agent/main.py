@@ -1,0 +1,118 @@
+"""The command `gangline agent`, also installed as `gangline-agent`: builds the parts and runs them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import click
+
+from gangline import logs
+from gangline.errors import GanglineError
+from gangline.kube import auth
+from gangline.kube.client import HttpClient
+from gangline.kube.interface import Client
+from gangline.kube.resources import NODES
+from gangline.model import Node
+from gangline_agent import hardware, nvml, templates
+from gangline_agent.observing import Observer
+from gangline_agent.publishing import Publisher, Reporter
+from gangline_agent.simulate import Simulation
+
+
+class Runs(Protocol):
+    """A part that works until it is cancelled."""
+
+    async def run(self) -> None: ...
+
+
+Build = Callable[[Client], Sequence[Runs]]
+
+
+@click.command()
+@click.option("--node-name", envvar=["NODE_NAME", "HOSTNAME"], help="Default: $NODE_NAME, then $HOSTNAME.")
+@click.option("--kubeconfig", type=click.Path(), default=None, help="Default: as kubectl, then in-cluster.")
+@click.option("--host-root", type=click.Path(path_type=Path), default=Path("/"), help="Where the node's / is mounted.")
+@click.option(
+    "--period", type=click.FloatRange(min=1.0), default=30.0, show_default=True, help="Seconds per heartbeat."
+)
+@click.option("--simulate", "what", metavar="WHAT", help=f"{', '.join(hardware.PRESETS)}, or a file.")
+@click.option("--nodes", metavar="SELECTOR", help="Simulate all nodes with these labels, instead of one.")
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--log-level", default=lambda: logs.level_from(os.environ), help="Default: $LOG_LEVEL or info.")
+def agent(
+    node_name: str | None,
+    kubeconfig: str | None,
+    host_root: Path,
+    period: float,
+    what: str | None,
+    nodes: str | None,
+    log_format: logs.Form,
+    log_level: str,
+) -> None:
+    """Report the GPUs of this node, or simulated ones, until SIGTERM."""
+    logs.configure(log_level, log_format)
+    if nodes and not what:
+        raise click.UsageError("--nodes needs --simulate")
+    if not nodes and not node_name:
+        raise click.UsageError("the node is not known: set NODE_NAME or give --node-name")
+    build = _simulating(what, node_name, nodes, period) if what else _observing(str(node_name), host_root, period)
+    asyncio.run(_run(kubeconfig, build))
+
+
+def main() -> None:
+    """Run the command alone: exit 0 when it is stopped, 1 with one line on a failure, 2 on wrong usage."""
+    try:
+        agent.main(prog_name="gangline-agent")
+    except GanglineError as error:
+        click.echo(f"gangline-agent: {error}", err=True)
+        sys.exit(1)
+
+
+def _observing(node_name: str, host_root: Path, period: float) -> Build:
+    """The parts that report the GPUs of this machine. ConfigError without pynvml."""
+    api = nvml.load()
+
+    def build(client: Client) -> Sequence[Runs]:
+        async def find() -> Node:
+            return await client.get(NODES, node_name)
+
+        reporter = Reporter(Publisher(client), node_name, find)
+        return reporter, Observer(nvml.Nvml(api, host_root), host_root, reporter, period)
+
+    return build
+
+
+def _simulating(what: str, node_name: str | None, nodes: str | None, period: float) -> Build:
+    """The parts that report simulated GPUs. ConfigError for a file that cannot be used."""
+    template = templates.read(what)
+    field_selector = "" if nodes else f"metadata.name={node_name}"
+
+    def build(client: Client) -> Sequence[Runs]:
+        simulation = Simulation(client, template, period, label_selector=nodes or "", field_selector=field_selector)
+        return (simulation, templates.Follower(what, simulation.use))
+
+    return build
+
+
+async def _run(kubeconfig: str | None, build: Build) -> None:
+    """Runs the parts until SIGTERM or SIGINT; raises what ends one of them."""
+    async with HttpClient(auth.load(kubeconfig)) as client:
+        work = asyncio.create_task(_together(build(client)))
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, work.cancel)
+        await asyncio.wait((work,))
+        if not work.cancelled():
+            work.result()
+
+
+async def _together(parts: Sequence[Runs]) -> None:
+    async with asyncio.TaskGroup() as group:
+        for part in parts:
+            group.create_task(part.run())

@@ -1,0 +1,88 @@
+"""Watches the GPUs of the node that this process runs on, and reports them at once, on every change and regularly."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Protocol
+
+from gangline.clock import SystemClock
+from gangline_agent import fabric, inventory, labels
+from gangline_agent.publishing import Reporter
+from gangline_agent.readings import Reading, Unavailable
+
+log = logging.getLogger(__name__)
+
+RETRY = 10.0
+"""Seconds to the next reading while NVML is not available."""
+SLICE = 1.0
+"""Seconds that a thread waits for events; a stop takes as long."""
+
+
+class Session(Protocol):
+    """What `nvml.Nvml` offers; its methods block."""
+
+    @property
+    def watching(self) -> bool: ...
+
+    def read(self) -> Reading: ...
+
+    def wait(self, seconds: float) -> bool: ...
+
+    def close(self) -> None: ...
+
+
+class Observer:
+    """Reads every ``period`` seconds and after every event; ``root`` is where the node's file systems stand."""
+
+    def __init__(
+        self, session: Session, root: Path, reporter: Reporter, period: float, clock: SystemClock | None = None
+    ) -> None:
+        self._session = session
+        self._root = root
+        self._reporter = reporter
+        self._period = period
+        self._clock = clock or SystemClock()
+
+    async def run(self) -> None:
+        """Observes until it is cancelled."""
+        try:
+            while True:
+                available = await self.look()
+                await self._until_news(self._period if available else min(RETRY, self._period))
+        finally:
+            self._session.close()
+
+    async def look(self) -> bool:
+        """Reads once and reports it; whether NVML is available."""
+        read = await asyncio.to_thread(self._read)
+        before = self._reporter.newest
+        found = await asyncio.to_thread(fabric.read, self._root)
+        status = inventory.status(read, found, self._clock.now(), before)
+        if before is None or inventory.differs(before, status):
+            sick = [f"{device.id} ({device.reason})" for device in status.devices if device.reason]
+            log.info(
+                "%s: %d GPUs, unhealthy: %s; NVML: %s",
+                self._reporter.name,
+                status.total,
+                ", ".join(sick) or "none",
+                read if isinstance(read, Unavailable) else read.driver,
+            )
+        self._reporter.report(status, labels.labels_of(read if isinstance(read, Reading) else Reading()))
+        return isinstance(read, Reading)
+
+    def _read(self) -> Reading | Unavailable:
+        try:
+            return self._session.read()
+        except Unavailable as error:
+            return error
+
+    async def _until_news(self, seconds: float) -> None:
+        """Returns after an event that changed something, at the latest after ``seconds``."""
+        end = self._clock.monotonic() + seconds
+        while (left := end - self._clock.monotonic()) > 0:
+            if not self._session.watching:
+                await asyncio.sleep(left)
+            elif await asyncio.to_thread(self._session.wait, min(left, SLICE)):
+                return

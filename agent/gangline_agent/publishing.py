@@ -1,0 +1,142 @@
+"""Writes what is known of a node's GPUs to the API: GpuNodeStatus and, without gpu-feature-discovery, node labels.
+
+Rules
+- Everything is a server-side apply of the whole truth, so a restart changes nothing and nothing is left behind.
+- The GpuNodeStatus is owned by its Node; who deletes the node deletes it.
+- After a failure the newest status is written, not the one that failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+
+import msgspec
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
+
+from gangline.errors import ApiError, Forbidden, NotFound
+from gangline.kube.interface import Client
+from gangline.kube.resources import GPU_NODE_STATUSES, NODES
+from gangline.model import Node
+from gangline.wire import GpuNodeStatusStatus
+from gangline_agent import labels
+
+log = logging.getLogger(__name__)
+
+MANAGER, STATUS_MANAGER = "gpu-agent", "gpu-agent-status"
+BACKOFF = wait_random_exponential(multiplier=0.5, max=30.0)  # seconds
+
+Sleep = Callable[[float], Awaitable[None]]
+
+
+class Publisher:
+    """Writes for any number of nodes, at most ``concurrency`` of them at the same time."""
+
+    def __init__(self, client: Client, concurrency: int = 32) -> None:
+        self._client = client
+        self._turn = asyncio.Semaphore(concurrency)
+
+    async def place(self, node: Node) -> str:
+        """Creates or corrects the node's GpuNodeStatus, without its status; the UID of it. Raises ApiError."""
+        owner = {"apiVersion": "v1", "kind": "Node", "name": node.metadata.name, "uid": node.metadata.uid}
+        body = {"metadata": {"ownerReferences": [owner]}, "spec": {"nodeName": node.metadata.name}}
+        async with self._turn:
+            placed = await self._client.apply(GPU_NODE_STATUSES, node.metadata.name, body, field_manager=MANAGER)
+        return placed.metadata.uid
+
+    async def report(self, name: str, status: GpuNodeStatusStatus) -> None:
+        """Writes the status of a GpuNodeStatus. Raises ApiError, NotFound if there is none."""
+        body = {"status": {"total": status.total, **msgspec.to_builtins(status)}}
+        async with self._turn:
+            await self._client.apply(GPU_NODE_STATUSES, name, body, field_manager=STATUS_MANAGER, subresource="status")
+
+    async def label(self, node: Node, wanted: Mapping[str, str]) -> None:
+        """Sets these labels on a node and takes away those set earlier. Raises ApiError.
+
+        The UID keeps a node that is gone from being made again.
+        """
+        body = {"metadata": {"uid": node.metadata.uid, "labels": dict(wanted)}}
+        async with self._turn:
+            await self._client.apply(NODES, node.metadata.name, body, field_manager=MANAGER)
+
+    async def withdraw(self, name: str, uid: str) -> None:
+        """Deletes a GpuNodeStatus; Conflict if it has another UID than the one given. Raises ApiError."""
+        async with self._turn:
+            try:
+                await self._client.delete(GPU_NODE_STATUSES, name, uid=uid or None)
+            except NotFound:
+                log.debug("the GpuNodeStatus %s is gone already", name)
+
+
+class Reporter:
+    """Keeps the newest status and labels of one node published.
+
+    ``find`` gives the node as it is now; it may raise ApiError. ``uid`` is that of the GpuNodeStatus, once it is there.
+    """
+
+    def __init__(
+        self,
+        publisher: Publisher,
+        name: str,
+        find: Callable[[], Awaitable[Node]],
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        self.name = name
+        self.uid = ""
+        self.newest: GpuNodeStatusStatus | None = None
+        self._publisher = publisher
+        self._find = find
+        self._labels: Mapping[str, str] = {}
+        self._labelled: Mapping[str, str] | None = None
+        self._news = asyncio.Event()
+        self._complaint = ""
+        self._retrying = AsyncRetrying(
+            retry=retry_if_exception_type(ApiError), wait=BACKOFF, sleep=sleep, before_sleep=self._complain
+        )
+
+    def report(self, status: GpuNodeStatusStatus, wanted_labels: Mapping[str, str]) -> None:
+        """What to publish from now on; ``run`` does it."""
+        self.newest, self._labels = status, wanted_labels
+        self._news.set()
+
+    async def run(self) -> None:
+        """Publishes for ever, trying again for as long as the API does not take it."""
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            await self._retrying(self.publish)
+            if self._complaint:
+                log.info("%s: published again", self.name)
+                self._complaint = ""
+
+    async def publish(self) -> None:
+        """Writes what is newest. Raises ApiError."""
+        if self.newest is None:
+            return
+        node: Node | None = None
+        if not self.uid:
+            node = await self._find()
+            self.uid = await self._publisher.place(node)
+        try:
+            await self._publisher.report(self.name, self.newest)
+        except NotFound:
+            self.uid = ""  # deleted meanwhile
+            raise
+        if self._labelled != self._labels:
+            await self._label(node or await self._find())
+
+    async def _label(self, node: Node) -> None:
+        wanted = self._labels
+        if not labels.discovered_elsewhere(node.metadata.labels):
+            try:
+                await self._publisher.label(node, wanted)
+            except Forbidden as error:
+                log.warning("%s: labels are not set: %s", self.name, error)
+        self._labelled = wanted
+
+    def _complain(self, state: RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome else None
+        if str(error) != self._complaint:  # once per change, not once per attempt
+            self._complaint = str(error)
+            log.warning("%s: not published, trying again: %s", self.name, error)

@@ -1,0 +1,136 @@
+"""Reports simulated GPUs for many nodes from one process: whatever nodes match, as they come and go."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from tenacity import AsyncRetrying, retry_if_exception_type
+
+from gangline.clock import SystemClock
+from gangline.errors import ApiError, Conflict
+from gangline.kube.informer import Informer
+from gangline.kube.interface import Client
+from gangline.kube.resources import NODES
+from gangline.model import Node
+from gangline_agent import inventory
+from gangline_agent.publishing import BACKOFF, Publisher, Reporter
+from gangline_agent.templates import Template
+
+log = logging.getLogger(__name__)
+
+CLIQUE = "nvidia.com/gpu.clique"
+IDLE = 1.0
+"""Seconds between two looks for nodes while there are none."""
+
+
+class Simulation:
+    """Reports what a template says for every node that the selectors choose.
+
+    Every ``period`` seconds each status is reported again, the nodes evenly spread over that time.
+    """
+
+    def __init__(
+        self, client: Client, template: Template, period: float, *, label_selector: str = "", field_selector: str = ""
+    ) -> None:
+        self._template = template
+        self._period = period
+        self._clock = SystemClock()
+        self._publisher = Publisher(client)
+        self._informer = Informer(client, NODES, self, label_selector=label_selector, field_selector=field_selector)
+        self._members: dict[str, _Member] = {}
+        self._leaving: dict[str, asyncio.Task[None]] = {}
+        self._group: asyncio.TaskGroup
+
+    async def run(self) -> None:
+        """Simulates until it is cancelled."""
+        async with asyncio.TaskGroup() as self._group:
+            self._group.create_task(self._informer.run())
+            self._group.create_task(self._beat())
+
+    def use(self, template: Template) -> None:
+        """Reports what this template says from now on."""
+        self._template = template
+        for member in self._members.values():
+            self._report(member)
+
+    # The nodes, told by the informer
+
+    def upsert(self, node: Node) -> None:
+        """A node is there or has changed."""
+        name = node.metadata.name
+        member = self._members.get(name)
+        if member is None:
+            member = self._members[name] = _Member(self._publisher, node)
+            member.task = self._group.create_task(member.serve(self._leaving.get(name)))
+        member.node = node
+        self._report(member)
+
+    def remove(self, namespace: str, name: str, uid: str) -> None:
+        """A node is gone."""
+        member = self._members.pop(name, None)
+        if member is not None:
+            task = self._leaving[name] = self._group.create_task(member.leave())
+            task.add_done_callback(lambda done: self._left(name, done))
+
+    def _left(self, name: str, task: asyncio.Task[None]) -> None:
+        if self._leaving.get(name) is task:
+            del self._leaving[name]
+
+    async def _beat(self) -> None:
+        while True:
+            members = list(self._members.values())
+            for member in members:
+                await asyncio.sleep(self._period / len(members))
+                self._report(member, again=True)
+            if not members:
+                await asyncio.sleep(IDLE)
+
+    def _report(self, member: _Member, again: bool = False) -> None:
+        """Reports a node if there is something new to say, or in any case ``again``."""
+        member.report(self._template, self._clock.now(), again)
+
+
+class _Member:
+    """One simulated node: reports until the node is gone."""
+
+    def __init__(self, publisher: Publisher, node: Node) -> None:
+        self.node = node
+        self.task: asyncio.Task[None] | None = None
+        self._publisher = publisher
+        self._reporter = Reporter(publisher, node.metadata.name, self._find)
+
+    async def serve(self, first: asyncio.Task[None] | None) -> None:
+        """Publishes for ever, once the node of the same name that was there before has left."""
+        if first is not None:
+            await asyncio.wait((first,))
+        await self._reporter.run()
+
+    async def leave(self) -> None:
+        """Stops, and deletes the GpuNodeStatus."""
+        if self.task is not None:
+            self.task.cancel()
+            await asyncio.wait((self.task,))
+        retrying = AsyncRetrying(retry=retry_if_exception_type(ApiError), wait=BACKOFF)
+        await retrying(self._withdraw)
+
+    def report(self, template: Template, now: float, again: bool) -> None:
+        """Hands a status to the reporter if it differs from the one before, or in any case ``again``."""
+        clique = (self.node.metadata.labels or {}).get(CLIQUE, "")
+        status = template.status_of(self.node.metadata.name, clique, now)
+        before = self._reporter.newest
+        if before is not None:
+            status.conditions[0].last_transition_time = before.conditions[0].last_transition_time
+        else:
+            status.conditions[0].last_transition_time = status.heartbeat_time
+        if again or before is None or inventory.differs(before, status):
+            self._reporter.report(status, template.labels)
+
+    async def _find(self) -> Node:
+        return self.node
+
+    async def _withdraw(self) -> None:
+        try:
+            await self._publisher.withdraw(self.node.metadata.name, self._reporter.uid)
+        except Conflict:
+            log.debug("%s: another GpuNodeStatus has taken the name", self.node.metadata.name)

@@ -1,0 +1,154 @@
+"""What a simulated node reports: a preset or a file, made out to one node.
+
+A file is YAML or JSON with either ``hardware``, the name of a preset, or ``status``, that of a GpuNodeStatus (so what
+`kubectl get gns NODE -o yaml` prints will do), and optionally ``unhealthy``: node (shell wildcards may stand in it) to
+device id to the reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+from uuid import NAMESPACE_URL, uuid5
+
+import msgspec
+
+from gangline.clock import rfc3339
+from gangline.errors import ConfigError
+from gangline.model import PodCondition
+from gangline.wire import Fabric, GpuDevice, GpuNodeStatusStatus
+from gangline_agent import hardware, inventory, labels
+from gangline_agent.readings import Gpu, Reading
+
+log = logging.getLogger(__name__)
+
+LOOK = 1.0
+"""Seconds between two looks at the file."""
+
+Unhealthy = Mapping[str, Mapping[int, str]]
+
+
+class _File(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """See the module; the last four are there so that a whole GpuNodeStatus can be given."""
+
+    hardware: str | None = None
+    status: GpuNodeStatusStatus | None = None
+    unhealthy: dict[str, dict[int, str]] = {}
+    api_version: str = ""
+    kind: str = ""
+    metadata: dict[str, Any] = {}
+    spec: dict[str, Any] = {}
+
+
+class Template(msgspec.Struct, frozen=True):
+    """What all nodes have in common, and where they differ."""
+
+    status: GpuNodeStatusStatus
+    labels: dict[str, str]
+    unhealthy: Unhealthy = {}
+
+    def status_of(self, node: str, clique: str, now: float) -> GpuNodeStatusStatus:
+        """The status of a node that is in an NVLink clique, if one is given, at ``now`` (seconds since the epoch)."""
+        problems = {
+            id_: reason
+            for pattern, devices in self.unhealthy.items()
+            if fnmatchcase(node, pattern)
+            for id_, reason in devices.items()
+        }
+        condition = PodCondition(type=inventory.NVML_AVAILABLE, status="True", reason="Simulated")
+        fabric = self.status.fabric or Fabric()
+        return msgspec.structs.replace(
+            self.status,
+            devices=[_device(device, node, problems.get(device.id, "")) for device in self.status.devices],
+            fabric=msgspec.structs.replace(fabric, clique=clique or fabric.clique),
+            heartbeat_time=rfc3339(now),
+            conditions=[condition],
+        )
+
+
+def read(what: str) -> Template:
+    """The template for the name of a preset or the path of a file. ConfigError for anything else."""
+    if what in hardware.PRESETS:
+        return _of_preset(what, {})
+    path = Path(what)
+    if not path.is_file():
+        raise ConfigError(what, "", f"is neither a file nor one of {', '.join(hardware.PRESETS)}")
+    try:
+        file = msgspec.yaml.decode(path.read_bytes(), type=_File)
+    except (msgspec.DecodeError, UnicodeDecodeError, OSError) as error:
+        raise ConfigError(what, "", " ".join(str(error).split())) from error
+    if (file.hardware is None) == (file.status is None):
+        raise ConfigError(what, "", "needs either hardware or status")
+    if file.status is not None:
+        return _of_status(what, file.status, file.unhealthy)
+    if file.hardware not in hardware.PRESETS:
+        raise ConfigError(what, "hardware", f"must be one of {', '.join(hardware.PRESETS)}, got {file.hardware!r}")
+    return _of_preset(file.hardware, file.unhealthy)
+
+
+class Follower:
+    """Reads a file again when it changes and hands the template on; one that cannot be used is left aside."""
+
+    def __init__(self, what: str, use: Callable[[Template], None]) -> None:
+        self._what = what
+        self._use = use
+        self._seen = _modified(what)
+
+    async def run(self) -> None:
+        """Looks until it is cancelled."""
+        while self._seen is not None:
+            await asyncio.sleep(LOOK)
+            self.look()
+
+    def look(self) -> bool:
+        """Reads the file if it has changed; whether a new template was handed on."""
+        now = _modified(self._what)
+        if now is None or now == self._seen:
+            return False
+        self._seen = now
+        try:
+            template = read(self._what)
+        except ConfigError as error:
+            log.error("the old simulation stays: %s", error)
+            return False
+        log.info("simulating what %s says now", self._what)
+        self._use(template)
+        return True
+
+
+def _modified(what: str) -> int | None:
+    """When a file was changed last, in nanoseconds; None if there is none."""
+    try:
+        return Path(what).stat().st_mtime_ns
+    except OSError:
+        return None
+
+
+def _of_preset(name: str, unhealthy: Unhealthy) -> Template:
+    reading = hardware.PRESETS[name]()
+    status = inventory.status(reading, hardware.fabric_of(name), 0.0)
+    return Template(status, labels.labels_of(reading), unhealthy)
+
+
+def _of_status(file: str, status: GpuNodeStatusStatus, unhealthy: Unhealthy) -> Template:
+    ids = [device.id for device in status.devices]
+    if len(ids) != len(set(ids)):
+        raise ConfigError(file, "status.devices", "two devices have the same id")
+    gpus = tuple(
+        Gpu(id=each.id, product=each.model, memory_mib=each.memory_mi_b, mig_capable=bool(each.mig_devices))
+        for each in status.devices
+    )
+    reading = Reading(gpus=gpus, driver=status.driver_version)
+    return Template(msgspec.structs.replace(status, total=len(ids)), labels.labels_of(reading), unhealthy)
+
+
+def _device(device: GpuDevice, node: str, problem: str) -> GpuDevice:
+    """A device of a node, with a UUID that no other has and always the same."""
+    made = msgspec.structs.replace(device, uuid=f"GPU-{uuid5(NAMESPACE_URL, f'{node}/{device.id}')}", in_use_by=[])
+    if problem:
+        made.health, made.reason, made.bandwidth_gbps = "Unhealthy", problem, 0
+    return made

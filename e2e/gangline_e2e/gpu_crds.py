@@ -1,0 +1,65 @@
+"""Put Gangline's custom resources on a cluster, and write manifests of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from gangline_e2e.api import Api
+from gangline_e2e.errors import Refused
+from gangline_e2e.workloads import Manifest, Manifests
+
+CHART = Path(__file__).parents[2] / "charts/gpu-scheduler"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+NODE_STATUSES = "/apis/gpu.scheduling/v1/gpunodestatuses"
+
+
+async def install(api: Api) -> None:
+    """Create the chart's custom resource definitions, or bring them up to date, and wait until they are served.
+
+    They stay on the cluster: other tests use them too.
+    """
+    for file in sorted((CHART / "crds").glob("gpu*.yaml")):
+        crd = yaml.safe_load(file.read_text())
+        await _put(api, crd)
+        await api.until(lambda name=crd["metadata"]["name"]: _served(api, name), f"{file.name} is established")
+
+
+def claim(name: str, **spec: Any) -> Manifest:
+    """A GpuClaim; ``spec`` are the fields of its spec."""
+    return {"apiVersion": "gpu.scheduling/v1", "kind": "GpuClaim", "metadata": {"name": name}, "spec": spec}
+
+
+def node_status(name: str, node: str | None = None) -> Manifest:
+    """A GpuNodeStatus without a status, for the node of that name or of another one."""
+    return {
+        "apiVersion": "gpu.scheduling/v1",
+        "kind": "GpuNodeStatus",
+        "metadata": {"name": name},
+        "spec": {"nodeName": node or name},
+    }
+
+
+def policies() -> Manifests:
+    """The validating admission policies of the chart and their bindings."""
+    files = sorted((CHART / "policies").glob("*.yaml"))
+    return [each for file in files for each in yaml.safe_load_all(file.read_text())]
+
+
+async def _put(api: Api, crd: Manifest) -> None:
+    try:
+        await api.request("POST", CRDS, crd)
+    except Refused as error:
+        if error.status != 409:
+            raise
+        path = f"{CRDS}/{crd['metadata']['name']}"
+        version = (await api.get(path))["metadata"]["resourceVersion"]
+        metadata = {**crd["metadata"], "resourceVersion": version}
+        await api.request("PUT", path, {**crd, "metadata": metadata})
+
+
+async def _served(api: Api, name: str) -> bool:
+    conditions = (await api.get(f"{CRDS}/{name}")).get("status", {}).get("conditions", [])
+    return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)

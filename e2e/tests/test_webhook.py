@@ -1,0 +1,368 @@
+"""The API server itself calls the webhook over TLS: what it stores, warns about, refuses, and survives."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import socket
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pytest
+import yaml
+
+from gangline_e2e import processes
+from gangline_e2e.api import Api
+from gangline_e2e.certificates import Authority
+from gangline_e2e.errors import Refused, StartFailed
+from gangline_e2e.harness import ControlPlane
+from gangline_e2e.workloads import Manifest, binding, gpu_pod, kwok_node
+from gangline_webhook.registration import at_url, mutating, validating
+
+CUDA = "CUDA_VISIBLE_DEVICES"
+CLAIM = "gpu.scheduling/claim"
+ALLOCATED = "gpu.scheduling/allocated"
+MAP = "gpu-scheduling-map"
+INDEX = "batch.kubernetes.io/job-completion-index"
+CANONICAL = "0=node1:0,1\n1=node2:2\n2=node3:0,1,2\n3=node4:3\n4=node4:3\n"
+CRDS = Path(__file__).parents[2] / "charts/gpu-scheduler/crds"
+MUTATING = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/gpu-scheduler-webhook"
+START_S = 30.0
+FROM_ANNOTATION = {
+    "name": CUDA,
+    "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.annotations['{ALLOCATED}']"}},
+}
+
+pytestmark = pytest.mark.timeout(120)
+
+
+class Webhook:
+    """A webhook process; its certificate files stand in ``folder`` and can be replaced."""
+
+    def __init__(self, kubeconfig: Path, folder: Path) -> None:
+        self._kubeconfig = kubeconfig
+        self._folder = folder
+        self._port, self._health = _free_ports(2)
+        self._process: processes.Process | None = None
+        self._authorities = 0
+        self.log = folder / "webhook.log"
+        self.authority = self.renew()
+
+    def renew(self) -> bytes:
+        """Replace the certificate by one of a new authority, whose own certificate is returned."""
+        self._authorities += 1
+        authority = Authority(self._folder / f"pki-{self._authorities}", "authority")
+        pair = authority.server("webhook")
+        for source, name in ((pair.certificate, "tls.crt"), (pair.key, "tls.key")):
+            shutil.copy(source, self._folder / name)
+        self.authority = authority.certificate.read_bytes()
+        return self.authority
+
+    def client(self, path: str) -> Manifest:
+        """How the API server reaches it."""
+        return at_url(f"https://127.0.0.1:{self._port}{path}", self.authority)
+
+    def start(self) -> None:
+        """Start it and wait until it is ready."""
+        files = [f"--tls-cert-file={self._folder}/tls.crt", f"--tls-private-key-file={self._folder}/tls.key"]
+        places = [f"--addr=127.0.0.1:{self._port}", f"--listen=127.0.0.1:{self._health}"]
+        command = [sys.executable, "-m", "gangline", "webhook", *files, *places, f"--kubeconfig={self._kubeconfig}"]
+        process = self._process = processes.start("webhook", command, self.log)
+        deadline = time.monotonic() + START_S
+        while self._get("/readyz") != "ok":
+            if not process.alive() or time.monotonic() > deadline:
+                raise StartFailed(f"webhook: not ready: {processes.last_lines(self.log)}")
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """Stop it; fine if it has ended."""
+        if self._process is not None:
+            processes.stop([self._process], 10)
+
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self._process is not None and self._process.alive()
+
+    def reviews(self) -> int:
+        """How many reviews it has answered."""
+        counts = re.findall(r"^gangline_webhook_requests_total\{.*\} ([0-9.]+)$", self._get("/metrics"), re.MULTILINE)
+        return int(sum(map(float, counts)))
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _get(self, path: str) -> str:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._health}{path}", timeout=5) as answer:
+                return str(answer.read().decode())
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            return ""
+
+
+@pytest.fixture
+async def webhook(empty: Api, own_control_plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Webhook]:
+    """A webhook that runs and is registered, on a cluster with the CRDs."""
+    await _create_crds(empty)
+    with Webhook(own_control_plane.kubeconfig, tmp_path) as running:
+        await empty.create(mutating("gpu-scheduler-webhook", running.client("/mutate")))
+        await empty.create(validating("gpu-scheduler-webhook", running.client("/validate")))
+        await _until_called(empty)
+        yield running
+    log = running.log.read_text()
+    assert "Traceback" not in log, log[-10_000:]
+
+
+@pytest.mark.usefixtures("webhook")
+async def test_all_containers_of_a_claim_pod_read_the_allocation(empty: Api) -> None:
+    claimed = _pod("claimed", {CLAIM: "four"})
+    claimed["spec"]["containers"].append({"name": "side", "image": "side:1", "env": [{"name": "A", "value": "1"}]})
+    claimed["spec"]["initContainers"] = [{"name": "setup", "image": "setup:1"}]
+
+    stored = await empty.create(claimed)
+
+    assert _env(stored, "main") == _env(stored, "setup") == [FROM_ANNOTATION]
+    assert _env(stored, "side") == [{"name": "A", "value": "1"}, FROM_ANNOTATION]
+
+
+@pytest.mark.usefixtures("webhook")
+async def test_the_five_pods_of_the_canonical_map_see_their_devices(empty: Api) -> None:
+    stored = await empty.create_many(_pod(f"check-{index}", {MAP: CANONICAL}) for index in range(5))
+
+    values = [_env(pod)[0]["value"] for pod in stored]
+    assert values == ["0,1", "2", "0,1,2", "3", "3"]
+
+
+@pytest.mark.usefixtures("webhook")
+async def test_pods_without_a_name_get_their_devices_by_label_or_from_the_scheduler(empty: Api) -> None:
+    indexed = _pod("", {MAP: CANONICAL}, labels={INDEX: "2"})
+    plain = _pod("", {MAP: CANONICAL})
+    for pod in (indexed, plain):
+        pod["metadata"] |= {"generateName": "job-2-"}
+        del pod["metadata"]["name"]
+
+    by_label, by_scheduler = [await empty.create(pod) for pod in (indexed, plain)]
+
+    assert _env(by_label) == [{"name": CUDA, "value": "0,1,2"}]
+    assert _env(by_scheduler) == [FROM_ANNOTATION]
+
+
+@pytest.mark.usefixtures("webhook")
+async def test_what_the_user_set_is_replaced_whole_and_kubectl_shows_a_warning(empty: Api) -> None:
+    claimed = _pod("claimed", {CLAIM: "four"})
+    own = {"fieldRef": {"fieldPath": "metadata.annotations['mine']"}}
+    claimed["spec"]["containers"][0]["env"] = [{"name": CUDA, "valueFrom": own}, {"name": CUDA, "value": "7"}]
+
+    stored, warnings = await _create_warned(empty, claimed)
+
+    assert _env(stored) == [FROM_ANNOTATION]
+    assert f"{CUDA} is set by Gangline, the pod's own values were replaced: main '7'" in warnings
+
+
+@pytest.mark.usefixtures("webhook")
+async def test_a_forged_allocation_is_taken_from_a_new_pod_and_refused_on_an_old_one(empty: Api) -> None:
+    forged = {ALLOCATED: "0,1", f"{ALLOCATED}-uuids": "GPU-1", "kept": "yes"}
+
+    stored, warnings = await _create_warned(empty, _pod("forger", forged))
+
+    assert stored["metadata"]["annotations"] == {"kept": "yes"}
+    assert f"the annotation {ALLOCATED} was removed: only the scheduler sets it" in warnings
+    with pytest.raises(Refused, match="only the scheduler sets gpu.scheduling/allocated"):
+        await empty.merge(f"{empty.pods}/forger", {"metadata": {"annotations": {ALLOCATED: "0"}}})
+    await empty.merge(f"{empty.pods}/forger", {"metadata": {"annotations": {"kept": "no"}}})
+
+
+@pytest.mark.usefixtures("webhook")
+async def test_the_schedulers_binding_may_set_the_allocation(empty: Api) -> None:
+    await empty.create(kwok_node("node-a"))
+    await empty.create(_pod("claimed", {CLAIM: "four"}))
+
+    bound = binding("claimed", "node-a", {ALLOCATED: "0,1"})
+    await empty.request("POST", f"{empty.pods}/claimed/binding", bound)
+
+    assert (await empty.get(f"{empty.pods}/claimed"))["metadata"]["annotations"][ALLOCATED] == "0,1"
+
+
+@pytest.mark.usefixtures("webhook")
+async def test_a_bad_line_of_a_map_is_warned_about(empty: Api) -> None:
+    stored, warnings = await _create_warned(empty, _pod("check-1", {MAP: "x=node1:0\n1=node2:2"}))
+
+    assert _env(stored) == [{"name": CUDA, "value": "2"}]
+    assert warnings == [f"{MAP}: line 1, 'x=node1:0': the index 'x' is not an integer"]
+
+
+@pytest.mark.usefixtures("webhook")
+async def test_all_gpus_for_a_pod_that_asks_for_none_is_warned_about(empty: Api) -> None:
+    greedy = _pod("greedy", {})
+    greedy["spec"]["containers"][0]["env"] = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
+
+    _, (warning,) = await _create_warned(empty, greedy)
+
+    assert warning.startswith("NVIDIA_VISIBLE_DEVICES=all shows the containers every GPU of the node")
+
+
+async def test_the_api_server_calls_it_for_no_other_pods(empty: Api, webhook: Webhook) -> None:
+    before = webhook.reviews()
+
+    await empty.create(_pod("plain", {"some": "annotation"}))
+    await empty.create(gpu_pod("whole", gpus=1))
+    await empty.create(_pod("foreign-0", {MAP: CANONICAL}, scheduler="default-scheduler"))
+    await empty.merge(f"{empty.pods}/plain", {"metadata": {"labels": {"a": "b"}}})
+
+    assert webhook.reviews() == before
+
+
+@pytest.mark.usefixtures("webhook")
+async def test_a_fabric_claim_made_right_before_its_pod_brings_its_variables(empty: Api) -> None:
+    network = {"rdmaRequired": True, "preferredHcas": ["mlx5_0", "mlx5_1"]}
+    await empty.create(_claim("fabric", network=network, storage={"cuFile": "Preferred"}))
+
+    stored = await empty.create(_pod("claimed", {CLAIM: "fabric"}))
+
+    assert {each["name"]: each.get("value") for each in _env(stored)} == {
+        CUDA: None,
+        "NCCL_IB_HCA": "=mlx5_0,mlx5_1",
+        "NCCL_NET_GDR_LEVEL": "PHB",
+        "CUFILE_ENV_PATH_JSON": "/etc/cufile.json",
+        "CUFILE_ENV_PATH": "/etc/cufile.json",
+    }
+
+
+@pytest.mark.usefixtures("webhook")
+async def test_a_pod_whose_claim_does_not_exist_is_stored_with_a_warning(empty: Api) -> None:
+    stored, warnings = await _create_warned(empty, _pod("claimed", {CLAIM: "typo"}))
+
+    assert _env(stored) == [FROM_ANNOTATION]
+    assert warnings == [f"GpuClaim {empty.namespace}/typo does not exist; the pod waits until it does"]
+
+
+@pytest.mark.usefixtures("webhook")
+async def test_a_claim_that_contradicts_itself_is_refused_when_it_comes_and_when_it_changes(empty: Api) -> None:
+    contradiction = {"mode": "Ignore", "minBandwidthGBps": 400}
+
+    with pytest.raises(Refused, match="mode Ignore contradicts minBandwidthGBps 400"):
+        await empty.create(_claim("bad", topology=contradiction))
+
+    await empty.create(_claim("good"))
+    path = f"/apis/gpu.scheduling/v1/namespaces/{empty.namespace}/gpuclaims/good"
+    with pytest.raises(Refused, match="mode Ignore contradicts minBandwidthGBps 400"):
+        await empty.merge(path, {"spec": {"topology": contradiction}})
+
+
+async def test_certificate_and_authority_are_replaced_while_it_runs(empty: Api, webhook: Webhook) -> None:
+    old = webhook.authority
+    assert webhook.renew() != old
+
+    configuration = await empty.get(MUTATING)
+    configuration["webhooks"][0]["clientConfig"] = webhook.client("/mutate")
+    await empty.request("PUT", MUTATING, configuration)
+    await _until_called(empty)
+
+    assert webhook.alive()
+    assert "certificate reloaded" in webhook.log.read_text()
+    assert _env(await empty.create(_pod("claimed", {CLAIM: "four"}))) == [FROM_ANNOTATION]
+
+
+async def test_pods_are_created_while_it_is_down_and_injected_when_it_is_back(empty: Api, webhook: Webhook) -> None:
+    webhook.stop()
+
+    alone = await empty.create(_pod("alone", {CLAIM: "four"}))
+    webhook.start()
+    await _until_called(empty)
+    helped = await empty.create(_pod("helped", {CLAIM: "four"}))
+
+    assert _env(alone) is None
+    assert _env(helped) == [FROM_ANNOTATION]
+
+
+def _pod(
+    name: str, annotations: dict[str, str], *, scheduler: str = "gpu-scheduler", labels: dict[str, str] | None = None
+) -> Manifest:
+    return gpu_pod(name, gpus=0, scheduler_name=scheduler, labels=labels, annotations=annotations)
+
+
+def _claim(name: str, **spec: Any) -> Manifest:
+    return {
+        "apiVersion": "gpu.scheduling/v1",
+        "kind": "GpuClaim",
+        "metadata": {"name": name},
+        "spec": {"devices": {"count": 4}, **spec},
+    }
+
+
+def _env(pod: Manifest, container: str = "main") -> Any:
+    everyone = pod["spec"]["containers"] + pod["spec"].get("initContainers", [])
+    return next(each for each in everyone if each["name"] == container).get("env")
+
+
+async def _create_warned(api: Api, pod: Manifest) -> tuple[Manifest, list[str]]:
+    """A pod as stored, and the warnings that came with the answer, as kubectl prints them."""
+    async with api._session.post(api.pods, json=pod) as answer:  # the client of these tests drops headers
+        assert answer.status == 201, await answer.text()
+        headers = answer.headers.getall("Warning", [])
+        texts = [re.sub(r"\\(.)", r"\1", header.removeprefix('299 - "').removesuffix('"')) for header in headers]
+        return await answer.json(), texts
+
+
+async def _until_called(api: Api) -> None:
+    """Wait until the API server calls the webhook: it learns of new configurations by a watch."""
+    probe = _pod("probe", {CLAIM: "four"})
+
+    async def called() -> bool:
+        dry = await api.request("POST", api.pods, probe, dryRun="All")
+        return _env(dry) is not None
+
+    await api.until(called, "the API server calls the webhook")
+
+
+async def _create_crds(api: Api) -> None:
+    """The CRDs of the chart; those of an earlier test may still be on their way out."""
+    for file in sorted(CRDS.glob("*.yaml")):
+        crd = yaml.safe_load(file.read_text())
+        path = f"/apis/{crd['spec']['group']}/v1/{crd['spec']['names']['plural']}"
+
+        async def created(crd: Manifest = crd) -> bool:
+            try:
+                await api.create(crd)
+            except Refused as error:
+                if error.status != 409:
+                    raise
+                return False
+            return True
+
+        async def served(path: str = path) -> bool:
+            try:
+                await api.list(path)
+            except Refused as error:
+                if error.status != 404:
+                    raise
+                return False
+            return True
+
+        await api.until(created, f"{file.name} is created")
+        await api.until(served, f"{path} is served")
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports

@@ -1,0 +1,62 @@
+"""An informer for a kind that the API server may not know: a custom resource whose definition may come and go.
+
+While the kind is not served there are no objects of it, so nobody waits for a list. Whether it is served is asked at
+the start, after every failure, when a new list is asked for, and every so often.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from gangline.errors import ApiError
+from gangline.kube.informer import Informer
+from gangline.kube.resources import T
+
+LOOK_AGAIN = 30.0  # seconds between two questions whether the kind is served
+
+
+class OptionalInformer(Informer[T]):
+    """Follows one resource whenever it is served; `synced` is set while it is not."""
+
+    _due: asyncio.Event | None = None
+
+    async def run(self) -> None:
+        """Follows the resource until it is cancelled."""
+        self._due = asyncio.Event()
+        while True:
+            self._due.clear()
+            try:
+                served = await self._is_served()
+            except ApiError as error:
+                await self._sleep(self._failed(error))
+                continue
+            if served:
+                while not (delay := await self.step()):
+                    pass
+                await self._sleep(delay)
+            else:
+                self._forget_all()
+                self.synced.set()
+                await self._wait(self._due)
+
+    def relist(self) -> None:
+        """Asks for a new list, and whether there is anything to list."""
+        super().relist()
+        if self._due is not None:
+            self._due.set()
+
+    async def _is_served(self) -> bool:
+        return self.resource.plural in await self._client.served(self.resource.group, self.resource.version)
+
+    def _forget_all(self) -> None:
+        """The kind is not there, so neither are its objects."""
+        for key in list(self._known):
+            self._remove(*key)
+        self._list_from = ""
+
+    async def _wait(self, due: asyncio.Event) -> None:
+        try:
+            async with asyncio.timeout(LOOK_AGAIN):
+                await due.wait()
+        except TimeoutError:
+            return

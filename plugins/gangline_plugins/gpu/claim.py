@@ -1,0 +1,182 @@
+"""GpuClaim: a pod goes where its claim can be met, and gets exactly the devices that meet it best."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+from weakref import WeakKeyDictionary
+
+import msgspec
+import numpy as np
+
+from gangline import (
+    SKIP,
+    Action,
+    CodeColumn,
+    Cycle,
+    EventHint,
+    Handle,
+    NodeView,
+    PodInfo,
+    ScoreColumn,
+    StateKey,
+    Status,
+    hookimpl,
+    on,
+    unschedulable,
+)
+from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES
+from gangline.wire import ALLOCATED, CLAIM, GpuNodeStatus
+from gangline.wire import GpuClaim as Claim
+from gangline_plugins.gpu.claim_status import ClaimStatuses
+from gangline_plugins.gpu.devices import DeviceTable, device_table, says_the_same
+from gangline_plugins.gpu.feasibility import REASONS, Feasibility, Fits, Limits
+from gangline_plugins.gpu.hardware import heartbeat
+from gangline_plugins.gpu.wants import FabricWant, Problem, Want
+
+WANT: StateKey[Want] = StateKey("GpuClaim want")
+FITS: StateKey[Fits] = StateKey("GpuClaim fits")
+"""What filter found: verdict, bandwidth and what is left, for each row."""
+_PLENTY_OF_PORTS = 8.0
+"""Ports beyond those asked for from which more do not make a node better."""
+_feasibility: WeakKeyDictionary[DeviceTable, Feasibility] = WeakKeyDictionary()
+
+
+class GpuClaimArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """Arguments."""
+
+    implicit_claims: bool = True
+    """A plain request for `nvidia.com/gpu` is a claim for whole devices on nodes that report theirs."""
+    allow_unknown_health: bool = False
+    """Devices whose health is not known may be allocated."""
+    stale_after_seconds: Annotated[float, msgspec.Meta(gt=0)] = 300.0
+    """Seconds after a node's last report from which its devices are of unknown health."""
+    fail_requests_greater_than_one: bool = False
+    """As the device plugin's setting: time-sliced nodes admit no pod that asks for several replicas."""
+
+
+class GpuClaim:
+    """Enforces claims in `filter`, prefers the fabric that they prefer, and reserves devices."""
+
+    name = "GpuClaim"
+    args_type = GpuClaimArgs
+    reasons = REASONS
+    watches = (GPU_CLAIMS, GPU_NODE_STATUSES)
+
+    def __init__(self, args: GpuClaimArgs, handle: Handle) -> None:
+        self._handle = handle
+        self._implicit = args.implicit_claims
+        self._limits = Limits(args.stale_after_seconds, args.allow_unknown_health, args.fail_requests_greater_than_one)
+        self._table = device_table(handle.state)
+        self._feasibility = _feasibility.setdefault(self._table, Feasibility(self._table))
+        self._statuses = ClaimStatuses(handle)
+        self._judged: tuple[GpuNodeStatus | None, bool] = (None, False)
+
+    @hookimpl
+    def events_to_register(self) -> Sequence[EventHint]:
+        """The pod's claim, devices that are reported or given back, and nodes."""
+        return (
+            on("gpuclaims", Action.ADD | Action.UPDATE, _is_its_claim),
+            on("gpunodestatuses", Action.ADD | Action.UPDATE | Action.DELETE, self._says_something_new),
+            on("pods", Action.DELETE, self._frees_devices),
+            on("nodes", Action.ADD | Action.UPDATE_NODE_LABEL),
+        )
+
+    @hookimpl
+    def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
+        """Read what the pod wants; most pods want no GPUs."""
+        want = self._table.wants.of(pod)
+        if want is None:
+            return SKIP
+        if isinstance(want, Problem):
+            if want.is_invalid:
+                self._handle.recorder.event(pod, "Warning", "InvalidGpuClaim", want.message)
+                self._statuses.tell(pod, "Failed", message=want.message)
+            return unschedulable(want.message, resolvable=False)
+        if want.implicit and not self._implicit:
+            return SKIP
+        self._table.forget(pod.uid)
+        if not want.implicit and self._statuses.is_new(pod):
+            self._statuses.tell(pod, "Pending")
+        cycle.write(WANT, want)
+        return None
+
+    @hookimpl
+    def filter(self, cycle: Cycle, nodes: NodeView) -> CodeColumn:
+        """Nodes that cannot meet the claim now, each with the first reason."""
+        fits = self._feasibility.of(cycle.read(WANT), self._limits, nodes, self._handle.clock.now())
+        cycle.write(FITS, fits)
+        return fits.codes.copy()
+
+    @hookimpl
+    def pre_score(self, cycle: Cycle) -> Status | None:
+        """Few claims prefer a fabric."""
+        want = cycle.get(WANT)
+        return None if want is not None and want.fabric.has_preference else SKIP
+
+    @hookimpl
+    def score(self, cycle: Cycle, nodes: NodeView) -> ScoreColumn:
+        """RDMA ports to spare, preferred adapters, and cuFile, each as much as the others."""
+        return 100.0 * _fabric_worth(cycle.read(WANT).fabric, self._table, nodes)
+
+    @hookimpl
+    def reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
+        """Take the devices; they travel to the pod with its binding."""
+        want = cycle.get(WANT)
+        if want is None:
+            return None
+        allocation = self._table.reserve(pod.uid)
+        if allocation is None:
+            row = self._handle.nodes.row_of(node)
+            if want.implicit and row is not None and not self._table.columns.known[row]:
+                return None
+            return unschedulable(f"node {node} has no devices left for the claim")
+        cycle.annotations.update(allocation.annotations)
+        self._statuses.tell(pod, "Reserved", node, allocation)
+        return None
+
+    @hookimpl
+    def unreserve(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
+        """The devices are given back with the pod's place on the node."""
+        if cycle.get(WANT) is not None and ALLOCATED in cycle.annotations:
+            self._statuses.tell(pod, "Failed", message=f"the reservation on node {node} was given back")
+
+    @hookimpl
+    async def post_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
+        """Say so on the claim."""
+        allocation = self._table.allocation(pod.uid)
+        if cycle.get(WANT) is not None and allocation is not None:
+            self._statuses.tell(pod, "Bound", node, allocation)
+
+    def _says_something_new(self, pod: PodInfo, old: GpuNodeStatus | None, new: GpuNodeStatus | None) -> bool:
+        """Whether a report is more than a heartbeat, or the first for long; asked for every pod, worked out once."""
+        if old is None or new is None:
+            return True
+        if self._judged[0] is not new:
+            late = heartbeat(new) - heartbeat(old) > self._limits.stale_after
+            self._judged = (new, late or not says_the_same(old, new))
+        return self._judged[1]
+
+    def _frees_devices(self, pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> bool:
+        return old is None or ALLOCATED in old.annotations or self._table.wants.of(old) is not None
+
+
+def _is_its_claim(pod: PodInfo, old: Claim | None, new: Claim) -> bool:
+    is_its = (new.metadata.namespace, new.metadata.name) == (pod.namespace, pod.annotations.get(CLAIM))
+    return is_its and (old is None or old.spec != new.spec)
+
+
+def _fabric_worth(fabric: FabricWant, table: DeviceTable, nodes: NodeView) -> ScoreColumn:
+    """0..1 for each node."""
+    c, index = table.columns, nodes.index
+    parts: list[ScoreColumn] = []
+    if fabric.rdma or fabric.min_ports:
+        spare = c.ports[index] - max(fabric.min_ports, 1)
+        parts.append(np.clip(spare / _PLENTY_OF_PORTS, 0.0, 1.0))
+    if fabric.preferred_hcas:
+        wanted = set(fabric.preferred_hcas)
+        shares = np.array([len(wanted & names) / len(wanted) for names in table.hca_sets])
+        parts.append(shares[c.hcas[index]])
+    if fabric.cu_file == "Preferred":
+        parts.append(c.cu_file[index].astype(np.float64))
+    return np.mean(parts, axis=0)

@@ -1,0 +1,68 @@
+"""The status of GpuClaims, written in the background: a pod never waits for it.
+
+Several pods may use one claim; the newest that happened stands there. What was not written when something newer
+happened is never written. A status that cannot be written is given up: it tells, and decides nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Literal
+
+import msgspec
+
+from gangline import Handle, NotFound, PodInfo
+from gangline.kube.resources import GPU_CLAIMS
+from gangline.wire import CLAIM, GpuClaim, GpuClaimStatus
+from gangline_plugins.gpu.allocation import Allocation, join
+
+Phase = Literal["Pending", "Reserved", "Bound", "Failed"]
+_WRITERS = 16
+
+
+class ClaimStatuses:
+    """Collects what claims have come to, and writes it."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+        self._store = handle.state.store("gpuclaims")
+        self._latest: dict[tuple[str, str], GpuClaimStatus] = {}
+        self._locks = [asyncio.Lock() for _ in range(_WRITERS)]
+        """A claim always has the same one, so that its statuses are written in order."""
+
+    def tell(
+        self, pod: PodInfo, phase: Phase, node: str = "", allocation: Allocation | None = None, message: str = ""
+    ) -> None:
+        """The claim of a pod has come to this; nothing for a pod without a claim."""
+        name = pod.annotations.get(CLAIM)
+        claim: GpuClaim | None = self._store.get(name, pod.namespace) if name else None
+        if claim is None:
+            return
+        ids = list(allocation.ids) if allocation else []
+        status = GpuClaimStatus(phase, node, ids, f"{node}:{join(ids)}" if allocation else "", message)
+        key = (claim.metadata.namespace, claim.metadata.name)
+        if self._latest.get(key, claim.status) == status:
+            return
+        self._latest[key] = status
+        self._handle.spawn(partial(self._write, key))
+
+    def is_new(self, pod: PodInfo) -> bool:
+        """Whether nothing was ever said of the pod's claim."""
+        claim: GpuClaim | None = self._store.get(pod.annotations.get(CLAIM, ""), pod.namespace)
+        return claim is not None and not claim.status.phase
+
+    async def _write(self, key: tuple[str, str]) -> None:
+        """Write the latest status, if that is not done yet. Raises ApiError."""
+        async with self._locks[hash(key) % _WRITERS]:
+            status = self._latest.pop(key, None)
+            if status is None:
+                return
+            namespace, name = key
+            fields = {field.encode_name: getattr(status, field.name) for field in msgspec.structs.fields(status)}
+            try:
+                await self._handle.client.patch(
+                    GPU_CLAIMS, name, {"status": fields}, namespace=namespace, subresource="status"
+                )
+            except NotFound:
+                return

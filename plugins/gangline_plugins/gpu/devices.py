@@ -1,0 +1,309 @@
+"""The device table: every GPU of the cluster, what is on it, and which devices each pod has.
+
+Rules:
+- One table per cluster, shared by all plugins and profiles: `device_table(state)`.
+- Hardware comes from GpuNodeStatus, occupancy from where pods are: the cache tells of every placement and removal,
+  hypothetical ones too, so a transaction that is undone leaves the table as it was, with the same devices.
+- A bound pod has the devices that its annotation says. Any other placed pod gets those that the choice tables give;
+  `reserve` makes that firm, so that it can be written on the pod.
+- Whatever changes on a row is noted with the state, so that verdicts that are kept for it are worked out again.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import replace
+
+from gangline import PodInfo, State, model
+from gangline.wire import ALLOCATED, ALLOCATED_UUIDS, GpuNodeStatus
+from gangline_plugins.gpu import hardware as reports
+from gangline_plugins.gpu.allocation import Allocation, read_ids
+from gangline_plugins.gpu.choosing import ChoiceTables
+from gangline_plugins.gpu.columns import NO_CLASS, Columns
+from gangline_plugins.gpu.links import MOST_DEVICES, LinkClasses
+from gangline_plugins.gpu.node_devices import FULL, NodeDevices
+from gangline_plugins.gpu.wants import Want, Wants
+from gangline_plugins.pod_counting import shared_tracker
+
+_REMEMBERED = 65_536
+"""Choices of pods that were taken off, so that putting them back gives the same devices."""
+
+
+def device_table(state: State) -> DeviceTable:
+    """The table of a cluster; the same object at each call."""
+    return shared_tracker(state, DeviceTable)
+
+
+class DeviceTable:
+    """Owner of the device columns and of all allocations."""
+
+    def __init__(self, state: State) -> None:
+        self.columns = Columns()
+        self.classes = LinkClasses()
+        self.tables = ChoiceTables()
+        self.wants = Wants(state)
+        self.hca_sets: list[frozenset[str]] = [frozenset()]
+        self._hca_set_numbers: dict[frozenset[str], int] = {frozenset(): 0}
+        self._state = state
+        self._nodes: dict[int, NodeDevices] = {}
+        self._row_of: dict[str, int] = {}
+        self._reports: dict[int, GpuNodeStatus] = {}
+        self._allocations: dict[str, Allocation] = {}
+        self._before: OrderedDict[str, Allocation] = OrderedDict()
+        self._store = state.store("gpunodestatuses")
+        state.follow_nodes(self)
+        self._store.subscribe(self)
+
+    # Reading and reserving
+
+    def allocation(self, uid: str) -> Allocation | None:
+        """The devices of a pod that is placed, in a transaction or for good; None when it has none."""
+        return self._allocations.get(uid)
+
+    def choose(self, want: Want, row: int) -> Allocation | None:
+        """What a pod with this want would get on a row now; None when there is not enough. Changes nothing."""
+        node = self._nodes.get(row)
+        return node.choose(want, row, self.tables) if node is not None else None
+
+    def problem(self, row: int) -> str:
+        """Why the report of a node cannot be used, "" when it can or there is none."""
+        node = self._nodes.get(row)
+        return node.problem if node is not None else ""
+
+    def holders(self, row: int) -> dict[int, list[str]]:
+        """For each device that is in use the UIDs of the pods on it."""
+        found: dict[int, list[str]] = {}
+        for uid in self._nodes[row].pods if row in self._nodes else ():
+            for id in self._allocations[uid].ids if uid in self._allocations else ():
+                found.setdefault(id, []).append(uid)
+        return found
+
+    def uuids(self, row: int, ids: Iterable[int]) -> tuple[str, ...]:
+        """The UUIDs of devices, "" for one that is not known."""
+        node = self._nodes.get(row)
+        known = node.hardware.uuids if node is not None and node.hardware is not None else ("",) * MOST_DEVICES
+        return tuple(known[id] if 0 <= id < MOST_DEVICES else "" for id in ids)
+
+    def reserve(self, uid: str) -> Allocation | None:
+        """Make the choice for a placed pod firm: it is what the binding will write. None when it has none."""
+        found = self._allocations.get(uid)
+        if found is not None and not found.is_firm:
+            found = self._allocations[uid] = replace(found, is_firm=True)
+        return found
+
+    def assign(self, pod: PodInfo, ids: Iterable[int]) -> Allocation:
+        """Give a placed pod exactly these devices, whoever else is on them; for scheduling maps. It is firm."""
+        row = pod.row
+        node = self._node(row)
+        self._release(pod.uid, node)
+        wanted = tuple(sorted(set(ids)))
+        allocation = Allocation(row, wanted, self.uuids(row, wanted), "Explicit", is_firm=True)
+        node.pods[pod.uid] = pod
+        self._hold(pod.uid, node, allocation)
+        self._publish(row, node)
+        return allocation
+
+    def forget(self, uid: str) -> None:
+        """The pod is tried anew: what it would have got before does not count."""
+        self._before.pop(uid, None)
+
+    # Where pods are
+
+    def add(self, pod: PodInfo, row: int) -> None:
+        """The pod is on row."""
+        text = pod.annotations.get(ALLOCATED)
+        want = self.wants.of(pod)
+        if not isinstance(want, Want):
+            want = None
+        if text is None and want is None:
+            return
+        node = self._node(row)
+        node.pods[pod.uid] = pod
+        allocation = self._allocate(pod, want, text, row, node)
+        if allocation is None:
+            return
+        self._hold(pod.uid, node, allocation)
+        if text is not None:
+            self._make_way(allocation, pod.uid, node, row)
+        self._publish(row, node)
+
+    def remove(self, pod: PodInfo, row: int) -> None:
+        """The pod is no longer on row."""
+        node = self._nodes.get(row)
+        if node is None or node.pods.pop(pod.uid, None) is None:
+            return
+        released = self._release(pod.uid, node)
+        if released is not None:
+            self._before[pod.uid] = released
+            if len(self._before) > _REMEMBERED:
+                self._before.popitem(last=False)
+            self._publish(row, node)
+
+    # Nodes and reports
+
+    def node_upserted(self, node: model.Node, row: int) -> None:
+        """A node is there, or has changed."""
+        name = node.metadata.name
+        devices = self._node(row)
+        before = (devices.replicas, devices.mps, devices.mig_single)
+        devices.label(node.metadata.labels or {})
+        if self._row_of.get(name) != row:
+            self._row_of[name] = row
+            report: GpuNodeStatus | None = self._store.get(name)
+            if report is not None:
+                self._take(report, row, devices)
+        elif before != (devices.replicas, devices.mps, devices.mig_single):
+            self._settle(row, devices)
+
+    def node_removed(self, name: str, row: int) -> None:
+        """A node is gone; no pod is on it any more."""
+        self._row_of.pop(name, None)
+        self._reports.pop(row, None)
+        self._nodes[row] = NodeDevices()
+        self._publish_hardware(row, self._nodes[row])
+
+    def on_upsert(self, report: GpuNodeStatus) -> None:
+        """An agent reported."""
+        row = self._row_of.get(report.metadata.name)
+        if row is not None:
+            self._take(report, row, self._nodes[row])
+
+    def on_remove(self, report: GpuNodeStatus) -> None:
+        """There is no report any more."""
+        row = self._row_of.get(report.metadata.name)
+        if row is not None:
+            node = self._nodes[row]
+            node.hardware, node.problem = None, ""
+            self._reports.pop(row, None)
+            self._settle(row, node)
+
+    def _take(self, report: GpuNodeStatus, row: int, node: NodeDevices) -> None:
+        before = self._reports.get(row)
+        self._reports[row] = report
+        self.columns.heartbeat[row] = reports.heartbeat(report)
+        if before is not None and says_the_same(before, report):
+            return
+        found = reports.read(report, self.classes)
+        node.problem = found if isinstance(found, str) else ""
+        node.hardware = None if isinstance(found, str) else found
+        self._settle(row, node)
+
+    # Allocations
+
+    def _node(self, row: int) -> NodeDevices:
+        node = self._nodes.get(row)
+        if node is None:
+            node = self._nodes[row] = NodeDevices()
+            if row >= self.columns.capacity:
+                self.columns.grow(row + 1)
+        return node
+
+    def _allocate(
+        self, pod: PodInfo, want: Want | None, text: str | None, row: int, node: NodeDevices
+    ) -> Allocation | None:
+        if text is not None:
+            return self._written(pod, want, text, row, node)
+        before = self._before.get(pod.uid)
+        if before is not None and before.row == row and (before.exclusivity == "Explicit" or node.fits(before)):
+            return before
+        if want is None:
+            return None
+        return node.choose(want, row, self.tables) or (node.choose_anyway(want, row) if pod.node_name else None)
+
+    def _written(self, pod: PodInfo, want: Want | None, text: str, row: int, node: NodeDevices) -> Allocation:
+        ids = read_ids(text)
+        uuids = tuple(filter(None, pod.annotations.get(ALLOCATED_UUIDS, "").split(",")))
+        explicit = want is None
+        allocation = Allocation(
+            row, ids, uuids or self.uuids(row, ids), "Explicit" if explicit else "Exclusive", is_firm=True
+        )
+        return node.charged(allocation, want)
+
+    def _make_way(self, allocation: Allocation, uid: str, node: NodeDevices, row: int) -> None:
+        """Pods for which devices were only guessed move off those that a pod turns out to have."""
+        for other_uid, other in list(node.pods.items()):
+            guess = self._allocations.get(other_uid)
+            want = self.wants.of(other)
+            if other_uid == uid or guess is None or guess.is_firm or not isinstance(want, Want):
+                continue
+            if guess.mask & allocation.mask:
+                self._release(other_uid, node)
+                better = node.choose(want, row, self.tables) or guess
+                self._hold(other_uid, node, better)
+
+    def _hold(self, uid: str, node: NodeDevices, allocation: Allocation) -> None:
+        self._allocations[uid] = allocation
+        node.hold(allocation, 1)
+
+    def _release(self, uid: str, node: NodeDevices) -> Allocation | None:
+        allocation = self._allocations.pop(uid, None)
+        if allocation is not None:
+            node.hold(allocation, -1)
+        return allocation
+
+    def _settle(self, row: int, node: NodeDevices) -> None:
+        """Hardware has changed: what is written or reserved stays, what was guessed is guessed again."""
+        node.clear()
+        firm = {uid: a for uid in node.pods if (a := self._allocations.pop(uid, None)) is not None and a.is_firm}
+        for uid, allocation in firm.items():
+            want = self.wants.of(node.pods[uid])
+            self._hold(uid, node, node.charged(allocation, want if isinstance(want, Want) else None))
+        for uid, pod in node.pods.items():
+            want = self.wants.of(pod)
+            if uid not in firm and isinstance(want, Want):
+                found = self._allocate(pod, want, None, row, node)
+                if found is not None:
+                    self._hold(uid, node, found)
+        self._publish_hardware(row, node)
+
+    # Columns
+
+    def _publish_hardware(self, row: int, node: NodeDevices) -> None:
+        c, hardware = self.columns, node.hardware
+        c.known[row] = hardware is not None
+        if row not in self._reports:
+            c.heartbeat[row] = reports.NO_HEARTBEAT
+        c.present[row] = hardware.present if hardware else 0
+        c.healthy[row] = hardware.healthy if hardware else 0
+        c.unknown[row] = hardware.unknown if hardware else 0
+        c.mig[row] = hardware.mig if hardware else 0
+        c.link_class[row] = hardware.links.number if hardware else NO_CLASS
+        c.memory_total[row] = hardware.memory if hardware else 0
+        c.ports[row] = hardware.ports if hardware else 0
+        c.cu_file[row] = hardware.cu_file if hardware else False
+        c.hcas[row] = self._hca_set(hardware.hcas) if hardware else 0
+        c.replicas[row], c.mps[row], c.mig_single[row] = node.replicas, node.mps, node.mig_single
+        for column in (*c.instances.values(), *c.free_instances.values()):
+            column[row] = 0
+        self._publish(row, node)
+
+    def _publish(self, row: int, node: NodeDevices) -> None:
+        """Bring the columns of what is taken up to date."""
+        c, hardware = self.columns, node.hardware
+        c.busy[row] = node.busy
+        c.whole[row] = sum(1 << id for id in range(MOST_DEVICES) if node.whole[id])
+        c.milli[row] = [max(0, FULL - used) for used in node.milli]
+        if hardware is not None:
+            c.memory[row] = [max(0, total - used) for total, used in zip(hardware.memory, node.memory, strict=True)]
+            if hardware.instances:
+                for profile, total, free in node.instance_counts():
+                    every, unused = c.profile(profile)
+                    every[row], unused[row] = total, free
+        self._state.touch(row)
+
+    def _hca_set(self, names: frozenset[str]) -> int:
+        number = self._hca_set_numbers.get(names)
+        if number is None:
+            number = self._hca_set_numbers[names] = len(self.hca_sets)
+            self.hca_sets.append(names)
+        return number
+
+
+def says_the_same(before: GpuNodeStatus, after: GpuNodeStatus) -> bool:
+    """Whether two reports differ at most in when they were made."""
+    return (
+        before.spec == after.spec
+        and before.status.devices == after.status.devices
+        and before.status.fabric == after.status.fabric
+    )

@@ -1,0 +1,317 @@
+"""For one want the verdict and the best set of devices on every node, as columns that are kept up to date row by row.
+
+Rules:
+- The first reason in `REASONS` that holds for a node is its verdict; those that no pod's leaving could cure come first.
+- What is kept for a want is valid for the rows that have not changed since; it is brought up to date before use.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gangline import BoolColumn, CodeColumn, NodeView, Reason
+from gangline_plugins.gpu.choosing import Masks
+from gangline_plugins.gpu.columns import NO_CLASS
+from gangline_plugins.gpu.devices import DeviceTable
+from gangline_plugins.gpu.links import MOST_DEVICES
+from gangline_plugins.gpu.node_devices import FULL
+from gangline_plugins.gpu.wants import ANY_PROFILE, Want
+
+_KEPT = 128
+"""Wants for which verdicts are kept; at 5,000 nodes one takes 50 KiB."""
+_BITS = np.uint32(1) << np.arange(MOST_DEVICES, dtype=np.uint32)
+Floats = NDArray[np.float32]
+
+
+class Why(IntEnum):
+    """Verdicts, in the order in which they count."""
+
+    UNREPORTED = 1
+    SELECTOR = 2
+    STALE = 3
+    SHARING = 4
+    ONE_REPLICA = 5
+    COUNT = 6
+    HEALTH = 7
+    PROFILE = 8
+    TOO_SMALL = 9
+    LINKS = 10
+    RDMA = 11
+    PORTS = 12
+    CU_FILE = 13
+    BUSY = 14
+    NO_ROOM = 15
+    NO_INSTANCE = 16
+    LINKS_BUSY = 17
+
+
+REASONS = tuple(
+    Reason(message, resolvable)
+    for message, resolvable in (
+        ("node(s) didn't report their GPUs", False),
+        ("node(s) didn't match the claim's selector", False),
+        ("node(s) had GPUs of unknown state, not reported on for too long", False),
+        ("node(s) shared out their GPUs by time-slicing or MPS", False),
+        ("node(s) gave no pod more than one replica of a shared GPU", False),
+        ("node(s) didn't have enough GPUs", False),
+        ("node(s) didn't have enough healthy GPUs", False),
+        ("node(s) didn't have enough MIG instances of the profile", False),
+        ("node(s) didn't have GPUs with enough memory", False),
+        ("node(s) didn't have GPUs linked as the claim requires", False),
+        ("node(s) didn't have RDMA", False),
+        ("node(s) didn't have enough RDMA ports", False),
+        ("node(s) didn't have cuFile", False),
+        ("node(s) didn't have enough free GPUs", True),
+        ("node(s) didn't have enough room on shared GPUs", True),
+        ("node(s) didn't have enough free MIG instances of the profile", True),
+        ("node(s) didn't have free GPUs linked as the claim requires", True),
+    )
+)
+"""What `Why` means, as filter verdicts count: 1 is the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a profile lets count as usable."""
+
+    stale_after: float = 300.0
+    """Seconds after its last report from which a node's devices are of unknown health."""
+    allow_unknown: bool = False
+    """Devices of unknown health may be allocated."""
+    one_replica: bool = False
+    """Time-sliced nodes fail pods that ask for more than one replica; those with MPS always do."""
+
+
+@dataclass(slots=True, eq=False)
+class Fits:
+    """One entry per node; `gbps` and `kept` mean something where the code is 0."""
+
+    codes: CodeColumn
+    gbps: Floats
+    """GB/s of the slowest link among the devices that the pod would get."""
+    kept: Floats
+    """How whole the node's free devices stay without them, 0..1."""
+    stale: BoolColumn
+    position: int = 0
+
+
+class Feasibility:
+    """What is kept, by want."""
+
+    def __init__(self, table: DeviceTable) -> None:
+        self._table = table
+        self._kept: OrderedDict[tuple[Want, Limits], Fits] = OrderedDict()
+
+    def of(self, want: Want, limits: Limits, nodes: NodeView, now: float) -> Fits:
+        """The verdicts on all nodes as they are now; valid until something changes."""
+        key = (want, limits)
+        position = nodes.position
+        stale = self._table.columns.heartbeat[nodes.index] < now - limits.stale_after
+        fits = self._kept.get(key)
+        if fits is None or not self._refresh(fits, want, limits, nodes, stale):
+            fits = self._kept[key] = self.evaluate(want, limits, nodes, stale)
+            if len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(key)
+        fits.position, fits.stale = position, stale
+        return fits
+
+    def _refresh(self, fits: Fits, want: Want, limits: Limits, nodes: NodeView, stale: BoolColumn) -> bool:
+        """Bring kept verdicts up to date; False when it is cheaper to work out all of them."""
+        if len(fits.codes) != len(nodes):
+            return False
+        changed = nodes.changed_since(fits.position) if nodes.position != fits.position else np.zeros(0, np.intp)
+        if changed is None:
+            return False
+        aged = np.flatnonzero(stale != fits.stale)
+        rows = np.union1d(changed, aged) if len(aged) else changed
+        if len(rows):
+            fresh = self.evaluate(want, limits, nodes.at(rows), stale[rows])
+            fits.codes[rows], fits.gbps[rows], fits.kept[rows] = fresh.codes, fresh.gbps, fresh.kept
+        return True
+
+    def evaluate(self, want: Want, limits: Limits, nodes: NodeView, stale: BoolColumn) -> Fits:
+        """The verdicts on some nodes, from scratch."""
+        c, index = self._table.columns, nodes.index
+        known = c.known[index]
+        healthy = c.healthy[index]
+        usable = healthy | c.unknown[index] if limits.allow_unknown else np.where(stale, np.uint32(0), healthy)
+        if want.exclusivity == "MIG":
+            fits = self._instances(want, nodes, stale)
+        elif want.exclusivity == "Replicas":
+            fits = self._replicas(want, limits, nodes, usable, stale)
+        elif want.exclusivity == "Shared":
+            fits = self._shared(want, nodes, usable, stale)
+        else:
+            fits = self._exclusive(want, nodes, usable, stale)
+        if want.implicit and want.exclusivity == "Exclusive":
+            self._reinterpret(want, limits, nodes, fits)
+        first: list[tuple[BoolColumn, Why]] = [(~known, Why.UNREPORTED), (self._unselected(want, nodes), Why.SELECTOR)]
+        if not limits.allow_unknown:
+            first.append((stale, Why.STALE))
+        _overrule(fits.codes, first)
+        self._judge_fabric(want, nodes, fits)
+        if want.implicit:
+            fits.codes[~known] = 0
+        return fits
+
+    def _reinterpret(self, want: Want, limits: Limits, nodes: NodeView, fits: Fits) -> None:
+        """Where `nvidia.com/gpu` means replicas or MIG instances, judge by those."""
+        c, index = self._table.columns, nodes.index
+        pieces = c.replicas[index] > 1
+        instances = c.mig_single[index] & ~pieces
+        for mask, meaning in (
+            (pieces, Want(want.count, "Replicas", implicit=True)),
+            (instances, Want(want.count, "MIG", profile=ANY_PROFILE, implicit=True)),
+        ):
+            if mask.any():
+                there = self.evaluate(meaning, limits, nodes.at(nodes.rows[mask]), fits.stale[mask])
+                fits.codes[mask], fits.gbps[mask], fits.kept[mask] = there.codes, there.gbps, there.kept
+
+    def _exclusive(self, want: Want, nodes: NodeView, usable: Masks, stale: BoolColumn) -> Fits:
+        c, index = self._table.columns, nodes.index
+        unmixed = ~c.mig[index]
+        usable = usable & unmixed
+        free = usable & ~c.busy[index]
+        sets, gbps, kept = self._look_up(want, nodes, free)
+        fits = Fits(np.zeros(len(nodes), dtype=np.uint8), gbps, kept, stale)
+        failed = sets == 0
+        if failed.any():
+            at = np.flatnonzero(failed)
+            best = self._look_up(want, nodes.at(nodes.rows[at]), usable[at])[0]
+            fits.codes[at] = np.select(
+                [
+                    _fewer(c.present[index][at] & unmixed[at], want.count),
+                    _fewer(usable[at], want.count),
+                    best == 0,
+                    _fewer(free[at], want.count),
+                ],
+                [Why.COUNT, Why.HEALTH, Why.LINKS, Why.BUSY],
+                Why.LINKS_BUSY,
+            )
+        if not want.implicit:
+            fits.codes[c.replicas[index] > 1] = Why.SHARING
+        return fits
+
+    def _shared(self, want: Want, nodes: NodeView, usable: Masks, stale: BoolColumn) -> Fits:
+        c, index = self._table.columns, nodes.index
+        unmixed = ~c.mig[index]
+        total = c.memory_total[index].astype(np.int64)
+        milli = np.maximum(want.milli, want.memory_mib * FULL // np.maximum(total, 1) * (total > 0))
+        memory = np.maximum(want.memory_mib, total * want.milli // FULL)
+        usable = usable & unmixed
+        large = usable & _mask(total >= memory)
+        roomy = large & _mask((c.milli[index] >= milli) & (c.memory[index] >= memory)) & ~c.whole[index]
+        sets, gbps, _ = self._look_up(want, nodes, roomy)
+        begun, _, _ = self._look_up(want, nodes, roomy & c.busy[index])
+        fits = Fits(np.zeros(len(nodes), dtype=np.uint8), gbps, (begun != 0).astype(np.float32), stale)
+        failed = sets == 0
+        if failed.any():
+            at = np.flatnonzero(failed)
+            best = self._look_up(want, nodes.at(nodes.rows[at]), large[at])[0]
+            fits.codes[at] = np.select(
+                [
+                    _fewer(c.present[index][at] & unmixed[at], want.count),
+                    _fewer(usable[at], want.count),
+                    _fewer(large[at], want.count),
+                    best == 0,
+                    _fewer(roomy[at], want.count),
+                ],
+                [Why.COUNT, Why.HEALTH, Why.TOO_SMALL, Why.LINKS, Why.NO_ROOM],
+                Why.LINKS_BUSY,
+            )
+        return fits
+
+    def _replicas(self, want: Want, limits: Limits, nodes: NodeView, usable: Masks, stale: BoolColumn) -> Fits:
+        c, index = self._table.columns, nodes.index
+        replicas = c.replicas[index].astype(np.int64)
+        usable = usable & ~c.mig[index]
+        left = c.milli[index].astype(np.int64) // (FULL // replicas)[:, None]
+        pieces = (left * _spread(usable & ~c.whole[index])).sum(axis=1)
+        one = c.mps[index] | limits.one_replica
+        fits = _empty(len(nodes), stale)
+        fits.codes[:] = np.select(
+            [
+                one & (want.count > 1),
+                np.bitwise_count(c.present[index]) * replicas < want.count,
+                np.bitwise_count(usable) * replicas < want.count,
+                pieces < want.count,
+            ],
+            [Why.ONE_REPLICA, Why.COUNT, Why.HEALTH, Why.NO_ROOM],
+            0,
+        )
+        return fits
+
+    def _instances(self, want: Want, nodes: NodeView, stale: BoolColumn) -> Fits:
+        every, free = self._table.columns.profile(want.profile)
+        fits = _empty(len(nodes), stale)
+        fits.codes[:] = np.select(
+            [every[nodes.index] < want.count, free[nodes.index] < want.count], [Why.PROFILE, Why.NO_INSTANCE], 0
+        )
+        return fits
+
+    def _unselected(self, want: Want, nodes: NodeView) -> BoolColumn:
+        mask = nodes.full(False)
+        for key, value in want.selector:
+            mask |= ~nodes.label(key).equals(value)
+        return mask
+
+    def _judge_fabric(self, want: Want, nodes: NodeView, fits: Fits) -> None:
+        """A node that lacks what cannot come by waiting is told so before what could."""
+        c, index, fabric = self._table.columns, nodes.index, want.fabric
+        wrong: list[tuple[BoolColumn, Why]] = []
+        if fabric.rdma:
+            wrong.append((c.ports[index] == 0, Why.RDMA))
+        if fabric.min_ports:
+            wrong.append((c.ports[index] < fabric.min_ports, Why.PORTS))
+        if fabric.cu_file == "Required":
+            wrong.append((~c.cu_file[index], Why.CU_FILE))
+        open_ = (fits.codes == 0) | (fits.codes > Why.CU_FILE)
+        _overrule(fits.codes, [(mask & open_, why) for mask, why in wrong])
+
+    def _look_up(self, want: Want, nodes: NodeView, masks: Masks) -> tuple[Masks, Floats, Floats]:
+        """The best sets within masks, each node by the table of its link class."""
+        table = self._table
+        numbers = table.columns.link_class[nodes.index]
+        if len(numbers) and numbers[0] != NO_CLASS and (numbers == numbers[0]).all():
+            return table.tables.of(table.classes.all[numbers[0]], want.count, want.rule).look_up(masks)
+        sets = np.zeros(len(nodes), dtype=np.uint32)
+        gbps, kept = np.zeros(len(nodes), dtype=np.float32), np.ones(len(nodes), dtype=np.float32)
+        for number in np.unique(numbers).tolist():  # once per kind of hardware
+            if number != NO_CLASS:
+                at = numbers == number
+                choices = table.tables.of(table.classes.all[number], want.count, want.rule)
+                sets[at], gbps[at], kept[at] = choices.look_up(masks[at])
+        return sets, gbps, kept
+
+
+def _empty(size: int, stale: BoolColumn) -> Fits:
+    return Fits(
+        np.zeros(size, dtype=np.uint8), np.zeros(size, dtype=np.float32), np.ones(size, dtype=np.float32), stale
+    )
+
+
+def _overrule(codes: CodeColumn, verdicts: Iterable[tuple[BoolColumn, Why]]) -> None:
+    """Earlier verdicts win over later ones, and all of them over what codes say."""
+    for mask, why in reversed(list(verdicts)):
+        codes[mask] = why
+
+
+def _fewer(masks: Masks, count: int) -> BoolColumn:
+    fewer: BoolColumn = np.bitwise_count(masks) < count
+    return fewer
+
+
+def _mask(places: NDArray[np.bool_]) -> Masks:
+    masks: Masks = (places * _BITS).sum(axis=1, dtype=np.uint32)
+    return masks
+
+
+def _spread(masks: Masks) -> NDArray[np.bool_]:
+    return (masks[:, None] & _BITS) != 0

@@ -1,0 +1,43 @@
+"""NVLinkTopology: prefers nodes on which a pod's GPUs are linked fast and whose other free GPUs stay linked.
+
+Which devices those are, and whether their links are good enough, is decided with the claim (`GpuClaim`, which must run
+in the same profile); here nodes are compared.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gangline import SKIP, Cycle, Handle, ScoreColumn, Status, hookimpl
+from gangline_plugins.gpu.claim import FITS, WANT
+from gangline_plugins.gpu.devices import device_table
+
+_SPEED, _WHOLENESS = 60.0, 40.0
+"""What the bandwidth within the set counts, and what is left for others; 100 together."""
+
+
+class NVLinkTopology:
+    """Scores by the bandwidth of the best free set, and by what it leaves."""
+
+    name = "NVLinkTopology"
+
+    def __init__(self, args: None, handle: Handle) -> None:
+        self._table = device_table(handle.state)
+
+    @hookimpl
+    def pre_score(self, cycle: Cycle) -> Status | None:
+        """Only pods that want GPUs."""
+        return SKIP if cycle.get(FITS) is None else None
+
+    @hookimpl
+    def score(self, cycle: Cycle) -> ScoreColumn:
+        """Bandwidth compared with the fastest link of the cluster; links that are not cut. Bandwidth within one device,
+        or where the claim ignores topology, is no matter."""
+        fits, want = cycle.read(FITS), cycle.read(WANT)
+        whole = fits.kept.astype(np.float64)
+        if want.count < 2 or want.rule.mode == "Ignore" or want.rule.policy == "spread":
+            return 100.0 * whole
+        fastest = max((links.fastest for links in self._table.classes.all), default=0.0)
+        if not fastest:
+            return 100.0 * whole
+        return np.minimum(100.0, _SPEED / fastest * fits.gbps + _WHOLENESS * whole)

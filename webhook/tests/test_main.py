@@ -1,0 +1,53 @@
+"""The command, as a user runs it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gangline_e2e.certificates import Authority
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "gangline", "webhook", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_help_names_every_option() -> None:
+    done = run("--help")
+
+    assert done.returncode == 0
+    for option in ("--tls-cert-file", "--tls-private-key-file", "--addr", "--listen", "--scheduler-name"):
+        assert option in done.stdout
+
+
+def test_a_missing_certificate_is_one_line_on_stderr(tmp_path: Path) -> None:
+    done = run("--no-claims", "--tls-cert-file", str(tmp_path / "none.crt"))
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"gangline: {tmp_path}/none.crt: No such file or directory\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        (["--addr", "nowhere"], 1, "gangline: --addr: expected HOST:PORT or :PORT, got 'nowhere'"),
+        (["--listen", ":x"], 1, "gangline: --listen: expected HOST:PORT or :PORT, got ':x'"),
+        (["--log-level", "loud"], 1, "gangline: LOG_LEVEL: must be one of"),
+        (["--kubeconfig", "/nonexistent", "--claims"], 1, "gangline: /nonexistent"),
+        (["--whatever"], 2, "No such option"),
+    ],
+    ids=["address", "listen", "log level", "kubeconfig", "usage"],
+)
+def test_wrong_words_are_told(tmp_path: Path, words: list[str], status: int, message: str) -> None:
+    pair = Authority(tmp_path, "authority").server("webhook")
+    files = ["--tls-cert-file", str(pair.certificate), "--tls-private-key-file", str(pair.key)]
+
+    done = run("--no-claims", *files, *words)
+
+    assert done.returncode == status
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr

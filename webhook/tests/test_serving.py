@@ -1,0 +1,254 @@
+"""The webhook as the API server and a probe see it: over TLS, and over plain HTTP."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+
+from gangline.errors import ConfigError
+from gangline.wire import GpuClaim
+from gangline_e2e.certificates import Authority
+from gangline_webhook.certificates import Certificates
+from gangline_webhook.claims import Found
+from gangline_webhook.injecting import Options
+from gangline_webhook.serving import LARGEST, Listener, Metrics, Reviewer, health, parse_address
+
+from .reviews import CUDA, UID, Document, env, field_ref, patched, pod, review, text
+
+CLAIMED = {"gpu.scheduling/claim": "four"}
+
+
+class KnownClaims:
+    """Claims of the namespace team by name; "broken" raises."""
+
+    def __init__(self, **claims: Document) -> None:
+        self._claims = claims
+
+    async def find(self, namespace: str, name: str) -> Found:
+        if name == "broken":
+            raise RuntimeError("a bug")
+        if namespace != "team" or name not in self._claims:
+            return Found(missing=True)
+        return Found(msgspec.convert({"metadata": {"name": name}, "spec": self._claims[name]}, GpuClaim))
+
+
+class Running:
+    """A webhook, its health server and a client of both."""
+
+    def __init__(self, folder: Path) -> None:
+        authority = Authority(folder, "authority")
+        pair = authority.server("webhook")
+        metrics = Metrics()
+        claims = KnownClaims(four={}, fabric={"network": {"preferredHcas": ["mlx5_0"]}})
+        reviewer = Reviewer(claims, Options(frozenset({"gpu-scheduler"})), metrics)
+        certificates = Certificates(pair.certificate, pair.key)
+        self.reviews = Listener(reviewer.application(), "127.0.0.1:0", "--addr", certificates.context)
+        self.beside = Listener(health(metrics.registry, lambda: self.reviews.listening), "127.0.0.1:0", "--listen")
+        self._tls = ssl.create_default_context(cafile=authority.certificate)
+
+    async def post(self, path: str, body: Any, **headers: str) -> tuple[int, Any]:
+        """Status and JSON."""
+        data = io.BytesIO(body if isinstance(body, bytes) else text(body))
+        url = f"https://127.0.0.1:{self.reviews.port}{path}"
+        async with aiohttp.request("POST", url, data=data, ssl=self._tls, headers=headers) as answer:
+            return answer.status, await answer.json()
+
+    async def get(self, path: str) -> tuple[int, str]:
+        async with aiohttp.request("GET", f"http://127.0.0.1:{self.beside.port}{path}") as answer:
+            return answer.status, await answer.text()
+
+    async def mutated(self, document: Document) -> Document:
+        """A pod after its review."""
+        status, answer = await self.post("/mutate?timeout=5s", review(document))
+        assert (status, answer["response"]["allowed"], answer["response"]["uid"]) == (200, True, UID)
+        return patched(document, json.loads(base64.b64decode(answer["response"].get("patch", b"W10="))))
+
+
+@pytest.fixture
+async def running(tmp_path: Path) -> AsyncIterator[Running]:
+    made = Running(tmp_path)
+    await made.beside.start()
+    await made.reviews.start()
+    yield made
+    await made.reviews.stop()
+    await made.beside.stop()
+
+
+async def test_a_new_pod_with_a_claim_is_patched(running: Running) -> None:
+    assert env(await running.mutated(pod(annotations=CLAIMED))) == [field_ref(CUDA)]
+
+
+async def test_the_claim_of_the_pods_namespace_decides_about_the_fabric(running: Running) -> None:
+    document = pod(annotations={"gpu.scheduling/claim": "fabric"})
+
+    assert env(await running.mutated(document)) == [field_ref(CUDA), {"name": "NCCL_IB_HCA", "value": "=mlx5_0"}]
+
+
+async def test_a_claim_that_does_not_exist_is_told_and_the_pod_is_patched(running: Running) -> None:
+    _, answer = await running.post("/mutate", review(pod(annotations={"gpu.scheduling/claim": "typo"})))
+
+    assert answer["response"]["warnings"] == ["GpuClaim team/typo does not exist; the pod waits until it does"]
+    assert "patch" in answer["response"]
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        pytest.param(review(pod(annotations=CLAIMED), pod()), id="an update"),
+        pytest.param(review(pod(annotations=CLAIMED), subResource="status"), id="a subresource"),
+        pytest.param(review(None, operation="DELETE"), id="a deletion"),
+        pytest.param(review({"kind": "ConfigMap", "metadata": {}}), id="another kind"),
+    ],
+)
+async def test_what_is_no_new_pod_is_let_through(running: Running, request_: Document) -> None:
+    status, answer = await running.post("/mutate", request_)
+
+    assert (status, answer["response"]) == (200, {"uid": UID, "allowed": True})
+
+
+async def test_a_contradictory_claim_is_refused(running: Running) -> None:
+    bad = {"kind": "GpuClaim", "metadata": {"name": "bad"}, "spec": {"devices": {"exclusivity": "MIG"}}}
+
+    status, answer = await running.post("/validate", review(bad))
+
+    assert (status, answer["response"]["allowed"]) == (200, False)
+    assert answer["response"]["status"]["message"].startswith("GpuClaim bad: spec.devices.migProfile:")
+    unchanged = await running.post("/validate", review(bad, bad))
+    assert unchanged[1]["response"]["allowed"]
+
+
+async def test_a_claim_that_an_older_crd_let_through_is_refused_and_told_where(running: Running) -> None:
+    odd = {"kind": "GpuClaim", "metadata": {"name": "odd"}, "spec": {"devices": {"policy": "best"}}}
+
+    status, answer = await running.post("/validate", review(odd, name="odd"))
+
+    assert (status, answer["response"]["allowed"]) == (200, False)
+    assert answer["response"]["status"]["message"].startswith("GpuClaim odd: object: Invalid enum value 'best'")
+    mended = {**odd, "spec": {}}
+    assert (await running.post("/validate", review(mended, odd)))[1]["response"]["allowed"]
+
+
+async def test_a_forged_allocation_on_an_existing_pod_is_refused(running: Running) -> None:
+    forged = pod(annotations={"gpu.scheduling/allocated": "0"})
+
+    _, answer = await running.post("/validate", review(forged, pod()))
+
+    assert answer["response"]["allowed"] is False
+    assert (await running.post("/validate", review(pod(), pod())))[1]["response"]["allowed"]
+
+
+async def test_the_older_version_is_answered_in_kind(running: Running) -> None:
+    _, answer = await running.post("/mutate", review(pod(annotations=CLAIMED), version="admission.k8s.io/v1beta1"))
+
+    assert answer["apiVersion"] == "admission.k8s.io/v1beta1"
+
+
+@pytest.mark.parametrize("path", ["/mutate", "/validate"])
+@pytest.mark.parametrize(
+    ("body", "uid"),
+    [
+        pytest.param(b"", "", id="nothing"),
+        pytest.param(b"\x00\xff{", "", id="noise"),
+        pytest.param(text(review({"kind": "Pod", "spec": []})), UID, id="an object that does not fit"),
+        pytest.param(text({"request": {"uid": UID, "operation": 1}}), UID, id="a request that does not fit"),
+        pytest.param(text({"request": {"uid": UID}})[:-2], UID, id="cut off"),
+    ],
+)
+async def test_a_malformed_review_is_answered_400_with_its_uid(
+    running: Running, path: str, body: bytes, uid: str
+) -> None:
+    if path == "/validate":
+        body = body.replace(b'"CREATE"', b'"UPDATE"')
+
+    status, answer = await running.post(path, body)
+
+    response = answer["response"]
+    assert (status, answer["kind"]) == (400, "AdmissionReview")
+    assert (response["uid"], response["allowed"], response["status"]["code"]) == (uid, False, 400)
+
+
+async def test_a_review_that_is_too_large_is_answered_413(running: Running) -> None:
+    status, answer = await running.post("/mutate", b" " * (LARGEST + 1))
+
+    assert (status, answer["response"]["status"]["code"]) == (413, 413)
+
+
+async def test_a_body_that_is_not_packed_as_it_says_is_answered_400(running: Running) -> None:
+    status, _ = await running.post("/mutate", b"not gzip", **{"Content-Encoding": "gzip"})
+
+    assert status == 400
+
+
+async def test_a_bug_is_answered_500_with_the_uid_and_the_server_goes_on(
+    running: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    status, answer = await running.post("/mutate", review(pod(annotations={"gpu.scheduling/claim": "broken"})))
+
+    assert (status, answer["response"]["uid"], answer["response"]["status"]["code"]) == (500, UID, 500)
+    assert "a bug" in caplog.text
+    assert env(await running.mutated(pod(annotations=CLAIMED))) == [field_ref(CUDA)]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"), [("POST", "/", 404), ("POST", "/mutated", 404), ("GET", "/mutate", 405)]
+)
+async def test_other_paths_and_methods_are_not_served(running: Running, method: str, path: str, status: int) -> None:
+    url = f"https://127.0.0.1:{running.reviews.port}{path}"
+    async with aiohttp.request(method, url, ssl=running._tls) as answer:
+        assert answer.status == status
+
+
+async def test_probes_and_the_older_paths_answer_on_the_plain_port(running: Running) -> None:
+    assert [await running.get(path) for path in ("/healthz", "/livez", "/readyz")] == [(200, "ok")] * 3
+    assert json.loads((await running.get("/health"))[1]) == {"status": "healthy", "service": "gpu-scheduler"}
+    assert json.loads((await running.get("/ready"))[1]) == {"status": "ready", "service": "gpu-scheduler"}
+
+
+async def test_it_is_not_ready_when_it_no_longer_listens(running: Running) -> None:
+    await running.reviews.stop()
+
+    assert (await running.get("/readyz"))[0] == 503
+    assert (await running.get("/ready"))[0] == 503
+    assert (await running.get("/healthz"))[0] == 200
+
+
+async def test_reviews_are_counted_by_path_and_outcome(running: Running) -> None:
+    await running.mutated(pod(annotations=CLAIMED))
+    await running.mutated(pod())
+    await running.post("/mutate", b"{}")
+
+    _, metrics = await running.get("/metrics")
+
+    for outcome in ("patched", "allowed", "malformed"):
+        assert f'gangline_webhook_requests_total{{outcome="{outcome}",path="/mutate"}} 1.0' in metrics
+    assert 'gangline_webhook_request_duration_seconds_count{path="/mutate"} 3.0' in metrics
+
+
+@pytest.mark.parametrize(
+    ("address", "parsed"),
+    [(":8443", ("0.0.0.0", 8443)), ("127.0.0.1:0", ("127.0.0.1", 0)), ("[::1]:80", ("::1", 80))],
+)
+def test_an_address_is_host_and_port(address: str, parsed: tuple[str, int]) -> None:
+    assert parse_address(address, "--addr") == parsed
+
+
+@pytest.mark.parametrize("address", ["", "8443", "host:", ":x", ":70000", "::1:80"])
+def test_an_address_that_is_none_is_refused_by_the_name_of_its_option(address: str) -> None:
+    with pytest.raises(ConfigError, match=r"^--addr: expected HOST:PORT"):
+        parse_address(address, "--addr")
+
+
+async def test_an_address_in_use_is_refused(running: Running) -> None:
+    taken = f"127.0.0.1:{running.beside.port}"
+
+    with pytest.raises(ConfigError, match=f"^--listen: cannot listen on {taken}: Address already in use"):
+        await Listener(health(Metrics().registry, lambda: True), taken, "--listen").start()
