@@ -381,7 +381,7 @@ class Evaluator:
         cycle = Cycle(entry.shared)
         for impl in entry.filters:
             if (impl.reads or 0) & kinds:
-                entry.codes[impl.name][index] = self._checked(impl, impl.call(cycle, pod, view), len(view))
+                _keep(entry, impl.name, index, self._checked(impl, impl.call(cycle, pod, view), len(view)))
         self._combine(entry, index)
         if entry.scorers is None:
             return
@@ -396,9 +396,9 @@ class Evaluator:
         cycle = Cycle(entry.shared)
         feasible = bool(entry.steady[row])
         for impl in entry.changing:
-            code = int(self._checked(impl, impl.call(cycle, pod, view), 1)[0])
-            entry.codes[impl.name][row] = code
-            feasible = feasible and code == 0
+            verdict = self._checked(impl, impl.call(cycle, pod, view), 1)
+            _keep(entry, impl.name, view.index, verdict)
+            feasible = feasible and not verdict[0]
         entry.feasible[row] = feasible
         if entry.scorers is None:
             return
@@ -407,7 +407,7 @@ class Evaluator:
             kept = entry.raw[impl.name]
             if (impl.reads or 0) & PODS:
                 scores = np.asarray(impl.call(cycle, pod, view), dtype=np.float64)
-                _check_length(impl, scores, 1)
+                _check_length(impl, "score", scores, 1)
                 score = float(scores[0])
                 if impl.normalize is not None:
                     entry.constant[impl.name] &= score == kept[0]
@@ -437,6 +437,14 @@ class Evaluator:
             )
         _check_length(impl, "filter", verdicts, size)
         return verdicts
+
+
+def _keep(entry: _Entry, name: str, index: slice | Rows, verdicts: CodeColumn) -> None:
+    """Put verdicts at index; a plugin may need more bits for them than before."""
+    kept = entry.codes[name]
+    if verdicts.dtype.itemsize > kept.dtype.itemsize:
+        kept = entry.codes[name] = kept.astype(verdicts.dtype)
+    kept[index] = verdicts
 
 
 def _nothing_left(narrow: Mapping[str, Narrow]) -> Status | None:
