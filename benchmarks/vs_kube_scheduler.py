@@ -112,7 +112,9 @@ def start_gangline(plane: ControlPlane, folder: Path, processes: list[subprocess
 
     def start() -> int:
         log = (folder / "gangline.log").open("ab")
-        process = subprocess.Popen([*command, "--listen", f"127.0.0.1:{free_port()}"], stderr=log, stdout=log, env=environment)
+        process = subprocess.Popen(
+            [*command, "--listen", f"127.0.0.1:{free_port()}"], stderr=log, stdout=log, env=environment
+        )
         processes.append(process)
         return process.pid
 

@@ -9,11 +9,12 @@ from uuid import UUID
 
 import pynvml
 import pytest
-from fake_nvml import FakeEvent, FakeFabric, FakeGpu, FakeLink, FakeMig, FakeNvml, hgx
 
 from gangline_agent import nvml
 from gangline_agent.nvml import Nvml
 from gangline_agent.readings import SWITCH, MigInstance, NvLink, Unavailable
+
+from .fake_nvml import FakeEvent, FakeFabric, FakeGpu, FakeLink, FakeMig, FakeNvml, hgx
 
 CLUSTER = UUID("5d7a1c3e-0b1f-4c55-9a41-6f0d2d1f0a01")
 

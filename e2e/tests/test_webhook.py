@@ -33,6 +33,7 @@ INDEX = "batch.kubernetes.io/job-completion-index"
 CANONICAL = "0=node1:0,1\n1=node2:2\n2=node3:0,1,2\n3=node4:3\n4=node4:3\n"
 CRDS = Path(__file__).parents[2] / "charts/gpu-scheduler/crds"
 MUTATING = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/gpu-scheduler-webhook"
+OTHER = "other-scheduler"
 START_S = 30.0
 FROM_ANNOTATION = {
     "name": CUDA,
@@ -72,7 +73,8 @@ class Webhook:
         """Start it and wait until it is ready."""
         files = [f"--tls-cert-file={self._folder}/tls.crt", f"--tls-private-key-file={self._folder}/tls.key"]
         places = [f"--addr=127.0.0.1:{self._port}", f"--listen=127.0.0.1:{self._health}"]
-        command = [sys.executable, "-m", "gangline", "webhook", *files, *places, f"--kubeconfig={self._kubeconfig}"]
+        served = ["--scheduler-name=gpu-scheduler", f"--scheduler-name={OTHER}", f"--kubeconfig={self._kubeconfig}"]
+        command = [sys.executable, "-m", "gangline", "webhook", *files, *places, *served]
         process = self._process = processes.start("webhook", command, self.log)
         deadline = time.monotonic() + START_S
         while self._get("/readyz") != "ok":
@@ -122,7 +124,7 @@ async def webhook(empty: Api, own_control_plane: ControlPlane, tmp_path: Path) -
     with Webhook(own_control_plane.kubeconfig, tmp_path) as running:
         await empty.create(mutating("gpu-scheduler-webhook", running.client("/mutate")))
         await empty.create(validating("gpu-scheduler-webhook", running.client("/validate")))
-        await _until_called(empty)
+        await _until_called(empty, _pod("probe", {CLAIM: "four"}))
         yield running
     log = running.log.read_text()
     assert "Traceback" not in log, log[-10_000:]
@@ -218,6 +220,7 @@ async def test_all_gpus_for_a_pod_that_asks_for_none_is_warned_about(empty: Api)
 
 async def test_the_api_server_calls_it_for_no_other_pods(empty: Api, webhook: Webhook) -> None:
     before = webhook.reviews()
+    assert before > 0
 
     await empty.create(_pod("plain", {"some": "annotation"}))
     await empty.create(gpu_pod("whole", gpus=1))
@@ -265,17 +268,17 @@ async def test_a_claim_that_contradicts_itself_is_refused_when_it_comes_and_when
 
 
 async def test_certificate_and_authority_are_replaced_while_it_runs(empty: Api, webhook: Webhook) -> None:
-    old = webhook.authority
-    assert webhook.renew() != old
+    probe = _pod("probe-1", {MAP: CANONICAL}, scheduler=OTHER)
+    assert _env(await empty.request("POST", empty.pods, probe, dryRun="All")) is None
 
+    webhook.renew()
     configuration = await empty.get(MUTATING)
-    configuration["webhooks"][0]["clientConfig"] = webhook.client("/mutate")
-    await empty.request("PUT", MUTATING, configuration)
-    await _until_called(empty)
+    new = mutating("gpu-scheduler-webhook", webhook.client("/mutate"), scheduler_names=[OTHER])
+    await empty.request("PUT", MUTATING, {**configuration, "webhooks": new["webhooks"]})
+    await _until_called(empty, probe)  # the new configuration alone sends this pod, and trusts only the new authority
 
     assert webhook.alive()
     assert "certificate reloaded" in webhook.log.read_text()
-    assert _env(await empty.create(_pod("claimed", {CLAIM: "four"}))) == [FROM_ANNOTATION]
 
 
 async def test_pods_are_created_while_it_is_down_and_injected_when_it_is_back(empty: Api, webhook: Webhook) -> None:
@@ -283,7 +286,7 @@ async def test_pods_are_created_while_it_is_down_and_injected_when_it_is_back(em
 
     alone = await empty.create(_pod("alone", {CLAIM: "four"}))
     webhook.start()
-    await _until_called(empty)
+    await _until_called(empty, _pod("probe", {CLAIM: "four"}))
     helped = await empty.create(_pod("helped", {CLAIM: "four"}))
 
     assert _env(alone) is None
@@ -319,9 +322,8 @@ async def _create_warned(api: Api, pod: Manifest) -> tuple[Manifest, list[str]]:
         return await answer.json(), texts
 
 
-async def _until_called(api: Api) -> None:
-    """Wait until the API server calls the webhook: it learns of new configurations by a watch."""
-    probe = _pod("probe", {CLAIM: "four"})
+async def _until_called(api: Api, probe: Manifest) -> None:
+    """Wait until the API server calls the webhook for a pod: it learns of new configurations by a watch."""
 
     async def called() -> bool:
         dry = await api.request("POST", api.pods, probe, dryRun="All")

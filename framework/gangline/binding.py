@@ -34,7 +34,8 @@ class Binder:
         self._failed = metrics.binding.series("failure")
         self._concurrency = concurrency
         self._ready: asyncio.Queue[Decision] = asyncio.Queue()
-        self._held: set[asyncio.Task[None]] = set()
+        self._group: asyncio.TaskGroup | None = None
+        self._early: list[Decision] = []
         self._busy = 0
         self._room = asyncio.Event()
         self._room.set()
@@ -42,6 +43,9 @@ class Binder:
     async def run(self) -> None:
         """Bind for ever; cancelled to stop. Binding cycles that are under way then are cut off."""
         async with asyncio.TaskGroup() as group:
+            self._group = group
+            for decision in self._early:
+                group.create_task(self._hold(decision))
             for _ in range(self._concurrency):
                 group.create_task(self._work())
 
@@ -56,12 +60,12 @@ class Binder:
 
     def submit(self, decision: Decision) -> None:
         """Carry out a decision."""
-        if decision.holds:
-            task = asyncio.create_task(self._hold(decision))
-            self._held.add(task)
-            task.add_done_callback(self._held.discard)
-        else:
+        if not decision.holds:
             self._enqueue(decision)
+        elif self._group is not None:
+            self._group.create_task(self._hold(decision))
+        else:
+            self._early.append(decision)
 
     def _enqueue(self, decision: Decision) -> None:
         self._ready.put_nowait(decision)

@@ -9,26 +9,17 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from gangline.model import Node, ObjectMeta, Pod
 from gangline.nodes import NODE, Nodes
+from gangline.plugin import Tracker
 from gangline.pods import Interner, PodInfo, ResourceAxis
 from gangline.transaction import Transaction, UndoLog
 
 ASSUMED_LIFETIME = 30.0
 """Seconds after a binding has ended until an assumption that nobody confirmed is dropped."""
-
-
-class Tracker(Protocol):
-    """Keeps something in step with where pods are: called for every placement and every removal, undone ones too."""
-
-    def add(self, pod: PodInfo, row: int) -> None:
-        """Pod is on row now."""
-
-    def remove(self, pod: PodInfo, row: int) -> None:
-        """Pod is no longer on row."""
 
 
 class HasMetadata(Protocol):
@@ -38,6 +29,7 @@ class HasMetadata(Protocol):
 
 
 T = TypeVar("T", bound=HasMetadata)
+K = TypeVar("K", bound=Tracker)
 Heard = TypeVar("Heard", bound=HasMetadata, contravariant=True)
 
 
@@ -112,6 +104,7 @@ class Cache:
         self._assumed: dict[str, float | None] = {}
         self._homeless: dict[str, dict[str, PodInfo]] = {}
         self._trackers: list[Tracker] = []
+        self._trackers_by_kind: dict[Callable[..., Tracker], Tracker] = {}
         self._node_listeners: list[NodeListener] = []
         self._stores: dict[str, Store[HasMetadata]] = {}
         self._undo = UndoLog()
@@ -142,6 +135,14 @@ class Cache:
     def record(self, pod: Pod) -> PodInfo:
         """The record of a pod, not placed anywhere. Raises InvalidObject."""
         return self.interner.pod(pod)
+
+    def tracker(self, kind: Callable[..., K], *args: Any) -> K:
+        """The one tracker of a kind, shared by all who ask for it; made as `kind(*args)` when first asked for."""
+        found = self._trackers_by_kind.get(kind)
+        if found is None:
+            found = self._trackers_by_kind[kind] = kind(*args)
+            self.track(found)
+        return cast(K, found)
 
     def track(self, tracker: Tracker) -> None:
         """Keep tracker in step from now on; it is told of the pods that are placed already."""

@@ -406,9 +406,7 @@ class Evaluator:
         for impl in entry.scorers:
             kept = entry.raw[impl.name]
             if (impl.reads or 0) & PODS:
-                scores = np.asarray(impl.call(cycle, pod, view), dtype=np.float64)
-                _check_length(impl, "score", scores, 1)
-                score = float(scores[0])
+                score = float(_scores(impl, "score", impl.call(cycle, pod, view), 1)[0])
                 if impl.normalize is not None:
                     entry.constant[impl.name] &= score == kept[0]
                 elif feasible and not 0.0 <= score <= MAX_SCORE:

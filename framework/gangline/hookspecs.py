@@ -1,8 +1,8 @@
 """The extension points, in the order in which they are called. No logic.
 
-Names and meaning are kube-scheduler's. A plugin is a class, built once per profile as `Plugin(args, handle)`, that marks
-methods with `@hookimpl`; a method may leave out arguments that it does not need. `nodes` is a `NodeView`: arrays
-that a plugin returns have one entry per node of the view, `len(nodes)` of them.
+Names and meaning are kube-scheduler's. A plugin is a class, built once per profile as `Plugin(args, handle)`, that
+marks methods with `@hookimpl`; a method may leave out arguments that it does not need. `nodes` is a `NodeView`:
+arrays that a plugin returns have one entry per node of the view, `len(nodes)` of them.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Hooks:
     def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeView) -> CodeColumn:  # type: ignore[empty-body]  # contract only
         """Unsigned integers: 0 where a node is feasible, k > 0 for `self.reasons[k - 1]`.
 
-        A plugin with more reasons than it can list has `explain(cycle, pod, code) -> Sequence[Reason]` instead of `reasons`.
+        A plugin with more reasons than it can list has `explain(cycle, pod, code) -> Sequence[Reason]` instead.
         Called over all nodes; a plugin that declares `reads` is called again only for nodes that changed.
         """
 

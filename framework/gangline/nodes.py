@@ -265,7 +265,7 @@ class NodeView:
 
     def at(self, rows: Rows) -> NodeView:
         """A view over some rows of the cluster."""
-        return NodeView(self._nodes, rows)
+        return NodeView(self._nodes, slice(int(rows[0]), int(rows[0]) + 1) if len(rows) == 1 else rows)
 
     @property
     def count(self) -> int:

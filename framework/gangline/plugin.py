@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -14,6 +14,19 @@ from gangline.nodes import NodeView, Rows
 from gangline.pods import PodInfo
 from gangline.status import BoolColumn, CodeColumn, Reason, ScoreColumn
 from gangline.transaction import Transaction
+
+
+class Tracker(Protocol):
+    """Keeps something in step with where pods are: called for every placement and every removal, undone ones too."""
+
+    def add(self, pod: PodInfo, row: int) -> None:
+        """Pod is on row now."""
+
+    def remove(self, pod: PodInfo, row: int) -> None:
+        """Pod is no longer on row."""
+
+
+K = TypeVar("K", bound=Tracker)
 
 
 class State(Protocol):
@@ -30,8 +43,12 @@ class State(Protocol):
         what is there. Only kinds that the scheduler or a plugin `watches` are followed.
         """
 
-    def track(self, tracker: Any) -> None:
-        """Tell an object with `add(pod, row)` and `remove(pod, row)` of every placement and removal from now on."""
+    def tracker(self, kind: Callable[..., K], *args: Any) -> K:
+        """The one tracker of a kind: an object with `add(pod, row)` and `remove(pod, row)` that is told of every
+        placement and removal.
+
+        Made as `kind(*args)` when first asked for, and shared by all plugins, profiles and later configurations.
+        """
 
     def follow_nodes(self, listener: Any) -> None:
         """Tell an object with `node_upserted(node, row)` and `node_removed(name, row)` of every node; at once of all.

@@ -124,6 +124,10 @@ class SchedulingQueue:
         """Drop every other profile; whoever calls this removes the units that then have none."""
         self._profiles = {name: profile for name, profile in self._profiles.items() if name in scheduler_names}
 
+    def configure(self, settings: QueueSettings) -> None:
+        """Back off like this from now on."""
+        self._settings = settings
+
     def serves(self, scheduler_name: str) -> bool:
         """Whether pods of this scheduler name are ours."""
         return scheduler_name in self._profiles

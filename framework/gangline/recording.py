@@ -105,6 +105,10 @@ class EventRecorder:
         """The pod's condition is this now."""
         self._conditions[condition.uid] = condition
 
+    def restore(self, condition: Condition) -> None:
+        """The condition could not be written; it waits again, unless there is a newer one."""
+        self._conditions.setdefault(condition.uid, condition)
+
     def forget(self, uid: str) -> None:
         """The pod is bound or gone: its condition is of no interest any more."""
         self._conditions.pop(uid, None)

@@ -1,4 +1,5 @@
-"""Configuration files are read again when they change: checked first, taken between two cycles, kept as they were on error."""
+"""Configuration files are read again when they change: checked first, taken between two cycles, and on an error the
+old configuration stays."""
 
 from __future__ import annotations
 

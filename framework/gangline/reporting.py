@@ -12,12 +12,13 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from gangline.clock import rfc3339
-from gangline.errors import GanglineError, NotFound
+from gangline.errors import Conflict, GanglineError, NotFound, TooManyRequests, Unavailable
 from gangline.kube.interface import Client, PatchKind
 from gangline.kube.resources import EVENTS, PODS
 from gangline.metrics import Metrics
 from gangline.model import Event
 from gangline.plugin import Clock
+from gangline.pods import PodInfo
 from gangline.recording import Condition, EventRecorder, Repeated
 
 log = logging.getLogger(__name__)
@@ -25,6 +26,8 @@ log = logging.getLogger(__name__)
 CONCURRENCY = 8
 PATIENCE = 5.0
 """Seconds that what there is to tell waits for bindings at most; then one writer goes on beside them."""
+PAUSE = 1.0
+"""Seconds after a write that the API server could not take."""
 IDLE = 0.05
 """Seconds between two looks while there is nothing to write."""
 
@@ -39,12 +42,14 @@ class Reporter:
         clock: Clock,
         metrics: Metrics,
         pending_bindings: Callable[[], int],
+        still_waiting: Callable[[str], PodInfo | None],
     ) -> None:
         self._client = client
         self._recorder = recorder
         self._clock = clock
         self._metrics = metrics
         self._pending_bindings = pending_bindings
+        self._still_waiting = still_waiting
         self._dropped = 0
         self._waiting_since: float | None = None
         self._failures = 0
@@ -106,29 +111,26 @@ class Reporter:
             await self._client.create(EVENTS, event, namespace=namespace)
 
     async def _write_condition(self, condition: Condition) -> None:
-        status: dict[str, object] = {
-            "conditions": [
-                {
-                    "type": "PodScheduled",
-                    "status": "False",
-                    "reason": condition.reason,
-                    "message": condition.message,
-                    "lastProbeTime": None,
-                    "lastTransitionTime": rfc3339(self._clock.now()),
-                }
-            ]
-        }
-        if condition.nominated_node_name is not None:
-            status["nominatedNodeName"] = condition.nominated_node_name or None
-        patch = {"metadata": {"uid": condition.uid}, "status": status}
-        await self._client.patch(
-            PODS,
-            condition.name,
-            patch,
-            namespace=condition.namespace,
-            subresource="status",
-            kind=PatchKind.STRATEGIC,
-        )
+        """A condition is written as long as its pod still waits, and as the pod is now; what fails is tried again."""
+        pod = self._still_waiting(condition.uid)
+        if pod is None:
+            return
+        metadata = {"uid": condition.uid, "resourceVersion": pod.resource_version}
+        patch = {"metadata": metadata, "status": _status_of(condition, self._clock.now())}
+        try:
+            await self._client.patch(
+                PODS,
+                condition.name,
+                patch,
+                namespace=condition.namespace,
+                subresource="status",
+                kind=PatchKind.STRATEGIC,
+            )
+        except (Conflict, Unavailable, TooManyRequests) as error:
+            self._recorder.restore(condition)
+            await asyncio.sleep(IDLE if isinstance(error, Conflict) else PAUSE)
+            if not isinstance(error, Conflict):
+                raise
 
     async def _attempt(self, what: str, work: Awaitable[object]) -> None:
         """Telling is best effort: a failure is logged, and a run of failures only once."""
@@ -148,3 +150,17 @@ class Reporter:
         if dropped > self._dropped:
             self._metrics.events_dropped.inc(dropped - self._dropped)
             self._dropped = dropped
+
+
+def _status_of(condition: Condition, now: float) -> dict[str, object]:
+    scheduled = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": condition.reason,
+        "message": condition.message,
+        "lastProbeTime": None,
+        "lastTransitionTime": rfc3339(now),
+    }
+    if condition.nominated_node_name is None:
+        return {"conditions": [scheduled]}
+    return {"conditions": [scheduled], "nominatedNodeName": condition.nominated_node_name or None}

@@ -5,6 +5,8 @@ Filters and scores over all nodes are in `evaluation`; this is the rest.
 
 from __future__ import annotations
 
+import logging
+import math
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
 from typing import Any
@@ -24,6 +26,8 @@ from gangline.proposal import Proposal, Victims
 from gangline.registry import CompiledProfile, Implementation
 from gangline.status import SUCCESS, BoolColumn, Code, Status
 from gangline.waiting import WaitingPods
+
+log = logging.getLogger(__name__)
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 BindFirst = Callable[[Cycle, PodInfo, str], Awaitable[Status | None]]
@@ -135,7 +139,11 @@ class Runtime:
 
     def sort_key(self, pod: PodInfo, since: float) -> tuple[float, ...]:
         """Where the pod stands in the queue."""
-        key: tuple[float, ...] = self._at("queue_sort")[0].call(pod, since)
+        try:
+            key: tuple[float, ...] = self._at("queue_sort")[0].call(pod, since)
+        except PluginError as error:  # the pod goes to the end, and nobody else is harmed
+            log.error("pod %s: %s", pod.key, error)
+            return (math.inf, since)
         return key
 
     def post_filter(self, diagnosis: Diagnosis) -> tuple[str | None, str]:

@@ -24,6 +24,7 @@ from gangline.kube.optional import OptionalInformer
 from gangline.kube.resources import NODES, PODS, STORED, Resource
 from gangline.metrics import Metrics
 from gangline.plugin import Clock
+from gangline.pods import PodInfo
 from gangline.queueing import QueueSettings, SchedulingQueue, Unit
 from gangline.recording import Condition, EventRecorder
 from gangline.registry import Catalog
@@ -72,16 +73,16 @@ class Scheduler:
         self.cache = Cache()
         self.waiting = WaitingPods()
         self.recorder = EventRecorder(clock, options.identity)
-        self.queue = SchedulingQueue(
-            QueueSettings(float(config.pod_initial_backoff_seconds), float(config.pod_max_backoff_seconds))
-        )
+        self.queue = SchedulingQueue()
         self._clock = clock
         self._catalog = catalog
         self._client = client
         self._random = random.Random(options.seed)
         self._wake = asyncio.Event()
         self.binder = Binder(self.waiting, self._finished, clock, self.metrics, options.concurrency)
-        self.reporter = Reporter(client, self.recorder, clock, self.metrics, lambda: self.binder.pending)
+        self.reporter = Reporter(
+            client, self.recorder, clock, self.metrics, lambda: self.binder.pending, self._still_waiting
+        )
         self._cluster = cluster = Cluster(
             self.cache, self.queue, self.waiting, self.recorder, clock, self.metrics, self._wake.set
         )
@@ -98,6 +99,7 @@ class Scheduler:
         self.config = config
         self.runtimes: dict[str, Runtime] = {}
         self._background: asyncio.TaskGroup | None = None
+        self._work: list[asyncio.Task[None]] = []
         self._asker = asker or HttpAsker()
         self._extenders: Extenders | None = None
         self.use(config)
@@ -119,6 +121,9 @@ class Scheduler:
         self.config = config
         self.runtimes = runtimes
         self._extenders = extenders
+        self.queue.configure(
+            QueueSettings(float(config.pod_initial_backoff_seconds), float(config.pod_max_backoff_seconds))
+        )
         for name, runtime in runtimes.items():
             runtime.handle.spawner = self._spawn
             runtime.handle.nominations = self.queue.nominated
@@ -131,6 +136,14 @@ class Scheduler:
         self.queue.serve_only(runtimes)
         self._pods.profiles_changed()
         self._follow(watched_by(runtimes.values()))
+        if self._background is not None:
+            self._start_work(self._background)
+
+    def _start_work(self, group: asyncio.TaskGroup) -> None:
+        """Run what the plugins asked for in place of what those of an older configuration did."""
+        for task in self._work:
+            task.cancel()
+        self._work = [group.create_task(work()) for runtime in self.runtimes.values() for work in runtime.handle.work]
 
     async def watch(self) -> None:
         """Keep the cache in step with the cluster; for leaders and standbys alike."""
@@ -165,9 +178,7 @@ class Scheduler:
             group.create_task(self.binder.run())
             group.create_task(self.reporter.run())
             group.create_task(self._schedule())
-            for runtime in self.runtimes.values():
-                for work in runtime.handle.work:
-                    group.create_task(work())
+            self._start_work(group)
 
     async def run(
         self, while_leading: Callable[[Callable[[], Awaitable[None]]], Awaitable[None]] | None = None
@@ -303,6 +314,11 @@ class Scheduler:
         self.metrics.cache_size.labels("nodes").set(self.cache.nodes.count)
         self.metrics.cache_size.labels("pods").set(len(self.cache.pods))
         self.metrics.cache_size.labels("assumed_pods").set(self.cache.assumed)
+
+    def _still_waiting(self, uid: str) -> PodInfo | None:
+        """The pod as it is now while it waits for a decision; None once it is being bound, bound or gone."""
+        unit = self.queue.get(uid)
+        return None if unit is None or unit.place == "in flight" else unit.pod
 
     def _spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run a plugin's background work once, while this process leads; a failure is logged."""

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from gangline.cache import Cache
-from gangline.errors import ApiError, Forbidden, GanglineError, InvalidObject, NotFound
+from gangline.errors import ApiError, Conflict, Forbidden, GanglineError, InvalidObject, NotFound, Unavailable
 from gangline.kube.interface import Client, PatchKind
 from gangline.kube.resources import Resource
 from gangline.metrics import Metrics
@@ -63,7 +63,15 @@ class Desk:
         self.client, self.clock, self.metrics = Writes(), FakeClock(), Metrics()
         self.pending = self.asked = 0
         self.recorder = EventRecorder(self.clock, "host-1")
-        self.reporter = Reporter(cast(Client, self.client), self.recorder, self.clock, self.metrics, self._pending)
+        self.still_waiting = {"uid-p": POD}
+        self.reporter = Reporter(
+            cast(Client, self.client),
+            self.recorder,
+            self.clock,
+            self.metrics,
+            self._pending,
+            self.still_waiting.get,
+        )
 
     def _pending(self) -> int:
         self.asked += 1
@@ -92,7 +100,7 @@ async def test_conditions_are_written_before_events() -> None:
 
     assert not await desk.reporter.write_one()
     ((what, name, patch),) = desk.client.patches
-    assert (what, name, patch["metadata"]) == ("pods/status", "p", {"uid": "uid-p"})
+    assert (what, name, patch["metadata"]) == ("pods/status", "p", {"uid": "uid-p", "resourceVersion": ""})
     (condition,) = patch["status"]["conditions"]
     assert (condition["type"], condition["status"], condition["reason"], condition["message"]) == (
         "PodScheduled",
@@ -214,3 +222,41 @@ async def ended(task: asyncio.Task[None]) -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def test_no_condition_is_written_on_a_pod_that_is_being_bound() -> None:
+    desk = Desk()
+    desk.recorder.condition(Condition("default", "p", "uid-p", "Unschedulable", "no room"))
+    desk.still_waiting.clear()
+
+    await desk.reporter.flush()
+
+    assert desk.client.patches == []
+
+
+@pytest.mark.parametrize(
+    "failure", [Conflict(409, "Conflict", "stale"), Unavailable(503, "", "down")], ids=["conflict", "outage"]
+)
+async def test_a_condition_that_could_not_be_written_is_written_later(
+    failure: ApiError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gangline.reporting.PAUSE", 0.0)
+    desk = Desk()
+    desk.client.failures = [failure]
+    desk.recorder.condition(Condition("default", "p", "uid-p", "Unschedulable", "no room"))
+
+    await desk.reporter.flush()
+
+    ((where, name, patch),) = desk.client.patches
+    assert (where, name) == ("pods/status", "p")
+    assert patch["metadata"] == {"uid": "uid-p", "resourceVersion": POD.resource_version}
+
+
+def test_a_newer_condition_stands_when_an_older_one_comes_back() -> None:
+    recorder = EventRecorder(FakeClock(), "host-1")
+    recorder.condition(Condition("default", "p", "uid-p", "Unschedulable", "newer"))
+
+    recorder.restore(Condition("default", "p", "uid-p", "Unschedulable", "older"))
+
+    condition = recorder.next_condition()
+    assert condition is not None and condition.message == "newer"

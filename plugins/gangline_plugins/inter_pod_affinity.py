@@ -29,7 +29,7 @@ from gangline import (
     unschedulable,
 )
 from gangline_plugins.inter_pod_affinity_terms import PodTerms, Role, TermOwners, terms_of
-from gangline_plugins.pod_counting import Clause, NamespaceLabels, PodCounts, Query, shared_tracker
+from gangline_plugins.pod_counting import Clause, NamespaceLabels, PodCounts, Query
 from gangline_plugins.pod_counting_columns import Domains, Int64Column, RowCounts, slot_sums
 
 _REPELLED: StateKey[BoolColumn | None] = StateKey("InterPodAffinity.repelled")
@@ -61,8 +61,8 @@ class InterPodAffinity:
 
     def __init__(self, args: Args, handle: Handle) -> None:
         self._args = args
-        self._counts = shared_tracker(handle.state, PodCounts)
-        self._owners = shared_tracker(handle.state, TermOwners)
+        self._counts = handle.state.tracker(PodCounts, handle.state)
+        self._owners = handle.state.tracker(TermOwners, handle.state)
         self._namespaces = NamespaceLabels(handle.state)
 
     @hookimpl

@@ -36,8 +36,7 @@ class NodePorts:
     reasons = (Reason("node(s) didn't have free ports for the requested pod ports"),)
 
     def __init__(self, args: None, handle: Handle) -> None:
-        self._used = PortsInUse()
-        handle.state.track(self._used)
+        self._used = handle.state.tracker(PortsInUse)
 
     @hookimpl
     def events_to_register(self) -> Sequence[EventHint]:

@@ -86,8 +86,7 @@ class NodeVolumeLimits:
         self._objects = StorageObjects(handle.state)
         self._limits = Limits(handle.state.store("csinodes"))
         self._attachments = Attachments(handle.state.store("volumeattachments"), self._objects)
-        self._in_use = UsesOfRows()
-        handle.state.track(self._in_use)
+        self._in_use = handle.state.tracker(UsesOfRows)
 
     @hookimpl
     def events_to_register(self) -> Sequence[EventHint]:

@@ -283,19 +283,6 @@ class PodCounts:
             self._drop_query(query)
 
 
-_trackers: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
-
-
-def shared_tracker(state: State, kind: Callable[[State], T]) -> T:
-    """The one tracker of a kind that all plugins of all profiles share; made and fed when first asked for."""
-    kept = _trackers.setdefault(state, {})
-    if kind not in kept:
-        kept[kind] = kind(state)
-        state.track(kept[kind])
-    tracker: T = kept[kind]
-    return tracker
-
-
 def derived(pod: PodInfo, key: object, by_labels: Callable[[PodInfo], bool], make: Callable[[PodInfo], T]) -> T:
     """What make gives for a pod, remembered with its class, or with its class and labels where by_labels says so."""
     memo = pod.cls.memo

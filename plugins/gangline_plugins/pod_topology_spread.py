@@ -30,7 +30,7 @@ from gangline import (
     tolerations,
     unschedulable,
 )
-from gangline_plugins.pod_counting import PodCounts, shared_tracker
+from gangline_plugins.pod_counting import PodCounts
 from gangline_plugins.pod_counting_columns import Domains, slot_sums
 from gangline_plugins.pod_topology_spread_constraints import HOSTNAME, Args, Constraint, Constraints, PodConstraints
 
@@ -66,7 +66,7 @@ class PodTopologySpread:
 
     def __init__(self, args: Args, handle: Handle) -> None:
         self._constraints = PodConstraints(args, handle.state)
-        self._counts = shared_tracker(handle.state, PodCounts)
+        self._counts = handle.state.tracker(PodCounts, handle.state)
 
     @hookimpl
     def events_to_register(self) -> Sequence[EventHint]:

@@ -62,8 +62,7 @@ class VolumeRestrictions:
 
     def __init__(self, args: None, handle: Handle) -> None:
         self._objects = StorageObjects(handle.state)
-        self._in_use = VolumesInUse()
-        handle.state.track(self._in_use)
+        self._in_use = handle.state.tracker(VolumesInUse)
 
     @hookimpl
     def events_to_register(self) -> Sequence[EventHint]:

@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from gangline import PodInfo, Selector, compile_selector, model
 from gangline.cache import Cache
 from gangline_plugins.inter_pod_affinity_terms import OwnedTerm, Role, TermOwners, terms_of
-from gangline_plugins.pod_counting import Clause, Limits, PodCounts, Query, SelectorIndex, shared_tracker
+from gangline_plugins.pod_counting import Clause, Limits, PodCounts, Query, SelectorIndex
 from gangline_plugins.pod_counting_columns import RowCounts
 
 APPS = ("web", "db", "cache")
@@ -95,7 +95,7 @@ class Placements(RuleBasedStateMachine):
             self.cache.upsert_node(node(f"n{row}"))
         self.counts = PodCounts(self.cache, self.limits)
         self.cache.track(self.counts)
-        self.owners = shared_tracker(self.cache, TermOwners)
+        self.owners = self.cache.tracker(TermOwners, self.cache)
         self.names = 0
 
     @rule(given=pods, row=st.integers(0, 39), copies=st.integers(1, 40))
@@ -189,9 +189,9 @@ def test_row_counts_are_the_same_sparse_and_dense(steps: list[tuple[int, int]]) 
 
 def test_trackers_are_shared_by_all_who_ask_and_die_with_the_cluster() -> None:
     cache = Cache()
-    tracker = weakref.ref(shared_tracker(cache, PodCounts))
+    tracker = weakref.ref(cache.tracker(PodCounts, cache))
 
-    assert shared_tracker(cache, PodCounts) is tracker()
+    assert cache.tracker(PodCounts, cache) is tracker()
     del cache
     gc.collect()
     assert tracker() is None
@@ -200,7 +200,7 @@ def test_trackers_are_shared_by_all_who_ask_and_die_with_the_cluster() -> None:
 def test_memory_stays_bounded_when_every_pod_has_its_own_labels_and_terms() -> None:
     cache = Cache()
     cache.upsert_node(node("n0"))
-    counts, owners = shared_tracker(cache, PodCounts), shared_tracker(cache, TermOwners)
+    counts, owners = cache.tracker(PodCounts, cache), cache.tracker(TermOwners, cache)
     for i in range(3000):
         record = cache.record(pod(f"p{i}", "red", {"app": f"a{i}"}, repelling(f"a{i}")))
         counts.count(terms_of(record).anti[0].query)
@@ -238,7 +238,7 @@ def test_the_index_yields_all_that_can_match_and_each_once() -> None:
 def owners() -> Iterator[tuple[Cache, TermOwners]]:
     cache = Cache()
     cache.upsert_node(node("n0"))
-    yield cache, shared_tracker(cache, TermOwners)
+    yield cache, cache.tracker(TermOwners, cache)
 
 
 def test_equal_terms_of_different_pods_share_their_counts(owners: tuple[Cache, TermOwners]) -> None:

@@ -54,7 +54,8 @@ class Settings:
     "--scheduler-name",
     "scheduler_names",
     multiple=True,
-    default=lambda: [os.environ.get("SCHEDULER_NAME") or "gpu-scheduler"],
+    envvar="SCHEDULER_NAME",
+    default=["gpu-scheduler"],
     help="Pods of this scheduler have their map read; may be repeated. Default: $SCHEDULER_NAME or gpu-scheduler.",
 )
 @click.option(

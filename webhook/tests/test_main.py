@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gangline_e2e.certificates import Authority
+from gangline_webhook.main import webhook
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
@@ -51,3 +52,22 @@ def test_wrong_words_are_told(tmp_path: Path, words: list[str], status: int, mes
     assert done.returncode == status
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("environment", "words", "names"),
+    [
+        pytest.param(None, [], ("gpu-scheduler",), id="neither"),
+        pytest.param("", [], ("gpu-scheduler",), id="empty"),
+        pytest.param("mine", [], ("mine",), id="environment"),
+        pytest.param("mine", ["--scheduler-name", "a", "--scheduler-name", "b"], ("a", "b"), id="both"),
+    ],
+)
+def test_schedulers_are_named_by_options_or_the_environment(
+    monkeypatch: pytest.MonkeyPatch, environment: str | None, words: list[str], names: tuple[str, ...]
+) -> None:
+    monkeypatch.delenv("SCHEDULER_NAME", raising=False)
+    if environment is not None:
+        monkeypatch.setenv("SCHEDULER_NAME", environment)
+
+    assert webhook.make_context("webhook", words).params["scheduler_names"] == names

@@ -99,9 +99,7 @@ def test_arguments_become_the_plugins_struct() -> None:
         ({"low": 11}, "a: low must not be above high"),
     ],
 )
-def test_what_does_not_fit_is_named_with_what_is_allowed(
-    args: dict[str, Any], expected: str
-) -> None:
+def test_what_does_not_fit_is_named_with_what_is_allowed(args: dict[str, Any], expected: str) -> None:
     with pytest.raises(ConfigError) as error:
         decode_args("f.yaml", "a", args, FitArgs)
 
@@ -120,15 +118,11 @@ def test_wrong_arguments_of_a_profile_are_named_with_their_place() -> None:
     with pytest.raises(ConfigError) as error:
         plugin_args(profile("{name: A}, {name: Fit, args: {low: x}}"), "Fit", FitArgs)
 
-    assert str(error.value) == (
-        'f.yaml: profiles[0].pluginConfig[1].args.low: expected an integer, got "x"'
-    )
+    assert str(error.value) == ('f.yaml: profiles[0].pluginConfig[1].args.low: expected an integer, got "x"')
 
 
 def test_a_plugin_that_needs_arguments_says_which() -> None:
     with pytest.raises(ConfigError) as error:
         plugin_args(profile("{name: A}"), "Needy", NeedyArgs)
 
-    assert str(error.value) == (
-        "f.yaml: profiles[0].pluginConfig[Needy].args.server: required field is missing"
-    )
+    assert str(error.value) == ("f.yaml: profiles[0].pluginConfig[Needy].args.server: required field is missing")

@@ -83,8 +83,7 @@ def test_without_plugins_the_defaults_run_wherever_they_can() -> None:
             id="an own entry without weight weighs 1, not the default's 3",
         ),
         pytest.param(
-            "{score: {enabled:"
-            " [{name: Other}, {name: Image, weight: 2}, {name: Taints, weight: 4}]}}",
+            "{score: {enabled: [{name: Other}, {name: Image, weight: 2}, {name: Taints, weight: 4}]}}",
             [("Image", 2), ("Taints", 4), ("Fit", 1), ("Other", 1)],
             id="overriding entries keep their order among themselves",
         ),
@@ -131,8 +130,7 @@ def test_without_plugins_the_defaults_run_wherever_they_can() -> None:
             id="multiPoint replaces all defaults",
         ),
         pytest.param(
-            "{multiPoint: {enabled: [{name: Custom, weight: 6}]},"
-            " score: {enabled: [{name: Custom, weight: 2}]}}",
+            "{multiPoint: {enabled: [{name: Custom, weight: 6}]}, score: {enabled: [{name: Custom, weight: 2}]}}",
             [("Custom", 2), ("Taints", 3), ("Fit", 1), ("Image", 1)],
             id="a point's own weight beats multiPoint's",
         ),
@@ -196,8 +194,7 @@ def test_weights_count_only_where_plugins_score() -> None:
         ),
         (
             "{plugins: {preFilter: {enabled: [{name: Taints}]}}}",
-            "plugins.preFilter.enabled[0].name: plugin Taints does not implement preFilter, "
-            "only filter, score",
+            "plugins.preFilter.enabled[0].name: plugin Taints does not implement preFilter, only filter, score",
         ),
         (
             "{plugins: {queueSort: {disabled: [{name: Sort}]}}}",
@@ -231,8 +228,7 @@ def test_a_plugin_that_is_installed_but_not_enabled_may_be_configured() -> None:
         "{plugins: {multiPoint: {enabled: [{name: DynamicResources, weight: 2}]}}}",
         "{plugins: {score: {enabled: [{name: DynamicResources, weight: 9}]}}}",
         "{pluginConfig: [{name: DynamicResources, args: {filterTimeout: 10s}}]}",
-        "{plugins: {reserve: {enabled: [{name: DynamicResources}]},"
-        " preBind: {enabled: [{name: DynamicResources}]}}}",
+        "{plugins: {reserve: {enabled: [{name: DynamicResources}]}, preBind: {enabled: [{name: DynamicResources}]}}}",
     ],
     ids=["at every point", "at one point", "configured", "twice"],
 )
@@ -240,9 +236,7 @@ def test_a_default_of_kube_scheduler_that_is_not_installed_is_left_out_with_one_
     text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert expand(profile(text), POINTS, DEFAULTS) == expand(profile("{}"), POINTS, DEFAULTS)
-    assert caplog.messages == [
-        "f.yaml: profiles[0]: left out, as it is not installed: DynamicResources"
-    ]
+    assert caplog.messages == ["f.yaml: profiles[0]: left out, as it is not installed: DynamicResources"]
 
 
 def test_disabling_what_is_not_installed_needs_no_warning(caplog: pytest.LogCaptureFixture) -> None:
@@ -254,9 +248,7 @@ def test_disabling_what_is_not_installed_needs_no_warning(caplog: pytest.LogCapt
 def test_leaving_out_does_not_hide_that_nothing_binds() -> None:
     text = "{plugins: {bind: {disabled: [{name: '*'}], enabled: [{name: DefaultBinder}]}}}"
 
-    assert message(text) == (
-        "f.yaml: profiles[0].plugins.bind: expected at least one plugin, got none"
-    )
+    assert message(text) == ("f.yaml: profiles[0].plugins.bind: expected at least one plugin, got none")
 
 
 def test_all_profiles_are_expanded_by_name() -> None:
@@ -285,8 +277,7 @@ def test_all_profiles_share_one_queue_order(second: str, got: str) -> None:
         expand_all(load(HEAD + text, "f.yaml").profiles, POINTS, DEFAULTS)
 
     assert str(error.value) == (
-        f"f.yaml: profiles[1].plugins: queueSort {got} and its args must be the same "
-        "as in profiles[0] (Sort)"
+        f"f.yaml: profiles[1].plugins: queueSort {got} and its args must be the same as in profiles[0] (Sort)"
     )
 
 

@@ -69,9 +69,7 @@ def test_a_config_map_has_to_hold_one_configuration(text: str, expected: str) ->
 def test_an_error_inside_a_config_map_names_its_key() -> None:
     text = "kind: ConfigMap\ndata:\n  config.yaml: 'kind: X'"
 
-    assert message(text) == (
-        'f.yaml#config.yaml: kind: "X" is not supported; supported: KubeSchedulerConfiguration'
-    )
+    assert message(text) == ('f.yaml#config.yaml: kind: "X" is not supported; supported: KubeSchedulerConfiguration')
 
 
 @pytest.mark.parametrize(
@@ -194,8 +192,7 @@ def test_a_plugin_that_is_gone_names_its_successor(version: str) -> None:
 
 def test_arguments_for_a_plugin_that_is_gone_name_its_successor() -> None:
     assert message(V1 + "profiles: [{pluginConfig: [{name: EBSLimits}]}]") == (
-        "f.yaml: profiles[0].pluginConfig[0].name: "
-        "plugin EBSLimits was removed from Kubernetes; use NodeVolumeLimits"
+        "f.yaml: profiles[0].pluginConfig[0].name: plugin EBSLimits was removed from Kubernetes; use NodeVolumeLimits"
     )
 
 

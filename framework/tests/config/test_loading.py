@@ -146,9 +146,7 @@ def test_every_setting_is_taken_from_the_file() -> None:
 
     assert load(text, "f.yaml") == SchedulerConfiguration(
         parallelism=4,
-        leader_election=LeaderElection(
-            False, Seconds(60), Seconds(40), Seconds(0.5), "leases", "team-a", "gpu"
-        ),
+        leader_election=LeaderElection(False, Seconds(60), Seconds(40), Seconds(0.5), "leases", "team-a", "gpu"),
         client_connection=ClientConnection("/etc/k", "a/b", "application/json", 12.5, 30),
         healthz_bind_address="0.0.0.0:1",
         metrics_bind_address="0.0.0.0:2",
@@ -226,8 +224,7 @@ def test_the_type_of_args_may_be_written_and_is_dropped() -> None:
 
 def test_yaml_anchors_and_merge_keys_work() -> None:
     text = V1 + (
-        "profiles:\n- &base {schedulerName: a, percentageOfNodesToScore: 7}\n"
-        "- {<<: *base, schedulerName: b}\n"
+        "profiles:\n- &base {schedulerName: a, percentageOfNodesToScore: 7}\n- {<<: *base, schedulerName: b}\n"
     )
 
     assert load(text, "f.yaml").profiles == (Profile("a", 7), Profile("b", 7))
@@ -268,9 +265,7 @@ def test_a_scheduler_name_in_two_files_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as error:
         load_files([one, two])
 
-    assert (
-        str(error.value) == f'{two}: profiles[0].schedulerName: "a" is taken by {one}: profiles[0]'
-    )
+    assert str(error.value) == f'{two}: profiles[0].schedulerName: "a" is taken by {one}: profiles[0]'
 
 
 def test_a_file_that_is_not_there_is_a_configuration_error(tmp_path: Path) -> None:

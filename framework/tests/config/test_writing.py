@@ -44,12 +44,10 @@ profiles = st.builds(
     Profile,
     scheduler_name=words,
     percentage_of_nodes_to_score=st.none() | st.integers(0, 100),
-    plugins=st.builds(
-        Plugins, **{point: sets for point in POINTS if point != "queue_sort"}, multi_point=sets
+    plugins=st.builds(Plugins, **{point: sets for point in POINTS if point != "queue_sort"}, multi_point=sets),
+    plugin_config=st.lists(st.builds(PluginConfig, names, args), max_size=3, unique_by=lambda entry: entry.name).map(
+        tuple
     ),
-    plugin_config=st.lists(
-        st.builds(PluginConfig, names, args), max_size=3, unique_by=lambda entry: entry.name
-    ).map(tuple),
 )
 extenders = st.builds(
     Extender,
@@ -84,9 +82,7 @@ configurations = st.builds(
     enable_profiling=st.booleans(),
     enable_contention_profiling=st.booleans(),
     pod_max_backoff_seconds=st.integers(1, 2**63 - 1),
-    profiles=st.lists(
-        profiles, min_size=1, max_size=2, unique_by=lambda each: each.scheduler_name
-    ).map(tuple),
+    profiles=st.lists(profiles, min_size=1, max_size=2, unique_by=lambda each: each.scheduler_name).map(tuple),
     extenders=st.lists(extenders, max_size=2).map(tuple),
 )
 
@@ -94,9 +90,7 @@ configurations = st.builds(
 @pytest.mark.parametrize("write", [convert, show], ids=["short", "complete"])
 @settings(max_examples=25, deadline=None)
 @given(config=configurations)
-def test_what_is_written_loads_back_unchanged(
-    write: type[str], config: SchedulerConfiguration
-) -> None:
+def test_what_is_written_loads_back_unchanged(write: type[str], config: SchedulerConfiguration) -> None:
     assert load(write(config), "f.yaml") == config
 
 

@@ -57,7 +57,9 @@ def differences(case: Case, got: Case) -> list[str]:
 
 @pytest.mark.parametrize("family", sorted(CASES))
 def test_every_recorded_verdict_is_the_same(family: str) -> None:
-    wrong = {case["id"]: found for case in CASES[family] if (found := differences(case, judged(case, case["input"]["pod"])))}
+    wrong = {
+        case["id"]: found for case in CASES[family] if (found := differences(case, judged(case, case["input"]["pod"])))
+    }
 
     assert wrong == {}
 

@@ -60,11 +60,10 @@ class DefaultPreemption:
         self._args = args
         self._handle = handle
         self._offsets = offsets or random.Random()
-        self._levels = PriorityLevels()
+        self._levels = handle.state.tracker(PriorityLevels)
         self._evictor = Evictor(handle, self.name)
         self._attempts = handle.metric("scheduler_preemption_attempts", "Total preemption attempts in the cluster.")
         self._victims = handle.metric("scheduler_preemption_victims", "Number of selected preemption victims.")
-        handle.state.track(self._levels)
 
     @hookimpl
     def events_to_register(self) -> Sequence[EventHint]:

@@ -10,10 +10,10 @@ Rules:
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations
-from typing import Final, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +23,10 @@ from gangline_plugins.gpu.links import MOST_DEVICES, NO_ISLAND, LinkClass, Matri
 Masks = NDArray[np.uint32]
 """One set of devices per node, as bits."""
 Ranks = NDArray[np.int64]
-WINDOW: Final = 1000.0
-"""What consecutive ids within one island are worth more than any other set, in GB/s."""
-_SATISFIED = 10_000.0
-"""What Preferred adds where everything that Required would ask for holds."""
 _TABLES = 256
 """Tables that are kept; one for 16 devices takes 0.8 MiB, one for 8 takes 3 KiB."""
+_CELLS = 1 << 18
+"""Masks times sets that are worked out in one go."""
 _UNKNOWN = np.uint32(1 << 31)
 
 
@@ -57,6 +55,7 @@ class Choices:
         self._subsets, self._gbps = self._subsets[allowed], self._gbps[allowed]
         self._quality = self._quality[allowed]
         self._nearness = _dense(_within(self._subsets, links.nearness))
+        self._levels = int(self._nearness.max(initial=0)) + 1
         self._left = _leftovers(links)
         self._total = max(float(links.gbps.sum()) / 2, 1e-9)
         self._sets = np.full(size, _UNKNOWN, dtype=np.uint32)
@@ -66,8 +65,9 @@ class Choices:
     def choose(self, mask: int) -> int:
         """The best set within a mask of free devices, as a mask; 0 when there is none."""
         mask &= self._links.present
-        found = int(self._sets[mask])
-        return found if found != _UNKNOWN else self._work_out(mask)
+        if self._sets[mask] == _UNKNOWN:
+            self._work_out(np.array([mask], dtype=np.uint32))
+        return int(self._sets[mask])
 
     def look_up(self, masks: Masks) -> tuple[Masks, NDArray[np.float32], NDArray[np.float32]]:
         """For each mask of free devices, one per node: the best set, its GB/s, and how whole it leaves the rest.
@@ -79,28 +79,33 @@ class Choices:
         sets = self._sets[masks]
         new = sets == _UNKNOWN
         if new.any():
-            for mask in np.unique(masks[new]).tolist():  # once per mask that was never met before
-                self._work_out(mask)
+            self._work_out(np.unique(masks[new]))
             sets = self._sets[masks]
         return sets, self._sets_gbps[masks], self._sets_kept[masks]
 
-    def _work_out(self, mask: int) -> int:
-        fits = np.flatnonzero((self._subsets & np.uint32(~mask & 0xFFFF)) == 0)
-        chosen = 0
-        if len(fits):
-            left = np.uint32(mask) ^ self._subsets
-            fits = _highest(fits, self._quality[fits])
-            fits = _highest(fits, self._left.links[left[fits]])
-            fits = _highest(fits, self._nearness[fits])
-            fits = _highest(fits, self._left.nearness[left[fits]])
-            best = int(fits[0])
-            chosen = int(self._subsets[best])
-            gbps = self._left.gbps
-            cut = gbps[mask] - gbps[chosen] - gbps[mask ^ chosen]
-            self._sets_gbps[mask] = self._gbps[best]
-            self._sets_kept[mask] = 1.0 - min(1.0, max(0.0, cut / self._total))
-        self._sets[mask] = chosen
-        return chosen
+    def _work_out(self, masks: Masks) -> None:
+        """Fill the table at these masks."""
+        at_once = max(1, _CELLS // max(1, len(self._subsets)))
+        for start in range(0, len(masks), at_once):
+            self._fill(masks[start : start + at_once])
+
+    def _fill(self, masks: Masks) -> None:
+        self._sets[masks] = 0
+        if not len(self._subsets):
+            return
+        fits = (self._subsets & ~masks[:, None]) == 0  # one row per mask, one column per set
+        left = np.where(fits, masks[:, None] ^ self._subsets, np.uint32(0))
+        worth = self._quality * self._left.levels + self._left.links[left]
+        worth = (worth * self._levels + self._nearness) * self._left.near_levels + self._left.nearness[left]
+        best = np.where(fits, worth, -1).argmax(axis=1)  # the first of several, which has the lowest ids
+        has_any = fits.any(axis=1)
+        masks, best = masks[has_any], best[has_any]
+        chosen = self._subsets[best]
+        gbps = self._left.gbps
+        cut = gbps[masks] - gbps[chosen] - gbps[masks ^ chosen]
+        self._sets[masks] = chosen
+        self._sets_gbps[masks] = self._gbps[best]
+        self._sets_kept[masks] = 1.0 - np.clip(cut / self._total, 0.0, 1.0)
 
 
 class ChoiceTables:
@@ -111,6 +116,7 @@ class ChoiceTables:
 
     def of(self, links: LinkClass, count: int, rule: Rule) -> Choices:
         """The table of a link class for count devices."""
+        rule = _in_steps(rule, links)
         key = (links.number, count, rule)
         found = self._tables.get(key)
         if found is None:
@@ -120,6 +126,14 @@ class ChoiceTables:
         else:
             self._tables.move_to_end(key)
         return found
+
+
+def _in_steps(rule: Rule, links: LinkClass) -> Rule:
+    """The same rule for all bandwidths that the same links have: it asks for that of the slowest of them."""
+    if not rule.min_gbps:
+        return rule
+    enough = links.gbps[links.gbps >= rule.min_gbps]
+    return replace(rule, min_gbps=float(enough.min()) if len(enough) else float("inf"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,6 +147,16 @@ class _Leftovers:
     nearness: Ranks
     """Ranks by nearness, then by how few runs of ids they are in."""
 
+    @property
+    def levels(self) -> int:
+        """How many different ranks by GB/s there are."""
+        return int(self.links.max()) + 1
+
+    @property
+    def near_levels(self) -> int:
+        """How many different ranks by nearness there are."""
+        return int(self.nearness.max()) + 1
+
 
 @lru_cache(maxsize=64)
 def _leftovers(links: LinkClass) -> _Leftovers:
@@ -140,7 +164,7 @@ def _leftovers(links: LinkClass) -> _Leftovers:
     gbps = _within(masks, links.gbps)
     bits = _bits(masks)
     neighbours = (bits[:, :-1] * bits[:, 1:]).sum(axis=1)
-    return _Leftovers(gbps, _dense(gbps), _dense(_within(masks, links.nearness) * MOST_DEVICES + neighbours))
+    return _Leftovers(gbps, _dense(gbps), _dense(_within(masks, links.nearness), neighbours))
 
 
 @lru_cache(maxsize=256)
@@ -153,26 +177,31 @@ def _subsets(present: int, count: int) -> Masks:
 def _quality(subsets: Masks, gbps: Matrix, links: LinkClass, rule: Rule) -> Ranks:
     """Ranks of sets by policy and links; -1 for one that the rule does not allow."""
     together = _share_island(subsets, links)
-    satisfied = together & (gbps >= rule.min_gbps)
-    single = _bits(subsets).sum(axis=1) < 2
-    satisfied |= single
-    if rule.mode == "Ignore":
-        worth = np.where(_consecutive(subsets), WINDOW, 0.0)
-    else:
-        inside = _within(subsets, links.gbps)
-        fits = satisfied if rule.min_gbps or rule.mode == "Required" else np.zeros_like(satisfied)
-        window = _consecutive(subsets) & together
-        worth = np.where(fits, _SATISFIED, 0.0) + np.where(window, WINDOW, 0.0) + gbps + inside * 1e-6
+    satisfied = together & (gbps >= rule.min_gbps) | (np.bitwise_count(subsets) < 2)
+    row, inside = _consecutive(subsets), _within(subsets, links.gbps)
+    columns: list[NDArray[Any]] = []
+    if rule.policy == "preferIds":
+        columns.append(_listed(subsets, rule.prefer_ids))
     if rule.policy == "spread":
-        worth = _apart(subsets, links) * 100_000.0 - _within(subsets, links.gbps)
-    elif rule.policy == "preferIds":
-        for place, id in enumerate(reversed(rule.prefer_ids)):
-            listed = subsets >> np.uint32(id) & np.uint32(1) if 0 <= id < MOST_DEVICES else np.zeros_like(subsets)
-            worth = worth + listed * (1e6 * 2.0**place)
-    ranks = _dense(worth)
+        columns += [_apart(subsets, links), -inside]
+    elif rule.mode == "Ignore":
+        columns.append(row)
+    else:
+        if rule.min_gbps:
+            columns.append(satisfied)
+        columns += [row & together, gbps, inside]
+    ranks = _dense(*columns)
     if rule.mode == "Required":
         ranks[~satisfied] = -1
     return ranks
+
+
+def _listed(subsets: Masks, prefer_ids: tuple[int, ...]) -> Matrix:
+    """How well each set follows a list: its first id counts more than all others together."""
+    worth = np.zeros(len(subsets))
+    for place, id in enumerate(reversed([id for id in prefer_ids if 0 <= id < MOST_DEVICES])):
+        worth += (subsets >> np.uint32(id) & np.uint32(1)) * 2.0**place
+    return worth
 
 
 def _apart(subsets: Masks, links: LinkClass) -> Matrix:
@@ -221,11 +250,8 @@ def _bits(masks: Masks) -> Matrix:
     return (masks[:, None] >> np.arange(MOST_DEVICES, dtype=np.uint32) & np.uint32(1)).astype(np.float64)
 
 
-def _dense(worth: Matrix) -> Ranks:
-    """Ranks from 0, equal for what is equal to a thousandth of a millionth."""
-    ranks: Ranks = np.unique(np.round(worth, 9), return_inverse=True)[1].reshape(-1).astype(np.int64)
+def _dense(*columns: NDArray[Any]) -> Ranks:
+    """Ranks from 0 by the first column, then by the next; equal for what is equal to a millionth."""
+    table = np.stack([np.round(column.astype(np.float64), 6) for column in columns], axis=1)
+    ranks: Ranks = np.unique(table, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
     return ranks
-
-
-def _highest(rows: NDArray[np.intp], ranks: Ranks) -> NDArray[np.intp]:
-    return rows[ranks == ranks.max()]

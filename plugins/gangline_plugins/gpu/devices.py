@@ -24,7 +24,6 @@ from gangline_plugins.gpu.columns import NO_CLASS, Columns
 from gangline_plugins.gpu.links import MOST_DEVICES, LinkClasses
 from gangline_plugins.gpu.node_devices import FULL, NodeDevices
 from gangline_plugins.gpu.wants import Want, Wants
-from gangline_plugins.pod_counting import shared_tracker
 
 _REMEMBERED = 65_536
 """Choices of pods that were taken off, so that putting them back gives the same devices."""
@@ -32,7 +31,7 @@ _REMEMBERED = 65_536
 
 def device_table(state: State) -> DeviceTable:
     """The table of a cluster; the same object at each call."""
-    return shared_tracker(state, DeviceTable)
+    return state.tracker(DeviceTable, state)
 
 
 class DeviceTable:

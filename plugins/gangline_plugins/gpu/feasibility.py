@@ -8,7 +8,7 @@ Rules:
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -152,7 +152,9 @@ class Feasibility:
             fits = self._exclusive(want, nodes, usable, stale)
         if want.implicit and want.exclusivity == "Exclusive":
             self._reinterpret(want, limits, nodes, fits)
-        first: list[tuple[BoolColumn, Why]] = [(~known, Why.UNREPORTED), (self._unselected(want, nodes), Why.SELECTOR)]
+        first: list[tuple[BoolColumn, Why]] = [(~known, Why.UNREPORTED)]
+        if want.selector:
+            first.append((self._unselected(want, nodes), Why.SELECTOR))
         if not limits.allow_unknown:
             first.append((stale, Why.STALE))
         _overrule(fits.codes, first)
@@ -183,18 +185,15 @@ class Feasibility:
         fits = Fits(np.zeros(len(nodes), dtype=np.uint8), gbps, kept, stale)
         failed = sets == 0
         if failed.any():
-            at = np.flatnonzero(failed)
-            best = self._look_up(want, nodes.at(nodes.rows[at]), usable[at])[0]
-            fits.codes[at] = np.select(
-                [
-                    _fewer(c.present[index][at] & unmixed[at], want.count),
-                    _fewer(usable[at], want.count),
-                    best == 0,
-                    _fewer(free[at], want.count),
-                ],
-                [Why.COUNT, Why.HEALTH, Why.LINKS, Why.BUSY],
-                Why.LINKS_BUSY,
+            best = self._look_up(want, nodes, usable)[0]
+            verdicts = (
+                (_fewer(c.present[index] & unmixed, want.count), Why.COUNT),
+                (_fewer(usable, want.count), Why.HEALTH),
+                (best == 0, Why.LINKS),
+                (_fewer(free, want.count), Why.BUSY),
+                (failed, Why.LINKS_BUSY),
             )
+            _overrule(fits.codes, verdicts)
         if not want.implicit:
             fits.codes[c.replicas[index] > 1] = Why.SHARING
         return fits
@@ -213,19 +212,16 @@ class Feasibility:
         fits = Fits(np.zeros(len(nodes), dtype=np.uint8), gbps, (begun != 0).astype(np.float32), stale)
         failed = sets == 0
         if failed.any():
-            at = np.flatnonzero(failed)
-            best = self._look_up(want, nodes.at(nodes.rows[at]), large[at])[0]
-            fits.codes[at] = np.select(
-                [
-                    _fewer(c.present[index][at] & unmixed[at], want.count),
-                    _fewer(usable[at], want.count),
-                    _fewer(large[at], want.count),
-                    best == 0,
-                    _fewer(roomy[at], want.count),
-                ],
-                [Why.COUNT, Why.HEALTH, Why.TOO_SMALL, Why.LINKS, Why.NO_ROOM],
-                Why.LINKS_BUSY,
+            best = self._look_up(want, nodes, large)[0]
+            verdicts = (
+                (_fewer(c.present[index] & unmixed, want.count), Why.COUNT),
+                (_fewer(usable, want.count), Why.HEALTH),
+                (_fewer(large, want.count), Why.TOO_SMALL),
+                (best == 0, Why.LINKS),
+                (_fewer(roomy, want.count), Why.NO_ROOM),
+                (failed, Why.LINKS_BUSY),
             )
+            _overrule(fits.codes, verdicts)
         return fits
 
     def _replicas(self, want: Want, limits: Limits, nodes: NodeView, usable: Masks, stale: BoolColumn) -> Fits:
@@ -236,24 +232,20 @@ class Feasibility:
         pieces = (left * _spread(usable & ~c.whole[index])).sum(axis=1)
         one = c.mps[index] | limits.one_replica
         fits = _empty(len(nodes), stale)
-        fits.codes[:] = np.select(
-            [
-                one & (want.count > 1),
-                np.bitwise_count(c.present[index]) * replicas < want.count,
-                np.bitwise_count(usable) * replicas < want.count,
-                pieces < want.count,
-            ],
-            [Why.ONE_REPLICA, Why.COUNT, Why.HEALTH, Why.NO_ROOM],
-            0,
+        verdicts = (
+            (one & (want.count > 1), Why.ONE_REPLICA),
+            (np.bitwise_count(c.present[index]) * replicas < want.count, Why.COUNT),
+            (np.bitwise_count(usable) * replicas < want.count, Why.HEALTH),
+            (pieces < want.count, Why.NO_ROOM),
         )
+        _overrule(fits.codes, verdicts)
         return fits
 
     def _instances(self, want: Want, nodes: NodeView, stale: BoolColumn) -> Fits:
         every, free = self._table.columns.profile(want.profile)
         fits = _empty(len(nodes), stale)
-        fits.codes[:] = np.select(
-            [every[nodes.index] < want.count, free[nodes.index] < want.count], [Why.PROFILE, Why.NO_INSTANCE], 0
-        )
+        index = nodes.index
+        _overrule(fits.codes, ((every[index] < want.count, Why.PROFILE), (free[index] < want.count, Why.NO_INSTANCE)))
         return fits
 
     def _unselected(self, want: Want, nodes: NodeView) -> BoolColumn:
@@ -265,6 +257,8 @@ class Feasibility:
     def _judge_fabric(self, want: Want, nodes: NodeView, fits: Fits) -> None:
         """A node that lacks what cannot come by waiting is told so before what could."""
         c, index, fabric = self._table.columns, nodes.index, want.fabric
+        if not (fabric.rdma or fabric.min_ports or fabric.cu_file == "Required"):
+            return
         wrong: list[tuple[BoolColumn, Why]] = []
         if fabric.rdma:
             wrong.append((c.ports[index] == 0, Why.RDMA))
@@ -297,9 +291,9 @@ def _empty(size: int, stale: BoolColumn) -> Fits:
     )
 
 
-def _overrule(codes: CodeColumn, verdicts: Iterable[tuple[BoolColumn, Why]]) -> None:
+def _overrule(codes: CodeColumn, verdicts: Sequence[tuple[BoolColumn, Why]]) -> None:
     """Earlier verdicts win over later ones, and all of them over what codes say."""
-    for mask, why in reversed(list(verdicts)):
+    for mask, why in reversed(verdicts):
         codes[mask] = why
 
 

@@ -1,0 +1,178 @@
+"""What is written to the API, and what happens when the API does not take it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from gangline.errors import ApiError, Conflict, Forbidden, NotFound, Unavailable
+from gangline.kube.resources import GPU_NODE_STATUSES, NODES
+from gangline.model import Node
+from gangline.wire import GpuDevice, GpuNodeStatusStatus
+from gangline_agent.publishing import Publisher, Reporter
+
+from .stories import Applied, RecordingClient, add_node, play
+
+ONE = GpuNodeStatusStatus(total=1, devices=[GpuDevice(id=0, uuid="GPU-1", health="Healthy")], heartbeat_time="t1")
+NONE = GpuNodeStatusStatus(heartbeat_time="t2")
+LABELS = {"nvidia.com/gpu.present": "true"}
+
+
+def finder(client: RecordingClient, name: str = "node") -> Callable[[], Awaitable[Node]]:
+    async def find() -> Node:
+        return await client.get(NODES, name)
+
+    return find
+
+
+def reporter(client: RecordingClient) -> Reporter:
+    return Reporter(Publisher(client), "node", finder(client))
+
+
+def test_the_object_then_its_status_then_the_labels_are_applied() -> None:
+    uid = ""
+
+    async def story(client: RecordingClient) -> None:
+        nonlocal uid
+        uid = (await add_node(client, "node")).metadata.uid
+        agent = reporter(client)
+        agent.report(ONE, LABELS)
+        await agent.publish()
+
+    owner = {"apiVersion": "v1", "kind": "Node", "name": "node"}
+    devices = [{"id": 0, "uuid": "GPU-1", "health": "Healthy"}]
+    applied = play(story).applied
+
+    assert applied == [
+        Applied(
+            "gpunodestatuses",
+            "node",
+            "gpu-agent",
+            None,
+            {"metadata": {"ownerReferences": [owner | {"uid": uid}]}, "spec": {"nodeName": "node"}},
+        ),
+        Applied(
+            "gpunodestatuses",
+            "node",
+            "gpu-agent-status",
+            "status",
+            {"status": {"total": 1, "devices": devices, "heartbeatTime": "t1"}},
+        ),
+        Applied("nodes", "node", "gpu-agent", None, {"metadata": {"uid": uid, "labels": LABELS}}),
+    ]
+
+
+def test_a_heartbeat_writes_the_status_alone() -> None:
+    async def story(client: RecordingClient) -> None:
+        await add_node(client, "node")
+        agent = reporter(client)
+        for status in (ONE, ONE):
+            agent.report(status, LABELS)
+            await agent.publish()
+
+    assert [each.subresource for each in play(story).applied[3:]] == ["status"]
+
+
+def test_a_node_without_gpus_says_0() -> None:
+    async def story(client: RecordingClient) -> None:
+        await add_node(client, "node")
+        agent = reporter(client)
+        agent.report(NONE, {})
+        await agent.publish()
+
+    assert play(story).applied[1].body == {"status": {"total": 0, "heartbeatTime": "t2"}}
+
+
+def test_where_discovery_runs_labels_are_left_to_it() -> None:
+    async def story(client: RecordingClient) -> None:
+        await add_node(client, "node", {"nvidia.com/gfd.timestamp": "1767225600"})
+        agent = reporter(client)
+        agent.report(ONE, LABELS)
+        await agent.publish()
+
+    assert [each.plural for each in play(story).applied] == ["gpunodestatuses"] * 2
+
+
+def test_labels_that_no_longer_hold_are_taken_away() -> None:
+    async def story(client: RecordingClient) -> None:
+        await add_node(client, "node", {"zone": "a"})
+        agent = reporter(client)
+        for status, wanted in ((ONE, LABELS), (NONE, {})):
+            agent.report(status, wanted)
+            await agent.publish()
+        left = (await client.get(NODES, "node")).metadata.labels or {}
+        assert left["zone"] == "a"
+        assert "nvidia.com/gpu.present" not in left
+
+    play(story)
+
+
+def test_who_may_not_label_nodes_reports_all_the_same() -> None:
+    async def story(client: RecordingClient) -> None:
+        await add_node(client, "node")
+        client.failures = [("nodes", Forbidden(403, "Forbidden", "nodes is forbidden"))]
+        agent = reporter(client)
+        agent.report(ONE, LABELS)
+        await agent.publish()
+        assert (await client.get(GPU_NODE_STATUSES, "node")).status.total == 1
+
+    play(story)
+
+
+def test_an_object_that_was_deleted_is_made_again() -> None:
+    async def story(client: RecordingClient) -> None:
+        await add_node(client, "node")
+        agent = reporter(client)
+        agent.report(ONE, LABELS)
+        await agent.publish()
+        await client.delete(GPU_NODE_STATUSES, "node")
+        with pytest.raises(NotFound):
+            await agent.publish()
+        await agent.publish()
+        assert (await client.get(GPU_NODE_STATUSES, "node")).status.devices == ONE.devices
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [Unavailable(0, "ConnectionFailed", "refused"), Forbidden(403, "Forbidden", "not yet")],
+    ids=["outage", "no rights yet"],
+)
+def test_it_goes_on_trying_and_then_writes_what_is_newest(failure: ApiError) -> None:
+    async def story(client: RecordingClient) -> None:
+        await add_node(client, "node")
+        client.failures = [("gpunodestatuses", failure)] * 3
+        waits: list[float] = []
+
+        async def sleep(seconds: float) -> None:
+            waits.append(seconds)
+            agent.report(ONE, LABELS)
+            await asyncio.sleep(seconds)
+
+        agent = Reporter(Publisher(client), "node", finder(client), sleep=sleep)
+        agent.report(NONE, {})
+        running = asyncio.create_task(agent.run())
+        while not client.applied or client.applied[-1].plural != "nodes":
+            await asyncio.sleep(1)
+        running.cancel()
+        assert len(waits) == 3
+        assert max(waits) <= 30
+        assert [each.body["status"]["total"] for each in client.applied if each.subresource] in ([1], [1, 1])
+
+    play(story)
+
+
+def test_only_the_object_with_its_uid_is_withdrawn() -> None:
+    async def story(client: RecordingClient) -> None:
+        publisher = Publisher(client)
+        uid = await publisher.place(await add_node(client, "node"))
+        with pytest.raises(Conflict):
+            await publisher.withdraw("node", "another")
+        await publisher.withdraw("node", uid)
+        await publisher.withdraw("node", uid)
+        assert (await client.list(GPU_NODE_STATUSES)).items == []
+
+    play(story)

@@ -1,0 +1,70 @@
+"""Link classes, and the ready hardware."""
+
+import msgspec
+import numpy as np
+import pytest
+
+from gangline.wire import DeviceLink, GpuDevice
+from gangline_plugins.gpu.links import NO_ISLAND, LinkClass, LinkClasses, ids_of, mask_of
+from gangline_plugins.gpu.named_hardware import NAMES, devices
+
+
+def links_of(found: list[GpuDevice]) -> LinkClass:
+    return LinkClasses().intern(found)
+
+
+def test_equal_hardware_is_one_class() -> None:
+    classes = LinkClasses()
+
+    first = classes.intern(devices("hgx-h100"))
+    again = classes.intern([msgspec.structs.replace(d, uuid="other") for d in devices("hgx-h100")])
+    other = classes.intern(devices("dgx-a100"))
+    assert first is again
+    assert [links.number for links in (first, other)] == [0, 1]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_ready_hardware_is_symmetric_and_has_links_of_devices_that_exist(name: str) -> None:
+    found = devices(name)
+    links = links_of(found)
+
+    assert links.present == (1 << len(found)) - 1
+    assert (links.gbps == links.gbps.T).all()
+    assert (links.gbps[: len(found), : len(found)] > 0).sum() == len(found) * (len(found) - 1)
+
+
+def test_bridges_make_islands_of_two() -> None:
+    assert links_of(devices("pcie-bridged-4")).islands[:5] == (0, 0, 1, 1, NO_ISLAND)
+
+
+def test_islands_that_nobody_names_are_what_nvlink_connects() -> None:
+    chain = [GpuDevice(id=i, links=[DeviceLink(i + 1, "NVLINK", 50.0)] if i in (0, 1, 4) else []) for i in range(6)]
+
+    assert links_of(chain).islands[:6] == (0, 0, 0, NO_ISLAND, 1, 1)
+
+
+def test_without_links_an_island_has_the_bandwidth_of_its_slower_device() -> None:
+    found = [GpuDevice(id=0, island="a", bandwidth_gbps=600), GpuDevice(id=1, island="a", bandwidth_gbps=400)]
+
+    assert links_of([*found, GpuDevice(id=2, island="b", bandwidth_gbps=600)]).gbps[:3, :3].tolist() == [
+        [0, 400, 0],
+        [400, 0, 0],
+        [0, 0, 0],
+    ]
+
+
+def test_of_two_reports_on_a_link_the_lower_counts() -> None:
+    found = [GpuDevice(id=0, links=[DeviceLink(1, "NVLINK", 300.0)]), GpuDevice(id=1, links=[DeviceLink(0, "PIX", 64.0)])]
+
+    assert links_of(found).gbps[0, 1] == 64.0
+
+
+def test_devices_on_one_socket_are_nearer() -> None:
+    links = links_of(devices("hgx-h100"))
+
+    assert np.unique(links.nearness[0]).tolist() == [0, 10, 11]
+
+
+def test_masks_are_sets_of_ids() -> None:
+    assert ids_of(mask_of([5, 0, 3, 3])) == (0, 3, 5)
+    assert mask_of([16, -1]) == 0
