@@ -2,8 +2,8 @@
 
     python benchmarks/cycle.py [--nodes 1000 --nodes 5000 --nodes 20000] [--cycles 2000]
 
-Three workloads: pods of one class that is known already; ten known classes in turn; and pods of which each is the first of
-its class. Columns are milliseconds per cycle. The profile is the default one with every installed default plugin.
+Three workloads: pods of one class that is known already; ten known classes in turn; and pods of which each is the first
+of its class. Columns are milliseconds per cycle. The profile is the default one with every installed default plugin.
 """
 
 from __future__ import annotations

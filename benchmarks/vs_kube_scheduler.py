@@ -2,10 +2,10 @@
 
     python benchmarks/vs_kube_scheduler.py [--nodes 5000] [--pods 5000] [--runs 1]
 
-Needs the control plane (`make control-plane`). For each scheduler: a fresh namespace, all pods created first, then the
-scheduler is started; the clock runs from its start to the binding of the last pod, as read from the API server. Both write
-events; kube-scheduler runs with QPS and burst 5000. CPU is of the scheduler process alone, until everything is written
-(events too); RSS is its peak. The order of the two is swapped from run to run.
+Needs the control plane (`make control-plane`). For each scheduler: a fresh one, all pods created first, then the
+scheduler is started; the clock runs from its start to the binding of the last pod, as read from the API server. Both
+write events; kube-scheduler runs with QPS and burst 5000. CPU is of the scheduler process alone, until everything is
+written (events too); RSS is its peak. The order of the two is swapped from run to run.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
+from rich.console import Console
+from rich.table import Table
+
 from gangline_e2e import api, workloads
 from gangline_e2e.harness import ControlPlane, Options
 from gangline_e2e.processes import usage
-from rich.console import Console
-from rich.table import Table
 
 KUBE_SCHEDULER = """\
 apiVersion: kubescheduler.config.k8s.io/v1

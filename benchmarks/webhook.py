@@ -44,7 +44,7 @@ FIELDS = [
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Latencies in seconds, sorted; how many requests failed; how long it took; the server's CPU seconds and peak memory."""
+    """Latencies in seconds, sorted; how many failed; how long it took; what the server used."""
 
     latencies: list[float]
     failed: int

@@ -163,8 +163,8 @@ def _weighted_mean(share: Share, rated: ScoreColumn, allocatable: Int64Column) -
 def percent(part: Int64Column, whole: Int64Column) -> ScoreColumn:
     """100 part / whole, rounded down exactly; 0 where whole is 0, as then part must be.
 
-    Floating point is exact here up to 2**45 (with quotients of at most 100 the rounding error stays below 1 / whole), and
-    several times faster than integer division; larger amounts take the slow way.
+    Floating point is exact here up to 2**45 (with quotients of at most 100 the rounding error stays below 1 / whole),
+    and several times faster than integer division; larger amounts take the slow way.
     """
     whole = np.maximum(whole, 1)
     if int(whole.max(initial=0)) > _EXACT:

@@ -49,7 +49,8 @@ class DeviceTable:
         self._row_of: dict[str, int] = {}
         self._reports: dict[int, GpuNodeStatus] = {}
         self._allocations: dict[str, Allocation] = {}
-        self._before: OrderedDict[str, Allocation] = OrderedDict()
+        self._before: OrderedDict[str, tuple[Allocation, int]] = OrderedDict()
+        """What pods had when they were taken off, and the state that their node was left in."""
         self._store = state.store("gpunodestatuses")
         state.follow_nodes(self)
         self._store.subscribe(self)
@@ -88,7 +89,10 @@ class DeviceTable:
         """Make the choice for a placed pod firm: it is what the binding will write. None when it has none."""
         found = self._allocations.get(uid)
         if found is not None and not found.is_firm:
-            found = self._allocations[uid] = replace(found, is_firm=True)
+            node = self._nodes[found.row]
+            self._release(uid, node)
+            found = replace(found, is_firm=True)
+            self._hold(uid, node, found)
         return found
 
     def assign(self, pod: PodInfo, ids: Iterable[int]) -> Allocation:
@@ -134,7 +138,7 @@ class DeviceTable:
             return
         released = self._release(pod.uid, node)
         if released is not None:
-            self._before[pod.uid] = released
+            self._before[pod.uid] = (released, node.state)
             if len(self._before) > _REMEMBERED:
                 self._before.popitem(last=False)
             self._publish(row, node)
@@ -203,8 +207,8 @@ class DeviceTable:
     ) -> Allocation | None:
         if text is not None:
             return self._written(pod, want, text, row, node)
-        before = self._before.get(pod.uid)
-        if before is not None and before.row == row and (before.exclusivity == "Explicit" or node.fits(before)):
+        before, state = self._before.get(pod.uid, (None, 0))
+        if before is not None and before.row == row and (state == node.state or before.is_firm and node.fits(before)):
             return before
         if want is None:
             return None
@@ -233,12 +237,12 @@ class DeviceTable:
 
     def _hold(self, uid: str, node: NodeDevices, allocation: Allocation) -> None:
         self._allocations[uid] = allocation
-        node.hold(allocation, 1)
+        node.hold(uid, allocation, 1)
 
     def _release(self, uid: str, node: NodeDevices) -> Allocation | None:
         allocation = self._allocations.pop(uid, None)
         if allocation is not None:
-            node.hold(allocation, -1)
+            node.hold(uid, allocation, -1)
         return allocation
 
     def _settle(self, row: int, node: NodeDevices) -> None:

@@ -45,6 +45,8 @@ class NodeDevices:
         self.milli = [0] * MOST_DEVICES
         self.memory = [0] * MOST_DEVICES
         self.taken: Counter[str] = Counter()
+        self.state = 0
+        """A hash of what is held, by whom, that does not depend on the order."""
 
     def label(self, labels: Mapping[str, str]) -> None:
         """Read from the node's labels how its device plugin hands out devices."""
@@ -56,8 +58,9 @@ class NodeDevices:
         self.mps = strategy == "mps"
         self.mig_single = labels.get(_MIG_STRATEGY) == "single"
 
-    def hold(self, allocation: Allocation, by: int) -> None:
+    def hold(self, uid: str, allocation: Allocation, by: int) -> None:
         """Count an allocation in (1) or out (-1)."""
+        self.state ^= hash((uid, allocation))
         for place, id in enumerate(allocation.ids):
             if id >= MOST_DEVICES:
                 continue

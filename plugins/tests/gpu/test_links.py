@@ -54,7 +54,10 @@ def test_without_links_an_island_has_the_bandwidth_of_its_slower_device() -> Non
 
 
 def test_of_two_reports_on_a_link_the_lower_counts() -> None:
-    found = [GpuDevice(id=0, links=[DeviceLink(1, "NVLINK", 300.0)]), GpuDevice(id=1, links=[DeviceLink(0, "PIX", 64.0)])]
+    found = [
+        GpuDevice(id=0, links=[DeviceLink(1, "NVLINK", 300.0)]),
+        GpuDevice(id=1, links=[DeviceLink(0, "PIX", 64.0)]),
+    ]
 
     assert links_of(found).gbps[0, 1] == 64.0
 

@@ -1,0 +1,346 @@
+"""The device table: in step with nodes, reports and pods, whatever comes first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gangline.cache import Cache
+from gangline.model import Pod
+from gangline.testing import cluster, make_node, make_pod
+from gangline.wire import ALLOCATED, ALLOCATED_UUIDS, GpuClaim, MigDevice
+from gangline_plugins.gpu.devices import DeviceTable, device_table
+from gangline_plugins.gpu.named_hardware import devices
+from gangline_plugins.gpu.node_devices import FULL
+
+from .gpu_cases import claim, claim_pod, gpu_cluster, report
+
+CLAIMS = (
+    claim("one", count=1),
+    claim("two", count=2),
+    claim("third", count=1, exclusivity="Shared", fraction=0.34),
+    claim("gib", count=2, exclusivity="Shared", memory_gi_b=30),
+)
+
+
+def facts(cache: Cache) -> dict[str, Any]:
+    """Everything that the table says, by node."""
+    table = device_table(cache)
+    columns = {
+        name: column[: cache.nodes.size].tolist()
+        for name, column in vars(table.columns).items()
+        if not isinstance(column, dict)
+    }
+    allocations = {uid: table.allocation(uid) for uid in cache.pods}
+    return {**columns, **{uid: (a.ids, a.milli, a.memory_mib) for uid, a in allocations.items() if a}}
+
+
+def fleet() -> Cache:
+    return gpu_cluster([report("a", "pcie-bridged-4"), report("b", "gb200-tray")], CLAIMS)
+
+
+def ids(cache: Cache, pod: str) -> tuple[int, ...]:
+    allocation = device_table(cache).allocation(f"pod-default-{pod}")
+    assert allocation is not None
+    return allocation.ids
+
+
+def bound(cache: Cache, pod: Pod) -> Pod:
+    """A pod as the API server has it once it is bound as the table says."""
+    allocation = device_table(cache).reserve(pod.metadata.uid)
+    metadata = pod.metadata
+    if allocation is not None:
+        metadata = msgspec.structs.replace(
+            metadata, annotations={**(metadata.annotations or {}), **allocation.annotations}
+        )
+    return msgspec.structs.replace(pod, metadata=metadata)
+
+
+placements = st.lists(
+    st.tuples(st.sampled_from(["one", "two", "third", "gib", "plain"]), st.sampled_from(["a", "b"]), st.booleans()),
+    max_size=12,
+)
+
+
+def make(number: int, kind: str, node: str) -> Pod:
+    return make_pod(f"p{number}", 1, node=node) if kind == "plain" else claim_pod(f"p{number}", kind, node=node)
+
+
+@given(placements, placements, st.randoms(use_true_random=False))
+@settings(max_examples=60, deadline=None)
+def test_a_transaction_that_is_undone_leaves_the_same_devices(before: Any, inside: Any, chance: Any) -> None:
+    cache = fleet()
+    table = device_table(cache)
+    for number, (kind, node, _) in enumerate(before):
+        cache.upsert_pod(cache.record(make(number, kind, node)))
+    expected = facts(cache)
+
+    with cache.transaction() as tx:
+        hypothetical = []
+        for number, (kind, node, off) in enumerate(inside, start=100):
+            placed = [*cache.pods.values(), *hypothetical]
+            if off and (there := [pod for pod in placed if pod.row >= 0]):
+                tx.unplace(chance.choice(there))
+            record = cache.record(make(number, kind, ""))
+            tx.place(record, cache.nodes.row_of(node) or 0)
+            hypothetical.append(record)
+    assert facts(cache) == expected
+    assert not any(table.allocation(pod.uid) for pod in hypothetical)
+
+
+@given(placements)
+@settings(max_examples=60, deadline=None)
+def test_a_restart_finds_every_pod_on_its_devices(story: Any) -> None:
+    cache = fleet()
+    device_table(cache)
+    pods: dict[str, Pod] = {}
+    for number, (kind, node, leaves) in enumerate(story):
+        pod = make(number, kind, node)
+        want = device_table(cache).wants.of(cache.record(pod))
+        row = cache.nodes.row_of(node)
+        assert row is not None
+        if device_table(cache).choose(want, row) is None:  # type: ignore[arg-type]  # every pod here wants something
+            continue
+        cache.upsert_pod(cache.record(pod))
+        pods[pod.metadata.uid] = bound(cache, pod)
+        if leaves:
+            uid = sorted(pods)[number % len(pods)]
+            cache.remove_pod(uid)
+            del pods[uid]
+
+    again = fleet()
+    device_table(again)
+    for pod in reversed(pods.values()):
+        again.upsert_pod(again.record(pod))
+    assert facts(again) == facts(cache)
+
+
+@given(placements)
+@settings(max_examples=60, deadline=None)
+def test_what_fits_never_exceeds_a_device(story: Any) -> None:
+    cache = fleet()
+    table = device_table(cache)
+    for number, (kind, node, _) in enumerate(story):
+        record = cache.record(make(number, kind, ""))
+        row = cache.nodes.row_of(node)
+        assert row is not None
+        if table.choose(table.wants.of(record), row) is not None:  # type: ignore[arg-type]  # every pod wants something
+            cache.assume(record, row)
+
+    milli, memory = np.zeros((2, 16)), np.zeros((2, 16))
+    exclusive, users = np.zeros((2, 16)), np.zeros((2, 16))
+    for uid in cache.pods:
+        allocation = table.allocation(uid)
+        assert allocation is not None
+        at = (allocation.row, list(allocation.ids))
+        users[at] += 1
+        exclusive[at] += allocation.exclusivity == "Exclusive"
+        milli[at] += allocation.milli or 0
+        memory[at] += allocation.memory_mib or 0
+    assert (milli <= FULL).all()
+    assert (memory <= table.columns.memory_total[:2]).all()
+    assert (users[exclusive > 0] == 1).all()
+
+
+@pytest.mark.parametrize("order", ["report first", "pod first", "node last"])
+def test_the_order_of_events_does_not_matter(order: str) -> None:
+    cache = Cache()
+    device_table(cache)
+    pod = cache.record(make_pod("p", 2, node="a", annotations={ALLOCATED: "2,3"}))
+    events = {
+        "report": lambda: cache.store("gpunodestatuses").upsert(report("a")),
+        "node": lambda: cache.upsert_node(make_node("a", gpus=8)),
+        "pod": lambda: cache.upsert_pod(pod),
+    }
+    orders = {"report first": ["report", "node", "pod"], "pod first": ["node", "pod", "report"]}
+    for event in orders.get(order, ["pod", "report", "node"]):
+        events[event]()
+
+    table = device_table(cache)
+    assert table.columns.busy[0] == 0b1100
+    assert table.columns.present[0] == 0xFF
+    assert table.uuids(0, [2])[0].startswith("GPU-00000002")
+
+
+def test_a_node_that_takes_the_row_of_another_starts_empty() -> None:
+    cache = gpu_cluster([report("a")], pods=[make_pod("p", 2, node="a")])
+    table = device_table(cache)
+
+    cache.remove_node("a")
+    cache.upsert_node(make_node("b"))
+    assert (table.columns.known[0], table.columns.busy[0], table.columns.present[0]) == (False, 0, 0)
+    cache.upsert_node(make_node("a", gpus=8))
+    assert table.columns.busy[1] == 0b11
+
+
+def test_both_ways_of_writing_an_allocation_are_read() -> None:
+    cache = gpu_cluster(
+        [report("a")],
+        pods=[
+            make_pod("p", 2, node="a", annotations={ALLOCATED: "1, 0"}),
+            make_pod("q", 2, node="a", annotations={ALLOCATED: "a:6,7"}),
+        ],
+    )
+    device_table(cache)
+
+    assert (ids(cache, "p"), ids(cache, "q")) == ((0, 1), (6, 7))
+
+
+def test_an_allocation_on_a_pod_without_a_node_is_made_up() -> None:
+    cache = gpu_cluster([report("a")])
+    device_table(cache)
+
+    forged = cache.record(make_pod("p", 1, annotations={ALLOCATED: "7", ALLOCATED_UUIDS: "x"}))
+    cache.assume(forged, 0)
+    assert ids(cache, "p") == (0,)
+
+
+def test_a_device_that_was_given_twice_is_free_when_both_have_left() -> None:
+    pods = [make_pod(name, 1, node="a", annotations={ALLOCATED: "3,99"}) for name in ("p", "q")]
+    cache = gpu_cluster([report("a")], pods=pods)
+    table = device_table(cache)
+
+    busy = [int(table.columns.busy[0])]
+    for name in ("p", "q"):
+        cache.remove_pod(f"pod-default-{name}")
+        busy.append(int(table.columns.busy[0]))
+    assert busy == [0b1000, 0b1000, 0]
+
+
+def test_a_pod_whose_devices_were_guessed_makes_way_for_one_that_has_them() -> None:
+    cache = gpu_cluster([report("a")], pods=[make_pod("guessed", 2, node="a")])
+    table = device_table(cache)
+    assert ids(cache, "guessed") == (0, 1)
+
+    cache.upsert_pod(cache.record(make_pod("known", 1, node="a", annotations={ALLOCATED: "0"})))
+    assert (ids(cache, "known"), ids(cache, "guessed")) == ((0,), (1, 2))
+    assert table.holders(0) == {0: ["pod-default-known"], 1: ["pod-default-guessed"], 2: ["pod-default-guessed"]}
+
+
+def test_a_pod_that_runs_although_nothing_is_free_counts_on_the_least_used_devices() -> None:
+    pods = [make_pod("all", 4, node="a"), make_pod("more", 1, node="a")]
+    cache = gpu_cluster([report("a", "pcie-4")], pods=pods)
+    device_table(cache)
+
+    assert ids(cache, "more") == (0,)
+
+
+def test_shared_claims_fill_one_device_before_the_next() -> None:
+    quarter = claim(count=1, exclusivity="Shared", fraction=0.25)
+    pods = [claim_pod(f"p{n}", node="a") for n in range(5)]
+    cache = gpu_cluster([report("a", "pcie-4")], [quarter], pods)
+    table = device_table(cache)
+
+    assert [ids(cache, f"p{n}") for n in range(5)] == [(0,)] * 4 + [(1,)]
+    assert table.columns.milli[0, :3].tolist() == [0, 750, FULL]
+    assert table.columns.memory[0, :2].tolist() == [0, 48 * 1024 * 3 // 4]
+
+
+def test_fractions_and_memory_share_one_capacity() -> None:
+    claims = [
+        claim("half", count=1, exclusivity="Shared", fraction=0.5),
+        claim("gib", count=1, exclusivity="Shared", memory_gi_b=24),
+        claim("more", count=1, exclusivity="Shared", memory_gi_b=25),
+    ]
+    pods = [claim_pod("p", "half", node="a"), claim_pod("q", "more", node="a"), claim_pod("r", "gib", node="a")]
+    cache = gpu_cluster([report("a", "pcie-4")], claims, pods)
+    device_table(cache)
+
+    assert [ids(cache, name) for name in "pqr"] == [(0,), (1,), (0,)]
+
+
+def test_mig_claims_take_instances_of_the_profile() -> None:
+    hardware = devices("pcie-4")
+    cut = [MigDevice(f"mig-{n}", "1g.10gb") for n in range(2)] + [MigDevice("mig-big", "3g.40gb")]
+    hardware[1] = msgspec.structs.replace(hardware[1], mig_devices=cut)
+    small: GpuClaim = claim(count=1, exclusivity="MIG", mig_profile="1g.10gb")
+    cache = gpu_cluster([report("a", hardware)], [small], [claim_pod("p", node="a")])
+    table = device_table(cache)
+
+    first = table.allocation("pod-default-p")
+    assert first is not None
+    assert (first.ids, first.uuids) == ((1,), ("mig-0",))
+    assert [int(column[0]) for column in table.columns.profile("1g.10gb")] == [2, 1]
+    plain = table.wants.of(cache.record(make_pod("q", 4)))
+    assert table.choose(plain, 0) is None  # type: ignore[arg-type]  # a device that is cut up is not had whole
+
+
+def test_replicas_are_spread_over_the_devices() -> None:
+    labels = {"nvidia.com/gpu.replicas": "4", "nvidia.com/gpu.sharing-strategy": "time-slicing"}
+    node = make_node("a", gpus=16, labels=labels)
+    cache = gpu_cluster([report("a", "pcie-4")], nodes=[node], pods=[make_pod("p", 5, node="a")])
+    table = device_table(cache)
+
+    allocation = table.allocation("pod-default-p")
+    assert allocation is not None
+    assert (allocation.ids, allocation.milli) == ((0, 1, 2, 3), (500, 250, 250, 250))
+
+
+def test_a_scheduling_map_may_put_two_pods_on_one_device_and_nothing_else_goes_there() -> None:
+    cache = gpu_cluster([report("a", "pcie-4")])
+    table = device_table(cache)
+    table.wants.maps = True
+    pods = [cache.record(make_pod(name, annotations={"gpu-scheduling-map": "0=a:3"})) for name in "pq"]
+    for pod in pods:
+        cache.assume(pod, 0)
+        table.assign(pod, [3])
+
+    assert table.holders(0) == {3: ["pod-default-p", "pod-default-q"]}
+    assert table.columns.whole[0] == 0b1000
+    cache.forget(pods[0])
+    assert table.columns.busy[0] == 0b1000
+
+
+def test_a_heartbeat_changes_no_row() -> None:
+    cache = gpu_cluster([report("a", heartbeat="2026-01-01T00:00:00Z")])
+    table = device_table(cache)
+    position = cache.nodes.changes.position
+
+    cache.store("gpunodestatuses").upsert(report("a", heartbeat="2026-01-01T00:00:30Z"))
+    assert cache.nodes.changes.position == position
+    assert table.columns.heartbeat[0] == 1767225630.0
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ([0, 0], "status.devices[1].id is 0, as that of an earlier device"),
+        ([0, 16], "status.devices[1].id is 16; it must be 0 to 15"),
+    ],
+)
+def test_a_report_that_contradicts_itself_is_not_used(given: list[int], why: str) -> None:
+    hardware = [msgspec.structs.replace(devices("pcie-4")[0], id=id) for id in given]
+    cache = gpu_cluster([report("a", hardware)])
+
+    table = device_table(cache)
+    assert table.problem(0) == f"GpuNodeStatus a: {why}"
+    assert not table.columns.known[0]
+
+
+def test_a_report_for_another_node_is_not_used() -> None:
+    forged = report("a")
+    forged.spec.node_name = "b"
+
+    assert device_table(gpu_cluster([forged])).problem(0) == "GpuNodeStatus a: spec.nodeName is b"
+
+
+def test_a_report_that_goes_leaves_pods_where_they_are() -> None:
+    cache = gpu_cluster([report("a")], pods=[make_pod("p", 2, node="a", annotations={ALLOCATED: "4,5"})])
+    table = device_table(cache)
+
+    cache.store("gpunodestatuses").remove("", "a")
+    assert not table.columns.known[0]
+    cache.store("gpunodestatuses").upsert(report("a"))
+    assert table.columns.busy[0] == 0b110000
+
+
+def test_the_table_is_one_for_all() -> None:
+    cache = cluster()
+
+    assert device_table(cache) is device_table(cache)
+    assert isinstance(device_table(cache), DeviceTable)
