@@ -17,7 +17,7 @@ from gangline.config import (
     expand_all,
     plugin_args,
 )
-from gangline.kube.resources import Resource
+from gangline.kube.resources import Selection
 from gangline.metrics import Metrics
 from gangline.plugin import Clock, Recorder
 from gangline.registry import Catalog, compile_profile
@@ -58,13 +58,13 @@ def build_runtimes(
     return runtimes
 
 
-def watched_by(runtimes: Iterable[Runtime]) -> list[Resource[Any]]:
-    """The kinds that plugins declare as `watches`, each once, in profile order."""
+def watched_by(runtimes: Iterable[Runtime]) -> list[Selection[Any]]:
+    """What plugins declare as `watches`, kinds or selections of them, each once, in profile order."""
     declared = (
-        resource
+        watched if isinstance(watched, Selection) else Selection(watched)
         for runtime in runtimes
         for plugin in runtime.profile.plugins.values()
-        for resource in getattr(plugin, "watches", ())
+        for watched in getattr(plugin, "watches", ())
     )
     return list(dict.fromkeys(declared))
 

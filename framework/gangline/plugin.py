@@ -40,7 +40,8 @@ class State(Protocol):
         """The objects of a kind, by its plural: iterate, `get(name, namespace)`, `version`.
 
         `subscribe(listener)` tells an object with `on_upsert(obj)` and `on_remove(obj)` of every change, and at once of
-        what is there. Only kinds that the scheduler or a plugin `watches` are followed.
+        what is there. Only what the scheduler or a plugin `watches` is followed: a plugin's `watches` are resources, or
+        a `resources.Selection` of some of their objects.
         """
 
     def tracker(self, kind: Callable[..., K], *args: Any) -> K:

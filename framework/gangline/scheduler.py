@@ -21,7 +21,7 @@ from gangline.hints import Action
 from gangline.kube.informer import Informer
 from gangline.kube.interface import Client
 from gangline.kube.optional import OptionalInformer
-from gangline.kube.resources import NODES, PODS, STORED, Resource
+from gangline.kube.resources import NODES, PODS, STORED, Selection
 from gangline.metrics import Metrics
 from gangline.plugin import Clock
 from gangline.pods import PodInfo
@@ -95,6 +95,7 @@ class Scheduler:
             Informer(client, NODES, NodeHandler(cluster), clock=clock.monotonic),
             Informer(client, PODS, self._pods, field_selector=LIVE_PODS, clock=clock.monotonic),
         ]
+        self._followed = {Selection(informer.resource) for informer in self.informers}
         self._watching: asyncio.TaskGroup | None = None
         self.config = config
         self.runtimes: dict[str, Runtime] = {}
@@ -192,15 +193,20 @@ class Scheduler:
             else:
                 await while_leading(self.lead)
 
-    def _follow(self, resources: Iterable[Resource[Any]]) -> None:
+    def _follow(self, selections: Iterable[Selection[Any]]) -> None:
         """Keep what plugins want to watch in step too, from now on and for good."""
-        followed = {informer.resource.path() for informer in self.informers}
-        for resource in resources:
-            if resource.path() in followed:
+        for selection in selections:
+            if selection in self._followed or Selection(selection.resource) in self._followed:
                 continue
-            handler = StoreHandler(self._cluster, resource)
-            informer = OptionalInformer(self._client, resource, handler, clock=self._clock.monotonic)
-            followed.add(resource.path())
+            informer = OptionalInformer(
+                self._client,
+                selection.resource,
+                StoreHandler(self._cluster, selection.resource),
+                namespace=selection.namespace or None,
+                label_selector=selection.label_selector,
+                clock=self._clock.monotonic,
+            )
+            self._followed.add(selection)
             self.informers.insert(0, informer)  # before pods, so that most is known when they are listed
             if self._watching is not None:
                 self._watching.create_task(informer.run())

@@ -35,6 +35,12 @@ def test_the_gpu_scheduler_packs_gpus() -> None:
     assert fit.args["scoringStrategy"]["resources"][0] == {"name": "nvidia.com/gpu", "weight": 100}
 
 
+def test_the_gpu_scheduler_gives_pods_exact_devices() -> None:
+    (profile,) = load(read("gpu-scheduler"), "gpu-scheduler").profiles
+
+    assert profile.plugins.multi_point.enabled == (PluginRef("GpuClaim"), PluginRef("NVLinkTopology"))
+
+
 def test_an_unknown_profile_is_a_key_error() -> None:
     with pytest.raises(KeyError, match="nope"):
         read("nope")

@@ -12,7 +12,6 @@ import os
 import ssl
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from gangline.errors import ConfigError
@@ -21,26 +20,6 @@ log = logging.getLogger(__name__)
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 RETRY = 10.0  # seconds between two readings at least, whatever the server refuses
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """What one reading of the sources gave.
-
-    ``authorization`` is the whole header. ``valid_for`` is after how many seconds to read again;
-    None means that only a refusal by the server is a reason to.
-    """
-
-    server: str
-    source: str = ""
-    authorization: str | None = None
-    ca_file: str | None = None
-    cert_file: str | None = None
-    key_file: str | None = None
-    verify: bool = True
-    server_name: str | None = None
-    proxy: str | None = None
-    valid_for: float | None = None
 
 
 class Credentials:
@@ -107,7 +86,8 @@ def load(
     The first of these that is there counts: the path given, ``$KUBECONFIG`` (several paths, joined
     by colons, are merged), ``~/.kube/config``, the service account of the pod. Raises ConfigError.
     """
-    from gangline.kube import sources
+    from gangline.kube.access import Access
+from gangline.kube import sources
 
     if paths := _kubeconfig_paths(kubeconfig, environ):
         return Credentials(lambda: sources.from_kubeconfig(paths, context))

@@ -51,6 +51,15 @@ class Resource(Generic[T]):
         return "/".join(parts)
 
 
+@dataclass(frozen=True, slots=True)
+class Selection(Generic[T]):
+    """Some objects of one kind: those in a namespace, those with certain labels, or both; empty means all."""
+
+    resource: Resource[T]
+    namespace: str = ""
+    label_selector: str = ""
+
+
 def group_path(group: str, version: str) -> str:
     """The URL path of a group and version: ``/api/v1`` or ``/apis/GROUP/VERSION``."""
     return f"/apis/{group}/{version}" if group else f"/api/{version}"

@@ -23,7 +23,7 @@ from kubernetes.config.incluster_config import InClusterConfigLoader
 from kubernetes.config.kube_config import ConfigNode, KubeConfigLoader, KubeConfigMerger
 
 from gangline.errors import ConfigError
-from gangline.kube.auth import Access
+from gangline.kube.access import Access
 
 REREAD = 60.0  # seconds after which credentials that lie in a file are read again
 EXPIRY_MARGIN = 60.0  # seconds before its end at which a token is replaced

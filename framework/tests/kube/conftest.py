@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from gangline.errors import InvalidObject
-from gangline.kube.auth import Access, Credentials
+from gangline.kube.access import Access
+from gangline.kube.auth import Credentials
 from gangline.kube.client import HttpClient
 
 from .certificates import Certificates

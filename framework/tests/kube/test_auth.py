@@ -14,7 +14,8 @@ import yaml
 
 from gangline.errors import ConfigError, Unavailable
 from gangline.kube import sources
-from gangline.kube.auth import Access, Credentials, load
+from gangline.kube.access import Access
+from gangline.kube.auth import Credentials, load
 from gangline.kube.client import HttpClient
 
 from .certificates import Certificates

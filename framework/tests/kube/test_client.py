@@ -11,7 +11,8 @@ import pytest
 
 from gangline import errors
 from gangline.errors import InvalidObject
-from gangline.kube.auth import Access, Credentials
+from gangline.kube.access import Access
+from gangline.kube.auth import Credentials
 from gangline.kube.client import HttpClient
 from gangline.kube.interface import EventType, PatchKind, WatchEvent
 from gangline.kube.resources import LEASES, NODES, PODS

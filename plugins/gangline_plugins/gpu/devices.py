@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from gangline import PodInfo, State, model
 from gangline.wire import ALLOCATED, ALLOCATED_UUIDS, GpuNodeStatus
@@ -27,6 +27,18 @@ from gangline_plugins.gpu.wants import Want, Wants
 
 _REMEMBERED = 65_536
 """Choices of pods that were taken off, so that putting them back gives the same devices."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Before:
+    """What a pod had when it was taken off a row, and the state in which that left the node.
+
+    When the node is in that state again, putting the pod back undoes taking it off.
+    """
+
+    row: int
+    allocation: Allocation | None
+    state: int
 
 
 def device_table(state: State) -> DeviceTable:
@@ -49,8 +61,7 @@ class DeviceTable:
         self._row_of: dict[str, int] = {}
         self._reports: dict[int, GpuNodeStatus] = {}
         self._allocations: dict[str, Allocation] = {}
-        self._before: OrderedDict[str, tuple[Allocation, int]] = OrderedDict()
-        """What pods had when they were taken off, and the state that their node was left in."""
+        self._before: OrderedDict[str, _Before] = OrderedDict()
         self._store = state.store("gpunodestatuses")
         state.follow_nodes(self)
         self._store.subscribe(self)
@@ -137,10 +148,10 @@ class DeviceTable:
         if node is None or node.pods.pop(pod.uid, None) is None:
             return
         released = self._release(pod.uid, node)
+        self._before[pod.uid] = _Before(row, released, node.state)
+        if len(self._before) > _REMEMBERED:
+            self._before.popitem(last=False)
         if released is not None:
-            self._before[pod.uid] = (released, node.state)
-            if len(self._before) > _REMEMBERED:
-                self._before.popitem(last=False)
             self._publish(row, node)
 
     # Nodes and reports
@@ -207,9 +218,12 @@ class DeviceTable:
     ) -> Allocation | None:
         if text is not None:
             return self._written(pod, want, text, row, node)
-        before, state = self._before.get(pod.uid, (None, 0))
-        if before is not None and before.row == row and (state == node.state or before.is_firm and node.fits(before)):
-            return before
+        before = self._before.get(pod.uid)
+        if before is not None and before.row == row:
+            if before.state == node.state:
+                return before.allocation
+            if before.allocation is not None and before.allocation.is_firm and node.fits(before.allocation):
+                return before.allocation
         if want is None:
             return None
         return node.choose(want, row, self.tables) or (node.choose_anyway(want, row) if pod.node_name else None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import count
 
 from gangline import PodInfo
 from gangline_plugins.gpu.allocation import Allocation
@@ -16,6 +17,7 @@ from gangline_plugins.gpu.hardware import Hardware, Instance
 from gangline_plugins.gpu.links import MOST_DEVICES, ids_of
 from gangline_plugins.gpu.wants import ANY_PROFILE, Want
 
+_epochs = count()
 FULL = 1000
 """Thousandths of a device."""
 _STRATEGY = "nvidia.com/gpu.sharing-strategy"
@@ -45,8 +47,8 @@ class NodeDevices:
         self.milli = [0] * MOST_DEVICES
         self.memory = [0] * MOST_DEVICES
         self.taken: Counter[str] = Counter()
-        self.state = 0
-        """A hash of what is held, by whom, that does not depend on the order."""
+        self.state = next(_epochs) << 64
+        """A hash of what is held, by whom, in whatever order; another one after each change of the hardware."""
 
     def label(self, labels: Mapping[str, str]) -> None:
         """Read from the node's labels how its device plugin hands out devices."""

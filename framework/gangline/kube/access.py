@@ -1,0 +1,25 @@
+"""Where the API server is and how to speak to it, as the credentials sources say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What one reading of the sources gave.
+
+    ``authorization`` is the whole header. ``valid_for`` is after how many seconds to read again;
+    None means that only a refusal by the server is a reason to.
+    """
+
+    server: str
+    source: str = ""
+    authorization: str | None = None
+    ca_file: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
+    verify: bool = True
+    server_name: str | None = None
+    proxy: str | None = None
+    valid_for: float | None = None

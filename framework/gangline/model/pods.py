@@ -1,0 +1,106 @@
+"""Pods."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gangline.model.base import LocalName, Object, ObjectMeta, PodCondition, ResourceRequirements, Resources
+from gangline.model.selecting import Affinity, TopologySpreadConstraint
+from gangline.model.volumes import Volume
+
+
+class ContainerPort(Object):
+    """A port of a container; only host ports matter for scheduling."""
+
+    container_port: int = 0
+    host_port: int = 0
+    host_ip: str = msgspec.field(default="", name="hostIP")
+    protocol: str = "TCP"
+    name: str = ""
+
+
+class RestartRule(Object):
+    """What a container does when it exits."""
+
+    action: str = ""
+
+
+class Container(Object):
+    """A container or an init container."""
+
+    name: str = ""
+    image: str = ""
+    resources: ResourceRequirements | None = None
+    ports: list[ContainerPort] = []
+    restart_policy: str | None = None
+    restart_policy_rules: list[RestartRule] = []
+
+
+class Toleration(Object):
+    """A taint that a pod accepts."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class SchedulingGroup(Object):
+    """spec.schedulingGroup: the pod group that the pod belongs to."""
+
+    pod_group_name: str = ""
+
+
+class PodSpec(Object):
+    """spec of a pod."""
+
+    containers: list[Container] = []
+    init_containers: list[Container] = []
+    scheduler_name: str = "default-scheduler"
+    node_name: str = ""
+    node_selector: dict[str, str] | None = None
+    affinity: Affinity | None = None
+    tolerations: list[Toleration] = []
+    topology_spread_constraints: list[TopologySpreadConstraint] = []
+    priority: int | None = None
+    priority_class_name: str = ""
+    preemption_policy: str | None = None
+    overhead: Resources | None = None
+    resources: ResourceRequirements | None = None
+    volumes: list[Volume] = []
+    scheduling_gates: list[LocalName] = []
+    scheduling_group: SchedulingGroup | None = None
+    host_network: bool = False
+    host_users: bool | None = None
+    termination_grace_period_seconds: int | None = None
+    active_deadline_seconds: int | None = None
+
+
+class ContainerStatus(Object):
+    """What the kubelet says of a container; matters for in-place resize."""
+
+    name: str = ""
+    allocated_resources: Resources | None = None
+    resources: ResourceRequirements | None = None
+
+
+class PodStatus(Object):
+    """status of a pod."""
+
+    phase: str = ""
+    nominated_node_name: str = ""
+    start_time: str | None = None
+    conditions: list[PodCondition] = []
+    container_statuses: list[ContainerStatus] = []
+    init_container_statuses: list[ContainerStatus] = []
+    allocated_resources: Resources | None = None
+    resources: ResourceRequirements | None = None
+
+
+class Pod(Object):
+    """A pod."""
+
+    metadata: ObjectMeta
+    spec: PodSpec = msgspec.field(default_factory=PodSpec)
+    status: PodStatus = msgspec.field(default_factory=PodStatus)

@@ -1,0 +1,181 @@
+"""Takes and gives back leases on the API server: all that a pod needs, or none.
+
+Rules:
+- The API server decides: a lease is created, or replaced or deleted as it was when it was read, never blindly.
+- A pod's leases are taken in the order of their names, so two schedulers do not take half each for ever.
+- A failure of the API is raised; it never looks like a device that is taken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from gangline import Clock, Conflict, GanglineError, NotFound, model, resources
+from gangline.clock import rfc3339
+from gangline.kube.interface import Client
+from gangline_plugins.gpu.device_lease_holds import (
+    Hold,
+    Part,
+    holders_of,
+    in_the_way,
+    is_over,
+    lease_of,
+    node_of,
+)
+
+_ATTEMPTS = 50
+"""Tries to replace a lease that others keep changing, then it is given up."""
+_LANES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A lease could not be had: pod `uid` has it, and is alive."""
+
+    lease: model.Lease
+    uid: str
+    hold: Hold
+
+
+class Locks:
+    """The leases in one namespace."""
+
+    def __init__(self, client: Client, namespace: str, clock: Clock) -> None:
+        self.namespace = namespace
+        self._client = client
+        self._clock = clock
+        self._lanes = [asyncio.Lock() for _ in range(_LANES)]
+        """A lease always has the same one: this process does not compete with itself."""
+        self._written: dict[str, model.Lease] = {}
+        """Leases as they were written here last, until they are seen."""
+
+    async def acquire(self, parts: Sequence[Part], memory: Sequence[int], seen: Sequence[model.Lease | None]) -> Taken | None:
+        """Take all parts; on any failure none are kept. Raises ApiError.
+
+        `memory` is MiB by device id, `seen` for each part its lease as it was seen last.
+        """
+        for place, (part, lease) in enumerate(zip(parts, seen, strict=True)):
+            try:
+                async with self._lane(part.lease):
+                    taken = await self._take(part, memory, self._written.get(part.lease, lease))
+            except GanglineError:
+                await self.release(parts[: place + 1])  # the last one may have been taken without an answer
+                raise
+            if taken is not None:
+                await self.release(parts[:place])
+                return taken
+        return None
+
+    async def release(self, parts: Sequence[Part]) -> None:
+        """Give back what these parts took, in reverse order. Raises ApiError after trying all of them."""
+        failure: GanglineError | None = None
+        for part in reversed(parts):
+            try:
+                async with self._lane(part.lease):
+                    await self._give_back(part)
+            except GanglineError as error:
+                failure = error
+        if failure is not None:
+            raise failure
+
+    async def drop(self, lease: model.Lease, uids: Sequence[str]) -> None:
+        """Take holders off a lease if it is still as given. Raises ApiError, Conflict and NotFound among them."""
+        async with self._lane(lease.metadata.name):
+            await self._write_without(lease, uids)
+
+    async def live_pod(self, hold: Hold) -> model.Pod | None:
+        """The pod of a hold as it is on the API server; None when there is none. Raises ApiError."""
+        namespace, _, name = hold.pod.partition("/")
+        try:
+            return await self._client.get(resources.PODS, name, namespace=namespace) if name else None
+        except NotFound:
+            return None
+
+    def saw(self, lease: model.Lease) -> None:
+        """The watch has brought a lease: what was written here is no news once it is as new."""
+        written = self._written.get(lease.metadata.name)
+        if written is not None and written.metadata.resource_version == lease.metadata.resource_version:
+            del self._written[lease.metadata.name]
+
+    def _lane(self, name: str) -> asyncio.Lock:
+        return self._lanes[hash(name) % _LANES]
+
+    async def _take(self, part: Part, memory: Sequence[int], lease: model.Lease | None) -> Taken | None:
+        problem: GanglineError | None = None
+        for _ in range(_ATTEMPTS):
+            try:
+                if lease is None:
+                    await self._create(part)
+                    return None
+                taken = await self._join(part, lease, memory)
+            except (Conflict, NotFound) as error:  # it is not as it was seen
+                self._written.pop(part.lease, None)
+                problem, lease = error, await self._get(part.lease)
+                continue
+            return taken
+        raise problem or AssertionError
+
+    async def _create(self, part: Part) -> None:
+        new = lease_of(part.lease, self.namespace, part.node, {part.uid: part.hold}, self._now())
+        self._written[part.lease] = await self._client.create(resources.LEASES, new, namespace=self.namespace)
+
+    async def _join(self, part: Part, lease: model.Lease, memory: Sequence[int]) -> Taken | None:
+        """Add a hold to a lease that is there, in place of holds that are over. Raises Conflict, NotFound."""
+        holders = holders_of(lease)
+        while rivals := in_the_way(part.uid, part.hold, holders, memory):
+            over = [u for u in rivals if is_over(holders[u], u, part.node, await self.live_pod(holders[u]))]
+            if not over:
+                return Taken(lease, rivals[0], holders[rivals[0]])
+            for uid in over:
+                del holders[uid]
+        mine = holders.get(part.uid)
+        adopted = mine is not None and (mine.adopted or mine.scheduler != part.hold.scheduler)
+        holders[part.uid] = msgspec.structs.replace(part.hold, adopted=adopted)
+        await self._replace(lease, part.node, holders)
+        return None
+
+    async def _give_back(self, part: Part) -> None:
+        for _ in range(_ATTEMPTS):
+            lease = await self._get(part.lease)
+            hold = holders_of(lease).get(part.uid) if lease is not None else None
+            if lease is None or hold is None or hold.by != part.hold.by or hold.adopted:
+                return
+            try:
+                return await self._write_without(lease, [part.uid])
+            except NotFound:
+                return
+            except Conflict:
+                continue
+
+    async def _write_without(self, lease: model.Lease, uids: Sequence[str]) -> None:
+        holders = {uid: hold for uid, hold in holders_of(lease).items() if uid not in uids}
+        metadata = lease.metadata
+        if holders:
+            await self._replace(lease, node_of(lease), holders)
+            return
+        self._written.pop(metadata.name, None)
+        await self._client.delete(
+            resources.LEASES,
+            metadata.name,
+            namespace=self.namespace,
+            uid=metadata.uid,
+            resource_version=metadata.resource_version,
+        )
+
+    async def _replace(self, lease: model.Lease, node: str, holders: dict[str, Hold]) -> None:
+        name = lease.metadata.name
+        new = lease_of(name, self.namespace, node, holders, self._now(), lease)
+        self._written[name] = await self._client.replace(resources.LEASES, new)
+
+    async def _get(self, name: str) -> model.Lease | None:
+        try:
+            return await self._client.get(resources.LEASES, name, namespace=self.namespace)
+        except NotFound:
+            return None
+
+    def _now(self) -> str:
+        return rfc3339(self._clock.now(), micros=True)

@@ -1,0 +1,235 @@
+"""GpuClaim's life of a claim: reserving, what is written, what wakes a pod; and what NVLinkTopology prefers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from gangline import NotFound
+from gangline.cache import Cache
+from gangline.model import Pod
+from gangline.runtime import Runtime
+from gangline.testing import FakeHandle, make_node, make_pod, make_runtime, run_score
+from gangline.wire import ALLOCATED, ALLOCATED_UUIDS, ClaimNetwork, ClaimStorage, Fabric, Hca
+from gangline_plugins.gpu.claim import GpuClaim
+from gangline_plugins.gpu.devices import device_table
+from gangline_plugins.gpu.nvlink_topology import NVLinkTopology
+
+from .gpu_cases import claim, claim_pod, gpu_cluster, report
+
+
+class FakeClaims:
+    """The part of an API client that patches claims: keeps the statuses that were written."""
+
+    def __init__(self) -> None:
+        self.written: list[dict[str, Any]] = []
+        self.missing = False
+
+    async def patch(self, resource: Any, name: str, patch: Mapping[str, Any], **where: Any) -> None:
+        if self.missing:
+            raise NotFound(404, "NotFound", f"{name} is gone")
+        assert (resource.plural, where) == ("gpuclaims", {"namespace": "default", "subresource": "status"})
+        self.written.append({"name": name, **patch["status"]})
+
+
+class Story:
+    """One profile on one cluster, step by step."""
+
+    def __init__(self, cache: Cache) -> None:
+        self.cache, self.claims = cache, FakeClaims()
+        self.handle = FakeHandle(cache, client=self.claims)
+        self.runtime: Runtime = make_runtime(cache, GpuClaim, NVLinkTopology, handle=self.handle)
+
+    def attempt(self, pod: Pod) -> tuple[Any, Any]:
+        """Filter, choose, assume and reserve; the cycle and the record."""
+        record = self.cache.record(pod)
+        filtered = self.runtime.evaluator.filter(record)
+        row = self.runtime.evaluator.choose(filtered)
+        self.cache.assume(record, row)
+        assert self.runtime.reserve(filtered.cycle, record, record.node_name).is_success
+        return filtered.cycle, record
+
+    async def background(self) -> None:
+        while self.handle.pending_work:
+            await self.handle.pending_work.pop(0)()
+
+
+async def test_a_claim_goes_from_pending_to_reserved_to_bound() -> None:
+    story = Story(gpu_cluster([report("a")], [claim(count=2)]))
+
+    story.runtime.evaluator.filter(story.cache.record(claim_pod("p")))
+    await story.background()
+    cycle, record = story.attempt(claim_pod("p"))
+    await story.background()
+    await story.runtime.post_bind(cycle, record, "a")
+    await story.background()
+    place = {"nodeName": "a", "gpuIds": [0, 1], "allocated": "a:0,1"}
+    nowhere = {"nodeName": "", "gpuIds": [], "allocated": ""}
+    assert story.claims.written == [
+        {"name": "claim", "phase": "Pending", **nowhere, "message": ""},
+        {"name": "claim", "phase": "Reserved", **place, "message": ""},
+        {"name": "claim", "phase": "Bound", **place, "message": ""},
+    ]
+
+
+async def test_what_is_overtaken_is_never_written() -> None:
+    story = Story(gpu_cluster([report("a")], [claim(count=2)]))
+
+    cycle, record = story.attempt(claim_pod("p"))
+    await story.runtime.post_bind(cycle, record, "a")
+    await story.background()
+    assert [status["phase"] for status in story.claims.written] == ["Bound"]
+
+
+async def test_a_reservation_that_is_given_back_fails_the_claim_and_frees_the_devices() -> None:
+    story = Story(gpu_cluster([report("a")], [claim(count=2)]))
+
+    cycle, record = story.attempt(claim_pod("p"))
+    story.runtime.unreserve(cycle, record, "a")
+    story.cache.forget(record)
+    await story.background()
+    assert story.claims.written[-1]["phase"] == "Failed"
+    assert story.claims.written[-1]["message"] == "the reservation on node a was given back"
+    assert device_table(story.cache).columns.busy[0] == 0
+
+
+async def test_a_claim_that_is_gone_has_no_status() -> None:
+    story = Story(gpu_cluster([report("a")], [claim(count=2)]))
+    story.claims.missing = True
+
+    story.attempt(claim_pod("p"))
+    await story.background()
+    assert story.claims.written == []
+
+
+async def test_a_claim_that_makes_no_sense_fails_with_an_event() -> None:
+    story = Story(gpu_cluster([report("a")], [claim(count=17)]))
+
+    story.runtime.evaluator.filter(story.cache.record(claim_pod("p")))
+    await story.background()
+    (event,) = story.handle.fake_recorder.events
+    why = 'GpuClaim "default/claim": devices.count is 17; it must be 1 to 16'
+    assert (event.kind, event.reason, event.note) == ("Warning", "InvalidGpuClaim", why)
+    assert [(s["phase"], s["message"]) for s in story.claims.written] == [("Failed", why)]
+
+
+def test_pods_that_share_a_claim_get_devices_of_their_own_and_the_binding_says_which() -> None:
+    story = Story(gpu_cluster([report("a", "pcie-4")], [claim(count=2)]))
+
+    cycles = [story.attempt(claim_pod(name))[0] for name in "pq"]
+    assert [cycle.annotations[ALLOCATED] for cycle in cycles] == ["0,1", "2,3"]
+    assert cycles[0].annotations[ALLOCATED_UUIDS].split(",")[1].startswith("GPU-00000001")
+
+
+def test_a_plain_pod_where_nothing_is_reported_gets_no_annotation() -> None:
+    story = Story(gpu_cluster(nodes=[make_node("a", gpus=8)]))
+
+    assert story.attempt(make_pod("p", 2))[0].annotations == {}
+
+
+def test_pods_without_gpus_pass_through() -> None:
+    story = Story(gpu_cluster([report("a")]))
+
+    filtered = story.runtime.evaluator.filter(story.cache.record(make_pod("p", cpu=1)))
+    assert filtered.skipped == {"GpuClaim"}
+    assert story.runtime.evaluator.scores(filtered) == {}
+
+
+def hint(story: Story, resource: str) -> Any:
+    (found,) = [each.hint for each in story.runtime.profile.events["GpuClaim"] or () if each.event.resource == resource]
+    return found
+
+
+def test_a_pod_is_tried_again_when_its_claim_appears_or_changes() -> None:
+    story = Story(gpu_cluster())
+    pod = story.cache.record(claim_pod("p"))
+    wakes = hint(story, "gpuclaims")
+
+    written = claim()
+    written.status.phase = "Pending"
+    assert wakes(pod, None, claim())
+    assert wakes(pod, claim(), claim(count=2))
+    assert not wakes(pod, claim(), written)
+    assert not wakes(pod, None, claim("other"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "wakes"),
+    [
+        (report("a", heartbeat="2026-01-01T00:00:00Z"), report("a", heartbeat="2026-01-01T00:00:30Z"), False),
+        (report("a", heartbeat="2026-01-01T00:00:00Z"), report("a", heartbeat="2026-01-01T00:09:00Z"), True),
+        (report("a", health={1: "Unhealthy"}), report("a"), True),
+        (None, report("a"), True),
+    ],
+)
+def test_a_heartbeat_alone_wakes_nobody(old: Any, new: Any, wakes: bool) -> None:
+    story = Story(gpu_cluster())
+
+    assert hint(story, "gpunodestatuses")(story.cache.record(claim_pod("p")), old, new) is wakes
+
+
+def test_a_pod_that_had_devices_wakes_those_that_wait_for_some() -> None:
+    story = Story(gpu_cluster())
+    waiting = story.cache.record(claim_pod("p"))
+
+    assert hint(story, "pods")(waiting, story.cache.record(make_pod("q", 1, node="a")), None)
+    assert not hint(story, "pods")(waiting, story.cache.record(make_pod("q", cpu=1, node="a")), None)
+
+
+def test_nodes_with_ports_to_spare_preferred_adapters_and_cufile_score_higher() -> None:
+    rich = Fabric(hcas=[Hca("mlx5_0", ports=5)], cu_file_enabled=True)
+    poor = Fabric(hcas=[Hca("mlx5_9", ports=1)])
+    wants = claim(network=ClaimNetwork(True, 1, ["mlx5_0", "mlx5_1"]), storage=ClaimStorage("Preferred"))
+    cache = gpu_cluster([report("rich", fabric=rich), report("poor", fabric=poor)], [wants])
+
+    assert run_score(GpuClaim, claim_pod("p"), cache) == {"rich": pytest.approx(200 / 3), "poor": 0.0}
+
+
+def preferred(cache: Cache, pod: Pod) -> list[str]:
+    """Nodes from the best to the worst by NVLinkTopology alone."""
+    runtime = make_runtime(cache, GpuClaim, NVLinkTopology)
+    filtered = runtime.evaluator.filter(cache.record(pod))
+    scores = runtime.evaluator.scores(filtered)["NVLinkTopology"]
+    names = [name for row, name in enumerate(cache.nodes.names) if filtered.feasible[row]]
+    return [name for _, name in sorted(zip((-scores).tolist(), names, strict=True))]
+
+
+def holding(node: str, *ids: int) -> Pod:
+    return make_pod(f"on-{node}", len(ids), node=node, annotations={ALLOCATED: ",".join(map(str, ids))})
+
+
+def test_the_fastest_free_set_is_preferred() -> None:
+    cache = gpu_cluster(
+        [report("pcie", "pcie-bridged-4"), report("h100"), report("a100", "dgx-a100")],
+        [claim(count=2)],
+        [holding("pcie", 0, 2), holding("h100", *range(6)), holding("a100", *range(6))],
+    )
+
+    assert preferred(cache, claim_pod("p")) == ["h100", "a100", "pcie"]
+
+
+def test_a_node_where_no_link_is_cut_is_preferred() -> None:
+    cache = gpu_cluster(
+        [report("empty"), report("begun"), report("pair")],
+        [claim(count=2)],
+        [holding("begun", 0, 1, 2, 3), holding("pair", *range(6))],
+    )
+
+    assert preferred(cache, claim_pod("p")) == ["pair", "begun", "empty"]
+
+
+def test_a_single_device_is_taken_where_its_partner_is_gone() -> None:
+    cache = gpu_cluster(
+        [report("whole", "pcie-bridged-4"), report("broken", "pcie-bridged-4")], [claim()], [holding("broken", 0)]
+    )
+
+    assert preferred(cache, claim_pod("p")) == ["broken", "whole"]
+
+
+def test_shared_claims_go_where_a_device_is_shared_already() -> None:
+    part = claim(exclusivity="Shared", fraction=0.5)
+    cache = gpu_cluster([report("empty"), report("shared")], [part], [claim_pod("q", node="shared")])
+
+    assert preferred(cache, claim_pod("p")) == ["shared", "empty"]
