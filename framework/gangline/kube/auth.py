@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from gangline.errors import ConfigError
+from gangline.kube.access import Access
 
 log = logging.getLogger(__name__)
 
@@ -86,8 +87,7 @@ def load(
     The first of these that is there counts: the path given, ``$KUBECONFIG`` (several paths, joined
     by colons, are merged), ``~/.kube/config``, the service account of the pod. Raises ConfigError.
     """
-    from gangline.kube.access import Access
-from gangline.kube import sources
+    from gangline.kube import sources
 
     if paths := _kubeconfig_paths(kubeconfig, environ):
         return Credentials(lambda: sources.from_kubeconfig(paths, context))
