@@ -92,4 +92,5 @@ def _versions(reading: Reading) -> dict[str, str]:
 
 def _value(text: str) -> str:
     """A text as the value of a label: spaces become dashes, what is not allowed goes."""
-    return re.sub(r"[^A-Za-z0-9_.-]", "", re.sub(r"\s+", "-", text))[:LONGEST].strip("-_.")
+    allowed = re.sub(r"[^A-Za-z0-9_.-]", "", re.sub(r"\s+", "-", text))
+    return allowed.strip("-_.")[:LONGEST].rstrip("-_.")

@@ -78,7 +78,7 @@ def read(what: str) -> Template:
     if not path.is_file():
         raise ConfigError(what, "", f"is neither a file nor one of {', '.join(hardware.PRESETS)}")
     try:
-        file = msgspec.yaml.decode(path.read_bytes(), type=_File)
+        file = msgspec.yaml.decode(path.read_bytes(), type=_File, strict=False)
     except (msgspec.DecodeError, UnicodeDecodeError, OSError) as error:
         raise ConfigError(what, "", " ".join(str(error).split())) from error
     if (file.hardware is None) == (file.status is None):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -24,12 +25,16 @@ class Applied:
 
 
 class RecordingClient(SimulatedClient):
-    """Keeps what is applied; ``failures`` are raised by the next applies that match their plural."""
+    """Keeps what is applied; ``failures`` are raised by the next applies that match their plural.
+
+    ``labelled`` is set once something is applied to a node.
+    """
 
     def __init__(self, server: InMemoryServer) -> None:
         super().__init__(server)
         self.applied: list[Applied] = []
         self.failures: list[tuple[str, ApiError]] = []
+        self.labelled = asyncio.Event()
 
     async def apply(
         self,
@@ -48,9 +53,12 @@ class RecordingClient(SimulatedClient):
                 self.failures.remove(failure)
                 raise failure[1]
         self.applied.append(Applied(resource.plural, name, field_manager, subresource, body))
-        return await super().apply(
+        done = await super().apply(
             resource, name, body, field_manager=field_manager, subresource=subresource, force=force
         )
+        if resource.plural == NODES.plural:
+            self.labelled.set()
+        return done
 
 
 def cluster() -> RecordingClient:

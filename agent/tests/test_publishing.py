@@ -155,8 +155,7 @@ def test_it_goes_on_trying_and_then_writes_what_is_newest(failure: ApiError) -> 
         agent = Reporter(Publisher(client), "node", finder(client), sleep=sleep)
         agent.report(NONE, {})
         running = asyncio.create_task(agent.run())
-        while not client.applied or client.applied[-1].plural != "nodes":
-            await asyncio.sleep(1)
+        await client.labelled.wait()
         running.cancel()
         assert len(waits) == 3
         assert max(waits) <= 30

@@ -39,6 +39,8 @@ log = logging.getLogger(__name__)
 
 SLICE = 0.004
 """Seconds of deciding after which watch events and bindings get their turn."""
+FRESH = 5.0
+"""Seconds after the start for which the first lists count as new."""
 HOUSEKEEPING = 1.0
 """Seconds between two looks at expired assumptions and gauges."""
 LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
@@ -75,6 +77,7 @@ class Scheduler:
         self.recorder = EventRecorder(clock, options.identity)
         self.queue = SchedulingQueue()
         self._clock = clock
+        self._started = clock.monotonic()
         self._catalog = catalog
         self._client = client
         self._random = random.Random(options.seed)
@@ -164,9 +167,14 @@ class Scheduler:
         return [informer.resource.plural for informer in self.informers if not informer.synced.is_set()]
 
     async def lead(self) -> None:
-        """Decide and bind until cancelled; lists everything anew first, so that nothing is decided on an old view."""
-        for informer in self.informers:
-            informer.relist()
+        """Decide and bind until cancelled.
+
+        A standby that takes over lists everything anew first, so that nothing is decided on an old view; one that has
+        just started has listed everything a moment ago.
+        """
+        if self._clock.monotonic() - self._started > FRESH:
+            for informer in self.informers:
+                informer.relist()
         await self.synced()
         log.info(
             "scheduling for %s: %d nodes, %d pods waiting",

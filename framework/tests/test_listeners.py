@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gangline import NODE, Handle, config, hookimpl
-from gangline.cache import Cache
+from gangline.cache import Cache, HasMetadata
 from gangline.kube.resources import GPU_CLAIMS, PODS, Resource
 from gangline.model import Node, ObjectMeta
 from gangline.registry import Catalog
@@ -31,10 +31,10 @@ class Diary:
     def node_removed(self, name: str, row: int) -> None:
         self.told.append(("no node", name, row, len(self.cache.nodes.pods_on[row])))
 
-    def on_upsert(self, obj: GpuClaim) -> None:
+    def on_upsert(self, obj: HasMetadata) -> None:
         self.told.append(("claim", obj.metadata.name))
 
-    def on_remove(self, obj: GpuClaim) -> None:
+    def on_remove(self, obj: HasMetadata) -> None:
         self.told.append(("no claim", obj.metadata.name))
 
 

@@ -151,7 +151,7 @@ async def _settle_memory(scheduler: Scheduler) -> None:
     await scheduler.synced()
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 50, 100)
+    gc.set_threshold(200_000, 50, 100)
 
 
 def _raise_first(work: asyncio.Task[None]) -> None:

@@ -18,13 +18,16 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from gangline_plugins.gpu.links import MOST_DEVICES, NO_ISLAND, LinkClass, Matrix, ids_of
+from gangline_plugins.gpu.links import MOST_DEVICES, NO_ISLAND, LinkClass, LinkClasses, Matrix, ids_of
 
 Masks = NDArray[np.uint32]
 """One set of devices per node, as bits."""
 Ranks = NDArray[np.int64]
+Policy = Literal["contiguous", "spread", "preferIds"]
+Mode = Literal["Required", "Preferred", "Ignore"]
 _TABLES = 256
 """Tables that are kept; one for 16 devices takes 0.8 MiB, one for 8 takes 3 KiB."""
+_JOINT_TABLES = 64
 _CELLS = 1 << 18
 """Masks times sets that are worked out in one go."""
 _UNKNOWN = np.uint32(1 << 31)
@@ -34,10 +37,10 @@ _UNKNOWN = np.uint32(1 << 31)
 class Rule:
     """How to choose."""
 
-    policy: Literal["contiguous", "spread", "preferIds"] = "contiguous"
+    policy: Policy = "contiguous"
     prefer_ids: tuple[int, ...] = ()
     """With preferIds: taken first, in this order."""
-    mode: Literal["Required", "Preferred", "Ignore"] = "Preferred"
+    mode: Mode = "Preferred"
     min_gbps: float = 0.0
     """GB/s between any two devices; must hold with Required, is tried with Preferred."""
 
@@ -109,14 +112,19 @@ class Choices:
 
 
 class ChoiceTables:
-    """The tables that are in use, made when first asked for."""
+    """The tables that are in use, made when first asked for; for all classes of `classes`."""
 
-    def __init__(self) -> None:
+    def __init__(self, classes: LinkClasses) -> None:
+        self._classes = classes
         self._tables: OrderedDict[tuple[int, int, Rule], Choices] = OrderedDict()
+        self._joint: OrderedDict[tuple[int, Rule], _Joint] = OrderedDict()
+        self._seen = 0
+        self._speeds: Matrix = np.zeros(0)
+        """Of all links of the classes that were seen, each once."""
 
     def of(self, links: LinkClass, count: int, rule: Rule) -> Choices:
         """The table of a link class for count devices."""
-        rule = _in_steps(rule, links)
+        rule = _in_steps(rule, links.gbps)
         key = (links.number, count, rule)
         found = self._tables.get(key)
         if found is None:
@@ -127,12 +135,50 @@ class ChoiceTables:
             self._tables.move_to_end(key)
         return found
 
+    def look_up(
+        self, numbers: NDArray[np.int32], masks: Masks, count: int, rule: Rule
+    ) -> tuple[Masks, NDArray[np.float32], NDArray[np.float32]]:
+        """As `Choices.look_up`, each node by the class with its number; a node without a class has no set."""
+        if len(self._classes.all) != self._seen:
+            self._seen = len(self._classes.all)
+            self._speeds = np.unique([links.gbps for links in self._classes.all])
+        rule = _in_steps(rule, self._speeds)
+        joint = self._joint.get((count, rule))
+        if joint is None or joint.classes != len(self._classes.all):
+            joint = self._joint[count, rule] = _Joint(self._classes)
+            if len(self._joint) > _JOINT_TABLES:
+                self._joint.popitem(last=False)
+        places = (numbers + 1) * np.int64(joint.size) + masks
+        sets = joint.sets[places]
+        new = sets == _UNKNOWN
+        if new.any():
+            for place in np.unique(numbers[new]).tolist():  # once per class with masks that were never met before
+                met = np.unique(masks[new & (numbers == place)])
+                at = (place + 1) * joint.size + met.astype(np.int64)
+                choices = self.of(self._classes.all[place], count, rule)
+                joint.sets[at], joint.gbps[at], joint.kept[at] = choices.look_up(met)
+            sets = joint.sets[places]
+        return sets, joint.gbps[places], joint.kept[places]
 
-def _in_steps(rule: Rule, links: LinkClass) -> Rule:
-    """The same rule for all bandwidths that the same links have: it asks for that of the slowest of them."""
+
+class _Joint:
+    """What was found in the tables of all classes for one count and rule, side by side, so that one look-up does."""
+
+    def __init__(self, classes: LinkClasses) -> None:
+        self.classes = len(classes.all)
+        self.size = max((1 << links.present.bit_length() for links in classes.all), default=1)
+        length = (self.classes + 1) * self.size
+        self.sets = np.full(length, _UNKNOWN, dtype=np.uint32)
+        self.sets[: self.size] = 0  # nodes without a class
+        self.gbps = np.zeros(length, dtype=np.float32)
+        self.kept = np.ones(length, dtype=np.float32)
+
+
+def _in_steps(rule: Rule, speeds: Matrix) -> Rule:
+    """The same rule for all bandwidths that the same links have: it asks for the lowest of their speeds."""
     if not rule.min_gbps:
         return rule
-    enough = links.gbps[links.gbps >= rule.min_gbps]
+    enough = speeds[speeds >= rule.min_gbps]
     return replace(rule, min_gbps=float(enough.min()) if len(enough) else float("inf"))
 
 

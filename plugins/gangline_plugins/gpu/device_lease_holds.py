@@ -164,7 +164,12 @@ def in_the_way(uid: str, hold: Hold, holders: Holders, memory: Sequence[int]) ->
 
 
 def is_over(hold: Hold, uid: str, node: str, pod: model.Pod | None) -> bool:
-    """Whether a pod, as it is on the API server, has no use for a hold any more and never will."""
+    """Whether a pod, as it is on the API server, has no use for a hold any more and never will.
+
+    Of a hold that does not say which pod it is for, nobody can know.
+    """
+    if hold.pod.endswith("/"):
+        return False
     if pod is None or pod.metadata.uid != uid or pod.status.phase in ("Succeeded", "Failed"):
         return True
     if not pod.spec.node_name:

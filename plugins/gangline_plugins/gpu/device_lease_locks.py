@@ -53,18 +53,17 @@ class Locks:
         self._written: dict[str, model.Lease] = {}
         """Leases as they were written here last, until they are seen."""
 
-    async def acquire(self, parts: Sequence[Part], memory: Sequence[int], seen: Sequence[model.Lease | None]) -> Taken | None:
-        """Take all parts; on any failure none are kept. Raises ApiError.
+    async def acquire(
+        self, parts: Sequence[Part], memory: Sequence[int], seen: Sequence[model.Lease | None]
+    ) -> Taken | None:
+        """Take all parts, or say which one cannot be had and keep none.
 
-        `memory` is MiB by device id, `seen` for each part its lease as it was seen last.
+        `memory` is MiB by device id, `seen` for each part its lease as it was seen last. Raises ApiError; then some may
+        have been taken, so release them all.
         """
         for place, (part, lease) in enumerate(zip(parts, seen, strict=True)):
-            try:
-                async with self._lane(part.lease):
-                    taken = await self._take(part, memory, self._written.get(part.lease, lease))
-            except GanglineError:
-                await self.release(parts[: place + 1])  # the last one may have been taken without an answer
-                raise
+            async with self._lane(part.lease):
+                taken = await self._take(part, memory, self._written.get(part.lease, lease))
             if taken is not None:
                 await self.release(parts[:place])
                 return taken
@@ -95,10 +94,16 @@ class Locks:
         except NotFound:
             return None
 
-    def saw(self, lease: model.Lease) -> None:
+    def on_upsert(self, lease: model.Lease) -> None:
         """The watch has brought a lease: what was written here is no news once it is as new."""
         written = self._written.get(lease.metadata.name)
         if written is not None and written.metadata.resource_version == lease.metadata.resource_version:
+            del self._written[lease.metadata.name]
+
+    def on_remove(self, lease: model.Lease) -> None:
+        """A lease is gone."""
+        written = self._written.get(lease.metadata.name)
+        if written is not None and written.metadata.uid == lease.metadata.uid:
             del self._written[lease.metadata.name]
 
     def _lane(self, name: str) -> asyncio.Lock:
@@ -111,13 +116,12 @@ class Locks:
                 if lease is None:
                     await self._create(part)
                     return None
-                taken = await self._join(part, lease, memory)
+                return await self._join(part, lease, memory)
             except (Conflict, NotFound) as error:  # it is not as it was seen
                 self._written.pop(part.lease, None)
                 problem, lease = error, await self._get(part.lease)
-                continue
-            return taken
-        raise problem or AssertionError
+        assert problem is not None
+        raise problem
 
     async def _create(self, part: Part) -> None:
         new = lease_of(part.lease, self.namespace, part.node, {part.uid: part.hold}, self._now())

@@ -52,7 +52,7 @@ class DeviceTable:
     def __init__(self, state: State) -> None:
         self.columns = Columns()
         self.classes = LinkClasses()
-        self.tables = ChoiceTables()
+        self.tables = ChoiceTables(self.classes)
         self.wants = Wants(state)
         self.hca_sets: list[frozenset[str]] = [frozenset()]
         self._hca_set_numbers: dict[frozenset[str], int] = {frozenset(): 0}

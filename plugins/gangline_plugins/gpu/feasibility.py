@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from gangline import BoolColumn, CodeColumn, NodeView, Reason
 from gangline_plugins.gpu.choosing import Masks
-from gangline_plugins.gpu.columns import NO_CLASS
 from gangline_plugins.gpu.devices import DeviceTable
 from gangline_plugins.gpu.links import MOST_DEVICES
 from gangline_plugins.gpu.node_devices import FULL
@@ -271,18 +270,8 @@ class Feasibility:
 
     def _look_up(self, want: Want, nodes: NodeView, masks: Masks) -> tuple[Masks, Floats, Floats]:
         """The best sets within masks, each node by the table of its link class."""
-        table = self._table
-        numbers = table.columns.link_class[nodes.index]
-        if len(numbers) and numbers[0] != NO_CLASS and (numbers == numbers[0]).all():
-            return table.tables.of(table.classes.all[numbers[0]], want.count, want.rule).look_up(masks)
-        sets = np.zeros(len(nodes), dtype=np.uint32)
-        gbps, kept = np.zeros(len(nodes), dtype=np.float32), np.ones(len(nodes), dtype=np.float32)
-        for number in np.unique(numbers).tolist():  # once per kind of hardware
-            if number != NO_CLASS:
-                at = numbers == number
-                choices = table.tables.of(table.classes.all[number], want.count, want.rule)
-                sets[at], gbps[at], kept[at] = choices.look_up(masks[at])
-        return sets, gbps, kept
+        numbers = self._table.columns.link_class[nodes.index]
+        return self._table.tables.look_up(numbers, masks, want.count, want.rule)
 
 
 def _empty(size: int, stale: BoolColumn) -> Fits:

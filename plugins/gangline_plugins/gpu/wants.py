@@ -21,6 +21,7 @@ Exclusivity = Literal["Exclusive", "Shared", "MIG", "Replicas"]
 """As in the claim; Replicas are pieces of devices that a device plugin shares out by time-slicing or MPS."""
 ANY_PROFILE = ""
 _PLAIN = Rule()
+_SPARE = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,8 @@ class Wants:
         known = self._read.get((namespace, name))
         if known is not None and known[0] is claim:
             return known[1]
+        if len(self._read) > 2 * len(self._claims) + _SPARE:  # most are of claims that are gone
+            self._read.clear()
         want = claim_want(claim)
         self._read[namespace, name] = (claim, want)
         return want

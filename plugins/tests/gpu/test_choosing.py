@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangline.wire import DeviceLink, GpuDevice
-from gangline_plugins.gpu.choosing import Choices, ChoiceTables, Rule
-from gangline_plugins.gpu.links import LinkClass, LinkClasses, ids_of, mask_of
+from gangline_plugins.gpu.choosing import Choices, ChoiceTables, Mode, Policy, Rule
+from gangline_plugins.gpu.links import LinkClass, LinkClasses, Matrix, ids_of, mask_of
 from gangline_plugins.gpu.named_hardware import devices
 
 Ids = tuple[int, ...]
@@ -27,7 +27,7 @@ def chosen(hardware: str, free: str, count: int, rule: Rule | None = None) -> st
     return "".join(map(str, ids_of(Choices(links_of(hardware), count, rule or Rule()).choose(mask))))
 
 
-def of_all(ids: Ids, matrix: np.ndarray) -> float:  # type: ignore[type-arg]  # any matrix
+def of_all(ids: Ids, matrix: Matrix) -> float:
     return round(sum(float(matrix[a, b]) for a, b in combinations(ids, 2)), 6)
 
 
@@ -89,11 +89,11 @@ def machines(draw: st.DrawFn) -> LinkClass:
 
 @st.composite
 def rules(draw: st.DrawFn) -> Rule:
-    policy = draw(st.sampled_from(["contiguous", "spread", "preferIds"]))
+    policies: list[Policy] = ["contiguous", "spread", "preferIds"]
+    modes: list[Mode] = ["Required", "Preferred", "Ignore"]
+    policy = draw(st.sampled_from(policies))
     prefer = tuple(draw(st.permutations(range(9)))[: draw(st.integers(0, 4))]) if policy == "preferIds" else ()
-    return Rule(
-        policy, prefer, draw(st.sampled_from(["Required", "Preferred", "Ignore"])), draw(st.sampled_from([0, 50, 600]))
-    )
+    return Rule(policy, prefer, draw(st.sampled_from(modes)), draw(st.sampled_from([0, 50, 600])))
 
 
 @given(machines(), rules(), st.integers(1, 5), st.data())
@@ -171,7 +171,23 @@ def test_sixteen_devices_are_chosen_from_like_eight() -> None:
 
 
 def test_bandwidths_that_the_same_links_have_share_a_table() -> None:
-    tables, links = ChoiceTables(), links_of("hgx-h100")
+    classes = LinkClasses()
+    tables, links = ChoiceTables(classes), classes.intern(devices("hgx-h100"))
 
     assert tables.of(links, 2, Rule(min_gbps=100)) is tables.of(links, 2, Rule(min_gbps=899))
     assert tables.of(links, 2, Rule(mode="Required", min_gbps=901)).choose(0xFF) == 0
+
+
+def test_nodes_of_several_kinds_are_looked_up_together_each_in_its_own_table() -> None:
+    classes = LinkClasses()
+    tables = ChoiceTables(classes)
+    first = classes.intern(devices("pcie-bridged-4"))
+    rule = Rule(min_gbps=500)
+    masks = np.array([0b1110, 0b1110, 0b1110], dtype=np.uint32)
+    numbers = np.array([first.number, -1, first.number], dtype=np.int32)
+
+    before = tables.look_up(numbers, masks, 2, rule)
+    numbers[1:] = classes.intern(devices("hgx-h100")).number
+    after = tables.look_up(numbers, masks, 2, rule)
+    assert [before[0].tolist(), after[0].tolist()] == [[0b1100, 0, 0b1100], [0b1100, 0b0110, 0b0110]]
+    assert [before[1].tolist(), after[1].tolist()] == [[600, 0, 600], [600, 900, 900]]

@@ -82,7 +82,7 @@ def test_devices_that_are_taken_are_not_free() -> None:
 
 
 def test_the_selector_must_match_the_node() -> None:
-    wants = {"selector": {"rack": "r1", "kind": "h100"}}
+    wants: dict[str, Any] = {"selector": {"rack": "r1", "kind": "h100"}}
 
     assert verdict(report("a"), labels={"rack": "r1"}, **wants) == "node(s) didn't match the claim's selector"
     assert verdict(report("a"), labels={"rack": "r1", "kind": "h100"}, **wants) == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gangline import PodInfo
 from gangline.cache import Cache
 from gangline.model import Pod
 from gangline.testing import cluster, make_node, make_pod
@@ -81,7 +83,7 @@ def test_a_transaction_that_is_undone_leaves_the_same_devices(before: Any, insid
     expected = facts(cache)
 
     with cache.transaction() as tx:
-        hypothetical = []
+        hypothetical: list[PodInfo] = []
         for number, (kind, node, off) in enumerate(inside, start=100):
             placed = [*cache.pods.values(), *hypothetical]
             if off and (there := [pod for pod in placed if pod.row >= 0]):
@@ -152,7 +154,7 @@ def test_the_order_of_events_does_not_matter(order: str) -> None:
     cache = Cache()
     device_table(cache)
     pod = cache.record(make_pod("p", 2, node="a", annotations={ALLOCATED: "2,3"}))
-    events = {
+    events: dict[str, Callable[[], object]] = {
         "report": lambda: cache.store("gpunodestatuses").upsert(report("a")),
         "node": lambda: cache.upsert_node(make_node("a", gpus=8)),
         "pod": lambda: cache.upsert_pod(pod),

@@ -15,7 +15,7 @@ from gangline.model import Pod
 from gangline.registry import Catalog
 from gangline.scheduler import Options, Scheduler
 from gangline.simulate import InMemoryServer, SimulatedClient, VirtualClock, run
-from gangline.wire import ALLOCATED, GpuClaim, GpuNodeStatus
+from gangline.wire import ALLOCATED, CLAIM, GpuClaim, GpuNodeStatus
 from gangline_plugins.gpu.claim import GpuClaim as GpuClaimPlugin
 from gangline_plugins.gpu.nvlink_topology import NVLinkTopology
 
@@ -54,19 +54,18 @@ class Cluster:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
-    def create(self, *objects: Any) -> None:
+    def create(self, *objects: GpuClaim | GpuNodeStatus) -> None:
         for obj in objects:
-            kind = {GpuClaim: "GpuClaim", GpuNodeStatus: "GpuNodeStatus"}[type(obj)]
-            self.server.apply_manifest(msgspec.to_builtins(obj) | {"apiVersion": "gpu.scheduling/v1", "kind": kind})
+            self.server.apply_manifest(msgspec.to_builtins(obj) | {"apiVersion": obj.api_version, "kind": obj.kind})
 
     def node(self, name: str, gpus: int = 8) -> None:
         amounts = {"cpu": "64", "memory": "1Ti", "pods": "110", "nvidia.com/gpu": str(gpus)}
         status = {"allocatable": amounts, "capacity": amounts}
         self.server.apply_manifest({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": status})
 
-    def pod(self, name: str, uses: str = "", gpus: int = 0, **annotations: str) -> None:
+    def pod(self, name: str, uses: str = "", gpus: int = 0, allocated: str = "") -> None:
         limits = {"limits": {"nvidia.com/gpu": str(gpus)}} if gpus else {}
-        notes = {**({"gpu.scheduling/claim": uses} if uses else {}), **annotations}
+        notes = {key: value for key, value in ((CLAIM, uses), (ALLOCATED, allocated)) if value}
         spec = {"schedulerName": "gpu", "containers": [{"name": "main", "image": "x", "resources": limits}]}
         meta = {"name": name, "namespace": "default", "annotations": notes}
         self.server.apply_manifest({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
@@ -162,7 +161,7 @@ def test_an_allocation_that_a_user_made_up_is_replaced() -> None:
     async def story(cluster: Cluster) -> None:
         cluster.node("a")
         cluster.create(report("a"), claim("one"))
-        cluster.pod("p", "one", **{ALLOCATED: "7"})
+        cluster.pod("p", "one", allocated="7")
         await asyncio.sleep(1)
 
         assert await cluster.devices() == {("a", "0"): 1}

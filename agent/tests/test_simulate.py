@@ -1,0 +1,137 @@
+"""One process reports for all nodes that match, as they come, change and go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
+
+from gangline.kube.interface import EventType
+from gangline.kube.resources import GPU_NODE_STATUSES, NODES
+from gangline.wire import GpuNodeStatus
+from gangline_agent import templates
+from gangline_agent.simulate import Simulation
+
+from .stories import RecordingClient, add_node, play
+
+Statuses = dict[str, GpuNodeStatus]
+
+
+@asynccontextmanager
+async def simulating(client: RecordingClient, period: float = 1e6, what: str = "pcie-4") -> AsyncIterator[Simulation]:
+    simulation = Simulation(client, templates.read(what), period, label_selector="gpus")
+    running = asyncio.create_task(simulation.run())
+    yield simulation
+    running.cancel()
+    await asyncio.wait((running,))
+
+
+async def until(client: RecordingClient, holds: Callable[[Statuses], bool]) -> Statuses:
+    """The GpuNodeStatuses by name once the condition holds for them."""
+    async with asyncio.timeout(60):
+        listing = await client.list(GPU_NODE_STATUSES)
+        found = {each.metadata.name: each for each in listing.items}
+        if holds(found):
+            return found
+        async with aclosing(client.watch(GPU_NODE_STATUSES, resource_version=listing.resource_version)) as events:  # type: ignore[type-var]  # an async generator, as its docstring says
+            async for event in events:
+                if event.object is None:
+                    continue
+                if event.type is EventType.DELETED:
+                    found.pop(event.object.metadata.name)
+                else:
+                    found[event.object.metadata.name] = event.object
+                if holds(found):
+                    return found
+    raise AssertionError("the watch ended")
+
+
+def total(statuses: Statuses) -> int:
+    return sum(each.status.total for each in statuses.values())
+
+
+def test_every_node_that_matches_gets_a_status_and_no_other() -> None:
+    async def story(client: RecordingClient) -> None:
+        for name in ("a", "b"):
+            await add_node(client, name, {"gpus": ""})
+        await add_node(client, "plain")
+        async with simulating(client):
+            await until(client, lambda found: total(found) == 8)
+            await add_node(client, "c", {"gpus": ""})
+            found = await until(client, lambda found: total(found) == 12)
+            assert set(found) == {"a", "b", "c"}
+            assert len({device.uuid for each in found.values() for device in each.status.devices}) == 12
+
+    play(story)
+
+
+def test_the_status_goes_with_its_node_and_comes_again_with_a_new_one() -> None:
+    async def story(client: RecordingClient) -> None:
+        await add_node(client, "a", {"gpus": ""})
+        async with simulating(client):
+            (first,) = (await until(client, lambda found: total(found) == 4)).values()
+            await client.delete(NODES, "a")
+            await until(client, lambda found: not found)
+            node = await add_node(client, "a", {"gpus": ""})
+            (second,) = (await until(client, lambda found: total(found) == 4)).values()
+            assert second.metadata.uid != first.metadata.uid
+            assert [owner.uid for owner in second.metadata.owner_references] == [node.metadata.uid]
+
+    play(story)
+
+
+def test_a_gpu_that_falls_ill_is_reported_and_only_its_node_is_written() -> None:
+    async def story(client: RecordingClient) -> None:
+        for name in ("a", "b"):
+            await add_node(client, name, {"gpus": ""})
+        async with simulating(client) as simulation:
+            await until(client, lambda found: total(found) == 8)
+            await client.labelled.wait()
+            template = templates.read("pcie-4")
+            before = len([each for each in client.applied if each.subresource])
+            simulation.use(templates.Template(template.status, template.labels, {"b": {1: "XID 79"}}))
+            found = await until(client, lambda found: any(device.reason for device in found["b"].status.devices))
+            assert [device.health for device in found["b"].status.devices][1] == "Unhealthy"
+            assert [each.name for each in client.applied if each.subresource][before:] == ["b"]
+
+    play(story)
+
+
+def test_heartbeats_come_evenly_over_the_period() -> None:
+    async def story(client: RecordingClient) -> None:
+        for name in ("a", "b"):
+            await add_node(client, name, {"gpus": ""})
+        async with simulating(client, period=30.0):
+            await until(client, lambda found: total(found) == 8)
+            await asyncio.sleep(1)
+            before = len(client.applied)
+            await asyncio.sleep(61)
+            beats = [each.name for each in client.applied[before:]]
+            assert sorted(beats) == ["a", "a", "b", "b"]
+            assert beats[:2] in (["a", "b"], ["b", "a"])
+
+    play(story)
+
+
+def test_a_clique_label_on_the_node_is_the_clique_of_its_fabric() -> None:
+    async def story(client: RecordingClient) -> None:
+        await add_node(client, "a", {"gpus": "", "nvidia.com/gpu.clique": "rack.1"})
+        async with simulating(client, what="gb200"):
+            (found,) = (await until(client, lambda found: total(found) == 4)).values()
+            assert found.status.fabric is not None
+            assert found.status.fabric.clique == "rack.1"
+
+    play(story)
+
+
+def test_starting_again_changes_nothing_but_the_time() -> None:
+    async def story(client: RecordingClient) -> None:
+        await add_node(client, "a", {"gpus": ""})
+        objects = []
+        for _ in range(2):
+            async with simulating(client):
+                (found,) = (await until(client, lambda found: total(found) == 4)).values()
+                objects.append((found.metadata.uid, found.status.devices))
+        assert objects[0] == objects[1]
+
+    play(story)

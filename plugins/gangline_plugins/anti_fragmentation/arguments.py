@@ -1,0 +1,60 @@
+"""The plugin's arguments, and the typical pods that they name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import msgspec
+
+from gangline import InvalidObject
+from gangline.quantity import milli
+from gangline_plugins.anti_fragmentation.typical import ANYWHERE, WHOLE, Kind, Typical, models
+from gangline_plugins.gpu.links import MOST_DEVICES
+
+PRODUCT = "nvidia.com/gpu.product"
+"""The node label with the model of the GPUs."""
+_ROUNDING = 1e-3
+
+
+class TypicalPod(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """A kind of pod that the cluster is typically asked for."""
+
+    popularity: Annotated[float, msgspec.Meta(gt=0, le=1)]
+    """Its part of all pods; those of all kinds sum to 1."""
+    cpu: str | int | float = 0
+    """CPU, as in a request."""
+    gpus: Annotated[int, msgspec.Meta(ge=0, le=MOST_DEVICES)] = 0
+    fraction: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
+    """Of each GPU."""
+    models: list[str] = []  # noqa: RUF012  # msgspec copies an empty default for each object
+    """Values of the node label nvidia.com/gpu.product that will do; none for any."""
+
+
+class AntiFragmentationArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """Arguments."""
+
+    score: Literal["balanced", "published"] = "balanced"
+    """`published`: as Weng et al. do, whose scores are whole numbers."""
+    typical_pods: list[TypicalPod] = []  # noqa: RUF012  # msgspec copies an empty default for each object
+    """What is typical; where none are given, what pods ask for is counted."""
+    half_life_seconds: Annotated[float, msgspec.Meta(gt=0)] = 86_400.0
+    """Seconds after which a pod that was asked for counts half."""
+
+
+def typical_of(pods: Sequence[TypicalPod]) -> Typical:
+    """The typical pods of the arguments. Raises InvalidObject."""
+    total = sum(pod.popularity for pod in pods)
+    if abs(total - 1.0) > _ROUNDING:
+        raise InvalidObject("typicalPods", None, f"the popularities sum to {total:.6g}; they must sum to 1")
+    return tuple((_kind(pod, f"typicalPods[{i}]"), pod.popularity) for i, pod in enumerate(pods))
+
+
+def _kind(pod: TypicalPod, path: str) -> Kind:
+    cpu = milli(pod.cpu)
+    if not pod.gpus:
+        if pod.fraction != 1.0 or pod.models:
+            raise InvalidObject(path, None, "fraction and models mean nothing without gpus")
+        return Kind(cpu)
+    where = models(PRODUCT, pod.models) if pod.models else ANYWHERE
+    return Kind(cpu, pod.gpus, round(pod.fraction * WHOLE), where)

@@ -1,0 +1,41 @@
+"""What is free on each node: milli-CPU, and thousandths of each device, from the device table or from node columns."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gangline import NodeView
+from gangline.requests import CPU
+from gangline.wire import GPU
+from gangline_plugins.anti_fragmentation.typical import WHOLE
+from gangline_plugins.gpu.columns import Columns
+from gangline_plugins.gpu.links import MOST_DEVICES
+
+Amounts = NDArray[np.int64]
+"""One value per node, or one row of values."""
+_PLACES = np.arange(MOST_DEVICES)
+_BITS = np.uint32(1) << np.arange(MOST_DEVICES, dtype=np.uint32)
+
+
+def free_cpu(nodes: NodeView) -> Amounts:
+    """Milli-CPU."""
+    return nodes.allocatable(CPU) - nodes.requested(CPU)
+
+
+def free_devices(nodes: NodeView, columns: Columns) -> Amounts:
+    """Thousandths of each device, nodes x 16; 0 where there is no device, or none that can be had.
+
+    A device that somebody is on has at most 999, for it can no longer be had as a whole. Where no agent reports, the
+    first devices stand for as many whole ones as `nvidia.com/gpu` has left.
+    """
+    index = nodes.index
+    usable = columns.healthy[index] & ~columns.mig[index] & ~columns.whole[index]
+    free = columns.milli[index].astype(np.int64)
+    np.minimum(free, WHOLE - 1, out=free, where=(columns.busy[index][:, None] & _BITS) != 0)
+    free *= (usable[:, None] & _BITS) != 0
+    unknown = ~columns.known[index]
+    if unknown.any():
+        left = nodes.allocatable(GPU)[unknown] - nodes.requested(GPU)[unknown]
+        free[unknown] = np.where(left[:, None] > _PLACES, WHOLE, 0)
+    return free

@@ -1,0 +1,147 @@
+"""What the cluster is typically asked for: kinds of pods and how popular each is, given or kept from what is asked.
+
+Rules:
+- A kind is what placement depends on: CPU, GPUs, and which nodes will do. Memory is filtered on and not rated.
+- Popularities sum to 1. Rare kinds, 5 % of all pods together, are left out.
+- What is kept decays: a pod that was asked for one half-life ago counts half as much as one that is asked for now.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import msgspec
+
+from gangline import BoolColumn, NodeView, PodInfo, model, node_selection
+from gangline.requests import CPU
+
+WHOLE = 1000
+"""Thousandths of a device."""
+COVERAGE = 0.95
+_SEEN = 65_536
+"""Pods that are remembered as counted."""
+_RESCALE = 2.0**512
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Which nodes will do."""
+
+    labels: tuple[tuple[str, str], ...] = ()
+    required: bytes = b""
+    """A NodeSelector in msgpack, empty for none."""
+
+    def matches(self, nodes: NodeView) -> BoolColumn:
+        """Each node's verdict."""
+        mask = node_selection.match_labels(dict(self.labels), nodes)
+        return mask & node_selection.match_selector(_selector(self.required), nodes) if self.required else mask
+
+
+ANYWHERE = Where()
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What pods that are rated alike ask for."""
+
+    cpu: int
+    """Milli-CPU."""
+    count: int = 0
+    """GPUs."""
+    milli: int = 0
+    """Thousandths of each GPU, 0 when there is none."""
+    where: Where = ANYWHERE
+
+
+Typical = tuple[tuple[Kind, float], ...]
+"""Kinds with their popularity, the most popular first."""
+
+
+def kind_of(pod: PodInfo, count: int, milli: int, selector: tuple[tuple[str, str], ...]) -> Kind:
+    """The kind of a pod that takes so many thousandths of so many devices, on nodes with the selector's labels."""
+    cpu = pod.cls.requests.real.get(CPU, 0)
+    return Kind(cpu, count, milli, _where(pod.spec, selector)) if count else Kind(cpu)
+
+
+def typical(counts: Mapping[Kind, float], coverage: float = COVERAGE) -> Typical:
+    """The most frequent kinds, until they cover so much of all pods."""
+    total = sum(counts.values())
+    found, covered = [], 0.0
+    for kind, count in sorted(counts.items(), key=lambda item: _place(*item), reverse=True):
+        if covered >= coverage * total:
+            break
+        found.append((kind, count))
+        covered += count
+    return tuple((kind, (count / total) / (covered / total)) for kind, count in found)
+
+
+class History:
+    """Counts pods by kind, each pod once, with decay."""
+
+    def __init__(self, half_life: float, now: float) -> None:
+        self._half_life = half_life
+        """Seconds."""
+        self._start = now
+        self._counts: dict[Kind, float] = {}
+        self._seen: OrderedDict[str, None] = OrderedDict()
+        self.weight = 0.0
+        """Of all that is counted, in units that grow with time."""
+
+    def count(self, uid: str, kind: Kind, now: float) -> float:
+        """Count a pod unless it was; returns what it weighs."""
+        if uid in self._seen:
+            self._seen.move_to_end(uid)
+            return 0.0
+        self._seen[uid] = None
+        if len(self._seen) > _SEEN:
+            self._seen.popitem(last=False)
+        weight = 2.0 ** ((now - self._start) / self._half_life)
+        if weight > _RESCALE:
+            self._rescale(weight)
+            self._start, weight = now, 1.0
+        self._counts[kind] = self._counts.get(kind, 0.0) + weight
+        self.weight += weight
+        return weight
+
+    def typical(self) -> Typical:
+        """What is typical now."""
+        return typical(self._counts)
+
+    def _rescale(self, unit: float) -> None:
+        """Count in larger units from now on; kinds that weigh nothing any more are forgotten."""
+        counts = {kind: weight / unit for kind, weight in self._counts.items()}
+        self._counts = {kind: weight for kind, weight in counts.items() if weight > 1e-6}
+        self.weight = sum(self._counts.values())
+
+
+def cpu_per_gpu(kinds: Iterable[tuple[Kind, float]]) -> float:
+    """Milli-CPU that typical pods take beside a thousandth of a GPU, pods without GPUs not counted; 0 if unknown."""
+    with_gpu = [(kind, popularity) for kind, popularity in kinds if kind.count]
+    gpu = sum(popularity * kind.count * kind.milli for kind, popularity in with_gpu)
+    return sum(popularity * kind.cpu for kind, popularity in with_gpu) / gpu if gpu else 0.0
+
+
+def models(label: str, values: Iterable[str]) -> Where:
+    """Nodes whose label has one of these values."""
+    requirement = model.Requirement(key=label, operator="In", values=list(values))
+    term = model.NodeSelectorTerm(match_expressions=[requirement])
+    return Where(required=msgspec.msgpack.encode(model.NodeSelector(node_selector_terms=[term])))
+
+
+def _where(spec: model.PodSpec, selector: tuple[tuple[str, str], ...]) -> Where:
+    affinity = spec.affinity.node_affinity if spec.affinity else None
+    required = affinity.required if affinity else None
+    labels = tuple(sorted({*selector, *(spec.node_selector or {}).items()}))
+    return Where(labels, msgspec.msgpack.encode(required) if required else b"")
+
+
+def _place(kind: Kind, count: float) -> tuple[float, int, int, int, tuple[tuple[str, str], ...], bytes]:
+    return (count, kind.cpu, kind.milli, kind.count, kind.where.labels, kind.where.required)
+
+
+@lru_cache(maxsize=1024)
+def _selector(required: bytes) -> model.NodeSelector:
+    return msgspec.msgpack.decode(required, type=model.NodeSelector)

@@ -1,0 +1,149 @@
+"""Deletes leases that lock devices for nobody: pods gone, ended, made anew, or elsewhere, and nodes gone.
+
+It looks at a pod's leases as soon as the pod has left its node, and at all leases every SWEEP seconds. What the watch
+says only raises suspicion; the API server is asked before anything is freed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+
+from gangline import ApiError, Conflict, GanglineError, Handle, NotFound, model, resources
+from gangline.wire import ALLOCATED
+from gangline_plugins.gpu.allocation import read_ids
+from gangline_plugins.gpu.device_lease_book import LeaseBook
+from gangline_plugins.gpu.device_lease_holds import Hold, Part, holders_of, is_over, node_of
+from gangline_plugins.gpu.device_lease_locks import Locks
+
+log = logging.getLogger(__name__)
+
+SWEEP = 30.0
+"""Seconds between two looks at all leases."""
+ABANDONED = 300.0
+"""Seconds after which a lease is freed that nobody has touched while its pod waits: its scheduler has died, and the
+pod went nowhere since. Far longer than any binding takes."""
+_AT_ONCE = 16
+
+
+class Reaper:
+    """Frees the leases in one namespace."""
+
+    def __init__(self, handle: Handle, locks: Locks, book: LeaseBook) -> None:
+        self._handle = handle
+        self._locks = locks
+        self._book = book
+        self._store = handle.state.store("leases")
+        self._wake = asyncio.Event()
+        self._owed: list[Sequence[Part]] = []
+        self._first_seen: dict[tuple[str, str, str], float] = {}
+        """Of holds of pods that wait: by lease, UID and attempt."""
+        book.wakers[locks.namespace] = self._wake.set
+
+    async def run(self) -> None:
+        """Free leases until cancelled."""
+        due = 0.0
+        while True:
+            self._wake.clear()
+            now = self._handle.clock.monotonic()
+            if now >= due:
+                due = now + SWEEP
+                await self.sweep()
+            else:
+                suspects, self._book.suspects = self._book.suspects, set()
+                await self._check(lease for uid in suspects for lease in self._book.leases_of(uid))
+            await self._rest(due - self._handle.clock.monotonic())
+
+    async def give_back(self, parts: Sequence[Part]) -> None:
+        """Release what an attempt took; what the API server does not answer to is tried again with the next sweep."""
+        try:
+            await self._locks.release(parts)
+        except ApiError as error:
+            log.warning("cannot release leases of pod %s yet: %s", parts[0].hold.pod, error)
+            self._owed.append(parts)
+
+    def look_after(self, uid: str, node: str) -> None:
+        """A pod is bound to a node: look soon at leases that it holds elsewhere."""
+        if any(node_of(lease) != node for lease in self._book.leases_of(uid)):
+            self._book.suspects.add(uid)
+            self._wake.set()
+
+    async def sweep(self) -> None:
+        """Look at everything."""
+        self._book.settle()
+        self._book.suspects.clear()
+        owed, self._owed = self._owed, []
+        for parts in owed:
+            await self.give_back(parts)
+        leases = [lease for lease in self._store if lease.metadata.namespace == self._locks.namespace]
+        await self._check(leases)
+        there = {(lease.metadata.name, uid, h.by) for lease in leases for uid, h in holders_of(lease).items()}
+        self._first_seen = {key: at for key, at in self._first_seen.items() if key in there}
+
+    async def _rest(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(max(seconds, 0.0)):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
+    async def _check(self, leases: Iterable[model.Lease]) -> None:
+        """Free what is to be freed of these leases, several at a time."""
+        waiting = iter([each for each in leases if not self._is_in_use(each)])
+
+        async def work() -> None:
+            for lease in waiting:
+                try:
+                    await self._free(lease)
+                except (Conflict, NotFound):
+                    continue  # somebody was quicker; what is left is looked at again
+                except GanglineError as error:
+                    log.warning("cannot look after lease %s: %s", lease.metadata.name, error)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(_AT_ONCE):
+                group.create_task(work())
+
+    def _is_in_use(self, lease: model.Lease) -> bool:
+        """Whether the cluster as it is known here shows that every holder is where it should be."""
+        node, holders = node_of(lease), holders_of(lease)
+        return (
+            bool(holders)
+            and self._book.has_node(node)
+            and all(self._is_there(uid, hold, node) for uid, hold in holders.items())
+        )
+
+    def _is_there(self, uid: str, hold: Hold, node: str) -> bool:
+        pod = self._handle.state.pods.get(uid)
+        if pod is None or pod.node_name != node:
+            return False
+        allocated = pod.annotations.get(ALLOCATED)
+        return allocated is None or set(hold.ids) <= set(read_ids(allocated))
+
+    async def _free(self, lease: model.Lease) -> None:
+        node, holders = node_of(lease), holders_of(lease)
+        if not self._book.has_node(node) and await self._is_gone(node):
+            over = list(holders)
+        else:
+            over = [uid for uid, hold in holders.items() if await self._has_ended(lease, uid, hold, node)]
+        if over or not holders:
+            await self._locks.drop(lease, over)
+
+    async def _is_gone(self, node: str) -> bool:
+        try:
+            await self._handle.client.get(resources.NODES, node)
+        except NotFound:
+            return True
+        return False
+
+    async def _has_ended(self, lease: model.Lease, uid: str, hold: Hold, node: str) -> bool:
+        if self._is_there(uid, hold, node):
+            return False
+        pod = await self._locks.live_pod(hold)
+        if is_over(hold, uid, node, pod):
+            return True
+        if pod is None or pod.spec.node_name or uid in self._handle.state.pods:
+            return False
+        now = self._handle.clock.monotonic()
+        return now - self._first_seen.setdefault((lease.metadata.name, uid, hold.by), now) >= ABANDONED
