@@ -36,7 +36,7 @@ async def connect(kubeconfig: Path, namespace: str = "default") -> AsyncIterator
     official_config.load_kube_config(str(kubeconfig), client_configuration=settings)  # type: ignore[no-untyped-call]  # ships no annotations
     connector = aiohttp.TCPConnector(ssl=_tls(settings), limit=CONCURRENCY * 2)
     timeout = aiohttp.ClientTimeout(total=60, sock_connect=5)
-    token = settings.api_key.get("authorization")
+    token = settings.api_key.get("BearerToken")
     headers = {"Authorization": token} if token else {}
     async with aiohttp.ClientSession(settings.host, connector=connector, timeout=timeout, headers=headers) as session:
         yield Api(session, namespace)
@@ -70,7 +70,7 @@ class Api:
 
     async def list(self, path: str, **params: str) -> Manifests:
         """The objects of a collection; ``params`` are labelSelector, fieldSelector and the like."""
-        answer = await self.request("GET", path, **params)
+        answer = await self.request("GET", path, headers=None, **params)
         items: Manifests = answer["items"]
         return items
 

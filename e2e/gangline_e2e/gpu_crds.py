@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ async def install(api: Api) -> None:
     for file in sorted((CHART / "crds").glob("gpu*.yaml")):
         crd = yaml.safe_load(file.read_text())
         await _put(api, crd)
-        await api.until(lambda name=crd["metadata"]["name"]: _served(api, name), f"{file.name} is established")
+        await api.until(partial(_served, api, crd), f"{file.name} is served")
 
 
 def claim(name: str, **spec: Any) -> Manifest:
@@ -49,17 +50,29 @@ def policies() -> Manifests:
 
 
 async def _put(api: Api, crd: Manifest) -> None:
+    """Create a definition, or replace one that differs: a replacement stops its API for a moment."""
     try:
         await api.request("POST", CRDS, crd)
+        return
     except Refused as error:
         if error.status != 409:
             raise
-        path = f"{CRDS}/{crd['metadata']['name']}"
-        version = (await api.get(path))["metadata"]["resourceVersion"]
-        metadata = {**crd["metadata"], "resourceVersion": version}
-        await api.request("PUT", path, {**crd, "metadata": metadata})
+    path = f"{CRDS}/{crd['metadata']['name']}"
+    old = (await api.get(path))["metadata"]
+    new = {**crd, "metadata": {**crd["metadata"], "resourceVersion": old["resourceVersion"]}}
+    if (await api.request("PUT", path, new, dryRun="All"))["metadata"]["generation"] != old["generation"]:
+        await api.request("PUT", path, new)
 
 
-async def _served(api: Api, name: str) -> bool:
-    conditions = (await api.get(f"{CRDS}/{name}")).get("status", {}).get("conditions", [])
-    return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
+async def _served(api: Api, crd: Manifest) -> bool:
+    """Whether the API server knows the definition and answers for its objects."""
+    conditions = (await api.get(f"{CRDS}/{crd['metadata']['name']}")).get("status", {}).get("conditions") or []
+    if not any(each["type"] == "Established" and each["status"] == "True" for each in conditions):
+        return False
+    try:
+        await api.list(f"/apis/{crd['spec']['group']}/v1/{crd['spec']['names']['plural']}")
+    except Refused as error:
+        if error.status in (404, 429):  # not yet, or its storage is being made
+            return False
+        raise
+    return True

@@ -56,7 +56,8 @@ def start_agent(tmp_path: Path) -> Iterator[StartAgent]:
             return process
 
         yield start
-    assert "Traceback" not in log.read_text(), log.read_text()[-10_000:]
+    text = log.read_text() if log.is_file() else ""
+    assert "Traceback" not in text, text[-10_000:]
 
 
 async def add_fleet(api: Api, count: int) -> str:
@@ -130,9 +131,8 @@ async def test_statuses_come_and_go_with_their_nodes_and_gpus_fall_ill_by_the_fi
     assert sick["status"]["devices"][2]["reason"] == "XID 79"
 
 
+@pytest.mark.skipif(Path("/proc/driver/nvidia/version").exists(), reason="this machine has an NVIDIA driver")
 async def test_a_machine_without_nvml_says_so(api: Api, control_plane: Cluster, start_agent: StartAgent) -> None:
-    if Path("/proc/driver/nvidia/version").exists():
-        pytest.skip("this machine has an NVIDIA driver")
     await add_fleet(api, 1)
     start_agent(control_plane.kubeconfig, "--node-name", f"{api.namespace}-0")
 

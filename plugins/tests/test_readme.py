@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import re
 import sys
+import tomllib
 from collections.abc import Iterator
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,19 +23,21 @@ from gangline.clock import SystemClock
 from gangline.hookspecs import POINTS
 from gangline.metrics import Metrics
 from gangline.recording import NoRecorder
-from gangline.registry import Catalog, points_of
+from gangline.registry import GROUP, Catalog, points_of
 from gangline.runtime import Runtime
+from gangline.scheduling_map import parse
 from gangline.testing import cluster, make_node, make_pod, make_runtime, run_filter
 from gangline.waiting import WaitingPods
-from gangline.wire import ClaimNetwork, ClaimSelector, ClaimStorage, GpuClaim, GpuClaimSpec
+from gangline.wire import CLAIM, SCHEDULING_MAP, ClaimNetwork, ClaimSelector, ClaimStorage, GpuClaim, GpuClaimSpec
 from gangline_plugins.gpu.wants import Want, claim_want
 
 ROOT = Path(__file__).parents[2]
 FRONT = (ROOT / "README.md").read_text(encoding="utf-8")
 HERE = (ROOT / "plugins" / "README.md").read_text(encoding="utf-8")
-CATALOG = Catalog.discover()
-OURS = [name for name in CATALOG.names if "gangline_plugins." in CATALOG.origin(name)]
+REGISTERED = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["entry-points"][GROUP]
+CATALOG = Catalog({}, {name: EntryPoint(name, place, GROUP) for name, place in REGISTERED.items()})
 """The plugins of this repository, whatever else is installed."""
+OURS = CATALOG.names
 CONFIGURED = [name for name in OURS if hasattr(CATALOG.load(name), "args_type")]
 MATURITIES = {"stable", "beta", "alpha"}
 
@@ -92,6 +96,10 @@ def configurations() -> list[str]:
 
 def objects(kind: str) -> list[dict[str, Any]]:
     return [document for document in documents() if document.get("kind") == kind]
+
+
+def annotations_of_pods() -> list[dict[str, str]]:
+    return [msgspec.convert(each, model.Pod).metadata.annotations or {} for each in objects("Pod")]
 
 
 def paths(type_: inspect.Type, prefix: str = "") -> Iterator[str]:
@@ -213,10 +221,19 @@ def test_every_plugin_with_arguments_has_an_example() -> None:
 
 def test_every_claim_makes_sense_and_is_used_by_a_pod() -> None:
     claims = {each["metadata"]["name"]: msgspec.convert(each, GpuClaim) for each in objects("GpuClaim")}
-    pods = [msgspec.convert(each, model.Pod) for each in objects("Pod")]
+    used = {annotations[CLAIM] for annotations in annotations_of_pods() if CLAIM in annotations}
 
-    assert claims and all(isinstance(claim_want(claim), Want) for claim in claims.values())
-    assert {(pod.metadata.annotations or {})["gpu.scheduling/claim"] for pod in pods} == set(claims)
+    assert all(isinstance(claim_want(claim), Want) for claim in claims.values())
+    assert used == set(claims) != set()
+
+
+def test_every_scheduling_map_can_be_read() -> None:
+    maps = [
+        parse(annotations[SCHEDULING_MAP]) for annotations in annotations_of_pods() if SCHEDULING_MAP in annotations
+    ]
+
+    assert [each.faults for each in maps] == [()]
+    assert all(each.entries for each in maps)
 
 
 def test_the_plugin_of_the_front_page_scores_as_it_says(prefer_rack: type[Any]) -> None:

@@ -23,11 +23,12 @@ import msgspec
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 from yarl import URL
 
-from gangline.errors import InvalidObject, NotFound
+from gangline.errors import ApiError, InvalidObject, NotFound
 from gangline.kube import decoding, faults
 from gangline.kube.auth import Credentials
 from gangline.kube.interface import Listing, PatchKind, WatchEvent
 from gangline.kube.resources import PODS, Resource, T, group_path
+from gangline.kube.writing import CONNECT_TIMEOUT, KeptWriter, ProxiedWriter, Writer
 from gangline.model import Binding, ObjectMeta, TypedReference
 
 log = logging.getLogger(__name__)
@@ -35,7 +36,7 @@ log = logging.getLogger(__name__)
 JSON = "application/json"
 APPLY = "application/apply-patch+yaml"
 READ_ATTEMPTS = 5
-CONNECT_TIMEOUT = 10.0  # seconds
+_NO_QUERY: Mapping[str, str] = {}
 WATCH_SECONDS = (
     300,
     600,
@@ -81,6 +82,19 @@ class HttpClient:
             cookie_jar=aiohttp.DummyCookieJar(),
             read_bufsize=BUFFER,
             proxy=credentials.proxy,
+            timeout=self._limits,
+        )
+        self._writer: Writer = (
+            ProxiedWriter(self._session, credentials.server, credentials.server_name)
+            if credentials.proxy
+            else KeptWriter(
+                credentials.server,
+                credentials.ssl_context,
+                credentials.server_name,
+                connections=connections,
+                timeout=timeout,
+                headers={"User-Agent": f"gangline/{version('gangline')}", "Accept": JSON},
+            )
         )
 
     async def __aenter__(self) -> HttpClient:
@@ -96,6 +110,7 @@ class HttpClient:
 
     async def close(self) -> None:
         """See the interface."""
+        await self._writer.close()
         await self._session.close()
 
     # Reading
@@ -139,7 +154,7 @@ class HttpClient:
         }
         # Longer than the server's own limit: only a dead connection gets there.
         limits = aiohttp.ClientTimeout(total=seconds + 30, sock_connect=CONNECT_TIMEOUT)
-        async with self._open("GET", resource.path(namespace), query, limits=limits) as answer:
+        async with self._open(resource.path(namespace), query, limits) as answer:
             splitter = decoding.LineSplitter()
             async for chunk in answer.content.iter_any():
                 for line in splitter.feed(chunk):
@@ -229,9 +244,7 @@ class HttpClient:
             options["preconditions"] = preconditions
         if grace_period_seconds is not None:
             options["gracePeriodSeconds"] = grace_period_seconds
-        path = resource.path(namespace, name)
-        async with self._open("DELETE", path, {}, msgspec.json.encode(options)) as answer:
-            await answer.read()
+        await self._send("DELETE", resource.path(namespace, name), msgspec.json.encode(options))
 
     async def bind(self, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str]) -> None:
         """See the interface."""
@@ -239,9 +252,7 @@ class HttpClient:
             metadata=ObjectMeta(name=name, namespace=namespace, uid=uid, annotations=dict(annotations) or None),
             target=TypedReference(api_version="v1", kind="Node", name=node),
         )
-        path = PODS.path(namespace, name, "binding")
-        async with self._open("POST", path, {}, _encode(_BINDING, binding)) as answer:
-            await answer.read()  # a Status; reading it frees the connection for the next bind
+        await self._send("POST", PODS.path(namespace, name, "binding"), _encode(_BINDING, binding))
 
     # The wire
 
@@ -257,7 +268,7 @@ class HttpClient:
         return await attempts(self._read_once, path, query, limits)
 
     async def _read_once(self, path: str, query: Mapping[str, str], limits: aiohttp.ClientTimeout) -> bytes:
-        async with self._open("GET", path, query, limits=limits) as answer:
+        async with self._open(path, query, limits) as answer:
             return await answer.read()
 
     async def _write(
@@ -270,55 +281,63 @@ class HttpClient:
         content_type: str = JSON,
         query: Mapping[str, str] | None = None,
     ) -> T:
-        async with self._open(method, path, query or {}, body, content_type) as answer:
-            return decoding.decode_object(resource, await answer.read())
+        return decoding.decode_object(resource, await self._send(method, path, body, content_type, query or {}))
 
-    @asynccontextmanager
-    async def _open(
+    async def _send(
         self,
         method: str,
         path: str,
-        query: Mapping[str, str],
-        body: bytes | None = None,
+        body: bytes,
         content_type: str = JSON,
-        limits: aiohttp.ClientTimeout | None = None,
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """A good answer, its body not read yet; whatever goes wrong comes out as an ApiError.
-
-        When the server no longer takes the credentials and newer ones are found, it asks once more.
-        """
-        url = self._url(path, query)
-        headers = {"Content-Type": content_type} if body is not None else {}
+        query: Mapping[str, str] = _NO_QUERY,
+    ) -> bytes:
+        """The body of a good answer to a write; whatever goes wrong comes out as an ApiError."""
+        target = _target(path, query)
+        headers = {"Content-Type": content_type}
         authorization = await self._credentials.authorization()
         try:
             while True:
                 if authorization:
                     headers["Authorization"] = authorization
-                async with self._session.request(
-                    method,
-                    url,
-                    data=body,
-                    headers=headers,
-                    timeout=limits or self._limits,
-                    server_hostname=self._credentials.server_name,
+                answer = await self._writer.request(method, target, headers, body)
+                if answer.status < 400:
+                    return answer.body
+                asked = {"Retry-After": answer.retry_after} if answer.retry_after else {}
+                failure = faults.from_answer(answer.status, answer.phrase, asked, answer.body)
+                authorization = await self._other_authorization(failure, authorization)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise faults.from_exception(error, f"{method} {self._credentials.server}{path}") from error
+
+    async def _other_authorization(self, failure: ApiError, rejected: str | None) -> str:
+        """What to try once more with when the server no longer takes the credentials; else raises the failure."""
+        renewed = await self._credentials.renewed(rejected) if failure.status == 401 else None
+        if renewed is None:
+            raise failure
+        return renewed
+
+    @asynccontextmanager
+    async def _open(
+        self, path: str, query: Mapping[str, str], limits: aiohttp.ClientTimeout
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """A good answer to a GET, its body not read yet; whatever goes wrong comes out as an ApiError."""
+        url = URL(f"{self._credentials.server}{_target(path, query)}", encoded=True)
+        headers: dict[str, str] = {}
+        authorization = await self._credentials.authorization()
+        try:
+            while True:
+                if authorization:
+                    headers["Authorization"] = authorization
+                async with self._session.get(
+                    url, headers=headers, timeout=limits, server_hostname=self._credentials.server_name
                 ) as answer:
                     if answer.status < 400:
                         yield answer
                         return
                     text = await answer.read()
                     failure = faults.from_answer(answer.status, answer.reason or "", answer.headers, text)
-                rejected, authorization = authorization, None
-                if failure.status == 401:
-                    authorization = await self._credentials.renewed(rejected)
-                if authorization is None:
-                    raise failure
+                authorization = await self._other_authorization(failure, authorization)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise faults.from_exception(error, f"{method} {self._credentials.server}{path}") from error
-
-    def _url(self, path: str, query: Mapping[str, str]) -> URL:
-        given = urlencode({key: value for key, value in query.items() if value})
-        url = f"{self._credentials.server}{path}"
-        return URL(f"{url}?{given}" if given else url, encoded=True)
+            raise faults.from_exception(error, f"GET {self._credentials.server}{path}") from error
 
     def _report(self, resource: Resource[Any], namespace: str, name: str, error: InvalidObject) -> None:
         self.invalid_objects += 1
@@ -326,6 +345,14 @@ class HttpClient:
 
 
 _BINDING = Resource("", "v1", "bindings", "Binding", Binding)
+
+
+def _target(path: str, query: Mapping[str, str]) -> str:
+    """Path and query, encoded; an empty value is left out."""
+    if not query:
+        return path
+    given = urlencode({key: value for key, value in query.items() if value})
+    return f"{path}?{given}" if given else path
 
 
 def _encode(resource: Resource[T], obj: T) -> bytes:

@@ -85,7 +85,7 @@ class AntiFragmentation:
     def _move(self, pod: PodInfo, asked: Asked) -> None:
         nodes, row = self._handle.nodes, pod.row
         with self._handle.state.transaction() as tx:
-            tx.remove(pod)
+            tx.unplace(pod)
             gradient = self._rating.gradient
             gradient.refresh(nodes)
             devices = self._rating.devices(asked, nodes.at(nodes.rows[row : row + 1]))

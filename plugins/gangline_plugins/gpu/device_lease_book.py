@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from gangline import PodInfo, State, model
 from gangline.wire import ALLOCATED
-from gangline_plugins.gpu.device_lease_holds import holders_of, node_of
+from gangline_plugins.gpu.device_lease_holds import holders_of, node_of, uid_of
 from gangline_plugins.gpu.devices import device_table
 
 Key = tuple[str, str]
@@ -89,7 +89,11 @@ class LeaseBook:
     def on_upsert(self, lease: model.Lease) -> None:
         """A lease is there, or has changed."""
         node = node_of(lease)
-        holds = {uid: (node, hold.ids) for uid, hold in holders_of(lease).items()}
+        holds: dict[str, tuple[str, tuple[int, ...]]] = {}
+        for holder, hold in holders_of(lease).items():
+            uid = uid_of(holder)
+            _, ids = holds.get(uid, (node, ()))
+            holds[uid] = (node, tuple(sorted({*ids, *hold.ids})))
         self._take((lease.metadata.namespace, lease.metadata.name), holds)
 
     def on_remove(self, lease: model.Lease) -> None:

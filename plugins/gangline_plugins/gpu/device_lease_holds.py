@@ -1,7 +1,8 @@
 """What a lease says about who has which devices: reading, writing, and judging it; no I/O.
 
 Rules:
-- A lease locks one device, or all devices of a node. It lists its holders, pods by UID, in the annotation HOLDERS.
+- A lease locks one device, or all devices of a node. It lists its holders in the annotation HOLDERS, by UID of the
+  pod. A pod that two schedulers try at once may have a second hold, under UID/ATTEMPT; see `uid_of`.
 - Holders share a device only where their allocations allow it; what a scheduling map says is never refused.
 - `by` is the attempt that wrote a hold. An attempt may take back only what it wrote itself, and nothing that another
   scheduler may rely on: a hold that was `adopted` from another scheduler stays until its pod has ended or is elsewhere.
@@ -22,7 +23,7 @@ from gangline_plugins.gpu.device_lease_names import device_of, lease_labels, lea
 from gangline_plugins.gpu.node_devices import FULL
 
 HOLDERS = "gpu.scheduling/holders"
-"""On a Lease: JSON, pod UID to `Hold`."""
+"""On a Lease: JSON, holder to `Hold`."""
 DEVICES = "gpu.scheduling/devices"
 """On a Lease: JSON, device id to the UID of the pod that has it, several with commas between; for people and tools."""
 
@@ -51,7 +52,7 @@ class Hold(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 Holders = Mapping[str, Hold]
-"""By the UID of the pod."""
+"""By the UID of the pod, or UID/ATTEMPT."""
 _holders = msgspec.json.Decoder(dict[str, Hold])
 
 
@@ -94,6 +95,23 @@ def parts_of(allocation: Allocation, node: str, uid: str, pod: str, by: str, who
     return sorted(parts, key=lambda part: part.lease)
 
 
+def uid_of(holder: str) -> str:
+    """The UID of the pod that a holder is."""
+    return holder.partition("/")[0]
+
+
+def holder_for(uid: str, hold: Hold, holders: Holders) -> str:
+    """Where to put a hold: in place of one on the same devices, or of an earlier attempt of the same scheduler.
+
+    Other devices that another scheduler has locked for the pod stay locked: it may be binding the pod to them.
+    """
+    for holder, old in holders.items():
+        same = old.ids == hold.ids or (old.scheduler == hold.scheduler and not old.adopted)
+        if uid_of(holder) == uid and same:
+            return holder
+    return f"{uid}/{hold.by}" if uid in holders else uid
+
+
 # Leases
 
 
@@ -125,10 +143,10 @@ def lease_of(
     name: str, namespace: str, node: str, holders: Holders, now: str, before: model.Lease | None = None
 ) -> model.Lease:
     """The lease with these holders; `now` is a MicroTime, `before` the lease that it replaces."""
-    uids: dict[int, list[str]] = {}
-    for uid, hold in holders.items():
+    uids: dict[int, dict[str, None]] = {}
+    for holder, hold in holders.items():
         for id in hold.ids:
-            uids.setdefault(id, []).append(uid)
+            uids.setdefault(id, {})[uid_of(holder)] = None
     devices = {str(id): ",".join(uids[id]) for id in sorted(uids)}
     first = None if name == lease_name(node) else next(iter(holders))
     return model.Lease(
@@ -144,7 +162,7 @@ def lease_of(
                 DEVICES: msgspec.json.encode(devices).decode(),
             },
         ),
-        spec=model.LeaseSpec(holder_identity=first, acquire_time=now),
+        spec=model.LeaseSpec(holder_identity=uid_of(first) if first else None, acquire_time=now),
     )
 
 
@@ -152,12 +170,12 @@ def lease_of(
 
 
 def in_the_way(uid: str, hold: Hold, holders: Holders, memory: Sequence[int]) -> list[str]:
-    """UIDs of the holders beside which there is no place for this hold; `memory` is MiB by device id, 0 if unknown."""
+    """The holders beside which there is no place for this hold; `memory` is MiB by device id, 0 if unknown."""
     if hold.kind == "Explicit":
         return []
     found: dict[str, None] = {}
     for place, id in enumerate(hold.ids):
-        there = {other: h for other, h in holders.items() if other != uid and id in h.ids}
+        there = {other: h for other, h in holders.items() if uid_of(other) != uid and id in h.ids}
         excluding = [other for other, h in there.items() if not _may_share(hold, h)]
         found.update(dict.fromkeys(excluding or (() if _fit(hold, place, there.values(), memory) else there)))
     return list(found)

@@ -20,11 +20,13 @@ from gangline.kube.interface import Client
 from gangline_plugins.gpu.device_lease_holds import (
     Hold,
     Part,
+    holder_for,
     holders_of,
     in_the_way,
     is_over,
     lease_of,
     node_of,
+    uid_of,
 )
 
 _ATTEMPTS = 50
@@ -34,10 +36,10 @@ _LANES = 64
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A lease could not be had: pod `uid` has it, and is alive."""
+    """A lease could not be had: a pod that is alive has it."""
 
     lease: model.Lease
-    uid: str
+    holder: str
     hold: Hold
 
 
@@ -81,10 +83,10 @@ class Locks:
         if failure is not None:
             raise failure
 
-    async def drop(self, lease: model.Lease, uids: Sequence[str]) -> None:
+    async def drop(self, lease: model.Lease, over: Sequence[str]) -> None:
         """Take holders off a lease if it is still as given. Raises ApiError, Conflict and NotFound among them."""
         async with self._lane(lease.metadata.name):
-            await self._write_without(lease, uids)
+            await self._write_without(lease, over)
 
     async def live_pod(self, hold: Hold) -> model.Pod | None:
         """The pod of a hold as it is on the API server; None when there is none. Raises ApiError."""
@@ -131,32 +133,33 @@ class Locks:
         """Add a hold to a lease that is there, in place of holds that are over. Raises Conflict, NotFound."""
         holders = holders_of(lease)
         while rivals := in_the_way(part.uid, part.hold, holders, memory):
-            over = [u for u in rivals if is_over(holders[u], u, part.node, await self.live_pod(holders[u]))]
+            over = [h for h in rivals if is_over(holders[h], uid_of(h), part.node, await self.live_pod(holders[h]))]
             if not over:
                 return Taken(lease, rivals[0], holders[rivals[0]])
-            for uid in over:
-                del holders[uid]
-        mine = holders.get(part.uid)
+            for holder in over:
+                del holders[holder]
+        place = holder_for(part.uid, part.hold, holders)
+        mine = holders.get(place)
         adopted = mine is not None and (mine.adopted or mine.scheduler != part.hold.scheduler)
-        holders[part.uid] = msgspec.structs.replace(part.hold, adopted=adopted)
+        holders[place] = msgspec.structs.replace(part.hold, adopted=adopted)
         await self._replace(lease, part.node, holders)
         return None
 
     async def _give_back(self, part: Part) -> None:
         for _ in range(_ATTEMPTS):
             lease = await self._get(part.lease)
-            hold = holders_of(lease).get(part.uid) if lease is not None else None
-            if lease is None or hold is None or hold.by != part.hold.by or hold.adopted:
+            if lease is None:
                 return
+            ours = [h for h, hold in holders_of(lease).items() if hold.by == part.hold.by and not hold.adopted]
             try:
-                return await self._write_without(lease, [part.uid])
+                return await self._write_without(lease, ours) if ours else None
             except NotFound:
                 return
             except Conflict:
                 continue
 
-    async def _write_without(self, lease: model.Lease, uids: Sequence[str]) -> None:
-        holders = {uid: hold for uid, hold in holders_of(lease).items() if uid not in uids}
+    async def _write_without(self, lease: model.Lease, over: Sequence[str]) -> None:
+        holders = {holder: hold for holder, hold in holders_of(lease).items() if holder not in over}
         metadata = lease.metadata
         if holders:
             await self._replace(lease, node_of(lease), holders)

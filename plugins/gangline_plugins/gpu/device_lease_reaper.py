@@ -14,7 +14,7 @@ from gangline import ApiError, Conflict, GanglineError, Handle, NotFound, model,
 from gangline.wire import ALLOCATED
 from gangline_plugins.gpu.allocation import read_ids
 from gangline_plugins.gpu.device_lease_book import LeaseBook
-from gangline_plugins.gpu.device_lease_holds import Hold, Part, holders_of, is_over, node_of
+from gangline_plugins.gpu.device_lease_holds import Hold, Part, holders_of, is_over, node_of, uid_of
 from gangline_plugins.gpu.device_lease_locks import Locks
 
 log = logging.getLogger(__name__)
@@ -37,8 +37,8 @@ class Reaper:
         self._store = handle.state.store("leases")
         self._wake = asyncio.Event()
         self._owed: list[Sequence[Part]] = []
-        self._first_seen: dict[tuple[str, str, str], float] = {}
-        """Of holds of pods that wait: by lease, UID and attempt."""
+        self._first_seen: dict[tuple[str, str], float] = {}
+        """Of holds of pods that wait: by lease and attempt."""
         book.wakers[locks.namespace] = self._wake.set
 
     async def run(self) -> None:
@@ -78,7 +78,7 @@ class Reaper:
             await self.give_back(parts)
         leases = [lease for lease in self._store if lease.metadata.namespace == self._locks.namespace]
         await self._check(leases)
-        there = {(lease.metadata.name, uid, h.by) for lease in leases for uid, h in holders_of(lease).items()}
+        there = {(lease.metadata.name, hold.by) for lease in leases for hold in holders_of(lease).values()}
         self._first_seen = {key: at for key, at in self._first_seen.items() if key in there}
 
     async def _rest(self, seconds: float) -> None:
@@ -111,7 +111,7 @@ class Reaper:
         return (
             bool(holders)
             and self._book.has_node(node)
-            and all(self._is_there(uid, hold, node) for uid, hold in holders.items())
+            and all(self._is_there(uid_of(holder), hold, node) for holder, hold in holders.items())
         )
 
     def _is_there(self, uid: str, hold: Hold, node: str) -> bool:
@@ -126,7 +126,7 @@ class Reaper:
         if not self._book.has_node(node) and await self._is_gone(node):
             over = list(holders)
         else:
-            over = [uid for uid, hold in holders.items() if await self._has_ended(lease, uid, hold, node)]
+            over = [h for h, hold in holders.items() if await self._has_ended(lease, uid_of(h), hold, node)]
         if over or not holders:
             await self._locks.drop(lease, over)
 
@@ -146,4 +146,4 @@ class Reaper:
         if pod is None or pod.spec.node_name or uid in self._handle.state.pods:
             return False
         now = self._handle.clock.monotonic()
-        return now - self._first_seen.setdefault((lease.metadata.name, uid, hold.by), now) >= ABANDONED
+        return now - self._first_seen.setdefault((lease.metadata.name, hold.by), now) >= ABANDONED

