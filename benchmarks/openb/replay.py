@@ -101,7 +101,9 @@ def _cluster(nodes: Sequence[TraceNode], pods: Sequence[TracePod]) -> Cache:
     cache = Cache()
     for node in nodes:
         cache.upsert_node(_node(node))
-        devices = [GpuDevice(id=id, uuid=f"{node.name}-{id}", model=node.model, health="Healthy") for id in range(node.gpus)]
+        devices = [
+            GpuDevice(id=id, uuid=f"{node.name}-{id}", model=node.model, health="Healthy") for id in range(node.gpus)
+        ]
         status = GpuNodeStatusStatus(total=node.gpus, devices=devices)
         cache.store("gpunodestatuses").upsert(
             GpuNodeStatus(model.ObjectMeta(name=node.name), GpuNodeStatusSpec(node.name), status)
@@ -143,9 +145,7 @@ def _affinity(models: Sequence[str]) -> model.Affinity | None:
     term = model.NodeSelectorTerm(
         match_expressions=[model.Requirement(key=PRODUCT, operator="In", values=list(models))]
     )
-    return model.Affinity(
-        node_affinity=model.NodeAffinity(required=model.NodeSelector(node_selector_terms=[term]))
-    )
+    return model.Affinity(node_affinity=model.NodeAffinity(required=model.NodeSelector(node_selector_terms=[term])))
 
 
 def _is_part(pod: TracePod) -> bool:
@@ -159,13 +159,20 @@ def _runtime(cache: Cache, policy: Policy, typical: list[TypicalPod], ties: rand
     profile = {
         "schedulerName": "default-scheduler",
         "plugins": {
-            "multiPoint": {"disabled": [{"name": "*"}], "enabled": _enabled("PrioritySort", *names, "GpuClaim", "DefaultBinder")},
+            "multiPoint": {
+                "disabled": [{"name": "*"}],
+                "enabled": _enabled("PrioritySort", *names, "GpuClaim", "DefaultBinder"),
+            },
             "preFilter": {"enabled": _enabled("NodeAffinity")},
             "filter": {"enabled": _enabled("NodeResourcesFit", "NodeAffinity")},
         },
         "pluginConfig": [{"name": AntiFragmentation.name, "args": args}] if policy.score else [],
     }
-    document = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "profiles": [profile]}
+    document = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [profile],
+    }
     runtimes = build_runtimes(
         config.load(msgspec.yaml.encode(document).decode(), "fragmentation"),
         Catalog.discover().with_classes(*policy.plugins),
@@ -182,5 +189,3 @@ def _runtime(cache: Cache, policy: Policy, typical: list[TypicalPod], ties: rand
 
 def _enabled(*names: str) -> list[dict[str, str]]:
     return [{"name": name} for name in names]
-
-

@@ -75,7 +75,9 @@ class Arrival:
 def read_nodes(folder: Path) -> list[TraceNode]:
     """The cluster. Raises TraceError."""
     return [
-        TraceNode(row.text("sn"), row.number("cpu_milli"), row.number("memory_mib"), row.number("gpu"), row.text("model"))
+        TraceNode(
+            row.text("sn"), row.number("cpu_milli"), row.number("memory_mib"), row.number("gpu"), row.text("model")
+        )
         for row in _rows(folder, NODES)
     ]
 
@@ -187,7 +189,9 @@ def _rows(folder: Path, name: str) -> Iterator[_Row]:
         reader = csv.DictReader(file)
         for cells in reader:
             if None in cells:
-                raise TraceError(f"{path}:{reader.line_num}: column {len(reader.fieldnames or ()) + 1}: is one too many")
+                raise TraceError(
+                    f"{path}:{reader.line_num}: column {len(reader.fieldnames or ()) + 1}: is one too many"
+                )
             yield _Row(path, reader.line_num, cells)
 
 

@@ -23,7 +23,7 @@ from gangline.kube.interface import PatchKind
 from gangline.labels import LabelColumn
 from gangline.nodes import NODE, PODS, NodeView, Rows, TaintKey
 from gangline.placement import Placement
-from gangline.plugin import Clock, Handle, State, WaitingPod, per_node
+from gangline.plugin import Clock, Handle, State, Tracker, WaitingPod, per_node
 from gangline.pods import LabelSet, PodClass, PodInfo
 from gangline.proposal import Proposal, Victims
 from gangline.scoring import default_normalize
@@ -87,6 +87,7 @@ __all__ = [
     "Status",
     "TaintKey",
     "TooManyRequests",
+    "Tracker",
     "Transaction",
     "Unavailable",
     "Victims",

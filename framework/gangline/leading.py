@@ -109,8 +109,9 @@ class Elector:
         """
         self._on_leading(False)
         deadline = await self._acquire() + self._tenure
+        tenure = asyncio.timeout_at(deadline)
         try:
-            async with asyncio.timeout_at(deadline) as tenure:
+            async with tenure:
                 await self._lead(lead, tenure)
         except TimeoutError:
             if not tenure.expired():

@@ -35,6 +35,7 @@ class State(Protocol):
     @property
     def pods(self) -> Mapping[str, PodInfo]:
         """Every pod that is bound or assumed, by UID."""
+        ...
 
     def store(self, plural: str) -> Any:
         """The objects of a kind, by its plural: iterate, `get(name, namespace)`, `version`.
@@ -43,6 +44,7 @@ class State(Protocol):
         what is there. Only what the scheduler or a plugin `watches` is followed: a plugin's `watches` are resources, or
         a `resources.Selection` of some of their objects.
         """
+        ...
 
     def tracker(self, kind: Callable[..., K], *args: Any) -> K:
         """The one tracker of a kind: an object with `add(pod, row)` and `remove(pod, row)` that is told of every
@@ -50,6 +52,7 @@ class State(Protocol):
 
         Made as `kind(*args)` when first asked for, and shared by all plugins, profiles and later configurations.
         """
+        ...
 
     def follow_nodes(self, listener: Any) -> None:
         """Tell an object with `node_upserted(node, row)` and `node_removed(name, row)` of every node; at once of all.
@@ -62,9 +65,11 @@ class State(Protocol):
 
     def transaction(self) -> Transaction:
         """A block of hypothetical steps, undone at its end."""
+        ...
 
     def record(self, pod: Any) -> PodInfo:
         """The record of a pod object."""
+        ...
 
 
 class Clock(Protocol):
@@ -72,9 +77,11 @@ class Clock(Protocol):
 
     def monotonic(self) -> float:
         """Seconds that only grow."""
+        ...
 
     def now(self) -> float:
         """Seconds since the epoch."""
+        ...
 
 
 class Recorder(Protocol):
@@ -90,10 +97,12 @@ class WaitingPod(Protocol):
     @property
     def pod(self) -> PodInfo:
         """The pod."""
+        ...
 
     @property
     def node(self) -> str:
         """The node that was chosen for it."""
+        ...
 
     def allow(self, plugin: str) -> None:
         """One plugin no longer holds it."""
@@ -109,6 +118,7 @@ class Waiting(Protocol):
 
     def get(self, uid: str) -> WaitingPod | None:
         """The waiting pod with this UID, or None."""
+        ...
 
 
 class Handle(Protocol):
@@ -117,30 +127,37 @@ class Handle(Protocol):
     @property
     def profile(self) -> str:
         """The schedulerName."""
+        ...
 
     @property
     def state(self) -> State:
         """The cluster."""
+        ...
 
     @property
     def clock(self) -> Clock:
         """Time."""
+        ...
 
     @property
     def recorder(self) -> Recorder:
         """Kubernetes events."""
+        ...
 
     @property
     def waiting(self) -> Waiting:
         """The pods held at permit."""
+        ...
 
     @property
     def nodes(self) -> NodeView:
         """All nodes as columns."""
+        ...
 
     @property
     def client(self) -> Any:
         """The API client; for background work and for pre_bind, bind, post_bind only."""
+        ...
 
     def run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Background work that lives and dies with leadership."""
@@ -150,18 +167,23 @@ class Handle(Protocol):
 
     def nominated(self) -> Mapping[str, Mapping[str, PodInfo]]:
         """Node name to the waiting pods for which room is being made there, by UID."""
+        ...
 
     def preemption_is_reviewed(self, pod: PodInfo) -> bool:
         """Whether extenders have a say in which pods are removed for this one; see `Proposal`."""
+        ...
 
     def metric(self, name: str, help: str, labels: Iterable[str] = ()) -> Any:
         """A Prometheus counter of the plugin's own."""
+        ...
 
     def filter(self, pod: PodInfo, rows: Rows) -> BoolColumn:
         """Whether each of these nodes passes all filters for the pod as the columns are now; for what-if."""
+        ...
 
     def diagnose(self, pod: PodInfo) -> Diagnosis:
         """Why nodes are not feasible for the pod as the columns are now; read it before anything changes."""
+        ...
 
 
 def per_node(

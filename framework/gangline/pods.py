@@ -53,7 +53,8 @@ class LabelSet(Mapping[str, str]):
         """The value of key, or default."""
         return self._labels.get(key, default)
 
-    __hash__ = object.__hash__
+    def __hash__(self) -> int:
+        return id(self)
 
     def __eq__(self, other: object) -> bool:
         return self is other if isinstance(other, LabelSet) else dict(self) == other

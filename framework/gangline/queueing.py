@@ -189,7 +189,7 @@ class SchedulingQueue:
 
     def counts(self) -> dict[str, int]:
         """How many units wait where."""
-        counts = dict.fromkeys(("active", "backoff", "unschedulable", "gated"), 0)
+        counts: dict[str, int] = dict.fromkeys(("active", "backoff", "unschedulable", "gated"), 0)
         for unit in self._units.values():
             if unit.place in counts:
                 counts[unit.place] += 1

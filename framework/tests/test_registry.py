@@ -131,7 +131,7 @@ def test_two_distributions_cannot_give_the_same_name(site: Path) -> None:
 def test_every_plugin_class_of_ours_is_registered_as_an_entry_point() -> None:
     modules = [importlib.import_module(m.name) for m in pkgutil.walk_packages(gangline_plugins.__path__, PREFIX)]
     found = {
-        cls.name: cls
+        str(vars(cls)["name"]): cls
         for module in modules
         for cls in vars(module).values()
         if inspect.isclass(cls) and cls.__module__ == module.__name__ and hasattr(cls, "name") and points_of(cls)

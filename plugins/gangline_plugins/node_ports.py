@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from gangline import (
     NODE,
     PODS,
@@ -59,12 +61,7 @@ class NodePorts:
     def filter(self, pod: PodInfo, nodes: NodeView) -> CodeColumn:
         """Nodes on which one of the ports is taken."""
         taken = self._used.rows_in_conflict(host_ports(pod.cls))
-        conflict = nodes.full(False)
-        if taken:
-            rows = nodes.rows
-            for row in taken:
-                conflict |= rows == row
-        return codes(conflict)
+        return codes(np.isin(nodes.rows, list(taken)))
 
 
 class PortsInUse:

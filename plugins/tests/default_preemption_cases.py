@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from gangline import ApiError, Handle, PodInfo, Status, config, model
+from gangline import ApiError, Handle, PodInfo, Proposal, Status, config, model
 from gangline.assembly import build_runtimes
 from gangline.cache import Cache
 from gangline.clock import SystemClock
@@ -115,7 +115,9 @@ class Cluster:
         """What post_filter answers."""
         pod = obj if isinstance(obj, PodInfo) else self.pod(obj)
         diagnosis = self.runtime.evaluator.diagnose(self.runtime.evaluator.filter(pod))
-        return self.plugin.post_filter(pod, diagnosis.nodes, diagnosis)
+        answer = self.plugin.post_filter(pod, diagnosis.nodes, diagnosis)
+        assert not isinstance(answer, Proposal)
+        return answer
 
     async def carry_out(self) -> None:
         """Run what was spawned."""

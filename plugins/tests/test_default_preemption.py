@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
-from gangline import PodInfo, Rows, Status
+from gangline import Handle, PodInfo, Rows, Status
 from gangline_plugins.default_preemption import Args
 from gangline_plugins.default_preemption.budgets import Budgets
 from gangline_plugins.default_preemption.importance import Candidate
@@ -340,7 +340,7 @@ def test_a_filter_that_looks_at_the_whole_cluster_is_noticed() -> None:
     pods = [pod(f"{where}{i}", 1, 1, where) for where in "ab" for i in range(3)]
     found = cluster([A, B], pods)
     preemptor = found.pod(pod("p", 1, 10))
-    simulation = Simulation(OneQuota(found.handle, 4), preemptor, Budgets(()))
+    simulation = Simulation(cast(Handle, OneQuota(found.handle, 4)), preemptor, Budgets(()))
 
     best = find_best(simulation, preemptor, np.array([0, 1]), 2)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from gangline import Code, PodInfo, model
@@ -12,18 +11,6 @@ from .volume_cases import VolumeCluster, node, pod
 
 USERS, RESTART = "UserNamespacesHostNetworkSupport", "RestartAllContainersOnContainerExits"
 LACKS = ("node(s) didn't match Pod's required features",)
-
-
-class Rule(msgspec.Struct):
-    action: str
-
-
-class RestartingContainer(model.Container):
-    restart_policy_rules: tuple[Rule, ...] = ()
-
-
-class UserSpec(model.PodSpec):
-    host_users: bool | None = None
 
 
 def cluster() -> VolumeCluster:
@@ -38,21 +25,25 @@ def record(spec: model.PodSpec) -> PodInfo:
 @pytest.mark.parametrize(
     ("spec", "needed"),
     [
-        pytest.param(UserSpec(host_network=True, host_users=False), {USERS}, id="own users on the host's network"),
-        pytest.param(UserSpec(host_network=True), set(), id="users not asked for"),
-        pytest.param(UserSpec(host_users=False), set(), id="own network"),
+        pytest.param(model.PodSpec(host_network=True, host_users=False), {USERS}, id="own users on the host's network"),
+        pytest.param(model.PodSpec(host_network=True), set(), id="users not asked for"),
+        pytest.param(model.PodSpec(host_users=False), set(), id="own network"),
         pytest.param(
-            model.PodSpec(containers=[RestartingContainer(restart_policy_rules=(Rule("RestartAllContainers"),))]),
+            model.PodSpec(
+                containers=[model.Container(restart_policy_rules=[model.RestartRule("RestartAllContainers")])]
+            ),
             {RESTART},
             id="a container that restarts all",
         ),
         pytest.param(
-            model.PodSpec(init_containers=[RestartingContainer(restart_policy_rules=(Rule("RestartAllContainers"),))]),
+            model.PodSpec(
+                init_containers=[model.Container(restart_policy_rules=[model.RestartRule("RestartAllContainers")])]
+            ),
             {RESTART},
             id="an init container that restarts all",
         ),
         pytest.param(
-            model.PodSpec(containers=[RestartingContainer(restart_policy_rules=(Rule("Restart"),))]),
+            model.PodSpec(containers=[model.Container(restart_policy_rules=[model.RestartRule("Restart")])]),
             set(),
             id="a container that restarts itself",
         ),
@@ -63,7 +54,7 @@ def test_a_pod_needs_the_features_that_its_spec_uses(spec: model.PodSpec, needed
 
 
 def test_a_node_that_does_not_declare_what_the_pod_needs_is_rejected() -> None:
-    verdicts = cluster().verdicts(record(UserSpec(host_network=True, host_users=False)))
+    verdicts = cluster().verdicts(record(model.PodSpec(host_network=True, host_users=False)))
 
     assert verdicts == {"old": (Code.UNSCHEDULABLE_AND_UNRESOLVABLE, LACKS)}
 

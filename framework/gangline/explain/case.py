@@ -67,8 +67,8 @@ def verdict(case: dict[str, Any]) -> dict[str, Any]:
     """Feasible nodes, filter verdicts, scores and totals of one problem.
 
     `case` holds lists of objects by plural in lower case (nodes, pods, pvcs, ...) and the pod to place under `pod`;
-    `_gates` the feature gates that are not at their default, `_profiles` the profiles to score, among default-scheduler,
-    most-allocated, rtcr and custom. Raises GanglineError for an object that cannot be used.
+    `_gates` the feature gates that are not at their default, `_profiles` the profiles to score, among
+    default-scheduler, most-allocated, rtcr and custom. Raises GanglineError for an object that cannot be used.
     """
     cluster = load_cluster(case)
     profiles = config.load(_CASE_PROFILES, "case profiles")

@@ -40,6 +40,7 @@ class Writer(Protocol):
 
     async def request(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Answer:
         """``target`` is path and query, encoded."""
+        ...
 
     async def close(self) -> None:
         """Close every connection."""

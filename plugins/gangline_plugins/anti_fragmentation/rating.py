@@ -133,4 +133,3 @@ def _first(free: Amounts, asked: Asked) -> Amounts:
     """The same for whole devices, which are all alike."""
     left = (free >= max(asked.milli, 1)).sum(axis=1)[:, None] > np.arange(min(asked.count, MOST_DEVICES))
     return np.where(left, WHOLE, _NONE)
-

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from gangline import config, model
-from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES, LEASES, NODES, PODS
+from gangline.kube.resources import EVENTS, GPU_CLAIMS, GPU_NODE_STATUSES, LEASES, NODES, PODS
 from gangline.registry import Catalog
 from gangline.scheduler import Options, Scheduler
 from gangline.simulate import Faults, InMemoryServer, SimulatedClient, VirtualClock, run
@@ -108,13 +108,19 @@ class LeaseCluster:
                     allocated.setdefault((pod.spec.node_name, id), []).append(pod.metadata.uid)
         return allocated
 
+    def notes(self, pod: str) -> list[str]:
+        """What events say about a pod."""
+        events = (each.data for each in self.server.list(EVENTS))
+        return [event.get("note", "") for event in events if event.get("regarding", {}).get("name") == pod]
+
     async def until(self, condition: Callable[[], bool], seconds: float) -> float:
         """Wait until it holds, at most so many seconds; returns how many passed. Raises TimeoutError."""
         start = self.clock.monotonic()
         async with asyncio.timeout(seconds):
-            while not condition():
+            while True:
+                if condition():
+                    return self.clock.monotonic() - start
                 await asyncio.sleep(0.05)
-        return self.clock.monotonic() - start
 
     async def until_bound(self, *names: str, seconds: float = 60.0) -> None:
         """Wait until these pods have a node."""

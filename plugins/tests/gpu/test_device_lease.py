@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gangline import Unavailable
-from gangline.kube.resources import LEASES, PODS, Resource
+from gangline.kube.resources import LEASES, NODES, PODS, Resource
 from gangline.wire import ALLOCATED, LEASE_NODE, LEASE_POD, LEASE_POD_NAMESPACE, MANAGED, SCHEDULING_MAP
 from gangline_plugins.gpu.device_lease_holds import Hold, holders_of, lease_of
 
@@ -134,8 +134,9 @@ def test_devices_that_another_scheduler_has_locked_are_left_out(granularity: str
 
     cluster.play(story)
 
-    assert (cluster.pod("train").metadata.annotations or {})[ALLOCATED] == "2,3"
+    assert (cluster.pod("train").metadata.annotations or {})[ALLOCATED] == "1,2"
     assert cluster.held()["node-0", 0] == [other]
+    assert not any("locked" in note for note in cluster.notes("train"))
 
 
 def test_a_lost_race_gives_back_what_was_taken_and_names_the_holder() -> None:
@@ -143,72 +144,113 @@ def test_a_lost_race_gives_back_what_was_taken_and_names_the_holder() -> None:
     cluster.add_claim(count=8)
     other = cluster.add_pod("other", uses="", scheduler="another")
     cluster.add_pod("train")
-    lease = lease_of("gpu-node-0-5", NAMESPACE, "node-0", {other: hold("other", 5)}, NOW)
+    stolen = False
 
     def steal(verb: str, resource: Resource[Any], name: str) -> None:
-        if (verb, name) == ("create", "gpu-node-0-4"):
+        nonlocal stolen
+        if (verb, name) == ("create", "gpu-node-0-4") and not stolen:
+            stolen = True
+            cluster.add_lease(lease_of("gpu-node-0-5", NAMESPACE, "node-0", {other: hold("other", 5)}, NOW))
+
+    async def story() -> None:
+        async with cluster.scheduler(faults=steal):
+            await cluster.until(lambda: bool(cluster.notes("train")), 10)
+            await cluster.until(lambda: list(cluster.leases()) == ["gpu-node-0-5"], 1)
+
+    cluster.play(story)
+
+    why = "GPU 5 of node node-0 is locked for pod default/other by another scheduler (lease locks/gpu-node-0-5)"
+    assert why in cluster.notes("train")
+    assert not cluster.pod("train").spec.node_name
+
+
+def test_a_pod_that_lost_a_race_gets_other_devices() -> None:
+    cluster = LeaseCluster(nodes=1)
+    cluster.add_claim(count=4)
+    other = cluster.add_pod("other", uses="", scheduler="another")
+    cluster.add_pod("train")
+    lease = lease_of("gpu-node-0-2", NAMESPACE, "node-0", {other: hold("other", 2)}, NOW)
+
+    def steal(verb: str, resource: Resource[Any], name: str) -> None:
+        if (verb, name) == ("create", "gpu-node-0-1") and "gpu-node-0-2" not in cluster.leases():
             cluster.add_lease(lease)
 
-    async def story() -> str:
-        async with cluster.scheduler(faults=steal) as scheduler:
-            uid = cluster.pod("train").metadata.uid
-            await cluster.until(lambda: "gpu-node-0-4" in cluster.leases(), 10)
-            await cluster.until(lambda: list(cluster.leases()) == ["gpu-node-0-5"], 1)
-            unit = scheduler.queue.get(uid)
-            await cluster.until(lambda: unit is not None and bool(unit.message), 1)
-            return unit.message if unit is not None else ""
+    async def story() -> None:
+        async with cluster.scheduler(faults=steal):
+            await cluster.until_bound("train", seconds=5)
+            await cluster.until(lambda: len(cluster.held()) == 5, 5)
 
-    said = cluster.play(story)
+    cluster.play(story)
 
-    assert "GPU 5 of node node-0 is locked for pod default/other by another scheduler" in said
+    assert set(cluster.held()) - set(cluster.allocated()) == {("node-0", 2)}
 
 
 def test_an_api_server_that_fails_is_no_lack_of_devices_and_leaves_no_lease() -> None:
     cluster = LeaseCluster(nodes=1)
     cluster.add_claim(count=4)
     cluster.add_pod("train")
-    broken = True
+    calls: list[tuple[str, str]] = []
 
     def fail(verb: str, resource: Resource[Any], name: str) -> Exception | None:
-        if broken and (verb, name) == ("create", "gpu-node-0-2"):
+        calls.append((verb, name))
+        if calls.count(("create", "gpu-node-0-2")) == 1 and calls[-1] == ("create", "gpu-node-0-2"):
             return Unavailable(503, "ServiceUnavailable", "etcd is on holiday")
-        return None
-
-    async def story() -> str:
-        nonlocal broken
-        async with cluster.scheduler(faults=fail) as scheduler:
-            unit = None
-            await cluster.until(lambda: "gpu-node-0-1" in cluster.leases(), 10)
-            await cluster.until(lambda: not cluster.leases(), 10)
-            unit = scheduler.queue.get(cluster.pod("train").metadata.uid)
-            message = unit.message if unit is not None else ""
-            broken = False
-            await cluster.until_bound("train")
-            return message
-
-    said = cluster.play(story)
-
-    assert "etcd is on holiday" in said and "devices" not in said
-    assert len(cluster.held()) == 4
-
-
-def test_a_binding_that_fails_releases_the_leases() -> None:
-    cluster = LeaseCluster(nodes=1)
-    cluster.add_claim(count=2)
-    cluster.add_pod("train")
-
-    def fail(verb: str, resource: Resource[Any], name: str) -> Exception | None:
-        if verb != "bind":
-            return None
-        cluster.server.delete(PODS, name)
         return None
 
     async def story() -> None:
         async with cluster.scheduler(faults=fail):
-            await cluster.until(lambda: bool(cluster.leases()), 10)
+            await cluster.until_bound("train")
+
+    cluster.play(story)
+
+    assert "503 ServiceUnavailable: etcd is on holiday" in cluster.notes("train")
+    assert ("delete", "gpu-node-0-0") in calls and ("delete", "gpu-node-0-1") in calls
+    assert cluster.held() == cluster.allocated()
+
+
+def test_a_release_that_fails_is_made_up_for() -> None:
+    cluster = LeaseCluster(nodes=1)
+    cluster.add_claim(count=2)
+    cluster.add_pod("train")
+    refused: list[str] = []
+
+    def fail(verb: str, resource: Resource[Any], name: str) -> Exception | None:
+        if verb == "bind":
+            cluster.server.patch(PODS, "train", {"spec": {"schedulingGates": [{"name": "wait"}]}})
+        if verb == "delete" and len(refused) < 2:
+            refused.append(name)
+            return Unavailable(503, "ServiceUnavailable", "not now")
+        return None
+
+    async def story() -> None:
+        async with cluster.scheduler(faults=fail):
+            await cluster.until(lambda: len(refused) == 2, 10)
+            await cluster.until(lambda: not cluster.leases(), 31)
+
+    cluster.play(story)
+
+    assert not cluster.pod("train").spec.node_name
+
+
+def test_a_binding_that_is_refused_releases_the_leases() -> None:
+    cluster = LeaseCluster(nodes=1)
+    cluster.add_claim(count=2)
+    cluster.add_pod("train")
+    calls: list[str] = []
+
+    def fail(verb: str, resource: Resource[Any], name: str) -> None:
+        calls.append(f"{verb} {name}")
+        if verb == "bind":
+            cluster.server.patch(PODS, "train", {"spec": {"schedulingGates": [{"name": "wait"}]}})
+
+    async def story() -> None:
+        async with cluster.scheduler(faults=fail):
+            await cluster.until(lambda: "bind train" in calls, 10)
             await cluster.until(lambda: not cluster.leases(), 1)
 
     cluster.play(story)
+
+    assert {"delete gpu-node-0-0", "delete gpu-node-0-1"} <= set(calls)
 
 
 @pytest.mark.parametrize("granularity", ["device", "node"])
@@ -231,19 +273,44 @@ def test_after_a_crash_a_waiting_pod_takes_its_leases_over(granularity: str) -> 
     assert {tuple(uids) for uids in cluster.held().values()} == {(uid,)}
 
 
-def test_after_a_crash_half_taken_leases_are_freed_when_the_pod_goes_elsewhere() -> None:
+@pytest.mark.parametrize("granularity", ["device", "node"])
+def test_leases_of_a_dead_scheduler_are_freed_when_the_pod_goes_elsewhere(granularity: str) -> None:
     cluster = LeaseCluster(nodes=2)
+    cluster.server.patch(NODES, "node-0", {"spec": {"unschedulable": True}})
     cluster.add_claim(count=8)
     uid = cluster.add_pod("train")
-    for id in range(3):
-        lease = lease_of(f"gpu-node-0-{id}", NAMESPACE, "node-0", {uid: hold("train", id)}, NOW)
-        cluster.add_lease(lease)
-    cluster.server.patch_spec = None if False else None  # type: ignore[attr-defined]
+    name, ids = ("gpu-node-0-2", (2,)) if granularity == "device" else ("gpu-node-0", (2, 3))
+    cluster.add_lease(lease_of(name, NAMESPACE, "node-0", {uid: hold("train", *ids)}, NOW))
 
     async def story() -> None:
-        cluster.server.delete(PODS, "train")
+        async with cluster.scheduler(granularity=granularity):
+            await cluster.until_bound("train", seconds=5)
+            await cluster.until(lambda: cluster.held() == cluster.allocated(), 2)
 
     cluster.play(story)
+
+    assert {node for node, _ in cluster.held()} == {"node-1"}
+
+
+def test_a_node_lease_of_the_same_pod_on_other_devices_stays_until_the_pod_is_bound() -> None:
+    cluster = LeaseCluster(nodes=1)
+    cluster.add_claim(count=1)
+    uid = cluster.add_pod("train")
+    cluster.add_lease(lease_of("gpu-node-0", NAMESPACE, "node-0", {uid: hold("train", 5)}, NOW))
+    both: list[bool] = []
+
+    def look(verb: str, resource: Resource[Any], name: str) -> None:
+        if verb == "bind":
+            both.append(set(cluster.held()) == {("node-0", 0), ("node-0", 5)})
+
+    async def story() -> None:
+        async with cluster.scheduler(granularity="node", faults=look):
+            await cluster.until_bound("train", seconds=5)
+            await cluster.until(lambda: cluster.held() == cluster.allocated(), 31)
+
+    cluster.play(story)
+
+    assert both == [True]
 
 
 def test_another_schedulers_attempt_on_the_same_pod_is_not_released() -> None:

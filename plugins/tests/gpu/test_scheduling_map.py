@@ -1,0 +1,149 @@
+"""GpuSchedulingMap: pods go where their map says, with the devices that it says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from gangline import model
+from gangline.kube.resources import NODES
+from gangline.testing import FakeHandle, make_node, make_pod, make_runtime
+from gangline.wire import ALLOCATED, ALLOCATED_UUIDS, COMPLETION_INDEX, NODE_ALIAS, POD_INDEX, SCHEDULING_MAP
+from gangline_plugins.gpu.claim import GpuClaim, GpuClaimArgs
+from gangline_plugins.gpu.devices import device_table
+from gangline_plugins.gpu.scheduling_map import GpuSchedulingMap
+
+from .gpu_cases import gpu_cluster, report
+from .lease_cases import LeaseCluster, plain
+
+
+class Maps:
+    """Two nodes of 8 GPUs, the second one also called `left`, and pods with maps."""
+
+    def __init__(self) -> None:
+        nodes = [make_node("node-0"), make_node("node-1", labels={NODE_ALIAS: "left"})]
+        self.cache = gpu_cluster([report("node-0"), report("node-1")], nodes=nodes)
+        self.handle = FakeHandle(self.cache)
+        plugins = (GpuClaim, GpuSchedulingMap)
+        self.runtime = make_runtime(self.cache, *plugins, args={"GpuClaim": GpuClaimArgs()}, handle=self.handle)
+
+    def feasible(self, pod: model.Pod) -> tuple[list[str], str]:
+        """The nodes that are left, and why none is."""
+        filtered = self.runtime.evaluator.filter(self.cache.record(pod))
+        names = [name for row, name in enumerate(self.cache.nodes.names) if name and filtered.feasible[row]]
+        return names, filtered.status.message if filtered.status else ""
+
+    @property
+    def notes(self) -> list[str]:
+        """What events say."""
+        return [event.note for event in self.handle.fake_recorder.events]
+
+
+def mapped(text: str, name: str = "app-0", labels: Mapping[str, str] | None = None, **fields: Any) -> model.Pod:
+    return make_pod(name, annotations={SCHEDULING_MAP: text}, labels=labels, **fields)
+
+
+def test_pods_without_a_map_go_anywhere() -> None:
+    assert Maps().feasible(make_pod("app-0"))[0] == ["node-0", "node-1"]
+
+
+@pytest.mark.parametrize("name", ["node-1", "left"])
+def test_a_node_is_named_by_its_name_or_its_label(name: str) -> None:
+    assert Maps().feasible(mapped(f"0={name}:0"))[0] == ["node-1"]
+
+
+def test_a_real_name_counts_before_a_label() -> None:
+    maps = Maps()
+    maps.cache.upsert_node(make_node("node-1", labels={NODE_ALIAS: "node-0"}))
+
+    assert maps.feasible(mapped("0=node-0:0"))[0] == ["node-0"]
+
+
+def test_a_label_that_is_taken_away_names_nothing() -> None:
+    maps = Maps()
+    maps.cache.upsert_node(make_node("node-1"))
+
+    assert maps.feasible(mapped("0=left:0"))[0] == []
+
+
+@pytest.mark.parametrize(
+    ("pod", "why"),
+    [
+        pytest.param(mapped("0=node-0:0", "app"), "the pod has no index: no index label, and its name", id="no index"),
+        pytest.param(mapped("0=node-0:0", "app-3"), "there is no entry for index 3", id="no entry"),
+        pytest.param(mapped(""), "there is no entry for index 0", id="empty"),
+        pytest.param(mapped("0=node-9:0"), "there is no node node-9, by its name or its label", id="no node"),
+    ],
+)
+def test_a_pod_that_the_map_leads_nowhere_is_not_scheduled_and_told_why(pod: model.Pod, why: str) -> None:
+    maps = Maps()
+
+    names, message = maps.feasible(pod)
+
+    assert names == [] and f"gpu-scheduling-map: {why}" in message
+    assert any(why in note for note in maps.notes)
+
+
+def test_a_bad_line_is_reported_and_the_others_count() -> None:
+    maps = Maps()
+
+    names, _ = maps.feasible(mapped("x=node-0:0\n0=node-1:0\nnonsense"))
+
+    assert names == ["node-1"]
+    assert maps.notes == [
+        "gpu-scheduling-map: skipped line 1, 'x=node-0:0': the index 'x' is not an integer; "
+        "line 3, 'nonsense': there is no '=' after the index"
+    ]
+
+
+@pytest.mark.parametrize("label", [COMPLETION_INDEX, POD_INDEX])
+def test_an_index_label_counts_before_the_name(label: str) -> None:
+    pod = mapped("0=node-0:0\n1=node-1:0", "app-0", labels={label: "1"})
+
+    assert Maps().feasible(pod)[0] == ["node-1"]
+
+
+def test_devices_of_a_map_are_counted_until_the_last_pod_has_left() -> None:
+    maps = Maps()
+    table = device_table(maps.cache)
+    pods = [maps.cache.record(mapped("0=node-0:3\n1=node-0:3", f"app-{index}")) for index in range(2)]
+    for pod in pods:
+        filtered = maps.runtime.evaluator.filter(pod)
+        maps.cache.assume(pod, 0)
+        assert maps.runtime.reserve(filtered.cycle, pod, "node-0").is_success
+        assert filtered.cycle.annotations[ALLOCATED] == "3"
+        assert filtered.cycle.annotations[ALLOCATED_UUIDS] == "".join(table.uuids(0, [3]))
+
+    taken = [int(table.columns.busy[0])]
+    for pod in pods:
+        maps.cache.forget(pod)
+        taken.append(int(table.columns.busy[0]))
+
+    assert taken == [0b1000, 0b1000, 0]
+
+
+def test_the_canonical_map_puts_five_pods_where_it_says() -> None:
+    cluster = LeaseCluster(nodes=0)
+    for number in range(1, 5):
+        cluster.server.create(NODES, plain(make_node(f"worker-{number}", labels={NODE_ALIAS: f"node{number}"})))
+    text = "0=node1:0,1\n1=node2:2\n2=node3:0,1,2\n3=node4:3\n4=node4:3\n"
+    names = [f"check-{index}" for index in range(5)]
+    for name in names:
+        cluster.add_pod(name, uses="", annotations={SCHEDULING_MAP: text})
+
+    async def story() -> None:
+        async with cluster.scheduler():
+            await cluster.until_bound(*names, seconds=5)
+
+    cluster.play(story)
+
+    pods = [cluster.pod(name) for name in names]
+    assert [(pod.spec.node_name, (pod.metadata.annotations or {})[ALLOCATED]) for pod in pods] == [
+        ("worker-1", "0,1"),
+        ("worker-2", "2"),
+        ("worker-3", "0,1,2"),
+        ("worker-4", "3"),
+        ("worker-4", "3"),
+    ]
