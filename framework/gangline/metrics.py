@@ -76,6 +76,11 @@ class Timings(Collector):
         yield family
 
 
+def point_label(point: str) -> str:
+    """An extension point as kube-scheduler's metrics spell it: pre_filter is PreFilter."""
+    return "".join(word.capitalize() for word in point.split("_"))
+
+
 class Metrics:
     """Every metric of the scheduler."""
 
@@ -146,9 +151,9 @@ class Metrics:
             ("resource",),
             registry=registry,
         )
-        self.informer_relists = Counter(
+        self.informer_relists = Gauge(
             "gangline_informer_relists",
-            "Full lists, the first one too.",
+            "Full lists since the start, the first one too.",
             ("resource",),
             registry=registry,
         )

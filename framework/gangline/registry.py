@@ -15,7 +15,7 @@ import pluggy
 
 from gangline.errors import PluginError
 from gangline.hookspecs import POINTS, PROJECT, Hooks
-from gangline.metrics import Metrics, Series
+from gangline.metrics import Metrics, Series, point_label
 from gangline.plugin import Handle
 from gangline.proposal import Proposal
 from gangline.status import Narrow, Status
@@ -227,7 +227,7 @@ def _bound(
     """
     caller = getattr(manager.hook, point)
     wanted = tuple(caller.spec.argnames)
-    series = metrics.plugins.series(point, name)
+    series = metrics.plugins.series(point_label(point), name)
     if any(impl.wrapper or impl.hookwrapper for impl in caller.get_hookimpls()):
         function = _through_pluggy(manager, plugins, name, point, wanted)
     else:

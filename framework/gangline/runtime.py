@@ -5,11 +5,14 @@ Filters and scores over all nodes are in `evaluation`; this is the rest.
 
 from __future__ import annotations
 
+import functools
+import inspect
 import logging
 import math
 import random
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from prometheus_client import Counter
 
@@ -17,18 +20,20 @@ from gangline.cache import Cache
 from gangline.cycle_state import Cycle
 from gangline.diagnosis import Diagnosis
 from gangline.errors import ConfigError, GanglineError, PluginError
-from gangline.evaluation import Evaluator
-from gangline.metrics import Metrics
+from gangline.evaluation import Evaluator, Filtered
+from gangline.hookspecs import POINTS
+from gangline.metrics import Metrics, point_label
 from gangline.nodes import NodeView, Rows
 from gangline.plugin import Clock, Recorder
 from gangline.pods import PodInfo
 from gangline.proposal import Proposal, Victims
 from gangline.registry import CompiledProfile, Implementation
-from gangline.status import SUCCESS, BoolColumn, Code, Status
+from gangline.status import SUCCESS, BoolColumn, Code, ScoreColumn, Status
 from gangline.waiting import WaitingPods
 
 log = logging.getLogger(__name__)
 
+Method = TypeVar("Method", bound=Callable[..., Any])
 Work = Callable[[], Coroutine[Any, Any, None]]
 BindFirst = Callable[[Cycle, PodInfo, str], Awaitable[Status | None]]
 """Binds a pod to a node, or answers None to leave it to the bind plugins."""
@@ -109,6 +114,35 @@ class FrameworkHandle:
         return self.evaluator.diagnose(self.evaluator.filter(pod))
 
 
+def _measured(point: str) -> Callable[[Method], Method]:
+    """Count how long all plugins of a point take together; the method's object has `seconds` by point."""
+
+    def measure(method: Any) -> Any:
+        if inspect.iscoroutinefunction(method):
+
+            @functools.wraps(method)
+            async def waits(self: Runtime, *args: Any) -> Any:
+                start = time.perf_counter()
+                try:
+                    return await method(self, *args)
+                finally:
+                    self.seconds[point].observe(time.perf_counter() - start)
+
+            return waits
+
+        @functools.wraps(method)
+        def call(self: Runtime, *args: Any) -> Any:
+            start = time.perf_counter()
+            try:
+                return method(self, *args)
+            finally:
+                self.seconds[point].observe(time.perf_counter() - start)
+
+        return call
+
+    return measure
+
+
 class Runtime:
     """A profile, its evaluator and its handle."""
 
@@ -119,6 +153,7 @@ class Runtime:
         self.profile = profile
         self.handle = handle
         self.evaluator = handle.evaluator = Evaluator(profile, handle.state.nodes, ties)
+        self.seconds = {point: metrics.points.series(point_label(point), profile.name) for point in POINTS}
         self.algorithm_seconds = metrics.algorithm.series(profile.name)
         self.bind_first: BindFirst | None = None
         """Asked before the bind plugins; None leaves all pods to them."""
@@ -126,6 +161,17 @@ class Runtime:
     def _at(self, point: str) -> tuple[Implementation, ...]:
         return self.profile.points.get(point, ())
 
+    @_measured("filter")
+    def filter(self, pod: PodInfo) -> Filtered:
+        """Which nodes are feasible now, pre-filters included. Raises PluginError."""
+        return self.evaluator.filter(pod)
+
+    @_measured("score")
+    def choose(self, filtered: Filtered, bonus: ScoreColumn | None = None) -> int:
+        """The row of the best feasible node; `bonus` is added to the scores of all rows."""
+        return self.evaluator.choose(filtered, bonus)
+
+    @_measured("pre_enqueue")
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """Whether the pod may be tried; the first refusal counts."""
         for impl in self._at("pre_enqueue"):
@@ -146,6 +192,7 @@ class Runtime:
             return (math.inf, since)
         return key
 
+    @_measured("post_filter")
     def post_filter(self, diagnosis: Diagnosis) -> tuple[str | None, str]:
         """The node that a plugin nominates and what the plugins say.
 
@@ -183,6 +230,7 @@ class Runtime:
                 nominated = ""
         return nominated, ", ".join(said)
 
+    @_measured("reserve")
     def reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
         """Let plugins claim what the pod takes; undone by `unreserve`."""
         for impl in self._at("reserve"):
@@ -204,6 +252,7 @@ class Runtime:
         if errors:
             raise errors[0]
 
+    @_measured("permit")
     def permit(self, cycle: Cycle, pod: PodInfo, node: str) -> tuple[Status, dict[str, float]]:
         """The verdict, and for each plugin that holds the pod how many seconds at most."""
         holds: dict[str, float] = {}
@@ -216,6 +265,7 @@ class Runtime:
             holds[impl.name] = status.timeout
         return SUCCESS, holds
 
+    @_measured("pre_bind")
     async def pre_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
         """What has to be on the API before the binding; the first failure counts."""
         for impl in self._at("pre_bind"):
@@ -224,6 +274,7 @@ class Runtime:
                 return status
         return SUCCESS
 
+    @_measured("bind")
     async def bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
         """Bind by `bind_first`, or else by the first plugin that does not skip."""
         if self.bind_first is not None:
@@ -236,6 +287,7 @@ class Runtime:
                 return status
         return Status(Code.ERROR, ("no bind plugin took the pod",))
 
+    @_measured("post_bind")
     async def post_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> list[Status]:
         """Tell plugins that the pod is bound; returns what went wrong."""
         statuses = [await _answer(i, "post_bind", cycle, pod, node) for i in self._at("post_bind")]

@@ -276,8 +276,9 @@ class Scheduler:
         now = self._clock.monotonic()
         if status.is_success:
             self.cache.binding_ended(pod, now)
-            self.queue.done(unit)
             self.metrics.attempts_total.labels("scheduled", decision.runtime.name).inc()
+            self.metrics.attempts.series("scheduled", decision.runtime.name).observe(now - unit.entered)
+            self.queue.done(unit)
             self.metrics.sli.series(str(min(unit.attempts, 16))).observe(now - unit.added)
             self.recorder.event(
                 pod, "Normal", "Scheduled", f"Successfully assigned {pod.key} to {decision.node}", "Binding"
@@ -295,6 +296,7 @@ class Scheduler:
         now = self._clock.monotonic()
         result = "error" if rejection.is_error else "unschedulable"
         self.metrics.attempts_total.labels(result, profile).inc()
+        self.metrics.attempts.series(result, profile).observe(now - unit.entered)
         if self.queue.get(unit.uid) is not unit:
             return  # deleted meanwhile
         if unit.uid in self.cache.pods:
@@ -325,6 +327,8 @@ class Scheduler:
             log.warning("pod %s was bound, but no watch event confirmed it in time", pod.key)
         for place, number in self.queue.counts().items():
             self.metrics.pending.labels(place).set(number)
+        for informer in self.informers:
+            self.metrics.informer_relists.labels(informer.resource.plural).set(informer.relists)
         self.metrics.cache_size.labels("nodes").set(self.cache.nodes.count)
         self.metrics.cache_size.labels("pods").set(len(self.cache.pods))
         self.metrics.cache_size.labels("assumed_pods").set(self.cache.assumed)

@@ -75,15 +75,15 @@ def find_feasible(pod: PodInfo, runtime: Runtime, cache: Cache, nominations: Nom
         and (row := cache.nodes.row_of(node)) is not None
     ]
     if not expected:
-        return runtime.evaluator.filter(pod)
+        return runtime.filter(pod)
     with cache.transaction() as tx:
         for other, row in expected:
             tx.place(other, row)
-        with_them = runtime.evaluator.filter(pod)
+        with_them = runtime.filter(pod)
         if with_them.status is not None or not with_them.feasible.any():
             return _detached(with_them)
         feasible = with_them.feasible.copy()
-    without = runtime.evaluator.filter(pod)
+    without = runtime.filter(pod)
     without.feasible = without.feasible & feasible
     return without
 
@@ -101,7 +101,7 @@ def choose(pod: PodInfo, runtime: Runtime, cache: Cache, filtered: Filtered, bon
         row = cache.nodes.row_of(pod.nominated_node_name)
         if row is not None and filtered.feasible[row]:
             return row
-    return runtime.evaluator.choose(filtered, bonus)
+    return runtime.choose(filtered, bonus)
 
 
 def _unschedulable(unit: Unit, runtime: Runtime, filtered: Filtered) -> Rejection:

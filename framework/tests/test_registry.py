@@ -236,7 +236,7 @@ def test_what_a_plugin_takes_is_measured_by_point() -> None:
     runtime.evaluator.choose(runtime.evaluator.filter(pod))
 
     measured = {labels: series.count for labels, series in metrics.plugins.items()}
-    assert measured == {("filter", "Plain"): 1, ("score", "Plain"): 1}
+    assert measured == {("Filter", "Plain"): 1, ("Score", "Plain"): 1}
 
 
 def test_a_wrapper_goes_around_what_every_other_plugin_does() -> None:
