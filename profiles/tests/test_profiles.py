@@ -38,7 +38,8 @@ def test_the_gpu_scheduler_packs_gpus() -> None:
 def test_the_gpu_scheduler_gives_pods_exact_devices() -> None:
     (profile,) = load(read("gpu-scheduler"), "gpu-scheduler").profiles
 
-    assert profile.plugins.multi_point.enabled == (PluginRef("GpuClaim"), PluginRef("NVLinkTopology"))
+    names = [plugin.name for plugin in profile.plugins.multi_point.enabled]
+    assert names == ["GpuClaim", "GpuSchedulingMap", "NVLinkTopology", "DeviceLease"]
 
 
 def test_an_unknown_profile_is_a_key_error() -> None:

@@ -27,7 +27,7 @@ class TypicalPod(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     gpus: Annotated[int, msgspec.Meta(ge=0, le=MOST_DEVICES)] = 0
     fraction: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
     """Of each GPU."""
-    models: list[str] = []  # noqa: RUF012  # msgspec copies an empty default for each object
+    models: list[str] = []
     """Values of the node label nvidia.com/gpu.product that will do; none for any."""
 
 
@@ -36,7 +36,7 @@ class AntiFragmentationArgs(msgspec.Struct, rename="camel", forbid_unknown_field
 
     score: Literal["balanced", "published"] = "balanced"
     """`published`: as Weng et al. do, whose scores are whole numbers."""
-    typical_pods: list[TypicalPod] = []  # noqa: RUF012  # msgspec copies an empty default for each object
+    typical_pods: list[TypicalPod] = []
     """What is typical; where none are given, what pods ask for is counted."""
     half_life_seconds: Annotated[float, msgspec.Meta(gt=0)] = 86_400.0
     """Seconds after which a pod that was asked for counts half."""
@@ -51,7 +51,10 @@ def typical_of(pods: Sequence[TypicalPod]) -> Typical:
 
 
 def _kind(pod: TypicalPod, path: str) -> Kind:
-    cpu = milli(pod.cpu)
+    try:
+        cpu = milli(pod.cpu)
+    except InvalidObject as error:
+        raise InvalidObject(f"{path}.cpu", error.value, error.why) from error
     if not pod.gpus:
         if pod.fraction != 1.0 or pod.models:
             raise InvalidObject(path, None, "fraction and models mean nothing without gpus")

@@ -23,6 +23,13 @@ def free_cpu(nodes: NodeView) -> Amounts:
     return nodes.allocatable(CPU) - nodes.requested(CPU)
 
 
+def all_devices(nodes: NodeView, columns: Columns) -> Amounts:
+    """Thousandths of all devices that can be had, free or not."""
+    index = nodes.index
+    known = np.bitwise_count(columns.healthy[index] & ~columns.mig[index])
+    return WHOLE * np.where(columns.known[index], known, np.minimum(nodes.allocatable(GPU), MOST_DEVICES))
+
+
 def free_devices(nodes: NodeView, columns: Columns) -> Amounts:
     """Thousandths of each device, nodes x 16; 0 where there is no device, or none that can be had.
 

@@ -5,8 +5,8 @@ thousandths of GPUs on the node that such a pod could not use: all that are free
 devices with less free than it wants.
 
 Rules:
-- Fragmentation depends on free CPU only by which typical pods it is enough for, so popularity is summed up once per step
-  of CPU, and on a device only by what is free of it, so that is one look-up per device.
+- Fragmentation depends on free CPU only by which typical pods it is enough for, so popularity is summed up once per
+  step of CPU, and on a device only by what is free of it, so that is one look-up per device.
 - What a node is now is worked out once per change of the node, not per pod that is rated.
 """
 
@@ -17,21 +17,23 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gangline import BoolColumn, NodeView
-from gangline_plugins.anti_fragmentation.capacity import Amounts, free_cpu, free_devices
+from gangline import BoolColumn, NodeView, Rows
+from gangline_plugins.anti_fragmentation.capacity import Amounts, all_devices, free_cpu, free_devices
 from gangline_plugins.anti_fragmentation.typical import ANYWHERE, WHOLE, Typical, Where
 from gangline_plugins.gpu.columns import Columns
 from gangline_plugins.gpu.links import MOST_DEVICES
 
 Values = NDArray[np.float64]
+Looks = NDArray[np.int32]
 _COUNT = 20
 """Bits below the number of devices in a look-up; 16 devices have at most 16,000 thousandths."""
 _AMOUNT = (1 << _COUNT) - 1
+_UNREAD: object = object()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class States:
-    """Nodes as they are, or would be; any leading shape."""
+    """Nodes as they are, or would be; one entry per node."""
 
     model: Amounts
     """The number of the set of typical pods that may run on the node."""
@@ -39,8 +41,12 @@ class States:
     """Free milli-CPU."""
     total: Amounts
     """Free thousandths of all devices."""
-    usable: Amounts
+    usable: Looks
     """For each group of typical pods the free thousandths that it can use, and above _COUNT bits the devices."""
+
+    def less(self, cpu: int, total: int, usable: Looks) -> States:
+        """Nodes from which a pod has taken so much."""
+        return States(self.model, self.cpu - cpu, self.total - total, self.usable - usable)
 
 
 class Gradient:
@@ -49,30 +55,42 @@ class Gradient:
     def __init__(self, kinds: Typical, columns: Columns) -> None:
         self._columns = columns
         self._kinds = [(kind, popularity) for kind, popularity in kinds if kind.count]
-        groups = dict.fromkeys((k.milli, k.count, k.where) for k, _ in self._kinds)
+        groups = dict.fromkeys((k.milli, k.count) for k, _ in self._kinds)
         self._group_of = {group: number for number, group in enumerate(groups)}
-        self._milli = np.array([milli for milli, _, _ in groups], dtype=np.int64)
-        self._count = np.array([count for _, count, _ in groups], dtype=np.int64)
-        self._wheres: list[Where] = [w for w in dict.fromkeys(w for _, _, w in groups) if w != ANYWHERE]
+        self._milli = np.array([milli for milli, _ in groups], dtype=np.int32)
+        self._count = np.array([count for _, count in groups], dtype=np.int32)
+        self._wheres: list[Where] = [w for w in dict.fromkeys(k.where for k, _ in self._kinds) if w != ANYWHERE]
         self._steps = np.unique(np.array([k.cpu for k, _ in self._kinds], dtype=np.int64))
-        free = np.arange(WHOLE + 1)[:, None]
-        self._look_up = np.where((free >= self._milli) & (free > 0), free + (1 << _COUNT), 0)
+        free = np.arange(WHOLE + 1, dtype=np.int32)[:, None]
+        self.seen = np.where((free >= self._milli) & (free > 0), free + (1 << _COUNT), 0)
+        """What each group can use of a device with so many free thousandths, 1,001 x groups, as in `States.usable`."""
         self._models: dict[bytes, int] = {}
+        """Sets of constraints that nodes meet, each a model of its own, to their numbers."""
         self._reach = np.zeros((0, len(self._steps) + 1, len(groups)))
+        """For each model and step of CPU the popularity of the pods of each group for which that is enough."""
         self._objects: list[object] = []
         self._position = -1
+        self.version = 0
+        """Grows with every change of a node."""
+        self.supply_version = 0
+        """The version in which prices changed last."""
         self._resize(0)
 
     def _resize(self, size: int) -> None:
+        self.changed_in: Amounts = np.zeros(size, dtype=np.int64)
+        """The version in which each node changed last."""
         self.free: Amounts = np.zeros((size, MOST_DEVICES), dtype=np.int64)
         """Thousandths of each device."""
         self._model: Amounts = np.zeros(size, dtype=np.int64)
         self._cpu: Amounts = np.zeros(size, dtype=np.int64)
         self._total: Amounts = np.zeros(size, dtype=np.int64)
-        self._usable: Amounts = np.zeros((size, len(self._milli)), dtype=np.int64)
+        self._usable: Looks = np.zeros((size, len(self._milli)), dtype=np.int32)
+        self._supply: Amounts = np.zeros(size, dtype=np.int64)
         self.fragmentation: Values = np.zeros(size)
         """Of each node as it is, in thousandths of a GPU."""
-        self._objects = [None] * size
+        self.prices: Values = np.ones(size)
+        """How much demand there is for the GPUs of each node, by model, for each of them; 1 is the cluster's mean."""
+        self._objects = [_UNREAD] * size
 
     def refresh(self, nodes: NodeView) -> None:
         """Bring what is kept of each node up to date; `nodes` are all of them."""
@@ -84,16 +102,47 @@ class Gradient:
             self._resize(len(nodes))
             changed = nodes.rows
         self._position = position
-        self._read(nodes.at(changed), changed)
+        if len(changed):
+            self._read(nodes.at(changed), changed)
 
     def _read(self, nodes: NodeView, rows: Amounts) -> None:
+        self.version += 1
+        self.changed_in[rows] = self.version
         if self._wheres or not self._models:
             self._read_models(nodes, rows)
         free = free_devices(nodes, self._columns)
         self.free[rows], self._cpu[rows] = free, free_cpu(nodes)
         self._total[rows] = free.sum(axis=1)
-        self._usable[rows] = self._look_up[free].sum(axis=1)
+        self._usable[rows] = self.seen[free].sum(axis=1, dtype=np.int32)
         self.fragmentation[rows] = self.of(self.now(rows))
+        if self._wheres:
+            self._reprice(nodes, rows)
+
+    def _reprice(self, nodes: NodeView, rows: Amounts) -> None:
+        """Work out prices where models or their number of devices changed; without constraints all are alike."""
+        supply = all_devices(nodes, self._columns)
+        if (supply != self._supply[rows]).any():
+            self._supply[rows] = supply
+            self.supply_version = self.version
+        if self.supply_version == self.version:
+            self.prices = self._prices()[self._model]
+
+    def _prices(self) -> Values:
+        """Of each model: what is asked for over what there is, demand being spread over all models that will do."""
+        supply = np.bincount(self._model, weights=self._supply, minlength=len(self._models))
+        met = np.array([np.frombuffer(key, dtype=np.bool_) for key in self._models])
+        will_do = {ANYWHERE: np.ones(len(met), dtype=np.bool_), **dict(zip(self._wheres, met.T, strict=True))}
+        demand = dict.fromkeys(will_do, 0.0)
+        for kind, popularity in self._kinds:
+            demand[kind.where] += popularity * kind.count * kind.milli
+        prices: Values = np.zeros(len(met))
+        total = 0.0
+        for where, models in will_do.items():
+            choice = float(supply[models].sum())
+            if choice:
+                prices[models] += demand[where] / choice
+                total += demand[where]
+        return prices * (float(supply.sum()) / total) if total else np.ones(len(met))
 
     def _read_models(self, nodes: NodeView, rows: Amounts) -> None:
         """Which typical pods may run on nodes that are new or were changed."""
@@ -106,6 +155,7 @@ class Gradient:
             self._objects[row] = view.node(i)
         masks = np.array([where.matches(view) for where in self._wheres], dtype=np.bool_).reshape(-1, len(at)).T
         self._model[at] = [self._model_number(mask) for mask in masks]
+        self.supply_version = self.version
 
     def _model_number(self, mask: BoolColumn) -> int:
         """The number of a set of constraints that a node meets."""
@@ -118,40 +168,21 @@ class Gradient:
             for kind, popularity in self._kinds:
                 if kind.where == ANYWHERE or met[kind.where]:
                     step = int(np.searchsorted(self._steps, kind.cpu)) + 1
-                    reach[step:, self._group_of[kind.milli, kind.count, kind.where]] += popularity
+                    reach[step:, self._group_of[kind.milli, kind.count]] += popularity
             self._reach = np.concatenate([self._reach, reach[None]])
         return number
 
     # Rating
 
-    def now(self, rows: Amounts) -> States:
+    def now(self, index: slice | Rows) -> States:
         """Nodes as they are."""
-        return States(self._model[rows], self._cpu[rows], self._total[rows], self._usable[rows])
-
-    def without(self, states: States, cpu: int, taken: Amounts, milli: int) -> States:
-        """Nodes less some CPU and so many thousandths of devices on which `taken` are free; -1 for no device.
-
-        `taken` has one more dimension than the states, or two for several choices per node.
-        """
-        looked_up = self._look_up
-        amount = np.where(taken >= milli, milli, 0)
-        before = np.where(amount > 0, taken, 0)
-        shape = amount.shape[:-1]
-        lost = looked_up[before] - looked_up[before - amount]
-        lost *= (amount > 0)[..., None]
-        extra = (slice(None),) + (None,) * (len(shape) - 1)
-        return States(
-            np.broadcast_to(states.model[extra], shape),
-            np.broadcast_to((states.cpu - cpu)[extra], shape),
-            states.total[extra] - amount.sum(axis=-1),
-            states.usable[(*extra, slice(None))] - lost.sum(axis=-2),
-        )
+        return States(self._model[index], self._cpu[index], self._total[index], self._usable[index])
 
     def of(self, states: States) -> Values:
         """The fragmentation in each state, in thousandths of a GPU."""
         if not len(self._milli):
             return states.total.astype(np.float64)
-        step = np.searchsorted(self._steps, states.cpu, side="right")
+        step = self._steps.searchsorted(states.cpu, side="right")
         usable = (states.usable & _AMOUNT) * (states.usable >> _COUNT >= self._count)
-        fragmentation: Values = states.total - np.einsum("...g,...g->...", self._reach[states.model, step], usable)
+        fragmentation: Values = states.total - np.einsum("ng,ng->n", self._reach[states.model, step], usable)
         return fragmentation

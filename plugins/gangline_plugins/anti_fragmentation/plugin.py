@@ -6,6 +6,8 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from gangline import Cycle, EventHint, Handle, NodeView, PodInfo, ScoreColumn, Status, hookimpl
 from gangline.requests import CPU
 from gangline_plugins.anti_fragmentation.arguments import AntiFragmentationArgs, typical_of
@@ -26,8 +28,8 @@ class _Kept:
     """Scores of one kind of pod, one per node."""
 
     scores: Values
-    position: int
-    """Of the log of changes."""
+    version: int
+    """Of the nodes."""
 
 
 class AntiFragmentation:
@@ -45,7 +47,7 @@ class AntiFragmentation:
         self._is_restored = False
         self._news = 0.0
         self._kept: OrderedDict[Asked, _Kept] = OrderedDict()
-        self._rating = self._rating_type(self._given or (), self._table.columns)
+        self._use(self._given or ())
 
     @hookimpl
     def events_to_register(self) -> Sequence[EventHint]:
@@ -68,7 +70,7 @@ class AntiFragmentation:
         self._rating.gradient.refresh(nodes)
         kept = self._kept.get(asked)
         if kept is None or not self._refresh(kept, asked, nodes):
-            kept = self._kept[asked] = _Kept(self._rating.scores(asked, nodes), nodes.position)
+            kept = self._kept[asked] = _Kept(self._rating.scores(asked, nodes), self._rating.gradient.version)
             if len(self._kept) > _KEPT:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(asked)
@@ -77,13 +79,12 @@ class AntiFragmentation:
     @hookimpl
     def reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
         """Give the pod the devices that were reckoned with, where those are not what it has already."""
-        asked = self._asked(pod)
-        if self._rating_type is Published and asked.count and self._table.allocation(pod.uid) is not None:
-            self._move(pod, asked)
+        if self._rating_type is Published and self._table.allocation(pod.uid) is not None:
+            self._move(pod)
         return None
 
-    def _move(self, pod: PodInfo, asked: Asked) -> None:
-        nodes, row = self._handle.nodes, pod.row
+    def _move(self, pod: PodInfo) -> None:
+        asked, nodes, row = self._asked(pod), self._handle.nodes, pod.row
         with self._handle.state.transaction() as tx:
             tx.unplace(pod)
             gradient = self._rating.gradient
@@ -92,16 +93,14 @@ class AntiFragmentation:
         self._table.move(pod, devices)
 
     def _refresh(self, kept: _Kept, asked: Asked, nodes: NodeView) -> bool:
-        """Bring kept scores up to date; False when it is cheaper to work out all of them."""
-        if len(kept.scores) != len(nodes):
+        """Bring kept scores up to date; False when all of them have to be worked out."""
+        gradient = self._rating.gradient
+        if len(kept.scores) != len(nodes) or kept.version < gradient.supply_version:
             return False
-        if kept.position == nodes.position:
-            return True
-        changed = nodes.changed_since(kept.position)
-        if changed is None:
-            return False
-        kept.scores[changed] = self._rating.scores(asked, nodes.at(changed))
-        kept.position = nodes.position
+        if kept.version != gradient.version:
+            changed = np.flatnonzero(gradient.changed_in > kept.version)
+            kept.scores[changed] = self._rating.scores(asked, nodes.at(changed))
+            kept.version = gradient.version
         return True
 
     def _asked(self, pod: PodInfo) -> Asked:
@@ -140,5 +139,7 @@ class AntiFragmentation:
             self._use(self._history.typical())
 
     def _use(self, kinds: Typical) -> None:
+        self.typical = kinds
+        """What placements are rated for."""
         self._rating = self._rating_type(kinds, self._table.columns)
         self._kept.clear()

@@ -1,8 +1,8 @@
 """From fragmentation to scores: which nodes, and which of their devices, are best for a pod of some kind.
 
 Everything is in thousandths of a GPU: the gain is how much less can be used by nobody after the placement; *imbalance*
-is what is left of GPUs without the CPU that typical pods take beside them, or of such CPU without GPUs; *leftover* is
-both together, free GPUs and free CPU.
+is what is left of GPUs without the CPU that typical pods take beside them, or of such CPU without GPUs; *scarcity* is
+how much more than the mean is asked for of GPUs of a model; *leftover* is what is free of GPUs and CPU together.
 """
 
 from __future__ import annotations
@@ -11,20 +11,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gangline import NodeView, Rows
+from gangline import BoolColumn, NodeView
 from gangline_plugins.anti_fragmentation import published
 from gangline_plugins.anti_fragmentation.capacity import Amounts
-from gangline_plugins.anti_fragmentation.gradient import Gradient, Values
+from gangline_plugins.anti_fragmentation.gradient import Gradient, Looks, Values
 from gangline_plugins.anti_fragmentation.typical import ANYWHERE, WHOLE, Typical, cpu_per_gpu
 from gangline_plugins.gpu.columns import Columns
 from gangline_plugins.gpu.links import MOST_DEVICES
 
 _IMBALANCE = 0.5
 """What imbalance costs: about half of it will stay unused, for other pods take some of it up."""
+_SCARCITY = 1.0
+"""What it costs to take GPUs of a model for which demand is above the mean, times by how much it is."""
 _LEFTOVER = 0.01
 """What leftover costs: so little that it decides only among nodes that are otherwise alike, for the fullest."""
 _NOTHING = 1e-6
-_NONE = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +39,19 @@ class Asked:
     milli: int = 0
     """Thousandths of each."""
 
+    @property
+    def total(self) -> int:
+        """Thousandths of all its GPUs."""
+        return self.count * self.milli
+
+    @property
+    def is_part(self) -> bool:
+        """Whether it matters which devices it gets."""
+        return 0 < self.milli < WHOLE
+
 
 class Balanced:
-    """Gain less a charge on imbalance and on leftover."""
+    """Gain less a charge on imbalance, on scarce models and on leftover."""
 
     def __init__(self, kinds: Typical, columns: Columns) -> None:
         self.gradient = Gradient(kinds, columns)
@@ -49,16 +60,17 @@ class Balanced:
 
     def scores(self, asked: Asked, nodes: NodeView) -> Values:
         """0..100 for each node; without meaning where the pod does not fit."""
-        rows = nodes.rows
-        gradient = self.gradient
-        now = gradient.now(rows)
-        after = gradient.without(now, asked.cpu, _fullest(gradient.free[rows], asked), asked.milli)
-        gain = gradient.fragmentation[rows] - gradient.of(after)
-        cpu_before, cpu_after = now.cpu * self._gpu_per_cpu, after.cpu * self._gpu_per_cpu
+        index, gradient = nodes.index, self.gradient
+        now = gradient.now(index)
+        after = now.less(asked.cpu, asked.total, _lost(gradient, gradient.free[index], asked))
+        worth = gradient.fragmentation[index] - gradient.of(after)
+        cpu_now, cpu_after = now.cpu * self._gpu_per_cpu, after.cpu * self._gpu_per_cpu
         if self._gpu_per_cpu:
-            gain -= _IMBALANCE * (np.abs(after.total - cpu_after) - np.abs(now.total - cpu_before))
-        gain -= _LEFTOVER * (after.total + cpu_after)
-        scores: Values = 50.0 + 50.0 * gain / (WHOLE + np.abs(gain))
+            worth -= _IMBALANCE * (np.abs(after.total - cpu_after) - np.abs(now.total - cpu_now))
+        if asked.count:
+            worth -= _SCARCITY * asked.total * (gradient.prices[index] - 1.0)
+        worth -= _LEFTOVER * (after.total + cpu_after)
+        scores: Values = 50.0 + 50.0 * worth / (WHOLE + np.abs(worth))
         return scores
 
     def devices(self, asked: Asked, nodes: NodeView) -> tuple[int, ...]:
@@ -75,61 +87,73 @@ class Published:
 
     def scores(self, asked: Asked, nodes: NodeView) -> Values:
         """0..100 for each node; without meaning where the pod does not fit."""
-        return self._by_device(asked, nodes).max(axis=1)
+        rows = nodes.rows
+        free = self.gradient.free[rows]
+        if asked.is_part and asked.count == 1:
+            best: Values = self._by_device(asked, nodes, free).max(axis=1)
+            return best
+        taken = self._first(asked, free)
+        return self._rated(asked, nodes, free, taken, _lost(self.gradient, free, asked))
 
     def devices(self, asked: Asked, nodes: NodeView) -> tuple[int, ...]:
         """The devices to take on the only node of the view."""
-        if asked.count == 1 and asked.milli < WHOLE:
-            return (int(self._by_device(asked, nodes)[0].argmax()),)
-        room = self.gradient.free[nodes.rows[0]] >= max(asked.milli, 1)
-        return tuple(np.flatnonzero(room)[: asked.count].tolist())
+        free = self.gradient.free[nodes.rows]
+        if asked.is_part and asked.count == 1:
+            return (int(self._by_device(asked, nodes, free)[0].argmax()),)
+        return tuple(np.flatnonzero(self._first(asked, free)[0]).tolist())
 
-    def _by_device(self, asked: Asked, nodes: NodeView) -> Values:
-        """Nodes x choices; -1 for a device without room."""
+    def _first(self, asked: Asked, free: Amounts) -> BoolColumn:
+        """Which devices the pod takes where it does not choose, nodes x 16."""
+        room = free >= max(asked.milli, 1)
+        first: BoolColumn = room & (room.cumsum(axis=1) <= asked.count)
+        return first
+
+    def _by_device(self, asked: Asked, nodes: NodeView, free: Amounts) -> Values:
+        """Nodes x 16; -1 for a device without room."""
+        at, device = np.nonzero(free >= asked.milli)
+        scores = np.full(free.shape, -1.0)
+        if len(at):
+            chosen = free[at, device]
+            lost = self.gradient.seen[chosen] - self.gradient.seen[chosen - asked.milli]
+            taken = np.arange(MOST_DEVICES) == device[:, None]
+            scores[at, device] = self._rated(asked, nodes.at(nodes.rows[at]), free[at], taken, lost)
+        return scores
+
+    def _rated(self, asked: Asked, nodes: NodeView, free: Amounts, taken: BoolColumn, lost: Looks) -> Values:
+        """The scores of nodes, which may repeat, less what the pod takes of the devices `taken`."""
         rows, gradient = nodes.rows, self.gradient
-        free = gradient.free[rows]
-        is_choice = asked.count == 1 and asked.milli < WHOLE
-        taken = np.where(free >= asked.milli, free, _NONE)[:, :, None] if is_choice else _first(free, asked)[:, None]
-        gain = gradient.fragmentation[rows][:, None] - gradient.of(
-            gradient.without(gradient.now(rows), asked.cpu, taken, asked.milli)
-        )
-        room = (taken != _NONE).any(axis=2) if is_choice else np.ones(gain.shape, dtype=np.bool_)
-        border, choice = np.nonzero((np.abs(gain) < _NOTHING) & room & (gradient.fragmentation[rows] > 0)[:, None])
+        now = gradient.now(rows)
+        before = gradient.fragmentation[rows]
+        gain = before - gradient.of(now.less(asked.cpu, asked.total, lost))
+        border = np.flatnonzero((np.abs(gain) < _NOTHING) & (before > 0))
         if len(border):
-            device = choice if is_choice else None
-            gain[border, choice] = self._exact_gain(asked, nodes.at(rows[border]), free[border], device)
-        return np.where(room, published.score(gain), -1.0)
+            allowed = self._allowed(nodes.at(rows[border]))
+            cpu, free = now.cpu[border], free[border]
+            exact = published.fragmentation(self._kinds, allowed, cpu, free)
+            free = free - asked.milli * taken[border]
+            gain[border] = exact - published.fragmentation(self._kinds, allowed, cpu - asked.cpu, free)
+        return published.score(gain)
 
-    def _exact_gain(self, asked: Asked, nodes: NodeView, free: Amounts, device: Rows | None) -> Values:
-        """With the authors' rounding errors; rows of `nodes` may repeat."""
-        allowed = np.ones((len(free), len(self._kinds)), dtype=np.bool_)
+    def _allowed(self, nodes: NodeView) -> BoolColumn:
+        """Which typical pods may run where, nodes x kinds."""
+        allowed = np.ones((len(nodes), len(self._kinds)), dtype=np.bool_)
         for column, (kind, _) in enumerate(self._kinds):
             if kind.where != ANYWHERE:
                 allowed[:, column] = kind.where.matches(nodes)
-        after = free.copy()
-        if device is not None:
-            after[np.arange(len(free)), device] -= asked.milli
-        else:
-            whole = free >= asked.milli
-            after -= asked.milli * (whole & (whole.cumsum(axis=1) <= asked.count))
-        cpu = self.gradient.now(nodes.rows).cpu
-        before = published.fragmentation(self._kinds, allowed, cpu, free)
-        return before - published.fragmentation(self._kinds, allowed, cpu - asked.cpu, after)
+        return allowed
 
 
-def _fullest(free: Amounts, asked: Asked) -> Amounts:
-    """What is free on the devices that the pod would get, nodes x count: the fullest that have room, as in the table."""
-    if asked.milli == WHOLE or not asked.count:
-        return _first(free, asked)
-    room = np.where(free >= asked.milli, free, WHOLE + 1)
+def _lost(gradient: Gradient, free: Amounts, asked: Asked) -> Looks:
+    """What each group of typical pods can no longer use, if the pod gets the fullest devices that have room."""
+    lost: Looks
+    if not asked.is_part:
+        lost = gradient.seen[WHOLE] * np.int32(asked.count)
+        return lost
+    room = np.where(free >= asked.milli, free, WHOLE)
     if asked.count == 1:
-        least = room.min(axis=1)[:, None]
-    else:
-        least = np.sort(room, axis=1)[:, : asked.count]
-    return np.where(least > WHOLE, _NONE, least)
-
-
-def _first(free: Amounts, asked: Asked) -> Amounts:
-    """The same for whole devices, which are all alike."""
-    left = (free >= max(asked.milli, 1)).sum(axis=1)[:, None] > np.arange(min(asked.count, MOST_DEVICES))
-    return np.where(left, WHOLE, _NONE)
+        chosen = room.min(axis=1)
+        lost = gradient.seen[chosen] - gradient.seen[chosen - asked.milli]
+        return lost
+    chosen = np.sort(room, axis=1)[:, : asked.count]
+    lost = (gradient.seen[chosen] - gradient.seen[chosen - asked.milli]).sum(axis=1, dtype=np.int32)
+    return lost

@@ -98,7 +98,7 @@ class History:
         self._seen[uid] = None
         if len(self._seen) > _SEEN:
             self._seen.popitem(last=False)
-        weight = 2.0 ** ((now - self._start) / self._half_life)
+        weight: float = 2.0 ** ((now - self._start) / self._half_life)
         if weight > _RESCALE:
             self._rescale(weight)
             self._start, weight = now, 1.0

@@ -43,6 +43,7 @@ class LeaseBook:
         self._store = state.store("leases")
         self._attempts = itertools.count(1)
         self._row_of: dict[str, int] = {}
+        self._nodes: frozenset[str] | None = None
         self._ids: dict[str, dict[Key, tuple[str, tuple[int, ...]]]] = {}
         """By UID and lease: the node and the devices held."""
         self._uids: dict[Key, tuple[str, ...]] = {}
@@ -60,6 +61,17 @@ class LeaseBook:
     def has_node(self, name: str) -> bool:
         """Whether there is a node of that name."""
         return name in self._row_of
+
+    @property
+    def has_marks(self) -> bool:
+        """Whether any devices count as taken because of their leases alone."""
+        return bool(self._marks)
+
+    def nodes(self) -> frozenset[str]:
+        """The names of all nodes."""
+        if self._nodes is None:
+            self._nodes = frozenset(self._row_of)
+        return self._nodes
 
     def leases_of(self, uid: str) -> list[model.Lease]:
         """The leases that a pod holds, as they were seen last."""
@@ -120,15 +132,16 @@ class LeaseBook:
         name = node.metadata.name
         if self._row_of.get(name) != row:
             self._row_of[name] = row
+            self._nodes = None
             for uid in self._on(name):
                 self._remark(uid)
 
     def node_removed(self, name: str, row: int) -> None:
         """A node is gone, and the table has forgotten what was on it."""
         self._row_of.pop(name, None)
+        self._nodes = None
         for uid in self._on(name):
             self._remark(uid)
-            self._suspect(uid)
 
     def _on(self, node: str) -> list[str]:
         return [uid for uid, holds in self._ids.items() if any(on == node for on, _ in holds.values())]
@@ -146,15 +159,12 @@ class LeaseBook:
         """The pod is no longer on row."""
         if pod.uid not in self._ids:
             return
-        self._suspect(pod.uid)
+        self.suspects.add(pod.uid)
+        for wake in self.wakers.values():
+            wake()
         if pod.uid in self._lifted:
             self._lifted.discard(pod.uid)
             self._mark(pod.uid)
-
-    def _suspect(self, uid: str) -> None:
-        self.suspects.add(uid)
-        for wake in self.wakers.values():
-            wake()
 
     # Marks
 

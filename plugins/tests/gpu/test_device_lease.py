@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from gangline import Unavailable
+from gangline import Conflict, Unavailable
 from gangline.kube.resources import LEASES, NODES, PODS, Resource
 from gangline.wire import ALLOCATED, LEASE_NODE, LEASE_POD, LEASE_POD_NAMESPACE, MANAGED, SCHEDULING_MAP
 from gangline_plugins.gpu.device_lease_holds import Hold, holders_of, lease_of
+from gangline_plugins.gpu.device_lease_reaper import SWEEP
 
-from .lease_cases import NAMESPACE, LeaseCluster
+from .lease_cases import NAMESPACE, LeaseCluster, plain
 
 NOW = "2026-01-01T00:00:00.000000Z"
 
@@ -81,6 +82,25 @@ def test_a_pod_of_eight_devices_costs_one_write_per_node_lease() -> None:
     assert writes == ["create"]
 
 
+@pytest.mark.parametrize("granularity", ["device", "node"])
+def test_long_names_of_nodes_and_pods_are_no_hindrance(granularity: str) -> None:
+    cluster = LeaseCluster(nodes=2, prefix="gpu-worker." * 22 + "a")
+    cluster.add_claim(count=8)
+    pods = ["trainer." * 25 + end for end in ("a", "b")]
+    for pod in pods:
+        cluster.add_pod(pod)
+
+    async def story() -> None:
+        async with cluster.scheduler(granularity=granularity):
+            await cluster.until_bound(*pods, seconds=5)
+
+    cluster.play(story)
+
+    assert cluster.held() == cluster.allocated() and len(cluster.held()) == 16
+    labels = [value for lease in cluster.leases().values() for value in (lease.metadata.labels or {}).values()]
+    assert all(len(name) <= 253 for name in cluster.leases()) and all(len(value) <= 63 for value in labels)
+
+
 @pytest.mark.parametrize("names", [("gpus", "gpus"), ("gpus", "more")], ids=["replicas", "two names"])
 @pytest.mark.parametrize("granularity", ["device", "node"])
 def test_two_schedulers_at_once_never_give_a_device_to_two_pods(granularity: str, names: tuple[str, str]) -> None:
@@ -136,6 +156,24 @@ def test_devices_that_another_scheduler_has_locked_are_left_out(granularity: str
 
     assert (cluster.pod("train").metadata.annotations or {})[ALLOCATED] == "1,2"
     assert cluster.held()["node-0", 0] == [other]
+    assert not any("locked" in note for note in cluster.notes("train"))
+
+
+def test_a_pod_that_found_all_devices_locked_is_tried_again_when_one_is_given_back() -> None:
+    cluster = LeaseCluster(nodes=1)
+    cluster.add_claim(count=8)
+    other = cluster.add_pod("other", uses="", scheduler="another")
+    cluster.add_lease(lease_of("gpu-node-0-5", NAMESPACE, "node-0", {other: hold("other", 5)}, NOW))
+    cluster.add_pod("train")
+
+    async def story() -> None:
+        async with cluster.scheduler():
+            await cluster.until(lambda: bool(cluster.notes("train")), 5)
+            cluster.server.delete(LEASES, "gpu-node-0-5", namespace=NAMESPACE)
+            await cluster.until_bound("train", seconds=15)
+
+    cluster.play(story)
+
     assert not any("locked" in note for note in cluster.notes("train"))
 
 
@@ -216,7 +254,8 @@ def test_a_release_that_fails_is_made_up_for() -> None:
 
     def fail(verb: str, resource: Resource[Any], name: str) -> Exception | None:
         if verb == "bind":
-            cluster.server.patch(PODS, "train", {"spec": {"schedulingGates": [{"name": "wait"}]}})
+            cluster.server.patch(NODES, "node-0", {"spec": {"unschedulable": True}})
+            return Conflict(409, "Conflict", "not there")
         if verb == "delete" and len(refused) < 2:
             refused.append(name)
             return Unavailable(503, "ServiceUnavailable", "not now")
@@ -230,6 +269,60 @@ def test_a_release_that_fails_is_made_up_for() -> None:
     cluster.play(story)
 
     assert not cluster.pod("train").spec.node_name
+
+
+def test_a_lease_that_the_watch_never_brings_is_in_the_way_once_and_not_for_ever() -> None:
+    cluster = LeaseCluster(nodes=1)
+    cluster.add_claim("two", count=2)
+    cluster.add_claim("six", count=6)
+    other = cluster.add_pod("other", uses="", scheduler="another")
+    unmarked = lease_of("gpu-node-0-0", NAMESPACE, "node-0", {other: hold("other", 0)}, NOW)
+    unmarked.metadata.labels = None
+    cluster.add_lease(unmarked)
+    cluster.add_pod("train", "two")
+
+    async def story() -> None:
+        async with cluster.scheduler():
+            await cluster.until_bound("train", seconds=5)
+            cluster.server.delete(LEASES, "gpu-node-0-0", namespace=NAMESPACE)
+            await asyncio.sleep(SWEEP)
+            cluster.add_pod("late", "six")
+            await cluster.until_bound("late", seconds=5)
+
+    cluster.play(story)
+
+    assert sum("locked" in note for note in cluster.notes("train")) == 1
+    assert len(cluster.allocated()) == 8
+
+
+@pytest.mark.parametrize("granularity", ["device", "node"])
+def test_a_lease_that_another_scheduler_takes_over_meanwhile_is_not_deleted(granularity: str) -> None:
+    cluster = LeaseCluster(nodes=1)
+    cluster.add_claim(count=1)
+    uid = cluster.add_pod("train")
+    name = "gpu-node-0-0" if granularity == "device" else "gpu-node-0"
+    theirs = hold("train", 0, by="other.7")
+    taken_over = False
+
+    def interfere(verb: str, resource: Resource[Any], changed: str) -> Exception | None:
+        nonlocal taken_over
+        if verb == "bind":
+            cluster.server.patch(NODES, "node-0", {"spec": {"unschedulable": True}})
+            return Conflict(409, "Conflict", "not there")
+        if (verb, changed) == ("delete", name) and not taken_over:
+            taken_over = True
+            lease = lease_of(name, NAMESPACE, "node-0", {uid: theirs}, NOW, cluster.leases()[name])
+            cluster.server.replace(LEASES, plain(lease))
+        return None
+
+    async def story() -> None:
+        async with cluster.scheduler(granularity=granularity, faults=interfere):
+            await cluster.until(lambda: taken_over, 10)
+            await asyncio.sleep(2 * SWEEP)
+
+    cluster.play(story)
+
+    assert holders_of(cluster.leases()[name]) == {uid: theirs}
 
 
 def test_a_binding_that_is_refused_releases_the_leases() -> None:

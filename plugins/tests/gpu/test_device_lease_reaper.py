@@ -83,6 +83,22 @@ def test_leases_of_a_node_that_is_gone_are_freed(granularity: str) -> None:
     assert cluster.pod("train").spec.node_name
 
 
+def test_leases_of_a_node_that_only_cannot_be_read_are_kept() -> None:
+    cluster = one_pod()
+
+    async def story() -> None:
+        async with cluster.scheduler() as scheduler:
+            await cluster.until_bound("train")
+            node = cluster.pod("train").spec.node_name
+            cluster.server.patch(NODES, node, {"status": {"allocatable": {"cpu": "lots"}}}, subresource="status")
+            await cluster.until(lambda: scheduler.cache.nodes.row_of(node) is None, 5)
+            await asyncio.sleep(2 * SWEEP)
+
+    cluster.play(story)
+
+    assert len(cluster.held()) == 4
+
+
 @pytest.mark.parametrize("uid", ["pod-default-train", "an-older-uid"], ids=["gone", "made anew"])
 def test_what_a_dead_scheduler_left_behind_is_freed_at_the_start(uid: str) -> None:
     cluster = LeaseCluster(nodes=1)

@@ -1,0 +1,227 @@
+"""Scores: as a plain reckoning node by node gives them, and what they prefer."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gangline.cache import Cache
+from gangline.model import ObjectMeta
+from gangline.testing import cluster, make_node, make_pod, run_score
+from gangline.wire import (
+    CLAIM,
+    ClaimDevices,
+    GpuClaim,
+    GpuClaimSpec,
+    GpuDevice,
+    GpuNodeStatus,
+    GpuNodeStatusSpec,
+    GpuNodeStatusStatus,
+)
+from gangline_plugins.anti_fragmentation import AntiFragmentation
+from gangline_plugins.anti_fragmentation.arguments import PRODUCT, AntiFragmentationArgs, TypicalPod
+from gangline_plugins.anti_fragmentation.gradient import Gradient
+from gangline_plugins.anti_fragmentation.published import fragmentation
+from gangline_plugins.anti_fragmentation.rating import Asked, Balanced, Published
+from gangline_plugins.anti_fragmentation.typical import ANYWHERE, Kind, Typical, models
+from gangline_plugins.gpu.devices import device_table
+
+FRACTIONS = (250, 400, 600)
+ON_H100 = models(PRODUCT, ["H100"])
+
+
+def fleet(nodes: list[tuple[int, int, str]], reported: bool = True) -> Cache:
+    """Nodes of so many CPUs, GPUs and this model, and a claim for each fraction."""
+    cache = cluster(
+        make_node(f"n{i}", gpus=gpus, cpu=cpu, labels={PRODUCT: model}) for i, (cpu, gpus, model) in enumerate(nodes)
+    )
+    for i, (_, gpus, _) in enumerate(nodes if reported else []):
+        devices = [GpuDevice(id=id, uuid=f"{i}-{id}", health="Healthy") for id in range(gpus)]
+        cache.store("gpunodestatuses").upsert(
+            GpuNodeStatus(
+                ObjectMeta(name=f"n{i}"), GpuNodeStatusSpec(f"n{i}"), GpuNodeStatusStatus(total=gpus, devices=devices)
+            )
+        )
+    for milli in FRACTIONS:
+        spec = GpuClaimSpec(devices=ClaimDevices(exclusivity="Shared", fraction=milli / 1000))
+        cache.store("gpuclaims").upsert(GpuClaim(ObjectMeta(name=f"part-{milli}", namespace="default"), spec))
+    return cache
+
+
+def pod(name: str, cpu: int, gpus: int, milli: int, node: str = "") -> Any:
+    if 0 < milli < 1000:
+        return make_pod(name, cpu=cpu, node=node, annotations={CLAIM: f"part-{milli}"})
+    return make_pod(name, gpus, cpu=cpu, node=node)
+
+
+def reference(kinds: Typical, model: str, cpu: int, free: list[int]) -> float:
+    """Fragmentation by the words of the paper."""
+    total = 0.0
+    for kind, popularity in kinds:
+        will_do = kind.where == ANYWHERE or model == "H100"
+        fits = kind.count and will_do and cpu >= kind.cpu and sum(f >= kind.milli for f in free) >= kind.count
+        total += popularity * (sum(f for f in free if f < kind.milli) if fits else sum(free))
+    return total
+
+
+kinds_of = st.lists(
+    st.builds(
+        Kind,
+        cpu=st.integers(0, 12).map(lambda n: n * 1000),
+        count=st.sampled_from([1, 1, 2, 4]),
+        milli=st.sampled_from([*FRACTIONS, 1000]),
+        where=st.sampled_from([ANYWHERE, ON_H100]),
+    )
+    | st.just(Kind(2000)),
+    min_size=1,
+    max_size=6,
+    unique=True,
+).map(lambda kinds: tuple((kind, 1.0 / len(kinds)) for kind in kinds))
+nodes_of = st.lists(
+    st.tuples(st.integers(1, 32), st.integers(0, 4), st.sampled_from(["H100", "L40S"])), min_size=1, max_size=5
+)
+placed = st.lists(st.tuples(st.integers(0, 4), st.sampled_from([*FRACTIONS, 1000, 0]), st.integers(0, 3)), max_size=14)
+
+
+def fill(cache: Cache, pods: list[tuple[int, int, int]], count: int) -> None:
+    for number, (node, milli, cpu) in enumerate(pods):
+        if node < count:
+            cache.upsert_pod(cache.record(pod(f"p{number}", cpu, int(milli > 0), milli, f"n{node}")))
+
+
+@settings(max_examples=60, deadline=None)
+@given(kinds_of, nodes_of, placed, placed)
+def test_fragmentation_of_every_node_is_what_the_paper_says(
+    kinds: Typical, nodes: list[Any], before: list[Any], after: list[Any]
+) -> None:
+    cache = fleet(nodes)
+    gradient = Gradient(kinds, device_table(cache).columns)
+    for pods in (before, [(n, m, c) for n, m, c in after]):
+        fill(cache, pods, len(nodes))
+        gradient.refresh(cache.nodes.view())
+
+    view = cache.nodes.view()
+    cpu = view.allocatable("cpu") - view.requested("cpu")
+    for row, (_, _, model) in enumerate(nodes):
+        expected = reference(kinds, model, int(cpu[row]), gradient.free[row].tolist())
+        assert gradient.fragmentation[row] == pytest.approx(expected)
+
+
+@settings(max_examples=60, deadline=None)
+@given(kinds_of, nodes_of, placed, st.sampled_from([(2000, 1, 400), (1000, 1, 1000), (3000, 2, 1000), (4000, 0, 0)]))
+def test_published_scores_are_those_of_the_best_device(
+    kinds: Typical, nodes: list[Any], pods: list[Any], wanted: tuple[int, int, int]
+) -> None:
+    cache = fleet(nodes)
+    fill(cache, pods, len(nodes))
+    rating = Published(kinds, device_table(cache).columns)
+    view = cache.nodes.view()
+    rating.gradient.refresh(view)
+    asked = Asked(*wanted)
+    cpu = view.allocatable("cpu") - view.requested("cpu")
+
+    scores = rating.scores(asked, view)
+
+    for row, (_, _, model) in enumerate(nodes):
+        free = rating.gradient.free[row].tolist()
+        room = [id for id, f in enumerate(free) if f >= asked.milli > 0]
+        if len(room) < asked.count:
+            continue
+        choices = [[id] for id in room] if asked.is_part else [room[: asked.count]]
+        gains = [
+            reference(kinds, model, int(cpu[row]), free)
+            - reference(
+                kinds,
+                model,
+                int(cpu[row]) - asked.cpu,
+                [f - asked.milli * (id in chosen) for id, f in enumerate(free)],
+            )
+            for chosen in choices
+        ]
+        bounds = [int(100 / (1 + math.exp(-(gain + slack) / 1000))) for gain in gains for slack in (-1e-6, 1e-6)]
+        assert max(bounds[::2]) <= scores[row] <= max(bounds[1::2])
+
+
+@settings(max_examples=40, deadline=None)
+@given(kinds_of, nodes_of, placed)
+def test_the_sum_to_the_last_bit_is_the_same_but_for_rounding(
+    kinds: Typical, nodes: list[Any], pods: list[Any]
+) -> None:
+    cache = fleet(nodes)
+    fill(cache, pods, len(nodes))
+    gradient = Gradient(kinds, device_table(cache).columns)
+    view = cache.nodes.view()
+    gradient.refresh(view)
+    allowed = np.array([[kind.where == ANYWHERE or model == "H100" for kind, _ in kinds] for _, _, model in nodes])
+    cpu = view.allocatable("cpu") - view.requested("cpu")
+
+    assert fragmentation(kinds, allowed, cpu, gradient.free) == pytest.approx(gradient.fragmentation)
+
+
+def args(*pods: TypicalPod) -> AntiFragmentationArgs:
+    return AntiFragmentationArgs(typical_pods=list(pods))
+
+
+def best(scores: dict[str, float]) -> str:
+    return max(scores, key=lambda name: scores[name])
+
+
+def test_a_pod_that_needs_much_cpu_goes_where_there_is_more_of_it_than_gpus_need() -> None:
+    cache = fleet([(32, 4, "H100"), (64, 4, "H100")])
+    typical = TypicalPod(1.0, cpu=8, gpus=1)
+
+    assert best(run_score(AntiFragmentation, make_pod("p", cpu=16), cache, args(typical))) == "n1"
+
+
+def test_a_part_of_a_device_goes_where_a_device_is_in_use_already() -> None:
+    cache = fleet([(32, 4, "H100"), (32, 4, "H100")])
+    cache.upsert_pod(cache.record(pod("p0", 2, 1, 600, "n1")))
+    typical = (TypicalPod(0.5, cpu=8, gpus=1), TypicalPod(0.5, cpu=3, gpus=1, fraction=0.4))
+
+    assert best(run_score(AntiFragmentation, pod("p", 3, 1, 400), cache, args(*typical))) == "n1"
+
+
+def test_a_pod_for_any_model_leaves_alone_the_one_that_others_insist_on() -> None:
+    cache = fleet([(32, 4, "H100"), (32, 4, "L40S"), (32, 4, "L40S")])
+    typical = (TypicalPod(0.5, cpu=8, gpus=1), TypicalPod(0.5, cpu=8, gpus=1, models=["H100"]))
+
+    assert best(run_score(AntiFragmentation, make_pod("p", 1, cpu=8), cache, args(*typical))) != "n0"
+
+
+def test_whole_gpus_are_rated_on_nodes_that_report_no_devices() -> None:
+    cache = fleet([(32, 4, "H100"), (32, 4, "H100")], reported=False)
+    cache.upsert_pod(cache.record(make_pod("p0", 1, cpu=8, node="n1")))
+
+    assert best(run_score(AntiFragmentation, make_pod("p", 1, cpu=8), cache, args(TypicalPod(1.0, 8, 1)))) == "n1"
+
+
+def test_kept_scores_are_those_that_would_be_worked_out_anew() -> None:
+    cache = fleet([(16 + 8 * i, 4, "H100" if i % 2 else "L40S") for i in range(6)])
+    kinds = ((Kind(8000, 1, 1000), 0.5), (Kind(3000, 1, 400, ON_H100), 0.5))
+    runtime = _runtime(cache)
+    chance = np.random.default_rng(7)
+
+    for number in range(40):
+        record = cache.record(pod(f"p{number}", 1, 1, int(chance.choice([250, 400, 1000]))))
+        filtered = runtime.evaluator.filter(record)
+        scores = runtime.evaluator.scores(filtered)["AntiFragmentation"]
+        fresh = Balanced(kinds, device_table(cache).columns)
+        fresh.gradient.refresh(cache.nodes.view())
+        want = device_table(cache).wants.of(record)
+        asked = Asked(1000, 1, getattr(want, "milli", 0) or 1000)
+        assert scores == pytest.approx(fresh.scores(asked, cache.nodes.view())[filtered.feasible])
+        if filtered.feasible.any():
+            cache.assume(record, runtime.evaluator.choose(filtered))
+
+
+def _runtime(cache: Cache) -> Any:
+    from gangline.testing import make_runtime
+    from gangline_plugins.gpu.claim import GpuClaim as GpuClaimPlugin
+
+    typical = (TypicalPod(0.5, 8, 1), TypicalPod(0.5, 3, 1, 0.4, ["H100"]))
+    return make_runtime(cache, AntiFragmentation, GpuClaimPlugin, args={"AntiFragmentation": args(*typical)})

@@ -1,0 +1,104 @@
+"""What is typical: given or counted."""
+
+from __future__ import annotations
+
+import pytest
+
+from gangline import InvalidObject
+from gangline.cache import Cache
+from gangline.config.args import decode_args
+from gangline.errors import ConfigError, PluginError
+from gangline.testing import FakeHandle, cluster, make_node, make_pod, make_runtime
+from gangline_plugins.anti_fragmentation import AntiFragmentation
+from gangline_plugins.anti_fragmentation.arguments import AntiFragmentationArgs, TypicalPod, typical_of
+from gangline_plugins.anti_fragmentation.typical import History, Kind, cpu_per_gpu, typical
+
+DAY = 86_400.0
+SMALL, LARGE = Kind(1000, 1, 1000), Kind(8000, 8, 1000)
+
+
+def test_rare_kinds_are_left_out_and_the_rest_sums_to_one() -> None:
+    found = typical({SMALL: 60.0, LARGE: 37.0, Kind(500): 3.0})
+
+    assert [kind for kind, _ in found] == [SMALL, LARGE]
+    assert sum(popularity for _, popularity in found) == pytest.approx(1.0)
+
+
+def test_a_pod_counts_half_after_one_half_life() -> None:
+    history = History(DAY, 0.0)
+    history.count("a", SMALL, 0.0)
+    history.count("b", LARGE, DAY)
+
+    assert dict(history.typical()) == pytest.approx({SMALL: 1 / 3, LARGE: 2 / 3})
+
+
+def test_a_pod_counts_once() -> None:
+    history = History(DAY, 0.0)
+    for _ in range(3):
+        history.count("a", SMALL, 0.0)
+    history.count("b", LARGE, 0.0)
+
+    assert dict(history.typical()) == pytest.approx({SMALL: 0.5, LARGE: 0.5})
+
+
+def test_counting_goes_on_after_a_thousand_half_lives() -> None:
+    history = History(DAY, 0.0)
+    history.count("a", SMALL, 0.0)
+    history.count("b", LARGE, 1000 * DAY)
+
+    assert dict(history.typical()) == {LARGE: 1.0}
+
+
+def test_cpu_beside_gpus_does_not_count_pods_without_gpus() -> None:
+    assert cpu_per_gpu([(Kind(16_000), 0.5), (Kind(8000, 2, 500), 0.5)]) == pytest.approx(8.0)
+
+
+def test_popularities_that_do_not_sum_to_one_are_refused() -> None:
+    with pytest.raises(InvalidObject, match=r"typicalPods: the popularities sum to 0.7; they must sum to 1"):
+        typical_of([TypicalPod(0.5), TypicalPod(0.2, gpus=1)])
+
+
+def test_a_fraction_without_gpus_is_refused() -> None:
+    with pytest.raises(InvalidObject, match=r"typicalPods\[0\]: fraction and models mean nothing without gpus"):
+        typical_of([TypicalPod(1.0, fraction=0.5)])
+
+
+@pytest.mark.parametrize("cpu", ["many", "1x"])
+def test_cpu_that_is_no_quantity_is_refused(cpu: str) -> None:
+    with pytest.raises(InvalidObject, match=f"typicalPods\\[0\\].cpu: '{cpu}': not a quantity"):
+        typical_of([TypicalPod(1.0, cpu=cpu)])
+
+
+def test_a_bad_popularity_is_refused_with_its_place() -> None:
+    with pytest.raises(ConfigError, match=r"file: args.typicalPods\[0\].popularity"):
+        decode_args("file", "args", {"typicalPods": [{"popularity": -1}]}, AntiFragmentationArgs)
+
+
+def test_the_error_names_the_plugin() -> None:
+    bad = AntiFragmentationArgs(typical_pods=[TypicalPod(0.5)])
+    with pytest.raises(PluginError, match=r"AntiFragmentation.*sum to 0\.5"):
+        make_runtime(Cache(), AntiFragmentation, args={"AntiFragmentation": bad})
+
+
+def test_what_runs_is_counted_at_the_start_and_what_is_asked_for_later() -> None:
+    running = [make_pod(f"r{i}", 1, cpu=8, node="a") for i in range(3)]
+    cache = cluster([make_node("a"), make_node("b")], running)
+    handle = FakeHandle(cache)
+    plugin = AntiFragmentation(AntiFragmentationArgs(), handle)
+
+    plugin.pre_enqueue(cache.record(make_pod("new", 2, cpu=4)))
+
+    found = dict(plugin.typical)
+    assert found == pytest.approx({Kind(8000, 1, 1000): 0.75, Kind(4000, 2, 1000): 0.25})
+
+
+def test_what_is_typical_follows_what_is_asked_for() -> None:
+    cache = cluster([make_node("a")])
+    handle = FakeHandle(cache)
+    plugin = AntiFragmentation(AntiFragmentationArgs(half_life_seconds=3600), handle)
+    plugin.pre_enqueue(cache.record(make_pod("old", 1, cpu=8)))
+
+    handle.fake_clock.advance(30 * 3600)
+    plugin.pre_enqueue(cache.record(make_pod("new", 4, cpu=16)))
+
+    assert [kind for kind, _ in plugin.typical] == [Kind(16_000, 4, 1000)]
