@@ -86,6 +86,7 @@ class KeptWriter:
         self._timeout = timeout
         self._head = _lines({"Host": self._address.netloc, **headers})
         self._idle: list[_Connection] = []
+        self._all: set[_Connection] = set()
         self._room = asyncio.Semaphore(connections)
 
     async def request(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Answer:
@@ -104,9 +105,11 @@ class KeptWriter:
             return answer
 
     async def close(self) -> None:
-        """Close the connections that are kept."""
-        while self._idle:
-            self._idle.pop().close()
+        """Close every connection, and wait until they are."""
+        self._idle.clear()
+        for connection in list(self._all):
+            connection.close()
+            await connection.lost.wait()
 
     def _open_one(self) -> _Connection | None:
         while self._idle:
@@ -120,7 +123,7 @@ class KeptWriter:
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(CONNECT_TIMEOUT):
             _, connection = await loop.create_connection(
-                lambda: _Connection(loop, self._timeout),
+                lambda: _Connection(loop, self._timeout, self._all),
                 address.hostname or "",
                 address.port or (443 if self._ssl else 80),
                 ssl=self._ssl,
@@ -132,8 +135,10 @@ class KeptWriter:
 class _Connection(asyncio.Protocol):
     """One connection; at most one request is under way."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float, open_ones: set[_Connection]) -> None:
         self.is_open = False
+        self.lost = asyncio.Event()
+        self._all = open_ones
         self._seconds = seconds
         self._loop = loop
         self._transport: asyncio.Transport | None = None
@@ -168,10 +173,13 @@ class _Connection(asyncio.Protocol):
         """It is open."""
         self._transport = cast(asyncio.Transport, transport)
         self.is_open = True
+        self._all.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is closed, by whomever."""
         self.is_open = False
+        self._all.discard(self)
+        self.lost.set()
         self._fail(exc if isinstance(exc, OSError) else ConnectionResetError("the server closed the connection"))
 
     def data_received(self, data: bytes) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -20,6 +21,11 @@ class Peer:
         self.replies = list(replies)
         self.requests: list[bytes] = []
         self.connections = 0
+        self.closed = asyncio.Semaphore(0)
+
+    async def all_closed(self) -> None:
+        for _ in range(self.connections):
+            await self.closed.acquire()
 
     async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -36,9 +42,12 @@ class Peer:
                 for byte in (reply[i : i + 7] for i in range(0, len(reply), 7)):
                     writer.write(byte)
                     await writer.drain()
-        except asyncio.IncompleteReadError:
+        except (asyncio.IncompleteReadError, ConnectionError):
             pass
         writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+        self.closed.release()
 
 
 @asynccontextmanager
@@ -58,6 +67,9 @@ async def talking(peer: Peer, seconds: float = 5.0) -> AsyncIterator[KeptWriter]
     finally:
         await writer.close()
         server.close()
+        await server.wait_closed()
+        async with asyncio.timeout(5):
+            await peer.all_closed()
 
 
 def reply(status: str = "201 Created", body: bytes = b"{}", *headers: str) -> bytes:

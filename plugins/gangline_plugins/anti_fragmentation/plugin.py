@@ -59,7 +59,6 @@ class AntiFragmentation:
         """Count what is asked for."""
         if self._given is None:
             self._count(pod)
-            self._learn()
         return None
 
     @hookimpl
@@ -127,7 +126,7 @@ class AntiFragmentation:
         self._news += self._history.count(pod.uid, kind, self._handle.clock.now())
 
     def _learn(self) -> None:
-        """Work out what is typical, at first from the pods that run, later when enough is new."""
+        """Work out what is typical when enough is new; the first time the pods that run are counted too."""
         if self._given is not None:
             return
         if not self._is_restored:

@@ -80,6 +80,7 @@ class GpuClaim:
             on("gpunodestatuses", Action.ADD | Action.UPDATE | Action.DELETE, self._says_something_new),
             on("pods", Action.DELETE, self._frees_devices),
             on("nodes", Action.ADD | Action.UPDATE_NODE_LABEL),
+            on("leases", Action.UPDATE | Action.DELETE),
         )
 
     @hookimpl

@@ -119,7 +119,7 @@ class DeviceTable:
         return allocation
 
     def move(self, pod: PodInfo, ids: Iterable[int]) -> Allocation | None:
-        """Give a placed pod these devices instead of those chosen for it; None where they lack room, and it keeps those."""
+        """Give a placed pod these devices instead of its own; None where they lack room, and it keeps its own."""
         found, want = self._allocations.get(pod.uid), self.wants.of(pod)
         if found is None or not isinstance(want, Want):
             return None

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gangline.cache import Cache
 from gangline.model import ObjectMeta
-from gangline.testing import cluster, make_node, make_pod, run_score
+from gangline.testing import cluster, make_node, make_pod, make_runtime, run_score
 from gangline.wire import (
     CLAIM,
     ClaimDevices,
@@ -28,10 +28,12 @@ from gangline_plugins.anti_fragmentation.arguments import PRODUCT, AntiFragmenta
 from gangline_plugins.anti_fragmentation.gradient import Gradient
 from gangline_plugins.anti_fragmentation.published import fragmentation
 from gangline_plugins.anti_fragmentation.rating import Asked, Balanced, Published
-from gangline_plugins.anti_fragmentation.typical import ANYWHERE, Kind, Typical, models
+from gangline_plugins.anti_fragmentation.typical import ANYWHERE, Kind, Typical, cpu_per_gpu, models
+from gangline_plugins.gpu.claim import GpuClaim as GpuClaimPlugin
 from gangline_plugins.gpu.devices import device_table
 
 FRACTIONS = (250, 400, 600)
+WEIGHTS = [math.sqrt(n) for n in range(2, 12)]
 ON_H100 = models(PRODUCT, ["H100"])
 
 
@@ -77,11 +79,15 @@ kinds_of = st.lists(
         milli=st.sampled_from([*FRACTIONS, 1000]),
         where=st.sampled_from([ANYWHERE, ON_H100]),
     )
-    | st.just(Kind(2000)),
+    | st.sampled_from([Kind(2000), Kind(9000)]),
     min_size=1,
-    max_size=6,
+    max_size=10,
     unique=True,
-).map(lambda kinds: tuple((kind, 1.0 / len(kinds)) for kind in kinds))
+).map(
+    lambda kinds: tuple(
+        (kind, weight / sum(WEIGHTS[: len(kinds)])) for kind, weight in zip(kinds, WEIGHTS, strict=False)
+    )
+)
 nodes_of = st.lists(
     st.tuples(st.integers(1, 32), st.integers(0, 4), st.sampled_from(["H100", "L40S"])), min_size=1, max_size=5
 )
@@ -147,20 +153,91 @@ def test_published_scores_are_those_of_the_best_device(
         assert max(bounds[::2]) <= scores[row] <= max(bounds[1::2])
 
 
-@settings(max_examples=40, deadline=None)
-@given(kinds_of, nodes_of, placed)
-def test_the_sum_to_the_last_bit_is_the_same_but_for_rounding(
-    kinds: Typical, nodes: list[Any], pods: list[Any]
+def authors_sum(kinds: Typical, allowed: list[bool], cpu: int, free: list[int]) -> float:
+    """Fragmentation step by step as the authors' program adds it up."""
+    sums = [0.0] * 7
+    for (kind, popularity), may in zip(kinds, allowed, strict=True):
+        has_cpu, has_gpu = cpu >= kind.cpu, sum(f >= kind.milli for f in free) >= kind.count
+        if not kind.count:
+            sums[4 if has_cpu else 5] += popularity * float(sum(free))
+        elif not may:
+            sums[6] += popularity * float(sum(free))
+        elif has_cpu and has_gpu:
+            sums[1] += popularity * float(sum(f for f in free if f < kind.milli))
+        else:
+            sums[3 if has_gpu else 1 if has_cpu else 0] += popularity * float(sum(free))
+    total = 0.0
+    for place in (0, 1, 3, 4, 5, 6):
+        total += sums[place]
+    return total
+
+
+def test_the_published_sum_is_the_authors_to_the_last_bit() -> None:
+    chance = np.random.default_rng(3)
+    weights = chance.random(40)
+    kinds = tuple(
+        (Kind(int(cpu), int(count), int(milli)), weight)
+        for cpu, count, milli, weight in zip(
+            chance.integers(0, 16_000, 40),
+            chance.choice([0, 1, 1, 1, 2], 40),
+            chance.choice([*FRACTIONS, 1000], 40),
+            (weights / weights.sum()).tolist(),
+            strict=True,
+        )
+    )
+    allowed, cpu = chance.random((200, 40)) < 0.8, chance.integers(0, 16_000, 200)
+    free = chance.choice([0, 130, 300, 450, 700, 1000], (200, 16))
+
+    sums = fragmentation(kinds, allowed, cpu, free).tolist()
+
+    states = zip(allowed.tolist(), cpu.tolist(), free.tolist(), strict=True)
+    assert sums == [authors_sum(kinds, *state) for state in states]
+
+
+def reference_prices(kinds: Typical, nodes: list[Any]) -> dict[str, float]:
+    """Of each model, per GPU: demand by supply, where all demand is spread over what will do for it."""
+    gpus = {model: sum(g for _, g, m in nodes if m == model) for model in ("H100", "L40S")}
+    prices = dict.fromkeys(gpus, 0.0)
+    total = 0.0
+    for kind, popularity in kinds:
+        will_do = ["H100", "L40S"] if kind.where == ANYWHERE else ["H100"]
+        supply, demand = sum(gpus[model] for model in will_do), popularity * kind.count * kind.milli
+        if supply and demand:
+            total += demand
+            for model in will_do:
+                prices[model] += demand / supply
+    return {model: price * sum(gpus.values()) / total if total else 1.0 for model, price in prices.items()}
+
+
+@settings(max_examples=80, deadline=None)
+@given(kinds_of, nodes_of, placed, st.sampled_from([(2000, 1, 400), (1000, 1, 1000), (3000, 2, 1000), (4000, 0, 0)]))
+def test_balanced_scores_are_gain_less_imbalance_scarcity_and_leftover(
+    kinds: Typical, nodes: list[Any], pods: list[Any], wanted: tuple[int, int, int]
 ) -> None:
     cache = fleet(nodes)
     fill(cache, pods, len(nodes))
-    gradient = Gradient(kinds, device_table(cache).columns)
+    rating = Balanced(kinds, device_table(cache).columns)
     view = cache.nodes.view()
-    gradient.refresh(view)
-    allowed = np.array([[kind.where == ANYWHERE or model == "H100" for kind, _ in kinds] for _, _, model in nodes])
-    cpu = view.allocatable("cpu") - view.requested("cpu")
+    rating.gradient.refresh(view)
+    asked = Asked(*wanted)
+    prices = reference_prices(kinds, nodes)
+    ratio = cpu_per_gpu(kinds)
 
-    assert fragmentation(kinds, allowed, cpu, gradient.free) == pytest.approx(gradient.fragmentation)
+    scores = rating.scores(asked, view)
+
+    for row, (_, _, model) in enumerate(nodes):
+        cpu = int((view.allocatable("cpu") - view.requested("cpu"))[row])
+        free = rating.gradient.free[row].tolist()
+        room = sorted((f, id) for id, f in enumerate(free) if f >= asked.milli > 0)[: asked.count]
+        if len(room) < asked.count:
+            continue
+        left = [f - asked.milli * (id in [i for _, i in room]) for id, f in enumerate(free)]
+        gain = reference(kinds, model, cpu, free) - reference(kinds, model, cpu - asked.cpu, left)
+        before, after = (cpu / ratio, (cpu - asked.cpu) / ratio) if ratio else (0.0, 0.0)
+        imbalance = abs(sum(left) - after) - abs(sum(free) - before) if ratio else 0.0
+        scarcity = asked.total * (prices[model] - 1.0)
+        worth = gain - 0.5 * imbalance - scarcity - 0.01 * (sum(left) + after)
+        assert scores[row] == pytest.approx(50 + 50 * worth / (1000 + abs(worth)))
 
 
 def args(*pods: TypicalPod) -> AntiFragmentationArgs:
@@ -217,11 +294,10 @@ def test_kept_scores_are_those_that_would_be_worked_out_anew() -> None:
         assert scores == pytest.approx(fresh.scores(asked, cache.nodes.view())[filtered.feasible])
         if filtered.feasible.any():
             cache.assume(record, runtime.evaluator.choose(filtered))
+        if number % 15 == 14:  # prices change for all nodes
+            cache.upsert_node(make_node("n0", gpus=4, cpu=16, labels={PRODUCT: f"{'H100' if number > 20 else 'A30'}"}))
 
 
 def _runtime(cache: Cache) -> Any:
-    from gangline.testing import make_runtime
-    from gangline_plugins.gpu.claim import GpuClaim as GpuClaimPlugin
-
     typical = (TypicalPod(0.5, 8, 1), TypicalPod(0.5, 3, 1, 0.4, ["H100"]))
     return make_runtime(cache, AntiFragmentation, GpuClaimPlugin, args={"AntiFragmentation": args(*typical)})

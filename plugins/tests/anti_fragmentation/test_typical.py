@@ -8,6 +8,7 @@ from gangline import InvalidObject
 from gangline.cache import Cache
 from gangline.config.args import decode_args
 from gangline.errors import ConfigError, PluginError
+from gangline.model import Pod
 from gangline.testing import FakeHandle, cluster, make_node, make_pod, make_runtime
 from gangline_plugins.anti_fragmentation import AntiFragmentation
 from gangline_plugins.anti_fragmentation.arguments import AntiFragmentationArgs, TypicalPod, typical_of
@@ -15,6 +16,13 @@ from gangline_plugins.anti_fragmentation.typical import History, Kind, cpu_per_g
 
 DAY = 86_400.0
 SMALL, LARGE = Kind(1000, 1, 1000), Kind(8000, 8, 1000)
+
+
+def ask(plugin: AntiFragmentation, cache: Cache, pod: Pod) -> list[float]:
+    """A pod comes and is rated; the score of each node."""
+    record = cache.record(pod)
+    plugin.pre_enqueue(record)
+    return plugin.score(record, cache.nodes.view()).tolist()
 
 
 def test_rare_kinds_are_left_out_and_the_rest_sums_to_one() -> None:
@@ -86,7 +94,7 @@ def test_what_runs_is_counted_at_the_start_and_what_is_asked_for_later() -> None
     handle = FakeHandle(cache)
     plugin = AntiFragmentation(AntiFragmentationArgs(), handle)
 
-    plugin.pre_enqueue(cache.record(make_pod("new", 2, cpu=4)))
+    ask(plugin, cache, make_pod("new", 2, cpu=4))
 
     found = dict(plugin.typical)
     assert found == pytest.approx({Kind(8000, 1, 1000): 0.75, Kind(4000, 2, 1000): 0.25})
@@ -96,9 +104,42 @@ def test_what_is_typical_follows_what_is_asked_for() -> None:
     cache = cluster([make_node("a")])
     handle = FakeHandle(cache)
     plugin = AntiFragmentation(AntiFragmentationArgs(half_life_seconds=3600), handle)
-    plugin.pre_enqueue(cache.record(make_pod("old", 1, cpu=8)))
+    ask(plugin, cache, make_pod("old", 1, cpu=8))
 
     handle.fake_clock.advance(30 * 3600)
-    plugin.pre_enqueue(cache.record(make_pod("new", 4, cpu=16)))
+    ask(plugin, cache, make_pod("new", 4, cpu=16))
 
     assert [kind for kind, _ in plugin.typical] == [Kind(16_000, 4, 1000)]
+
+
+def test_a_cluster_that_was_asked_for_nothing_yet_rates_by_what_is_left() -> None:
+    cache = cluster([make_node("large", gpus=8), make_node("small", gpus=2)])
+    plugin = AntiFragmentation(AntiFragmentationArgs(), FakeHandle(cache))
+
+    large, small = plugin.score(cache.record(make_pod("new", 1)), cache.nodes.view())
+
+    assert large < small
+
+
+def test_a_node_that_comes_later_is_rated_like_the_others() -> None:
+    cache = cluster([make_node("a")])
+    plugin = AntiFragmentation(AntiFragmentationArgs(), FakeHandle(cache))
+    ask(plugin, cache, make_pod("first", 1, cpu=8))
+    cache.upsert_node(make_node("b"))
+
+    a, b = ask(plugin, cache, make_pod("second", 1, cpu=8))
+
+    assert a == b
+
+
+def test_a_node_that_is_gone_and_replaced_is_rated_as_it_is_now() -> None:
+    cache = cluster([make_node("a"), make_node("b")])
+    plugin = AntiFragmentation(AntiFragmentationArgs(), FakeHandle(cache))
+    ask(plugin, cache, make_pod("first", 1, cpu=8))
+    cache.remove_node("b")
+    ask(plugin, cache, make_pod("second", 1, cpu=8))
+    cache.upsert_node(make_node("c", gpus=2, cpu=16))
+
+    whole, small = ask(plugin, cache, make_pod("third", 1, cpu=8))
+
+    assert small > whole
