@@ -22,6 +22,7 @@ from gangline import config, model
 from gangline.assembly import build_runtimes
 from gangline.cache import Cache
 from gangline.clock import SystemClock
+from gangline.memory import keep_memory
 from gangline.metrics import Metrics
 from gangline.queueing import Unit
 from gangline.recording import NoRecorder
@@ -106,6 +107,7 @@ def measure(nodes: int, cycles: int, classes: int | None) -> list[float]:
 @click.option("--cycles", default=2000, show_default=True)
 def main(nodes: Sequence[int], cycles: int) -> None:
     """Measure and print."""
+    keep_memory()  # as `gangline run` does
     table = Table("nodes", "pods", "mean ms", "median ms", "p99 ms", "cycles/s", box=None)
     for size in nodes:
         for name, classes in (("one known class", 1), ("ten known classes", 10), ("new class each", None)):

@@ -277,8 +277,9 @@ class Evaluator:
 
     def _rescore(self, entry: _Entry, impl: Implementation, cycle: Cycle, pod: PodInfo, view: NodeView) -> None:
         raw = _scores(impl, "score", impl.call(cycle, pod, view), len(view))
-        if impl.normalize is None:
-            _check_range(impl, raw[entry.feasible[view.index]])
+        within = raw.min(initial=0.0) >= 0.0 and raw.max(initial=0.0) <= MAX_SCORE
+        if impl.normalize is None and not within:
+            _check_range(impl, raw[entry.feasible[view.index]])  # elsewhere it may say what it likes
         kept = entry.raw.get(impl.name)
         if kept is None:
             entry.raw[impl.name] = raw.copy()

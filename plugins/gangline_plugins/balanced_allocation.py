@@ -45,15 +45,21 @@ class NodeResourcesBalancedAllocation:
         if share is None:
             share = pod.cls.memo[self] = share_of(self._resources, pod.cls.requests.real)
         used, allocatable = share.used(nodes, nonzero=False)
-        has = allocatable > 0
-        capacity = np.maximum(allocatable, 1)
-        fractions = np.minimum((used + share.steps) / capacity, 1.0)  # without and with the pod
-        if len(used) == 2 and has.all():
-            deviation = np.abs(fractions[:, 0] - fractions[:, 1]) * 0.5
+        everywhere = bool(allocatable.all())
+        fractions = (used + share.steps) / (allocatable if everywhere else np.maximum(allocatable, 1))
+        np.minimum(fractions, 1.0, out=fractions)  # without and with the pod
+        if len(used) == 2 and everywhere:
+            evenness = np.abs(fractions[:, 0] - fractions[:, 1])
+            evenness *= -0.5
         else:
-            deviation = np.array([_deviation(each, has) for each in fractions])
-        without, with_it = np.trunc((1.0 - deviation) * 100.0)
-        return 50.0 + np.trunc((50.0 + with_it - without) * 0.5)
+            evenness = np.array([-_deviation(each, allocatable > 0) for each in fractions])
+        evenness += 1.0
+        evenness *= 100.0
+        without, with_it = np.trunc(evenness, out=evenness)
+        with_it -= without
+        with_it += 50.0
+        with_it *= 0.5
+        return np.trunc(with_it) + 50.0
 
 
 def _deviation(fractions: Matrix, has: NDArray[np.bool_]) -> ScoreColumn:

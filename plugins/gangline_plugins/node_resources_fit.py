@@ -32,6 +32,8 @@ from gangline_plugins.resource_scoring import (
     build_strategy,
 )
 
+_FEW = 64
+"""Up to so many nodes all resources are looked at together, which costs fewer calls."""
 _UNRESOLVABLE = 1
 """The bit that says that the request exceeds the whole node; the bits above it stand for resources."""
 
@@ -54,11 +56,24 @@ class _Wanted:
 
     resources: tuple[str, ...]
     amounts: NDArray[np.int64]
-    bits: NDArray[np.uint64]
+    bits: NDArray[np.unsignedinteger]
 
     def items(self) -> Iterator[tuple[str, int]]:
         """Names and amounts."""
         return zip(self.resources, (int(amount) for amount in self.amounts.flat), strict=True)
+
+
+def _short_by_resource(wanted: _Wanted, nodes: NodeView) -> CodeColumn:
+    """The same for many nodes: one resource after the other, so that no amounts are copied."""
+    short = np.zeros(len(nodes), dtype=wanted.bits.dtype)
+    for (resource, amount), bit in zip(wanted.items(), wanted.bits.flat, strict=True):
+        allocatable = nodes.allocatable(resource)
+        missing = allocatable - nodes.requested(resource) < amount
+        if missing.any():
+            short |= missing * bit
+            if resource != "pods":
+                short |= (allocatable < amount).astype(short.dtype)
+    return short
 
 
 class NodeResourcesFit:
@@ -85,13 +100,15 @@ class NodeResourcesFit:
     def filter(self, pod: PodInfo, nodes: NodeView) -> CodeColumn:
         """One bit per resource that is short, and one for a request that exceeds the whole node."""
         wanted = self._wanted(pod)
+        if len(nodes) > _FEW:
+            return _short_by_resource(wanted, nodes)
         allocatable, requested = nodes.amounts(wanted.resources)
         missing = allocatable - requested < wanted.amounts
         if not missing.any():
-            return np.zeros(len(nodes), dtype=np.uint64)
-        short: NDArray[np.uint64] = (missing * wanted.bits).sum(axis=0, dtype=np.uint64)
+            return np.zeros(len(nodes), dtype=wanted.bits.dtype)
+        short: CodeColumn = (missing * wanted.bits).sum(axis=0, dtype=wanted.bits.dtype)
         too_small = (allocatable[1:] < wanted.amounts[1:]).any(axis=0)  # a full slot count can change, a size cannot
-        return short | too_small.astype(np.uint64)
+        return short | too_small.astype(wanted.bits.dtype)
 
     def explain(self, cycle: Cycle, pod: PodInfo, code: int) -> Sequence[Reason]:
         """The resources that are short."""
@@ -112,10 +129,11 @@ class NodeResourcesFit:
         if found is None:
             real = pod.cls.requests.real
             counted = {"pods": 1, **{r: amount for r, amount in real.items() if not self._is_ignored(r)}}
+            bits: type[np.unsignedinteger] = np.uint8 if len(counted) < 8 else np.uint64
             found = pod.cls.memo[self] = _Wanted(
                 tuple(counted),
                 np.array(list(counted.values()), dtype=np.int64)[:, None],
-                np.array([1 << bit for bit in range(1, len(counted) + 1)], dtype=np.uint64)[:, None],
+                np.array([1 << bit for bit in range(1, len(counted) + 1)], dtype=bits)[:, None],
             )
         return found
 

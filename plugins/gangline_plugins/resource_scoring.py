@@ -166,7 +166,8 @@ def percent(part: Int64Column, whole: Int64Column) -> ScoreColumn:
     Floating point is exact here up to 2**45 (with quotients of at most 100 the rounding error stays below 1 / whole),
     and several times faster than integer division; larger amounts take the slow way.
     """
-    whole = np.maximum(whole, 1)
+    if not whole.all():
+        whole = np.maximum(whole, 1)
     if int(whole.max(initial=0)) > _EXACT:
         return (part * 100 // whole).astype(np.float64)
     result = part * 100.0

@@ -74,7 +74,7 @@ class TaintToleration:
             ],
             dtype=np.float64,
         )
-        return counts[nodes.taints]
+        return counts[nodes.taints] if counts.any() else np.zeros(len(nodes))
 
     @hookimpl
     def normalize_score(self, scores: ScoreColumn) -> ScoreColumn:

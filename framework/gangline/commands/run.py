@@ -22,6 +22,7 @@ from gangline.clock import SystemClock
 from gangline.kube import auth
 from gangline.kube.client import HttpClient
 from gangline.leading import Elector
+from gangline.memory import keep_memory
 from gangline.metrics import Metrics
 from gangline.registry import Catalog
 from gangline.reloading import Reloader
@@ -52,6 +53,7 @@ def run(
 ) -> None:
     """Schedule pods until SIGTERM."""
     logs.configure(log_level, log_format)
+    keep_memory()
     configuration = load(files)
     election = configuration.leader_election
     if leader_elect is not None:

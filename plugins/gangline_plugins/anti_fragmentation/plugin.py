@@ -77,17 +77,18 @@ class AntiFragmentation:
 
     @hookimpl
     def reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
-        """Give the pod the devices that were reckoned with, where those are not what it has already."""
+        """As published: give a pod of one GPU the device that was reckoned with, unless its claim names others."""
         if self._rating_type is Published and self._table.allocation(pod.uid) is not None:
-            self._move(pod)
+            want = self._table.wants.of(pod)
+            if isinstance(want, Want) and want.count == 1 and not want.rule.prefer_ids:
+                self._move(pod)
         return None
 
     def _move(self, pod: PodInfo) -> None:
         asked, nodes, row = self._asked(pod), self._handle.nodes, pod.row
         with self._handle.state.transaction() as tx:
             tx.unplace(pod)
-            gradient = self._rating.gradient
-            gradient.refresh(nodes)
+            self._rating.gradient.refresh(nodes)
             devices = self._rating.devices(asked, nodes.at(nodes.rows[row : row + 1]))
         self._table.move(pod, devices)
 
