@@ -281,11 +281,12 @@ class Evaluator:
         if impl.normalize is None and not within:
             _check_range(impl, raw[entry.feasible[view.index]])  # elsewhere it may say what it likes
         kept = entry.raw.get(impl.name)
+        if impl.normalize is not None:
+            first = raw[:1] if kept is None else kept[0]
+            entry.constant[impl.name] = entry.constant.get(impl.name, True) and bool((raw == first).all())
         if kept is None:
             entry.raw[impl.name] = raw.copy()
-            entry.constant[impl.name] = bool((raw == raw[:1]).all())
         else:
-            entry.constant[impl.name] &= bool((raw == kept[0]).all())
             kept[view.index] = raw
 
     def _rebase(self, entry: _Entry, index: slice | Rows) -> None:
@@ -293,7 +294,8 @@ class Evaluator:
         total = np.zeros_like(entry.base[index])
         for impl in entry.scorers or ():
             if impl.normalize is None:
-                total += impl.weight * entry.raw[impl.name][index]
+                raw = entry.raw[impl.name][index]
+                total += raw if impl.weight == 1 else impl.weight * raw
         entry.base[index] = total
         if len(entry.ranked) != len(entry.base):
             entry.ranked = np.where(entry.feasible, entry.base, -1.0)
