@@ -18,6 +18,7 @@ from gangline import (
     Cycle,
     EventHint,
     Handle,
+    Narrow,
     PodInfo,
     StateKey,
     Status,
@@ -33,6 +34,7 @@ from gangline_plugins.gpu.device_lease_holds import Part, parts_of
 from gangline_plugins.gpu.device_lease_locks import Locks, Taken
 from gangline_plugins.gpu.device_lease_reaper import Reaper
 from gangline_plugins.gpu.devices import device_table
+from gangline_plugins.gpu.wants import Want
 
 PARTS: StateKey[Sequence[Part]] = StateKey("DeviceLease parts")
 _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -73,9 +75,13 @@ class DeviceLease:
         return (on("leases", Action.UPDATE | Action.DELETE), on("pods", Action.DELETE))
 
     @hookimpl
-    def pre_filter(self, pod: PodInfo) -> None:
+    def pre_filter(self, pod: PodInfo) -> Narrow | None:
         """Devices that are locked for this very pod are free for it: a scheduler has died, or given up late."""
         self._book.visit(pod.uid)
+        if self._book.has_marks and isinstance(self._table.wants.of(pod), Want):
+            # No node is left out; but if none is feasible, this plugin is one of the reasons, and its events count.
+            return Narrow(self._book.nodes())
+        return None
 
     @hookimpl
     def reserve(self) -> Status | None:

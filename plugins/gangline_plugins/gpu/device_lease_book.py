@@ -62,6 +62,17 @@ class LeaseBook:
         """Whether there is a node of that name."""
         return name in self._row_of
 
+    @property
+    def has_marks(self) -> bool:
+        """Whether any devices count as taken because of their leases alone."""
+        return bool(self._marks)
+
+    def nodes(self) -> frozenset[str]:
+        """The names of all nodes."""
+        if self._nodes is None:
+            self._nodes = frozenset(self._row_of)
+        return self._nodes
+
     def leases_of(self, uid: str) -> list[model.Lease]:
         """The leases that a pod holds, as they were seen last."""
         found = (self._store.get(name, namespace) for namespace, name in self._ids.get(uid, ()))

@@ -113,7 +113,7 @@ def test_two_schedulers_at_once_never_give_a_device_to_two_pods(granularity: str
         async with AsyncExitStack() as stack:
             for seed, name in enumerate(names):
                 await stack.enter_async_context(cluster.scheduler(name, seed=seed, granularity=granularity))
-            await cluster.until(lambda: len(cluster.allocated()) == 320, 600)
+            await cluster.until(lambda: len(cluster.allocated()) == 320, 3600)
             await cluster.until(lambda: cluster.held() == cluster.allocated(), 60)
 
     cluster.play(story)
@@ -131,7 +131,7 @@ def test_two_schedulers_with_pods_of_several_devices_do_not_block_each_other() -
 
     async def story() -> None:
         async with cluster.scheduler("gpus", seed=1), cluster.scheduler("more", seed=2):
-            await cluster.until(lambda: len(cluster.allocated()) == 48, 600)
+            await cluster.until(lambda: len(cluster.allocated()) == 48, 3600)
             await cluster.until(lambda: cluster.held() == cluster.allocated(), 60)
 
     cluster.play(story)
