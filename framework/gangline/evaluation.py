@@ -291,16 +291,20 @@ class Evaluator:
 
     def _rebase(self, entry: _Entry, index: slice | Rows) -> None:
         """Sum and rank again at index."""
-        total = np.zeros_like(entry.base[index])
+        whole = len(entry.ranked) != len(entry.feasible)
+        total: ScoreColumn | None = None
         for impl in entry.scorers or ():
             if impl.normalize is None:
                 raw = entry.raw[impl.name][index]
-                total += raw if impl.weight == 1 else impl.weight * raw
-        entry.base[index] = total
-        if len(entry.ranked) != len(entry.base):
-            entry.ranked = np.where(entry.feasible, entry.base, -1.0)
+                weighted = raw if impl.weight == 1 else impl.weight * raw
+                total = weighted if total is None else total + weighted
+        if total is None:
+            total = np.zeros(len(entry.feasible[index]))
+        ranked = np.where(entry.feasible[index], total, -1.0)
+        if whole:
+            entry.base, entry.ranked = total.copy(), ranked
         else:
-            entry.ranked[index] = np.where(entry.feasible[index], total, -1.0)
+            entry.base[index], entry.ranked[index] = total, ranked
 
     # What is kept per class
 
