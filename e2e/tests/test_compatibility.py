@@ -228,7 +228,7 @@ async def test_added_affinity_binds_all_pods_of_its_profile_and_no_other(
     start_gangline(own_control_plane.kubeconfig, yaml.safe_load(ADDED_AFFINITY))
     await empty.create_many(gpu_pod(f"foo-{i}", scheduler_name="foo-scheduler") for i in range(3))
     pods = await empty.wait_for(empty.pods, is_bound, 3)
-    await empty.create(gpu_pod("free"))
+    await empty.create(gpu_pod("free", gpus=8))  # fits on the other node alone
 
     free = await empty.wait_for(empty.pods, lambda pod: _is(pod, "free") and is_bound(pod), 1)
 
