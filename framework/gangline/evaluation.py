@@ -285,7 +285,7 @@ class Evaluator:
             first = raw[:1] if kept is None else kept[0]
             entry.constant[impl.name] = entry.constant.get(impl.name, True) and bool((raw == first).all())
         if kept is None:
-            entry.raw[impl.name] = raw.copy()
+            entry.raw[impl.name] = raw if raw.flags.owndata and raw.flags.writeable else raw.copy()
         else:
             kept[view.index] = raw
 

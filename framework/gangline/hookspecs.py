@@ -83,7 +83,10 @@ class Hooks:
 
     @hookspec
     def score(self, cycle: Cycle, pod: PodInfo, nodes: NodeView) -> ScoreColumn:  # type: ignore[empty-body]  # contract only
-        """float64, 0..100 where feasible (any range when the plugin has normalize_score); higher is better."""
+        """float64, 0..100 where feasible (any range when the plugin has normalize_score); higher is better.
+
+        The array of a plugin that declares `reads` belongs to the framework from then on.
+        """
 
     @hookspec
     def normalize_score(self, cycle: Cycle, pod: PodInfo, scores: ScoreColumn) -> ScoreColumn:  # type: ignore[empty-body]  # contract only
