@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Generic, Protocol, TypeVar, cast
 
-from gangline.model import Node, ObjectMeta, Pod
+from gangline.model import HasMetadata, Node, Pod
 from gangline.nodes import NODE, Nodes
 from gangline.plugin import Tracker
 from gangline.pods import Interner, PodInfo, ResourceAxis
@@ -20,12 +20,6 @@ from gangline.transaction import Transaction, UndoLog
 
 ASSUMED_LIFETIME = 30.0
 """Seconds after a binding has ended until an assumption that nobody confirmed is dropped."""
-
-
-class HasMetadata(Protocol):
-    """Any Kubernetes object."""
-
-    metadata: ObjectMeta
 
 
 T = TypeVar("T", bound=HasMetadata)

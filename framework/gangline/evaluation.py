@@ -268,7 +268,6 @@ class Evaluator:
                 scorers.append(impl)
         entry.shared = {**entry.shared, **cycle.export()}
         filtered_cycle = Cycle(entry.shared)
-        entry.base = np.zeros(len(view))
         entry.raw.clear()
         for impl in scorers:
             self._rescore(entry, impl, filtered_cycle, pod, view)

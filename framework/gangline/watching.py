@@ -6,12 +6,12 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from gangline.cache import Cache, HasMetadata, Store
+from gangline.cache import Cache, Store
 from gangline.errors import InvalidObject
 from gangline.hints import Action, ClusterEvent
 from gangline.kube.resources import Resource
 from gangline.metrics import Metrics
-from gangline.model import Node, Pod, TypedReference
+from gangline.model import HasMetadata, Node, Pod, TypedReference
 from gangline.plugin import Clock
 from gangline.pods import PodInfo
 from gangline.queueing import SchedulingQueue

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from gangline import NODE, Handle, config, hookimpl
-from gangline.cache import Cache, HasMetadata
+from gangline.cache import Cache
 from gangline.kube.resources import GPU_CLAIMS, PODS, Resource
-from gangline.model import Node, ObjectMeta
+from gangline.model import HasMetadata, Node, ObjectMeta
 from gangline.registry import Catalog
 from gangline.scheduler import Scheduler
 from gangline.simulate import InMemoryServer, SimulatedClient, VirtualClock, run

@@ -19,7 +19,8 @@ from typing import Generic, Protocol, TypeVar, cast
 
 from gangline.errors import ApiError, Gone, Unavailable
 from gangline.kube.interface import Client, EventType, Listing, WatchEvent
-from gangline.kube.resources import HasMetadata, Resource, T
+from gangline.kube.resources import Resource, T
+from gangline.model import HasMetadata
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from gangline.kube.resources import HasMetadata, Resource, T
-from gangline.model import ObjectMeta
+from gangline.kube.resources import Resource, T
+from gangline.model import HasMetadata, ObjectMeta
 
 Seen = TypeVar("Seen", bound=HasMetadata, covariant=True)
 

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
 from gangline import model, wire
-
-
-class HasMetadata(Protocol):
-    """What every object of the API has."""
-
-    @property
-    def metadata(self) -> model.ObjectMeta: ...
-
+from gangline.model import HasMetadata
 
 T = TypeVar("T", bound=HasMetadata)
 

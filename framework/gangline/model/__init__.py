@@ -6,6 +6,7 @@ A value here is what the API server sent; what it *means* (defaults, sums, match
 """
 
 from gangline.model.base import (
+    HasMetadata,
     ListMeta,
     LocalName,
     Object,
@@ -129,6 +130,7 @@ __all__ = [
     "Event",
     "EventSeries",
     "GCEPersistentDisk",
+    "HasMetadata",
     "ImageVolume",
     "Job",
     "JobSpec",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import msgspec
 
 Quantity = str | int | float
@@ -82,3 +84,10 @@ class ResourceRequirements(Object):
 
     requests: Resources | None = None
     limits: Resources | None = None
+
+
+class HasMetadata(Protocol):
+    """What every object of the API has."""
+
+    @property
+    def metadata(self) -> ObjectMeta: ...
