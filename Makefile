@@ -4,11 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV := 0.13.8
 STAMP := $(VENV)/.installed
+LOCK = $(BIN)/uv pip compile --quiet --generate-hashes --no-header --no-annotate --no-emit-index-url --python-version 3.11
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup run test e2e control-plane lint bench clean
+.PHONY: help setup run test e2e control-plane lint docs lock image-check bench clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -38,13 +39,25 @@ lint: setup ## formatting, lint, types and import contracts
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/mypy --explicit-package-bases framework/tests plugins/tests profiles/tests webhook/tests agent/tests e2e/tests benchmarks
+	$(BIN)/mypy --explicit-package-bases framework/tests plugins/tests profiles/tests webhook/tests agent/tests e2e/tests docs/tests docs/hooks.py benchmarks charts/image charts/tests examples
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
+
+docs: setup ## build the documentation as a site, in site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "site/index.html"
+
+image-check: setup ## build and run what the container image holds, without Docker
+	$(BIN)/python charts/image/image_check.py
+
+lock: setup ## lock the packages named in pyproject.toml: for developers, for the image, and for building its wheel
+	$(LOCK) --group dev -o requirements/dev.txt pyproject.toml
+	$(LOCK) --extra agent -c requirements/dev.txt -o requirements/runtime.txt pyproject.toml
+	$(LOCK) --group build -c requirements/dev.txt -o requirements/build.txt
 
 bench: setup control-plane ## the benchmarks: cycles per second, and side by side with kube-scheduler
 	$(BIN)/python benchmarks/cycle.py
 	$(BIN)/python benchmarks/vs_kube_scheduler.py
 
 clean: ## remove the virtual environment and caches
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache site

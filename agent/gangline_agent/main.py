@@ -7,22 +7,28 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import click
+from aiohttp import web
 
 from gangline import logs
 from gangline.errors import GanglineError
+from gangline.health import Listener, routes
 from gangline.kube import auth
 from gangline.kube.client import HttpClient
 from gangline.kube.interface import Client
 from gangline.kube.resources import NODES
 from gangline.model import Node
+from gangline.version import version_option
 from gangline_agent import hardware, nvml, templates
 from gangline_agent.observing import Observer
 from gangline_agent.publishing import Publisher, Reporter
 from gangline_agent.simulate import Simulation
+from gangline_agent.usage import Usage
 
 
 class Runs(Protocol):
@@ -31,7 +37,15 @@ class Runs(Protocol):
     async def run(self) -> None: ...
 
 
-Build = Callable[[Client], Sequence[Runs]]
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What runs together, and the check of whether the API has what there is to report."""
+
+    runs: Sequence[Runs]
+    waiting_for: Callable[[], str | None]
+
+
+Build = Callable[[Client], Parts]
 
 
 @click.command()
@@ -43,8 +57,10 @@ Build = Callable[[Client], Sequence[Runs]]
 )
 @click.option("--simulate", "what", metavar="WHAT", help=f"{', '.join(hardware.PRESETS)}, or a file.")
 @click.option("--nodes", metavar="SELECTOR", help="Simulate all nodes with these labels, instead of one.")
+@click.option("--listen", default=None, help="Health, over plain HTTP, such as 0.0.0.0:8080. Default: nowhere.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("--log-level", default=lambda: logs.level_from(os.environ), help="Default: $LOG_LEVEL or info.")
+@version_option("gangline-agent")
 def agent(
     node_name: str | None,
     kubeconfig: str | None,
@@ -52,6 +68,7 @@ def agent(
     period: float,
     what: str | None,
     nodes: str | None,
+    listen: str | None,
     log_format: logs.Form,
     log_level: str,
 ) -> None:
@@ -62,7 +79,7 @@ def agent(
     if not nodes and not node_name:
         raise click.UsageError("the node is not known: set NODE_NAME or give --node-name")
     build = _simulating(what, node_name, nodes, period) if what else _observing(str(node_name), host_root, period)
-    asyncio.run(_run(kubeconfig, build))
+    asyncio.run(_run(kubeconfig, build, listen))
 
 
 def main() -> None:
@@ -78,12 +95,14 @@ def _observing(node_name: str, host_root: Path, period: float) -> Build:
     """The parts that report the GPUs of this machine. ConfigError without pynvml."""
     api = nvml.load()
 
-    def build(client: Client) -> Sequence[Runs]:
+    def build(client: Client) -> Parts:
         async def find() -> Node:
             return await client.get(NODES, node_name)
 
-        reporter = Reporter(Publisher(client), node_name, find)
-        return reporter, Observer(nvml.Nvml(api, host_root), host_root, reporter, period)
+        usage = Usage(client, node_name)
+        reporter = Reporter(Publisher(client, usage.of), node_name, find)
+        observer = Observer(nvml.Nvml(api, host_root), host_root, reporter, period)
+        return Parts((reporter, observer, usage), reporter.waiting_for)
 
     return build
 
@@ -93,23 +112,35 @@ def _simulating(what: str, node_name: str | None, nodes: str | None, period: flo
     template = templates.read(what)
     field_selector = "" if nodes else f"metadata.name={node_name}"
 
-    def build(client: Client) -> Sequence[Runs]:
+    def build(client: Client) -> Parts:
         simulation = Simulation(client, template, period, label_selector=nodes or "", field_selector=field_selector)
-        return (simulation, templates.Follower(what, simulation.use))
+        return Parts((simulation, templates.Follower(what, simulation.use)), simulation.waiting_for)
 
     return build
 
 
-async def _run(kubeconfig: str | None, build: Build) -> None:
+async def _run(kubeconfig: str | None, build: Build, listen: str | None) -> None:
     """Runs the parts until SIGTERM or SIGINT; raises what ends one of them."""
-    async with HttpClient(auth.load(kubeconfig)) as client:
-        work = asyncio.create_task(_together(build(client)))
+    async with AsyncExitStack() as stack:
+        parts = build(await stack.enter_async_context(HttpClient(auth.load(kubeconfig))))
+        if listen:
+            await _listen(listen, parts, stack)
+        work = asyncio.create_task(_together(parts.runs))
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, work.cancel)
         await asyncio.wait((work,))
         if not work.cancelled():
             work.result()
+
+
+async def _listen(address: str, parts: Parts, stack: AsyncExitStack) -> None:
+    """Serves health, and leaves the end of that to the stack."""
+    app = web.Application()
+    app.add_routes(routes(live={}, ready={"published": parts.waiting_for}))
+    listener = Listener(app, address, "--listen")
+    await listener.start()
+    stack.push_async_callback(listener.stop)
 
 
 async def _together(parts: Sequence[Runs]) -> None:

@@ -27,6 +27,7 @@ GENERATIONS = {1: 1, 2: 2, 3: 2, 4: 3, 5: 3, 6: 4, 7: 5, 8: 6}
 """NVML's number for an NVLink version (NVML_NVLINK_VERSION_4_0 is 6) to the generation."""
 NEWEST = max(inventory.NVLINK_GBPS)
 MIB = 1 << 20
+NO_INSTANCES = "MIG mode is on and there are no instances, so nothing can run on the GPU"
 T = TypeVar("T")
 
 
@@ -208,6 +209,8 @@ class Nvml:
         uuid: str = api.nvmlDeviceGetUUID(handle)
         bus_id: str = api.nvmlDeviceGetPciInfo(handle).busId
         mig_mode = ask(None, api.nvmlDeviceGetMigMode, handle)
+        cut = mig_mode is not None and mig_mode[0] == api.NVML_DEVICE_MIG_ENABLE
+        mig = self._mig(handle) if cut else ()
         clique, fabric_problems = self._fabric(handle)
         return Gpu(
             id=index,
@@ -222,10 +225,15 @@ class Nvml:
             ),
             nvlinks=self._nvlinks(handle),
             mig_capable=mig_mode is not None,
-            mig=self._mig(handle) if mig_mode and mig_mode[0] == api.NVML_DEVICE_MIG_ENABLE else (),
+            mig=mig,
             clique=clique,
             compute=ask((0, 0), api.nvmlDeviceGetCudaComputeCapability, handle),
-            problems=(*self._incidents.get(uuid, ()), *self._memory_problems(handle), *fabric_problems),
+            problems=(
+                *self._incidents.get(uuid, ()),
+                *self._memory_problems(handle),
+                *fabric_problems,
+                *((NO_INSTANCES,) if cut and not mig else ()),
+            ),
         )
 
     def _nvlinks(self, handle: Any) -> tuple[NvLink, ...]:

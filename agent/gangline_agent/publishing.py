@@ -28,13 +28,18 @@ MANAGER, STATUS_MANAGER = "gpu-agent", "gpu-agent-status"
 BACKOFF = wait_random_exponential(multiplier=0.5, max=30.0)  # seconds
 
 Sleep = Callable[[float], Awaitable[None]]
+Users = Callable[[str], Mapping[int, list[str]]]
 
 
 class Publisher:
-    """Writes for any number of nodes, at most ``concurrency`` of them at the same time."""
+    """Writes for any number of nodes, at most ``concurrency`` of them at the same time.
 
-    def __init__(self, client: Client, concurrency: int = 32) -> None:
+    ``users`` gives for a node the UIDs of the pods on each device; they are told with whatever else is written.
+    """
+
+    def __init__(self, client: Client, users: Users, concurrency: int = 32) -> None:
         self._client = client
+        self._users = users
         self._turn = asyncio.Semaphore(concurrency)
 
     async def place(self, node: Node) -> str:
@@ -47,7 +52,10 @@ class Publisher:
 
     async def report(self, name: str, status: GpuNodeStatusStatus) -> None:
         """Writes the status of a GpuNodeStatus. Raises ApiError, NotFound if there is none."""
-        body = {"status": {"total": status.total, **msgspec.to_builtins(status)}}
+        users = self._users(name)
+        devices = [msgspec.structs.replace(each, in_use_by=users.get(each.id, [])) for each in status.devices]
+        told = msgspec.structs.replace(status, devices=devices)
+        body = {"status": {"total": told.total, **msgspec.to_builtins(told)}}
         async with self._turn:
             await self._client.apply(GPU_NODE_STATUSES, name, body, field_manager=STATUS_MANAGER, subresource="status")
 
@@ -91,6 +99,7 @@ class Reporter:
         self._labelled: Mapping[str, str] | None = None
         self._news = asyncio.Event()
         self._complaint = ""
+        self._published = False
         self._retrying = AsyncRetrying(
             retry=retry_if_exception_type(ApiError), wait=BACKOFF, sleep=sleep, before_sleep=self._complain
         )
@@ -99,6 +108,12 @@ class Reporter:
         """What to publish from now on; ``run`` does it."""
         self.newest, self._labels = status, wanted_labels
         self._news.set()
+
+    def waiting_for(self) -> str | None:
+        """Why the API does not have what is newest; None if it has, or if that is under way."""
+        if self._complaint:
+            return self._complaint
+        return None if self._published else "nothing is published yet"
 
     async def run(self) -> None:
         """Publishes for ever, trying again for as long as the API does not take it."""
@@ -125,6 +140,7 @@ class Reporter:
             raise
         if self._labelled != self._labels:
             await self._label(node or await self._find())
+        self._published = True
 
     async def _label(self, node: Node) -> None:
         wanted = self._labels

@@ -16,6 +16,7 @@ from gangline.model import Node
 from gangline_agent import inventory
 from gangline_agent.publishing import BACKOFF, Publisher, Reporter
 from gangline_agent.templates import Template
+from gangline_agent.usage import Usage
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +37,8 @@ class Simulation:
         self._template = template
         self._period = period
         self._clock = SystemClock()
-        self._publisher = Publisher(client)
+        self._usage = Usage(client)
+        self._publisher = Publisher(client, self._usage.of)
         self._informer = Informer(client, NODES, self, label_selector=label_selector, field_selector=field_selector)
         self._members: dict[str, _Member] = {}
         self._leaving: dict[str, asyncio.Task[None]] = {}
@@ -46,7 +48,18 @@ class Simulation:
         """Simulates until it is cancelled."""
         async with asyncio.TaskGroup() as self._group:
             self._group.create_task(self._informer.run())
+            self._group.create_task(self._usage.run())
             self._group.create_task(self._beat())
+
+    def waiting_for(self) -> str | None:
+        """What the API does not have yet; None if it has all."""
+        if not self._informer.synced.is_set():
+            return "the nodes are not listed yet"
+        late = {name: why for name, member in self._members.items() if (why := member.waiting_for()) is not None}
+        if not late:
+            return None
+        name, why = next(iter(late.items()))
+        return f"{len(late)} of {len(self._members)} nodes are not published, such as {name}: {why}"
 
     def use(self, template: Template) -> None:
         """Reports what this template says from now on."""
@@ -105,6 +118,10 @@ class _Member:
         if first is not None:
             await asyncio.wait((first,))
         await self._reporter.run()
+
+    def waiting_for(self) -> str | None:
+        """See Reporter."""
+        return self._reporter.waiting_for()
 
     async def leave(self) -> None:
         """Stops, and deletes the GpuNodeStatus."""

@@ -147,8 +147,20 @@ def _of_status(file: str, status: GpuNodeStatusStatus, unhealthy: Unhealthy) -> 
 
 
 def _device(device: GpuDevice, node: str, problem: str) -> GpuDevice:
-    """A device of a node, with a UUID that no other has and always the same."""
-    made = msgspec.structs.replace(device, uuid=f"GPU-{uuid5(NAMESPACE_URL, f'{node}/{device.id}')}", in_use_by=[])
+    """A device of a node, with UUIDs, its own and of its MIG instances, that no other has and always the same."""
+    made = msgspec.structs.replace(
+        device,
+        uuid=_uuid("GPU", node, device.id),
+        in_use_by=[],
+        mig_devices=[
+            msgspec.structs.replace(instance, uuid=_uuid("MIG", node, device.id, number))
+            for number, instance in enumerate(device.mig_devices)
+        ],
+    )
     if problem:
         made.health, made.reason, made.bandwidth_gbps = "Unhealthy", problem, 0
     return made
+
+
+def _uuid(kind: str, node: str, *place: int) -> str:
+    return f"{kind}-{uuid5(NAMESPACE_URL, '/'.join((node, *map(str, place))))}"

@@ -76,3 +76,12 @@ def play(story: Callable[[RecordingClient], Coroutine[Any, Any, None]]) -> Recor
     client = cluster()
     run(story(client))
     return client
+
+
+async def eventually(holds: Callable[[], bool], seconds: float = 60.0) -> None:
+    """Return once holds() is true; TimeoutError when that takes more virtual seconds than given."""
+    async with asyncio.timeout(seconds):
+        while True:
+            if holds():
+                return
+            await asyncio.sleep(0.1)

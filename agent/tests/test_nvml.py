@@ -128,6 +128,11 @@ def test_the_fabric_gives_the_clique(tmp_path: Path) -> None:
     ("change", "says"),
     [
         pytest.param({"ecc": 2}, "2 uncorrected ECC errors", id="ECC"),
+        pytest.param(
+            {"mig": [None, None]},
+            "MIG mode is on and there are no instances, so nothing can run on the GPU",
+            id="MIG without instances",
+        ),
         pytest.param({"retiring": True}, "page retirement pending: the GPU needs a reset", id="pages"),
         pytest.param({"remapped": (0, 1, 1, 0)}, "row remapping pending: the GPU needs a reset", id="rows"),
         pytest.param({"remapped": (0, 9, 0, 1)}, "row remapping failed", id="no rows left"),

@@ -58,7 +58,7 @@ class ListeningReporter(Reporter):
     """Hands on what is reported instead of publishing it."""
 
     def __init__(self) -> None:
-        super().__init__(Publisher(cluster()), "node", self._node)
+        super().__init__(Publisher(cluster(), lambda node: {}), "node", self._node)
         self.reports: asyncio.Queue[tuple[GpuNodeStatusStatus, dict[str, str]]] = asyncio.Queue()
 
     def report(self, status: GpuNodeStatusStatus, wanted_labels: object) -> None:

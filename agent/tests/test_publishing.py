@@ -17,7 +17,12 @@ from .stories import Applied, RecordingClient, add_node, play
 
 ONE = GpuNodeStatusStatus(total=1, devices=[GpuDevice(id=0, uuid="GPU-1", health="Healthy")], heartbeat_time="t1")
 NONE = GpuNodeStatusStatus(heartbeat_time="t2")
+USERS = {"node": {0: ["pod-1", "pod-2"], 7: ["pod-3"]}}
 LABELS = {"nvidia.com/gpu.present": "true"}
+
+
+def nobody(node: str) -> dict[int, list[str]]:
+    return {}
 
 
 def finder(client: RecordingClient, name: str = "node") -> Callable[[], Awaitable[Node]]:
@@ -28,7 +33,7 @@ def finder(client: RecordingClient, name: str = "node") -> Callable[[], Awaitabl
 
 
 def reporter(client: RecordingClient) -> Reporter:
-    return Reporter(Publisher(client), "node", finder(client))
+    return Reporter(Publisher(client, nobody), "node", finder(client))
 
 
 def test_the_object_then_its_status_then_the_labels_are_applied() -> None:
@@ -73,6 +78,17 @@ def test_a_heartbeat_writes_the_status_alone() -> None:
             await agent.publish()
 
     assert [each.subresource for each in play(story).applied[3:]] == ["status"]
+
+
+def test_the_pods_on_a_device_are_told_with_it() -> None:
+    async def story(client: RecordingClient) -> None:
+        await add_node(client, "node")
+        publisher = Publisher(client, lambda node: USERS[node])
+        await publisher.place(await client.get(NODES, "node"))
+        await publisher.report("node", ONE)
+
+    (device,) = play(story).applied[1].body["status"]["devices"]
+    assert device["inUseBy"] == ["pod-1", "pod-2"]
 
 
 def test_a_node_without_gpus_says_0() -> None:
@@ -121,6 +137,29 @@ def test_who_may_not_label_nodes_reports_all_the_same() -> None:
     play(story)
 
 
+def test_it_says_what_it_waits_for_until_the_api_has_what_is_newest() -> None:
+    said: list[str | None] = []
+
+    async def story(client: RecordingClient) -> None:
+        async def sleep(seconds: float) -> None:
+            said.append(agent.waiting_for())
+
+        await add_node(client, "node")
+        client.failures = [("gpunodestatuses", Unavailable(503, "Unavailable", "not now"))]
+        agent = Reporter(Publisher(client, nobody), "node", finder(client), sleep)
+        said.append(agent.waiting_for())
+        agent.report(ONE, LABELS)
+        running = asyncio.create_task(agent.run())
+        await client.labelled.wait()
+        await client.list(NODES)  # the reporter goes on
+        said.append(agent.waiting_for())
+        running.cancel()
+
+    play(story)
+
+    assert said == ["nothing is published yet", "503 Unavailable: not now", None]
+
+
 def test_an_object_that_was_deleted_is_made_again() -> None:
     async def story(client: RecordingClient) -> None:
         await add_node(client, "node")
@@ -152,7 +191,7 @@ def test_it_goes_on_trying_and_then_writes_what_is_newest(failure: ApiError) -> 
             agent.report(ONE, LABELS)
             await asyncio.sleep(seconds)
 
-        agent = Reporter(Publisher(client), "node", finder(client), sleep=sleep)
+        agent = Reporter(Publisher(client, nobody), "node", finder(client), sleep=sleep)
         agent.report(NONE, {})
         running = asyncio.create_task(agent.run())
         await client.labelled.wait()
@@ -166,7 +205,7 @@ def test_it_goes_on_trying_and_then_writes_what_is_newest(failure: ApiError) -> 
 
 def test_only_the_object_with_its_uid_is_withdrawn() -> None:
     async def story(client: RecordingClient) -> None:
-        publisher = Publisher(client)
+        publisher = Publisher(client, nobody)
         uid = await publisher.place(await add_node(client, "node"))
         with pytest.raises(Conflict):
             await publisher.withdraw("node", "another")

@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 
+from gangline.errors import Forbidden
 from gangline.kube.interface import EventType
 from gangline.kube.resources import GPU_NODE_STATUSES, NODES
 from gangline.wire import GpuNodeStatus
 from gangline_agent import templates
 from gangline_agent.simulate import Simulation
 
-from .stories import RecordingClient, add_node, play
+from .stories import RecordingClient, add_node, eventually, play
 
 Statuses = dict[str, GpuNodeStatus]
 
@@ -48,6 +49,31 @@ async def until(client: RecordingClient, holds: Callable[[Statuses], bool]) -> S
 
 def total(statuses: Statuses) -> int:
     return sum(each.status.total for each in statuses.values())
+
+
+def test_it_waits_for_the_nodes_and_then_for_each_of_them_to_be_published() -> None:
+    said: list[str | None] = []
+
+    async def story(client: RecordingClient) -> None:
+        await add_node(client, "a", {"gpus": ""})
+        async with simulating(client) as simulation:
+            said.append(simulation.waiting_for())
+            await until(client, lambda found: total(found) == 4)
+            await client.labelled.wait()
+            client.failures = [("gpunodestatuses", Forbidden(403, "Forbidden", "no more"))] * 1000
+            await add_node(client, "b", {"gpus": ""})
+            await eventually(lambda: "no more" in (simulation.waiting_for() or ""))
+            said.append(simulation.waiting_for())
+            client.failures = []
+            await until(client, lambda found: total(found) == 8)
+            await eventually(lambda: simulation.waiting_for() is None)
+
+    play(story)
+
+    assert said == [
+        "the nodes are not listed yet",
+        "1 of 2 nodes are not published, such as b: 403 Forbidden: no more",
+    ]
 
 
 def test_every_node_that_matches_gets_a_status_and_no_other() -> None:

@@ -38,6 +38,17 @@ def test_devices_have_uuids_of_their_own_that_stay() -> None:
     assert one == same
 
 
+def test_instances_of_a_file_have_uuids_of_their_own_on_each_node(tmp_path: Path) -> None:
+    file = tmp_path / "cut.yaml"
+    file.write_text("status: {devices: [{id: 0, migDevices: [{profile: 1g.10gb}, {profile: 1g.10gb, uuid: MIG-a}]}]}")
+
+    nodes = [templates.read(str(file)).status_of(name, "", 0.0) for name in ("a", "b")]
+
+    uuids = {instance.uuid for node in nodes for instance in node.devices[0].mig_devices}
+    assert len(uuids) == 4
+    assert all(uuid.startswith("MIG-") for uuid in uuids)
+
+
 @pytest.mark.parametrize("preset", hardware.PRESETS)
 def test_every_preset_makes_a_healthy_node(preset: str) -> None:
     status = templates.read(preset).status_of("node", "rack.1", 30.0)

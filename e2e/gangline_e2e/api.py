@@ -83,6 +83,21 @@ class Api:
             self._cluster_wide.add(f"{collection}/{created['metadata']['name']}")
         return created
 
+    async def apply(self, manifest: Manifest, **params: str) -> Manifest:
+        """Create or change one object as `kubectl apply --server-side` does; unknown fields are refused.
+
+        ``params`` may be ``dryRun="All"``.
+        """
+        kind = await self._kind(manifest)
+        name = manifest["metadata"]["name"]
+        path = f"{kind.collection(manifest['metadata'].get('namespace', self.namespace))}/{name}"
+        headers = {"Content-Type": "application/apply-patch+yaml"}
+        how = {"fieldManager": "gangline-e2e", "fieldValidation": "Strict", "force": "true", **params}
+        applied: Manifest = await self.request("PATCH", path, manifest, headers=headers, **how)
+        if not kind.namespaced and "dryRun" not in params:
+            self._cluster_wide.add(path)
+        return applied
+
     async def merge(self, path: str, patch: Manifest) -> Manifest:
         """Change fields of one object or subresource by a JSON merge patch."""
         headers = {"Content-Type": "application/merge-patch+json"}
@@ -185,6 +200,19 @@ class Api:
                     if event["type"] == "ERROR":
                         return
                     yield event["type"], event["object"]
+
+    async def inventory(self) -> set[str]:
+        """The paths of all objects on the cluster but events; of the versions of a kind, one counts."""
+        await self._discover()
+        kinds = {kind.unversioned: kind for kind in self._kinds.values() if "list" in kind.verbs}
+        found: set[str] = set()
+        for (_, resource), kind in kinds.items():
+            if resource == "events":
+                continue
+            for each in await self.list(f"{kind.root}/{resource}"):
+                metadata = each["metadata"]
+                found.add(f"{kind.collection(metadata.get('namespace', ''))}/{metadata['name']}")
+        return found
 
     # Cleaning up
 

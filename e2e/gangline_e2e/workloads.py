@@ -152,6 +152,12 @@ def is_running(pod: Manifest) -> bool:
     return bool(pod["status"].get("phase") == "Running")
 
 
+def is_pod_ready(pod: Manifest) -> bool:
+    """Whether a pod is ready to be talked to."""
+    conditions = pod["status"].get("conditions", [])
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
 def is_succeeded(pod: Manifest) -> bool:
     """Whether a pod's phase is Succeeded."""
     return bool(pod["status"].get("phase") == "Succeeded")

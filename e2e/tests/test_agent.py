@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import aiohttp
 import pytest
 import yaml
 
@@ -17,7 +19,7 @@ from gangline_e2e.errors import Refused
 from gangline_e2e.gpu_crds import NODE_STATUSES, install, node_status, policies
 from gangline_e2e.processes import Process
 from gangline_e2e.sources import Cluster
-from gangline_e2e.workloads import Manifest, gpu_pod, kwok_node
+from gangline_e2e.workloads import Manifest, binding, gpu_pod, kwok_node
 
 NODES = "/api/v1/nodes"
 FLEET = "example.com/fleet"
@@ -81,6 +83,10 @@ def health(status: Manifest) -> list[str]:
     return [device["health"] for device in status["status"]["devices"]]
 
 
+def users(status: Manifest) -> list[list[str]]:
+    return [device.get("inUseBy", []) for device in status.get("status", {}).get("devices", [])]
+
+
 async def test_one_process_reports_for_200_nodes_within_seconds_and_again_when_it_restarts(
     api: Api, control_plane: Cluster, start_agent: StartAgent
 ) -> None:
@@ -129,6 +135,44 @@ async def test_statuses_come_and_go_with_their_nodes_and_gpus_fall_ill_by_the_fi
     assert sick["metadata"]["name"] == f"{api.namespace}-1"
     assert health(sick) == ["Healthy", "Healthy", "Unhealthy", "Healthy"]
     assert sick["status"]["devices"][2]["reason"] == "XID 79"
+
+
+async def test_an_agent_is_ready_once_the_api_has_its_report(
+    api: Api, control_plane: Cluster, start_agent: StartAgent
+) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    words = ("--simulate", "pcie-4", "--nodes", await add_fleet(api, 2))
+    start_agent(control_plane.kubeconfig, *words, f"--listen={address}")
+
+    async def ready() -> bool:
+        try:
+            async with aiohttp.request("GET", f"http://{address}/ready") as answer:
+                return await answer.json() == {"status": "ready", "service": "gpu-scheduler"}
+        except aiohttp.ClientConnectorError:
+            return False
+
+    await api.until(ready, "the agent is ready")
+    assert sum(reports(4, api)(each) for each in await api.list(NODE_STATUSES)) == 2
+    async with aiohttp.request("GET", f"http://{address}/health") as answer:
+        assert await answer.json() == {"status": "healthy", "service": "gpu-scheduler"}
+
+
+async def test_a_status_tells_which_pods_have_which_devices(
+    api: Api, control_plane: Cluster, start_agent: StartAgent
+) -> None:
+    await add_fleet(api, 1)
+    node = f"{api.namespace}-0"
+    pod = await api.create(gpu_pod("user", scheduler_name="nobody"))
+    await api.request("POST", f"{api.pods}/user/binding", binding("user", node, {"gpu.scheduling/allocated": "1,2"}))
+
+    start_agent(control_plane.kubeconfig, "--node-name", node, "--simulate", "pcie-4", "--period", "1")
+    uid = pod["metadata"]["uid"]
+    await api.wait_for(NODE_STATUSES, lambda each: users(each) == [[], [uid], [uid], []], 1)
+    await api.delete_many([f"{api.pods}/user"])
+
+    await api.wait_for(NODE_STATUSES, lambda each: users(each) == [[], [], [], []], 1)
 
 
 @pytest.mark.skipif(Path("/proc/driver/nvidia/version").exists(), reason="this machine has an NVIDIA driver")

@@ -85,6 +85,21 @@ async def test_every_field_of_a_claim_is_kept(api: Api) -> None:
         pytest.param(
             {"devices": {"policy": "preferIds"}}, "policy preferIds needs a list of preferIds", id="preferIds alone"
         ),
+        pytest.param(
+            {"devices": {"count": 2, "policy": "spread"}, "topology": {"mode": "Required"}},
+            "policy spread and topology.mode Required contradict",
+            id="spread and required",
+        ),
+        pytest.param(
+            {"topology": {"mode": "Ignore", "minBandwidthGBps": 400}},
+            "topology.mode Ignore contradicts minBandwidthGBps",
+            id="bandwidth ignored",
+        ),
+        pytest.param(
+            {"devices": {"exclusivity": "MIG", "migProfile": "1g.10gb"}, "topology": {"minBandwidthGBps": 400}},
+            "MIG instances have no links to each other",
+            id="links of instances",
+        ),
         pytest.param({"devices": {"policy": "preferIds", "preferIds": [1, 1]}}, "Duplicate value", id="ids twice"),
         pytest.param({"devices": {"policy": "preferIds", "preferIds": [-1]}}, "preferIds[0]", id="id below 0"),
     ],

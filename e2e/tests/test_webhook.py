@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import re
-import shutil
-import socket
-import sys
-import time
-import urllib.error
-import urllib.request
 from collections.abc import AsyncIterator
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import pytest
-import yaml
 
-from gangline_e2e import processes
 from gangline_e2e.api import Api
-from gangline_e2e.certificates import Authority
-from gangline_e2e.errors import Refused, StartFailed
+from gangline_e2e.errors import Refused
+from gangline_e2e.gpu_crds import install
 from gangline_e2e.harness import ControlPlane
+from gangline_e2e.webhook import Webhook
 from gangline_e2e.workloads import Manifest, binding, gpu_pod, kwok_node
 from gangline_webhook.registration import at_url, mutating, validating
 
@@ -31,10 +23,8 @@ ALLOCATED = "gpu.scheduling/allocated"
 MAP = "gpu-scheduling-map"
 INDEX = "batch.kubernetes.io/job-completion-index"
 CANONICAL = "0=node1:0,1\n1=node2:2\n2=node3:0,1,2\n3=node4:3\n4=node4:3\n"
-CRDS = Path(__file__).parents[2] / "charts/gpu-scheduler/crds"
 MUTATING = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/gpu-scheduler-webhook"
 OTHER = "other-scheduler"
-START_S = 30.0
 FROM_ANNOTATION = {
     "name": CUDA,
     "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.annotations['{ALLOCATED}']"}},
@@ -43,87 +33,13 @@ FROM_ANNOTATION = {
 pytestmark = pytest.mark.timeout(120)
 
 
-class Webhook:
-    """A webhook process; its certificate files stand in ``folder`` and can be replaced."""
-
-    def __init__(self, kubeconfig: Path, folder: Path) -> None:
-        self._kubeconfig = kubeconfig
-        self._folder = folder
-        self._port, self._health = _free_ports(2)
-        self._process: processes.Process | None = None
-        self._authorities = 0
-        self.log = folder / "webhook.log"
-        self.authority = self.renew()
-
-    def renew(self) -> bytes:
-        """Replace the certificate by one of a new authority, whose own certificate is returned."""
-        self._authorities += 1
-        authority = Authority(self._folder / f"pki-{self._authorities}", "authority")
-        pair = authority.server("webhook")
-        for source, name in ((pair.certificate, "tls.crt"), (pair.key, "tls.key")):
-            shutil.copy(source, self._folder / name)
-        self.authority = authority.certificate.read_bytes()
-        return self.authority
-
-    def client(self, path: str) -> Manifest:
-        """How the API server reaches it."""
-        return at_url(f"https://127.0.0.1:{self._port}{path}", self.authority)
-
-    def start(self) -> None:
-        """Start it and wait until it is ready."""
-        files = [f"--tls-cert-file={self._folder}/tls.crt", f"--tls-private-key-file={self._folder}/tls.key"]
-        places = [f"--addr=127.0.0.1:{self._port}", f"--listen=127.0.0.1:{self._health}"]
-        served = ["--scheduler-name=gpu-scheduler", f"--scheduler-name={OTHER}", f"--kubeconfig={self._kubeconfig}"]
-        command = [sys.executable, "-m", "gangline", "webhook", *files, *places, *served]
-        process = self._process = processes.start("webhook", command, self.log)
-        deadline = time.monotonic() + START_S
-        while self._get("/readyz") != "ok":
-            if not process.alive() or time.monotonic() > deadline:
-                raise StartFailed(f"webhook: not ready: {processes.last_lines(self.log)}")
-            time.sleep(0.05)
-
-    def stop(self) -> None:
-        """Stop it; fine if it has ended."""
-        if self._process is not None:
-            processes.stop([self._process], 10)
-
-    def alive(self) -> bool:
-        """Whether it runs."""
-        return self._process is not None and self._process.alive()
-
-    def reviews(self) -> int:
-        """How many reviews it has answered."""
-        counts = re.findall(r"^gangline_webhook_requests_total\{.*\} ([0-9.]+)$", self._get("/metrics"), re.MULTILINE)
-        return int(sum(map(float, counts)))
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    def _get(self, path: str) -> str:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self._health}{path}", timeout=5) as answer:
-                return str(answer.read().decode())
-        except (urllib.error.URLError, ConnectionError, TimeoutError):
-            return ""
-
-
 @pytest.fixture
 async def webhook(empty: Api, own_control_plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Webhook]:
     """A webhook that runs and is registered, on a cluster with the CRDs."""
-    await _create_crds(empty)
-    with Webhook(own_control_plane.kubeconfig, tmp_path) as running:
-        await empty.create(mutating("gpu-scheduler-webhook", running.client("/mutate")))
-        await empty.create(validating("gpu-scheduler-webhook", running.client("/validate")))
+    await install(empty)
+    with Webhook(own_control_plane.kubeconfig, tmp_path, ("gpu-scheduler", OTHER)) as running:
+        await empty.create(mutating("gpu-scheduler-webhook", _client(running, "/mutate")))
+        await empty.create(validating("gpu-scheduler-webhook", _client(running, "/validate")))
         await _until_called(empty, _pod("probe", {CLAIM: "four"}))
         yield running
     log = running.log.read_text()
@@ -273,7 +189,7 @@ async def test_certificate_and_authority_are_replaced_while_it_runs(empty: Api, 
 
     webhook.renew()
     configuration = await empty.get(MUTATING)
-    new = mutating("gpu-scheduler-webhook", webhook.client("/mutate"), scheduler_names=[OTHER])
+    new = mutating("gpu-scheduler-webhook", _client(webhook, "/mutate"), scheduler_names=[OTHER])
     await empty.request("PUT", MUTATING, {**configuration, "webhooks": new["webhooks"]})
     await _until_called(empty, probe)  # the new configuration alone sends this pod, and trusts only the new authority
 
@@ -291,6 +207,11 @@ async def test_pods_are_created_while_it_is_down_and_injected_when_it_is_back(em
 
     assert _env(alone) is None
     assert _env(helped) == [FROM_ANNOTATION]
+
+
+def _client(webhook: Webhook, path: str) -> Manifest:
+    """How the API server reaches a webhook."""
+    return at_url(webhook.url(path), webhook.authority)
 
 
 def _pod(
@@ -330,41 +251,3 @@ async def _until_called(api: Api, probe: Manifest) -> None:
         return _env(dry) is not None
 
     await api.until(called, "the API server calls the webhook")
-
-
-async def _create_crds(api: Api) -> None:
-    """The CRDs of the chart; those of an earlier test may still be on their way out."""
-    for file in sorted(CRDS.glob("*.yaml")):
-        crd = yaml.safe_load(file.read_text())
-        path = f"/apis/{crd['spec']['group']}/v1/{crd['spec']['names']['plural']}"
-
-        async def created(crd: Manifest = crd) -> bool:
-            try:
-                await api.create(crd)
-            except Refused as error:
-                if error.status != 409:
-                    raise
-                return False
-            return True
-
-        async def served(path: str = path) -> bool:
-            try:
-                await api.list(path)
-            except Refused as error:
-                if error.status not in (404, 429):  # 429: "storage is (re)initializing"
-                    raise
-                return False
-            return True
-
-        await api.until(created, f"{file.name} is created")
-        await api.until(served, f"{path} is served")
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports

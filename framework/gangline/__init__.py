@@ -16,14 +16,17 @@ from gangline.errors import (
     TooManyRequests,
     Unavailable,
 )
+from gangline.groups import WATCHES as group_watches
 from gangline.hints import Action, ClusterEvent, EventHint, on
 from gangline.hookspecs import hookimpl
 from gangline.kube import resources
 from gangline.kube.interface import PatchKind
 from gangline.labels import LabelColumn
+from gangline.locality import reaches_beyond
 from gangline.nodes import NODE, PODS, NodeView, Rows, TaintKey
 from gangline.placement import Placement
 from gangline.plugin import Clock, Handle, State, Tracker, WaitingPod, per_node
+from gangline.pod_group import ANYWHERE, GroupAttempt, Membership, PodGroup, Problem, Role, TopologyConstraint
 from gangline.pods import LabelSet, PodClass, PodInfo
 from gangline.proposal import Proposal, Victims
 from gangline.scoring import default_normalize
@@ -43,9 +46,11 @@ from gangline.status import (
     unschedulable,
     wait,
 )
+from gangline.topology import Domains, Level, Named, Topology
 from gangline.transaction import Transaction
 
 __all__ = [
+    "ANYWHERE",
     "EVERYTHING",
     "NODE",
     "NOTHING",
@@ -63,12 +68,17 @@ __all__ = [
     "Conflict",
     "Cycle",
     "Diagnosis",
+    "Domains",
     "EventHint",
     "GanglineError",
+    "GroupAttempt",
     "Handle",
     "InvalidObject",
     "LabelColumn",
     "LabelSet",
+    "Level",
+    "Membership",
+    "Named",
     "Narrow",
     "NodeView",
     "NotFound",
@@ -76,9 +86,12 @@ __all__ = [
     "Placement",
     "PluginError",
     "PodClass",
+    "PodGroup",
     "PodInfo",
+    "Problem",
     "Proposal",
     "Reason",
+    "Role",
     "Rows",
     "ScoreColumn",
     "Selector",
@@ -87,6 +100,8 @@ __all__ = [
     "Status",
     "TaintKey",
     "TooManyRequests",
+    "Topology",
+    "TopologyConstraint",
     "Tracker",
     "Transaction",
     "Unavailable",
@@ -96,11 +111,13 @@ __all__ = [
     "compile_selector",
     "default_normalize",
     "from_map",
+    "group_watches",
     "hookimpl",
     "model",
     "node_selection",
     "on",
     "per_node",
+    "reaches_beyond",
     "requests",
     "resources",
     "tolerations",

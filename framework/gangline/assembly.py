@@ -17,11 +17,12 @@ from gangline.config import (
     expand_all,
     plugin_args,
 )
+from gangline.group_members import Grouping
 from gangline.kube.resources import Selection
 from gangline.metrics import Metrics
 from gangline.plugin import Clock, Recorder
 from gangline.registry import Catalog, compile_profile
-from gangline.runtime import FrameworkHandle, Runtime
+from gangline.runtime import NO_GROUPS, FrameworkHandle, Runtime
 from gangline.waiting import WaitingPods
 
 _NODE_RESOURCES_FIT = "NodeResourcesFit"
@@ -38,6 +39,7 @@ def build_runtimes(
     client: Any,
     metrics: Metrics,
     ties: random.Random | None,
+    grouping: Grouping = NO_GROUPS,
 ) -> dict[str, Runtime]:
     """A runtime for each profile, by schedulerName. Raises ConfigError and PluginError."""
     points = catalog.points()
@@ -46,6 +48,7 @@ def build_runtimes(
     runtimes = {}
     for profile in config.profiles:
         handle = FrameworkHandle(profile.scheduler_name, state, clock, recorder, waiting, client, metrics)
+        handle.grouping = grouping
         compiled = compile_profile(
             profile.scheduler_name,
             {point: [_weighted(ref) for ref in refs] for point, refs in expanded[profile.scheduler_name].items()},

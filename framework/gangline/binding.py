@@ -1,41 +1,55 @@
 """Carry out decisions: wait on permit, pre-bind, bind, post-bind; at most so many at a time.
 
-What a decision becomes is handed to an `Outcome` listener; this module changes neither cache nor queue.
+What a decision becomes is handed to a listener; this module changes neither cache nor queue. A group binds in two
+phases: the pre-binds of all members, a barrier, then all binds. What pre-binds find is found while nothing is bound.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any
 
+from gangline.group_scheduling import GroupDecision
 from gangline.metrics import Metrics
 from gangline.plugin import Clock
 from gangline.scheduling import Decision
-from gangline.status import Status, unschedulable
+from gangline.status import SUCCESS, Status, unschedulable
 from gangline.waiting import WaitingPod, WaitingPods
 
 log = logging.getLogger(__name__)
 
 Listener = Callable[[Decision, Status], None]
 """Called once per decision with SUCCESS, or with what went wrong."""
+GroupListener = Callable[[GroupDecision, Sequence[Status], bool], None]
+"""Called once per group with what became of each member, and whether it came to binding at all."""
+Job = Callable[[], Awaitable[None]]
 
 
 class Binder:
     """Runs binding cycles; pods that wait at permit do not count against `concurrency`."""
 
     def __init__(
-        self, waiting: WaitingPods, listener: Listener, clock: Clock, metrics: Metrics, concurrency: int = 64
+        self,
+        waiting: WaitingPods,
+        listener: Listener,
+        clock: Clock,
+        metrics: Metrics,
+        concurrency: int = 64,
+        group_listener: GroupListener | None = None,
     ) -> None:
         self._waiting = waiting
         self._listener = listener
+        self._group_listener = group_listener
         self._clock = clock
         self._succeeded = metrics.binding.series("success")
         self._failed = metrics.binding.series("failure")
         self._concurrency = concurrency
-        self._ready: asyncio.Queue[Decision] = asyncio.Queue()
+        self._ready: asyncio.Queue[Job] = asyncio.Queue()
         self._group: asyncio.TaskGroup | None = None
-        self._early: list[Decision] = []
+        self._early: list[Coroutine[Any, Any, None]] = []
         self._busy = 0
         self._room = asyncio.Event()
         self._room.set()
@@ -44,8 +58,8 @@ class Binder:
         """Bind for ever; cancelled to stop. Binding cycles that are under way then are cut off."""
         async with asyncio.TaskGroup() as group:
             self._group = group
-            for decision in self._early:
-                group.create_task(self._hold(decision))
+            for work in self._early:
+                group.create_task(work)
             for _ in range(self._concurrency):
                 group.create_task(self._work())
 
@@ -60,57 +74,122 @@ class Binder:
 
     def submit(self, decision: Decision) -> None:
         """Carry out a decision."""
-        if not decision.holds:
-            self._enqueue(decision)
-        elif self._group is not None:
-            self._group.create_task(self._hold(decision))
+        if decision.holds:
+            self._start(self._hold(decision))
         else:
-            self._early.append(decision)
+            self._enqueue(partial(self._carry_out, decision))
 
-    def _enqueue(self, decision: Decision) -> None:
-        self._ready.put_nowait(decision)
+    def submit_group(self, decision: GroupDecision) -> None:
+        """Carry out the decision on a group."""
+        self._start(self._carry_out_group(decision))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        if self._group is not None:
+            self._group.create_task(work)
+        else:
+            self._early.append(work)
+
+    def _enqueue(self, job: Job) -> None:
+        self._ready.put_nowait(job)
         if self.pending >= 4 * self._concurrency:
             self._room.clear()
 
     async def _hold(self, decision: Decision) -> None:
-        """Wait until every plugin allows the pod, one rejects it, or the first time-out passes."""
-        waiting = WaitingPod(decision.pod, decision.node, set(decision.holds))
-        self._waiting.add(waiting)
-        plugin, seconds = min(decision.holds.items(), key=lambda hold: hold[1])
-        try:
-            async with asyncio.timeout(seconds):
-                status = await waiting.verdict()
-        except TimeoutError:
-            status = unschedulable(f'rejected due to timeout after waiting {seconds:g}s at plugin "{plugin}"').by(
-                plugin
-            )
-        finally:
-            self._waiting.remove(decision.pod.uid)
+        status = await self._verdict(decision)
         if status.is_success:
-            self._enqueue(decision)
+            self._enqueue(partial(self._carry_out, decision))
         else:
             self._listener(decision, status)
 
+    async def _verdict(self, decision: Decision) -> Status:
+        """Wait until every plugin allows the pod, one rejects it, or the first time-out passes."""
+        if not decision.holds:
+            return SUCCESS
+        uid = decision.pod.uid
+        waiting = self._waiting.get(uid)
+        if waiting is None:
+            waiting = WaitingPod(decision.pod, decision.node, set(decision.holds))
+            self._waiting.add(waiting)
+        if waiting.verdict is not None:
+            self._waiting.remove(uid)
+            return waiting.verdict
+        verdict: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
+        waiting.on_verdict(verdict.set_result)
+        plugin, seconds = min(decision.holds.items(), key=lambda hold: hold[1])
+        try:
+            async with asyncio.timeout(seconds):
+                return await asyncio.shield(verdict)
+        except TimeoutError:
+            why = f'rejected due to timeout after waiting {seconds:g}s at plugin "{plugin}"'
+            return unschedulable(why).by(plugin)
+        finally:
+            self._waiting.remove(uid)
+
     async def _work(self) -> None:
         while True:
-            decision = await self._ready.get()
+            job = await self._ready.get()
             self._busy += 1
             try:
-                await self._carry_out(decision)
+                await job()
             finally:
                 self._busy -= 1
                 if self.pending < 2 * self._concurrency:
                     self._room.set()
 
     async def _carry_out(self, decision: Decision) -> None:
-        runtime, cycle, pod, node = decision.runtime, decision.cycle, decision.pod, decision.node
         start = self._clock.monotonic()
-        status = await runtime.pre_bind(cycle, pod, node)
+        status = await decision.runtime.pre_bind(decision.cycle, decision.pod, decision.node)
         if status.is_success:
-            status = await runtime.bind(cycle, pod, node)
-        series = self._succeeded if status.is_success else self._failed
-        series.observe(self._clock.monotonic() - start)
+            status = await self._bind(decision)
+        self._observe(status, start)
         self._listener(decision, status)
         if status.is_success:
-            for failure in await runtime.post_bind(cycle, pod, node):
-                log.warning("pod %s is bound, but %s", pod.key, failure.message)
+            await self._after(decision)
+
+    async def _carry_out_group(self, decision: GroupDecision) -> None:
+        start = self._clock.monotonic()
+        members = decision.members
+        statuses: Sequence[Status] = await asyncio.gather(*(self._verdict(member) for member in members))
+        if all(status.is_success for status in statuses):
+            statuses = await self._each(members, lambda m: m.runtime.pre_bind(m.cycle, m.pod, m.node))
+        bound = all(status.is_success for status in statuses)
+        if bound:
+            statuses = await self._each(members, self._bind)
+        for status in statuses:
+            self._observe(status, start)
+        if self._group_listener is not None:
+            self._group_listener(decision, statuses, bound)
+        if bound:
+            done = [member for member, status in zip(members, statuses, strict=True) if status.is_success]
+            for member in done:
+                self._enqueue(partial(self._after, member))
+
+    async def _each(
+        self, members: Sequence[Decision], step: Callable[[Decision], Awaitable[Status]]
+    ) -> Sequence[Status]:
+        """Take a step for every member, as many at a time as any other pods; returns the answers in order."""
+        answers: list[asyncio.Future[Status]] = []
+        for member in members:
+            answer: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
+            answers.append(answer)
+            self._enqueue(partial(_answer, member, step, answer))
+        return await asyncio.gather(*answers)
+
+    async def _bind(self, decision: Decision) -> Status:
+        return await decision.runtime.bind(decision.cycle, decision.pod, decision.node)
+
+    def _observe(self, status: Status, start: float) -> None:
+        series = self._succeeded if status.is_success else self._failed
+        series.observe(self._clock.monotonic() - start)
+
+    async def _after(self, decision: Decision) -> None:
+        for failure in await decision.runtime.post_bind(decision.cycle, decision.pod, decision.node):
+            log.warning("pod %s is bound, but %s", decision.pod.key, failure.message)
+
+
+async def _answer(
+    member: Decision, step: Callable[[Decision], Awaitable[Status]], answer: asyncio.Future[Status]
+) -> None:
+    status = await step(member)
+    if not answer.done():  # it is when the group was cut off meanwhile
+        answer.set_result(status)

@@ -233,6 +233,18 @@ class Cache:
         pod.node_name = self.nodes.names[row]
         self.place(pod, row)
 
+    def adopt(self, pod: PodInfo) -> None:
+        """Assume a pod that a transaction has placed; the transaction has to be committed."""
+        self._pods[pod.uid] = pod
+        self._assumed[pod.uid] = None
+        pod.node_name = self.nodes.names[pod.row]
+
+    def disown(self, pod: PodInfo) -> None:
+        """Take back `adopt`; where the pod is stays with the transaction."""
+        self._pods.pop(pod.uid, None)
+        self._assumed.pop(pod.uid, None)
+        pod.node_name = ""
+
     def binding_ended(self, pod: PodInfo, now: float) -> None:
         """The API server took the binding; a confirmation is due within ASSUMED_LIFETIME seconds."""
         if pod.uid in self._assumed:

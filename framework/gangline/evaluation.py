@@ -108,6 +108,15 @@ class Evaluator:
                 result.feasible = result.feasible & (verdicts == 0)
         return result
 
+    def prepare(self, pod: PodInfo) -> Cycle | None:
+        """What plugins have to remember of a pod that is placed without being filtered: one of a group, like others.
+
+        None when a plugin rejects the pod as a whole. What is kept of the class may be out of date: no column is read.
+        """
+        entry = self._entries.get(pod.cls.id) or self._entry(pod)
+        result = Filtered(pod, Cycle(entry.shared), entry, entry.feasible)
+        return None if self._prepare(result) else result.cycle
+
     def passes(self, pod: PodInfo, rows: Rows) -> BoolColumn:
         """Whether each of rows is feasible as the columns are now; for what-if."""
         return self.filter(pod).feasible[rows]
@@ -196,6 +205,11 @@ class Evaluator:
             return int(ranked.argmax())
         ties = np.flatnonzero(ranked == best)
         return int(ties[0] if len(ties) == 1 else ties[int(self._ties.random() * len(ties))])
+
+    def ranking(self, filtered: Filtered) -> ScoreColumn:
+        """For each row the weighted sum of the scores that are kept per class; only to compare rows."""
+        self._ensure_scored(filtered.entry, filtered.pod)
+        return filtered.entry.base
 
     def scores(self, filtered: Filtered) -> dict[str, ScoreColumn]:
         """Each plugin's normalised score before its weight, for the feasible nodes in row order; for explanations."""

@@ -7,7 +7,7 @@ arrays that a plugin returns have one entry per node of the view, `len(nodes)` o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import pluggy
 
@@ -16,6 +16,7 @@ from gangline.diagnosis import Diagnosis
 from gangline.hints import EventHint
 from gangline.nodes import NodeView
 from gangline.placement import Placement
+from gangline.pod_group import GroupAttempt
 from gangline.pods import PodInfo
 from gangline.proposal import Proposal
 from gangline.status import CodeColumn, Narrow, ScoreColumn, Status
@@ -23,6 +24,7 @@ from gangline.status import CodeColumn, Narrow, ScoreColumn, Status
 PROJECT = "gangline"
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
+"""Marks a method as the implementation of the extension point of its name."""
 
 
 class Hooks:
@@ -117,16 +119,23 @@ class Hooks:
         """The pod is bound. Async; a failure is only logged."""
 
     @hookspec
-    def placement_generate(self, pods: Sequence[PodInfo], nodes: NodeView) -> Sequence[Placement]:  # type: ignore[empty-body]  # contract only
-        """Sets of nodes among which a pod group could be placed as a whole. Called once per attempt of a group."""
+    def placement_generate(self, attempt: GroupAttempt, nodes: NodeView) -> Iterable[Placement] | Status | None:
+        """Sets of nodes among which a pod group could be placed as a whole, those to be tried first in lower tiers.
+
+        Called once per attempt of a group, in order, until a plugin answers; None has no opinion, and a Status says why
+        there is no such set. A generator is read no further than needed. Without any answer all nodes are one set.
+        """
 
     @hookspec
-    def placement_score(self, placement: Placement, pods: Sequence[PodInfo], nodes: NodeView) -> float:  # type: ignore[empty-body]  # contract only
-        """How good a placement of a whole group is, 0..100. Called for each placement that holds the group."""
+    def placement_score(self, attempt: GroupAttempt, placement: Placement, nodes: NodeView) -> float:  # type: ignore[empty-body]  # contract only
+        """How good a placement of a whole group is, 0..100. Called for each placement of a tier that has the room."""
 
     @hookspec
-    def pod_group_post_filter(self, pods: Sequence[PodInfo], nodes: NodeView) -> Status | None:
-        """Try to help a pod group that has no placement. Called only then."""
+    def pod_group_post_filter(self, attempt: GroupAttempt, nodes: NodeView) -> Status | Mapping[str, str] | None:
+        """Try to help a pod group that has no placement. Called only then, in order, until one succeeds.
+
+        Pod UID to the node that is being made room on nominates them; a Status explains why nothing helps.
+        """
 
 
 POINTS = (

@@ -65,16 +65,20 @@ class _Key:
         self.vocabulary: dict[str, int] = {}
         self._parsed: tuple[NDArray[np.int64], BoolColumn] | None = None
 
-    def set(self, row: int, value: str | None) -> None:
-        if value is None:
-            self.ids[row] = MISSING
-            return
+    def set(self, row: int, value: str | None) -> bool:
+        """The value of a row is this now; says whether it was another before."""
+        number = MISSING if value is None else self._number(value)
+        changed = bool(self.ids[row] != number)
+        self.ids[row] = number
+        return changed
+
+    def _number(self, value: str) -> int:
         number = self.vocabulary.get(value)
         if number is None:
             number = self.vocabulary[value] = len(self.values)
             self.values.append(value)
             self._parsed = None
-        self.ids[row] = number
+        return number
 
     def numbers(self) -> tuple[NDArray[np.int64], BoolColumn]:
         if self._parsed is None:
@@ -93,6 +97,8 @@ class Labels:
         self._capacity = capacity
         self._labels_of_rows = labels_of_rows
         self._keys: dict[str, _Key] = {}
+        self.version = 0
+        """Grows whenever a value changes that a column holds."""
 
     def column(self, key: str, rows: slice | NDArray[np.intp]) -> LabelColumn:
         """The values of key on rows."""
@@ -108,7 +114,8 @@ class Labels:
     def update(self, row: int, labels: Mapping[str, str]) -> None:
         """The node in row has these labels now."""
         for key, store in self._keys.items():
-            store.set(row, labels.get(key))
+            if store.set(row, labels.get(key)):
+                self.version += 1
 
     def grow(self, capacity: int) -> None:
         """Make room for more rows."""

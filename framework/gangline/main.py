@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import importlib
 import sys
-from importlib.metadata import version
 
 import click
 
 from gangline.errors import GanglineError
+from gangline.version import version_option
 
 COMMANDS = {
     "agent": "gangline_agent.main:agent",
+    "certs": "gangline.commands.certs:certs",
     "config": "gangline.commands.config:config",
     "explain": "gangline.commands.explain:explain",
     "plugins": "gangline.commands.plugins:plugins",
@@ -22,6 +23,7 @@ COMMANDS = {
 """Name to module and object; a module is imported when its command is asked for, so that `--help` is quick."""
 SUMMARIES = {
     "agent": "Publish the GPUs of this node.",
+    "certs": "Make and rotate the certificates of the webhook.",
     "config": "Check, convert or show KubeSchedulerConfiguration files.",
     "explain": "Spell out one decision: per node and plugin the verdict, reason and score.",
     "plugins": "List plugins, or start a new one.",
@@ -58,7 +60,7 @@ def load(name: str, where: str) -> click.Command:
 
 
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(version("gangline"), prog_name="gangline")
+@version_option("gangline")
 def cli() -> None:
     """Gangline schedules GPU workloads on Kubernetes."""
 

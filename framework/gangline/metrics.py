@@ -124,7 +124,14 @@ class Metrics:
             ("result",),
             ATTEMPT_BUCKETS,
         )
+        self.group_decision = Timings(
+            "gangline_gang_decision_seconds",
+            "Duration of one decision on a whole pod group.",
+            ("profile",),
+            ATTEMPT_BUCKETS,
+        )
         for timings in (
+            self.group_decision,
             self.plugins,
             self.points,
             self.algorithm,
@@ -143,6 +150,12 @@ class Metrics:
             "scheduler_pending_pods",
             "Pods in the queue: active, backoff, unschedulable, gated.",
             ("queue",),
+            registry=registry,
+        )
+        self.gangs_waiting = Gauge("gangline_gang_waiting", "Pod groups in the queue.", registry=registry)
+        self.gangs_partial = Gauge(
+            "gangline_gang_partial",
+            "Pod groups of which some pods are bound, but fewer than the group needs, and none is being bound.",
             registry=registry,
         )
         self.invalid_objects = Counter(

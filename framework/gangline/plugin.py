@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -11,8 +11,10 @@ import numpy as np
 from gangline.cycle_state import Cycle
 from gangline.diagnosis import Diagnosis
 from gangline.nodes import NodeView, Rows
+from gangline.pod_group import Membership, Problem
 from gangline.pods import PodInfo
 from gangline.status import BoolColumn, CodeColumn, Reason, ScoreColumn
+from gangline.topology import Topology
 from gangline.transaction import Transaction
 
 
@@ -164,6 +166,26 @@ class Handle(Protocol):
 
     def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Do something once, in the background, now; for what follows from a decision but is too slow for it."""
+
+    @property
+    def topology(self) -> Topology:
+        """The levels of the network as this profile sees them."""
+        ...
+
+    def group_pods(self) -> None:
+        """Pods of this profile that belong together are one unit from now on: all of them are placed, or none."""
+
+    def group_of(self, pod: PodInfo) -> Membership | Problem | None:
+        """The group of a pod and its place in it; None for a pod on its own, and where pods are not grouped."""
+        ...
+
+    def members(self, key: str) -> Collection[PodInfo]:
+        """The members of a group that have a node, by the group's key."""
+        ...
+
+    def workload(self, pod: PodInfo) -> Mapping[str, str]:
+        """The annotations of a pod and of what owns it, the nearest winning."""
+        ...
 
     def nominated(self) -> Mapping[str, Mapping[str, PodInfo]]:
         """Node name to the waiting pods for which room is being made there, by UID."""

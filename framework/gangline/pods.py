@@ -105,6 +105,7 @@ class PodInfo:
     """One pod. The cache alone changes `row`; everything else stays as it was when the record was made."""
 
     __slots__ = (
+        "__weakref__",
         "annotations",
         "cls",
         "conditions",

@@ -6,6 +6,7 @@ Rules:
   rejected it registered and whose hint says that it may help, or after `max_unschedulable` seconds.
 - Backing off doubles from `initial_backoff` to `max_backoff` seconds, counted in attempts that were rejected.
 - An event that comes while a unit is in flight is remembered; if the unit comes back rejected, it counts.
+- Pods of one group are one unit. Members that come while it is in flight join it when it lands.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import logging
+import math
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,14 +29,16 @@ log = logging.getLogger(__name__)
 _Group = tuple[str, frozenset[str]]
 """Scheduler name and the plugins that rejected; units alike in both want the same events."""
 SortKey = Callable[[PodInfo, float], tuple[float, ...]]
-PreEnqueue = Callable[[PodInfo], Status]
+PreEnqueue = Callable[[Sequence[PodInfo]], Status]
+GroupKey = Callable[[PodInfo], str]
+"""The key of a pod's group; "" for a pod on its own."""
 MAX_UNSCHEDULABLE = 300.0
 """Seconds after which a rejected unit is tried again whatever happened."""
 
 
 @dataclass(slots=True, eq=False)
 class Unit:
-    """What is decided in one cycle: a pod now; `members` has more than one for a group."""
+    """What is decided in one cycle: a pod, or the members of a group that wait for a node."""
 
     members: list[PodInfo]
     added: float
@@ -54,6 +58,14 @@ class Unit:
     """When it entered its place."""
     changed: bool = False
     """Whether its pod changed while it was in flight, in a way that may help."""
+    group: str = ""
+    """The key of its group; "" for a pod on its own."""
+    late: list[PodInfo] = field(default_factory=list)
+    """Members that came while it was in flight."""
+    wake_at: float = math.inf
+    """When it is tried again whatever happens in the cluster."""
+    leads: list[PodInfo] = field(default_factory=list)
+    """One member of each pod class, for hints; empty when that has to be worked out."""
 
     @property
     def pod(self) -> PodInfo:
@@ -63,7 +75,23 @@ class Unit:
     @property
     def uid(self) -> str:
         """The unit's identity."""
-        return self.members[0].uid
+        return self.group or self.members[0].uid
+
+    def kinds(self) -> list[PodInfo]:
+        """One member of each pod class."""
+        if not self.leads:
+            self.leads = list({pod.cls.id: pod for pod in self.members}.values())
+        return self.leads
+
+    def replace(self, pod: PodInfo) -> PodInfo:
+        """Put a newer record in the place of an older one; returns that."""
+        for pods in (self.members, self.late):
+            for i, member in enumerate(pods):
+                if member.uid == pod.uid:
+                    pods[i] = pod
+                    self.leads = []
+                    return member
+        raise KeyError(pod.uid)
 
 
 @dataclass(slots=True)
@@ -89,6 +117,7 @@ class _Profile:
     sort_key: SortKey
     pre_enqueue: PreEnqueue
     hints: Mapping[str, Sequence[EventHint]] = field(default_factory=dict)
+    group_key: GroupKey | None = None
 
 
 class SchedulingQueue:
@@ -98,8 +127,10 @@ class SchedulingQueue:
         self._settings = settings or QueueSettings()
         self._profiles: dict[str, _Profile] = {}
         self._units: dict[str, Unit] = {}
+        self._unit_of: dict[str, Unit] = {}
         self._active: list[tuple[tuple[float, ...], int, Unit]] = []
         self._backoff: list[tuple[float, int, Unit]] = []
+        self._timers: list[tuple[float, int, Unit]] = []
         self._unschedulable: dict[str, Unit] = {}
         self._gated: dict[str, Unit] = {}
         self._groups: Counter[_Group] = Counter()
@@ -115,10 +146,14 @@ class SchedulingQueue:
         sort_key: SortKey,
         pre_enqueue: PreEnqueue,
         events: Mapping[str, Sequence[EventHint] | None],
+        group_key: GroupKey | None = None,
     ) -> None:
-        """Queue the pods of a scheduler name; `events` holds what each plugin registers, None for everything."""
+        """Queue the pods of a scheduler name; `events` holds what each plugin registers, None for everything.
+
+        Pods with the same `group_key` are one unit.
+        """
         hints = {plugin: (ANY_EVENT,) if given is None else tuple(given) for plugin, given in events.items()}
-        self._profiles[scheduler_name] = _Profile(sort_key, pre_enqueue, hints)
+        self._profiles[scheduler_name] = _Profile(sort_key, pre_enqueue, hints, group_key)
 
     def serve_only(self, scheduler_names: Container[str]) -> None:
         """Drop every other profile; whoever calls this removes the units that then have none."""
@@ -136,19 +171,44 @@ class SchedulingQueue:
 
     def add(self, pod: PodInfo, now: float) -> Unit:
         """A new pod that has no node."""
-        unit = Unit([pod], added=now)
-        self._units[pod.uid] = unit
+        key = self._group_of(pod)
         self._nominate(pod, pod.nominated_node_name)
+        unit = self._units.get(key) if key else None
+        if unit is not None:
+            self._join(unit, pod, now)
+            return unit
+        unit = Unit([pod], added=now, group=key)
+        self._units[unit.uid] = self._unit_of[pod.uid] = unit
         self._admit(unit, now)
         return unit
 
+    def _group_of(self, pod: PodInfo) -> str:
+        group_key = self._profiles[pod.scheduler_name].group_key
+        return group_key(pod) if group_key is not None else ""
+
+    def _join(self, unit: Unit, pod: PodInfo, now: float) -> None:
+        """One more member of a group that waits."""
+        self._unit_of[pod.uid] = unit
+        if unit.place == "in flight":
+            unit.late.append(pod)
+            return
+        unit.members.append(pod)
+        unit.leads = []
+        if unit.place == "gated":
+            self._take_gated(unit.uid)
+            self._admit(unit, now)
+
     def update(self, pod: PodInfo, now: float) -> None:
         """A waiting pod changed; it is tried at once when that may help it."""
-        unit = self._units.get(pod.uid)
+        unit = self._unit_of.get(pod.uid)
         if unit is None:
             self.add(pod, now)
             return
-        before, unit.members[0] = unit.pod, pod
+        if unit.place != "in flight" and self._group_of(pod) != unit.group:
+            self.remove(pod.uid)
+            self.add(pod, now)
+            return
+        before = unit.replace(pod)
         if pod.nominated_node_name:
             self._nominate(pod, pod.nominated_node_name)
         else:
@@ -165,19 +225,39 @@ class SchedulingQueue:
 
     def remove(self, uid: str) -> PodInfo | None:
         """A pod was deleted, or has a node now."""
-        unit = self._units.pop(uid, None)
-        self._land(uid)
+        unit = self._unit_of.get(uid)
         if unit is None:
             return None
-        self._take_unschedulable(uid)
-        self._take_gated(uid)
+        pod = next(member for member in (*unit.members, *unit.late) if member.uid == uid)
+        self._drop(unit, {uid})
+        return pod
+
+    def _drop(self, unit: Unit, uids: Container[str]) -> None:
+        """These members no longer wait; without any the unit is gone."""
+        key = unit.uid
+        for pod in (*unit.members, *unit.late):
+            if pod.uid in uids:
+                self._unit_of.pop(pod.uid, None)
+                self._nominate(pod, "")
+        members = [pod for pod in unit.members if pod.uid not in uids]
+        late = [pod for pod in unit.late if pod.uid not in uids]
+        if members or late:
+            unit.members, unit.late = (members, late) if members else (late, [])
+            unit.leads = []
+            return
+        self._units.pop(key, None)
+        self._land(key)
+        self._take_unschedulable(key)
+        self._take_gated(key)
         unit.place = "gone"  # what is left of it in a heap is passed over
-        self._nominate(unit.pod, "")
-        return unit.pod
 
     def get(self, uid: str) -> Unit | None:
         """The waiting unit of a pod, or None."""
-        return self._units.get(uid)
+        return self._unit_of.get(uid)
+
+    def group(self, key: str) -> Unit | None:
+        """The waiting members of a group, or None."""
+        return self._units.get(key)
 
     def __iter__(self) -> Iterator[Unit]:
         return iter(list(self._units.values()))
@@ -188,11 +268,11 @@ class SchedulingQueue:
         return bool(self._active)
 
     def counts(self) -> dict[str, int]:
-        """How many units wait where."""
+        """How many pods wait where."""
         counts: dict[str, int] = dict.fromkeys(("active", "backoff", "unschedulable", "gated"), 0)
         for unit in self._units.values():
             if unit.place in counts:
-                counts[unit.place] += 1
+                counts[unit.place] += len(unit.members)
         return counts
 
     # The cycle
@@ -212,16 +292,38 @@ class SchedulingQueue:
 
     def done(self, unit: Unit) -> None:
         """The unit was bound; it is no longer waiting."""
-        self.remove(unit.uid)
+        self.leave(unit, {pod.uid for pod in unit.members})
 
-    def requeue(self, unit: Unit, rejected_by: Iterable[str], message: str, now: float, error: bool = False) -> None:
-        """The unit comes back: rejected by plugins, or after a fault (which backs off and is tried again)."""
+    def leave(self, unit: Unit, uids: Container[str]) -> bool:
+        """Some members of a unit were bound; says whether others are left, which `requeue` puts back."""
+        if unit.place != "gone":
+            self._drop(unit, uids)
+        return unit.place != "gone"
+
+    def requeue(
+        self,
+        unit: Unit,
+        rejected_by: Iterable[str],
+        message: str,
+        now: float,
+        error: bool = False,
+        retry_after: float | None = None,
+    ) -> None:
+        """The unit comes back: rejected by plugins, or after a fault (which backs off and is tried again).
+
+        It is tried again after `retry_after` seconds at the latest.
+        """
+        if unit.place == "gone":
+            return
         events = self._land(unit.uid)
         if self._units.get(unit.uid) is not unit:
             return
         unit.rejected_by = frozenset(rejected_by)
         unit.message = message
         unit.rejections += 1
+        if unit.late:
+            unit.members, unit.late, unit.leads = unit.members + unit.late, [], []
+            unit.changed = True
         unit.due = now + self._backoff_of(unit)
         if error or unit.changed or not unit.rejected_by or any(self._helps(unit, e) for e in events):
             self._back_off_or_activate(unit, now)
@@ -229,12 +331,15 @@ class SchedulingQueue:
             self._move(unit, "unschedulable", now)
             self._unschedulable[unit.uid] = unit
             self._count(unit, 1)
+            if retry_after is not None:
+                unit.wake_at = now + retry_after
+                heapq.heappush(self._timers, (unit.wake_at, next(self._number), unit))
 
     def next_due(self, now: float) -> float | None:
         """Seconds until something will be due without any event; None when nothing will."""
         while self._backoff and self._backoff[0][2].place != "backoff":
             heapq.heappop(self._backoff)
-        times = [due for due, _, _ in self._backoff[:1]]
+        times = [due for due, _, _ in (*self._backoff[:1], *self._timers[:1])]
         if self._unschedulable:
             first = next(iter(self._unschedulable.values()))
             times.append(first.entered + self._settings.max_unschedulable)
@@ -294,7 +399,7 @@ class SchedulingQueue:
     # Moving between places
 
     def _admit(self, unit: Unit, now: float) -> None:
-        status = self._profiles[unit.pod.scheduler_name].pre_enqueue(unit.pod)
+        status = self._profiles[unit.pod.scheduler_name].pre_enqueue(unit.members)
         if status.is_success:
             self._activate(unit, now)
         else:
@@ -327,6 +432,11 @@ class SchedulingQueue:
             unit = heapq.heappop(self._backoff)[2]
             if unit.place == "backoff":
                 self._activate(unit, now)
+        while self._timers and self._timers[0][0] <= now:
+            due, _, unit = heapq.heappop(self._timers)
+            if unit.place == "unschedulable" and unit.wake_at == due:
+                self._take_unschedulable(unit.uid)
+                self._back_off_or_activate(unit, now)
         late = []
         for unit in self._unschedulable.values():  # in the order in which they entered
             if unit.entered + self._settings.max_unschedulable > now:
@@ -388,7 +498,7 @@ class SchedulingQueue:
     def _helps(self, unit: Unit, happened: _Happened) -> bool:
         """Whether one of the plugins that rejected the unit wants the event, and its hint agrees."""
         return any(
-            registered.hint is None or _agrees(registered.hint, unit.pod, happened)
+            registered.hint is None or any(_agrees(registered.hint, pod, happened) for pod in unit.kinds())
             for registered in self._hints_for(_group(unit), happened.event)
         )
 

@@ -64,6 +64,16 @@ class Condition:
     """What status.nominatedNodeName becomes; None leaves it alone."""
 
 
+@dataclass(frozen=True, slots=True)
+class GroupCondition:
+    """Whether a pod group is scheduled, for the status of the object that stands for it."""
+
+    object: TypedReference
+    scheduled: bool
+    reason: str
+    message: str
+
+
 class NoRecorder:
     """Records nothing; for what-if."""
 
@@ -80,6 +90,7 @@ class EventRecorder:
         self._waiting: OrderedDict[_Key, _Saying] = OrderedDict()
         self._written: OrderedDict[_Key, tuple[str, int]] = OrderedDict()
         self._conditions: OrderedDict[str, Condition] = OrderedDict()
+        self._group_conditions: OrderedDict[str, GroupCondition] = OrderedDict()
         self._number = itertools.count()
         self.dropped = 0
 
@@ -105,6 +116,14 @@ class EventRecorder:
         """The pod's condition is this now."""
         self._conditions[condition.uid] = condition
 
+    def group_condition(self, condition: GroupCondition) -> None:
+        """The group's condition is this now."""
+        self._group_conditions[condition.object.uid or condition.object.name] = condition
+
+    def next_group_condition(self) -> GroupCondition | None:
+        """The oldest condition of a group that waits, to be written now."""
+        return self._group_conditions.popitem(last=False)[1] if self._group_conditions else None
+
     def restore(self, condition: Condition) -> None:
         """The condition could not be written; it waits again, unless there is a newer one."""
         self._conditions.setdefault(condition.uid, condition)
@@ -116,7 +135,7 @@ class EventRecorder:
     @property
     def waiting(self) -> int:
         """How many events and conditions are not yet handed out."""
-        return len(self._waiting) + len(self._conditions)
+        return len(self._waiting) + len(self._conditions) + len(self._group_conditions)
 
     def next_condition(self) -> Condition | None:
         """The oldest condition that waits, to be written now."""

@@ -11,32 +11,55 @@ import logging
 import math
 import random
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
+import numpy as np
 from prometheus_client import Counter
 
 from gangline.cache import Cache
 from gangline.cycle_state import Cycle
 from gangline.diagnosis import Diagnosis
 from gangline.errors import ConfigError, GanglineError, PluginError
-from gangline.evaluation import Evaluator, Filtered
+from gangline.evaluation import MAX_SCORE, Evaluator, Filtered
+from gangline.group_members import Grouping, PlacedMembers
 from gangline.hookspecs import POINTS
 from gangline.metrics import Metrics, point_label
 from gangline.nodes import NodeView, Rows
+from gangline.placement import Placement
 from gangline.plugin import Clock, Recorder
+from gangline.pod_group import GroupAttempt, Membership, Problem
 from gangline.pods import PodInfo
 from gangline.proposal import Proposal, Victims
 from gangline.registry import CompiledProfile, Implementation
-from gangline.status import SUCCESS, BoolColumn, Code, ScoreColumn, Status
+from gangline.status import SUCCESS, BoolColumn, Code, ScoreColumn, Status, unschedulable
+from gangline.topology import Topology
 from gangline.waiting import WaitingPods
 
 log = logging.getLogger(__name__)
 
+GROUPS = "PodGroups"
+"""Stands for a group as a whole among the plugins that reject a unit."""
 Method = TypeVar("Method", bound=Callable[..., Any])
 Work = Callable[[], Coroutine[Any, Any, None]]
 BindFirst = Callable[[Cycle, PodInfo, str], Awaitable[Status | None]]
 """Binds a pod to a node, or answers None to leave it to the bind plugins."""
+
+
+class _NoGroups:
+    """Every pod is on its own."""
+
+    version = 0
+
+    def of(self, pod: PodInfo) -> None:
+        """Nothing."""
+
+    def annotations(self, pod: PodInfo) -> Mapping[str, str]:
+        """Those of the pod."""
+        return pod.annotations
+
+
+NO_GROUPS = _NoGroups()
 
 
 class FrameworkHandle:
@@ -68,6 +91,12 @@ class FrameworkHandle:
         """The nominations of the queue; without it there are none."""
         self.reviews: Callable[[PodInfo], bool] | None = None
         """Which preemptors' victims extenders judge; without it none are."""
+        self.topology = Topology(state.nodes)
+        """The levels of this profile; a plugin may configure them when it is built."""
+        self.grouping: Grouping = NO_GROUPS
+        """Who knows which pods belong together; used once a plugin has asked for it."""
+        self.placed: PlacedMembers | None = None
+        """The members of groups that have a node; None where pods are not grouped."""
         self._metrics = metrics
 
     @property
@@ -85,6 +114,22 @@ class FrameworkHandle:
             self.pending_work.append(work)
         else:
             self.spawner(work)
+
+    def group_pods(self) -> None:
+        """Pods of this profile that belong together are one unit from now on: all of them are placed, or none."""
+        self.placed = self.state.tracker(PlacedMembers, self.grouping)
+
+    def group_of(self, pod: PodInfo) -> Membership | Problem | None:
+        """The group of a pod and its place in it; None for a pod on its own, and where pods are not grouped."""
+        return None if self.placed is None else self.grouping.of(pod)
+
+    def members(self, key: str) -> Collection[PodInfo]:
+        """The members of a group that have a node, by the group's key."""
+        return () if self.placed is None else self.placed.of(key)
+
+    def workload(self, pod: PodInfo) -> Mapping[str, str]:
+        """The annotations of a pod and of what owns it, the nearest winning."""
+        return self.grouping.annotations(pod)
 
     def nominated(self) -> Mapping[str, Mapping[str, PodInfo]]:
         """Node name to the waiting pods for which room is being made there, by UID."""
@@ -157,6 +202,7 @@ class Runtime:
         self.algorithm_seconds = metrics.algorithm.series(profile.name)
         self.bind_first: BindFirst | None = None
         """Asked before the bind plugins; None leaves all pods to them."""
+        self.group_seconds = metrics.group_decision.series(profile.name)
 
     def _at(self, point: str) -> tuple[Implementation, ...]:
         return self.profile.points.get(point, ())
@@ -182,6 +228,33 @@ class Runtime:
             if status is not None and not status.is_success:
                 return _by(status, impl.name)
         return SUCCESS
+
+    def admit(self, pods: Sequence[PodInfo]) -> Status:
+        """Whether a unit may be tried: a pod that every plugin lets in, or enough such members of a group."""
+        membership = self.handle.group_of(pods[0])
+        if membership is None:
+            return self.pre_enqueue(pods[0])
+        if isinstance(membership, Problem):
+            return unschedulable(membership.message).by(GROUPS)
+        group = membership.group
+        needed = group.min_member - len(self.handle.members(group.key))
+        ready = len(pods)
+        if ready >= needed:
+            ready = sum(self.pre_enqueue(pod).is_success for pod in pods)
+        if ready >= max(needed, 1):
+            return SUCCESS
+        there = group.min_member - needed + ready
+        message = (
+            f"waiting for the pods of gang {group.namespace}/{group.name}: {there} of {group.min_member} are there"
+        )
+        return unschedulable(message).by(GROUPS)
+
+    def group_key(self, pod: PodInfo) -> str:
+        """What tells the pod's group from others; "" for a pod on its own."""
+        membership = self.handle.group_of(pod)
+        if membership is None:
+            return ""
+        return membership.key if isinstance(membership, Problem) else membership.group.key
 
     def sort_key(self, pod: PodInfo, since: float) -> tuple[float, ...]:
         """Where the pod stands in the queue."""
@@ -229,6 +302,48 @@ class Runtime:
             if answer.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
                 nominated = ""
         return nominated, ", ".join(said)
+
+    # Groups
+
+    @property
+    def topology(self) -> Topology:
+        """The levels of this profile."""
+        return self.handle.topology
+
+    @_measured("placement_generate")
+    def generate(self, attempt: GroupAttempt) -> Iterable[Placement] | Status:
+        """Candidate placements from the first plugin that has any to offer; else all nodes are one."""
+        view = self.handle.nodes
+        for impl in self._at("placement_generate"):
+            answer: Iterable[Placement] | Status | None = impl.call(attempt, view)
+            if isinstance(answer, Status):
+                return _by(answer, impl.name)
+            if answer is not None:
+                return answer
+        return (Placement("the cluster", np.flatnonzero(view.alive)),)
+
+    @_measured("placement_score")
+    def score_placement(self, attempt: GroupAttempt, placement: Placement) -> float:
+        """The weighted scores of a placement."""
+        total = 0.0
+        for impl in self._at("placement_score"):
+            score = float(impl.call(attempt, placement, self.handle.nodes))
+            if not 0.0 <= score <= MAX_SCORE:
+                raise PluginError(impl.name, "placement_score", f"scores must be 0..100, got {score:g}")
+            total += impl.weight * score
+        return total
+
+    @_measured("pod_group_post_filter")
+    def group_post_filter(self, attempt: GroupAttempt) -> tuple[Mapping[str, str], str]:
+        """The nominations of the first plugin that can help, by pod UID, and what the plugins say."""
+        said: list[str] = []
+        for impl in self._at("pod_group_post_filter"):
+            answer = impl.call(attempt, self.handle.nodes)
+            if isinstance(answer, Status):
+                said.append(answer.message)
+            elif answer:
+                return answer, ", ".join(said)
+        return {}, ", ".join(said)
 
     @_measured("reserve")
     def reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:

@@ -17,21 +17,23 @@ from gangline.cache import Cache
 from gangline.config import SchedulerConfiguration
 from gangline.errors import GanglineError
 from gangline.extending import EXTENDER, Asker, Attempt, Extenders, HttpAsker
-from gangline.hints import Action
+from gangline.group_scheduling import GroupDecision, decide_group
+from gangline.groups import Groups
+from gangline.hints import Action, on
 from gangline.kube.informer import Informer
 from gangline.kube.interface import Client
 from gangline.kube.optional import OptionalInformer
 from gangline.kube.resources import NODES, PODS, STORED, Selection
 from gangline.metrics import Metrics
+from gangline.outcomes import Outcomes
 from gangline.plugin import Clock
 from gangline.pods import PodInfo
 from gangline.queueing import QueueSettings, SchedulingQueue, Unit
-from gangline.recording import Condition, EventRecorder
+from gangline.recording import EventRecorder
 from gangline.registry import Catalog
 from gangline.reporting import Reporter
-from gangline.runtime import Runtime
-from gangline.scheduling import Decision, Rejection, decide, give_back, rejection_of
-from gangline.status import Status
+from gangline.runtime import GROUPS, Runtime
+from gangline.scheduling import Decision, Rejection, decide
 from gangline.waiting import WaitingPods
 from gangline.watching import Cluster, NodeHandler, PodHandler, StoreHandler
 
@@ -43,6 +45,8 @@ FRESH = 5.0
 """Seconds after the start for which the first lists count as new."""
 HOUSEKEEPING = 1.0
 """Seconds between two looks at expired assumptions and gauges."""
+GROUP_HINTS = (on("nodes", Action.ADD | Action.UPDATE), on("pods", Action.ADD | Action.DELETE))
+"""What may help a group for which there was no placement; a pod that is bound may be a member of it."""
 LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 
 
@@ -73,6 +77,7 @@ class Scheduler:
         options = options or Options()
         self.metrics = metrics or Metrics()
         self.cache = Cache()
+        self.groups = Groups(self.cache)
         self.waiting = WaitingPods()
         self.recorder = EventRecorder(clock, options.identity)
         self.queue = SchedulingQueue()
@@ -82,7 +87,6 @@ class Scheduler:
         self._client = client
         self._random = random.Random(options.seed)
         self._wake = asyncio.Event()
-        self.binder = Binder(self.waiting, self._finished, clock, self.metrics, options.concurrency)
         self.reporter = Reporter(
             client, self.recorder, clock, self.metrics, lambda: self.binder.pending, self._still_waiting
         )
@@ -90,6 +94,12 @@ class Scheduler:
             self.cache, self.queue, self.waiting, self.recorder, clock, self.metrics, self._wake.set
         )
         self._pods = PodHandler(cluster)
+        self.outcomes = outcomes = Outcomes(
+            self.cache, self.queue, self.recorder, clock, self.metrics, cluster, self._wake.set
+        )
+        self.binder = Binder(
+            self.waiting, outcomes.finished, clock, self.metrics, options.concurrency, outcomes.group_finished
+        )
         self.informers: list[Informer[Any]] = [
             *(
                 Informer(client, resource, StoreHandler(cluster, resource), clock=clock.monotonic)
@@ -121,6 +131,7 @@ class Scheduler:
             self._client,
             self.metrics,
             self._random,
+            self.groups,
         )
         self.config = config
         self.runtimes = runtimes
@@ -131,12 +142,12 @@ class Scheduler:
         for name, runtime in runtimes.items():
             runtime.handle.spawner = self._spawn
             runtime.handle.nominations = self.queue.nominated
-            events = runtime.profile.events
+            events = {**runtime.profile.events, GROUPS: GROUP_HINTS}
             if extenders is not None:
                 runtime.handle.reviews = extenders.review_preemption_of
                 runtime.bind_first = extenders.bind
                 events = {**events, EXTENDER: None}
-            self.queue.serve(name, runtime.sort_key, runtime.pre_enqueue, events)
+            self.queue.serve(name, runtime.sort_key, runtime.admit, events, runtime.group_key)
         self.queue.serve_only(runtimes)
         self._pods.profiles_changed()
         self._follow(watched_by(runtimes.values()))
@@ -212,6 +223,7 @@ class Scheduler:
                 StoreHandler(self._cluster, selection.resource),
                 namespace=selection.namespace or None,
                 label_selector=selection.label_selector,
+                field_selector=selection.field_selector,
                 clock=self._clock.monotonic,
             )
             self._followed.add(selection)
@@ -226,7 +238,7 @@ class Scheduler:
             await self.binder.has_room()
             until = time.perf_counter() + SLICE
             while time.perf_counter() < until and (unit := self.queue.pop(self._clock.monotonic())) is not None:
-                if self._extenders is not None and self._extenders.decide_on(unit.pod):
+                if self._extenders is not None and not unit.group and self._extenders.decide_on(unit.pod):
                     await self._ask(unit, self._extenders)
                 else:
                     self._decide(unit)
@@ -249,9 +261,22 @@ class Scheduler:
         """Decide one unit at once."""
         runtime = self.runtimes[unit.pod.scheduler_name]
         start = time.perf_counter()
+        if unit.group:
+            self._decide_group(unit, runtime)
+            return
         outcome = decide(unit, runtime, self.cache, self.queue.nominated())
         runtime.algorithm_seconds.observe(time.perf_counter() - start)
         self._decided(outcome, runtime)
+
+    def _decide_group(self, unit: Unit, runtime: Runtime) -> None:
+        """Decide a whole group at once."""
+        start = time.perf_counter()
+        outcome = decide_group(unit, runtime, self.cache, self.queue.nominated(), self._clock.monotonic())
+        runtime.group_seconds.observe(time.perf_counter() - start)
+        if isinstance(outcome, GroupDecision):
+            self.binder.submit_group(outcome)
+        else:
+            self.outcomes.group_rejected(outcome, runtime.name)
 
     async def _ask(self, unit: Unit, extenders: Extenders) -> None:
         """Decide one unit together with extenders; no other is decided meanwhile, as in kube-scheduler."""
@@ -268,53 +293,7 @@ class Scheduler:
         if isinstance(outcome, Decision):
             self.binder.submit(outcome)
         else:
-            self._rejected(outcome, runtime.name)
-
-    def _finished(self, decision: Decision, status: Status) -> None:
-        """A binding cycle has ended."""
-        pod, unit = decision.pod, decision.unit
-        now = self._clock.monotonic()
-        if status.is_success:
-            self.cache.binding_ended(pod, now)
-            self.metrics.attempts_total.labels("scheduled", decision.runtime.name).inc()
-            self.metrics.attempts.series("scheduled", decision.runtime.name).observe(now - unit.entered)
-            self.queue.done(unit)
-            self.metrics.sli.series(str(min(unit.attempts, 16))).observe(now - unit.added)
-            self.recorder.event(
-                pod, "Normal", "Scheduled", f"Successfully assigned {pod.key} to {decision.node}", "Binding"
-            )
-            return
-        try:
-            give_back(decision.runtime, self.cache, decision.cycle, pod, decision.node)
-        except GanglineError as error:
-            log.error("pod %s: %s", pod.key, error)
-        self._rejected(rejection_of(unit, status), decision.runtime.name)
-        self._cluster.happened("pods", Action.DELETE, pod, None)  # what it had taken is free again
-
-    def _rejected(self, rejection: Rejection, profile: str) -> None:
-        unit, pod = rejection.unit, rejection.pod
-        now = self._clock.monotonic()
-        result = "error" if rejection.is_error else "unschedulable"
-        self.metrics.attempts_total.labels(result, profile).inc()
-        self.metrics.attempts.series(result, profile).observe(now - unit.entered)
-        if self.queue.get(unit.uid) is not unit:
-            return  # deleted meanwhile
-        if unit.uid in self.cache.pods:
-            self.queue.done(unit)  # bound by somebody else meanwhile
-            return
-        self.queue.requeue(unit, rejection.plugins, rejection.message, now, error=rejection.is_error)
-        self._wake.set()
-        if rejection.is_error:
-            log.error("pod %s: %s", pod.key, rejection.message)
-        nominated = rejection.nominated_node_name
-        if nominated == pod.nominated_node_name:
-            nominated = None
-        if nominated is not None:
-            pod.nominated_node_name = nominated
-            self.queue.nominate(pod, nominated)
-        reason = "SchedulerError" if rejection.is_error else "Unschedulable"
-        self.recorder.event(pod, "Warning", "FailedScheduling", rejection.message)
-        self.recorder.condition(Condition(pod.namespace, pod.name, pod.uid, reason, rejection.message, nominated))
+            self.outcomes.rejected(outcome, runtime.name)
 
     async def _housekeeping(self) -> None:
         while True:

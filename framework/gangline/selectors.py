@@ -52,7 +52,9 @@ class Selector:
 
 
 NOTHING = Selector(None)
+"""Matches no labels."""
 EVERYTHING = Selector(())
+"""Matches all labels."""
 
 
 def compile_selector(selector: LabelSelector | None, path: str = "selector") -> Selector:

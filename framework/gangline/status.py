@@ -78,6 +78,8 @@ class Status:
 
 
 SUCCESS: Final = Status(Code.SUCCESS)
+"""All is well; from most extension points None says the same."""
+
 SKIP: Final = Status(Code.SKIP)
 """From pre_filter and pre_score: leave this plugin out for this pod. From bind: let the next plugin bind."""
 

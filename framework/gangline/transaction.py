@@ -79,8 +79,16 @@ class Transaction:
 
     def rollback(self) -> None:
         """Undo what was done in this block so far; the block can go on."""
+        self.undo_to(self._mark)
+
+    def mark(self) -> int:
+        """The present, for `undo_to`."""
+        return len(self._log.steps)
+
+    def undo_to(self, mark: int) -> None:
+        """Undo what was done since a mark of this block; the block can go on."""
         steps = self._log.steps
-        while len(steps) > self._mark:
+        while len(steps) > mark:
             steps.pop()()
 
     def commit(self) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from gangline.pods import PodInfo
 from gangline.status import SUCCESS, Status, unschedulable
@@ -16,7 +15,8 @@ class WaitingPod:
         self._pod = pod
         self._node = node
         self._holding = set(plugins)
-        self._verdict: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
+        self._verdict: Status | None = None
+        self._tell: Callable[[Status], None] | None = None
 
     @property
     def pod(self) -> PodInfo:
@@ -43,13 +43,22 @@ class WaitingPod:
         """It must not be bound."""
         self._decide(unschedulable(why).by(plugin))
 
-    async def verdict(self) -> Status:
-        """Wait for the end: SUCCESS, or the rejection."""
-        return await self._verdict
+    @property
+    def verdict(self) -> Status | None:
+        """SUCCESS or the rejection once there is one."""
+        return self._verdict
+
+    def on_verdict(self, tell: Callable[[Status], None]) -> None:
+        """Tell of the end, SUCCESS or the rejection; at once if it has come."""
+        self._tell = tell
+        if self._verdict is not None:
+            tell(self._verdict)
 
     def _decide(self, status: Status) -> None:
-        if not self._verdict.done():
-            self._verdict.set_result(status)
+        if self._verdict is None:
+            self._verdict = status
+            if self._tell is not None:
+                self._tell(status)
 
 
 class WaitingPods:

@@ -170,21 +170,21 @@ class StoreHandler:
 
     def __init__(self, cluster: Cluster, resource: Resource[Any]) -> None:
         self._cluster = cluster
-        self._plural = resource.plural
-        self._store: Store[HasMetadata] = cluster.cache.store(resource.plural)
+        self._key = resource.key
+        self._store: Store[HasMetadata] = cluster.cache.store(resource.key)
 
     def upsert(self, obj: HasMetadata, /) -> None:
         """An object is there, or has changed."""
         old = self._store.get(obj.metadata.name, obj.metadata.namespace)
         self._store.upsert(obj)
         action = Action.ADD if old is None else Action.UPDATE_OTHER
-        self._cluster.happened(self._plural, action, old, obj)
+        self._cluster.happened(self._key, action, old, obj)
 
     def remove(self, namespace: str, name: str, uid: str, /) -> None:
         """An object is gone."""
         old = self._store.get(name, namespace)
         self._store.remove(namespace, name, uid)
-        self._cluster.happened(self._plural, Action.DELETE, old, None)
+        self._cluster.happened(self._key, Action.DELETE, old, None)
 
 
 def _pod_change(old: PodInfo, new: PodInfo) -> Action:

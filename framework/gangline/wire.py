@@ -26,17 +26,33 @@ MANAGED = "gpu.scheduling/managed"
 LEASE_POD = "gpu.scheduling/pod"
 """On a Lease: the name of the pod, a hash of it where it is longer than 63 characters."""
 LEASE_POD_NAMESPACE = "gpu.scheduling/pod-namespace"
+"""On a Lease: the namespace of the pod, a hash of it where it is longer than 63 characters."""
 LEASE_NODE = "gpu.scheduling/node"
+"""On a Lease: the node of the devices, a hash of it where it is longer than 63 characters."""
 NODE_ALIAS = "gpu-node-name"
 """On a node: the name by which a scheduling map may call it."""
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
+"""On a pod: its index in an indexed Job, written by Kubernetes."""
 POD_INDEX = "apps.kubernetes.io/pod-index"
+"""On a pod: its index in a StatefulSet, written by Kubernetes."""
 
 # Resources
 
 GPU = "nvidia.com/gpu"
+"""As a resource: whole GPUs; on a node that shares its GPUs by time-slicing, pieces of them."""
 SHARED_GPU = "nvidia.com/gpu.shared"
+"""As a resource: pieces of GPUs that a device plugin shares out under a name of their own."""
 MIG_PREFIX = "nvidia.com/mig-"
+"""As a resource: MIG instances; the profile follows, as in nvidia.com/mig-1g.10gb."""
+
+# Topology (topology.scheduler/v1alpha1)
+
+TOPOLOGY_GROUP, TOPOLOGY_VERSION = "topology.scheduler", "v1alpha1"
+TOPOLOGY_API_VERSIONS = (
+    f"{TOPOLOGY_GROUP}/{TOPOLOGY_VERSION}",
+    f"{TOPOLOGY_GROUP}.k8s.io/{TOPOLOGY_VERSION}",
+)
+"""What may stand in apiVersion of a document; objects on the API server have the first."""
 
 # GpuClaim (gpu.scheduling/v1, namespaced, gclaim)
 

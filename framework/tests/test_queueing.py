@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -20,8 +21,8 @@ LABELLED = ClusterEvent("nodes", Action.UPDATE_NODE_LABEL)
 CACHE = Cache()
 
 
-def gate(pod: PodInfo) -> Status:
-    return unschedulable("closed").by("Gate") if pod.gates else SUCCESS
+def gate(pods: Sequence[PodInfo]) -> Status:
+    return unschedulable("closed").by("Gate") if pods[0].gates else SUCCESS
 
 
 def queue(**events: tuple[EventHint, ...] | None) -> SchedulingQueue:
@@ -199,7 +200,7 @@ def test_an_event_that_the_gating_plugin_wants_lets_the_pod_try_the_gate_again()
     q.serve(
         SCHEDULER,
         lambda pod, since: (since,),
-        lambda pod: SUCCESS if open_now else unschedulable("quota").by("Quota"),
+        lambda pods: SUCCESS if open_now else unschedulable("quota").by("Quota"),
         {"Quota": (on("quotas", Action.UPDATE_OTHER),)},
     )
     unit = q.add(pod("p"), 0.0)

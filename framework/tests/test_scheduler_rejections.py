@@ -50,7 +50,7 @@ async def test_a_pod_that_somebody_else_bound_while_we_did_is_counted_once_and_n
     other = "b" if decision.node == "a" else "a"
 
     seen(made, make_pod("p", cpu=2, node=other))
-    made._finished(decision, Status(Code.ERROR, ("409 Conflict: bound already",), "DefaultBinder"))
+    made.outcomes.finished(decision, Status(Code.ERROR, ("409 Conflict: bound already",), "DefaultBinder"))
 
     assert made.queue.get(unit.uid) is None and made.queue.pop(10_000.0) is None
     assert sum(made.cache.nodes.view().requested("cpu").tolist()) == 2000

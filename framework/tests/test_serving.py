@@ -15,7 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from gangline.config import Extender, ExtenderTLS, Profile, SchedulerConfiguration
 from gangline.errors import ConfigError
-from gangline.serving import Server, parse_listen
+from gangline.serving import Server
+from gangline.version import commit
 
 
 class Process:
@@ -154,6 +155,7 @@ async def test_version_names_the_release(process: Process) -> None:
 
     assert status == 200
     assert body["gitVersion"].startswith(f"v{body['major']}.{body['minor']}.")
+    assert body["gitCommit"] == commit()
 
 
 async def test_an_unknown_path_is_not_found(process: Process) -> None:
@@ -188,24 +190,3 @@ async def test_a_stopped_server_frees_its_port() -> None:
 
     with pytest.raises(aiohttp.ClientConnectorError):
         await first.get("/healthz")
-
-
-@pytest.mark.parametrize(
-    ("listen", "address"),
-    [
-        ("0.0.0.0:8080", ("0.0.0.0", 8080)),
-        (":9090", ("0.0.0.0", 9090)),
-        ("[::1]:0", ("::1", 0)),
-        ("localhost:80", ("localhost", 80)),
-    ],
-)
-def test_an_address_is_a_host_and_a_port(listen: str, address: tuple[str, int]) -> None:
-    assert parse_listen(listen) == address
-
-
-@pytest.mark.parametrize("listen", ["", "8080", "localhost", "host:http", "host:65536", "host:-1", "::1:80"])
-def test_a_malformed_address_is_an_error_that_shows_the_form(listen: str) -> None:
-    with pytest.raises(ConfigError) as raised:
-        parse_listen(listen)
-
-    assert str(raised.value) == f"--listen: expected HOST:PORT, such as 0.0.0.0:8080, got {listen!r}"

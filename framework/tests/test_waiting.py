@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from gangline.cache import Cache
+from gangline.status import SUCCESS, Status
 from gangline.testing import make_pod
 from gangline.waiting import WaitingPod, WaitingPods
 
 POD = Cache().record(make_pod("p"))
 
 
-async def test_a_pod_goes_on_when_the_last_plugin_lets_go() -> None:
+def test_a_pod_goes_on_when_the_last_plugin_lets_go() -> None:
     waiting = WaitingPod(POD, "a", {"One", "Two"})
 
     waiting.allow("One")
     assert waiting.holding == {"Two"}
     waiting.allow("Two")
 
-    assert (await waiting.verdict()).is_success and (waiting.pod, waiting.node) == (POD, "a")
+    assert waiting.verdict is SUCCESS and (waiting.pod, waiting.node) == (POD, "a")
 
 
-async def test_one_rejection_ends_it_and_nothing_later_counts() -> None:
+def test_one_rejection_ends_it_and_nothing_later_counts() -> None:
     waiting = WaitingPod(POD, "a", {"One", "Two"})
 
     waiting.reject("One", "too late")
@@ -27,11 +28,11 @@ async def test_one_rejection_ends_it_and_nothing_later_counts() -> None:
     waiting.allow("One")
     waiting.allow("Two")
 
-    status = await waiting.verdict()
-    assert (status.message, status.plugin, status.is_rejected) == ("too late", "One", True)
+    status = waiting.verdict
+    assert status is not None and (status.message, status.plugin, status.is_rejected) == ("too late", "One", True)
 
 
-async def test_held_pods_are_found_by_uid() -> None:
+def test_held_pods_are_found_by_uid() -> None:
     pods, waiting = WaitingPods(), WaitingPod(POD, "a", {"One"})
     pods.add(waiting)
 
@@ -39,3 +40,13 @@ async def test_held_pods_are_found_by_uid() -> None:
     pods.remove(POD.uid)
     pods.remove(POD.uid)
     assert pods.get(POD.uid) is None and len(pods) == 0
+
+
+def test_who_waits_for_the_end_is_told_of_it_even_if_it_has_come() -> None:
+    waiting = WaitingPod(POD, "a", {"One"})
+    told: list[Status] = []
+
+    waiting.allow("One")
+    waiting.on_verdict(told.append)
+
+    assert told == [SUCCESS]

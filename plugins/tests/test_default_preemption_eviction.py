@@ -88,7 +88,7 @@ async def test_a_victim_held_at_permit_is_rejected_there() -> None:
     found.preempt(pod("p", 4, 10))
     await found.carry_out()
 
-    assert (await held.verdict()).plugin == "DefaultPreemption"
+    assert held.verdict is not None and held.verdict.plugin == "DefaultPreemption"
     assert found.client.calls == []
     assert found.recorder.events == [("v", "Preempted", "Preempted by pod p on node a (in scheduler memory).")]
 

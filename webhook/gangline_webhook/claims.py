@@ -14,14 +14,16 @@ from gangline.wire import GpuClaim
 
 PATIENCE = 0.3
 """Seconds for the question about a claim that the watch has not brought yet."""
+MISSING = "does not exist; the pod waits until it does"
+UNREADABLE = "cannot be read now; the pod gets device ids, which name no MIG instance, and no variables for the fabric"
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The claim, if it is known; ``missing`` is certain, neither means that nobody could say."""
+    """The claim, if it is known; else ``doubt`` says why not, empty where nobody looked."""
 
     claim: GpuClaim | None = None
-    missing: bool = False
+    doubt: str = ""
 
 
 class Claims(Protocol):
@@ -33,7 +35,7 @@ class Claims(Protocol):
 
 
 class NoClaims:
-    """Knows nothing; pods get no variables for the fabric."""
+    """Knows nothing; pods get no variables for the fabric, and MIG claims no UUIDs."""
 
     async def find(self, namespace: str, name: str) -> Found:
         """See the protocol."""
@@ -62,14 +64,14 @@ class WatchedClaims:
         if claim := self._known.get((namespace, name)):
             return Found(claim)
         if not self._informer.synced.is_set():
-            return Found()
+            return Found(doubt=UNREADABLE)
         try:
             async with asyncio.timeout(self._patience):
                 return Found(await self._client.get(GPU_CLAIMS, name, namespace=namespace))
         except NotFound:
-            return Found(missing=True)
+            return Found(doubt=MISSING)
         except (ApiError, InvalidObject, TimeoutError):
-            return Found()
+            return Found(doubt=UNREADABLE)
 
     def upsert(self, claim: GpuClaim, /) -> None:
         """For the informer."""

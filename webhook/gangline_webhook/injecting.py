@@ -4,6 +4,8 @@ Rules
 - Only the scheduler says what is allocated: a pod that brings such an annotation loses it.
 - CUDA_VISIBLE_DEVICES of a pod with a claim or a map is ours in every container and init container, whatever the
   user wrote, and the user is told. The variables of the fabric are proposals: what the user set stays.
+- It holds device ids, and UUIDs where ids would not do: no id names a MIG instance, and in a container to which the
+  runtime shows some devices only, these are counted from 0.
 - Doing it twice changes nothing, so that the API server may ask again after other webhooks.
 """
 
@@ -82,7 +84,8 @@ def _wanted(pod: Pod, claim: GpuClaim | None, options: Options) -> tuple[list[Wa
         variable, warnings = mapping.visible_devices(pod) if mapped else (None, [])
         return [Wanted(variable)] if variable else [], warnings
     warnings = [f"{SCHEDULING_MAP} is not read: the pod has a claim"] if mapped else []
-    wanted = [Wanted(from_annotation(CUDA_VISIBLE_DEVICES, ALLOCATED))]
+    by_uuid = options.nvidia_visible_devices or (claim is not None and claim.spec.devices.exclusivity == "MIG")
+    wanted = [Wanted(from_annotation(CUDA_VISIBLE_DEVICES, ALLOCATED_UUIDS if by_uuid else ALLOCATED))]
     if options.nvidia_visible_devices:
         wanted.append(Wanted(from_annotation(NVIDIA_VISIBLE_DEVICES, ALLOCATED_UUIDS)))
     if claim:
@@ -119,7 +122,7 @@ def _shown(env: EnvVar) -> str:
 
 
 def _exposes_all(pod: Pod, claim: GpuClaim | None, wanted: list[Wanted]) -> bool:
-    """Whether a container asks the runtime for every GPU though the pod has no node's GPUs to itself."""
+    """Whether a container asks the runtime for every GPU though the pod shares them with others, or has none."""
     if any(variable.env.name == NVIDIA_VISIBLE_DEVICES for variable in wanted):
         return False
     containers = [container for _, container in pod.containers()]
@@ -132,7 +135,7 @@ def _exposes_all(pod: Pod, claim: GpuClaim | None, wanted: list[Wanted]) -> bool
     if any(SHARED_GPU in _resources(container) for container in containers):
         return True
     if pod.annotation(CLAIM):
-        return claim is not None and claim.spec.devices.exclusivity == "Shared"
+        return claim is not None and claim.spec.devices.exclusivity != "Exclusive"
     return not pod.annotation(SCHEDULING_MAP) and not any(_has_gpus(container) for container in containers)
 
 

@@ -18,12 +18,14 @@ import uvloop
 
 from gangline import logs
 from gangline.errors import GanglineError
+from gangline.health import Listener
 from gangline.kube import auth
 from gangline.kube.client import HttpClient
+from gangline.version import version_option
 from gangline_webhook.certificates import Certificates
 from gangline_webhook.claims import Claims, NoClaims, WatchedClaims
 from gangline_webhook.injecting import Options
-from gangline_webhook.serving import Listener, Metrics, Reviewer, health
+from gangline_webhook.serving import Metrics, Reviewer, health
 
 log = logging.getLogger(__name__)
 
@@ -65,11 +67,12 @@ class Settings:
     "--claims/--no-claims",
     default=True,
     show_default=True,
-    help="Follow GpuClaims, for the variables of NCCL and cuFile.",
+    help="Follow GpuClaims: for the variables of NCCL and cuFile, and for the UUIDs of MIG instances.",
 )
 @click.option("--kubeconfig", type=click.Path(), default=None, help="Default: as kubectl, then in-cluster.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("--log-level", default=lambda: logs.level_from(os.environ), help="Default: $LOG_LEVEL or info.")
+@version_option("gangline-webhook")
 def webhook(
     tls_cert_file: Path,
     tls_private_key_file: Path,

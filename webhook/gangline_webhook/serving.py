@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import ssl
 import time
 from collections.abc import Awaitable, Callable
 
@@ -12,7 +10,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, GCCollector, Histogram, PlatformCollector, ProcessCollector
 from prometheus_client.aiohttp import make_aiohttp_handler
 
-from gangline.errors import ConfigError
+from gangline.health import routes
 from gangline.wire import CLAIM, GpuClaim
 from gangline_webhook import injecting, reviewing, validating
 from gangline_webhook.claims import Claims
@@ -24,18 +22,8 @@ log = logging.getLogger(__name__)
 LARGEST = 8 << 20
 """Bytes of a review: two objects of the largest size that the API server takes, and some."""
 BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
-SERVICE = "gpu-scheduler"
 
 Decide = Callable[[Review], Awaitable[Verdict]]
-
-
-def parse_address(address: str, option: str) -> tuple[str, int]:
-    """``HOST:PORT``, ``[::]:PORT`` or ``:PORT`` (every address) as host and port; ConfigError for all else."""
-    host, colon, port = address.rpartition(":")
-    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535 or (":" in bare and bare == host):
-        raise ConfigError("", option, f"expected HOST:PORT or :PORT, got {address!r}")
-    return bare or "0.0.0.0", int(port)
 
 
 class Metrics:
@@ -85,9 +73,9 @@ class Reviewer:
             return injecting.mutate(pod, None, self._options)
         found = await self._claims.find(request.namespace, name)
         verdict = injecting.mutate(pod, found.claim, self._options)
-        if not found.missing:
+        if not found.doubt:
             return verdict
-        warning = f"GpuClaim {request.namespace}/{name} does not exist; the pod waits until it does"
+        warning = f"GpuClaim {request.namespace}/{name} {found.doubt}"
         return Verdict(patch=verdict.patch, warnings=(*verdict.warnings, warning))
 
     async def validate(self, review: Review) -> Verdict:
@@ -156,60 +144,8 @@ async def _reply(request: web.Request, decide: Decide) -> tuple[int, bytes, str]
 
 
 def health(registry: CollectorRegistry, ready: Callable[[], bool]) -> web.Application:
-    """Liveness, readiness and metrics, under Kubernetes' paths and the older /health and /ready."""
-
-    async def healthz(request: web.Request) -> web.Response:
-        return web.Response(text="ok")
-
-    async def readyz(request: web.Request) -> web.Response:
-        return web.Response(text="ok") if ready() else web.Response(text="not listening", status=503)
-
-    async def health(request: web.Request) -> web.Response:
-        return web.json_response({"status": "healthy", "service": SERVICE})
-
-    async def is_ready(request: web.Request) -> web.Response:
-        yes = ready()
-        status = {"status": "ready" if yes else "not ready", "service": SERVICE}
-        return web.json_response(status, status=200 if yes else 503)
-
+    """Liveness, readiness and metrics."""
     app = web.Application()
-    app.add_routes(
-        [
-            web.get("/healthz", healthz),
-            web.get("/livez", healthz),
-            web.get("/readyz", readyz),
-            web.get("/health", health),
-            web.get("/ready", is_ready),
-            web.get("/metrics", make_aiohttp_handler(registry)),
-        ]
-    )
+    app.add_routes(routes(live={}, ready={"reviews": lambda: None if ready() else "not listening"}))
+    app.add_routes([web.get("/metrics", make_aiohttp_handler(registry))])
     return app
-
-
-class Listener:
-    """One application on one address; ``port`` is the real one after `start`, also for port 0."""
-
-    def __init__(self, app: web.Application, address: str, option: str, context: ssl.SSLContext | None = None) -> None:
-        self._address = address
-        self._option = option
-        self._host, self.port = parse_address(address, option)
-        self._context = context
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=5.0)
-        self.listening = False
-
-    async def start(self) -> None:
-        """Listens; ConfigError if the address cannot be had."""
-        await self._runner.setup()
-        try:
-            await web.TCPSite(self._runner, self._host, self.port, ssl_context=self._context).start()
-        except OSError as error:
-            await self._runner.cleanup()
-            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
-            raise ConfigError("", self._option, f"cannot listen on {self._address}: {reason}") from error
-        self.port = self._runner.addresses[0][1]
-        self.listening = True
-
-    async def stop(self) -> None:
-        """Takes no new connections, and ends the open ones when their requests are answered."""
-        self.listening = False
-        await self._runner.cleanup()

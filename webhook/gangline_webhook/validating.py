@@ -86,6 +86,8 @@ def _topology(topology: ClaimTopology, devices: ClaimDevices) -> Iterator[str]:
         yield f"{where}: mode Ignore contradicts minBandwidthGBps {topology.min_bandwidth_gbps}"
     if topology.min_bandwidth_gbps > 0 and devices.exclusivity == "MIG":
         yield f"{where}.minBandwidthGBps: MIG instances have no links to each other"
+    if topology.mode == "Required" and devices.policy == "spread" and devices.count > 1:
+        yield f"{where}.mode: Required wants devices of one NVLink island, policy spread those of different ones"
 
 
 def _network(network: ClaimNetwork) -> Iterator[str]:

@@ -12,7 +12,7 @@ import pytest
 from gangline.errors import ApiError, Forbidden, NotFound, Unavailable
 from gangline.kube.interface import Client, Listing
 from gangline.wire import GpuClaim
-from gangline_webhook.claims import Found, NoClaims, WatchedClaims
+from gangline_webhook.claims import MISSING, UNREADABLE, Found, NoClaims, WatchedClaims
 
 
 def claim(name: str, version: str = "1") -> GpuClaim:
@@ -64,7 +64,7 @@ async def test_a_claim_of_another_namespace_is_not_taken() -> None:
     async def answer() -> GpuClaim:
         raise NotFound(404, "NotFound", "no")
 
-    assert await found(FakeClient(claim("four"), answer=answer), "four", "other") == Found(missing=True)
+    assert await found(FakeClient(claim("four"), answer=answer), "four", "other") == Found(doubt=MISSING)
 
 
 @pytest.mark.parametrize("error", [Unavailable(0, "", "down"), Forbidden(403, "", "no")], ids=["down", "forbidden"])
@@ -72,7 +72,7 @@ async def test_an_error_leaves_the_question_open(error: ApiError) -> None:
     async def answer() -> GpuClaim:
         raise error
 
-    assert await found(FakeClient(answer=answer), "four") == Found()
+    assert await found(FakeClient(answer=answer), "four") == Found(doubt=UNREADABLE)
 
 
 async def test_a_slow_api_server_is_not_waited_for() -> None:
@@ -81,14 +81,14 @@ async def test_a_slow_api_server_is_not_waited_for() -> None:
         raise AssertionError
 
     async with asyncio.timeout(5):
-        assert await found(FakeClient(answer=answer), "four") == Found()
+        assert await found(FakeClient(answer=answer), "four") == Found(doubt=UNREADABLE)
 
 
 async def test_nobody_is_asked_while_the_watch_fails() -> None:
     client = FakeClient()
     client.failing = Unavailable(0, "", "down")
 
-    assert await found(client, "four") == Found()
+    assert await found(client, "four") == Found(doubt=UNREADABLE)
 
 
 async def test_a_removed_claim_is_forgotten() -> None:
@@ -96,7 +96,7 @@ async def test_a_removed_claim_is_forgotten() -> None:
     claims.upsert(claim("four"))
     claims.remove("team", "four", "four")
 
-    assert await claims.find("team", "four") == Found()
+    assert await claims.find("team", "four") == Found(doubt=UNREADABLE)
 
 
 async def test_without_a_watch_nothing_is_known_and_nothing_is_missing() -> None:

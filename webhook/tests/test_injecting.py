@@ -16,6 +16,7 @@ from .reviews import CUDA, NVIDIA, Document, container, env, field_ref, patched,
 
 CLAIMED = {"gpu.scheduling/claim": "four"}
 MAP = "gpu-scheduling-map"
+UUIDS = "gpu.scheduling/allocated-uuids"
 PLAIN = {"name": "A", "value": "1"}
 OPTIONS = Options(frozenset({"gpu-scheduler"}))
 
@@ -87,12 +88,27 @@ def test_an_empty_claim_annotation_is_no_claim() -> None:
     assert decide(pod(annotations={"gpu.scheduling/claim": ""})) == Verdict()
 
 
-def test_uuids_go_to_the_runtime_when_asked_for() -> None:
+def test_a_pod_whose_name_is_still_to_be_generated_gets_the_variable_too() -> None:
+    document = pod(annotations=CLAIMED, name="", generateName="train-")
+
+    assert env(mutated(document)) == [field_ref(CUDA)]
+
+
+def test_a_pod_with_a_mig_claim_sees_its_instances_by_uuid() -> None:
+    instances = claim(devices={"count": 2, "exclusivity": "MIG", "migProfile": "1g.10gb"})
+    document = pod(container(env=[{"name": CUDA, "value": "7"}]), init=[container("setup")], annotations=CLAIMED)
+
+    result = mutated(document, instances)
+
+    assert [env(result, name) for name in ("main", "setup")] == [[field_ref(CUDA, UUIDS)]] * 2
+
+
+def test_uuids_go_to_the_runtime_when_asked_for_and_to_cuda_which_counts_what_the_runtime_shows() -> None:
     options = Options(frozenset(), nvidia_visible_devices=True)
 
     result = mutated(pod(container(env=[{"name": NVIDIA, "value": "all"}]), annotations=CLAIMED), options=options)
 
-    assert env(result) == [field_ref(NVIDIA, "gpu.scheduling/allocated-uuids"), field_ref(CUDA)]
+    assert env(result) == [field_ref(NVIDIA, UUIDS), field_ref(CUDA, UUIDS)]
 
 
 @pytest.mark.parametrize("more", [{}, CLAIMED], ids=["without a claim", "with a claim"])
@@ -188,6 +204,9 @@ def gpu(resource: str) -> Document:
         pytest.param(pod(container(env=ALL, **gpu("nvidia.com/gpu.shared"))), None, id="a shared GPU"),
         pytest.param(
             pod(container(env=ALL), annotations=CLAIMED), claim(devices={"exclusivity": "Shared"}), id="a shared claim"
+        ),
+        pytest.param(
+            pod(container(env=ALL), annotations=CLAIMED), claim(devices={"exclusivity": "MIG"}), id="a MIG claim"
         ),
     ],
 )

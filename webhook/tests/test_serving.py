@@ -15,12 +15,13 @@ import msgspec
 import pytest
 
 from gangline.errors import ConfigError
+from gangline.health import Listener
 from gangline.wire import GpuClaim
 from gangline_e2e.certificates import Authority
 from gangline_webhook.certificates import Certificates
-from gangline_webhook.claims import Found
+from gangline_webhook.claims import MISSING, UNREADABLE, Found
 from gangline_webhook.injecting import Options
-from gangline_webhook.serving import LARGEST, Listener, Metrics, Reviewer, health, parse_address
+from gangline_webhook.serving import LARGEST, Metrics, Reviewer, health
 
 from .reviews import CUDA, UID, Document, env, field_ref, patched, pod, review, text
 
@@ -28,7 +29,7 @@ CLAIMED = {"gpu.scheduling/claim": "four"}
 
 
 class KnownClaims:
-    """Claims of the namespace team by name; "broken" raises."""
+    """Claims of the namespace team by name; "broken" raises, "slow" cannot be read."""
 
     def __init__(self, **claims: Document) -> None:
         self._claims = claims
@@ -36,8 +37,10 @@ class KnownClaims:
     async def find(self, namespace: str, name: str) -> Found:
         if name == "broken":
             raise RuntimeError("a bug")
+        if name == "slow":
+            return Found(doubt=UNREADABLE)
         if namespace != "team" or name not in self._claims:
-            return Found(missing=True)
+            return Found(doubt=MISSING)
         return Found(msgspec.convert({"metadata": {"name": name}, "spec": self._claims[name]}, GpuClaim))
 
 
@@ -48,7 +51,11 @@ class Running:
         authority = Authority(folder, "authority")
         pair = authority.server("webhook")
         metrics = Metrics()
-        claims = KnownClaims(four={}, fabric={"network": {"preferredHcas": ["mlx5_0"]}})
+        claims = KnownClaims(
+            four={},
+            fabric={"network": {"preferredHcas": ["mlx5_0"]}},
+            instance={"devices": {"exclusivity": "MIG", "migProfile": "1g.10gb"}},
+        )
         reviewer = Reviewer(claims, Options(frozenset({"gpu-scheduler"})), metrics)
         certificates = Certificates(pair.certificate, pair.key)
         self.reviews = Listener(reviewer.application(), "127.0.0.1:0", "--addr", certificates.context)
@@ -98,6 +105,20 @@ async def test_a_claim_that_does_not_exist_is_told_and_the_pod_is_patched(runnin
 
     assert answer["response"]["warnings"] == ["GpuClaim team/typo does not exist; the pod waits until it does"]
     assert "patch" in answer["response"]
+
+
+async def test_a_claim_that_cannot_be_read_is_told_with_what_the_pod_lacks(running: Running) -> None:
+    _, answer = await running.post("/mutate", review(pod(annotations={"gpu.scheduling/claim": "slow"})))
+
+    (warning,) = answer["response"]["warnings"]
+    assert warning.startswith("GpuClaim team/slow cannot be read now; the pod gets device ids")
+    assert "patch" in answer["response"]
+
+
+async def test_a_pod_of_a_mig_claim_reads_the_uuids_of_its_instances(running: Running) -> None:
+    document = pod(annotations={"gpu.scheduling/claim": "instance"})
+
+    assert env(await running.mutated(document)) == [field_ref(CUDA, "gpu.scheduling/allocated-uuids")]
 
 
 @pytest.mark.parametrize(
@@ -231,20 +252,6 @@ async def test_reviews_are_counted_by_path_and_outcome(running: Running) -> None
     for outcome in ("patched", "allowed", "malformed"):
         assert f'gangline_webhook_requests_total{{outcome="{outcome}",path="/mutate"}} 1.0' in metrics
     assert 'gangline_webhook_request_duration_seconds_count{path="/mutate"} 3.0' in metrics
-
-
-@pytest.mark.parametrize(
-    ("address", "parsed"),
-    [(":8443", ("0.0.0.0", 8443)), ("127.0.0.1:0", ("127.0.0.1", 0)), ("[::1]:80", ("::1", 80))],
-)
-def test_an_address_is_host_and_port(address: str, parsed: tuple[str, int]) -> None:
-    assert parse_address(address, "--addr") == parsed
-
-
-@pytest.mark.parametrize("address", ["", "8443", "host:", ":x", ":70000", "::1:80"])
-def test_an_address_that_is_none_is_refused_by_the_name_of_its_option(address: str) -> None:
-    with pytest.raises(ConfigError, match=r"^--addr: expected HOST:PORT"):
-        parse_address(address, "--addr")
 
 
 async def test_an_address_in_use_is_refused(running: Running) -> None:

@@ -70,6 +70,10 @@ def test_a_claim_that_makes_sense_passes_without_a_word(spec: Any) -> None:
             {"devices": {"exclusivity": "MIG", "migProfile": "1g.10gb"}, "topology": {"minBandwidthGBps": 1}},
             "MIG instances have no links",
         ),
+        (
+            {"devices": {"count": 2, "policy": "spread"}, "topology": {"mode": "Required"}},
+            "spec.topology.mode: Required wants devices of one NVLink island",
+        ),
         ({"network": {"minPorts": -1}}, "spec.network.minPorts: must not be negative, got -1"),
         ({"network": {"preferredHcas": ["^mlx5_0"]}}, "'^mlx5_0' is no adapter"),
         ({"network": {"preferredHcas": ["a,b"]}}, "'a,b' is no adapter"),

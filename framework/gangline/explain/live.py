@@ -12,7 +12,7 @@ async def load_live(client: Client) -> Cache:
     """A cache of everything that decisions depend on; objects that cannot be used are left out. Raises ApiError."""
     cluster = Cache()
     for resource in STORED:
-        store = cluster.store(resource.plural)
+        store = cluster.store(resource.key)
         for obj in (await client.list(resource)).items:
             store.upsert(obj)
     for node in (await client.list(NODES)).items:

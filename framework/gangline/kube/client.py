@@ -34,6 +34,8 @@ from gangline.model import Binding, ObjectMeta, TypedReference
 log = logging.getLogger(__name__)
 
 JSON = "application/json"
+METADATA = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+METADATA_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 APPLY = "application/apply-patch+yaml"
 READ_ATTEMPTS = 5
 _NO_QUERY: Mapping[str, str] = {}
@@ -130,7 +132,8 @@ class HttpClient:
             "fieldSelector": field_selector,
             "resourceVersion": resource_version,
         }
-        body = await self._read(resource.path(namespace), query, self._list_limits)
+        accept = METADATA_LIST if resource.metadata_only else JSON
+        body = await self._read(resource.path(namespace), query, self._list_limits, accept)
         return decoding.decode_list(resource, body, self._report)
 
     async def watch(
@@ -154,7 +157,8 @@ class HttpClient:
         }
         # Longer than the server's own limit: only a dead connection gets there.
         limits = aiohttp.ClientTimeout(total=seconds + 30, sock_connect=CONNECT_TIMEOUT)
-        async with self._open(resource.path(namespace), query, limits) as answer:
+        accept = METADATA if resource.metadata_only else JSON
+        async with self._open(resource.path(namespace), query, limits, accept) as answer:
             splitter = decoding.LineSplitter()
             async for chunk in answer.content.iter_any():
                 for line in splitter.feed(chunk):
@@ -162,7 +166,8 @@ class HttpClient:
 
     async def get(self, resource: Resource[T], name: str, *, namespace: str | None = None) -> T:
         """See the interface."""
-        body = await self._read(resource.path(namespace, name), {}, self._limits)
+        accept = METADATA if resource.metadata_only else JSON
+        body = await self._read(resource.path(namespace, name), {}, self._limits, accept)
         return decoding.decode_object(resource, body)
 
     async def served(self, group: str, version: str) -> set[str]:
@@ -256,7 +261,9 @@ class HttpClient:
 
     # The wire
 
-    async def _read(self, path: str, query: Mapping[str, str], limits: aiohttp.ClientTimeout) -> bytes:
+    async def _read(
+        self, path: str, query: Mapping[str, str], limits: aiohttp.ClientTimeout, accept: str = JSON
+    ) -> bytes:
         """GET, tried again after failures that may pass."""
         attempts = AsyncRetrying(
             retry=retry_if_exception(faults.worth_retrying),
@@ -265,10 +272,12 @@ class HttpClient:
             sleep=self._sleep,
             reraise=True,
         )
-        return await attempts(self._read_once, path, query, limits)
+        return await attempts(self._read_once, path, query, limits, accept)
 
-    async def _read_once(self, path: str, query: Mapping[str, str], limits: aiohttp.ClientTimeout) -> bytes:
-        async with self._open(path, query, limits) as answer:
+    async def _read_once(
+        self, path: str, query: Mapping[str, str], limits: aiohttp.ClientTimeout, accept: str
+    ) -> bytes:
+        async with self._open(path, query, limits, accept) as answer:
             return await answer.read()
 
     async def _write(
@@ -317,11 +326,11 @@ class HttpClient:
 
     @asynccontextmanager
     async def _open(
-        self, path: str, query: Mapping[str, str], limits: aiohttp.ClientTimeout
+        self, path: str, query: Mapping[str, str], limits: aiohttp.ClientTimeout, accept: str
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """A good answer to a GET, its body not read yet; whatever goes wrong comes out as an ApiError."""
         url = URL(f"{self._credentials.server}{_target(path, query)}", encoded=True)
-        headers: dict[str, str] = {}
+        headers = {"Accept": accept}
         authorization = await self._credentials.authorization()
         try:
             while True:

@@ -22,6 +22,13 @@ class Resource(Generic[T]):
     kind: str
     type: type[T]
     namespaced: bool = True
+    key: str = ""
+    """The name of its store and of its events; the plural, unless kinds of several groups share that."""
+    metadata_only: bool = False
+    """Whether the API server is asked for metadata alone; what else an object holds is never sent."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", self.key or self.plural)
 
     @property
     def api_version(self) -> str:
@@ -46,11 +53,12 @@ class Resource(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Selection(Generic[T]):
-    """Some objects of one kind: those in a namespace, those with certain labels, or both; empty means all."""
+    """Some objects of one kind: those in a namespace, with certain labels or fields; empty means all."""
 
     resource: Resource[T]
     namespace: str = ""
     label_selector: str = ""
+    field_selector: str = ""
 
 
 def group_path(group: str, version: str) -> str:
@@ -68,6 +76,12 @@ REPLICATION_CONTROLLERS = Resource(
 REPLICA_SETS = Resource("apps", "v1", "replicasets", "ReplicaSet", model.ReplicaSet)
 STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet", model.StatefulSet)
 JOBS = Resource("batch", "v1", "jobs", "Job", model.Job)
+DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", model.PartialObjectMetadata, metadata_only=True)
+CRON_JOBS = Resource("batch", "v1", "cronjobs", "CronJob", model.PartialObjectMetadata, metadata_only=True)
+JOB_SETS = Resource("jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet", model.JobSet)
+LEADER_WORKER_SETS = Resource(
+    "leaderworkerset.x-k8s.io", "v1", "leaderworkersets", "LeaderWorkerSet", model.LeaderWorkerSet
+)
 PVCS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", model.PersistentVolumeClaim)
 PVS = Resource("", "v1", "persistentvolumes", "PersistentVolume", model.PersistentVolume, namespaced=False)
 STORAGE_CLASSES = Resource(
@@ -97,10 +111,47 @@ PRIORITY_CLASSES = Resource(
 )
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", model.Lease)
 EVENTS = Resource("events.k8s.io", "v1", "events", "Event", model.Event)
+CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", model.ConfigMap)
+SECRETS = Resource("", "v1", "secrets", "Secret", model.Secret)
+MUTATING_WEBHOOKS = Resource(
+    "admissionregistration.k8s.io",
+    "v1",
+    "mutatingwebhookconfigurations",
+    "MutatingWebhookConfiguration",
+    model.WebhookConfiguration,
+    namespaced=False,
+)
+VALIDATING_WEBHOOKS = Resource(
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration",
+    model.WebhookConfiguration,
+    namespaced=False,
+)
 GPU_CLAIMS = Resource(wire.GPU_GROUP, wire.GPU_VERSION, "gpuclaims", "GpuClaim", wire.GpuClaim)
 GPU_NODE_STATUSES = Resource(
     wire.GPU_GROUP, wire.GPU_VERSION, "gpunodestatuses", "GpuNodeStatus", wire.GpuNodeStatus, namespaced=False
 )
+
+
+def _pod_groups(group: str, version: str, type_: type[T]) -> Resource[T]:
+    """One of the kinds that are all called podgroups; its key is the name that kubectl takes for it."""
+    return Resource(group, version, "podgroups", "PodGroup", type_, key=f"podgroups.{version}.{group}")
+
+
+POD_GROUPS_V1BETA1 = _pod_groups("scheduling.k8s.io", "v1beta1", model.PodGroup)
+POD_GROUPS_V1ALPHA2 = _pod_groups("scheduling.k8s.io", "v1alpha2", model.PodGroup)
+SCHEDULER_PLUGINS_POD_GROUPS = _pod_groups("scheduling.x-k8s.io", "v1alpha1", model.PodGroup)
+KAI_POD_GROUPS = _pod_groups("scheduling.run.ai", "v2alpha2", model.KaiPodGroup)
+VOLCANO_POD_GROUPS = _pod_groups("scheduling.volcano.sh", "v1beta1", model.VolcanoPodGroup)
+SCHEDULER_CONFIGS = Resource(
+    wire.TOPOLOGY_GROUP, wire.TOPOLOGY_VERSION, "schedulerconfigs", "SchedulerConfig", model.Document
+)
+TOPOLOGY_SCHEDULER_CONFIGS = Resource(
+    wire.TOPOLOGY_GROUP, wire.TOPOLOGY_VERSION, "topologyschedulerconfigs", "TopologySchedulerConfig", model.Document
+)
+DOMAIN_CONFIGS = Resource(wire.TOPOLOGY_GROUP, wire.TOPOLOGY_VERSION, "domainconfigs", "DomainConfig", model.Document)
 
 STORED: tuple[Resource[Any], ...] = (
     NAMESPACES,

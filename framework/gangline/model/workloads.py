@@ -47,6 +47,8 @@ class WorkloadSpec(Object):
 
     selector: LabelSelector | None = None
     replicas: int | None = None
+    pod_management_policy: str = ""
+    """Of a stateful set: OrderedReady or Parallel."""
 
 
 class ReplicaSet(Object):
@@ -73,11 +75,18 @@ class JobSpec(Object):
     active_deadline_seconds: int | None = None
 
 
+class JobStatus(Object):
+    """status of a job."""
+
+    succeeded: int = 0
+
+
 class Job(Object):
     """A job."""
 
     metadata: ObjectMeta
     spec: JobSpec = msgspec.field(default_factory=JobSpec)
+    status: JobStatus = msgspec.field(default_factory=JobStatus)
 
 
 class PodDisruptionBudgetSpec(Object):
@@ -147,6 +156,8 @@ class PodGroupSpec(Object):
     scheduling_constraints: PodGroupConstraints | None = None
     min_member: int | None = None
     schedule_timeout_seconds: int | None = None
+    disruption_mode: str | dict[str, Any] | None = None
+    """A word in v1alpha2, an object with one key from v1beta1 on."""
     priority: int | None = None
     priority_class_name: str = ""
 

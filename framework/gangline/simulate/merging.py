@@ -21,6 +21,7 @@ MERGE_KEYS = {
     "taints": "key",
     "ownerReferences": "uid",
     "schedulingGates": "name",
+    "webhooks": "name",
 }
 """Lists whose items a strategic patch tells apart, and by what."""
 

@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+
+from gangline.certificates import Authority, Identity
+from gangline.certificates.signing import CLIENT, SERVER, subject_of
 
 
 class Certificates:
@@ -17,49 +17,15 @@ class Certificates:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._ca_key = ec.generate_private_key(ec.SECP256R1())
-        self._ca_name = _name("fake authority")
-        self.ca, _ = self._make("ca", self._ca_name, self._ca_key, authority=True)
-        server_key = ec.generate_private_key(ec.SECP256R1())
-        self.server, self.server_key = self._make("server", _name("127.0.0.1"), server_key)
-        client_key = ec.generate_private_key(ec.SECP256R1())
-        self.client, self.client_key = self._make("client", _name("gangline"), client_key)
+        authority = Authority("fake authority", datetime.now(UTC), timedelta(hours=1))
+        self.ca = folder / "ca.crt"
+        self.ca.write_bytes(authority.certificate_pem)
+        here = [x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+        self.server, self.server_key = self._write("server", authority.sign(subject_of("127.0.0.1"), [SERVER], here))
+        self.client, self.client_key = self._write("client", authority.sign(subject_of("gangline"), [CLIENT], here))
 
-    def _make(
-        self,
-        file: str,
-        subject: x509.Name,
-        key: ec.EllipticCurvePrivateKey,
-        *,
-        authority: bool = False,
-    ) -> tuple[Path, Path]:
-        now = datetime.now(UTC)
-        certificate = (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(self._ca_name)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(hours=1))
-            .not_valid_after(now + timedelta(hours=1))
-            .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
-            .add_extension(
-                x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]),
-                critical=False,
-            )
-            .sign(self._ca_key, hashes.SHA256())
-        )
-        cert_file, key_file = self.folder / f"{file}.crt", self.folder / f"{file}.key"
-        cert_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-        key_file.write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM,
-                serialization.PrivateFormat.PKCS8,
-                serialization.NoEncryption(),
-            )
-        )
-        return cert_file, key_file
-
-
-def _name(common_name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+    def _write(self, file: str, identity: Identity) -> tuple[Path, Path]:
+        certificate, key = self.folder / f"{file}.crt", self.folder / f"{file}.key"
+        certificate.write_bytes(identity.certificate_pem)
+        key.write_bytes(identity.key_pem)
+        return certificate, key

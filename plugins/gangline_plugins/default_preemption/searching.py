@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from gangline import PodInfo, Rows
+from gangline import PodInfo, Rows, reaches_beyond
 from gangline_plugins.default_preemption.importance import Candidate, choose
-from gangline_plugins.default_preemption.locality import reaches_beyond
 from gangline_plugins.default_preemption.simulating import Simulation
 
 

@@ -44,6 +44,11 @@ class Allocation:
         return {ALLOCATED: join(self.ids), ALLOCATED_UUIDS: join(self.uuids)}
 
 
+def names_instances(uuids: Iterable[str]) -> bool:
+    """Whether UUIDs on a pod are those of MIG instances, as the driver writes them, and not of whole devices."""
+    return any(uuid.startswith("MIG-") for uuid in uuids)
+
+
 def join(items: Iterable[object]) -> str:
     """A list as annotations hold it: "0,1"."""
     return ",".join(map(str, items))

@@ -10,19 +10,17 @@ Rules:
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from itertools import combinations
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gangline_plugins.gpu.links import MOST_DEVICES, NO_ISLAND, LinkClass, LinkClasses, Matrix, ids_of
+from gangline import Rows
+from gangline_plugins.gpu.device_sets import NEVER, DeviceSets, Masks, Ranks, dense, device_sets, leftovers
+from gangline_plugins.gpu.links import MOST_DEVICES, LinkClass, LinkClasses, Matrix
 
-Masks = NDArray[np.uint32]
-"""One set of devices per node, as bits."""
-Ranks = NDArray[np.int64]
+Floats = NDArray[np.float32]
 Policy = Literal["contiguous", "spread", "preferIds"]
 Mode = Literal["Required", "Preferred", "Ignore"]
 _TABLES = 256
@@ -50,65 +48,57 @@ class Choices:
 
     def __init__(self, links: LinkClass, count: int, rule: Rule) -> None:
         size = 1 << links.present.bit_length()
-        self._links = links
-        self._subsets = _subsets(links.present, count)
-        self._gbps = _lowest(self._subsets, links.gbps)
-        self._quality = _quality(self._subsets, self._gbps, links, rule)
-        allowed = self._quality >= 0
-        self._subsets, self._gbps = self._subsets[allowed], self._gbps[allowed]
-        self._quality = self._quality[allowed]
-        self._nearness = _dense(_within(self._subsets, links.nearness))
-        self._levels = int(self._nearness.max(initial=0)) + 1
-        self._left = _leftovers(links)
+        self._present = np.uint32(links.present)
+        self._among = device_sets(links, count)
+        self._quality = _quality(self._among, rule)
+        self._left_gbps = leftovers(links).gbps
         self._total = max(float(links.gbps.sum()) / 2, 1e-9)
         self._sets = np.full(size, _UNKNOWN, dtype=np.uint32)
-        self._sets_gbps = np.zeros(size, dtype=np.float32)
-        self._sets_kept = np.zeros(size, dtype=np.float32)
+        self._gbps = np.zeros(size, dtype=np.float32)
+        self._kept = np.zeros(size, dtype=np.float32)
 
     def choose(self, mask: int) -> int:
         """The best set within a mask of free devices, as a mask; 0 when there is none."""
-        mask &= self._links.present
+        mask &= int(self._present)
         if self._sets[mask] == _UNKNOWN:
             self._work_out(np.array([mask], dtype=np.uint32))
         return int(self._sets[mask])
 
-    def look_up(self, masks: Masks) -> tuple[Masks, NDArray[np.float32], NDArray[np.float32]]:
+    def look_up(self, masks: Masks) -> tuple[Masks, Floats, Floats]:
         """For each mask of free devices, one per node: the best set, its GB/s, and how whole it leaves the rest.
 
         A set is 0 where there is none. GB/s are those of the slowest link in the set, 0 for one device. The last is 1
         where no link to a free device is cut, and less the more bandwidth is cut; always within 0..1.
         """
-        masks = masks & np.uint32(self._links.present)
+        masks = masks & self._present
         sets = self._sets[masks]
         new = sets == _UNKNOWN
         if new.any():
             self._work_out(np.unique(masks[new]))
             sets = self._sets[masks]
-        return sets, self._sets_gbps[masks], self._sets_kept[masks]
+        return sets, self._gbps[masks], self._kept[masks]
 
     def _work_out(self, masks: Masks) -> None:
         """Fill the table at these masks."""
-        at_once = max(1, _CELLS // max(1, len(self._subsets)))
+        at_once = max(1, _CELLS // max(1, len(self._among.masks)))
         for start in range(0, len(masks), at_once):
             self._fill(masks[start : start + at_once])
 
     def _fill(self, masks: Masks) -> None:
         self._sets[masks] = 0
-        if not len(self._subsets):
+        if not len(self._among.masks):
             return
-        fits = (self._subsets & ~masks[:, None]) == 0  # one row per mask, one column per set
-        left = np.where(fits, masks[:, None] ^ self._subsets, np.uint32(0))
-        worth = self._quality * self._left.levels + self._left.links[left]
-        worth = (worth * self._levels + self._nearness) * self._left.near_levels + self._left.nearness[left]
-        best = np.where(fits, worth, -1).argmax(axis=1)  # the first of several, which has the lowest ids
-        has_any = fits.any(axis=1)
+        worth = self._among.worth(masks)
+        worth += self._quality
+        best = worth.argmax(axis=1)  # the first of several, which has the lowest ids
+        has_any = worth[np.arange(len(masks)), best] >= 0
         masks, best = masks[has_any], best[has_any]
-        chosen = self._subsets[best]
-        gbps = self._left.gbps
-        cut = gbps[masks] - gbps[chosen] - gbps[masks ^ chosen]
+        chosen = self._among.masks[best]
+        left = self._left_gbps
+        cut = left[masks] - left[chosen] - left[masks ^ chosen]
         self._sets[masks] = chosen
-        self._sets_gbps[masks] = self._gbps[best]
-        self._sets_kept[masks] = 1.0 - np.clip(cut / self._total, 0.0, 1.0)
+        self._gbps[masks] = self._among.gbps[best]
+        self._kept[masks] = 1.0 - np.clip(cut / self._total, 0.0, 1.0)
 
 
 class ChoiceTables:
@@ -135,10 +125,18 @@ class ChoiceTables:
             self._tables.move_to_end(key)
         return found
 
-    def look_up(
-        self, numbers: NDArray[np.int32], masks: Masks, count: int, rule: Rule
-    ) -> tuple[Masks, NDArray[np.float32], NDArray[np.float32]]:
+    def look_up(self, numbers: NDArray[np.int32], masks: Masks, count: int, rule: Rule) -> tuple[Masks, Floats, Floats]:
         """As `Choices.look_up`, each node by the class with its number; a node without a class has no set."""
+        joint, places = self._places(numbers, masks, count, rule)
+        return joint.sets.take(places), joint.gbps.take(places), joint.kept.take(places)
+
+    def has_any(self, numbers: NDArray[np.int32], masks: Masks, count: int, rule: Rule) -> NDArray[np.bool_]:
+        """Which of the nodes have a set in `look_up`."""
+        joint, places = self._places(numbers, masks, count, rule)
+        return joint.sets.take(places) != 0
+
+    def _places(self, numbers: NDArray[np.int32], masks: Masks, count: int, rule: Rule) -> tuple[_Joint, Rows]:
+        """The joint table, and where in it each node's answer stands."""
         if len(self._classes.all) != self._seen:
             self._seen = len(self._classes.all)
             self._speeds = np.unique([links.gbps for links in self._classes.all])
@@ -148,17 +146,18 @@ class ChoiceTables:
             joint = self._joint[count, rule] = _Joint(self._classes)
             if len(self._joint) > _JOINT_TABLES:
                 self._joint.popitem(last=False)
-        places = (numbers + 1) * np.int64(joint.size) + masks
-        sets = joint.sets[places]
-        new = sets == _UNKNOWN
+        places = (numbers * np.int32(joint.size) + masks.view(np.int32)).astype(np.intp)
+        new = joint.sets.take(places) == _UNKNOWN
         if new.any():
-            for place in np.unique(numbers[new]).tolist():  # once per class with masks that were never met before
-                met = np.unique(masks[new & (numbers == place)])
-                at = (place + 1) * joint.size + met.astype(np.int64)
-                choices = self.of(self._classes.all[place], count, rule)
-                joint.sets[at], joint.gbps[at], joint.kept[at] = choices.look_up(met)
-            sets = joint.sets[places]
-        return sets, joint.gbps[places], joint.kept[places]
+            met = np.zeros(len(joint.sets), dtype=np.bool_)
+            met[places[new]] = True
+            for links, mine in zip(self._classes.all, met.reshape(-1, joint.size)[:-1], strict=True):
+                if mine.any():  # once per class with masks that were never met before
+                    found = np.flatnonzero(mine)
+                    at = links.number * joint.size + found
+                    choices = self.of(links, count, rule)
+                    joint.sets[at], joint.gbps[at], joint.kept[at] = choices.look_up(found.astype(np.uint32))
+        return joint, places
 
 
 class _Joint:
@@ -169,7 +168,7 @@ class _Joint:
         self.size = max((1 << links.present.bit_length() for links in classes.all), default=1)
         length = (self.classes + 1) * self.size
         self.sets = np.full(length, _UNKNOWN, dtype=np.uint32)
-        self.sets[: self.size] = 0  # nodes without a class
+        self.sets[-self.size :] = 0  # the last are for nodes without a class, whose number is -1
         self.gbps = np.zeros(length, dtype=np.float32)
         self.kept = np.ones(length, dtype=np.float32)
 
@@ -179,125 +178,31 @@ def _in_steps(rule: Rule, speeds: Matrix) -> Rule:
     if not rule.min_gbps:
         return rule
     enough = speeds[speeds >= rule.min_gbps]
-    return replace(rule, min_gbps=float(enough.min()) if len(enough) else float("inf"))
+    return Rule(rule.policy, rule.prefer_ids, rule.mode, float(enough.min(initial=np.inf)))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Leftovers:
-    """What each set of devices is worth when it is left over, by its mask."""
-
-    gbps: Matrix
-    """Sum of the GB/s between any two."""
-    links: Ranks
-    """The same as ranks, so that rounding does not decide."""
-    nearness: Ranks
-    """Ranks by nearness, then by how few runs of ids they are in."""
-
-    @property
-    def levels(self) -> int:
-        """How many different ranks by GB/s there are."""
-        return int(self.links.max()) + 1
-
-    @property
-    def near_levels(self) -> int:
-        """How many different ranks by nearness there are."""
-        return int(self.nearness.max()) + 1
-
-
-@lru_cache(maxsize=64)
-def _leftovers(links: LinkClass) -> _Leftovers:
-    masks = np.arange(1 << links.present.bit_length(), dtype=np.uint32)
-    gbps = _within(masks, links.gbps)
-    bits = _bits(masks)
-    neighbours = (bits[:, :-1] * bits[:, 1:]).sum(axis=1)
-    return _Leftovers(gbps, _dense(gbps), _dense(_within(masks, links.nearness), neighbours))
-
-
-@lru_cache(maxsize=256)
-def _subsets(present: int, count: int) -> Masks:
-    """All sets of count devices, lowest ids first."""
-    sets = combinations(ids_of(present), count)
-    return np.array([sum(1 << id for id in ids) for ids in sets], dtype=np.uint32)
-
-
-def _quality(subsets: Masks, gbps: Matrix, links: LinkClass, rule: Rule) -> Ranks:
-    """Ranks of sets by policy and links; -1 for one that the rule does not allow."""
-    together = _share_island(subsets, links)
-    satisfied = together & (gbps >= rule.min_gbps) | (np.bitwise_count(subsets) < 2)
-    row, inside = _consecutive(subsets), _within(subsets, links.gbps)
+def _quality(sets: DeviceSets, rule: Rule) -> Ranks:
+    """Ranks by policy and links, so far apart that nothing else counts as much; NEVER for what the rule forbids."""
+    satisfied = sets.together & (sets.gbps >= rule.min_gbps) | (sets.ids.shape[1] < 2)
     columns: list[NDArray[Any]] = []
     if rule.policy == "preferIds":
-        columns.append(_listed(subsets, rule.prefer_ids))
+        columns.append(_listed(sets, rule.prefer_ids))
     if rule.policy == "spread":
-        columns += [_apart(subsets, links), -inside]
+        columns += [sets.apart, -sets.inside]
     elif rule.mode == "Ignore":
-        columns.append(row)
+        columns.append(sets.in_row)
     else:
         if rule.min_gbps:
             columns.append(satisfied)
-        columns += [row & together, gbps, inside]
-    ranks = _dense(*columns)
-    if rule.mode == "Required":
-        ranks[~satisfied] = -1
-    return ranks
+        columns += [sets.in_row & sets.together, sets.gbps, sets.inside]
+    ranks = dense(*columns) * sets.levels
+    return np.where(satisfied, ranks, NEVER) if rule.mode == "Required" else ranks
 
 
-def _listed(subsets: Masks, prefer_ids: tuple[int, ...]) -> Matrix:
+def _listed(sets: DeviceSets, prefer_ids: tuple[int, ...]) -> Matrix:
     """How well each set follows a list: its first id counts more than all others together."""
-    worth = np.zeros(len(subsets))
+    worth = np.zeros(MOST_DEVICES)
     for place, id in enumerate(reversed([id for id in prefer_ids if 0 <= id < MOST_DEVICES])):
-        worth += (subsets >> np.uint32(id) & np.uint32(1)) * 2.0**place
-    return worth
-
-
-def _apart(subsets: Masks, links: LinkClass) -> Matrix:
-    """How many different islands are in each set; where devices are in none each counts for itself."""
-    bits = _bits(subsets).astype(np.bool_)
-    alone = [id for id in range(MOST_DEVICES) if links.islands[id] == NO_ISLAND]
-    number = bits[:, alone].sum(axis=1).astype(np.float64)
-    for island in set(links.islands) - {NO_ISLAND}:
-        number += bits[:, [id for id in range(MOST_DEVICES) if links.islands[id] == island]].any(axis=1)
-    return number
-
-
-def _share_island(subsets: Masks, links: LinkClass) -> NDArray[np.bool_]:
-    shared = np.zeros(len(subsets), dtype=np.bool_)
-    for island in set(links.islands) - {NO_ISLAND}:
-        members = sum(1 << id for id in range(MOST_DEVICES) if links.islands[id] == island)
-        shared |= (subsets & np.uint32(~members & 0xFFFF)) == 0
-    return shared | (_bits(subsets).sum(axis=1) < 2)
-
-
-def _consecutive(subsets: Masks) -> NDArray[np.bool_]:
-    lowest = subsets & (~subsets + np.uint32(1))
-    return (subsets & (subsets + lowest)) == 0
-
-
-def _lowest(subsets: Masks, gbps: Matrix) -> Matrix:
-    """GB/s of the slowest link in each set; 0 for one device."""
-    lowest = np.full(len(subsets), np.inf)
-    bits = _bits(subsets).astype(np.bool_)
-    for a, b in combinations(range(MOST_DEVICES), 2):
-        both = bits[:, a] & bits[:, b]
-        lowest[both] = np.minimum(lowest[both], gbps[a, b])
-    lowest[np.isinf(lowest)] = 0.0
-    return lowest
-
-
-def _within(masks: Masks, matrix: Matrix) -> Matrix:
-    """The sum of a matrix over the pairs in each set."""
-    bits = _bits(masks)
-    sums: Matrix = np.einsum("mi,mi->m", bits @ matrix, bits) / 2
-    return sums
-
-
-def _bits(masks: Masks) -> Matrix:
-    """One row per mask, one column per device."""
-    return (masks[:, None] >> np.arange(MOST_DEVICES, dtype=np.uint32) & np.uint32(1)).astype(np.float64)
-
-
-def _dense(*columns: NDArray[Any]) -> Ranks:
-    """Ranks from 0 by the first column, then by the next; equal for what is equal to a millionth."""
-    table = np.stack([np.round(column.astype(np.float64), 6) for column in columns], axis=1)
-    ranks: Ranks = np.unique(table, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
-    return ranks
+        worth[id] += 2.0**place
+    listed: Matrix = worth[sets.ids].sum(axis=1)
+    return listed

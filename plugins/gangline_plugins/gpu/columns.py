@@ -23,6 +23,8 @@ class Columns:
         capacity = _INITIAL_CAPACITY
         self.known: NDArray[np.bool_] = np.zeros(capacity, dtype=np.bool_)
         """The node has a report that can be used."""
+        self.unusable: NDArray[np.bool_] = np.zeros(capacity, dtype=np.bool_)
+        """It has one that cannot be used."""
         self.present: NDArray[np.uint32] = np.zeros(capacity, dtype=np.uint32)
         self.healthy: NDArray[np.uint32] = np.zeros(capacity, dtype=np.uint32)
         self.unknown: NDArray[np.uint32] = np.zeros(capacity, dtype=np.uint32)

@@ -11,19 +11,25 @@ Rules:
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Literal
+
+import msgspec
 
 from gangline import PodInfo, State, model
-from gangline.wire import ALLOCATED, ALLOCATED_UUIDS, GpuNodeStatus
+from gangline.wire import ALLOCATED, ALLOCATED_UUIDS, GpuDevice, GpuNodeStatus
 from gangline_plugins.gpu import hardware as reports
-from gangline_plugins.gpu.allocation import Allocation, read_ids
+from gangline_plugins.gpu.allocation import Allocation, names_instances, read_ids
 from gangline_plugins.gpu.choosing import ChoiceTables
 from gangline_plugins.gpu.columns import NO_CLASS, Columns
 from gangline_plugins.gpu.links import MOST_DEVICES, LinkClasses
 from gangline_plugins.gpu.node_devices import FULL, NodeDevices
 from gangline_plugins.gpu.wants import Want, Wants
+
+log = logging.getLogger(__name__)
 
 _REMEMBERED = 65_536
 """Choices of pods that were taken off, so that putting them back gives the same devices."""
@@ -119,9 +125,12 @@ class DeviceTable:
         return allocation
 
     def move(self, pod: PodInfo, ids: Iterable[int]) -> Allocation | None:
-        """Give a placed pod these devices instead of its own; None where they lack room, and it keeps its own."""
+        """Give a placed pod these devices instead of its own; None where they lack room, and it keeps its own.
+
+        MIG instances stay what they are: ids do not name them.
+        """
         found, want = self._allocations.get(pod.uid), self.wants.of(pod)
-        if found is None or not isinstance(want, Want):
+        if found is None or found.exclusivity == "MIG" or not isinstance(want, Want):
             return None
         node, chosen = self._nodes[found.row], tuple(sorted(ids))
         self._release(pod.uid, node)
@@ -212,7 +221,10 @@ class DeviceTable:
         if before is not None and says_the_same(before, report):
             return
         found = reports.read(report, self.classes)
-        node.problem = found if isinstance(found, str) else ""
+        problem = found if isinstance(found, str) else ""
+        if problem and problem != node.problem:
+            log.warning("%s; pods with claims do not go to the node", problem)
+        node.problem = problem
         node.hardware = None if isinstance(found, str) else found
         self._settle(row, node)
 
@@ -244,11 +256,12 @@ class DeviceTable:
     def _written(self, pod: PodInfo, want: Want | None, text: str, row: int, node: NodeDevices) -> Allocation:
         ids = read_ids(text)
         uuids = tuple(filter(None, pod.annotations.get(ALLOCATED_UUIDS, "").split(",")))
-        explicit = want is None
-        allocation = Allocation(
-            row, ids, uuids or self.uuids(row, ids), "Explicit" if explicit else "Exclusive", is_firm=True
-        )
-        return node.charged(allocation, want)
+        kind: Literal["MIG", "Explicit", "Exclusive"] = "Exclusive"
+        if names_instances(uuids):
+            kind = "MIG"  # whatever has become of the claim since
+        elif want is None:
+            kind = "Explicit"
+        return node.charged(Allocation(row, ids, uuids or self.uuids(row, ids), kind, is_firm=True), want)
 
     def _make_way(self, allocation: Allocation, uid: str, node: NodeDevices, row: int) -> None:
         """Pods for which devices were only guessed move off those that a pod turns out to have."""
@@ -291,7 +304,7 @@ class DeviceTable:
 
     def _publish_hardware(self, row: int, node: NodeDevices) -> None:
         c, hardware = self.columns, node.hardware
-        c.known[row] = hardware is not None
+        c.known[row], c.unusable[row] = hardware is not None, bool(node.problem)
         if row not in self._reports:
             c.heartbeat[row] = reports.NO_HEARTBEAT
         c.present[row] = hardware.present if hardware else 0
@@ -331,9 +344,17 @@ class DeviceTable:
 
 
 def says_the_same(before: GpuNodeStatus, after: GpuNodeStatus) -> bool:
-    """Whether two reports differ at most in when they were made."""
+    """Whether two reports differ at most in when they were made, and in the pods that the agent saw on the devices."""
     return (
         before.spec == after.spec
-        and before.status.devices == after.status.devices
         and before.status.fabric == after.status.fabric
+        and _are_same(before.status.devices, after.status.devices)
     )
+
+
+def _are_same(before: list[GpuDevice], after: list[GpuDevice]) -> bool:
+    return before == after or _without_users(before) == _without_users(after)
+
+
+def _without_users(devices: list[GpuDevice]) -> list[GpuDevice]:
+    return [msgspec.structs.replace(device, in_use_by=[]) for device in devices]

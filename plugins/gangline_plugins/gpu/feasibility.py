@@ -15,8 +15,9 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from gangline import BoolColumn, CodeColumn, NodeView, Reason
-from gangline_plugins.gpu.choosing import Masks
+from gangline import BoolColumn, CodeColumn, NodeView, Reason, Rows
+from gangline_plugins.gpu.choosing import Floats
+from gangline_plugins.gpu.device_sets import Masks
 from gangline_plugins.gpu.devices import DeviceTable
 from gangline_plugins.gpu.links import MOST_DEVICES
 from gangline_plugins.gpu.node_devices import FULL
@@ -25,35 +26,36 @@ from gangline_plugins.gpu.wants import ANY_PROFILE, Want
 _KEPT = 128
 """Wants for which verdicts are kept; at 5,000 nodes one takes 50 KiB."""
 _BITS = np.uint32(1) << np.arange(MOST_DEVICES, dtype=np.uint32)
-Floats = NDArray[np.float32]
 
 
 class Why(IntEnum):
     """Verdicts, in the order in which they count."""
 
     UNREPORTED = 1
-    SELECTOR = 2
-    STALE = 3
-    SHARING = 4
-    ONE_REPLICA = 5
-    COUNT = 6
-    HEALTH = 7
-    PROFILE = 8
-    TOO_SMALL = 9
-    LINKS = 10
-    RDMA = 11
-    PORTS = 12
-    CU_FILE = 13
-    BUSY = 14
-    NO_ROOM = 15
-    NO_INSTANCE = 16
-    LINKS_BUSY = 17
+    UNUSABLE = 2
+    SELECTOR = 3
+    STALE = 4
+    SHARING = 5
+    ONE_REPLICA = 6
+    COUNT = 7
+    HEALTH = 8
+    PROFILE = 9
+    TOO_SMALL = 10
+    LINKS = 11
+    RDMA = 12
+    PORTS = 13
+    CU_FILE = 14
+    BUSY = 15
+    NO_ROOM = 16
+    NO_INSTANCE = 17
+    LINKS_BUSY = 18
 
 
 REASONS = tuple(
     Reason(message, resolvable)
     for message, resolvable in (
         ("node(s) didn't report their GPUs", False),
+        ("node(s) had a GpuNodeStatus that cannot be used", False),
         ("node(s) didn't match the claim's selector", False),
         ("node(s) had GPUs of unknown state, not reported on for too long", False),
         ("node(s) shared out their GPUs by time-slicing or MPS", False),
@@ -138,9 +140,8 @@ class Feasibility:
     def evaluate(self, want: Want, limits: Limits, nodes: NodeView, stale: BoolColumn) -> Fits:
         """The verdicts on some nodes, from scratch."""
         c, index = self._table.columns, nodes.index
-        known = c.known[index]
-        healthy = c.healthy[index]
-        usable = healthy | c.unknown[index] if limits.allow_unknown else np.where(stale, np.uint32(0), healthy)
+        unknown = ~c.known[index]
+        usable = c.healthy[index] | c.unknown[index] if limits.allow_unknown else c.healthy[index]
         if want.exclusivity == "MIG":
             fits = self._instances(want, nodes, stale)
         elif want.exclusivity == "Replicas":
@@ -151,7 +152,8 @@ class Feasibility:
             fits = self._exclusive(want, nodes, usable, stale)
         if want.implicit and want.exclusivity == "Exclusive":
             self._reinterpret(want, limits, nodes, fits)
-        first: list[tuple[BoolColumn, Why]] = [(~known, Why.UNREPORTED)]
+        unusable = c.unusable[index]
+        first: list[tuple[BoolColumn, Why]] = [(unknown & ~unusable, Why.UNREPORTED), (unusable, Why.UNUSABLE)]
         if want.selector:
             first.append((self._unselected(want, nodes), Why.SELECTOR))
         if not limits.allow_unknown:
@@ -159,7 +161,7 @@ class Feasibility:
         _overrule(fits.codes, first)
         self._judge_fabric(want, nodes, fits)
         if want.implicit:
-            fits.codes[~known] = 0
+            fits.codes[unknown] = 0
         return fits
 
     def _reinterpret(self, want: Want, limits: Limits, nodes: NodeView, fits: Fits) -> None:
@@ -182,17 +184,16 @@ class Feasibility:
         free = usable & ~c.busy[index]
         sets, gbps, kept = self._look_up(want, nodes, free)
         fits = Fits(np.zeros(len(nodes), dtype=np.uint8), gbps, kept, stale)
-        failed = sets == 0
-        if failed.any():
-            best = self._look_up(want, nodes, usable)[0]
+        failed = np.flatnonzero(sets == 0)
+        if len(failed):
+            usable = usable[failed]
             verdicts = (
-                (_fewer(c.present[index] & unmixed, want.count), Why.COUNT),
+                (_fewer((c.present[index] & unmixed)[failed], want.count), Why.COUNT),
                 (_fewer(usable, want.count), Why.HEALTH),
-                (best == 0, Why.LINKS),
-                (_fewer(free, want.count), Why.BUSY),
-                (failed, Why.LINKS_BUSY),
+                (self._lacks_links(want, nodes, usable, failed), Why.LINKS),
+                (_fewer(free[failed], want.count), Why.BUSY),
             )
-            _overrule(fits.codes, verdicts)
+            fits.codes[failed] = _first_of(verdicts, len(failed))
         if not want.implicit:
             fits.codes[c.replicas[index] > 1] = Why.SHARING
         return fits
@@ -209,18 +210,17 @@ class Feasibility:
         sets, gbps, _ = self._look_up(want, nodes, roomy)
         begun, _, _ = self._look_up(want, nodes, roomy & c.busy[index])
         fits = Fits(np.zeros(len(nodes), dtype=np.uint8), gbps, (begun != 0).astype(np.float32), stale)
-        failed = sets == 0
-        if failed.any():
-            best = self._look_up(want, nodes, large)[0]
+        failed = np.flatnonzero(sets == 0)
+        if len(failed):
+            large = large[failed]
             verdicts = (
-                (_fewer(c.present[index] & unmixed, want.count), Why.COUNT),
-                (_fewer(usable, want.count), Why.HEALTH),
+                (_fewer((c.present[index] & unmixed)[failed], want.count), Why.COUNT),
+                (_fewer(usable[failed], want.count), Why.HEALTH),
                 (_fewer(large, want.count), Why.TOO_SMALL),
-                (best == 0, Why.LINKS),
-                (_fewer(roomy, want.count), Why.NO_ROOM),
-                (failed, Why.LINKS_BUSY),
+                (self._lacks_links(want, nodes, large, failed), Why.LINKS),
+                (_fewer(roomy[failed], want.count), Why.NO_ROOM),
             )
-            _overrule(fits.codes, verdicts)
+            fits.codes[failed] = _first_of(verdicts, len(failed))
         return fits
 
     def _replicas(self, want: Want, limits: Limits, nodes: NodeView, usable: Masks, stale: BoolColumn) -> Fits:
@@ -268,6 +268,13 @@ class Feasibility:
         open_ = (fits.codes == 0) | (fits.codes > Why.CU_FILE)
         _overrule(fits.codes, [(mask & open_, why) for mask, why in wrong])
 
+    def _lacks_links(self, want: Want, nodes: NodeView, masks: Masks, places: Rows) -> BoolColumn:
+        """Which nodes of the view at these places have no set within masks although there are enough in them."""
+        if want.rule.mode != "Required":
+            return np.zeros(len(places), dtype=np.bool_)  # any links will do
+        numbers = self._table.columns.link_class[nodes.index][places]
+        return ~self._table.tables.has_any(numbers, masks, want.count, want.rule)
+
     def _look_up(self, want: Want, nodes: NodeView, masks: Masks) -> tuple[Masks, Floats, Floats]:
         """The best sets within masks, each node by the table of its link class."""
         numbers = self._table.columns.link_class[nodes.index]
@@ -284,6 +291,13 @@ def _overrule(codes: CodeColumn, verdicts: Sequence[tuple[BoolColumn, Why]]) -> 
     """Earlier verdicts win over later ones, and all of them over what codes say."""
     for mask, why in reversed(verdicts):
         codes[mask] = why
+
+
+def _first_of(verdicts: Sequence[tuple[BoolColumn, Why]], size: int) -> CodeColumn:
+    """The first verdict that holds for each node; where none does it is only the links that are taken."""
+    codes = np.full(size, Why.LINKS_BUSY, dtype=np.uint8)
+    _overrule(codes, verdicts)
+    return codes
 
 
 def _fewer(masks: Masks, count: int) -> BoolColumn:

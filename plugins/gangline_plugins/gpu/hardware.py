@@ -86,9 +86,10 @@ def _hardware(devices: list[GpuDevice], fabric: Fabric, classes: LinkClasses) ->
         uuids=tuple(uuids),
         memory=tuple(memory),
         instances=tuple(
-            Instance(d.id, m.uuid or f"{d.id}/{n}", profile_name(m.profile))
+            Instance(d.id, m.uuid, profile_name(m.profile))
             for d in sorted(devices, key=lambda d: d.id)
-            for n, m in enumerate(d.mig_devices)
+            for m in d.mig_devices
+            if m.uuid  # a pod can be shown an instance by its UUID only
         ),
         ports=sum(hca.ports for hca in active),
         hcas=frozenset(name for hca in active for name in (hca.name, hca.model) if name),

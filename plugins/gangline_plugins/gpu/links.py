@@ -40,17 +40,14 @@ class LinkClass:
     islands: tuple[int, ...]
     """For each id the number of its NVLink island, NO_ISLAND for none."""
 
-    @property
-    def fastest(self) -> float:
-        """GB/s of the best link."""
-        return float(self.gbps.max())
-
 
 class LinkClasses:
     """All link classes, each once."""
 
     def __init__(self) -> None:
         self.all: list[LinkClass] = []
+        self.fastest = 0.0
+        """GB/s of the best link of all."""
         self._known: dict[tuple[bytes, ...], LinkClass] = {}
 
     def intern(self, devices: Sequence[GpuDevice]) -> LinkClass:
@@ -63,6 +60,7 @@ class LinkClasses:
         if found is None:
             found = self._known[key] = LinkClass(len(self.all), present, gbps, nearness, islands)
             self.all.append(found)
+            self.fastest = max(self.fastest, float(gbps.max()))
         return found
 
 

@@ -130,7 +130,7 @@ class NodeDevices:
 
     def charged(self, allocation: Allocation, want: Want | None) -> Allocation:
         """The same devices with what the want takes of each on this node."""
-        if want is None or allocation.exclusivity == "Explicit":
+        if want is None or allocation.exclusivity in ("Explicit", "MIG"):
             return allocation
         want, ids = self.means(want), allocation.ids
         milli: tuple[int, ...] = ()

@@ -35,9 +35,10 @@ class NVLinkTopology:
         or where the claim ignores topology, is no matter."""
         fits, want = cycle.read(FITS), cycle.read(WANT)
         whole = fits.kept.astype(np.float64)
-        if want.count < 2 or want.rule.mode == "Ignore" or want.rule.policy == "spread":
-            return 100.0 * whole
-        fastest = max((links.fastest for links in self._table.classes.all), default=0.0)
-        if not fastest:
-            return 100.0 * whole
-        return np.minimum(100.0, _SPEED / fastest * fits.gbps + _WHOLENESS * whole)
+        fastest = self._table.classes.fastest
+        if want.count < 2 or want.rule.mode == "Ignore" or want.rule.policy == "spread" or not fastest:
+            whole *= 100.0
+            return whole
+        whole *= _WHOLENESS
+        whole += np.multiply(fits.gbps, _SPEED / fastest, dtype=np.float64)
+        return np.minimum(whole, 100.0, out=whole)

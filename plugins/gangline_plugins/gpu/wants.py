@@ -22,6 +22,8 @@ Exclusivity = Literal["Exclusive", "Shared", "MIG", "Replicas"]
 ANY_PROFILE = ""
 _PLAIN = Rule()
 _SPARE = 1024
+_MOST_INSTANCES = 64
+"""As the CRD allows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +148,7 @@ def claim_want(claim: GpuClaim) -> Want | Problem:
 
 def _wrong(devices: ClaimDevices) -> str:
     """What contradicts itself or is out of range; the API server refuses most of it."""
-    most = 7 * MOST_DEVICES if devices.exclusivity == "MIG" else MOST_DEVICES
+    most = _MOST_INSTANCES if devices.exclusivity == "MIG" else MOST_DEVICES
     if not 1 <= devices.count <= most:
         return f"devices.count is {devices.count}; it must be 1 to {most}"
     if devices.fraction is not None and not 0.01 <= devices.fraction <= 1.0:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
 from gangline import NotFound
@@ -12,9 +13,10 @@ from gangline.cache import Cache
 from gangline.model import Pod
 from gangline.runtime import Runtime
 from gangline.testing import FakeHandle, make_node, make_pod, make_runtime, run_score
-from gangline.wire import ALLOCATED, ALLOCATED_UUIDS, ClaimNetwork, ClaimStorage, Fabric, Hca
+from gangline.wire import ALLOCATED, ALLOCATED_UUIDS, ClaimNetwork, ClaimStorage, Fabric, Hca, MigDevice
 from gangline_plugins.gpu.claim import GpuClaim
 from gangline_plugins.gpu.devices import device_table
+from gangline_plugins.gpu.named_hardware import devices
 from gangline_plugins.gpu.nvlink_topology import NVLinkTopology
 
 from .gpu_cases import claim, claim_pod, gpu_cluster, report
@@ -121,6 +123,16 @@ def test_pods_that_share_a_claim_get_devices_of_their_own_and_the_binding_says_w
     cycles = [story.attempt(claim_pod(name))[0] for name in "pq"]
     assert [cycle.annotations[ALLOCATED] for cycle in cycles] == ["0,1", "2,3"]
     assert cycles[0].annotations[ALLOCATED_UUIDS].split(",")[1].startswith("GPU-00000001")
+
+
+def test_the_binding_of_a_mig_claim_names_its_instances_which_the_webhook_shows_to_cuda() -> None:
+    cut = devices("pcie-4")
+    cut[2] = msgspec.structs.replace(cut[2], mig_devices=[MigDevice(f"MIG-{n}", "1g.10gb") for n in range(3)])
+    wants = claim(count=2, exclusivity="MIG", mig_profile="1g.10gb")
+    story = Story(gpu_cluster([report("a", cut)], [wants]))
+
+    annotations = story.attempt(claim_pod("p"))[0].annotations
+    assert annotations == {ALLOCATED: "2", ALLOCATED_UUIDS: "MIG-0,MIG-1"}
 
 
 def test_a_plain_pod_where_nothing_is_reported_gets_no_annotation() -> None:

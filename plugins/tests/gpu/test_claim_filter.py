@@ -105,6 +105,21 @@ def test_a_node_without_a_report_serves_no_claim_but_plain_pods() -> None:
     assert run_filter(GpuClaim, make_pod("q", 2), cache) == {"a": ()}
 
 
+def test_a_report_that_cannot_be_used_is_told_from_none() -> None:
+    twice = report("a", [*devices("pcie-4"), devices("pcie-4")[0]])
+
+    assert verdict(twice) == "node(s) had a GpuNodeStatus that cannot be used"
+    assert verdict(twice, pod=make_pod("p", 2)) == ""
+
+
+def test_an_instance_without_a_uuid_cannot_be_shown_to_a_pod() -> None:
+    nameless = devices("pcie-4")
+    nameless[0] = msgspec.structs.replace(nameless[0], mig_devices=[MigDevice(profile="1g.10gb")])
+
+    why = verdict(report("a", nameless), exclusivity="MIG", mig_profile="1g.10gb")
+    assert why == "node(s) didn't have enough MIG instances of the profile"
+
+
 def test_plain_pods_are_claims_where_devices_are_reported() -> None:
     cache = gpu_cluster([report("a", "pcie-4", {0: "Unhealthy"})])
 
@@ -220,6 +235,7 @@ def test_what_cannot_be_cured_is_told_before_what_can() -> None:
         ({"exclusivity": "Shared", "fraction": 1.5}, "devices.fraction is 1.5; it must be 0.01 to 1"),
         ({"exclusivity": "Shared", "memory_gi_b": 0}, "devices.memoryGiB is 0; it must be at least 1"),
         ({"exclusivity": "MIG"}, "exclusivity MIG needs devices.migProfile"),
+        ({"exclusivity": "MIG", "mig_profile": "1g.10gb", "count": 65}, "devices.count is 65; it must be 1 to 64"),
         ({"mig_profile": "1g.10gb"}, "devices.migProfile contradicts exclusivity Exclusive"),
     ],
 )

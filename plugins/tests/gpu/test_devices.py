@@ -15,7 +15,7 @@ from gangline import PodInfo
 from gangline.cache import Cache
 from gangline.model import Pod
 from gangline.testing import cluster, make_node, make_pod
-from gangline.wire import ALLOCATED, ALLOCATED_UUIDS, GpuClaim, MigDevice
+from gangline.wire import ALLOCATED, ALLOCATED_UUIDS, GpuClaim, GpuDevice, MigDevice
 from gangline_plugins.gpu.devices import DeviceTable, device_table
 from gangline_plugins.gpu.named_hardware import devices
 from gangline_plugins.gpu.node_devices import FULL
@@ -256,20 +256,49 @@ def test_fractions_and_memory_share_one_capacity() -> None:
     assert [ids(cache, name) for name in "pqr"] == [(0,), (1,), (0,)]
 
 
-def test_mig_claims_take_instances_of_the_profile() -> None:
+def cut_in_instances() -> list[GpuDevice]:
+    """Four devices, the second one cut into two small instances and a big one."""
     hardware = devices("pcie-4")
-    cut = [MigDevice(f"mig-{n}", "1g.10gb") for n in range(2)] + [MigDevice("mig-big", "3g.40gb")]
+    cut = [MigDevice(f"MIG-{n}", "1g.10gb") for n in range(2)] + [MigDevice("MIG-big", "3g.40gb")]
     hardware[1] = msgspec.structs.replace(hardware[1], mig_devices=cut)
-    small: GpuClaim = claim(count=1, exclusivity="MIG", mig_profile="1g.10gb")
-    cache = gpu_cluster([report("a", hardware)], [small], [claim_pod("p", node="a")])
+    return hardware
+
+
+SMALL = claim(count=1, exclusivity="MIG", mig_profile="1g.10gb")
+
+
+def test_mig_claims_take_instances_of_the_profile() -> None:
+    cache = gpu_cluster([report("a", cut_in_instances())], [SMALL], [claim_pod("p", node="a")])
     table = device_table(cache)
 
     first = table.allocation("pod-default-p")
     assert first is not None
-    assert (first.ids, first.uuids) == ((1,), ("mig-0",))
+    assert (first.ids, first.uuids) == ((1,), ("MIG-0",))
     assert [int(column[0]) for column in table.columns.profile("1g.10gb")] == [2, 1]
     plain = table.wants.of(cache.record(make_pod("q", 4)))
     assert table.choose(plain, 0) is None  # type: ignore[arg-type]  # a device that is cut up is not had whole
+
+
+@pytest.mark.parametrize("now", [[SMALL], [], [claim(count=1)]], ids=["kept", "deleted", "changed"])
+def test_a_pod_keeps_its_instance_after_a_restart_whatever_became_of_its_claim(now: list[GpuClaim]) -> None:
+    mine = claim_pod("p", annotations={ALLOCATED: "1", ALLOCATED_UUIDS: "MIG-1"}, node="a")
+    other = claim("other", count=1, exclusivity="MIG", mig_profile="1g.10gb")
+    cache = gpu_cluster([report("a", cut_in_instances())], [*now, other], [mine])
+    table = device_table(cache)
+
+    want = table.wants.of(cache.record(claim_pod("q", "other")))
+    left = table.choose(want, 0)  # type: ignore[arg-type]  # the claim makes sense
+    assert left is not None
+    assert left.uuids == ("MIG-0",)
+    assert table.columns.whole[0] == 0
+
+
+def test_a_pod_with_an_instance_is_not_moved_to_other_devices() -> None:
+    cache = gpu_cluster([report("a", cut_in_instances())], [SMALL], [claim_pod("p", node="a")])
+    table = device_table(cache)
+
+    assert table.move(cache.pods["pod-default-p"], [0]) is None
+    assert ids(cache, "p") == (1,)
 
 
 def test_replicas_are_spread_over_the_devices() -> None:
@@ -308,6 +337,16 @@ def test_a_heartbeat_changes_no_row() -> None:
     assert table.columns.heartbeat[0] == 1767225630.0
 
 
+def test_the_pods_that_an_agent_sees_on_devices_change_no_row() -> None:
+    cache = gpu_cluster([report("a")])
+    table, position = device_table(cache), cache.nodes.changes.position
+    seen = [msgspec.structs.replace(device, in_use_by=["somebody"]) for device in devices("hgx-h100")]
+
+    cache.store("gpunodestatuses").upsert(report("a", seen))
+    assert cache.nodes.changes.position == position
+    assert table.columns.busy[0] == 0
+
+
 @pytest.mark.parametrize(
     ("given", "why"),
     [
@@ -315,12 +354,16 @@ def test_a_heartbeat_changes_no_row() -> None:
         ([0, 16], "status.devices[1].id is 16; it must be 0 to 15"),
     ],
 )
-def test_a_report_that_contradicts_itself_is_not_used(given: list[int], why: str) -> None:
+def test_a_report_that_contradicts_itself_is_not_used_and_is_logged_once(
+    given: list[int], why: str, caplog: pytest.LogCaptureFixture
+) -> None:
     hardware = [msgspec.structs.replace(devices("pcie-4")[0], id=id) for id in given]
     cache = gpu_cluster([report("a", hardware)])
 
     table = device_table(cache)
+    cache.store("gpunodestatuses").upsert(report("a", hardware, heartbeat="2026-01-01T00:00:30Z"))
     assert table.problem(0) == f"GpuNodeStatus a: {why}"
+    assert caplog.messages == [f"GpuNodeStatus a: {why}; pods with claims do not go to the node"]
     assert not table.columns.known[0]
 
 

@@ -1,6 +1,6 @@
-"""Whether moving pods on one node can change what a pod may do on another.
+"""Whether pods on one node can change what a pod may do on another.
 
-Then candidates have to be simulated one at a time. To say yes too often costs time only, so namespaces are left out
+Then nodes have to be looked at one at a time. To say yes too often costs time only, so namespaces are left out
 of account.
 """
 
@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gangline import InvalidObject, PodClass, PodInfo, Selector, compile_selector
+from gangline.errors import InvalidObject
 from gangline.model import LabelSelector
+from gangline.pods import PodClass, PodInfo
+from gangline.selectors import Selector, compile_selector
 
 _LOOKS_FOR = object()
 _KEEPS_AWAY = object()

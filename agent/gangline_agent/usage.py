@@ -1,0 +1,62 @@
+"""Which pods have which devices of a node, as their annotations say, for everyone to see in the GpuNodeStatus.
+
+The scheduler decides nothing by this: it reads the annotations itself. So it may be old, and may be missing where the
+agent has no right to see pods.
+"""
+
+from __future__ import annotations
+
+from gangline.kube.informer import Informer
+from gangline.kube.interface import Client
+from gangline.kube.resources import PODS
+from gangline.model import Pod
+from gangline.wire import ALLOCATED
+
+FINISHED = ("Succeeded", "Failed")
+
+
+class Usage:
+    """Follows the pods of one node, or those of all nodes, while `run` goes on."""
+
+    def __init__(self, client: Client, node: str = "") -> None:
+        chosen = f"spec.nodeName={node}" if node else "spec.nodeName!="
+        self._informer = Informer(client, PODS, self, field_selector=chosen)
+        self._ids: dict[str, dict[str, list[int]]] = {}
+        """For each node the device ids of each pod on it, by UID."""
+        self._nodes: dict[str, str] = {}
+
+    async def run(self) -> None:
+        """Follow them until cancelled; errors of the API are logged and outlasted."""
+        await self._informer.run()
+
+    def of(self, node: str) -> dict[int, list[str]]:
+        """For each device of a node that is in use the UIDs of the pods on it, sorted."""
+        users: dict[int, list[str]] = {}
+        for uid, ids in sorted(self._ids.get(node, {}).items()):
+            for id_ in ids:
+                users.setdefault(id_, []).append(uid)
+        return users
+
+    def upsert(self, pod: Pod, /) -> None:
+        """For the informer."""
+        uid, node = pod.metadata.uid, pod.spec.node_name
+        ids = _ids_in((pod.metadata.annotations or {}).get(ALLOCATED, ""))
+        if pod.status.phase in FINISHED or not ids:
+            self.remove(pod.metadata.namespace, pod.metadata.name, uid)
+        else:
+            self._nodes[uid] = node
+            self._ids.setdefault(node, {})[uid] = ids
+
+    def remove(self, namespace: str, name: str, uid: str, /) -> None:
+        """For the informer."""
+        node = self._nodes.pop(uid, "")
+        users = self._ids.get(node, {})
+        users.pop(uid, None)
+        if not users:
+            self._ids.pop(node, None)
+
+
+def _ids_in(text: str) -> list[int]:
+    """The ids in `0,1`; what is no id is left out, a user's map may hold anything."""
+    parts = (part.strip() for part in text.split(","))
+    return sorted({int(part) for part in parts if part.isascii() and part.isdigit()})

@@ -1,0 +1,35 @@
+"""Every page that the site has beside those written by hand: where it stands, and what writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gangline_docs import commands, configuration, copies, crds, extending, metrics, names, plugins
+
+PAGES: dict[str, Callable[[], str]] = {
+    "reference/resources.md": crds.render,
+    "reference/annotations.md": names.render,
+    "reference/configuration.md": configuration.render,
+    "reference/plugins.md": plugins.render,
+    "reference/extending.md": extending.render,
+    "reference/metrics.md": metrics.render,
+    "reference/commands.md": commands.render,
+    "reference/values.md": copies.chart_values,
+    "benchmarks.md": copies.benchmarks,
+    "changelog.md": copies.changelog,
+}
+
+PARTS: dict[str, Callable[[], str]] = {
+    "fragmentation_table": copies.fragmentation_table,
+    "plugin_rules": copies.plugin_rules,
+}
+"""What stands in pages for `{{ NAME }}`."""
+
+
+def filled(markdown: str) -> str:
+    """A page written by hand, with its parts."""
+    for name, render in PARTS.items():
+        marker = f"{{{{ {name} }}}}"
+        if marker in markdown:
+            markdown = markdown.replace(marker, render())
+    return markdown

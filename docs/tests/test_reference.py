@@ -1,0 +1,158 @@
+"""The pages that are written from the code name everything that the code has, and say what it means."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import inspect
+from prometheus_client import CollectorRegistry
+
+import gangline
+from gangline import main
+from gangline.config.schema import POINT_NAMES
+from gangline.hookspecs import POINTS
+from gangline.metrics import Metrics
+from gangline.registry import GROUP, Catalog
+from gangline.wire import GpuClaim, GpuNodeStatus
+from gangline_docs import commands, configuration, copies, crds, extending, metrics, names, plugins, site
+from gangline_docs.structs import fields
+from gangline_webhook.serving import Metrics as WebhookMetrics
+
+ROOT = Path(__file__).parents[2]
+REGISTERED = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["entry-points"][GROUP]
+
+
+def cells(page: str) -> list[list[str]]:
+    """The rows of all tables of a page, without their heads."""
+    rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in page.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in row] for row in rows]
+
+
+def families(registry: CollectorRegistry) -> set[str]:
+    """Names as Prometheus has them, without those of any process."""
+    found = {f"{each.name}_total" if each.type == "counter" else each.name for each in registry.collect()}
+    return {name for name in found if not name.startswith(("process_", "python_"))}
+
+
+def struct_paths(type_: inspect.Type, prefix: str) -> Iterator[str]:
+    """Every path through a struct of `gangline.wire`, as the CRD names it."""
+    if isinstance(type_, inspect.UnionType):
+        for each in type_.types:
+            yield from struct_paths(each, prefix)
+    elif isinstance(type_, inspect.ListType):
+        yield from struct_paths(type_.item_type, f"{prefix}[]")
+    elif isinstance(type_, inspect.StructType):
+        for field in type_.fields:
+            yield (path := f"{prefix}.{field.encode_name}")
+            yield from struct_paths(field.type, path)
+
+
+@pytest.mark.parametrize("name", sorted(REGISTERED))
+def test_every_plugin_has_a_section_with_all_of_its_arguments(name: str) -> None:
+    section = re.search(rf"^## {name}\n(.*?)(?=^## |\Z)", plugins.render(), re.DOTALL | re.MULTILINE)
+    args_type = getattr(Catalog.discover().load(name), "args_type", None)
+
+    assert section is not None
+    listed = {row[0] for row in cells(section[1])}
+    assert {f"`{path}`" for path, _, _ in fields(args_type)} <= listed if args_type else "| Field |" not in section[1]
+
+
+def test_every_argument_says_what_it_means() -> None:
+    rows = [row for row in cells(plugins.render()) if len(row) == 4 and row[0].startswith("`") and "[]" not in row[0]]
+
+    assert [row[0] for row in rows if row[1] not in ("object", "list of object") and not row[3]] == []
+
+
+def test_every_metric_is_there_and_says_what_it_means() -> None:
+    listed = {row[0].strip("`"): row[3] for row in cells(metrics.render()) if row[0].startswith("`")}
+
+    assert families(Metrics().registry) | families(WebhookMetrics().registry) <= set(listed)
+    assert [name for name, meaning in listed.items() if not meaning] == []
+
+
+def test_the_metrics_of_plugins_are_there() -> None:
+    assert "scheduler_preemption_victims_total" in {each.name for each in metrics.of_scheduler()}
+
+
+def test_every_name_in_wire_is_there_and_says_what_it_means() -> None:
+    listed = {row[0].strip("`"): row[1] for row in cells(names.render()) if row[0].startswith("`")}
+    known = {
+        value
+        for name, value in vars(gangline.wire).items()
+        if name.isupper() and isinstance(value, str) and ("/" in value or "-" in value)
+    }
+
+    assert known == set(listed)
+    assert [name for name, meaning in listed.items() if not meaning] == []
+
+
+@pytest.mark.parametrize("kind", [GpuClaim, GpuNodeStatus], ids=lambda kind: kind.__name__)
+def test_every_field_of_a_custom_resource_is_there(kind: type[msgspec.Struct]) -> None:
+    struct = inspect.type_info(kind)
+    assert isinstance(struct, inspect.StructType)
+    section = re.search(rf"^## {kind.__name__}\n(.*?)(?=^## |\Z)", crds.render(), re.DOTALL | re.MULTILINE)
+    known = {path for part in struct.fields if part.name in ("spec", "status") for path in part_paths(part)}
+
+    assert section is not None
+    assert {f"`{path}`" for path in known} <= {row[0] for row in cells(section[1])}
+
+
+def part_paths(part: inspect.Field) -> set[str]:
+    return {part.encode_name, *struct_paths(part.type, part.encode_name)}
+
+
+def test_every_field_of_a_custom_resource_says_what_it_means() -> None:
+    rows = [row for row in cells(crds.render()) if len(row) == 4 and row[0].startswith("`")]
+
+    assert len(rows) > 50
+    assert [row[0] for row in rows if not row[3]] == []
+
+
+@pytest.mark.parametrize("struct", configuration.structs(), ids=lambda struct: struct.__name__)
+def test_every_field_of_the_configuration_is_there_and_says_what_it_means(struct: type[msgspec.Struct]) -> None:
+    page = configuration.render()
+    section = re.search(rf"^## {struct.__name__}\n(.*?)(?=^## |\Z)", page, re.DOTALL | re.MULTILINE)
+    assert section is not None
+    listed = {row[0].strip("`"): row[3] for row in cells(section[1]) if len(row) == 4}
+
+    if struct.__name__ == "Plugins":
+        assert all(f"`{name}`" in section[1] for name in POINT_NAMES.values())
+    else:
+        assert set(struct.__struct_encode_fields__) <= set(listed)
+        assert [name for name, meaning in listed.items() if not meaning] == []
+
+
+def test_every_command_and_option_is_there() -> None:
+    page = commands.render()
+    said = [words for words, _ in commands.walk(main.cli, ("gangline",))]
+    options = [name for _, command in commands.walk(main.cli, ("gangline",)) for name in options_of(command)]
+
+    assert {words[1] for words in said if len(words) > 1} == set(main.COMMANDS)
+    assert [words for words in said if f" {' '.join(words)}\n" not in page] == []
+    assert [name for name in options if f"`{name}`" not in page] == []
+
+
+def options_of(command: Any) -> list[str]:
+    return [name for each in command.params for name in each.opts if name.startswith("-")]
+
+
+def test_every_extension_point_and_every_name_of_the_api_is_there() -> None:
+    page = extending.render()
+    listed = {row[0].strip("`"): row[1] for row in cells(page) if row[0].startswith("`")}
+
+    assert [point for point in POINTS if f"\n### {point}\n" not in page] == []
+    assert set(listed) == set(gangline.__all__)
+    assert [name for name, meaning in listed.items() if not meaning] == []
+
+
+def test_parts_of_pages_are_filled_in() -> None:
+    text = site.filled("# Title\n\n{{ fragmentation_table }}\n")
+
+    assert "| default |" in text and "{{" not in text
+    assert "`events_to_register`" in copies.plugin_rules()

@@ -1,0 +1,37 @@
+"""The picture of the front page shows what the scheduler has done with the workloads of the example."""
+
+from __future__ import annotations
+
+import pytest
+
+from gangline.commands.profiles import choose
+from gangline.wire import ALLOCATED, GPU
+from gangline_docs.drawing import GANGS
+from gangline_docs.topology_picture import FOLDER, PROFILE, WORKLOAD, Placed, draw, place
+
+
+@pytest.fixture(scope="module")
+def placed() -> Placed:
+    return place(FOLDER, choose((), PROFILE))
+
+
+def test_every_pod_of_the_example_has_a_place(placed: Placed) -> None:
+    assert len(placed.nodes) == 32
+    assert [pod.metadata.name for pod in placed.pods if not pod.spec.node_name] == []
+
+
+def test_every_device_that_is_taken_has_the_colour_of_its_workload(placed: Placed) -> None:
+    picture = draw(placed, "title")
+
+    wanted = sum(int((pod.spec.containers[0].resources.limits or {})[GPU]) for pod in placed.pods)
+    workloads = {(pod.metadata.labels or {})[WORKLOAD] for pod in placed.pods}
+    cells = sum(picture.count(f'fill="{colour}"') for colour in GANGS)
+    assert cells == wanted + len(workloads)
+    assert sum(len((pod.metadata.annotations or {})[ALLOCATED].split(",")) for pod in placed.pods) == wanted
+
+
+def test_every_leaf_and_workload_is_named(placed: Placed) -> None:
+    picture = draw(placed, "title")
+
+    assert all(f">leaf-{number}<" in picture for number in range(8))
+    assert all(f">{(pod.metadata.labels or {})[WORKLOAD]}<" in picture for pod in placed.pods)

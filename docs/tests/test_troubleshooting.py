@@ -1,0 +1,56 @@
+"""Every message on the page about troubleshooting is one that the code writes."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "operating" / "troubleshooting.md"
+SOURCES = ("framework/gangline", "plugins/gangline_plugins", "agent/gangline_agent", "webhook/gangline_webhook")
+LEAST = 6
+"""Characters that an f-string has to have of its own, so that it does not match everything."""
+
+
+def messages() -> list[str]:
+    """What stands as code in the first column of the tables."""
+    rows = [line.split("|")[1] for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
+    return [message for row in rows for message in re.findall(r"`([^`]+)`", row)]
+
+
+@cache
+def patterns() -> tuple[re.Pattern[str], ...]:
+    """All texts in the code; what an f-string fills in may be anything."""
+    files = (file for source in SOURCES for file in sorted((ROOT / source).rglob("*.py")))
+    found = {text for file in files for text in texts(ast.parse(file.read_text(encoding="utf-8")))}
+    return tuple(re.compile(text, re.DOTALL) for text in sorted(found))
+
+
+def texts(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            parts = [str(part.value) if isinstance(part, ast.Constant) else None for part in node.values]
+            if sum(len(part.strip()) for part in parts if part) >= LEAST:
+                yield "".join(".*" if part is None else re.escape(part) for part in parts)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield re.escape(node.value)
+
+
+def is_written(message: str) -> bool:
+    """Whether the code has the message, or a text that it is a part of; a counter has its ending from the library."""
+    wanted = re.escape(message.removesuffix("_total"))
+    return any(wanted in pattern.pattern or pattern.fullmatch(message) for pattern in patterns())
+
+
+@pytest.mark.parametrize("message", messages())
+def test_a_message_is_in_the_code(message: str) -> None:
+    assert all(is_written(part) for part in message.split("..."))
+
+
+def test_a_message_that_nobody_writes_is_found_out() -> None:
+    assert not is_written("node(s) had the wrong colour")

@@ -1,0 +1,65 @@
+"""The tutorial: its files make a package that can be installed, passes its own tests and decides as the page says."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gangline.commands.plugins import plugins
+from gangline_docs.site import filled
+
+PAGE = (Path(__file__).parents[1] / "writing-a-plugin.md").read_text(encoding="utf-8")
+BLOCK = re.compile(r'^```(\w+) title="([^"]+)"\n(.*?)^```$', re.DOTALL | re.MULTILINE)
+
+
+def ran(folder: Path, *words: str) -> str:
+    """What a program of this Python writes in a folder, where the plugin is installed; it must succeed."""
+    environment = {**os.environ, "PYTHONPATH": str(folder / "site"), "COLUMNS": "200"}
+    done = subprocess.run(
+        [sys.executable, "-m", *words], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the files of the page, and its package installed in `site`."""
+    folder = tmp_path_factory.mktemp("tutorial")
+    for _, name, text in BLOCK.findall(PAGE):
+        if "." in name:
+            (folder / name).write_text(text, encoding="utf-8")
+    ran(folder, "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target", "site", ".")
+    return folder
+
+
+def test_the_tests_of_the_tutorial_pass(package: Path) -> None:
+    assert "2 passed" in ran(
+        package, "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio", "test_quiet_nodes.py"
+    )
+
+
+def test_the_plugin_is_found(package: Path) -> None:
+    assert "QuietNodes" in ran(package, "gangline", "plugins", "list")
+
+
+def test_the_plugin_decides_as_the_page_says(package: Path) -> None:
+    said = next(text for _, name, text in BLOCK.findall(PAGE) if name == "What it prints")
+
+    printed = ran(package, "gangline", "explain", "-f", "case.yaml", "--config", "profile.yaml")
+
+    assert [line.split() for line in printed.splitlines()] == [line.split() for line in said.splitlines()]
+
+
+def test_the_skeleton_that_the_page_speaks_of_can_be_written() -> None:
+    assert "gangline plugins new QuietNodes" in PAGE
+    assert "new" in plugins.commands
+
+
+def test_the_page_lists_what_else_a_plugin_can_do() -> None:
+    assert "- **`args_type`**" in filled(PAGE)

@@ -1,0 +1,272 @@
+"""The Helm chart, rendered by the real helm: what it says and refuses, and that the API server takes every word."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import gangline_profiles
+from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES, NODES, PODS, STORED, Resource
+from gangline_e2e import binaries
+from gangline_e2e.api import Api
+from gangline_e2e.chart import CHART, RELEASE, Helm, HelmFailed, one, pod_specs
+from gangline_e2e.errors import NoControlPlane
+from gangline_e2e.workloads import Manifest, Manifests
+from gangline_webhook import registration
+
+pytestmark = pytest.mark.timeout(120)
+
+MONITORING = {"serviceMonitor": {"enabled": True}, "prometheusRule": {"enabled": True}}
+VALUE_SETS: dict[str, Manifest] = {
+    "defaults": {},
+    "one of each": {"replicaCount": 1, "webhook": {"replicaCount": 1}, "leaderElection": {"leaderElect": False}},
+    "many of each": {"replicaCount": 5, "autoscaling": {"enabled": True}, "priorityClassName": "system-node-critical"},
+    "cert-manager": {"webhook": {"certificates": {"mode": "cert-manager"}}},
+    "provided": {"webhook": {"certificates": {"mode": "provided", "secretName": "mine"}, "caBundle": "LS0tLS0="}},
+    "monitoring": {"metrics": MONITORING, "networkPolicy": {"enabled": True}},
+    "without CRDs": {"crds": {"install": False}, "policies": {"install": False}},
+    "scheduler alone": {"webhook": {"enabled": False}, "agent": {"enabled": False}},
+    "two profiles": {"profiles": [{}, {"schedulerName": "other"}], "config": {"podMaxBackoffSeconds": 20}},
+    "everything set": {
+        "imagePullSecrets": [{"name": "registry"}],
+        "serviceAccount": {"name": "gpus", "annotations": {"a": "b"}},
+        "env": [{"name": "A", "value": "1"}],
+        "volumes": [{"name": "more", "emptyDir": {}}],
+        "volumeMounts": [{"name": "more", "mountPath": "/more"}],
+        "nodeSelector": {"node-role.kubernetes.io/control-plane": ""},
+        "affinity": {"nodeAffinity": {}},
+        "podAnnotations": {"a": "b"},
+        "podLabels": {"team": "gpus"},
+        "leaderElection": {"resourceNamespace": "kube-system"},
+        "webhook": {"failurePolicy": "Fail", "objectSelector": {"matchLabels": {"a": "b"}}},
+        "agent": {"simulate": "dgx-h100", "runtimeClassName": "nvidia", "nodeSelector": {"a": "b"}},
+        "scheduler": {"extraRules": [{"apiGroups": ["example.com"], "resources": ["racks"], "verbs": ["list"]}]},
+    },
+}
+NOT_SERVED = {"monitoring.coreos.com/v1", "cert-manager.io/v1"}
+
+
+@pytest.fixture
+def helm(tmp_path: Path) -> Helm:
+    """The real helm, without a cluster."""
+    try:
+        return Helm(binaries.find_helm(), tmp_path / "helm")
+    except NoControlPlane as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+async def test_lint_finds_nothing_to_complain_about(helm: Helm) -> None:
+    assert "0 chart(s) failed" in await helm.lint()
+
+
+@pytest.mark.parametrize("values", VALUE_SETS.values(), ids=VALUE_SETS)
+async def test_the_api_server_takes_every_field_of_every_manifest(helm: Helm, cluster: Api, values: Manifest) -> None:
+    manifests = await helm.render(values, cluster.namespace)
+
+    for manifest in manifests:
+        if manifest["apiVersion"] not in NOT_SERVED:
+            await cluster.apply(manifest, dryRun="All")
+
+
+@pytest.mark.parametrize(
+    ("values", "where"),
+    [
+        pytest.param({"replicas": 2}, "additional properties 'replicas' not allowed", id="unknown"),
+        pytest.param({"webhook": {"replicas": 2}}, "at '/webhook'", id="unknown below"),
+        pytest.param({"replicaCount": "two"}, "/replicaCount", id="type"),
+        pytest.param({"replicaCount": -1}, "/replicaCount", id="negative"),
+        pytest.param({"webhook": {"failurePolicy": "Maybe"}}, "/webhook/failurePolicy", id="failurePolicy"),
+        pytest.param({"webhook": {"timeoutSeconds": 31}}, "/webhook/timeoutSeconds", id="timeout"),
+        pytest.param({"webhook": {"certificates": {"mode": "none"}}}, "/webhook/certificates/mode", id="mode"),
+        pytest.param({"webhook": {"caBundle": "not base64!"}}, "/webhook/caBundle", id="caBundle"),
+        pytest.param({"scheduler": {"name": "Not A Name"}}, "/scheduler/name", id="scheduler name"),
+        pytest.param({"profiles": []}, "/profiles", id="no profile"),
+        pytest.param({"profiles": [{"plugin": {}}]}, "/profiles/0", id="field of a profile"),
+        pytest.param({"config": {"profiles": []}}, "/config", id="profiles in config"),
+        pytest.param({"leaderElection": {"leaseDuration": "15"}}, "/leaderElection/leaseDuration", id="duration"),
+        pytest.param({"priorityClass": {"value": 2_000_000_000}}, "/priorityClass/value", id="priority"),
+        pytest.param({"logging": {"level": "loud"}}, "/logging/level", id="log level"),
+        pytest.param({"image": {"pullPolicy": "Sometimes"}}, "/image/pullPolicy", id="pull policy"),
+    ],
+)
+async def test_a_wrong_value_is_refused_with_its_path(helm: Helm, values: Manifest, where: str) -> None:
+    with pytest.raises(HelmFailed, match="specifications of the schema") as refused:
+        await helm.render(values)
+
+    assert where in str(refused.value)
+
+
+async def test_every_value_stands_in_the_schema(helm: Helm) -> None:
+    schema = yaml.safe_load((CHART / "values.schema.json").read_text())
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+
+    assert set(schema["properties"]) - {"global"} == set(values)
+    for name, value in values.items():
+        inner = schema["properties"][name].get("properties")
+        assert inner is None or set(inner) == set(value), name
+
+
+async def test_every_definition_of_the_chart_is_installed_and_kept(helm: Helm) -> None:
+    sources = [yaml.safe_load(file.read_text()) for file in sorted((CHART / "crds").glob("*.yaml"))]
+
+    rendered = [each for each in await helm.render() if each["kind"] == "CustomResourceDefinition"]
+
+    assert {each["metadata"]["name"]: each["spec"] for each in rendered} == {
+        each["metadata"]["name"]: each["spec"] for each in sources
+    }
+    assert all(each["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep" for each in rendered)
+    assert not [
+        each
+        for each in await helm.render({"crds": {"install": False}}, RELEASE, CHART, "--include-crds")
+        if each["kind"] == "CustomResourceDefinition"
+    ]
+
+
+async def test_the_default_profile_is_the_one_that_comes_with_gangline(helm: Helm) -> None:
+    config = one(await helm.render(), "ConfigMap", "gpu-scheduler-config")["data"]["config.yaml"]
+
+    ours = yaml.safe_load(gangline_profiles.read("gpu-scheduler"))
+    assert yaml.safe_load(config)["profiles"] == ours["profiles"]
+
+
+async def test_the_webhook_is_registered_as_its_own_manifests_say(helm: Helm) -> None:
+    rendered = await helm.render({"profiles": [{}, {"schedulerName": "other"}]})
+
+    excluded = ["kube-system", "kube-public", "kube-node-lease", RELEASE]
+    name = "gpu-scheduler-webhook"
+    mutating = registration.mutating(
+        name, _client("/mutate"), scheduler_names=["gpu-scheduler", "other"], exclude_namespaces=excluded
+    )
+    validating = registration.validating(name, _client("/validate"), exclude_namespaces=excluded)
+    for ours in (mutating, validating):
+        theirs = one(rendered, ours["kind"], name)["webhooks"]
+        assert [_on_one_line(each) for each in theirs] == ours["webhooks"]
+
+
+async def test_all_pods_run_without_privileges(helm: Helm) -> None:
+    specs = pod_specs(await helm.render())
+
+    assert len(specs) == 6
+    for spec in specs.values():
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        for container in spec["containers"]:
+            security = container["securityContext"]
+            assert security["capabilities"] == {"drop": ["ALL"]}
+            assert security["readOnlyRootFilesystem"] is True
+            assert (security["runAsUser"], security["allowPrivilegeEscalation"]) == (1000, False)
+            assert container["resources"]["requests"].keys() == {"cpu", "memory"}
+
+
+async def test_each_component_has_a_service_account_of_its_own(helm: Helm) -> None:
+    rendered = await helm.render()
+
+    accounts = {name: spec["serviceAccountName"] for name, spec in pod_specs(rendered).items()}
+    made = {each["metadata"]["name"] for each in rendered if each["kind"] == "ServiceAccount"}
+    assert accounts == {
+        "Deployment/gpu-scheduler": "gpu-scheduler",
+        "Deployment/gpu-scheduler-webhook": "gpu-scheduler-webhook",
+        "DaemonSet/gpu-scheduler-agent": "gpu-scheduler-agent",
+        "CronJob/gpu-scheduler-certs": "gpu-scheduler-certs",
+        "Job/gpu-scheduler-certs-register": "gpu-scheduler-certs",
+        "Job/gpu-scheduler-certs-first": "gpu-scheduler-certs-first",
+    }
+    assert made == set(accounts.values())
+
+
+@pytest.mark.parametrize(
+    "resource", [PODS, NODES, *STORED, GPU_CLAIMS, GPU_NODE_STATUSES], ids=lambda each: each.plural
+)
+async def test_the_scheduler_may_follow_all_that_it_watches(helm: Helm, resource: Resource[Any]) -> None:
+    rules = one(await helm.render(), "ClusterRole", "gpu-scheduler-scheduler")["rules"]
+
+    verbs = {
+        verb
+        for rule in rules
+        if resource.group in rule["apiGroups"] and resource.plural in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    assert verbs >= {"list", "watch"}
+
+
+async def test_no_role_has_a_wildcard_or_all_secrets(helm: Helm) -> None:
+    rendered = await helm.render()
+
+    rules = [rule for each in rendered if each["kind"] in ("Role", "ClusterRole") for rule in each["rules"]]
+    assert rules
+    assert not [rule for rule in rules if "*" in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]]
+    secrets = [rule for rule in rules if "secrets" in rule["resources"]]
+    assert all(
+        rule["verbs"] == ["create"] or rule["resourceNames"] == ["gpu-scheduler-webhook-cert"] for rule in secrets
+    )
+
+
+async def test_monitoring_scrapes_every_service_on_a_port_that_it_has(helm: Helm) -> None:
+    rendered = await helm.render({"metrics": MONITORING})
+
+    monitor = one(rendered, "ServiceMonitor", "gpu-scheduler")["spec"]
+    services = [each for each in rendered if each["kind"] == "Service"]
+    labels = monitor["selector"]["matchLabels"].items()
+    assert all(each["metadata"]["labels"].items() >= labels for each in services)
+    for endpoint in monitor["endpoints"]:
+        assert all(endpoint["port"] in [port["name"] for port in each["spec"]["ports"]] for each in services)
+    (group,) = one(rendered, "PrometheusRule", "gpu-scheduler")["spec"]["groups"]
+    assert all({"alert", "expr", "labels", "annotations"} <= rule.keys() for rule in group["rules"])
+
+
+async def test_cert_manager_makes_the_secret_that_the_webhook_mounts(helm: Helm) -> None:
+    rendered = await helm.render({"webhook": {"certificates": {"mode": "cert-manager"}}})
+
+    certificate = one(rendered, "Certificate", "gpu-scheduler-webhook")["spec"]
+    assert certificate["secretName"] == _mounted_secret(rendered)
+    assert "gpu-scheduler-webhook.gpu-scheduler.svc" in certificate["dnsNames"]
+    assert certificate["issuerRef"] == {"kind": "Issuer", "name": "gpu-scheduler-webhook"}
+    configuration = one(rendered, "MutatingWebhookConfiguration", "gpu-scheduler-webhook")
+    injected = configuration["metadata"]["annotations"]["cert-manager.io/inject-ca-from"]
+    assert injected == "gpu-scheduler/gpu-scheduler-webhook"
+    assert not [each for each in rendered if each["kind"] in ("Job", "CronJob")]
+
+
+async def test_provided_certificates_are_mounted_and_trusted(helm: Helm) -> None:
+    rendered = await helm.render(VALUE_SETS["provided"])
+
+    assert _mounted_secret(rendered) == "mine"
+    webhooks = one(rendered, "ValidatingWebhookConfiguration", "gpu-scheduler-webhook")["webhooks"]
+    assert {each["clientConfig"]["caBundle"] for each in webhooks} == {"LS0tLS0="}
+    assert not [each for each in rendered if each["kind"] in ("Job", "CronJob", "Certificate")]
+
+
+async def test_the_policy_is_for_the_agents_of_this_release_alone(helm: Helm) -> None:
+    rendered = await helm.render({"serviceAccount": {"name": "gpus"}}, "elsewhere")
+
+    conditions = one(rendered, "ValidatingAdmissionPolicy", "gpu-scheduler-node-status")["spec"]["matchConditions"]
+    assert "'^system:serviceaccount:elsewhere:gpus-agent$'" in conditions[0]["expression"]
+
+
+async def test_a_packaged_chart_renders_the_same(helm: Helm, tmp_path: Path) -> None:
+    await helm.run("package", str(CHART), "--destination", str(tmp_path))
+    version = yaml.safe_load((CHART / "Chart.yaml").read_text())["version"]
+
+    package = tmp_path / f"gpu-scheduler-{version}.tgz"
+    assert await helm.render(None, RELEASE, package) == await helm.render()
+
+
+def _client(path: str) -> Manifest:
+    """How the chart leads to the webhook; the caBundle is written later."""
+    service = {"namespace": RELEASE, "name": "gpu-scheduler-webhook", "path": path, "port": 443}
+    return {"service": service}
+
+
+def _on_one_line(webhook: Manifest) -> Manifest:
+    conditions = webhook.get("matchConditions", [])
+    folded = [{**each, "expression": " ".join(each["expression"].split())} for each in conditions]
+    return {**webhook, "matchConditions": folded} if folded else webhook
+
+
+def _mounted_secret(rendered: Manifests) -> str:
+    volumes = pod_specs(rendered)["Deployment/gpu-scheduler-webhook"]["volumes"]
+    name: str = next(each["secret"]["secretName"] for each in volumes if "secret" in each)
+    return name

@@ -1,0 +1,133 @@
+"""Two schedulers at once, and one that is killed in the middle: no device goes to two pods, and none is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from gangline_e2e.api import Api
+from gangline_e2e.devices import CLAIM, LEASES, disagreements, locked
+from gangline_e2e.gpu_crds import claim
+from gangline_e2e.gpu_fleet import SCHEDULER, configuration, fleet
+from gangline_e2e.harness import ControlPlane
+from gangline_e2e.ledger import PodLedger
+from gangline_e2e.scheduler import Gangline
+from gangline_e2e.workloads import Manifest, gpu_pod, is_bound
+
+EVENTS = "/apis/events.k8s.io/v1/namespaces/{}/events"
+COUNTS = {1: 10, 2: 6, 4: 3, 8: 1}
+"""Devices of a pod, and how many pods of twenty want so many."""
+ALLOCATIONS, STANDING, WAITING = 2000, 200, 120
+PODS = 180
+KILLED_AT = (20, 60, 110)
+"""How many pods are bound when the scheduler is killed."""
+CHURN_S = 150.0
+SETTLED_S = 20.0
+
+pytestmark = pytest.mark.timeout(240)
+StartGangline = Callable[..., Gangline]
+
+
+async def test_two_schedulers_give_no_device_to_two_pods_in_2000_allocations(
+    empty: Api, own_control_plane: ControlPlane, start_gangline: StartGangline, tmp_path: Path
+) -> None:
+    kubeconfig = own_control_plane.kubeconfig
+    async with fleet(empty, kubeconfig, tmp_path, dgx_h100=100), _ledger(empty) as ledger:
+        for _ in range(2):
+            start_gangline(kubeconfig, configuration(empty.namespace))
+        async with asyncio.timeout(CHURN_S):
+            await _churn(empty, ledger)
+        await empty.until(lambda: _is_settled(empty), "pods and leases agree", SETTLED_S)
+
+        assert ledger.doubles == []
+        assert len(ledger.ever_bound) == ALLOCATIONS
+        await empty.until(lambda: _have_said_so(empty), "events tell that both have bound pods")
+
+
+@pytest.mark.parametrize("granularity", ["device", "node"])
+async def test_a_scheduler_killed_while_it_reserves_strands_neither_devices_nor_pods(
+    granularity: str, empty: Api, own_control_plane: ControlPlane, start_gangline: StartGangline, tmp_path: Path
+) -> None:
+    kubeconfig = own_control_plane.kubeconfig
+    async with fleet(empty, kubeconfig, tmp_path, dgx_h100=60), _ledger(empty) as ledger:
+        await _create_claims(empty)
+        dice = random.Random(3)
+        await empty.create_many(_pod(f"pod-{number}", dice) for number in range(PODS))
+        scheduler = start_gangline(kubeconfig, configuration(empty.namespace, granularity))
+        stranded = []
+        for bound in KILLED_AT:
+            await empty.until(partial(ledger.has_bound, bound), f"{bound} pods are bound")
+            scheduler.kill()
+            stranded.append(await _locked_for_waiting(empty))
+            scheduler.start()
+        await empty.until(lambda: _is_settled(empty), "all pods are bound, and leases are as they say", SETTLED_S)
+
+        assert any(stranded), "no kill came between a lease and its binding"
+        assert ledger.doubles == []
+
+
+async def _have_said_so(api: Api) -> bool:
+    """Whether both schedulers have bound pods, as their events say."""
+    events = await api.list(EVENTS.format(api.namespace))
+    return len({event["reportingInstance"] for event in events if event["reason"] == "Scheduled"}) == 2
+
+
+async def _churn(api: Api, ledger: PodLedger) -> None:
+    """Pods come, are bound and go in random order, so many at a time that most devices are in use."""
+    await _create_claims(api)
+    dice, standing = random.Random(7), list[Manifest]()
+    names = iter(range(ALLOCATIONS))
+
+    async def work() -> None:
+        for number in names:
+            made = await api.create(_pod(f"pod-{number}", dice))
+            standing.append(await ledger.until_bound(made["metadata"]["uid"]))
+            if len(standing) > STANDING:
+                await drop()
+        while standing:  # those that still wait may need the room
+            await drop()
+
+    async def drop() -> None:
+        gone = standing.pop(dice.randrange(len(standing)))
+        await api.delete(f"{api.pods}/{gone['metadata']['name']}", at_once=True)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(WAITING):
+            group.create_task(work())
+
+
+async def _create_claims(api: Api) -> None:
+    """A claim for each number of devices, which all pods of that size share."""
+    await api.create_many(claim(f"gpus-{count}", devices={"count": count}) for count in COUNTS)
+
+
+async def _locked_for_waiting(api: Api) -> int:
+    """How many devices are locked for pods that have no node."""
+    leases, pods = await api.list(LEASES.format(api.namespace)), await api.list(api.pods)
+    waiting = {pod["metadata"]["uid"] for pod in pods if not is_bound(pod)}
+    return sum(bool(uids & waiting) for uids in locked(leases).values())
+
+
+async def _is_settled(api: Api) -> bool:
+    pods, leases = await api.list(api.pods), await api.list(LEASES.format(api.namespace))
+    return all(map(is_bound, pods)) and not disagreements(pods, leases)
+
+
+def _pod(name: str, dice: random.Random) -> Manifest:
+    (count,) = dice.choices(list(COUNTS), list(COUNTS.values()))
+    return gpu_pod(name, gpus=0, scheduler_name=SCHEDULER, annotations={CLAIM: f"gpus-{count}"})
+
+
+@asynccontextmanager
+async def _ledger(api: Api) -> AsyncIterator[PodLedger]:
+    """What becomes of the pods in this block."""
+    ledger = PodLedger(api)
+    task = asyncio.create_task(ledger.follow())
+    yield ledger
+    task.cancel()

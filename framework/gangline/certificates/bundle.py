@@ -1,0 +1,114 @@
+"""The certificate of a server behind a Service: what to make, when to renew it, and whom clients have to trust.
+
+Rules
+- Every certificate has an authority of its own, whose key is forgotten once it has signed: only new ones can be made.
+- An authority stays trusted until it expires, so that servers may go on with an old certificate until they see the new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+
+from gangline.certificates.signing import SERVER, Authority, subject_of
+
+CERTIFICATE = "tls.crt"
+KEY = "tls.key"
+AUTHORITIES = "ca.crt"
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """What stands in a TLS Secret, as PEM: a certificate, its key, and the authorities that clients have to trust."""
+
+    certificate: bytes
+    key: bytes
+    authorities: bytes
+
+    @classmethod
+    def of(cls, data: Mapping[str, bytes]) -> Bundle:
+        """From the data of a Secret; what is missing is empty."""
+        return cls(data.get(CERTIFICATE, b""), data.get(KEY, b""), data.get(AUTHORITIES, b""))
+
+    @property
+    def data(self) -> dict[str, bytes]:
+        """By the names that Kubernetes gives to files of certificates."""
+        return {CERTIFICATE: self.certificate, KEY: self.key, AUTHORITIES: self.authorities}
+
+    @property
+    def expires(self) -> datetime:
+        """When clients stop to trust it. ValueError if it cannot be read."""
+        leaf = x509.load_pem_x509_certificates(self.certificate)[0]
+        ends = [each.not_valid_after_utc for each in _readable(self.authorities) if _signed(leaf, each)]
+        return min([leaf.not_valid_after_utc, *([max(ends)] if ends else [])])
+
+
+def server_names(service: str, namespace: str) -> tuple[str, ...]:
+    """The names under which a Service is reached in its cluster."""
+    inside = f"{service}.{namespace}"
+    return service, inside, f"{inside}.svc", f"{inside}.svc.cluster.local"
+
+
+def issue(names: Sequence[str], now: datetime, lifetime: timedelta, trusted: bytes = b"") -> Bundle:
+    """A new certificate for the names, the first of which is its subject.
+
+    ``trusted`` are authorities, PEM, that clients go on to trust until they expire.
+    """
+    authority = Authority(f"gangline webhook authority {now:%Y-%m-%d}", now, lifetime)
+    identity = authority.sign(subject_of(names[0]), [SERVER], [x509.DNSName(name) for name in names])
+    authorities = merged(now, authority.certificate_pem, trusted)
+    return Bundle(identity.certificate_pem, identity.key_pem, authorities)
+
+
+def why_renew(bundle: Bundle, names: Sequence[str], now: datetime, renew_before: timedelta) -> str | None:
+    """Why a certificate has to be replaced; None as long as it serves."""
+    try:
+        leaf = x509.load_pem_x509_certificates(bundle.certificate)[0]
+        key = serialization.load_pem_private_key(bundle.key, None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):  # TypeError: the key is encrypted
+        return "it could not be read"
+    if key.public_key() != leaf.public_key():
+        return "the key did not belong to it"
+    if missing := [name for name in names if name not in _names(leaf)]:
+        return f"it was not for {missing[0]}"
+    if not any(_signed(leaf, each) for each in _readable(bundle.authorities)):
+        return f"nobody in {AUTHORITIES} had signed it"
+    if bundle.expires - now <= renew_before:
+        return f"it ended on {bundle.expires:%Y-%m-%d}"
+    return None
+
+
+def merged(now: datetime, *bundles: bytes) -> bytes:
+    """The certificates of some PEM bundles in one, each once, without those that have expired; garbage is left out."""
+    kept: dict[x509.Certificate, None] = {}
+    for bundle in bundles:
+        kept |= {each: None for each in _readable(bundle) if now < each.not_valid_after_utc}
+    return b"".join(each.public_bytes(serialization.Encoding.PEM) for each in kept)
+
+
+def _readable(bundle: bytes) -> list[x509.Certificate]:
+    try:
+        return x509.load_pem_x509_certificates(bundle)
+    except ValueError:
+        return []
+
+
+def _names(leaf: x509.Certificate) -> list[str]:
+    try:
+        names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (x509.ExtensionNotFound, ValueError):
+        return []
+    return names.get_values_for_type(x509.DNSName)
+
+
+def _signed(leaf: x509.Certificate, authority: x509.Certificate) -> bool:
+    try:
+        leaf.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True

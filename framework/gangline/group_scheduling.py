@@ -1,0 +1,310 @@
+"""Decide one pod group: candidate placements, each tried on the real columns, the best kept. No I/O.
+
+Rules:
+- A group is decided in one cycle: afterwards all members that are needed are assumed, or nothing has changed.
+- Placements are tried tier by tier; within a tier those that hold the whole group before those that hold what is
+  needed, and the better score first.
+- Each member then passes Reserve and Permit, in the order of rank; one that does not gives all of them back.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gangline.cache import Cache
+from gangline.cycle_state import Cycle
+from gangline.errors import GanglineError
+from gangline.evaluation import Filtered
+from gangline.group_filling import Filler
+from gangline.groups import conflict
+from gangline.placement import Placement
+from gangline.pod_group import GroupAttempt, Membership, PodGroup, Problem, Role
+from gangline.pods import PodInfo
+from gangline.queueing import Unit
+from gangline.runtime import GROUPS, Runtime
+from gangline.scheduling import Decision, Nominations, find_feasible
+from gangline.status import Status
+from gangline.topology import natural
+from gangline.waiting import WaitingPod
+
+MOST_TRIED = 64
+"""Placements that are tried in one cycle, at most."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupDecision:
+    """Where each member goes; `left` are members beyond those needed for which there is no room now."""
+
+    unit: Unit
+    group: PodGroup
+    members: list[Decision]
+    left: list[PodInfo]
+    why_left: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupRejection:
+    """The group goes nowhere now, and why."""
+
+    unit: Unit
+    message: str
+    plugins: frozenset[str]
+    group: PodGroup | None = None
+    nominated: Mapping[str, str] = field(default_factory=dict)
+    """Pod UID to the node on which room is being made."""
+    is_error: bool = False
+    retry_after: float | None = None
+    """Seconds after which another topology level will do."""
+
+
+def decide_group(
+    unit: Unit, runtime: Runtime, cache: Cache, nominations: Nominations, now: float
+) -> GroupDecision | GroupRejection:
+    """One scheduling cycle for a group. A plugin that raises fails this unit alone."""
+    try:
+        group, roles = read_group(unit.members, runtime, cache)
+        if isinstance(group, str):
+            return GroupRejection(unit, group, frozenset((GROUPS,)))
+        return _GroupCycle(unit, group, roles, runtime, cache, nominations, now).decide()
+    except GanglineError as error:
+        return GroupRejection(unit, str(error), frozenset(), is_error=True)
+
+
+def read_group(
+    members: Sequence[PodInfo], runtime: Runtime, cache: Cache
+) -> tuple[PodGroup | str, dict[tuple[str, int], list[PodInfo]]]:
+    """The group of these pods, or what is wrong with it; its members that are alike, by subgroup and class, by rank."""
+    found: dict[tuple[str, int], list[tuple[float, PodInfo]]] = {}
+    first: PodGroup | None = None
+    for pod in members:
+        if not runtime.pre_enqueue(pod).is_success:
+            continue
+        membership = runtime.handle.group_of(pod)
+        if not isinstance(membership, Membership):
+            return (membership.message if isinstance(membership, Problem) else f"{pod.key} is in no group"), {}
+        if first is None:
+            first = membership.group
+        elif membership.group is not first and membership.group != first:
+            return conflict(first, membership.group), {}
+        rank = float("inf") if membership.index is None else float(membership.index)
+        found.setdefault((membership.subgroup, pod.cls.id), []).append((rank, pod))
+    if first is None:
+        return "the group has no members", {}
+    return first, {key: _by_rank(ranked) for key, ranked in found.items()}
+
+
+def _by_rank(ranked: list[tuple[float, PodInfo]]) -> list[PodInfo]:
+    if all(rank != float("inf") for rank, _ in ranked):
+        ranked.sort(key=lambda each: each[0])
+    else:
+        ranked.sort(key=lambda each: (each[0], natural(each[1].name)))
+    return [pod for _, pod in ranked]
+
+
+class _GroupCycle:
+    """What one attempt works on."""
+
+    def __init__(
+        self,
+        unit: Unit,
+        group: PodGroup,
+        members: Mapping[tuple[str, int], list[PodInfo]],
+        runtime: Runtime,
+        cache: Cache,
+        nominations: Nominations,
+        now: float,
+    ) -> None:
+        self._unit = unit
+        self._group = group
+        self._runtime = runtime
+        self._cache = cache
+        own = {pod.uid for pod in unit.members}
+        self._nominations = {
+            node: others
+            for node, pods in nominations.items()
+            if (others := {uid: pod for uid, pod in pods.items() if uid not in own})
+        }
+        self._members = members
+        self._now = now
+        self._said: list[str] = []
+        self._start()
+
+    def _start(self) -> None:
+        """Look at the cluster as it is."""
+        placed = list(self._runtime.handle.members(self._group.key))
+        self._filtered: list[Filtered] = []
+        self._filler = Filler(self._group, self._runtime, self._cache, self._feasible)
+        roles = [self._role(subgroup, pods) for (subgroup, _), pods in self._members.items()]
+        self._attempt = GroupAttempt(
+            self._group,
+            roles,
+            needed=max(0, self._group.min_member - len(placed)),
+            placed=placed,
+            waited=self._now - self._unit.added,
+            refit=self._refit,
+        )
+
+    def _feasible(self, pod: PodInfo) -> Filtered:
+        return find_feasible(pod, self._runtime, self._cache, self._nominations)
+
+    def _role(self, subgroup: str, pods: list[PodInfo]) -> Role:
+        filtered = self._feasible(pods[0])
+        self._filtered.append(filtered)
+        return Role(subgroup, pods, self._filler.capacity(filtered, len(pods)))
+
+    def decide(self) -> GroupDecision | GroupRejection:
+        attempt = self._attempt
+        if len(attempt.pods) < attempt.needed:
+            missing = attempt.needed - len(attempt.pods)
+            return GroupRejection(
+                self._unit, f"waiting for {missing} more pods of the group", frozenset((GROUPS,)), self._group
+            )
+        placements = self._runtime.generate(attempt)
+        if isinstance(placements, Status):
+            return self._rejection(placements.message, placements.plugin)
+        for placement in self._candidates(placements):
+            decided = self._try(placement)
+            if decided is not None:
+                return decided
+        return self._rejection(self._why(), "")
+
+    def _refit(self) -> Mapping[str, int] | None:
+        """See `GroupAttempt.refit`."""
+        other = _GroupCycle(
+            self._unit, self._group, self._members, self._runtime, self._cache, self._nominations, self._now
+        )
+        attempt = other._attempt
+        placements = self._runtime.generate(attempt)
+        if isinstance(placements, Status):
+            return None
+        for placement in other._candidates(placements):
+            with self._cache.transaction() as tx:
+                if other._filler.fill(attempt, placement.rows, tx):
+                    return {pod.uid: pod.row for pod in attempt.pods if pod.row >= 0}
+        return None
+
+    # Candidates
+
+    def _candidates(self, placements: Iterable[Placement]) -> Iterator[Placement]:
+        """Those to try, in order; not all of very many."""
+        tiers = itertools.groupby(placements, key=lambda placement: placement.tier)
+        ranked = (placement for _, tier in tiers for placement in self._ranked(list(tier)))
+        return itertools.islice(ranked, MOST_TRIED)
+
+    def _ranked(self, placements: list[Placement]) -> Iterator[Placement]:
+        """Those that have the room by the numbers, the best first."""
+        ranked = []
+        for number, placement in enumerate(placements):
+            holds = [int(role.capacity[placement.rows].sum()) for role in self._attempt.roles]
+            if not self._may_hold(holds):
+                continue
+            whole = all(held >= len(role.pods) for held, role in zip(holds, self._attempt.roles, strict=True))
+            score = self._runtime.score_placement(self._attempt, placement)
+            ranked.append((not whole, -score, number))
+        return (placements[number] for _, _, number in sorted(ranked))
+
+    def _may_hold(self, holds: Sequence[int]) -> bool:
+        roles = self._attempt.roles
+        enough = sum(min(held, len(role.pods)) for held, role in zip(holds, roles, strict=True))
+        return enough >= max(1, self._attempt.needed)
+
+    def _try(self, placement: Placement) -> GroupDecision | None:
+        with self._cache.transaction() as tx:
+            if not self._filler.fill(self._attempt, placement.rows, tx):
+                self._said.append(self._filler.why or f"{placement.name} does not hold the group")
+                return None
+            decisions = self._commit()
+            if isinstance(decisions, Status):
+                self._said.append(decisions.message)
+                return None
+            tx.commit()
+        left = [pod for pod in self._attempt.pods if pod.row < 0]
+        return GroupDecision(self._unit, self._group, decisions, left, self._why() if left else "")
+
+    # Reserve and permit
+
+    def _commit(self) -> list[Decision] | Status:
+        """Reserve and permit every member that has a place; all are given back when one may not."""
+        rank = self._runtime.topology.rank()
+        done: list[Decision] = []
+        placed = sorted((pod for pod in self._attempt.pods if pod.row >= 0), key=lambda pod: int(rank[pod.row]))
+        try:
+            for pod in placed:
+                decided = self._commit_one(pod)
+                if isinstance(decided, Status):
+                    self._undo(done)
+                    return decided
+                done.append(decided)
+        except GanglineError:
+            self._undo(done)
+            raise
+        return done
+
+    def _commit_one(self, pod: PodInfo) -> Decision | Status:
+        runtime, node = self._runtime, self._cache.nodes.names[pod.row]
+        cycle = self._filler.cycles[pod.uid]
+        self._cache.adopt(pod)
+        try:
+            status = runtime.reserve(cycle, pod, node)
+            holds: Mapping[str, float] = {}
+            if status.is_success:
+                status, holds = runtime.permit(cycle, pod, node)
+        except GanglineError:
+            self._undo_one(cycle, pod, node)
+            raise
+        if not status.is_success:
+            self._undo_one(cycle, pod, node)
+            return status
+        if holds:
+            runtime.handle.waiting.add(WaitingPod(pod, node, set(holds)))
+        return Decision(self._unit, pod, node, cycle, runtime, holds)
+
+    def _undo(self, decisions: Iterable[Decision]) -> None:
+        for decision in decisions:
+            self._undo_one(decision.cycle, decision.pod, decision.node)
+
+    def _undo_one(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
+        """As `give_back`, but the pod stays where the transaction has put it: that undoes it."""
+        self._runtime.handle.waiting.remove(pod.uid)
+        try:
+            self._runtime.unreserve(cycle, pod, node)
+        finally:
+            self._cache.disown(pod)
+
+    # What to say
+
+    def _rejection(self, message: str, plugin: str) -> GroupRejection:
+        plugins = {GROUPS, *self._blamed(), *((plugin,) if plugin else ())}
+        nominated, said = self._runtime.group_post_filter(self._attempt)
+        topology, waited = self._group.topology, self._attempt.waited
+        change = topology.next_change(waited)
+        return GroupRejection(
+            self._unit,
+            f"{message} {said}".strip(),
+            frozenset(plugins),
+            self._group,
+            nominated,
+            retry_after=None if change == float("inf") else change - waited,
+        )
+
+    def _blamed(self) -> Iterator[str]:
+        for filtered in self._filtered:
+            yield from self._runtime.evaluator.diagnose(filtered).plugins()
+
+    def _why(self) -> str:
+        attempt = self._attempt
+        said = list(dict.fromkeys([*attempt.messages, *self._said]))
+        nodes = self._cache.nodes.count
+        for role, filtered in zip(attempt.roles, self._filtered, strict=True):
+            held = int(role.capacity.sum())
+            if held >= len(role.pods) and filtered.feasible.any():
+                continue
+            name = f" of {role.subgroup}" if role.subgroup else ""
+            said.append(f"{min(held, len(role.pods))} of {len(role.pods)} pods{name} fit on {nodes} nodes")
+            diagnosis = self._runtime.evaluator.diagnose(filtered)
+            said.append(diagnosis.message())
+        total = f"gang {self._group.namespace}/{self._group.name}: "
+        wanted = f"no placement for {max(1, attempt.needed)} pods"
+        return total + "; ".join([wanted, *said])

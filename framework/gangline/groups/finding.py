@@ -1,0 +1,108 @@
+"""Which group a pod is in: asks the readers in their order, and remembers what they say."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from gangline.groups import keys
+from gangline.groups.owners import Owners
+from gangline.groups.readers import READERS, watched_by
+from gangline.groups.reading import Lookup, Reader
+from gangline.groups.seen import Seen, Sight
+from gangline.pod_group import Membership, PodGroup, Problem
+from gangline.pods import PodInfo
+from gangline.wire import CLAIM
+
+_LABELS = frozenset({keys.POD_GROUP, keys.KUEUE_GROUP, keys.KOORDINATOR_GROUP, keys.LWS_GROUP, keys.JOB_SET})
+_ANNOTATIONS = frozenset({keys.KAI_GROUP, keys.VOLCANO_GROUP, keys.KOORDINATOR_GROUP, CLAIM})
+"""What a pod that nobody owns has to have to be in a group."""
+
+
+class Groups:
+    """The groups of pods, as readers see them.
+
+    An answer holds until one of the objects that it was read from changes in earnest.
+    """
+
+    def __init__(self, lookup: Lookup, readers: tuple[Reader, ...] = READERS) -> None:
+        self._lookup = lookup
+        self._readers = readers
+        self._types = {kind.key: kind.type for kind in watched_by(readers)}
+        self._stores = [lookup.store(key) for key in self._types]
+        self._owners = Owners(lookup)
+        self._known: weakref.WeakKeyDictionary[PodInfo, tuple[Membership | Problem | None, Sight]] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    def of(self, pod: PodInfo) -> Membership | Problem | None:
+        """The pod's group; a Problem where it names one that cannot be used, None where it is in none."""
+        if not pod.owners and not pod.group and _has_no_trigger(pod):
+            return None
+        known = self._known.get(pod)
+        if known is not None and known[1].holds():
+            return known[0]
+        return self._read(pod)
+
+    def annotations(self, pod: PodInfo) -> Mapping[str, str]:
+        """The annotations of a pod over those of what owns it, the nearest winning."""
+        return self._owners.annotations(pod)
+
+    @property
+    def owners(self) -> Owners:
+        """What stands behind pods."""
+        return self._owners
+
+    @property
+    def version(self) -> int:
+        """Grows when an object changes that groups are read from."""
+        return sum(store.version for store in self._stores)
+
+    def is_member_hint(self, pod: PodInfo, old: Any, new: Any) -> bool:
+        """Whether a changed object is one from which the pod's group is read; a hint for events of these kinds."""
+        known = self._known.get(pod)
+        if known is None:
+            self.of(pod)
+            known = self._known.get(pod)
+        obj = old if new is None else new
+        metadata = getattr(obj, "metadata", None)
+        if known is None or metadata is None:
+            return False
+        return any(
+            name == metadata.name and namespace == metadata.namespace and isinstance(obj, self._types.get(key, object))
+            for key, namespace, name in known[1].found
+        )
+
+    def _read(self, pod: PodInfo) -> Membership | Problem | None:
+        seen = Seen(self._lookup, self._owners.chain)
+        answer: Membership | Problem | None = None
+        for reader in self._readers:
+            answer = reader.read(pod, seen)
+            if answer is not None:
+                break
+        self._known[pod] = (answer, seen.sight())
+        return answer
+
+
+def conflict(one: PodGroup, other: PodGroup) -> str:
+    """How two definitions of the same group contradict each other; empty where they agree."""
+    if one == other:
+        return ""
+    different = [
+        f"{field.name} {_shown(getattr(one, field.name))} and {_shown(getattr(other, field.name))}"
+        for field in fields(PodGroup)
+        if getattr(one, field.name) != getattr(other, field.name)
+    ]
+    return f"its pods define the group {one.namespace}/{one.name} differently: {'; '.join(different)}"
+
+
+def _has_no_trigger(pod: PodInfo) -> bool:
+    return _ANNOTATIONS.isdisjoint(pod.annotations) and _LABELS.isdisjoint(pod.labels)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"({', '.join(part.name for part in value)})"
+    return str(value)

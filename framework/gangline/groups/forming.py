@@ -1,0 +1,93 @@
+"""Forms groups and memberships out of what a reader has found; numbers that contradict each other end here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from gangline.errors import InvalidObject
+from gangline.groups.constraints import Constraints
+from gangline.groups.parsing import MOST, rank_of
+from gangline.kube.resources import Resource
+from gangline.model import TypedReference
+from gangline.pod_group import Membership, PodGroup, Problem, SubGroup, TopologyConstraint
+from gangline.pods import PodInfo
+
+MOST_PARTS = 10_000
+"""Sub-groups of one group; nobody means more."""
+
+
+def attempt(dialect: str, pod: PodInfo, name: str, form: Callable[[], Membership]) -> Membership | Problem:
+    """What `form` returns; a Problem of the group with this name where it raises InvalidObject."""
+    try:
+        return form()
+    except InvalidObject as error:
+        return Problem(f"{dialect}:{pod.namespace}/{name}", str(error))
+
+
+def missing(kind: str, namespace: str, name: str) -> InvalidObject:
+    """The error for an object that a pod names and that is not there."""
+    return InvalidObject(f"{kind} {namespace}/{name} does not exist", None, "")
+
+
+def reference_to(resource: Resource[Any], obj: Any) -> TypedReference:
+    """The object as what stands for a group."""
+    metadata = obj.metadata
+    return TypedReference(resource.kind, metadata.namespace, metadata.name, metadata.uid, resource.api_version)
+
+
+def counted(where: str, value: int | None) -> int:
+    """A number of members as it stands in an object. Raises InvalidObject."""
+    if value is None:
+        raise InvalidObject(where, None, "is not set")
+    if not 1 <= value <= MOST:
+        raise InvalidObject(where, value, f"expected a whole number from 1 to {MOST}")
+    return value
+
+
+def not_more_than(where: str, least: int, size: int) -> None:
+    """Refuse a group that needs more members than there will be. Raises InvalidObject."""
+    if least > size:
+        raise InvalidObject(where, least, f"there will be {size} pods only")
+
+
+def member(pod: PodInfo, group: PodGroup, constraints: Constraints, subgroup: str = "") -> Membership:
+    """The pod as a member of a group with these constraints; slices make sub-groups. Raises InvalidObject.
+
+    Its rank is what the pod's own labels and annotations say.
+    """
+    rank = rank_of(pod)
+    size = constraints.slice_size
+    if not size:
+        return Membership(group, subgroup, rank)
+    if rank is None:
+        raise InvalidObject("topology slices", size, "slices are cut by rank, and the pod has no index")
+    if rank // size >= len(group.subgroups):
+        why = f"the group has {len(group.subgroups)} slices of {size} pods, and the pod has index {rank}"
+        raise InvalidObject("topology slices", None, why)
+    return Membership(group, slice_name(rank // size), rank)
+
+
+def slices_of(needed: int, size: int, constraints: Constraints) -> tuple[SubGroup, ...]:
+    """The sub-groups that slices of consecutive ranks make; none without slices. Raises InvalidObject."""
+    if not constraints.slice_size:
+        return ()
+    return slices("", needed, max(needed, size), constraints.slice_size, constraints.slice_topology)
+
+
+@lru_cache(maxsize=4096)
+def slices(prefix: str, needed: int, total: int, size: int, topology: TopologyConstraint) -> tuple[SubGroup, ...]:
+    """So many pods in slices of a size, the first of which have to be whole. Raises InvalidObject."""
+    count = -(-total // size)
+    if count > MOST_PARTS:
+        raise InvalidObject("topology slices", size, f"{total} pods make {count} slices; at most {MOST_PARTS} are")
+    return tuple(
+        SubGroup(prefix + slice_name(number), max(0, min(size, needed - number * size)), topology)
+        for number in range(count)
+    )
+
+
+def slice_name(number: int) -> str:
+    """What the sub-group of a slice is called."""
+    return f"slice-{number}"

@@ -1,0 +1,92 @@
+"""Workloads that say how many GPUs they take in all: the members are as many pods as have so many GPUs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gangline.errors import InvalidObject
+from gangline.groups.constraints import constraints_of
+from gangline.groups.forming import attempt, member, missing, slices_of
+from gangline.groups.keys import GPU_COUNT
+from gangline.groups.owners import (
+    CONTROLLERS,
+    annotations_of,
+    controller_of,
+    is_followed,
+    pods_of,
+    starts_in_turn,
+    workload_of,
+)
+from gangline.groups.parsing import invalid, number
+from gangline.groups.reading import Lookup
+from gangline.kube.resources import GPU_CLAIMS, Resource
+from gangline.model import OwnerReference, ReplicaSet
+from gangline.pod_group import Membership, PodGroup, Problem
+from gangline.pods import PodInfo
+from gangline.wire import CLAIM, GPU, SHARED_GPU, GpuClaim
+
+_GPUS = (GPU, "amd.com/gpu", SHARED_GPU)
+
+
+class GpuCountReader:
+    """The annotation topology.scheduler/gpu-count on a workload or its pods; a lone pod is no group.
+
+    Where the pods ask for no GPUs themselves, all pods of the workload are members.
+    """
+
+    dialect = "gpu-count"
+    watches: tuple[Resource[Any], ...] = (GPU_CLAIMS, *CONTROLLERS)
+
+    def read(self, pod: PodInfo, lookup: Lookup) -> Membership | Problem | None:
+        """See `Reader`."""
+        owner = controller_of(pod.owners)
+        if owner is None or GPU_COUNT not in annotations_of(pod, lookup):
+            return None
+        try:
+            members, size = _sizes(pod, owner, lookup)
+        except InvalidObject as error:
+            return Problem(f"{self.dialect}:{pod.namespace}/{owner.name}", str(error))
+        if max(members, size) == 1:
+            return None
+        return attempt(self.dialect, pod, owner.name, lambda: self._member(pod, owner, members, size, lookup))
+
+    def _member(self, pod: PodInfo, owner: OwnerReference, members: int, size: int, lookup: Lookup) -> Membership:
+        constraints = constraints_of(annotations_of(pod, lookup))
+        group = PodGroup(
+            pod.namespace,
+            owner.name,
+            self.dialect,
+            members,
+            size=size,
+            topology=constraints.topology,
+            subgroups=slices_of(members, size, constraints),
+        )
+        return member(pod, group, constraints)
+
+
+def _sizes(pod: PodInfo, owner: OwnerReference, lookup: Lookup) -> tuple[int, int]:
+    """The least number of members, and how many there are in all. Raises InvalidObject."""
+    total = number(annotations_of(pod, lookup), GPU_COUNT)
+    workload = workload_of(pod, lookup)
+    if workload is None and is_followed(owner):
+        raise missing(owner.kind, pod.namespace, owner.name)
+    size = pods_of(workload) or 0
+    each = _gpus_of(pod, lookup)
+    members = -(-(total or 0) // each) if each else size
+    if not members:
+        raise invalid(GPU_COUNT, total, f"the pods ask for no GPUs, and {owner.kind} {owner.name} has no known size")
+    if size and members > size:
+        why = f"{members} pods with {each} GPUs each have so many, and {owner.kind} {owner.name} has {size}"
+        raise invalid(GPU_COUNT, total, why)
+    if isinstance(workload, ReplicaSet) and workload.spec.replicas:
+        members = min(members, workload.spec.replicas)  # while its Deployment changes over to it, it is smaller
+    return (1 if starts_in_turn(workload) else members), size
+
+
+def _gpus_of(pod: PodInfo, lookup: Lookup) -> int:
+    """How many GPUs one pod takes, by its claim or its requests."""
+    name = pod.annotations.get(CLAIM)
+    claim: GpuClaim | None = lookup.store(GPU_CLAIMS.key).get(name, pod.namespace) if name else None
+    if claim is not None:
+        return max(claim.spec.devices.count, 0)
+    return sum(pod.cls.requests.real.get(resource, 0) for resource in _GPUS)

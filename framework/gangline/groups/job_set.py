@@ -1,0 +1,224 @@
+"""JobSets: all their Jobs are one group, with a part for each replicated job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gangline.errors import InvalidObject
+from gangline.groups import keys
+from gangline.groups.constraints import FREE, Constraints, constraints_of
+from gangline.groups.forming import MOST_PARTS, attempt, missing, not_more_than, slice_name, slices
+from gangline.groups.owners import job_size
+from gangline.groups.parsing import level, number
+from gangline.groups.reading import Lookup
+from gangline.kube.resources import JOB_SETS, Resource
+from gangline.model import JobSet, ReplicatedJob
+from gangline.pod_group import ANYWHERE, Membership, PodGroup, Problem, SubGroup, TopologyConstraint
+from gangline.pods import PodInfo
+from gangline.wire import COMPLETION_INDEX
+
+_NOTHING: Mapping[str, str] = {}
+_MOST = 10_000
+"""JobSets whose layout is remembered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One replicated job in a group."""
+
+    name: str
+    jobs: int
+    pods: int
+    """Of one job."""
+    offset: int
+    """The first rank in the group."""
+    constraints: Constraints
+    exclusive: str
+    """The level that each job has a domain of its own of."""
+    leaders_first: bool
+    """Whether the other pods of a job are made only when its first one has a node."""
+    done: int
+    """Jobs that have succeeded."""
+
+    @property
+    def needed(self) -> int:
+        """How many pods have to start together."""
+        return (self.jobs - self.done) * (1 if self.leaders_first else self.pods)
+
+
+class JobSetReader:
+    """The JobSet that a pod's labels name.
+
+    Where replicated jobs start one after the other, each is a group of its own. With exclusive placement each Job is
+    a part, and its first pod alone starts it: the JobSet lets no other pod in before that one has its node.
+    """
+
+    dialect = "job-set"
+    watches: tuple[Resource[Any], ...] = (JOB_SETS,)
+
+    def __init__(self) -> None:
+        self._layouts: dict[tuple[str, str], tuple[JobSet, list[Part]]] = {}
+        self._groups: dict[tuple[str, str], tuple[JobSet, PodGroup]] = {}
+
+    def read(self, pod: PodInfo, lookup: Lookup) -> Membership | Problem | None:
+        """See `Reader`."""
+        name = pod.labels.get(keys.JOB_SET)
+        return attempt(self.dialect, pod, name, lambda: self._read(pod, name, lookup)) if name else None
+
+    def _read(self, pod: PodInfo, name: str, lookup: Lookup) -> Membership:
+        found: JobSet | None = lookup.store(JOB_SETS.key).get(name, pod.namespace)
+        if found is None:
+            raise missing("JobSet", pod.namespace, name)
+        part_name = pod.labels.get(keys.JOB_SET_PART, "")
+        parts = self._parts(found)
+        part = next((each for each in parts if each.name == part_name), None)
+        if part is None:
+            raise InvalidObject(f"label {keys.JOB_SET_PART}", part_name, f"JobSet {name} has no such replicatedJob")
+        group = (
+            self._group(found, [part], f"{name}/{part_name}") if _in_turn(found) else self._group(found, parts, name)
+        )
+        return _member(pod, group, part)
+
+    def _parts(self, found: JobSet) -> list[Part]:
+        key = (found.metadata.namespace, found.metadata.name)
+        known = self._layouts.get(key)
+        if known is not None and known[0] is found:
+            return known[1]
+        if len(self._layouts) > _MOST:
+            self._layouts.clear()
+        parts = _layout(found)
+        self._layouts[key] = (found, parts)
+        return parts
+
+    def _group(self, found: JobSet, parts: list[Part], name: str) -> PodGroup:
+        key = (found.metadata.namespace, name)
+        known = self._groups.get(key)
+        if known is not None and known[0] is found:
+            return known[1]
+        if len(self._groups) > _MOST:
+            self._groups.clear()
+        group = _formed(self.dialect, found, parts, name)
+        self._groups[key] = (found, group)
+        return group
+
+
+def _layout(found: JobSet) -> list[Part]:
+    """The replicated jobs of a JobSet. Raises InvalidObject."""
+    done = {each.name: each.succeeded for each in found.status.replicated_jobs_status}
+    whole = found.metadata.annotations or _NOTHING
+    parts: list[Part] = []
+    offset = 0
+    for replicated in found.spec.replicated_jobs:
+        annotations = {
+            **whole,
+            **(replicated.template.metadata.annotations or _NOTHING),
+            **(replicated.template.spec.template.metadata.annotations or _NOTHING),
+        }
+        exclusive = level(annotations, keys.JOB_SET_EXCLUSIVE)
+        pods = max(job_size(replicated.template.spec.parallelism, replicated.template.spec.completions), 0)
+        jobs = max(replicated.replicas, 0)
+        parts.append(
+            Part(
+                replicated.name,
+                jobs,
+                pods,
+                offset,
+                constraints_of(_own(replicated)),
+                exclusive,
+                exclusive != ANYWHERE and keys.JOB_SET_NODE_SELECTOR not in annotations,
+                min(done.get(replicated.name, 0), jobs),
+            )
+        )
+        offset += jobs * pods
+    return parts
+
+
+def _own(replicated: ReplicatedJob) -> dict[str, str]:
+    """The annotations of the jobs and pods that are made of it."""
+    return {
+        **(replicated.template.metadata.annotations or _NOTHING),
+        **(replicated.template.spec.template.metadata.annotations or _NOTHING),
+    }
+
+
+def _in_turn(found: JobSet) -> bool:
+    """Whether replicated jobs start one after the other."""
+    startup = found.spec.startup_policy
+    in_order = startup is not None and startup.startup_policy_order == "InOrder"
+    return in_order or any(each.depends_on for each in found.spec.replicated_jobs)
+
+
+def _formed(dialect: str, found: JobSet, parts: list[Part], name: str) -> PodGroup:
+    annotations = found.metadata.annotations or _NOTHING
+    least = number(annotations, keys.MIN_MEMBER)
+    if least is None:
+        least = number(annotations, keys.KAI_MIN_MEMBER)
+    size = sum(each.jobs * each.pods for each in parts)
+    if least is not None:
+        not_more_than(f"JobSet {found.metadata.namespace}/{name}: the least number of members", least, size)
+    whole = constraints_of(annotations)
+    if whole.slice_size:
+        why = "belongs on the template of a replicated job"
+        raise InvalidObject(f"JobSet {found.metadata.namespace}/{name}: topology slices", whole.slice_size, why)
+    topology = whole.topology
+    hoisted = len(parts) == 1 and topology == FREE
+    if hoisted:
+        topology = parts[0].constraints.topology
+    needed = max(1, sum(each.needed for each in parts))
+    least = needed if least is None else min(least, needed)
+    subgroups: list[SubGroup] = []
+    left = least
+    for part in parts:
+        subgroups += _subgroups(part, min(left, part.needed), hoisted)
+        left -= min(left, part.needed)
+    return PodGroup(
+        found.metadata.namespace, name, dialect, least, size=size, topology=topology, subgroups=tuple(subgroups)
+    )
+
+
+def _subgroups(part: Part, needed: int, hoisted: bool) -> tuple[SubGroup, ...]:
+    """The sub-groups that a replicated job makes; a lone one whose constraint is the group's needs none."""
+    constraints = part.constraints
+    whole = needed if not part.done else 0  # it is not known which Jobs have succeeded
+    if (part.exclusive or constraints.slice_size) and constraints.topology != FREE and not hoisted:
+        why = "stands beside exclusive placement or slices; say it for the whole JobSet"
+        raise InvalidObject(f"replicatedJob {part.name}: topology", constraints.topology.required or None, why)
+    if part.exclusive:
+        if part.jobs > MOST_PARTS:
+            raise InvalidObject(f"replicatedJob {part.name}", part.jobs, f"more than {MOST_PARTS} exclusive Jobs")
+        each = 1 if part.leaders_first else part.pods
+        return tuple(
+            SubGroup(f"{part.name}-{job}", max(0, min(each, whole - job * each)), TopologyConstraint(part.exclusive))
+            for job in range(part.jobs)
+        )
+    if constraints.slice_size:
+        total = part.jobs * part.pods
+        return slices(f"{part.name}-", whole, total, constraints.slice_size, constraints.slice_topology)
+    return () if hoisted else (SubGroup(part.name, needed, constraints.topology),)
+
+
+def _member(pod: PodInfo, group: PodGroup, part: Part) -> Membership:
+    """The pod's place: its Job counts first, then its completion index. Raises InvalidObject."""
+    job = number(pod.labels, keys.JOB_SET_JOB, least=0)
+    completion = number(pod.annotations, COMPLETION_INDEX, least=0)
+    if completion is None:
+        completion = number(pod.labels, COMPLETION_INDEX, least=0)
+    rank = None if job is None or completion is None else job * part.pods + completion
+    subgroup = part.name
+    if part.exclusive:
+        subgroup = f"{part.name}-{_known(job, keys.JOB_SET_JOB)}"
+    elif part.constraints.slice_size:
+        subgroup = f"{part.name}-{slice_name(_known(rank, keys.JOB_SET_JOB) // part.constraints.slice_size)}"
+    elif not group.subgroups:
+        subgroup = ""
+    if group.subgroups and group.subgroup(subgroup) is None:
+        raise InvalidObject(f"label {keys.JOB_SET_JOB}", job, f"replicatedJob {part.name} has {part.jobs} Jobs")
+    return Membership(group, subgroup, None if rank is None else part.offset + rank)
+
+
+def _known(value: int | None, key: str) -> int:
+    if value is None:
+        raise InvalidObject(f"label {key}", None, "is not set, or the pod has no completion index")
+    return value

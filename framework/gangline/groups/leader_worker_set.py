@@ -1,0 +1,127 @@
+"""The replicas of LeaderWorkerSets: a leader and its workers, by the labels and annotations of their pods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gangline.errors import InvalidObject
+from gangline.groups import keys
+from gangline.groups.constraints import FREE, constraints_of
+from gangline.groups.forming import MOST_PARTS, attempt, not_more_than
+from gangline.groups.owners import annotations_of
+from gangline.groups.parsing import invalid, level, number
+from gangline.groups.reading import Lookup
+from gangline.kube.resources import LEADER_WORKER_SETS, Resource
+from gangline.model import LeaderWorkerSet, PodTemplate
+from gangline.pod_group import ANYWHERE, Membership, PodGroup, Problem, SubGroup, TopologyConstraint
+from gangline.pods import PodInfo
+
+LEADER, WORKERS = "leader", "workers"
+_NOTHING: Mapping[str, str] = {}
+
+
+class LeaderWorkerSetReader:
+    """One replica of a LeaderWorkerSet is a group: leader and workers, or the sub-groups that the set has cut it into.
+
+    With exclusive placement, and where workers wait for a leader that is ready, they are not even made before the
+    leader has its node; then the leader alone starts the group, and the workers join it in its domain.
+    """
+
+    dialect = "leader-worker-set"
+    watches: tuple[Resource[Any], ...] = (LEADER_WORKER_SETS,)
+
+    def read(self, pod: PodInfo, lookup: Lookup) -> Membership | Problem | None:
+        """See `Reader`."""
+        key = pod.labels.get(keys.LWS_GROUP)
+        if not key:
+            return None
+        of, index = pod.labels.get(keys.LWS_NAME), pod.labels.get(keys.LWS_GROUP_INDEX)
+        name = f"{of}-{index}" if of and index else key
+        return attempt(self.dialect, pod, name, lambda: self._read(pod, name, lookup))
+
+    def _read(self, pod: PodInfo, name: str, lookup: Lookup) -> Membership:
+        of = pod.labels.get(keys.LWS_NAME, "")
+        found: LeaderWorkerSet | None = lookup.store(LEADER_WORKER_SETS.key).get(of, pod.namespace)
+        own = annotations_of(pod, lookup)
+        size = number(own, keys.LWS_SIZE) or (found.spec.leader_worker_template.size if found is not None else None)
+        if size is None:
+            raise invalid(keys.LWS_SIZE, None, f"is not set, and LeaderWorkerSet {pod.namespace}/{of} does not exist")
+        rank = number(pod.labels, keys.LWS_WORKER, least=0)
+        if rank is None or rank >= size:
+            raise InvalidObject(f"label {keys.LWS_WORKER}", rank, f"expected a whole number below the size, {size}")
+        annotations = own if found is None else found.metadata.annotations or _NOTHING
+        exclusive = level(own, keys.LWS_EXCLUSIVE)
+        leader_first = bool(exclusive) or (found is not None and found.spec.startup_policy == "LeaderReady")
+        least = 1 if leader_first else number(annotations, keys.MIN_MEMBER) or size
+        not_more_than(f"annotation {keys.MIN_MEMBER}", least, size)
+        group = PodGroup(
+            pod.namespace,
+            name,
+            self.dialect,
+            least,
+            size=size,
+            topology=TopologyConstraint(exclusive) if exclusive else constraints_of(annotations).topology,
+            subgroups=_within(least, _parts(own, size, found)),
+        )
+        return Membership(group, _part(own, size, rank), rank)
+
+
+def _parts(annotations: Mapping[str, str], size: int, found: LeaderWorkerSet | None) -> list[tuple[str, int, Any]]:
+    """Name, number of pods and constraint of each part."""
+    each = number(annotations, keys.LWS_SUBGROUP_SIZE)
+    if each is None:
+        leader, workers = _templates(found)
+        parts = [(LEADER, 1, _constraint(leader)), (WORKERS, size - 1, _constraint(workers))]
+        return parts if size > 1 else []
+    exclusive = level(annotations, keys.LWS_SUBGROUP_EXCLUSIVE)
+    constraint = TopologyConstraint(exclusive) if exclusive != ANYWHERE else FREE
+    if size // each >= MOST_PARTS:
+        raise invalid(keys.LWS_SUBGROUP_SIZE, each, f"{size} pods make too many sub-groups")
+    apart = annotations.get(keys.LWS_SUBGROUP_TYPE) == "LeaderExcluded"
+    extra = (size - 1) % each == 0
+    cut = size - 1 if apart or extra else size
+    counts = [min(each, cut - start) for start in range(0, cut, each)] or ([] if apart else [0])
+    if extra and not apart:
+        counts[0] += 1
+    parts = [(f"subgroup-{number_}", count, constraint) for number_, count in enumerate(counts)]
+    return [(LEADER, 1, FREE), *parts] if apart else parts
+
+
+def _part(annotations: Mapping[str, str], size: int, rank: int) -> str:
+    """The part that the pod with a rank is in.
+
+    A leader that is left over when the others are cut into equal parts is one more pod of the first of them.
+    """
+    each = number(annotations, keys.LWS_SUBGROUP_SIZE)
+    if each is None:
+        return "" if size == 1 else WORKERS if rank else LEADER
+    if annotations.get(keys.LWS_SUBGROUP_TYPE) == "LeaderExcluded":
+        return f"subgroup-{(rank - 1) // each}" if rank else LEADER
+    extra_leader = (size - 1) % each == 0
+    return f"subgroup-{max(rank - 1, 0) // each if extra_leader else rank // each}"
+
+
+def _within(least: int, parts: list[tuple[str, int, Any]]) -> tuple[SubGroup, ...]:
+    """The parts, of which the first ones make up the least number of members."""
+    found, left = [], least
+    for name, count, constraint in parts:
+        found.append(SubGroup(name, min(count, left), constraint))
+        left -= min(count, left)
+    return tuple(found)
+
+
+def _templates(found: LeaderWorkerSet | None) -> tuple[PodTemplate | None, PodTemplate | None]:
+    template = found.spec.leader_worker_template if found is not None else None
+    if template is None:
+        return None, None
+    return template.leader_template or template.worker_template, template.worker_template
+
+
+def _constraint(template: PodTemplate | None) -> TopologyConstraint:
+    if template is None:
+        return FREE
+    constraints = constraints_of(template.metadata.annotations or _NOTHING)
+    if constraints.slice_size:
+        raise InvalidObject("topology slices", constraints.slice_size, "a LeaderWorkerSet is cut by its subGroupPolicy")
+    return constraints.topology

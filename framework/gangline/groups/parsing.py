@@ -1,0 +1,123 @@
+"""Reads single values of annotations and labels; what cannot be read is an InvalidObject that names the key."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from gangline.config.durations import parse_duration
+from gangline.errors import InvalidObject
+from gangline.groups import keys
+from gangline.labels import parse_integer
+from gangline.pod_group import ANYWHERE, Step
+from gangline.pods import PodInfo
+from gangline.wire import COMPLETION_INDEX, POD_INDEX
+
+MOST = 2**31 - 1
+"""The largest number that Kubernetes has room for where members are counted."""
+_LONGEST = 64
+_LEVEL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_./]{0,315}[A-Za-z0-9])?")
+_ANYWHERE = ("any", "anywhere")
+_RANKS = (
+    keys.KUEUE_POD_INDEX,
+    COMPLETION_INDEX,
+    keys.LWS_WORKER,
+    keys.KOORDINATOR_INDEX,
+    keys.VOLCANO_TASK_INDEX,
+    POD_INDEX,
+    "training.kubeflow.org/replica-index",
+)
+_RANK_LABELS = (keys.KUEUE_POD_INDEX_LABEL, keys.KAI_POD_INDEX_LABEL)
+
+
+def invalid(key: str, value: object, why: str) -> InvalidObject:
+    """The error for the value of an annotation or label."""
+    return InvalidObject(f"annotation {key}", value, why)
+
+
+def number(values: Mapping[str, str], key: str, least: int = 1) -> int | None:
+    """The whole number that stands there; None for nothing. Raises InvalidObject."""
+    text = values.get(key)
+    if text is None:
+        return None
+    found = parse_integer(text.strip()) if len(text) <= _LONGEST else None
+    if found is None or not least <= found <= MOST:
+        raise invalid(key, text, f"expected a whole number from {least} to {MOST}")
+    return found
+
+
+def flag(values: Mapping[str, str], key: str) -> bool | None:
+    """Whether "true" or "false" stands there; None for nothing. Raises InvalidObject."""
+    text = values.get(key)
+    if text is None:
+        return None
+    if text not in ("true", "false"):
+        raise invalid(key, text, 'expected "true" or "false"')
+    return text == "true"
+
+
+def seconds(values: Mapping[str, str], key: str) -> float | None:
+    """The Go duration that stands there; None for nothing. Raises InvalidObject."""
+    text = values.get(key)
+    if text is None:
+        return None
+    return _duration(key, text, text)
+
+
+def level(values: Mapping[str, str], key: str) -> str:
+    """The name of the level that stands there; ANYWHERE for nothing. Raises InvalidObject."""
+    text = values.get(key)
+    return ANYWHERE if text is None else level_name(key, text, text)
+
+
+def fallback(values: Mapping[str, str], key: str) -> tuple[Step, ...]:
+    """The steps that stand there: each level is required until its time, then the next one. Raises InvalidObject."""
+    text = values.get(key)
+    if text is None:
+        return ()
+    steps: list[Step] = []
+    after = 0.0
+    *first, last = text.split(";")
+    for part in first:
+        name, _, until = part.partition(",")
+        steps.append(Step(level_name(key, text, name), after))
+        ends = _duration(key, text, until.strip())
+        if ends <= after:
+            raise invalid(key, text, f'"{part.strip()}": times have to grow from step to step')
+        after = ends
+    if "," in last:
+        raise invalid(key, text, f'"{last.strip()}" is the last step, so it has no time')
+    return (*steps, Step(level_name(key, text, last), after))
+
+
+def rank_of(pod: PodInfo) -> int | None:
+    """The pod's rank among its like, from whatever counts it; None where nothing does. Raises InvalidObject."""
+    for pointer in _RANK_LABELS:
+        named = pod.annotations.get(pointer)
+        if named and named in pod.labels:
+            return number(pod.labels, named, least=0)
+    for key in _RANKS:
+        if key in pod.labels:
+            return number(pod.labels, key, least=0)
+        if key in pod.annotations:
+            return number(pod.annotations, key, least=0)
+    return None
+
+
+def level_name(key: str, text: str, name: str) -> str:
+    """The level that is called so in the text of an annotation. Raises InvalidObject."""
+    name = name.strip()
+    if name in _ANYWHERE:
+        return ANYWHERE
+    if not _LEVEL.fullmatch(name):
+        raise invalid(key, text, f'"{name}" is not the name of a level or a label key')
+    return name
+
+
+def _duration(key: str, text: str, part: str) -> float:
+    if len(part) > _LONGEST:
+        raise invalid(key, text, "is too long for a duration")
+    try:
+        return float(parse_duration(part))
+    except ValueError as error:
+        raise invalid(key, text, str(error)) from None

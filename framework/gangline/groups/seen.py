@@ -1,0 +1,93 @@
+"""What an answer was read from, so that it is read again only when one of these objects has changed in earnest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gangline.groups.reading import Lookup
+from gangline.model import Job, JobSet, OwnerReference
+
+_STATUS_COUNTS = (Job, JobSet)
+"""Kinds whose status says how many pods are still to come."""
+
+Place = tuple[str, str, str]
+"""The key of a store, a namespace and a name."""
+Found = dict[Place, tuple[Callable[..., Any], Any]]
+"""How to get what is at each place, and what was there."""
+
+
+class Sight:
+    """Objects that were looked up, those that were missing too."""
+
+    __slots__ = ("found",)
+
+    def __init__(self, found: Found) -> None:
+        self.found = found
+
+    def holds(self) -> bool:
+        """Whether all are still what they were, apart from what does not matter to groups."""
+        for place, (get, before) in self.found.items():
+            now = get(place[2], place[1])
+            if now is before:
+                continue
+            if not _alike(before, now):
+                return False
+            self.found[place] = (get, now)
+        return True
+
+
+class Seen:
+    """A lookup that keeps in mind what it was asked for."""
+
+    def __init__(
+        self, lookup: Lookup, chains: Callable[[OwnerReference, str], tuple[Any, Sight]] | None = None
+    ) -> None:
+        self._lookup = lookup
+        self._chains = chains
+        self._found: Found = {}
+
+    def store(self, plural: str) -> Any:
+        """The objects of a kind; what is got from it is noted."""
+        return _SeenStore(plural, self._lookup.store(plural), self._found)
+
+    def chain(self, reference: OwnerReference, namespace: str) -> Any:
+        """The chain that begins with a controller, from those that are remembered; None where none are."""
+        if self._chains is None:
+            return None
+        chain, sight = self._chains(reference, namespace)
+        self._found.update(sight.found)
+        return chain
+
+    def sight(self) -> Sight:
+        """What was looked up so far."""
+        return Sight(self._found)
+
+
+class _SeenStore:
+    __slots__ = ("_found", "_key", "_store")
+
+    def __init__(self, key: str, store: Any, found: Found) -> None:
+        self._key = key
+        self._store = store
+        self._found = found
+
+    def get(self, name: str, namespace: str = "") -> Any:
+        obj = self._store.get(name, namespace)
+        self._found[self._key, namespace, name] = (self._store.get, obj)
+        return obj
+
+
+def _alike(before: Any, now: Any) -> bool:
+    """Whether two states of an object are the same to readers: what controllers write all the time is not."""
+    if before is None or now is None:
+        return False
+    old, new = before.metadata, now.metadata
+    return (
+        old.uid == new.uid
+        and old.annotations == new.annotations
+        and old.labels == new.labels
+        and old.owner_references == new.owner_references
+        and getattr(before, "spec", None) == getattr(now, "spec", None)
+        and (not isinstance(now, _STATUS_COUNTS) or before.status == now.status)
+    )

@@ -1,0 +1,23 @@
+"""Objects that configure: ConfigMaps, and custom resources that are read only where they are used."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gangline.model.base import Object, ObjectMeta
+
+
+class ConfigMap(Object):
+    """Texts by key."""
+
+    metadata: ObjectMeta
+    data: dict[str, str] | None = None
+
+
+class Document(Object):
+    """A custom resource whose spec is left as it is: whoever reads it checks it, and says what is wrong."""
+
+    metadata: ObjectMeta
+    spec: dict[str, Any] = {}
+    api_version: str = ""
+    kind: str = ""

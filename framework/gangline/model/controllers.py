@@ -1,0 +1,106 @@
+"""Controllers that come with an operator (JobSet, LeaderWorkerSet), and objects of which only the metadata counts."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gangline.model.base import Object, ObjectMeta
+
+
+class PartialObjectMetadata(Object):
+    """An object of any kind, of which the API server sends the metadata alone."""
+
+    metadata: ObjectMeta
+
+
+class PodTemplate(Object):
+    """What pods are made from; only its annotations matter."""
+
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+
+
+class JobTemplateSpec(Object):
+    """spec of the jobs that a job set makes."""
+
+    parallelism: int | None = None
+    completions: int | None = None
+    template: PodTemplate = msgspec.field(default_factory=PodTemplate)
+
+
+class JobTemplate(Object):
+    """What the jobs of a job set are made from."""
+
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: JobTemplateSpec = msgspec.field(default_factory=JobTemplateSpec)
+
+
+class JobDependency(Object):
+    """A replicated job that has to come first."""
+
+    name: str = ""
+    status: str = ""
+
+
+class ReplicatedJob(Object):
+    """A part of a job set: so many jobs that are alike."""
+
+    name: str = ""
+    replicas: int = 1
+    template: JobTemplate = msgspec.field(default_factory=JobTemplate)
+    depends_on: list[JobDependency] = []
+
+
+class JobSetStartup(Object):
+    """In which order the replicated jobs are made."""
+
+    startup_policy_order: str = ""
+
+
+class JobSetSpec(Object):
+    """spec of a job set."""
+
+    replicated_jobs: list[ReplicatedJob] = []
+    startup_policy: JobSetStartup | None = None
+
+
+class ReplicatedJobStatus(Object):
+    """How far one replicated job is."""
+
+    name: str = ""
+    succeeded: int = 0
+
+
+class JobSetStatus(Object):
+    """status of a job set."""
+
+    replicated_jobs_status: list[ReplicatedJobStatus] = []
+
+
+class JobSet(Object):
+    """Jobs that belong together (jobset.x-k8s.io)."""
+
+    metadata: ObjectMeta
+    spec: JobSetSpec = msgspec.field(default_factory=JobSetSpec)
+    status: JobSetStatus = msgspec.field(default_factory=JobSetStatus)
+
+
+class LeaderWorkerTemplate(Object):
+    """One replica of a leader-worker set."""
+
+    size: int = 1
+    leader_template: PodTemplate | None = None
+    worker_template: PodTemplate = msgspec.field(default_factory=PodTemplate)
+
+
+class LeaderWorkerSetSpec(Object):
+    """spec of a leader-worker set."""
+
+    leader_worker_template: LeaderWorkerTemplate = msgspec.field(default_factory=LeaderWorkerTemplate)
+    startup_policy: str = ""
+
+
+class LeaderWorkerSet(Object):
+    """Replicas of a leader with its workers (leaderworkerset.x-k8s.io)."""
+
+    metadata: ObjectMeta
+    spec: LeaderWorkerSetSpec = msgspec.field(default_factory=LeaderWorkerSetSpec)

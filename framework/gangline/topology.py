@@ -1,0 +1,265 @@
+"""Network topology as columns: for each level of it the domain that every node is in.
+
+Rules:
+- Levels go from the widest to the narrowest. Equal label values under different wider domains are different domains.
+- A node without the label of a level is in no domain of that level, and is never taken to be close to anything.
+- Numbers of domains hold until node labels change; whoever keeps something per domain keeps it by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from gangline.labels import MISSING
+from gangline.nodes import Int32Column, Int64Column, Nodes, Rows
+
+NONE = -1
+"""In no domain."""
+HOST = "host"
+_NUMBER = re.compile(r"(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A domain that is described rather than labelled: the nodes with all of these labels."""
+
+    name: str
+    match_labels: Mapping[str, str] = field(default_factory=dict, hash=False)
+    parent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One level: the node label that tells its domains apart, or a list of domains."""
+
+    name: str
+    label: str = ""
+    domains: tuple[Named, ...] = ()
+
+
+KNOWN_LEVELS = (
+    Level("region", "topology.kubernetes.io/region"),
+    Level("zone", "topology.kubernetes.io/zone"),
+    Level("datacenter", "network.topology.nvidia.com/datacenter"),
+    Level("core", "network.topology.nvidia.com/core"),
+    Level("network-node-layer-1", "topology.k8s.aws/network-node-layer-1"),
+    Level("network-node-layer-2", "topology.k8s.aws/network-node-layer-2"),
+    Level("network-node-layer-3", "topology.k8s.aws/network-node-layer-3"),
+    Level("block", "cloud.google.com/gce-topology-block"),
+    Level("subblock", "cloud.google.com/gce-topology-subblock"),
+    Level("network-block", "oci.oraclecloud.com/host.network_block_id"),
+    Level("rack", "oci.oraclecloud.com/host.rack_id"),
+    *(Level(f"tier-{n}", f"fabric.topograph.run/tier-{n}") for n in (5, 4, 3, 2, 1, 0)),
+    Level("spine", "network.topology.nvidia.com/spine"),
+    Level("spine", "topology.gangline.dev/spine"),
+    Level("block", "network.topology.nvidia.com/block"),
+    Level("block", "topology.kubernetes.io/block"),
+    Level("leaf", "network.topology.nvidia.com/leaf"),
+    Level("leaf", "topology.gangline.dev/leaf"),
+    Level("rack", "topology.kubernetes.io/rack"),
+    Level("domain", "accelerator.topograph.run/domain"),
+    Level("sub-domain", "accelerator.topograph.run/sub-domain"),
+    Level("accelerator", "network.topology.nvidia.com/accelerator"),
+    Level("nvlink-domain", "ds.coreweave.com/nvlink.domain"),
+    Level("clique", "nvidia.com/gpu.clique"),
+    Level("gce-host", "cloud.google.com/gce-topology-host"),
+    Level(HOST, "kubernetes.io/hostname"),
+)
+"""Levels by labels in use, widest first; those that some node has make up the topology where none is configured."""
+
+
+@dataclass(frozen=True, eq=False)
+class Domains:
+    """The domains of one level."""
+
+    level: str
+    ids: Int32Column
+    """For each row the number of its domain, `NONE` for none."""
+    values: tuple[str, ...]
+    """The name of each domain; equal names under different wider domains are different domains."""
+    parents: Int32Column
+    """For each domain the number of the next wider one that it is in, or `NONE`."""
+    wider: Domains | None = None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def rows(self, domain: int) -> Rows:
+        """The rows in a domain."""
+        return np.flatnonzero(self.ids == domain)
+
+    def sums(self, column: Int64Column) -> Int64Column:
+        """The sum of a column over the rows of each domain."""
+        inside = self.ids >= 0
+        return np.bincount(self.ids[inside], weights=column[inside], minlength=len(self)).astype(np.int64)
+
+    def ancestors(self, wider: Domains) -> Int32Column:
+        """For each domain the number of the domain of a wider level that it is in, or `NONE`."""
+        found, level = np.arange(len(self), dtype=np.int32), self
+        while level is not wider:
+            found = np.where(found >= 0, np.append(level.parents, np.int32(NONE))[found], NONE).astype(np.int32)
+            if level.wider is None:
+                return np.full(len(self), NONE, dtype=np.int32)
+            level = level.wider
+        return found
+
+    @cached_property
+    def positions(self) -> Int64Column:
+        """For each domain its place among those of the same wider one: the neighbours of n are n - 1 and n + 1.
+
+        It is the last number in the name where all siblings have different ones, else the rank by name.
+        """
+        positions = np.zeros(len(self), dtype=np.int64)
+        siblings: dict[int, list[int]] = {}
+        for domain, parent in enumerate(self.parents.tolist()):  # once per change of node labels
+            siblings.setdefault(parent, []).append(domain)
+        for family in siblings.values():
+            numbers = [number for domain in family if (number := _last_number(self.values[domain])) is not None]
+            if len(set(numbers)) == len(family):
+                positions[family] = numbers
+            else:
+                ordered = sorted(family, key=lambda domain: natural(self.values[domain]))
+                positions[ordered] = np.arange(len(ordered))
+        return positions
+
+    @cached_property
+    def order(self) -> Int64Column:
+        """For each domain its rank when all are walked through from the widest level down, neighbours together."""
+        outer = np.zeros(len(self), dtype=np.int64)
+        if self.wider is not None and len(self.wider):
+            outer = np.where(self.parents >= 0, self.wider.order[self.parents], len(self.wider))
+        order = np.empty(len(self), dtype=np.int64)
+        order[np.lexsort((self.positions, outer))] = np.arange(len(self))
+        return order
+
+    def path(self, domain: int) -> str:
+        """The name of a domain below those of the wider ones: "spine-1/leaf-3"."""
+        parent = int(self.parents[domain])
+        above = f"{self.wider.path(parent)}/" if self.wider is not None and parent >= 0 else ""
+        return above + self.values[domain]
+
+
+class Topology:
+    """The levels of one profile over the nodes of the cluster; worked out again only when node labels have changed."""
+
+    def __init__(self, nodes: Nodes, levels: Sequence[Level] = ()) -> None:
+        self._nodes = nodes
+        self._configured = tuple(levels)
+        self._stamp: tuple[int, int] | None = None
+        self._levels: tuple[Level, ...] = ()
+        self._domains: dict[str, Domains] = {}
+        self._rank: Int64Column | None = None
+
+    def use(self, levels: Sequence[Level]) -> None:
+        """Take these levels, widest first; with none, those of `KNOWN_LEVELS` that some node has a label of."""
+        self._configured = tuple(levels)
+        self._stamp = None
+
+    @property
+    def levels(self) -> tuple[Level, ...]:
+        """The levels now, widest first."""
+        self._refresh()
+        return self._levels
+
+    def find(self, level: str) -> Domains | None:
+        """The domains of a level by its name or label key; None when there is no such level.
+
+        A label key that is no level of this topology, but that some node has, is a level of its own.
+        """
+        self._refresh()
+        if level in self._domains:
+            return self._domains[level]
+        for known in self._levels:
+            if level in (known.name, known.label):
+                return self._domains[known.name]
+        if "/" not in level:
+            return None
+        alone = self._worked_out(Level(level, level), None)
+        if not len(alone):
+            return None
+        self._domains[level] = alone
+        return alone
+
+    def chain(self) -> list[Domains]:
+        """The domains of all levels, widest first."""
+        self._refresh()
+        return [self._domains[level.name] for level in self._levels]
+
+    def switches(self) -> list[Domains]:
+        """The levels that hold more than one node in a domain, widest first: where to look for neighbours."""
+        return [level for level in self.chain() if len(level) < int(np.count_nonzero(level.ids >= 0))]
+
+    def rank(self) -> Int64Column:
+        """For each row its place when the nodes are walked through along the topology, neighbours together."""
+        levels = self.switches()
+        if self._rank is None:
+            keys = [np.arange(self._nodes.size)]
+            for level in reversed(levels):
+                keys.append(np.where(level.ids >= 0, np.append(level.order, len(level))[level.ids], len(level)))
+            self._rank = np.empty(self._nodes.size, dtype=np.int64)
+            self._rank[np.lexsort(keys)] = np.arange(self._nodes.size)
+        return self._rank
+
+    def names(self) -> str:
+        """The names of the levels for messages: "zone, spine, leaf"."""
+        return ", ".join(level.name for level in self.levels) or "none"
+
+    def _refresh(self) -> None:
+        stamp = (self._nodes.labels.version, self._nodes.size)
+        if stamp == self._stamp:
+            return
+        self._levels = self._configured or self._found()
+        self._domains = {}
+        self._rank = None
+        wider: Domains | None = None
+        for level in self._levels:
+            wider = self._domains[level.name] = self._worked_out(level, wider)
+        self._stamp = (self._nodes.labels.version, self._nodes.size)
+
+    def _found(self) -> tuple[Level, ...]:
+        found: dict[str, Level] = {}
+        for level in KNOWN_LEVELS:
+            if level.name not in found and self._nodes.labels.column(level.label, self._nodes.everything).exists.any():
+                found[level.name] = level
+        return tuple(found.values())
+
+    def _worked_out(self, level: Level, wider: Domains | None) -> Domains:
+        values, numbers = self._described(level) if level.domains else self._labelled(level)
+        outer = wider.ids if wider is not None else np.full(self._nodes.size, NONE, dtype=np.int32)
+        inside = numbers != MISSING
+        keys = (outer.astype(np.int64) + 1) * (len(values) + 1) + numbers
+        unique, inverse = np.unique(keys[inside], return_inverse=True)
+        ids = np.full(self._nodes.size, NONE, dtype=np.int32)
+        ids[inside] = inverse
+        parents = (unique // (len(values) + 1) - 1).astype(np.int32)
+        named = tuple(values[number] for number in (unique % (len(values) + 1)).tolist())
+        return Domains(level.name, ids, named, parents, wider)
+
+    def _labelled(self, level: Level) -> tuple[Sequence[str], Int32Column]:
+        column = self._nodes.labels.column(level.label, self._nodes.everything)
+        return column.values, column.ids
+
+    def _described(self, level: Level) -> tuple[Sequence[str], Int32Column]:
+        """A node that several descriptions fit is in the first of them."""
+        numbers = np.full(self._nodes.size, MISSING, dtype=np.int32)
+        for number, domain in enumerate(level.domains):
+            fits = (numbers == MISSING) & self._nodes.alive[: self._nodes.size]
+            for key, value in domain.match_labels.items():
+                fits = fits & self._nodes.labels.column(key, self._nodes.everything).equals(value)
+            numbers[fits] = number
+        return [domain.name for domain in level.domains], numbers
+
+
+def natural(name: str) -> tuple[tuple[int, str], ...]:
+    """A sort key by which leaf-2 comes before leaf-10."""
+    return tuple((int(part), "") if part.isdigit() else (-1, part) for part in _NUMBER.split(name) if part)
+
+
+def _last_number(name: str) -> int | None:
+    numbers: list[str] = _NUMBER.findall(name)
+    return int(numbers[-1]) if numbers else None

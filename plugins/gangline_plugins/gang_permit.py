@@ -1,0 +1,123 @@
+"""GangPermit: members of a group wait at permit until so many of them are reserved that the group can run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated
+
+import msgspec
+
+from gangline import (
+    Action,
+    EventHint,
+    Handle,
+    Membership,
+    PodGroup,
+    PodInfo,
+    Status,
+    WaitingPod,
+    group_watches,
+    hookimpl,
+    on,
+    wait,
+)
+
+
+class GangPermitArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """Arguments."""
+
+    timeout_seconds: Annotated[float, msgspec.Meta(gt=0)] = 60.0
+    """Seconds that members wait for the others; a group that says how long itself has its own time."""
+
+
+@dataclass(slots=True)
+class _Gang:
+    """Members of one group on their way."""
+
+    bound: int
+    """How many members had a node before any of these was reserved."""
+    reserved: set[str] = field(default_factory=set)
+    is_open: bool = False
+    """Whether enough of them are reserved."""
+
+
+class GangPermit:
+    """Makes pods that belong together one unit: all that the group needs are placed, or none.
+
+    A whole group is decided in one cycle, so its members wait for each other no longer than that takes.
+    """
+
+    name = "GangPermit"
+    args_type = GangPermitArgs
+    watches = group_watches
+
+    def __init__(self, args: GangPermitArgs, handle: Handle) -> None:
+        self._handle = handle
+        self._timeout = args.timeout_seconds
+        self._gangs: dict[str, _Gang] = {}
+        handle.group_pods()
+
+    @hookimpl
+    def events_to_register(self) -> Sequence[EventHint]:
+        """A pod is rejected here only when another member was; that one says what may help."""
+        return (on("pods", Action.ADD | Action.DELETE), on("nodes", Action.ADD | Action.UPDATE))
+
+    @hookimpl
+    def reserve(self, pod: PodInfo) -> None:
+        """Count the member."""
+        group = self._group(pod)
+        if group is None:
+            return
+        gang = self._gangs.get(group.key)
+        if gang is None:
+            bound = sum(bool(member.node_name) and member is not pod for member in self._handle.members(group.key))
+            gang = self._gangs[group.key] = _Gang(bound)
+        gang.reserved.add(pod.uid)
+
+    @hookimpl
+    def permit(self, pod: PodInfo) -> Status | None:
+        """Wait for the others; the member that makes them enough lets all of them go."""
+        group = self._group(pod)
+        if group is None:
+            return None
+        gang = self._gangs[group.key]
+        if gang.is_open:
+            return None
+        if gang.bound + len(gang.reserved) < group.min_member:
+            return wait(group.timeout or self._timeout)
+        gang.is_open = True
+        for waiting in self._waiting(gang):
+            waiting.allow(self.name)
+        return None
+
+    @hookimpl
+    def unreserve(self, pod: PodInfo) -> None:
+        """A member that is given back takes along those that wait for it."""
+        gang = self._leave(pod)
+        for waiting in self._waiting(gang) if gang is not None else ():
+            waiting.reject(self.name, f"pod {pod.key} of the same gang was given back")
+
+    @hookimpl
+    async def post_bind(self, pod: PodInfo) -> None:
+        """A bound member is known by its node."""
+        self._leave(pod)
+
+    def _group(self, pod: PodInfo) -> PodGroup | None:
+        membership = self._handle.group_of(pod)
+        return membership.group if isinstance(membership, Membership) else None
+
+    def _leave(self, pod: PodInfo) -> _Gang | None:
+        """The member is no longer on its way; returns the gang when others still are."""
+        group = self._group(pod)
+        gang = self._gangs.get(group.key) if group is not None else None
+        if group is None or gang is None:
+            return None
+        gang.reserved.discard(pod.uid)
+        if not gang.reserved:
+            del self._gangs[group.key]
+            return None
+        return gang
+
+    def _waiting(self, gang: _Gang) -> Iterator[WaitingPod]:
+        return (waiting for uid in list(gang.reserved) if (waiting := self._handle.waiting.get(uid)) is not None)

@@ -1,0 +1,130 @@
+"""All sets of so many devices of a link class, and what taking each of them from a mask of free devices is worth.
+
+What depends on a claim's rule does not belong here, so that all rules share it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gangline_plugins.gpu.links import MOST_DEVICES, NO_ISLAND, LinkClass, Matrix, ids_of
+
+Masks = NDArray[np.uint32]
+"""Sets of devices, as bits."""
+Ranks = NDArray[np.int64]
+NEVER = -(2**61)
+"""Below every sum of ranks, twice too."""
+_WHOLE = 256
+"""Masks up to which the worth of every set in every mask is kept."""
+
+
+class DeviceSets:
+    """The sets of `count` devices, lowest ids first; every array has one entry per set."""
+
+    def __init__(self, links: LinkClass, count: int) -> None:
+        self.ids = np.array(list(combinations(ids_of(links.present), count)), dtype=np.intp).reshape(-1, count)
+        self.masks: Masks = (np.uint32(1) << self.ids.astype(np.uint32)).sum(axis=1, dtype=np.uint32)
+        pairs = links.gbps[self.ids[:, :, None], self.ids[:, None, :]]
+        self.inside: Matrix = pairs.sum(axis=(1, 2)) / 2
+        """Sum of the GB/s between any two."""
+        self.gbps: Matrix = _slowest(pairs)
+        """GB/s of the slowest link; 0 for one device."""
+        islands = np.array(links.islands)[self.ids]
+        alone = islands == NO_ISLAND
+        self.together: NDArray[np.bool_] = (islands == islands[:, :1]).all(axis=1) & ~alone[:, 0] | (count < 2)
+        """In one island, or just one device."""
+        self.apart: NDArray[np.intp] = _different(np.where(alone, MOST_DEVICES + self.ids, islands))
+        """How many different islands; a device that is in none counts for itself."""
+        self.in_row: NDArray[np.bool_] = self.ids[:, -1] - self.ids[:, 0] == count - 1
+        """With ids that follow each other."""
+        near = dense(links.nearness[self.ids[:, :, None], self.ids[:, None, :]].sum(axis=(1, 2)))
+        self._left = leftovers(links)
+        self._links_step = (int(near.max(initial=0)) + 1) * self._left.near_levels
+        self._near_steps = near * self._left.near_levels
+        self.levels = self._left.levels * self._links_step
+        """How many different values `worth` may have."""
+        size = 1 << links.present.bit_length()
+        self._kept = self._worth(np.arange(size, dtype=np.uint32)) if size <= _WHOLE else None
+
+    def worth(self, masks: Masks) -> Ranks:
+        """One row per mask, one column per set: by the links that stay among what is left over, then by nearness in the
+        set, then by nearness of what is left over; NEVER where the set is not in the mask."""
+        return self._worth(masks) if self._kept is None else self._kept[masks]
+
+    def _worth(self, masks: Masks) -> Ranks:
+        fits = (self.masks & ~masks[:, None]) == 0
+        left = np.where(fits, masks[:, None] ^ self.masks, np.uint32(0))
+        worth = self._left.links[left] * self._links_step + self._near_steps + self._left.nearness[left]
+        return np.where(fits, worth, NEVER)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Leftovers:
+    """What each set of devices is worth when it is left over, by its mask."""
+
+    gbps: Matrix
+    """Sum of the GB/s between any two."""
+    links: Ranks
+    """The same as ranks, so that rounding does not decide."""
+    nearness: Ranks
+    """Ranks by nearness, then by how few runs of ids they are in."""
+    levels: int
+    """How many different ranks by GB/s there are."""
+    near_levels: int
+    """How many different ranks by nearness there are."""
+
+
+@lru_cache(maxsize=64)
+def leftovers(links: LinkClass) -> Leftovers:
+    """For all masks of the devices of a class."""
+    masks = np.arange(1 << links.present.bit_length(), dtype=np.uint32)
+    bits = (masks[:, None] >> np.arange(MOST_DEVICES, dtype=np.uint32) & np.uint32(1)).astype(np.float64)
+    gbps = _within(bits, links.gbps)
+    by_links = dense(gbps)
+    by_nearness = dense(_within(bits, links.nearness), (bits[:, :-1] * bits[:, 1:]).sum(axis=1))
+    return Leftovers(gbps, by_links, by_nearness, int(by_links.max()) + 1, int(by_nearness.max()) + 1)
+
+
+@lru_cache(maxsize=128)
+def device_sets(links: LinkClass, count: int) -> DeviceSets:
+    """The sets of count devices of a class; the same object as long as it is in use."""
+    return DeviceSets(links, count)
+
+
+def dense(*columns: NDArray[Any]) -> Ranks:
+    """Ranks from 0 by the first column, then by the next; equal for what is equal to a millionth."""
+    table = np.round(np.stack([column.astype(np.float64) for column in columns]), 6)
+    order = np.lexsort(table[::-1])
+    ordered = table[:, order]
+    ranks = np.zeros(table.shape[1], dtype=np.int64)
+    ranks[order[1:]] = (ordered[:, 1:] != ordered[:, :-1]).any(axis=0).cumsum()
+    return ranks
+
+
+def _slowest(pairs: Matrix) -> Matrix:
+    """The lowest entry beside the diagonal of each matrix; 0 where there is nothing beside it."""
+    count = pairs.shape[1]
+    if count < 2:
+        return np.zeros(len(pairs))
+    beside = pairs[:, ~np.eye(count, dtype=np.bool_)]
+    slowest: Matrix = beside.min(axis=1)
+    return slowest
+
+
+def _different(values: NDArray[Any]) -> NDArray[np.intp]:
+    """How many different values there are in each row."""
+    ordered = np.sort(values, axis=1)
+    different: NDArray[np.intp] = (ordered[:, 1:] != ordered[:, :-1]).sum(axis=1) + 1
+    return different
+
+
+def _within(bits: Matrix, matrix: Matrix) -> Matrix:
+    """The sum of a matrix over the pairs in each set."""
+    sums: Matrix = np.einsum("mi,mi->m", bits @ matrix, bits) / 2
+    return sums

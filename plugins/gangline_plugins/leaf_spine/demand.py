@@ -1,0 +1,142 @@
+"""What a group needs, in numbers: members per role, the fewest nodes that hold them, and devices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gangline import NodeView, PodInfo
+from gangline.pod_group import GroupAttempt, PodGroup, Role
+from gangline.requests import CPU
+from gangline.wire import GPU
+from gangline_plugins.gpu.devices import DeviceTable
+from gangline_plugins.gpu.wants import Want
+from gangline_plugins.leaf_spine.layout import Bools, Ints
+
+WHOLE = 1000
+"""Amounts of devices are in thousandths of one, so that shared ones count too."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stock:
+    """One kind of resource over all rows: what there is and what is taken."""
+
+    total: Ints
+    used: Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Demand:
+    """A number of members of each role."""
+
+    roles: Sequence[Role]
+    counts: tuple[int, ...]
+    nodes: int
+    """The fewest nodes that hold them all, as the cluster is; at least."""
+    amount: int
+    """Of the stock: what they all ask for."""
+    each: tuple[int, ...]
+    """What one member of each role asks for."""
+    wants_devices: bool
+    """The stock is devices; else it is CPU."""
+    stock: Stock
+
+    def held(self, sums: Sequence[Ints]) -> Bools:
+        """Where there is room for all of them, by the capacity for each role."""
+        enough = sums[0] >= self.counts[0]
+        for total, count in zip(sums[1:], self.counts[1:], strict=True):
+            enough = enough & (total >= count)
+        return enough
+
+    def most_on(self) -> Ints:
+        """For each row the most of the stock that the group could take there."""
+        most = np.zeros(len(self.stock.total), dtype=np.int64)
+        for role, each in zip(self.roles, self.each, strict=True):
+            most += role.capacity * each
+        return np.minimum(most, self.stock.total - self.stock.used)
+
+
+def demand_of(attempt: GroupAttempt, counts: Sequence[int], nodes: NodeView, table: DeviceTable) -> Demand | None:
+    """What so many members of each role need; None where they do not fit on all nodes together."""
+    fewest = fewest_nodes(attempt.roles, counts, nodes)
+    if fewest is None:
+        return None
+    resource = _device_resource(attempt.first)
+    each = tuple(_devices(role.pods[0], resource, table) for role in attempt.roles)
+    wants_devices = any(each)
+    if wants_devices:
+        stock = _devices_in_stock(resource, nodes, table)
+    else:
+        each = tuple(role.pods[0].cls.requests.real.get(CPU, 0) for role in attempt.roles)
+        stock = Stock(nodes.allocatable(CPU), nodes.requested(CPU))
+    amount = sum(one * count for one, count in zip(each, counts, strict=True))
+    return Demand(attempt.roles, tuple(counts), fewest, amount, each, wants_devices, stock)
+
+
+def counts_of(attempt: GroupAttempt) -> list[tuple[int, ...]]:
+    """How many members of each role to look for room for: all of them; then, if fewer are needed, only those."""
+    every = tuple(len(role.pods) for role in attempt.roles)
+    if attempt.needed >= sum(every):
+        return [every]
+    if len(every) == 1:
+        return [every, (max(1, attempt.needed),)]
+    needed = tuple(_needed(role, attempt.group) for role in attempt.roles)
+    return [every, needed] if needed != every else [every]
+
+
+def fewest_nodes(roles: Sequence[Role], counts: Sequence[int], nodes: NodeView) -> int | None:
+    """The smallest number of nodes that can hold the members, as far as sums can tell; None if all nodes cannot."""
+    fewest = 1
+    for role, count in zip(roles, counts, strict=True):
+        most = int(role.capacity.max(initial=0))
+        if most * int(np.count_nonzero(role.capacity == most)) >= count:
+            number = -(-count // most) if most else 0
+        else:
+            filled = np.cumsum(np.sort(role.capacity)[::-1])
+            if not len(filled) or filled[-1] < count:
+                return None
+            number = int(np.searchsorted(filled, count)) + 1
+        fewest = max(fewest, number)
+    return max(fewest, _fewest_by_amounts(roles, counts, nodes)) if len(roles) > 1 else fewest
+
+
+def _fewest_by_amounts(roles: Sequence[Role], counts: Sequence[int], nodes: NodeView) -> int:
+    wanted: dict[str, int] = {}
+    for role, count in zip(roles, counts, strict=True):
+        for resource, amount in role.pods[0].cls.requests.real.items():
+            wanted[resource] = wanted.get(resource, 0) + amount * count
+    fewest = 1
+    for resource, amount in wanted.items():
+        most = int((nodes.allocatable(resource) - nodes.requested(resource)).max(initial=0))
+        fewest = max(fewest, -(-amount // most)) if most else fewest
+    return fewest
+
+
+def _needed(role: Role, group: PodGroup) -> int:
+    subgroup = group.subgroup(role.subgroup)
+    return min(len(role.pods), subgroup.min_member) if subgroup is not None else len(role.pods)
+
+
+def _device_resource(pod: PodInfo) -> str:
+    """The resource that stands for GPUs in the pod's requests."""
+    return next((name for name in pod.cls.requests.real if name.endswith("/gpu")), GPU)
+
+
+def _devices(pod: PodInfo, resource: str, table: DeviceTable) -> int:
+    """Thousandths of devices that a pod asks for, by its claim or its requests."""
+    want = table.wants.of(pod)
+    if isinstance(want, Want) and want.exclusivity in ("Exclusive", "Shared"):
+        return want.count * (want.milli or WHOLE)
+    return WHOLE * pod.cls.requests.real.get(resource, 0)
+
+
+def _devices_in_stock(resource: str, nodes: NodeView, table: DeviceTable) -> Stock:
+    """Devices by requests, and by what node agents report where that is more: claims need no requests."""
+    total, used = nodes.allocatable(resource), nodes.requested(resource)
+    if resource == GPU:
+        columns, index = table.columns, nodes.index
+        total = np.maximum(total, np.bitwise_count(columns.present[index]))
+        used = np.maximum(used, np.bitwise_count(columns.busy[index]))
+    return Stock(total.astype(np.int64) * WHOLE, used.astype(np.int64) * WHOLE)

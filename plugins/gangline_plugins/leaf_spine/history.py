@@ -1,0 +1,122 @@
+"""How placements on each leaf went: a moving average per leaf, kept in a ConfigMap. No I/O here.
+
+Rules:
+- A group on a leaf is one placement. It counts 1 once all of its pods there run, and 0 as soon as one of them fails.
+- A leaf of which nothing is known counts as one where all went well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from gangline import PodInfo
+
+NEWS = 0.2
+"""How much the newest placement counts; all older ones together count the rest."""
+GOOD = 1.0
+_DIGITS = 3
+_decode = msgspec.json.Decoder(dict[str, float]).decode
+
+
+class History:
+    """The average of each leaf, by its path."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._averages: dict[str, float] = {}
+
+    def of(self, leaf: str) -> float:
+        """0..1."""
+        return self._averages.get(leaf, GOOD)
+
+    def observe(self, leaf: str, ran: bool) -> None:
+        """One more placement."""
+        average = (1 - NEWS) * self.of(leaf) + NEWS * float(ran)
+        self._averages[leaf] = average
+        self.version += 1
+
+    def load(self, text: str) -> bool:
+        """Take averages that were written before, for leaves of which nothing is known; False if they make no sense."""
+        try:
+            written = _decode(text)
+        except msgspec.MsgspecError:
+            return False
+        if not all(0.0 <= average <= 1.0 for average in written.values()):
+            return False
+        self._averages = written | self._averages
+        self.version += 1
+        return True
+
+    def dump(self) -> str:
+        """What `load` reads; leaves where all went well are left out."""
+        kept = {leaf: round(average, _DIGITS) for leaf, average in sorted(self._averages.items())}
+        return msgspec.json.encode({leaf: average for leaf, average in kept.items() if average < GOOD}).decode()
+
+
+@dataclass(slots=True)
+class _Placed:
+    """The pods of one group on one leaf."""
+
+    leaf: str
+    waiting: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Pods that are not known to run yet: UID to namespace and name."""
+    running: dict[str, tuple[str, str]] = field(default_factory=dict)
+    has_run: bool = False
+    has_failed: bool = False
+
+
+class Observer:
+    """Follows the groups that were placed and tells the history how it went."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._placed: dict[tuple[str, str], _Placed] = {}
+
+    def __len__(self) -> int:
+        return len(self._placed)
+
+    def placed(self, group: str, leaf: str, pod: PodInfo) -> None:
+        """A pod of a group was bound to a node of a leaf."""
+        placed = self._placed.setdefault((group, leaf), _Placed(leaf))
+        placed.waiting[pod.uid] = (pod.namespace, pod.name)
+
+    def look(self, pods: Mapping[str, PodInfo]) -> set[str]:
+        """See which pods run now; returns the namespaces in which pods have gone, so that `ended` is asked."""
+        gone: set[str] = set()
+        for placed in self._placed.values():
+            for uid in [uid for uid in placed.waiting if uid in pods and pods[uid].phase == "Running"]:
+                placed.running[uid] = placed.waiting.pop(uid)
+            self._judge_running(placed)
+            for followed in (placed.waiting, placed.running):
+                gone.update(namespace for uid, (namespace, _) in followed.items() if uid not in pods)
+        return gone
+
+    def ended(self, namespace: str, phases: Mapping[str, str], pods: Mapping[str, PodInfo]) -> None:
+        """What the API server says of pods in a namespace that have ended: UID to phase; any other pod was deleted."""
+        for placed in self._placed.values():
+            for followed in (placed.waiting, placed.running):
+                for uid in [uid for uid, (where, _) in followed.items() if where == namespace and uid not in pods]:
+                    self._judge_ended(placed, phases.get(uid, ""))
+                    del followed[uid]
+            self._judge_running(placed)
+        self._forget(key for key, placed in self._placed.items() if not placed.waiting and not placed.running)
+
+    def _judge_running(self, placed: _Placed) -> None:
+        if placed.running and not placed.waiting and not placed.has_run and not placed.has_failed:
+            placed.has_run = True
+            self._history.observe(placed.leaf, ran=True)
+
+    def _judge_ended(self, placed: _Placed, phase: str) -> None:
+        if phase == "Failed" and not placed.has_failed:
+            placed.has_failed = True
+            self._history.observe(placed.leaf, ran=False)
+        elif phase == "Succeeded" and not placed.has_run and not placed.has_failed:
+            placed.has_run = True
+            self._history.observe(placed.leaf, ran=True)
+
+    def _forget(self, keys: Iterable[tuple[str, str]]) -> None:
+        for key in list(keys):
+            del self._placed[key]

@@ -1,0 +1,137 @@
+"""TopologyPlacement: a group goes into one domain of the level that it requires, or of the narrowest that will do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated
+
+import msgspec
+import numpy as np
+
+from gangline import (
+    ANYWHERE,
+    Action,
+    Domains,
+    EventHint,
+    GroupAttempt,
+    Handle,
+    Level,
+    NodeView,
+    Placement,
+    Status,
+    hookimpl,
+    on,
+    unschedulable,
+)
+
+MOST_PLACEMENTS = 64
+"""Domains of one level that are offered, at most: those that fit best."""
+
+
+class LevelArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """One level of the network."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1)]
+    """What pods and groups call it: "rack"."""
+    node_label: Annotated[str, msgspec.Meta(min_length=1)]
+    """The node label whose values are its domains."""
+
+
+class TopologyPlacementArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """Arguments."""
+
+    levels: list[LevelArgs] = []
+    """Widest first. Without any, well-known labels that nodes have: Topograph's, those of clouds, zone and region."""
+
+
+class TopologyPlacement:
+    """Offers the domains of the required level, those of the preferred ones before; the best fit scores highest."""
+
+    name = "TopologyPlacement"
+    args_type = TopologyPlacementArgs
+
+    def __init__(self, args: TopologyPlacementArgs, handle: Handle) -> None:
+        names = [level.name for level in args.levels]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ValueError(f"levels: {twice} is there twice")
+        self._topology = handle.topology
+        if args.levels:
+            self._topology.use([Level(level.name, level.node_label) for level in args.levels])
+
+    @hookimpl
+    def events_to_register(self) -> Sequence[EventHint]:
+        """Nodes that come or get other labels, and pods that go."""
+        return (on("nodes", Action.ADD | Action.UPDATE), on("pods", Action.DELETE))
+
+    @hookimpl
+    def placement_generate(self, attempt: GroupAttempt, nodes: NodeView) -> Iterator[Placement] | Status | None:
+        """Domains that hold the group; no opinion on a group that does not care."""
+        constraint = attempt.group.topology
+        required = constraint.required_at(attempt.waited)
+        if required == ANYWHERE and constraint.preferred == ANYWHERE:
+            return None
+        for level in (required, constraint.preferred):
+            if level != ANYWHERE and self._topology.find(level) is None:
+                return unschedulable(
+                    f"unknown topology level {level}; the levels are: {self._topology.names()}", resolvable=False
+                )
+        return self._placements(attempt, self._tiers(required, constraint.preferred), nodes)
+
+    @hookimpl
+    def placement_score(self, attempt: GroupAttempt, placement: Placement) -> float:
+        """How full the placement is with the group on it, of what it could hold of it."""
+        wanted = sum(len(role.pods) for role in attempt.roles)
+        held = sum(int(role.capacity[placement.rows].sum()) for role in attempt.roles)
+        return 100.0 * min(1.0, wanted / max(1, held))
+
+    def _tiers(self, required: str, preferred: str) -> list[Domains | None]:
+        """The levels to try, in order: from the preferred one outwards, up to the required one; None is the cluster."""
+        last = self._topology.find(required) if required != ANYWHERE else None
+        if preferred == ANYWHERE:
+            return [last]
+        tiers: list[Domains | None] = []
+        level = self._topology.find(preferred)
+        while level is not None and level is not last:
+            tiers.append(level)
+            level = level.wider
+        return [*tiers, last] if level is last else [last]
+
+    def _placements(
+        self, attempt: GroupAttempt, tiers: Sequence[Domains | None], nodes: NodeView
+    ) -> Iterator[Placement]:
+        for tier, level in enumerate(tiers):
+            if level is None:
+                yield Placement("the cluster", np.flatnonzero(nodes.alive), tier)
+            else:
+                yield from self._domains(attempt, level, tier)
+
+    def _domains(self, attempt: GroupAttempt, level: Domains, tier: int) -> Iterator[Placement]:
+        wanted = max(1, attempt.needed)
+        sums = [np.minimum(level.sums(role.capacity), len(role.pods)) for role in attempt.roles]
+        held = np.sum(sums, axis=0)
+        spare = np.sum([level.sums(role.capacity) for role in attempt.roles], axis=0)
+        allowed = held >= wanted
+        rows = attempt.placed_rows()
+        if len(rows):  # those that have a node say where the others go
+            where = set(level.ids[rows].tolist())
+            allowed &= np.isin(np.arange(len(level)), [d for d in where if d >= 0]) if len(where) == 1 else False
+        if not allowed.any():
+            attempt.messages.append(_why(attempt, level, held, len(rows) > 0))
+            return
+        fitting = np.flatnonzero(allowed)
+        whole = held[fitting] < sum(len(role.pods) for role in attempt.roles)
+        for domain in fitting[np.lexsort((level.order[fitting], spare[fitting], whole))][:MOST_PLACEMENTS].tolist():
+            yield Placement(f"{level.level} {level.path(domain)}", level.rows(domain), tier)
+
+
+def _why(attempt: GroupAttempt, level: Domains, held: np.ndarray, is_pinned: bool) -> str:
+    if is_pinned:
+        return f"no room in the {level.level} where the other pods of the group are"
+    if not len(level):
+        return f"no node is in a {level.level}"
+    best = int(held.argmax())
+    return (
+        f"no {level.level} of {len(level)} holds {max(1, attempt.needed)} pods: "
+        f"the best one, {level.path(best)}, holds {int(held[best])}"
+    )
