@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import inspect
-import sys
 import types
 from collections.abc import Iterator
-from functools import cache
 
 import gangline
 from gangline import hookspecs
 from gangline.hookspecs import POINTS, Hooks
 from gangline.registry import ASYNC_POINTS
 from gangline_docs.markdown import code, page, prose, table
-from gangline_docs.source import module_docs
+from gangline_docs.source import constant_doc
 
 
 def hooks() -> dict[str, types.FunctionType]:
@@ -50,12 +48,5 @@ def _api() -> Iterator[tuple[str, str]]:
     for name in gangline.__all__:
         thing = getattr(gangline, name)
         documented = inspect.isclass(thing) or inspect.isfunction(thing) or inspect.ismodule(thing)
-        doc = (inspect.getdoc(thing) or "") if documented else _docs_of_constants().get(name, "")
+        doc = (inspect.getdoc(thing) or "") if documented else constant_doc(gangline, name)
         yield code(name), prose(doc.partition("\n\n")[0])
-
-
-@cache
-def _docs_of_constants() -> dict[str, str]:
-    """What stands below the constants of the modules that the package imports from."""
-    modules = {module for name, module in sys.modules.items() if name.startswith("gangline.")}
-    return {name: text for module in modules for name, text in module_docs(module).items() if text}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import textwrap
 from collections.abc import Iterator
@@ -31,41 +32,65 @@ def field_docs(cls: type) -> dict[str, str]:
         tree = ast.parse(textwrap.dedent(inspect.getsource(each)))
         body = tree.body[0]
         assert isinstance(body, ast.ClassDef), f"{each} has the source of no class"
-        found |= {name: text for name, _, text in _documented(body.body)}
+        found |= dict(_documented(body.body))
     return found
 
 
 def constants(module: ModuleType) -> list[Constant]:
     """The public text constants that a module defines, in its order."""
-    found = _documented(_body(module))
-    return [Constant(name, value, text) for name, value, text in found if value and name.isupper()]
+    found = ((name, getattr(module, name), text) for name, text in _documented(_body(module)))
+    return [Constant(*each) for each in found if _is_public(each[0]) and isinstance(each[1], str)]
 
 
-def module_docs(module: ModuleType) -> dict[str, str]:
-    """The docstrings below what a module assigns, by name."""
-    return {name: text for name, _, text in _documented(_body(module))}
+def sections(module: ModuleType) -> dict[str, list[Constant]]:
+    """The text constants of a module under the comments that head them."""
+    known = {each.name: each for each in constants(module)}
+    found: dict[str, list[Constant]] = {}
+    title = ""
+    for line in _source(module).splitlines():
+        if line.startswith("# "):
+            title = line.removeprefix("# ")
+        elif (name := line.partition(" ")[0]) in known:
+            found.setdefault(title, []).append(known[name])
+    return found
+
+
+def constant_doc(module: ModuleType, name: str) -> str:
+    """What stands below a constant where it is assigned, however often it was imported on the way to this module."""
+    for statement in _body(module):
+        if isinstance(statement, ast.ImportFrom) and statement.module:
+            for each in statement.names:
+                if (each.asname or each.name) == name:
+                    return constant_doc(importlib.import_module(statement.module), each.name)
+    return dict(_documented(_body(module))).get(name, "")
 
 
 def _body(module: ModuleType) -> list[ast.stmt]:
+    return ast.parse(_source(module)).body
+
+
+def _source(module: ModuleType) -> str:
     assert module.__file__ is not None, f"{module.__name__} has no source"
-    return ast.parse(Path(module.__file__).read_text(encoding="utf-8")).body
+    return Path(module.__file__).read_text(encoding="utf-8")
 
 
-def _documented(body: list[ast.stmt]) -> Iterator[tuple[str, str, str]]:
-    """Each assignment to a name: the name, its value if that is text, and the docstring below it."""
+def _is_public(name: str) -> bool:
+    return name.isupper() and not name.startswith("_")
+
+
+def _documented(body: list[ast.stmt]) -> Iterator[tuple[str, str]]:
+    """Each name that is assigned to, and the docstring below it."""
     for statement, below in zip(body, [*body[1:], None], strict=True):
-        targets: list[ast.expr]
+        targets: list[ast.expr] = []
         if isinstance(statement, ast.AnnAssign):
-            targets, value = [statement.target], statement.value
+            targets = [statement.target]
         elif isinstance(statement, ast.Assign):
-            targets, value = statement.targets, statement.value
-        else:
-            continue
+            targets = statement.targets
         if len(targets) == 1 and isinstance(targets[0], ast.Name):
-            yield targets[0].id, _text(value), _text(below.value) if isinstance(below, ast.Expr) else ""
+            yield targets[0].id, _text(below.value) if isinstance(below, ast.Expr) else ""
 
 
-def _text(expression: ast.expr | None) -> str:
+def _text(expression: ast.expr) -> str:
     if isinstance(expression, ast.Constant) and isinstance(expression.value, str):
         return inspect.cleandoc(expression.value)
     return ""

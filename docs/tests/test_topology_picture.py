@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gangline.commands.profiles import choose
+from gangline.requests import compute
 from gangline.wire import ALLOCATED, GPU
 from gangline_docs.drawing import GANGS
 from gangline_docs.topology_picture import FOLDER, PROFILE, WORKLOAD, Placed, draw, place
@@ -23,7 +24,7 @@ def test_every_pod_of_the_example_has_a_place(placed: Placed) -> None:
 def test_every_device_that_is_taken_has_the_colour_of_its_workload(placed: Placed) -> None:
     picture = draw(placed, "title")
 
-    wanted = sum(int((pod.spec.containers[0].resources.limits or {})[GPU]) for pod in placed.pods)
+    wanted = sum(compute(pod.spec).real[GPU] for pod in placed.pods)
     workloads = {(pod.metadata.labels or {})[WORKLOAD] for pod in placed.pods}
     cells = sum(picture.count(f'fill="{colour}"') for colour in GANGS)
     assert cells == wanted + len(workloads)

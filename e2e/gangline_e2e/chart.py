@@ -17,7 +17,8 @@ from gangline_e2e.workloads import Manifest, Manifests
 
 CHART = Path(__file__).parents[2] / "charts/gpu-scheduler"
 RELEASE = "gpu-scheduler"
-HOOK = "helm.sh/hook"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 TIMEOUT_S = 180
 
 
@@ -90,9 +91,15 @@ def one(manifests: Manifests, kind: str, name: str) -> Manifest:
     return found
 
 
-def is_hook(manifest: Manifest) -> bool:
-    """Whether helm creates it at a moment of its own, apart from the release."""
-    return HOOK in (manifest["metadata"].get("annotations") or {})
+def definitions() -> set[str]:
+    """The paths of the chart's custom resource definitions, and of the API services that come of them."""
+    paths: set[str] = set()
+    for file in (CHART / "crds").glob("*.yaml"):
+        crd = yaml.safe_load(file.read_text())
+        paths.add(f"{CRDS}/{crd['metadata']['name']}")
+        versions = [f"{version['name']}.{crd['spec']['group']}" for version in crd["spec"]["versions"]]
+        paths |= {f"{API_SERVICES}/{version}" for version in versions}
+    return paths
 
 
 def pod_specs(manifests: Manifests) -> dict[str, Manifest]:

@@ -55,7 +55,8 @@ class Kubelet:
                 task = self._pods.get(uid)
                 if event == "DELETED" or pod["metadata"].get("deletionTimestamp"):
                     if task is not None and not task.done():
-                        task.cancel()
+                        if not task.cancelling():  # once: it has to tidy up
+                            task.cancel()
                     elif event != "DELETED":
                         await self._drop(pod)
                 elif task is None:

@@ -9,11 +9,12 @@ import pytest
 import yaml
 
 import gangline_profiles
-from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES, NODES, PODS, STORED, Resource
+from gangline.kube import resources
+from gangline.kube.resources import Resource
 from gangline_e2e import binaries
 from gangline_e2e.api import Api
 from gangline_e2e.chart import CHART, RELEASE, Helm, HelmFailed, one, pod_specs
-from gangline_e2e.errors import NoControlPlane
+from gangline_e2e.errors import NoControlPlane, Refused
 from gangline_e2e.workloads import Manifest, Manifests
 from gangline_webhook import registration
 
@@ -46,6 +47,14 @@ VALUE_SETS: dict[str, Manifest] = {
         "scheduler": {"extraRules": [{"apiGroups": ["example.com"], "resources": ["racks"], "verbs": ["list"]}]},
     },
 }
+NOT_WATCHED = (
+    resources.EVENTS,
+    resources.PRIORITY_CLASSES,
+    resources.SECRETS,
+    resources.MUTATING_WEBHOOKS,
+    resources.VALIDATING_WEBHOOKS,
+)
+KINDS = [each for each in vars(resources).values() if isinstance(each, Resource) and each not in NOT_WATCHED]
 NOT_SERVED = {"monitoring.coreos.com/v1", "cert-manager.io/v1"}
 
 
@@ -69,6 +78,14 @@ async def test_the_api_server_takes_every_field_of_every_manifest(helm: Helm, cl
     for manifest in manifests:
         if manifest["apiVersion"] not in NOT_SERVED:
             await cluster.apply(manifest, dryRun="All")
+
+
+async def test_a_field_that_the_api_server_does_not_know_is_noticed(helm: Helm, cluster: Api) -> None:
+    service = one(await helm.render(None, cluster.namespace), "Service", RELEASE)
+    service["spec"]["protocols"] = ["TCP"]
+
+    with pytest.raises(Refused, match="spec.protocols: field not declared in schema"):
+        await cluster.apply(service, dryRun="All")
 
 
 @pytest.mark.parametrize(
@@ -177,12 +194,12 @@ async def test_each_component_has_a_service_account_of_its_own(helm: Helm) -> No
     assert made == set(accounts.values())
 
 
-@pytest.mark.parametrize(
-    "resource", [PODS, NODES, *STORED, GPU_CLAIMS, GPU_NODE_STATUSES], ids=lambda each: each.plural
-)
-async def test_the_scheduler_may_follow_all_that_it_watches(helm: Helm, resource: Resource[Any]) -> None:
-    rules = one(await helm.render(), "ClusterRole", "gpu-scheduler-scheduler")["rules"]
+@pytest.mark.parametrize("resource", KINDS, ids=lambda each: f"{each.plural}.{each.group}")
+async def test_the_scheduler_may_follow_every_kind_that_it_knows(helm: Helm, resource: Resource[Any]) -> None:
+    rendered = await helm.render()
 
+    rules = one(rendered, "ClusterRole", "gpu-scheduler-scheduler")["rules"]
+    rules += one(rendered, "Role", "gpu-scheduler-scheduler")["rules"]
     verbs = {
         verb
         for rule in rules

@@ -23,9 +23,9 @@ import yaml
 
 from gangline_e2e import binaries, egress, volumes
 from gangline_e2e.api import Api, connect
-from gangline_e2e.chart import CHART, RELEASE, Helm, one
-from gangline_e2e.errors import NoControlPlane, Refused
-from gangline_e2e.gpu_crds import CRDS, NODE_STATUSES, node_status
+from gangline_e2e.chart import CHART, CRDS, RELEASE, Helm, definitions, one
+from gangline_e2e.errors import NoControlPlane, Refused, WaitedTooLong
+from gangline_e2e.gpu_crds import NODE_STATUSES, node_status
 from gangline_e2e.harness import ControlPlane, Options
 from gangline_e2e.kubelet import Kubelet
 from gangline_e2e.workloads import (
@@ -191,13 +191,13 @@ async def test_the_five_pods_of_the_canonical_map_go_where_it_says(installed: In
     await installed.clear()
 
 
-async def test_a_claim_that_contradicts_itself_is_refused(installed: Installed) -> None:
-    bad = yaml.safe_load((EXAMPLES / "claim/claim.yaml").read_text())
-    bad["metadata"]["name"] = "bad"
-    bad["spec"]["topology"]["mode"] = "Ignore"
+async def test_a_forged_allocation_is_refused(installed: Installed) -> None:
+    await installed.api.create(_pod("forger"))
 
-    with pytest.raises(Refused, match="mode Ignore contradicts minBandwidthGBps 400"):
-        await installed.api.create(bad)
+    with pytest.raises(Refused, match=r"only the scheduler sets gpu\.scheduling/allocated"):
+        await installed.api.merge(f"{installed.api.pods}/forger", {"metadata": {"annotations": {ALLOCATED: "0"}}})
+
+    await installed.clear()
 
 
 async def test_a_pod_of_higher_priority_evicts_others(installed: Installed) -> None:
@@ -326,20 +326,20 @@ async def test_no_component_was_ever_refused_what_it_asked_for(installed: Instal
 
 
 async def test_uninstall_leaves_nothing_but_the_definitions_and_their_objects(installed: Installed) -> None:
-    api = installed.api
-    await api.delete(f"/apis/gpu.scheduling/v1/namespaces/{TEAM}/gpuclaims/two-linked")
+    await installed.api.delete(f"/apis/gpu.scheduling/v1/namespaces/{TEAM}/gpuclaims/two-linked")
     await installed.helm.uninstall(RELEASE)
-    made_by_tests = {"priorityclasses/high", "storageclasses/late", "persistentvolumes/disk"}
+    left: set[str] = set()
 
-    async def left() -> set[str] | None:
-        here = await api.inventory() - installed.before
-        more = {path for path in here if not path.startswith((f"{CRDS}/", f"{NODE_STATUSES}/"))}
-        more = {path for path in more if f"/namespaces/{TEAM}/" not in path and "/apiservices/" not in path}
-        return None if {"/".join(path.split("/")[-2:]) for path in more} - made_by_tests else here
+    async def gone() -> bool:
+        here = await installed.api.inventory() - installed.before - definitions()
+        left.clear()
+        left.update(path for path in here if not _is_of_the_tests(path))
+        return not left
 
-    here = await api.until(left, "all of the release is gone", timeout_s=60)
-    definitions = {path.removeprefix(f"{CRDS}/") for path in here if path.startswith(f"{CRDS}/")}
-    assert definitions == {file.stem for file in (CHART / "crds").glob("*.yaml")}
+    with suppress(WaitedTooLong):
+        await installed.api.until(gone, "all of the release is gone")
+    assert left == set()
+    assert definitions() <= await installed.api.inventory()
 
 
 def _options(folder: Path, socket: Path) -> Options:
@@ -387,6 +387,11 @@ def _claim_pod() -> Manifest:
     pod = _pod("probe")
     pod["metadata"]["annotations"]["gpu.scheduling/claim"] = "two-linked"
     return pod
+
+
+def _is_of_the_tests(path: str) -> bool:
+    made = ("/priorityclasses/high", "/storageclasses/late", "/persistentvolumes/disk")
+    return f"/namespaces/{TEAM}/" in path or path.endswith(made) or path.startswith(NODE_STATUSES)
 
 
 def _name(manifest: Manifest) -> str:

@@ -23,7 +23,10 @@ from gangline_e2e.workloads import Manifest, gpu_pod, is_bound
 EVENTS = "/apis/events.k8s.io/v1/namespaces/{}/events"
 COUNTS = {1: 10, 2: 6, 4: 3, 8: 1}
 """Devices of a pod, and how many pods of twenty want so many."""
-ALLOCATIONS, STANDING, WAITING = 2000, 200, 120
+ALLOCATIONS = 1000
+"""Of each granularity."""
+STANDING, WAITING = 200, 120
+"""How many pods have devices at a time, and how many wait for some."""
 PODS = 180
 KILLED_AT = (20, 60, 110)
 """How many pods are bound when the scheduler is killed."""
@@ -34,13 +37,14 @@ pytestmark = pytest.mark.timeout(240)
 StartGangline = Callable[..., Gangline]
 
 
+@pytest.mark.parametrize("granularity", ["device", "node"])
 async def test_two_schedulers_give_no_device_to_two_pods_in_2000_allocations(
-    empty: Api, own_control_plane: ControlPlane, start_gangline: StartGangline, tmp_path: Path
+    granularity: str, empty: Api, own_control_plane: ControlPlane, start_gangline: StartGangline, tmp_path: Path
 ) -> None:
     kubeconfig = own_control_plane.kubeconfig
     async with fleet(empty, kubeconfig, tmp_path, dgx_h100=100), _ledger(empty) as ledger:
         for _ in range(2):
-            start_gangline(kubeconfig, configuration(empty.namespace))
+            start_gangline(kubeconfig, configuration(empty.namespace, granularity))
         async with asyncio.timeout(CHURN_S):
             await _churn(empty, ledger)
         await empty.until(lambda: _is_settled(empty), "pods and leases agree", SETTLED_S)

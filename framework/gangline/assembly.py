@@ -18,6 +18,8 @@ from gangline.config import (
     plugin_args,
 )
 from gangline.group_members import Grouping
+from gangline.groups import WATCHES, Groups
+from gangline.hints import Action, EventHint, on
 from gangline.kube.resources import Selection
 from gangline.metrics import Metrics
 from gangline.plugin import Clock, Recorder
@@ -59,6 +61,16 @@ def build_runtimes(
         )
         runtimes[profile.scheduler_name] = Runtime(compiled, handle, metrics, ties)
     return runtimes
+
+
+def group_events(groups: Groups) -> tuple[EventHint, ...]:
+    """What may help a group for which there is no placement, or that cannot be used yet."""
+    changed = Action.ADD | Action.UPDATE | Action.DELETE
+    return (
+        on("nodes", Action.ADD | Action.UPDATE),
+        on("pods", Action.DELETE),
+        *(on(resource.key, changed, groups.is_member_hint) for resource in WATCHES),
+    )
 
 
 def watched_by(runtimes: Iterable[Runtime]) -> list[Selection[Any]]:

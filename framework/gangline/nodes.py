@@ -25,6 +25,7 @@ from gangline.status import BoolColumn
 Int64Column = NDArray[np.int64]
 Int32Column = NDArray[np.int32]
 Rows = NDArray[np.intp]
+"""Numbers of nodes."""
 
 NODE = 1
 """A change of the node itself: labels, taints, allocatable, conditions."""

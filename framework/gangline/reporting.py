@@ -14,12 +14,18 @@ import msgspec
 from gangline.clock import rfc3339
 from gangline.errors import Conflict, GanglineError, NotFound, TooManyRequests, Unavailable
 from gangline.kube.interface import Client, PatchKind
-from gangline.kube.resources import EVENTS, PODS
+from gangline.kube.resources import (
+    EVENTS,
+    POD_GROUPS_V1ALPHA2,
+    POD_GROUPS_V1BETA1,
+    PODS,
+    SCHEDULER_PLUGINS_POD_GROUPS,
+)
 from gangline.metrics import Metrics
 from gangline.model import Event
 from gangline.plugin import Clock
 from gangline.pods import PodInfo
-from gangline.recording import Condition, EventRecorder, Repeated
+from gangline.recording import Condition, EventRecorder, GroupCondition, Repeated
 
 log = logging.getLogger(__name__)
 
@@ -91,6 +97,10 @@ class Reporter:
                 f"condition of pod {condition.namespace}/{condition.name}", self._write_condition(condition)
             )
             return True
+        of_group = self._recorder.next_group_condition()
+        if of_group is not None:
+            await self._attempt(f"condition of pod group {of_group.object.name}", self._write_group_condition(of_group))
+            return True
         event = self._recorder.next_event()
         if event is None:
             return False
@@ -132,6 +142,23 @@ class Reporter:
             if not isinstance(error, Conflict):
                 raise
 
+    async def _write_group_condition(self, condition: GroupCondition) -> None:
+        """Only upstream's groups and those of scheduler-plugins are ours to describe; others have their controllers."""
+        regarding = condition.object
+        resource = _GROUPS.get((regarding.api_version, regarding.kind))
+        if resource is None:
+            return
+        status = _status_of_group(condition, regarding.api_version, self._clock.now())
+        kind = PatchKind.STRATEGIC if resource.group == POD_GROUPS_V1BETA1.group else PatchKind.MERGE
+        await self._client.patch(
+            resource,
+            regarding.name,
+            {"status": status},
+            namespace=regarding.namespace,
+            subresource="status",
+            kind=kind,
+        )
+
     async def _attempt(self, what: str, work: Awaitable[object]) -> None:
         """Telling is best effort: a failure is logged, and a run of failures only once."""
         try:
@@ -150,6 +177,33 @@ class Reporter:
         if dropped > self._dropped:
             self._metrics.events_dropped.inc(dropped - self._dropped)
             self._dropped = dropped
+
+
+_GROUPS = {
+    (resource.api_version, resource.kind): resource
+    for resource in (POD_GROUPS_V1BETA1, POD_GROUPS_V1ALPHA2, SCHEDULER_PLUGINS_POD_GROUPS)
+}
+_CONDITION_TYPES = {
+    POD_GROUPS_V1ALPHA2.api_version: "PodGroupScheduled",
+    POD_GROUPS_V1BETA1.api_version: "PodGroupInitiallyScheduled",
+}
+
+
+def _status_of_group(condition: GroupCondition, api_version: str, now: float) -> dict[str, object]:
+    type_ = _CONDITION_TYPES.get(api_version)
+    if type_ is None:
+        return {"phase": "Scheduled" if condition.scheduled else "Pending"}
+    return {
+        "conditions": [
+            {
+                "type": type_,
+                "status": "True" if condition.scheduled else "False",
+                "reason": condition.reason,
+                "message": condition.message,
+                "lastTransitionTime": rfc3339(now),
+            }
+        ]
+    }
 
 
 def _status_of(condition: Condition, now: float) -> dict[str, object]:

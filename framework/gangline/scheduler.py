@@ -11,7 +11,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
-from gangline.assembly import build_runtimes, watched_by
+from gangline.assembly import build_runtimes, group_events, watched_by
 from gangline.binding import Binder
 from gangline.cache import Cache
 from gangline.config import SchedulerConfiguration
@@ -19,7 +19,6 @@ from gangline.errors import GanglineError
 from gangline.extending import EXTENDER, Asker, Attempt, Extenders, HttpAsker
 from gangline.group_scheduling import GroupDecision, decide_group
 from gangline.groups import Groups
-from gangline.hints import Action, on
 from gangline.kube.informer import Informer
 from gangline.kube.interface import Client
 from gangline.kube.optional import OptionalInformer
@@ -45,8 +44,6 @@ FRESH = 5.0
 """Seconds after the start for which the first lists count as new."""
 HOUSEKEEPING = 1.0
 """Seconds between two looks at expired assumptions and gauges."""
-GROUP_HINTS = (on("nodes", Action.ADD | Action.UPDATE), on("pods", Action.ADD | Action.DELETE))
-"""What may help a group for which there was no placement; a pod that is bound may be a member of it."""
 LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 
 
@@ -142,7 +139,7 @@ class Scheduler:
         for name, runtime in runtimes.items():
             runtime.handle.spawner = self._spawn
             runtime.handle.nominations = self.queue.nominated
-            events = {**runtime.profile.events, GROUPS: GROUP_HINTS}
+            events = {**runtime.profile.events, GROUPS: group_events(self.groups)}
             if extenders is not None:
                 runtime.handle.reviews = extenders.review_preemption_of
                 runtime.bind_first = extenders.bind
@@ -187,6 +184,9 @@ class Scheduler:
             for informer in self.informers:
                 informer.relist()
         await self.synced()
+        for runtime in self.runtimes.values():
+            if runtime.handle.placed is not None:  # pods may have been listed before what their groups are read from
+                runtime.handle.placed.start_over(self.cache.pods.values())
         log.info(
             "scheduling for %s: %d nodes, %d pods waiting",
             ", ".join(self.runtimes),

@@ -12,7 +12,7 @@ from gangline.groups.owners import Owners
 from gangline.groups.readers import READERS, watched_by
 from gangline.groups.reading import Lookup, Reader
 from gangline.groups.seen import Seen, Sight
-from gangline.pod_group import Membership, PodGroup, Problem
+from gangline.pod_group import Membership, PodGroup, Problem, TopologyConstraint
 from gangline.pods import PodInfo
 from gangline.wire import CLAIM
 
@@ -103,6 +103,10 @@ def _has_no_trigger(pod: PodInfo) -> bool:
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, TopologyConstraint):
+        steps = ",".join(step.level or "any" for step in value.fallback)
+        said = {"required": value.required, "preferred": value.preferred, "fallback": steps}
+        return " ".join(f"{key} {level}" for key, level in said.items() if level) or "unconstrained"
     if isinstance(value, tuple):
-        return f"({', '.join(part.name for part in value)})"
+        return f"({', '.join(f'{part.name}: {part.min_member}, {_shown(part.topology)}' for part in value)})"
     return str(value)

@@ -70,7 +70,7 @@ def controller_of(owners: list[OwnerReference]) -> OwnerReference | None:
 
 def is_followed(reference: OwnerReference) -> bool:
     """Whether objects of this kind are looked up."""
-    return (reference.api_version.partition("/")[0], reference.kind) in _STORE_OF
+    return (reference.api_version.rpartition("/")[0], reference.kind) in _STORE_OF
 
 
 def starts_in_turn(found: Any) -> bool:
@@ -80,7 +80,7 @@ def starts_in_turn(found: Any) -> bool:
 
 def _find(reference: OwnerReference, namespace: str, lookup: Lookup) -> Any:
     """The object that a reference points to; None when it is not there, or another has its name now."""
-    key = _STORE_OF.get((reference.api_version.partition("/")[0], reference.kind))
+    key = _STORE_OF.get((reference.api_version.rpartition("/")[0], reference.kind))
     found = lookup.store(key).get(reference.name, namespace) if key is not None else None
     return found if found is not None and found.metadata.uid == reference.uid else None
 

@@ -39,7 +39,7 @@ OBJECT: dict[str, Resource[Any]] = {
     "volcano": VOLCANO_POD_GROUPS,
     "gang-ref": SCHEDULER_PLUGINS_POD_GROUPS,
 }
-MIN_4 = {"upstream": GANG, **dict.fromkeys(("scheduler-plugins", "kai", "volcano", "gang-ref"), {"minMember": 4})}
+MIN_4 = {dialect: GANG if dialect == "upstream" else {"minMember": 4} for dialect in IN_GROUP}
 DIALECTS = pytest.mark.parametrize("dialect", IN_GROUP)
 
 

@@ -15,7 +15,7 @@ from gangline.kube.access import Access
 from gangline.kube.auth import Credentials
 from gangline.kube.client import HttpClient
 from gangline.kube.interface import EventType, PatchKind, WatchEvent
-from gangline.kube.resources import LEASES, NODES, PODS
+from gangline.kube.resources import DEPLOYMENTS, LEASES, NODES, PODS
 from gangline.model import Lease, LeaseSpec, ObjectMeta, Pod
 
 from .fake_api_server import FakeApiServer, bookmark, event, failure, listed, pod
@@ -43,6 +43,24 @@ async def test_a_list_holds_the_objects_and_its_version(server: FakeApiServer, c
     assert [found.metadata.name for found in listing.items] == ["a", "b"]
     assert (listing.items[0].spec.priority, listing.resource_version) == (5, "7")
     assert server.asked[0].query == {"fieldSelector": "spec.nodeName=", "resourceVersion": "0"}
+
+
+async def test_of_a_kind_that_is_known_by_its_metadata_nothing_else_is_asked_for(
+    server: FakeApiServer, client: HttpClient
+) -> None:
+    path = "/apis/apps/v1/deployments"
+    serve = {"metadata": {"name": "serve", "namespace": "default", "resourceVersion": "2", "annotations": {"a": "b"}}}
+    server.answers("GET", path, listed(7, serve))
+    server.answers("GET", "/apis/apps/v1/namespaces/default/deployments/serve", serve)
+    server.streams(path, event("ADDED", serve))
+
+    listing = await client.list(DEPLOYMENTS)
+    got = await client.get(DEPLOYMENTS, "serve", namespace="default")
+    (added,) = [seen async for seen in client.watch(DEPLOYMENTS, resource_version="1")]
+
+    assert listing.items == [got] == [added.object] and got.metadata.annotations == {"a": "b"}
+    kinds = [asked.headers["Accept"].removeprefix("application/json;as=").partition(";")[0] for asked in server.asked]
+    assert kinds == ["PartialObjectMetadataList", "PartialObjectMetadata", "PartialObjectMetadata"]
 
 
 async def test_a_list_without_items_is_empty(server: FakeApiServer, client: HttpClient) -> None:

@@ -76,7 +76,7 @@ def _hardware(devices: list[GpuDevice], fabric: Fabric, classes: LinkClasses) ->
     uuids, memory = [""] * MOST_DEVICES, [0] * MOST_DEVICES
     for device in devices:
         uuids[device.id], memory[device.id] = device.uuid, device.memory_mi_b
-    active = [hca for hca in fabric.hcas if _is_up(hca)]
+    active = [hca for hca in fabric.hcas if is_up(hca)]
     return Hardware(
         links=classes.intern(devices),
         present=mask_of(d.id for d in devices),
@@ -97,7 +97,7 @@ def _hardware(devices: list[GpuDevice], fabric: Fabric, classes: LinkClasses) ->
     )
 
 
-def _is_up(hca: Hca) -> bool:
+def is_up(hca: Hca) -> bool:
     """Whether an adapter can be used; one that says nothing of its state can."""
     state = hca.state.lower()
     return not state or ("active" in state and "inactive" not in state) or state.endswith("up")

@@ -19,7 +19,8 @@ import numpy as np
 
 from gangline import Rows
 from gangline_plugins.leaf_spine.arguments import Settings
-from gangline_plugins.leaf_spine.demand import Demand
+from gangline_plugins.leaf_spine.demand import Demand, Stock
+from gangline_plugins.leaf_spine.history import GOOD
 from gangline_plugins.leaf_spine.layout import Bools, Ints, Layout
 from gangline_plugins.leaf_spine.limits import Limits, sizes_of, usable, usual
 from gangline_plugins.leaf_spine.terms import Offers, Values
@@ -209,12 +210,8 @@ class Choice:
 
     def _offer_of(self, leaves: Bools) -> tuple[float, ...]:
         """What a set of leaves offers when it is filled from the leaves that hold most."""
-        inside = np.flatnonzero(leaves)
-        held = self._sums[0][inside]
-        order = inside[np.lexsort((inside, -held))]
-        filled = np.cumsum(self._sums[0][order])
-        taken = np.sort(order[: int(np.searchsorted(filled, self.demand.counts[0])) + 1])
-        return offer(self._layout, taken, self._total, self._used, self._history)
+        taken, _ = largest(np.where(leaves, self._sums[0], 0), self.demand.counts[0])
+        return offer(self._layout, np.sort(taken), self._total, self._used, self._history)
 
     # Sums over leaves
 
@@ -298,10 +295,25 @@ def joined(found: Sequence[tuple[float, ...]]) -> Offers:
     return Offers(total, used, untouched, span, spines, columns[:, 5])
 
 
+def added(found: Sequence[tuple[float, ...]]) -> Offers:
+    """What `offer` says of the parts of one placement."""
+    sums = np.array(found).sum(axis=0)
+    return joined([(*sums[:3], max(1.0, sums[3]), max(1.0, sums[4]), sums[5] / len(found))])
+
+
+def largest(held: Ints, wanted: int) -> tuple[Ints, int]:
+    """The fewest places that hold so much, those that hold most; and how much they do not hold."""
+    order = np.argsort(-held, kind="stable")
+    filled = np.cumsum(held[order])
+    taken = order[: int(np.searchsorted(filled, wanted)) + 1]
+    taken = taken[held[taken] > 0]
+    return taken, max(0, wanted - int(held[taken].sum()))
+
+
 def offer(layout: Layout, leaves: Ints, total: Ints, used: Ints, history: Values) -> tuple[float, ...]:
     """Total, used, untouched, span, spines and history of some leaves, in line."""
     if not len(leaves):
-        return (0.0, 0.0, 0.0, 1.0, 1.0, 1.0)
+        return (0.0, 0.0, 0.0, 0.0, 0.0, GOOD)
     spine = layout.spine[leaves]
     changes = np.flatnonzero(np.concatenate(([True], (spine[1:] != spine[:-1]) | (spine[1:] < 0))))
     ends = np.append(changes[1:], len(leaves)) - 1
@@ -315,3 +327,10 @@ def offer(layout: Layout, leaves: Ints, total: Ints, used: Ints, history: Values
         float(len(changes)),
         float(history[leaves].mean()),
     )
+
+
+def loose_offer(stock: Stock, rows: Rows) -> tuple[float, ...]:
+    """The same of nodes in no leaf: each is a leaf of its own, and close to nothing."""
+    total, used = stock.total[rows], stock.used[rows]
+    untouched = total[used == 0].sum()
+    return (float(total.sum()), float(used.sum()), float(untouched), float(len(rows)), float(len(rows)), GOOD)

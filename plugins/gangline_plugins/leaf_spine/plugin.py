@@ -15,7 +15,7 @@ from gangline.pod_group import GroupAttempt, TopologyConstraint
 from gangline_plugins.gpu.device_lease import own_namespace
 from gangline_plugins.gpu.devices import device_table
 from gangline_plugins.leaf_spine.arguments import LeafSpineArgs
-from gangline_plugins.leaf_spine.choosing import Choice, joined, offer
+from gangline_plugins.leaf_spine.choosing import Choice, added, largest, loose_offer, offer
 from gangline_plugins.leaf_spine.configured import configured
 from gangline_plugins.leaf_spine.demand import Demand, counts_of, demand_of
 from gangline_plugins.leaf_spine.layout import Ints, Layout, find_leaves
@@ -145,17 +145,18 @@ class LeafSpine:
         return _Rated(attempt, layout, demand, layout.sums(stock.total), layout.sums(stock.used), fewest)
 
     def _score_of(self, rated: _Rated, rows: Rows) -> float:
-        """As if the group took those of the leaves that hold most."""
+        """As if the group took those of the leaves that hold most, and then nodes in no leaf."""
         layout, demand = rated.layout, rated.demand
         if demand is None:
             return 0.0
-        leaf = layout.place[rows]
-        held = np.bincount(leaf[leaf >= 0], weights=demand.roles[0].capacity[rows][leaf >= 0], minlength=len(layout))
-        order = np.argsort(-held, kind="stable")
-        taken = int(np.searchsorted(np.cumsum(held[order]), demand.counts[0])) + 1
-        leaves = np.sort(order[:taken][held[order[:taken]] > 0])
-        offers = joined([offer(layout, leaves, rated.total, rated.used, self._past(layout))])
-        return float(score(offers, demand.amount, rated.fewest, self._configured.settings.weights)[0])
+        leaf, holds = layout.place[rows], demand.roles[0].capacity[rows]
+        held = np.bincount(leaf[leaf >= 0], weights=holds[leaf >= 0], minlength=len(layout)).astype(np.int64)
+        leaves, left = largest(held, demand.counts[0])
+        found = [offer(layout, np.sort(leaves), rated.total, rated.used, self._past(layout))]
+        if left:
+            nodes, _ = largest(holds[leaf < 0], left)
+            found.append(loose_offer(demand.stock, rows[leaf < 0][nodes]))
+        return float(score(added(found), demand.amount, rated.fewest, self._configured.settings.weights)[0])
 
     # What is known of the leaves
 

@@ -38,7 +38,9 @@ def test_a_gang_of_one_node_may_go_to_a_node_in_no_leaf() -> None:
 
 
 def test_a_gang_of_two_nodes_goes_to_one_leaf_the_fullest_that_holds_it() -> None:
-    bench = Bench(fabric(1, 3), busy({"s0-l0-n0": 8, "s0-l1-n0": 8, "s0-l1-n1": 8, "s0-l2-n0": 8, "s0-l2-n1": 1, "s0-l2-n2": 8}))
+    bench = Bench(
+        fabric(1, 3), busy({"s0-l0-n0": 8, "s0-l1-n0": 8, "s0-l1-n1": 8, "s0-l2-n0": 8, "s0-l2-n1": 1, "s0-l2-n2": 8})
+    )
     group = bench.gang(2)
 
     assert bench.names(group) == ["leaf spine-0/leaf-0", "leaf spine-0/leaf-1"]

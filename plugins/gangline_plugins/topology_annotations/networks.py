@@ -1,0 +1,120 @@
+"""How fast the network of each node and domain is: columns of Gbps and microseconds.
+
+A node's own bandwidth is what its label `topology.gangline.dev/network-gbps` says, else that of the fastest RDMA
+adapter in its GpuNodeStatus that is up. It is no more than what is configured of the leaf and the spine that it is in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from gangline import Handle, NodeView, PodInfo, State, model
+from gangline.topology import Domains
+from gangline.wire import GpuNodeStatus
+from gangline_plugins.gpu.hardware import is_up
+from gangline_plugins.leaf_spine.configured import Configured
+from gangline_plugins.leaf_spine.documents import Domain
+from gangline_plugins.leaf_spine.layout import Ints
+
+NETWORK_GBPS = "topology.gangline.dev/network-gbps"
+UNKNOWN = 0
+
+
+class Adapters:
+    """The bandwidth of the fastest adapter of each row, as node agents report them; one per cluster."""
+
+    def __init__(self, state: State) -> None:
+        self._gbps: Ints = np.zeros(64, dtype=np.int64)
+        self._of: dict[str, int] = {}
+        self._row_of: dict[str, int] = {}
+        state.follow_nodes(self)
+        state.store("gpunodestatuses").subscribe(self)
+
+    def gbps(self, nodes: NodeView) -> Ints:
+        """One value per node of the view; UNKNOWN where there is no report."""
+        return self._gbps[nodes.index]
+
+    def on_upsert(self, status: GpuNodeStatus) -> None:
+        """A node has reported."""
+        fabric, name = status.status.fabric, status.metadata.name
+        fastest = max((hca.gbps for hca in fabric.hcas if is_up(hca)), default=UNKNOWN) if fabric else UNKNOWN
+        if self._of.get(name, UNKNOWN) != fastest:
+            self._of[name] = fastest
+            self._write(name)
+
+    def on_remove(self, status: GpuNodeStatus) -> None:
+        """A report is gone."""
+        if self._of.pop(status.metadata.name, UNKNOWN):
+            self._write(status.metadata.name)
+
+    def node_upserted(self, node: model.Node, row: int) -> None:
+        """The node has this row."""
+        if row >= len(self._gbps):
+            grown = np.zeros(max(row + 1, 2 * len(self._gbps)), dtype=np.int64)
+            grown[: len(self._gbps)] = self._gbps
+            self._gbps = grown
+        if self._row_of.get(node.metadata.name) != row:
+            self._row_of[node.metadata.name] = row
+            self._write(node.metadata.name)
+
+    def node_removed(self, name: str, row: int) -> None:
+        """The row is nobody's."""
+        self._row_of.pop(name, None)
+        self._gbps[row] = UNKNOWN
+
+    def add(self, pod: PodInfo, row: int) -> None:
+        """Where pods are does not matter."""
+
+    def remove(self, pod: PodInfo, row: int) -> None:
+        """Where pods are does not matter."""
+
+    def _write(self, name: str) -> None:
+        row = self._row_of.get(name)
+        if row is not None:
+            self._gbps[row] = self._of.get(name, UNKNOWN)
+
+
+class Networks:
+    """Bandwidth and latency over all rows, for one profile."""
+
+    def __init__(self, handle: Handle, settings: Configured) -> None:
+        self._topology = handle.topology
+        self._configured = settings
+        self._adapters = handle.state.tracker(Adapters, handle.state)
+        self._kept: dict[str, tuple[int, list[Domains], Ints]] = {}
+
+    def gbps(self, nodes: NodeView) -> Ints:
+        """The bandwidth of each node; UNKNOWN where nothing says."""
+        label, is_number = nodes.label(NETWORK_GBPS).integers()
+        own = np.where(is_number, label, self._adapters.gbps(nodes))
+        domain = self._column("gbps", lambda domain: domain.network_bandwidth, _lesser)[nodes.index]
+        return _lesser(own, domain)
+
+    def latency(self, nodes: NodeView) -> Ints:
+        """Microseconds within the narrowest domain of each node of which they are configured; UNKNOWN elsewhere."""
+        return self._column("latency", lambda domain: domain.max_latency, _narrower)[nodes.index]
+
+    def _column(self, name: str, read: Callable[[Domain], int | None], merge: Callable[[Ints, Ints], Ints]) -> Ints:
+        """What is configured of the domains of each row, from the widest level to the narrowest."""
+        levels = self._topology.chain()
+        kept = self._kept.get(name)
+        if kept is not None and kept[:2] == (self._configured.version, levels):
+            return kept[2]
+        column = np.zeros(len(levels[0].ids) if levels else 0, dtype=np.int64)
+        known = {domain.name: amount for domain in self._configured.domains.values() if (amount := read(domain))}
+        for level in levels if known else ():
+            amounts = np.array([*(known.get(value, UNKNOWN) for value in level.values), UNKNOWN], dtype=np.int64)
+            column = merge(column, amounts[level.ids])
+        self._kept[name] = (self._configured.version, levels, column)
+        return column
+
+
+def _lesser(a: Ints, b: Ints) -> Ints:
+    """The smaller of two where both are known, else the one that is."""
+    return np.where((a == UNKNOWN) | ((b != UNKNOWN) & (b < a)), b, a)
+
+
+def _narrower(wider: Ints, narrower: Ints) -> Ints:
+    return np.where(narrower != UNKNOWN, narrower, wider)

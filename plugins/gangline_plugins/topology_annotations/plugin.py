@@ -1,0 +1,206 @@
+"""TopologyAnnotations: preferred domains, network bandwidth, latency and placement strategy, as workloads wish."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gangline import (
+    SKIP,
+    Action,
+    BoolColumn,
+    CodeColumn,
+    Cycle,
+    EventHint,
+    Handle,
+    NodeView,
+    Placement,
+    PodInfo,
+    Reason,
+    Rows,
+    ScoreColumn,
+    StateKey,
+    Status,
+    codes,
+    hookimpl,
+    on,
+    resources,
+)
+from gangline.pod_group import GroupAttempt
+from gangline.topology import Domains
+from gangline.wire import GpuNodeStatus
+from gangline_plugins.leaf_spine.configured import configured
+from gangline_plugins.topology_annotations.closeness import closeness, compactness, spread
+from gangline_plugins.topology_annotations.networks import UNKNOWN, Networks
+from gangline_plugins.topology_annotations.siblings import Siblings
+from gangline_plugins.topology_annotations.wishes import NO_WISHES, PREFERRED_DOMAIN, Wishes, read
+
+WISHES: StateKey[Wishes] = StateKey("TopologyAnnotations wishes")
+_TOLD = 4096
+"""Pods of which it is remembered what was said."""
+Values = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Judged:
+    """What one group wishes, with what placements are judged by; one value per row."""
+
+    attempt: GroupAttempt
+    wishes: Wishes
+    levels: Sequence[Domains]
+    preferred: BoolColumn | None
+    quickness: Values | None
+
+    def score(self, rows: Rows) -> float:
+        """The mean of what each wish says of a set of nodes, 0..100."""
+        parts = list[float]()
+        if self.preferred is not None:
+            parts.append(float(self.preferred[rows].mean()))
+        if self.quickness is not None:
+            parts.append((float(self.quickness[rows].mean()) + compactness(rows, self.levels)) / 2)
+        if self.wishes.strategy == "consolidated":
+            parts.append(compactness(rows, self.levels))
+        elif self.wishes.strategy == "distributed":
+            parts.append(spread(rows, self.levels))
+        return 100.0 * sum(parts) / len(parts) if parts else 0.0
+
+
+class TopologyAnnotations:
+    """Filters by bandwidth; scores nodes for single pods, and placements for groups."""
+
+    name = "TopologyAnnotations"
+    reasons = (
+        Reason("node(s) had less network bandwidth than the workload asks for", resolvable=False),
+        Reason("node(s) had no known network bandwidth", resolvable=False),
+    )
+
+    def __init__(self, args: None, handle: Handle) -> None:
+        self._handle = handle
+        self._configured = configured(handle)
+        self.watches = (resources.GPU_NODE_STATUSES, *self._configured.watches)
+        self._networks = Networks(handle, self._configured)
+        self._siblings = handle.state.tracker(Siblings)
+        self._told: OrderedDict[str, tuple[str, ...]] = OrderedDict()
+        self._judged: _Judged | None = None
+        self._masks: tuple[list[Domains], dict[str, BoolColumn]] = ([], {})
+
+    @hookimpl
+    def events_to_register(self) -> Sequence[EventHint]:
+        """It rejects by bandwidth alone: nodes, what their agents report, and what is configured of domains."""
+        return (
+            on("nodes", Action.ADD | Action.UPDATE_NODE_LABEL),
+            on("gpunodestatuses", Action.ADD | Action.UPDATE, _has_other_adapters),
+            on("domainconfigs", Action.ALL),
+            on("configmaps", Action.ALL),
+        )
+
+    @hookimpl
+    def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
+        """Read the annotations of the pod and of what owns it; most say nothing."""
+        wishes = self._wishes(pod)
+        cycle.write(WISHES, wishes)
+        return None if wishes.gbps else SKIP
+
+    @hookimpl
+    def filter(self, cycle: Cycle, nodes: NodeView) -> CodeColumn:
+        """Nodes whose network is too slow, or of which it is not known."""
+        gbps = self._networks.gbps(nodes)
+        return codes((gbps != UNKNOWN) & (gbps < cycle.read(WISHES).gbps), gbps == UNKNOWN)
+
+    @hookimpl
+    def pre_score(self, cycle: Cycle, pod: PodInfo) -> Status | None:
+        """Only pods whose wishes make some nodes better than others."""
+        wishes = cycle.get(WISHES) or NO_WISHES
+        siblings = bool(self._siblings.of(pod)) and wishes.strategy != "balanced"
+        return None if wishes.preferred_domain or wishes.latency_sensitive or siblings else SKIP
+
+    @hookimpl
+    def score(self, cycle: Cycle, pod: PodInfo, nodes: NodeView) -> ScoreColumn:
+        """The mean of what each wish says of a node, 0..100."""
+        wishes, parts = cycle.read(WISHES), list[Values]()
+        near = self._near(pod, nodes)
+        if wishes.preferred_domain:
+            parts.append(self._preferred(wishes.preferred_domain)[nodes.index].astype(np.float64))
+        if wishes.latency_sensitive:
+            parts.append((self._quickness(nodes) + near) / 2)
+        if wishes.strategy == "consolidated":
+            parts.append(near)
+        elif wishes.strategy == "distributed":
+            parts.append(1.0 - near)
+        return 100.0 * np.mean(parts, axis=0)
+
+    @hookimpl
+    def placement_score(self, attempt: GroupAttempt, placement: Placement, nodes: NodeView) -> float:
+        """The mean of what each wish of the group says of a set of nodes, 0..100; 0 for all where there is none."""
+        judged = self._judged
+        if judged is None or judged.attempt is not attempt:
+            judged = self._judged = self._judge(attempt, nodes)
+        return judged.score(placement.rows) if judged.wishes is not NO_WISHES else 0.0
+
+    def _judge(self, attempt: GroupAttempt, nodes: NodeView) -> _Judged:
+        wishes = self._wishes(attempt.first)
+        return _Judged(
+            attempt,
+            wishes,
+            self._handle.topology.switches() if wishes is not NO_WISHES else [],
+            self._preferred(wishes.preferred_domain) if wishes.preferred_domain else None,
+            self._quickness(nodes) if wishes.latency_sensitive else None,
+        )
+
+    # Wishes
+
+    def _wishes(self, pod: PodInfo) -> Wishes:
+        """What the workload wishes; what cannot be read is told once, in an event."""
+        wishes, problems = read(self._handle.workload(pod))
+        if wishes is NO_WISHES and not problems:
+            return wishes
+        self._configured.refresh()
+        domain = wishes.preferred_domain
+        if domain and not self._preferred(domain).any():
+            problems += (f"{PREFERRED_DOMAIN}: there is no domain {domain!r}",)
+        if self._told.get(pod.uid, ()) != problems:
+            self._told[pod.uid] = problems
+            if len(self._told) > _TOLD:
+                self._told.popitem(last=False)
+            if problems:
+                recorder = self._handle.recorder
+                recorder.event(pod, "Warning", "InvalidTopologyAnnotation", "; ".join(problems))
+        return wishes
+
+    # What is known of nodes
+
+    def _near(self, pod: PodInfo, nodes: NodeView) -> Values:
+        siblings, size = self._siblings.of(pod), len(self._handle.nodes)
+        if not siblings:
+            return np.zeros(len(nodes))
+        return closeness(siblings, self._handle.topology.switches(), size)[nodes.index]
+
+    def _quickness(self, nodes: NodeView) -> Values:
+        """0..1: 1 for no latency, 0 for the highest that is configured, and where none is."""
+        latency = self._networks.latency(nodes)
+        highest = int(self._networks.latency(self._handle.nodes).max(initial=0))
+        return np.where(latency == UNKNOWN, 0.0, 1.0 - latency / max(1, highest))
+
+    def _preferred(self, name: str) -> BoolColumn:
+        """The rows in domains with this name, or with this path from a wider level down."""
+        levels = self._handle.topology.chain()
+        if self._masks[0] != levels:
+            self._masks = (levels, {})
+        found = self._masks[1].get(name)
+        if found is None:
+            found = np.zeros(len(self._handle.nodes), dtype=np.bool_)
+            last = name.rpartition("/")[2]
+            for level in levels:
+                named = [number for number, value in enumerate(level.values) if value in (name, last)]
+                wanted = [n for n in named if level.values[n] == name or f"/{level.path(n)}".endswith(f"/{name}")]
+                found |= np.isin(level.ids, wanted)
+            self._masks[1][name] = found
+        return found
+
+
+def _has_other_adapters(pod: PodInfo, old: GpuNodeStatus | None, new: GpuNodeStatus) -> bool:
+    return old is None or old.status.fabric != new.status.fabric

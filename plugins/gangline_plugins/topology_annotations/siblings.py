@@ -1,0 +1,38 @@
+"""Where the pods of each owner are; a tracker, so hypothetical placements count too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gangline import PodInfo
+
+
+class Siblings:
+    """For each owner how many of its pods are on which row."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, dict[int, int]] = {}
+
+    def of(self, pod: PodInfo) -> Mapping[int, int]:
+        """Row to the number of pods that the pod's owner manages there."""
+        owner = pod.controller
+        return self._rows.get(owner.uid, {}) if owner is not None else {}
+
+    def add(self, pod: PodInfo, row: int) -> None:
+        """The pod is on row."""
+        owner = pod.controller
+        if owner is not None:
+            rows = self._rows.setdefault(owner.uid, {})
+            rows[row] = rows.get(row, 0) + 1
+
+    def remove(self, pod: PodInfo, row: int) -> None:
+        """The pod is no longer on row."""
+        owner = pod.controller
+        if owner is None:
+            return
+        rows = self._rows[owner.uid]
+        rows[row] -= 1
+        if not rows[row]:
+            del rows[row]
+        if not rows:
+            del self._rows[owner.uid]

@@ -1,0 +1,62 @@
+"""What a workload wishes of topology, read from its annotations; a bad value is to be told, and counts as none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gangline.groups.strategy import PLACEMENT_STRATEGY, STRATEGIES, Strategy, strategy_of
+
+PREFIX = "topology.scheduler/"
+GPU_COUNT = f"{PREFIX}gpu-count"
+PREFERRED_DOMAIN = f"{PREFIX}preferred-domain"
+NETWORK_BANDWIDTH = f"{PREFIX}network-bandwidth"
+LATENCY_SENSITIVE = f"{PREFIX}latency-sensitive"
+KEYS = (GPU_COUNT, PREFERRED_DOMAIN, NETWORK_BANDWIDTH, LATENCY_SENSITIVE, PLACEMENT_STRATEGY)
+_POSITIVE = re.compile(r"0*[1-9][0-9]{0,8}")
+_GBPS = re.compile(r"([1-9][0-9]{0,6})Gb(?:ps)?")
+_TRUTH = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What is left when bad values are taken out."""
+
+    preferred_domain: str = ""
+    """The name of a leaf, a spine, or a domain of any other level."""
+    gbps: int = 0
+    """The least network bandwidth; 0 for any."""
+    latency_sensitive: bool = False
+    strategy: Strategy = "balanced"
+
+
+NO_WISHES = Wishes()
+
+
+def read(annotations: Mapping[str, str]) -> tuple[Wishes, tuple[str, ...]]:
+    """The wishes, and what is wrong with them."""
+    if annotations.keys().isdisjoint(KEYS):
+        return NO_WISHES, ()
+    problems: list[str] = []
+
+    def wrong(key: str, what: str) -> None:
+        problems.append(f"{key}: {annotations[key]!r} is not {what}")
+
+    if GPU_COUNT in annotations and not _POSITIVE.fullmatch(annotations[GPU_COUNT]):
+        wrong(GPU_COUNT, "a positive whole number")
+    gbps = 0
+    if NETWORK_BANDWIDTH in annotations:
+        if found := _GBPS.fullmatch(annotations[NETWORK_BANDWIDTH]):
+            gbps = int(found[1])
+        else:
+            wrong(NETWORK_BANDWIDTH, 'a whole number of gigabits such as "200Gb"')
+    sensitive = _TRUTH.get(annotations.get(LATENCY_SENSITIVE, "false"))
+    if sensitive is None:
+        wrong(LATENCY_SENSITIVE, '"true" or "false"')
+    if annotations.get(PLACEMENT_STRATEGY, STRATEGIES[0]) not in STRATEGIES:
+        wrong(PLACEMENT_STRATEGY, f"one of {', '.join(STRATEGIES)}")
+    domain = annotations.get(PREFERRED_DOMAIN, "")
+    if PREFERRED_DOMAIN in annotations and not domain:
+        wrong(PREFERRED_DOMAIN, "the name of a domain")
+    return Wishes(domain, gbps, bool(sensitive), strategy_of(annotations)), tuple(problems)
