@@ -56,8 +56,8 @@ def _own() -> Iterator[Constant]:
 def _levels() -> str:
     rows = [(code(level.name), code(level.label)) for level in KNOWN_LEVELS]
     return (
-        "## Node labels that are topology levels\n\nThe widest first. Where a profile names no levels of its own, those "
-        "that some node has make up the topology.\n\n" + table(("Level", "Node label"), rows)
+        "## Node labels that are topology levels\n\nThe widest first. Where a profile names no levels of its own, "
+        "those that some node has make up the topology.\n\n" + table(("Level", "Node label"), rows)
     )
 
 
@@ -68,8 +68,8 @@ def _dialects() -> str:
         if not any(each.value.startswith(OWN) for each in found)
     ]
     return (
-        "## Of others\n\nRead as their owners define them; [migration](../migration.md#gangs) says what becomes of them."
-        "\n\n" + table(("Whose", "Names"), rows)
+        "## Of others\n\nRead as their owners define them; [migration](../migration.md#gangs) says what becomes of "
+        "them.\n\n" + table(("Whose", "Names"), rows)
     )
 
 

@@ -14,25 +14,26 @@ from typing import Any
 
 import msgspec
 
-from gangline.commands.profiles import choose
-from gangline.config import SchedulerConfiguration
+from gangline.config import SchedulerConfiguration, load_files
 from gangline.kube.resources import NODES, PODS
 from gangline.model import Node, ObjectMeta, Pod
 from gangline.registry import Catalog
+from gangline.requests import compute
 from gangline.scheduler import Options, Scheduler
 from gangline.simulate import InMemoryServer, Kubelet, SimulatedClient, VirtualClock, Workloads, run
-from gangline.wire import ALLOCATED, GpuNodeStatus, GpuNodeStatusSpec, GpuNodeStatusStatus
+from gangline.wire import ALLOCATED, GPU, GpuNodeStatus, GpuNodeStatusSpec, GpuNodeStatusStatus
 from gangline_agent import templates
 from gangline_docs.drawing import GANGS, Picture
 
 FOLDER = Path(__file__).parents[2] / "examples" / "topology"
 SPINE, LEAF = "network.topology.nvidia.com/spine", "network.topology.nvidia.com/leaf"
 HARDWARE = "dgx-h100"
-PROFILE = "gpu-scheduler"
 SECONDS = 30.0
 WORKLOAD = "workload"
 """The label of pods that are drawn in one colour."""
 _DEVICES = 8
+_LEGEND = 6
+"""Workloads in one line of the legend."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +44,12 @@ class Placed:
     pods: list[Pod]
 
 
-def place(folder: Path, config: SchedulerConfiguration) -> Placed:
-    """Schedule the manifests of a folder, with agents that report GPUs."""
+def place() -> Placed:
+    """Schedule the example, with agents that report GPUs."""
     clock = VirtualClock()
     server = InMemoryServer(clock)
-    server.load([folder])
-    return run(_story(server, clock, config), clock)
+    server.load([FOLDER / "cluster"])
+    return run(_story(server, clock, load_files([FOLDER / "profile.yaml"])), clock)
 
 
 def draw(placed: Placed, title: str) -> str:
@@ -59,20 +60,22 @@ def draw(placed: Placed, title: str) -> str:
     names = sorted({_workload(pod) for pod in placed.pods}, key=_natural)
     colours = {name: GANGS[number % len(GANGS)] for number, name in enumerate(names)}
     span = 107 * width
-    picture = Picture(40 + (span + 16) * len(spines), 158 + 22 * height + 26 * -(-len(names) // 4), title)
+    picture = Picture(32 + (span + 16) * len(spines), 144 + 22 * height + 26 * -(-len(names) // _LEGEND), title)
     for number, (spine, nodes) in enumerate(spines.items()):
         _spine(picture, 24 + (span + 16) * number, spine, _grouped(nodes, LEAF), _colours(placed.pods, colours))
     for number, name in enumerate(names):
-        x, y = 24 + (span + 16) * len(spines) / 4 * (number % 4), 150 + 22 * height + 26 * (number // 4)
+        x, y = (
+            26 + (span + 16) * len(spines) / _LEGEND * (number % _LEGEND),
+            156 + 22 * height + 26 * (number // _LEGEND),
+        )
         picture.cell(x, y - 11, 14, colours[name])
-        picture.text(x + 22, y, name)
+        picture.text(x + 22, y, f"{name}: {_size([pod for pod in placed.pods if _workload(pod) == name])}")
     return picture.svg()
 
 
 def render() -> str:
     """The picture of the front page."""
-    placed = place(FOLDER, choose((), PROFILE))
-    return draw(placed, "GPUs under leaves and spines, in the colour of the workload that has them")
+    return draw(place(), "GPUs under leaves and spines, in the colour of the workload that has them")
 
 
 async def _story(server: InMemoryServer, clock: VirtualClock, config: SchedulerConfiguration) -> Placed:
@@ -125,6 +128,11 @@ def _colours(pods: Sequence[Pod], colours: dict[str, str]) -> dict[tuple[str, in
 
 def _workload(pod: Pod) -> str:
     return (pod.metadata.labels or {}).get(WORKLOAD, "others")
+
+
+def _size(pods: Sequence[Pod]) -> str:
+    """How many pods, and how many GPUs each of them asks for."""
+    return f"{len(pods)} x {compute(pods[0].spec).real.get(GPU, 0)}"
 
 
 def _grouped(nodes: Sequence[Node], label: str) -> dict[str, list[Node]]:

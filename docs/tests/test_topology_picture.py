@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from gangline.commands.profiles import choose
 from gangline.requests import compute
 from gangline.wire import ALLOCATED, GPU
 from gangline_docs.drawing import GANGS
-from gangline_docs.topology_picture import FOLDER, PROFILE, WORKLOAD, Placed, draw, place
+from gangline_docs.topology_picture import LEAF, SPINE, WORKLOAD, Placed, draw, place
 
 
 @pytest.fixture(scope="module")
 def placed() -> Placed:
-    return place(FOLDER, choose((), PROFILE))
+    return place()
 
 
 def test_every_pod_of_the_example_has_a_place(placed: Placed) -> None:
@@ -35,4 +34,14 @@ def test_every_leaf_and_workload_is_named(placed: Placed) -> None:
     picture = draw(placed, "title")
 
     assert all(f">leaf-{number}<" in picture for number in range(8))
-    assert all(f">{(pod.metadata.labels or {})[WORKLOAD]}<" in picture for pod in placed.pods)
+    assert all(f">{(pod.metadata.labels or {})[WORKLOAD]}: " in picture for pod in placed.pods)
+
+
+def test_the_largest_job_has_one_spine_and_the_next_a_complete_leaf(placed: Placed) -> None:
+    labels = {node.metadata.name: node.metadata.labels or {} for node in placed.nodes}
+
+    def domains(workload: str, label: str) -> set[str]:
+        mine = (pod for pod in placed.pods if (pod.metadata.labels or {})[WORKLOAD] == workload)
+        return {labels[pod.spec.node_name][label] for pod in mine}
+
+    assert len(domains("pretrain", SPINE)) == len(domains("finetune", LEAF)) == 1

@@ -209,7 +209,7 @@ class Api:
         for (_, resource), kind in kinds.items():
             if resource == "events":
                 continue
-            for each in await self.list(f"{kind.root}/{resource}"):
+            for each in await self._list_ready(f"{kind.root}/{resource}"):
                 metadata = each["metadata"]
                 found.add(f"{kind.collection(metadata.get('namespace', ''))}/{metadata['name']}")
         return found
@@ -248,6 +248,20 @@ class Api:
         except Refused as error:
             if error.status not in (404, 409):
                 raise
+
+    async def _list_ready(self, path: str) -> Manifests:
+        """The objects of a collection; of a new custom resource once its storage is made."""
+
+        async def listed() -> Manifest | None:
+            try:
+                return {"items": await self.list(path)}
+            except Refused as error:
+                if error.status != 429:
+                    raise
+                return None
+
+        items: Manifests = (await self.until(listed, f"{path} is served"))["items"]
+        return items
 
     async def _kind(self, manifest: Manifest) -> Kind:
         key = manifest["apiVersion"], manifest["kind"]

@@ -22,7 +22,7 @@ async def install(api: Api) -> None:
 
     They stay on the cluster: other tests use them too.
     """
-    for file in sorted((CHART / "crds").glob("gpu*.yaml")):
+    for file in sorted((CHART / "crds").glob("*.yaml")):
         crd = yaml.safe_load(file.read_text())
         await _put(api, crd)
         await api.until(partial(_served, api, crd), f"{file.name} is served")
@@ -70,7 +70,8 @@ async def _served(api: Api, crd: Manifest) -> bool:
     if not any(each["type"] == "Established" and each["status"] == "True" for each in conditions):
         return False
     try:
-        await api.list(f"/apis/{crd['spec']['group']}/v1/{crd['spec']['names']['plural']}")
+        spec = crd["spec"]
+        await api.list(f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}")
     except Refused as error:
         if error.status in (404, 429):  # not yet, or its storage is being made
             return False

@@ -84,7 +84,7 @@ async def test_a_field_that_the_api_server_does_not_know_is_noticed(helm: Helm, 
     service = one(await helm.render(None, cluster.namespace), "Service", RELEASE)
     service["spec"]["protocols"] = ["TCP"]
 
-    with pytest.raises(Refused, match="spec.protocols: field not declared in schema"):
+    with pytest.raises(Refused, match=r"spec\.protocols: field not declared in schema"):
         await cluster.apply(service, dryRun="All")
 
 

@@ -1,4 +1,4 @@
-"""What helm itself does with the chart on a real API server, without any of its pods: upgrade, uninstall, install again."""
+"""What helm does with the chart on a real API server, without any of its pods: upgrade, uninstall, install again."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from gangline_e2e.harness import ControlPlane, Options
 from gangline_e2e.workloads import Manifest
 
 CLAIMS = "gpuclaims.gpu.scheduling"
+POD_GROUPS = "podgroups.scheduling.x-k8s.io"
 KEPT = f"/apis/gpu.scheduling/v1/namespaces/{RELEASE}/gpuclaims/kept"
 StartControlPlane = Callable[[Options], ControlPlane]
 
@@ -97,6 +98,19 @@ async def test_definitions_that_are_not_the_releases_are_named_or_left_alone(hel
 
     await helm.install(RELEASE, {"crds": {"install": False}}, CHART, "--no-hooks")
     await helm.upgrade(RELEASE, None, CHART, "--no-hooks", "--take-ownership")
+
+
+async def test_a_definition_of_another_project_stays_as_it_is(helm: Helm, api: Api) -> None:
+    theirs = yaml.safe_load((CHART / "crds" / f"{POD_GROUPS}.yaml").read_text())
+    theirs["metadata"]["labels"] = {"app": "scheduler-plugins"}
+    await api.create(theirs)
+
+    await helm.install(RELEASE, None, CHART, "--no-hooks")
+    await helm.upgrade(RELEASE, None, CHART, "--no-hooks")
+
+    labels = (await api.get(f"{CRDS}/{POD_GROUPS}"))["metadata"]["labels"]
+    assert labels == {"app": "scheduler-plugins"}
+    assert (await api.get(f"{CRDS}/{CLAIMS}"))["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "Helm"
 
 
 def _older_definition() -> tuple[Manifest, list[Manifest]]:

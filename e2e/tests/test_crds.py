@@ -129,6 +129,24 @@ async def test_a_claim_that_makes_sense_is_taken(api: Api, devices: Manifest) ->
     assert made["spec"]["devices"].items() >= devices.items()
 
 
+async def test_how_a_claim_shares_devices_stays_once_a_pod_has_some(api: Api) -> None:
+    await api.create(claim("used", devices={"exclusivity": "Shared", "fraction": 0.5}))
+    path = f"{claims(api)}/used"
+    await api.merge(path, {"spec": {"devices": {"fraction": 0.25}}})
+    await api.merge(f"{path}/status", {"status": {"phase": "Bound", "nodeName": "node-a"}})
+
+    for devices in (
+        {"fraction": 0.5},
+        {"fraction": None, "memoryGiB": 8},
+        {"fraction": None, "exclusivity": "Exclusive"},
+    ):
+        with pytest.raises(Refused, match="cannot change once a pod has devices"):
+            await api.merge(path, {"spec": {"devices": devices}})
+    changed = await api.merge(path, {"spec": {"devices": {"count": 2}}})
+
+    assert changed["spec"]["devices"] == {"count": 2, "policy": "contiguous", "exclusivity": "Shared", "fraction": 0.25}
+
+
 async def test_a_claim_shows_its_columns(api: Api) -> None:
     await api.create(claim("shown", devices={"count": 2, "policy": "spread"}))
     status = {"phase": "Bound", "nodeName": "node-a", "gpuIds": [0, 1], "allocated": "node-a:0,1"}

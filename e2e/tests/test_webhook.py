@@ -59,6 +59,16 @@ async def test_all_containers_of_a_claim_pod_read_the_allocation(empty: Api) -> 
 
 
 @pytest.mark.usefixtures("webhook")
+async def test_a_pod_of_a_mig_claim_reads_the_uuids_of_its_instances(empty: Api) -> None:
+    await empty.create(_claim("instance", devices={"exclusivity": "MIG", "migProfile": "1g.10gb"}))
+
+    stored = await empty.create(_pod("claimed", {CLAIM: "instance"}))
+
+    path = f"metadata.annotations['{ALLOCATED}-uuids']"
+    assert _env(stored) == [{"name": CUDA, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}]
+
+
+@pytest.mark.usefixtures("webhook")
 async def test_the_five_pods_of_the_canonical_map_see_their_devices(empty: Api) -> None:
     stored = await empty.create_many(_pod(f"check-{index}", {MAP: CANONICAL}) for index in range(5))
 

@@ -183,6 +183,10 @@ class Handle(Protocol):
         """The members of a group that have a node, by the group's key."""
         ...
 
+    def is_waiting(self, key: str) -> bool:
+        """Whether members of a group wait for a node, by the group's key."""
+        ...
+
     def workload(self, pod: PodInfo) -> Mapping[str, str]:
         """The annotations of a pod and of what owns it, the nearest winning."""
         ...

@@ -89,6 +89,8 @@ class FrameworkHandle:
         self.pending_work: list[Work] = []
         self.nominations: Callable[[], Mapping[str, Mapping[str, PodInfo]]] | None = None
         """The nominations of the queue; without it there are none."""
+        self.waits: Callable[[str], bool] | None = None
+        """Whether the queue has a group, by its key; without it no group waits."""
         self.reviews: Callable[[PodInfo], bool] | None = None
         """Which preemptors' victims extenders judge; without it none are."""
         self.topology = Topology(state.nodes)
@@ -126,6 +128,10 @@ class FrameworkHandle:
     def members(self, key: str) -> Collection[PodInfo]:
         """The members of a group that have a node, by the group's key."""
         return () if self.placed is None else self.placed.of(key)
+
+    def is_waiting(self, key: str) -> bool:
+        """Whether members of a group wait for a node, by the group's key."""
+        return self.waits is not None and self.waits(key)
 
     def workload(self, pod: PodInfo) -> Mapping[str, str]:
         """The annotations of a pod and of what owns it, the nearest winning."""

@@ -139,6 +139,7 @@ class Scheduler:
         for name, runtime in runtimes.items():
             runtime.handle.spawner = self._spawn
             runtime.handle.nominations = self.queue.nominated
+            runtime.handle.waits = lambda key: self.queue.group(key) is not None
             events = {**runtime.profile.events, GROUPS: group_events(self.groups)}
             if extenders is not None:
                 runtime.handle.reviews = extenders.review_preemption_of

@@ -78,7 +78,9 @@ class GangCluster:
 
     async def until(self, condition: Callable[[], bool], seconds: float = 60.0) -> None:
         async with asyncio.timeout(seconds):
-            while not condition():
+            while True:
+                if condition():
+                    return
                 await asyncio.sleep(0.01)
 
     @asynccontextmanager

@@ -8,7 +8,7 @@ import pytest
 
 from gangline import SUCCESS, Action, model, on
 from gangline.cache import Cache
-from gangline.kube.resources import NAMESPACES
+from gangline.kube.resources import NAMESPACES, POD_GROUPS_V1BETA1, SCHEDULER_PLUGINS_POD_GROUPS
 from gangline.metrics import Metrics
 from gangline.queueing import SchedulingQueue
 from gangline.recording import Condition, EventRecorder
@@ -34,7 +34,7 @@ class World:
         self.pods, self.nodes = PodHandler(self.cluster), NodeHandler(self.cluster)
         hints = [
             on(resource, action, self._hear(f"{resource} {action.name}"))
-            for resource in ("pods", "nodes", "namespaces")
+            for resource in ("pods", "nodes", "namespaces", SCHEDULER_PLUGINS_POD_GROUPS.key)
             for action in Action
         ]
         self.queue.serve(SCHEDULER, lambda pod, since: (since,), lambda pod: SUCCESS, {"Fit": hints})
@@ -258,6 +258,17 @@ def test_a_deleted_node_is_told(world: World) -> None:
 
 
 # Everything else
+
+
+def test_kinds_that_share_a_plural_have_stores_of_their_own(world: World) -> None:
+    group = model.PodGroup(model.ObjectMeta(name="g", namespace="default"))
+    first, second = POD_GROUPS_V1BETA1.key, SCHEDULER_PLUGINS_POD_GROUPS.key
+
+    StoreHandler(world.cluster, SCHEDULER_PLUGINS_POD_GROUPS).upsert(group)
+
+    stores = [world.cache.store(key).get("g", "default") for key in (first, second, "podgroups")]
+    assert stores == [None, group, None] and second == "podgroups.v1alpha1.scheduling.x-k8s.io"
+    assert world.events == [f"{second} ADD"]
 
 
 def test_other_objects_are_kept_by_kind_and_told(world: World) -> None:

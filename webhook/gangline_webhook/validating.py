@@ -16,6 +16,8 @@ from gangline_webhook.reviewing import Verdict
 MOST_DEVICES = 64
 """More than any node has; the CRD says so too."""
 LEAST_FRACTION = 0.01
+IN_USE = ("Reserved", "Bound")
+"""Phases of a claim of which some pod has devices, or had them."""
 
 _MIG_PROFILE = re.compile(r"([1-7]c\.)?[1-7]g\.[1-9][0-9]{0,2}gb([.+-](me|gfx|me\.all))?")
 _HCA = re.compile(r"[A-Za-z0-9_.-]+(:[0-9]+)?")
@@ -32,6 +34,8 @@ def validate_claim(claim: GpuClaim, old: GpuClaim | None = None) -> Verdict:
     faults = [*_devices(spec.devices), *_sharing(spec.devices), *_topology(spec.topology, spec.devices)]
     if spec.network is not None:
         faults += _network(spec.network)
+    if old is not None and old.status.phase in IN_USE and _sharing_of(spec.devices) != _sharing_of(old.spec.devices):
+        faults.append("spec.devices: how devices are shared cannot change once a pod has some; make another claim")
     if faults:
         return Verdict(allowed=False, message=f"GpuClaim {claim.metadata.name}: {'; '.join(faults)}")
     return Verdict(warnings=tuple(_doubts(spec.topology, spec.devices)))
@@ -76,6 +80,11 @@ def _sharing(devices: ClaimDevices) -> Iterator[str]:
         yield f"{where}.migProfile: exclusivity MIG needs a profile, such as 1g.10gb"
     if devices.mig_profile and not _MIG_PROFILE.fullmatch(devices.mig_profile):
         yield f"{where}.migProfile: {devices.mig_profile!r} is no MIG profile; they look like 1g.10gb or 1g.10gb+me"
+
+
+def _sharing_of(devices: ClaimDevices) -> tuple[object, ...]:
+    """What the scheduler counts for a pod on its devices."""
+    return devices.exclusivity, devices.fraction, devices.memory_gi_b, devices.mig_profile
 
 
 def _topology(topology: ClaimTopology, devices: ClaimDevices) -> Iterator[str]:

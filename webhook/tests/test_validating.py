@@ -108,6 +108,15 @@ def test_what_is_odd_but_harmless_is_warned_about(spec: Any, warning: str) -> No
     assert warning in " ".join(verdict.warnings)
 
 
+@pytest.mark.parametrize(("phase", "allowed"), [("", True), ("Failed", True), ("Reserved", False), ("Bound", False)])
+def test_how_a_claim_shares_devices_stays_once_a_pod_has_some(phase: str, allowed: bool) -> None:
+    old = claim({"exclusivity": "Shared", "fraction": 0.5})
+    old.status.phase = phase
+
+    assert validate_claim(claim({"exclusivity": "Shared", "fraction": 0.25}), old).allowed is allowed
+    assert validate_claim(claim({"exclusivity": "Shared", "fraction": 0.5, "count": 2}), old).allowed
+
+
 def test_an_old_claim_that_broke_a_rule_before_may_be_changed_elsewhere() -> None:
     bad = claim({"exclusivity": "MIG"})
 

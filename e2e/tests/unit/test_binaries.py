@@ -46,6 +46,20 @@ def test_the_version_is_that_of_kubernetes_in_go_mod() -> None:
     assert "k8s.io/component-base/version.gitMinor=36" in words
 
 
+def test_helm_is_told_its_version_and_the_kubernetes_that_it_was_built_with() -> None:
+    required = [{"Path": "helm.sh/helm/v3", "Version": "v3.22.0"}, {"Path": "k8s.io/client-go", "Version": "v0.37.0"}]
+
+    words = binaries.helm_flags({"Require": required}).split()
+
+    assert "helm.sh/helm/v3/internal/version.version=v3.22.0" in words
+    assert "helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=37" in words
+
+
+def test_a_missing_helm_is_named_with_the_way_to_get_it(tmp_path: Path) -> None:
+    with pytest.raises(NoControlPlane, match=rf"^no helm in {tmp_path}: run `make control-plane`$"):
+        binaries.find_helm({"GANGLINE_CONTROL_PLANE_DIR": str(tmp_path)})
+
+
 @pytest.mark.parametrize(
     ("package", "name"),
     [("k8s.io/kubernetes/cmd/kube-apiserver", "kube-apiserver"), ("go.etcd.io/etcd/server/v3", "etcd")],

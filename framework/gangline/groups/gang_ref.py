@@ -9,7 +9,7 @@ from gangline.errors import InvalidObject
 from gangline.groups import kai, scheduler_plugins, upstream, volcano
 from gangline.groups.constraints import constraints_of
 from gangline.groups.forming import attempt, member, reference_to, slices_of
-from gangline.groups.owners import annotations_of, sizes_of
+from gangline.groups.owners import annotations_of, annotations_with, sizes_of
 from gangline.groups.reading import Lookup
 from gangline.kube.resources import (
     GPU_CLAIMS,
@@ -66,9 +66,7 @@ class GangRefReader:
     def _member(
         self, pod: PodInfo, lookup: Lookup, name: str, least: int, size: int, by: tuple[Resource[Any], Any] | None
     ) -> Membership:
-        annotations = annotations_of(pod, lookup)
-        if by is not None:
-            annotations = {**annotations, **(by[1].metadata.annotations or {}), **pod.annotations}
+        annotations = annotations_of(pod, lookup) if by is None else annotations_with(pod, by[1], lookup)
         constraints = constraints_of(annotations)
         group = PodGroup(
             pod.namespace,

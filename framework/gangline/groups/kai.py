@@ -8,7 +8,7 @@ from gangline.errors import InvalidObject
 from gangline.groups.constraints import Constraints, constraints_of
 from gangline.groups.forming import attempt, counted, member, missing, reference_to, slices_of
 from gangline.groups.keys import KAI_GROUP, KAI_SUBGROUP
-from gangline.groups.owners import annotations_of
+from gangline.groups.owners import annotations_with
 from gangline.groups.reading import Lookup
 from gangline.kube.resources import KAI_POD_GROUPS, Resource
 from gangline.model import KaiPodGroup, KaiTopologyConstraint
@@ -31,8 +31,7 @@ class KaiReader:
         obj: KaiPodGroup | None = lookup.store(KAI_POD_GROUPS.key).get(name, pod.namespace)
         if obj is None:
             raise missing("PodGroup", pod.namespace, name)
-        annotations = {**annotations_of(pod, lookup), **(obj.metadata.annotations or {}), **pod.annotations}
-        constraints = constraints_of(annotations)
+        constraints = constraints_of(annotations_with(pod, obj, lookup))
         parts = _parts(obj)
         least = min_member(obj, parts)
         subgroup = pod.labels.get(KAI_SUBGROUP) or ""

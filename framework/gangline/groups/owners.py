@@ -109,6 +109,11 @@ def annotations_of(pod: PodInfo, lookup: Lookup) -> Mapping[str, str]:
     return pod.annotations if chain is None else {**chain.annotations, **pod.annotations}
 
 
+def annotations_with(pod: PodInfo, obj: Any, lookup: Lookup) -> Mapping[str, str]:
+    """The pod's annotations over those of the object that stands for its group, over those of its controllers."""
+    return {**annotations_of(pod, lookup), **(obj.metadata.annotations or _NO_ANNOTATIONS), **pod.annotations}
+
+
 def workload_of(pod: PodInfo, lookup: Lookup) -> Any:
     """The controller of a pod, as an object; None when it is not there, or is not looked up."""
     chain = _behind(pod, lookup)

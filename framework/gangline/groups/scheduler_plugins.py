@@ -8,7 +8,7 @@ from gangline.errors import InvalidObject
 from gangline.groups.constraints import constraints_of
 from gangline.groups.forming import attempt, counted, member, missing, reference_to, slices_of
 from gangline.groups.keys import POD_GROUP
-from gangline.groups.owners import annotations_of
+from gangline.groups.owners import annotations_with
 from gangline.groups.reading import Lookup
 from gangline.kube.resources import SCHEDULER_PLUGINS_POD_GROUPS, Resource
 from gangline.model import PodGroup as PodGroupObject
@@ -32,8 +32,7 @@ class SchedulerPluginsReader:
         if obj is None:
             raise missing("PodGroup", pod.namespace, name)
         least = min_member(obj)
-        annotations = {**annotations_of(pod, lookup), **(obj.metadata.annotations or {}), **pod.annotations}
-        constraints = constraints_of(annotations)
+        constraints = constraints_of(annotations_with(pod, obj, lookup))
         group = PodGroup(
             pod.namespace,
             name,

@@ -46,6 +46,7 @@ class Seen:
         self._lookup = lookup
         self._chains = chains
         self._found: Found = {}
+        self._got: dict[str, Any] = {}
 
     def store(self, plural: str) -> Any:
         """The objects of a kind; what is got from it is noted."""
@@ -53,10 +54,11 @@ class Seen:
 
     def chain(self, reference: OwnerReference, namespace: str) -> Any:
         """The chain that begins with a controller, from those that are remembered; None where none are."""
-        if self._chains is None:
-            return None
+        if self._chains is None or reference.uid in self._got:
+            return self._got.get(reference.uid)
         chain, sight = self._chains(reference, namespace)
         self._found.update(sight.found)
+        self._got[reference.uid] = chain
         return chain
 
     def sight(self) -> Sight:

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 Strategy = Literal["consolidated", "distributed", "balanced"]
 """As close as possible; over nodes and leaves; as the profile's own scores say."""
 PLACEMENT_STRATEGY = "topology.scheduler/placement-strategy"
-"""On a workload or a pod: one of `STRATEGIES`."""
+"""On a workload or its pods: consolidated, distributed or balanced; the last one where it is not there."""
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 _DEFAULT: Strategy = "balanced"
 

@@ -7,7 +7,7 @@ from typing import Any
 from gangline.errors import InvalidObject
 from gangline.groups.constraints import constraints_of
 from gangline.groups.forming import attempt, counted, member, missing, reference_to, slices_of
-from gangline.groups.owners import annotations_of
+from gangline.groups.owners import annotations_with
 from gangline.groups.reading import Lookup
 from gangline.kube.resources import POD_GROUPS_V1ALPHA2, POD_GROUPS_V1BETA1, Resource
 from gangline.model import PodGroup as PodGroupObject
@@ -37,8 +37,7 @@ class UpstreamReader:
 
     def _member(self, pod: PodInfo, lookup: Lookup, resource: Resource[Any], obj: PodGroupObject) -> Membership:
         least = min_count(obj)
-        annotations = {**annotations_of(pod, lookup), **(obj.metadata.annotations or {}), **pod.annotations}
-        constraints = constraints_of(annotations)
+        constraints = constraints_of(annotations_with(pod, obj, lookup))
         group = PodGroup(
             pod.namespace,
             pod.group,

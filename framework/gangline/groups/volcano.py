@@ -9,7 +9,7 @@ from gangline.groups import constraints as constraining
 from gangline.groups.constraints import Constraints, constraints_of, tier
 from gangline.groups.forming import attempt, counted, member, missing, reference_to, slices_of
 from gangline.groups.keys import VOLCANO_GROUP, VOLCANO_TASK
-from gangline.groups.owners import annotations_of
+from gangline.groups.owners import annotations_with
 from gangline.groups.reading import Lookup
 from gangline.kube.resources import VOLCANO_POD_GROUPS, Resource
 from gangline.model import VolcanoPodGroup
@@ -34,8 +34,7 @@ class VolcanoReader:
             raise missing("PodGroup", pod.namespace, name)
         tasks = _tasks(obj)
         least = max(min_member(obj), sum(task.min_member for task in tasks))
-        annotations = {**annotations_of(pod, lookup), **(obj.metadata.annotations or {}), **pod.annotations}
-        constraints = constraints_of(annotations)
+        constraints = constraints_of(annotations_with(pod, obj, lookup))
         task = pod.annotations.get(VOLCANO_TASK, "")
         group = PodGroup(
             pod.namespace,

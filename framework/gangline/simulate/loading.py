@@ -16,7 +16,7 @@ from gangline.simulate.history import Revision
 from gangline.simulate.manifests import Manifest
 from gangline.simulate.merging import patched
 from gangline.simulate.objects import Objects, key_of
-from gangline.simulate.workloads import OWNERS, controller, missing
+from gangline.simulate.workloads import OWNERS, UNMADE, controller, missing
 
 DEFINITION = "CustomResourceDefinition"
 
@@ -42,6 +42,8 @@ def apply(objects: Objects, found: Iterable[Manifest]) -> list[str]:
             _define(objects, manifest)
         elif resource.type is Unread:
             warnings[f"{api_version} {kind}: stored, but nothing in the simulation reads it"] = None
+        elif resource in UNMADE:
+            warnings[f"{api_version} {kind}: stored, but nothing in the simulation makes pods of it"] = None
     return list(warnings)
 
 

@@ -22,7 +22,7 @@ from gangline.simulate.history import Data
 from gangline.simulate.merging import without_nulls
 
 RUN_SECONDS = "gangline.dev/run-seconds"
-"""The annotation of a pod that says after how many seconds it succeeds; without it, it runs until it is deleted."""
+"""On a pod: in a simulation, after how many seconds it succeeds; without it, it runs until it is deleted."""
 SUFFIXES = (".yaml", ".yml", ".json")
 WITH_TEMPLATE = ("Deployment", "ReplicaSet", "StatefulSet", "Job")
 FIRST = ("CustomResourceDefinition", "Namespace", "PriorityClass", "Node")

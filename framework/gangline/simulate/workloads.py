@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from gangline import model
-from gangline.kube.resources import JOBS, REPLICA_SETS, STATEFUL_SETS, Resource
+from gangline.kube.resources import CRON_JOBS, JOB_SETS, JOBS, LEADER_WORKER_SETS, REPLICA_SETS, STATEFUL_SETS, Resource
 from gangline.simulate.history import Data
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", model.ReplicaSet)
@@ -23,6 +23,9 @@ INDEX = "batch.kubernetes.io/job-completion-index"
 OWNERS: dict[tuple[str, str], Resource[Any]] = {
     (each.api_version, each.kind): each for each in (JOBS, REPLICA_SETS, STATEFUL_SETS, DEPLOYMENTS)
 }
+
+UNMADE: tuple[Resource[Any], ...] = (CRON_JOBS, JOB_SETS, LEADER_WORKER_SETS)
+"""Workloads that groups are read from, and that nobody in a simulation makes pods of."""
 
 
 def missing(owner: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> list[Data]:

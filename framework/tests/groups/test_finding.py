@@ -19,6 +19,7 @@ from gangline.kube.resources import (
     JOBS,
     LEADER_WORKER_SETS,
     SCHEDULER_PLUGINS_POD_GROUPS,
+    Resource,
 )
 from gangline.pod_group import Membership, PodGroup, Problem, TopologyConstraint
 from gangline.pods import PodInfo
@@ -78,7 +79,7 @@ class Counting:
     """A reader that puts every pod with a Job behind it into a group, and counts how often it is asked."""
 
     dialect = "counting"
-    watches = (JOBS,)
+    watches: tuple[Resource[Any], ...] = (JOBS,)
 
     def __init__(self) -> None:
         self.asked = 0
@@ -86,7 +87,9 @@ class Counting:
     def read(self, pod: PodInfo, lookup: Lookup) -> Membership | Problem | None:
         self.asked += 1
         job: model.Job | None = lookup.store(JOBS.key).get("train", pod.namespace)
-        return job and Membership(PodGroup(pod.namespace, "g", self.dialect, job.spec.parallelism or 1))
+        return (
+            None if job is None else Membership(PodGroup(pod.namespace, "g", self.dialect, job.spec.parallelism or 1))
+        )
 
 
 def status_changes(world: World) -> None:

@@ -88,7 +88,7 @@ def test_a_lone_part_is_the_whole_group(world: World) -> None:
     ids=["in order", "depends on"],
 )
 def test_parts_that_start_in_turn_are_groups_of_their_own(world: World, fields: dict[str, Any]) -> None:
-    after = {} if fields else {"dependsOn": [{"name": "driver", "status": "Ready"}]}
+    after: dict[str, Any] = {} if fields else {"dependsOn": [{"name": "driver", "status": "Ready"}]}
     job_set(world, replicated("driver", 1, 1), replicated(**after), **fields)
 
     groups = [world.member(pod_of(world, part)).group for part in ("driver", "workers")]

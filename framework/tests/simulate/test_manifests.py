@@ -97,6 +97,14 @@ def test_unknown_kinds_are_kept_with_one_warning_each(server: InMemoryServer, tm
     assert server.served("example.com", "v1") == {"policies"}
 
 
+def test_a_workload_whose_pods_nobody_makes_is_kept_with_a_warning(server: InMemoryServer, tmp_path: Path) -> None:
+    path = write(tmp_path, "apiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\nmetadata: {name: js}\nspec: {}\n")
+
+    assert server.load([path]) == [
+        "jobset.x-k8s.io/v1alpha2 JobSet: stored, but nothing in the simulation makes pods of it"
+    ]
+
+
 def test_a_definition_says_how_its_kind_is_served(server: InMemoryServer, tmp_path: Path) -> None:
     text = """\
 apiVersion: example.com/v1

@@ -37,7 +37,7 @@ class LeaseBook:
         self.suspects: set[str] = set()
         """UIDs of pods that may have left their devices."""
         self.wakers: dict[str, Callable[[], None]] = {}
-        """By the namespace of the leases: called when there is a new suspect."""
+        """By the namespace of the leases: called when there is a new suspect, or a first mark."""
         self._state = state
         self._table = device_table(state)
         self._store = state.store("leases")
@@ -66,6 +66,10 @@ class LeaseBook:
     def has_marks(self) -> bool:
         """Whether any devices count as taken because of their leases alone."""
         return bool(self._marks)
+
+    def unplaced(self) -> frozenset[str]:
+        """UIDs of the pods that have leases and no place here."""
+        return frozenset(self._ids.keys() - self._state.pods.keys())
 
     def nodes(self) -> frozenset[str]:
         """The names of all nodes."""
@@ -160,8 +164,7 @@ class LeaseBook:
         if pod.uid not in self._ids:
             return
         self.suspects.add(pod.uid)
-        for wake in self.wakers.values():
-            wake()
+        self._wake()
         if pod.uid in self._lifted:
             self._lifted.discard(pod.uid)
             self._mark(pod.uid)
@@ -182,6 +185,8 @@ class LeaseBook:
             self._lifted.add(uid)
 
     def _mark(self, uid: str) -> None:
+        if not self._marks:
+            self._wake()
         for (namespace, name), (node, ids) in self._ids.get(uid, {}).items():
             row = self._row_of.get(node)
             if row is None:
@@ -191,6 +196,10 @@ class LeaseBook:
             stand_in.row = row
             self._table.assign(stand_in, ids)
             self._marks.setdefault(uid, []).append(stand_in)
+
+    def _wake(self) -> None:
+        for wake in self.wakers.values():
+            wake()
 
     def _unmark(self, uid: str) -> None:
         for stand_in in self._marks.pop(uid, ()):

@@ -9,7 +9,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -83,10 +83,25 @@ class Locks:
         if failure is not None:
             raise failure
 
-    async def drop(self, lease: model.Lease, over: Sequence[str]) -> None:
-        """Take holders off a lease if it is still as given. Raises ApiError, Conflict and NotFound among them."""
-        async with self._lane(lease.metadata.name):
-            await self._write_without(lease, over)
+    async def drop(self, lease: model.Lease, over: Mapping[str, Hold]) -> None:
+        """Take these holds off a lease, whatever else has changed on it; delete it when none is left. Raises ApiError.
+
+        A hold that is not there as given any more stays: it is another one.
+        """
+        name = lease.metadata.name
+        async with self._lane(name):
+            found: model.Lease | None = self._written.get(name, lease)
+            for _ in range(_ATTEMPTS):
+                if found is None:
+                    return
+                holders = holders_of(found)
+                ours = [holder for holder, hold in over.items() if holders.get(holder) == hold]
+                try:
+                    return await self._write_without(found, ours) if ours or not holders else None
+                except NotFound:
+                    return
+                except Conflict:
+                    found = await self._get(name)
 
     async def live_pod(self, hold: Hold) -> model.Pod | None:
         """The pod of a hold as it is on the API server; None when there is none. Raises ApiError."""

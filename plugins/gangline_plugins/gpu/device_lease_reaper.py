@@ -1,7 +1,8 @@
 """Deletes leases that lock devices for nobody: pods gone, ended, made anew, or elsewhere, and nodes gone.
 
-It looks at a pod's leases as soon as the pod has left its node, and at all leases every SWEEP seconds. What the watch
-says only raises suspicion; the API server is asked before anything is freed.
+It looks at a pod's leases as soon as the pod has left its node, every GLANCE seconds while the pod has no node here, as
+nobody tells when such a pod is deleted, and at all leases every SWEEP seconds. What the watch says only raises
+suspicion; the API server is asked before anything is freed.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 
-from gangline import ApiError, Conflict, GanglineError, Handle, NotFound, model, resources
+from gangline import ApiError, GanglineError, Handle, NotFound, model, resources
 from gangline.wire import ALLOCATED
 from gangline_plugins.gpu.allocation import read_ids
 from gangline_plugins.gpu.device_lease_book import LeaseBook
@@ -21,10 +22,14 @@ log = logging.getLogger(__name__)
 
 SWEEP = 30.0
 """Seconds between two looks at all leases."""
+GLANCE = 0.8
+"""Seconds for which a lease may be there before its pod, and between two looks at it then."""
 ABANDONED = 300.0
 """Seconds after which a lease is freed that nobody has touched while its pod waits: its scheduler has died, and the
 pod went nowhere since. Far longer than any binding takes."""
 _AT_ONCE = 16
+LivePods = dict[str, model.Pod | None]
+"""NAMESPACE/NAME to the pod as the API server gave it a moment ago."""
 
 
 class Reaper:
@@ -39,11 +44,13 @@ class Reaper:
         self._owed: list[Sequence[Part]] = []
         self._first_seen: dict[tuple[str, str], float] = {}
         """Of holds of pods that wait: by lease and attempt."""
+        self._unplaced: frozenset[str] = frozenset()
+        """UIDs of pods that had leases and no place here at the last glance."""
         book.wakers[locks.namespace] = self._wake.set
 
     async def run(self) -> None:
         """Free leases until cancelled."""
-        due = 0.0
+        due = glance = 0.0
         while True:
             self._wake.clear()
             now = self._handle.clock.monotonic()
@@ -52,8 +59,12 @@ class Reaper:
                 await self.sweep()
             else:
                 suspects, self._book.suspects = self._book.suspects, set()
+                if now >= glance:
+                    glance = now + GLANCE
+                    suspects |= self._still_unplaced()
                 await self._check(lease for uid in suspects for lease in self._book.leases_of(uid))
-            await self._rest(due - self._handle.clock.monotonic())
+            ahead = min(due, glance) if self._book.has_marks or self._unplaced else due
+            await self._rest(ahead - self._handle.clock.monotonic())
 
     async def give_back(self, parts: Sequence[Part]) -> None:
         """Release what an attempt took; what the API server does not answer to is tried again with the next sweep."""
@@ -88,21 +99,31 @@ class Reaper:
         except TimeoutError:
             return
 
+    def _still_unplaced(self) -> frozenset[str]:
+        """UIDs of pods that have leases and no place here, now as at the last glance."""
+        before, self._unplaced = self._unplaced, self._book.unplaced()
+        return before & self._unplaced
+
     async def _check(self, leases: Iterable[model.Lease]) -> None:
-        """Free what is to be freed of these leases, several at a time."""
-        waiting = iter([each for each in leases if not self._is_in_use(each)])
+        """Free what is to be freed of these leases, those of several pods at a time."""
+        by_pod: dict[str, list[model.Lease]] = {}
+        for lease in leases:
+            if not self._is_in_use(lease):
+                first = next(iter(holders_of(lease).values()), None)
+                by_pod.setdefault(first.pod if first else "", []).append(lease)
+        waiting = iter(by_pod.values())
 
         async def work() -> None:
-            for lease in waiting:
-                try:
-                    await self._free(lease)
-                except (Conflict, NotFound):
-                    continue  # somebody was quicker; what is left is looked at again
-                except GanglineError as error:
-                    log.warning("cannot look after lease %s: %s", lease.metadata.name, error)
+            for together in waiting:
+                live: LivePods = {}
+                for lease in together:
+                    try:
+                        await self._free(lease, live)
+                    except GanglineError as error:
+                        log.warning("cannot look after lease %s: %s", lease.metadata.name, error)
 
         async with asyncio.TaskGroup() as group:
-            for _ in range(_AT_ONCE):
+            for _ in range(min(_AT_ONCE, len(by_pod))):
                 group.create_task(work())
 
     def _is_in_use(self, lease: model.Lease) -> bool:
@@ -121,12 +142,11 @@ class Reaper:
         allocated = pod.annotations.get(ALLOCATED)
         return allocated is None or set(hold.ids) <= set(read_ids(allocated))
 
-    async def _free(self, lease: model.Lease) -> None:
+    async def _free(self, lease: model.Lease, live: LivePods) -> None:
         node, holders = node_of(lease), holders_of(lease)
-        if not self._book.has_node(node) and await self._is_gone(node):
-            over = list(holders)
-        else:
-            over = [h for h, hold in holders.items() if await self._has_ended(lease, uid_of(h), hold, node)]
+        over = holders
+        if self._book.has_node(node) or not await self._is_gone(node):
+            over = {h: hold for h, hold in holders.items() if await self._has_ended(lease, uid_of(h), hold, node, live)}
         if over or not holders:
             await self._locks.drop(lease, over)
 
@@ -137,10 +157,12 @@ class Reaper:
             return True
         return False
 
-    async def _has_ended(self, lease: model.Lease, uid: str, hold: Hold, node: str) -> bool:
+    async def _has_ended(self, lease: model.Lease, uid: str, hold: Hold, node: str, live: LivePods) -> bool:
         if self._is_there(uid, hold, node):
             return False
-        pod = await self._locks.live_pod(hold)
+        if hold.pod not in live:
+            live[hold.pod] = await self._locks.live_pod(hold)
+        pod = live[hold.pod]
         if is_over(hold, uid, node, pod):
             return True
         if pod is None or pod.spec.node_name or uid in self._handle.state.pods:

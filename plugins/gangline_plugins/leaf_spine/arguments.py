@@ -34,8 +34,11 @@ class LeafSpineArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     domains: list[Domain] = []
     """Leaves and spines that are described rather than labelled, and what they can do."""
     api_version: str = ""
+    """Of a whole document."""
     kind: str = ""
+    """Of a whole document."""
     metadata: dict[str, Any] = {}
+    """Of a whole document; not looked at."""
     spec: SchedulerConfigSpec | None = None
 
     def __post_init__(self) -> None:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gangline import NodeView, PodInfo
-from gangline.pod_group import GroupAttempt, PodGroup, Role
+from gangline import GroupAttempt, NodeView, PodGroup, PodInfo, Role
 from gangline.requests import CPU
 from gangline.wire import GPU
 from gangline_plugins.gpu.devices import DeviceTable

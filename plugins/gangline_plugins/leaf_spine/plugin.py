@@ -9,9 +9,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gangline import Handle, NodeView, Placement, PodInfo, Rows, Status, hookimpl, unschedulable
+from gangline import (
+    Action,
+    EventHint,
+    GroupAttempt,
+    Handle,
+    NodeView,
+    Placement,
+    PodInfo,
+    Rows,
+    Status,
+    TopologyConstraint,
+    hookimpl,
+    on,
+    unschedulable,
+)
 from gangline.groups.strategy import strategy_of
-from gangline.pod_group import GroupAttempt, TopologyConstraint
 from gangline_plugins.gpu.device_lease import own_namespace
 from gangline_plugins.gpu.devices import device_table
 from gangline_plugins.leaf_spine.arguments import LeafSpineArgs
@@ -67,6 +80,15 @@ class LeafSpine:
         self._history: tuple[Layout | None, int, Values] = (None, -1, np.zeros(0))
         self._rated: _Rated | None = None
         handle.run(Keeper(handle, self._memory, own_namespace()).run)
+
+    @hookimpl
+    def events_to_register(self) -> Sequence[EventHint]:
+        """Nodes that come or change, pods that go, and what is configured."""
+        return (
+            on("nodes", Action.ADD | Action.UPDATE),
+            on("pods", Action.DELETE),
+            *(on(watched.resource.key, Action.ALL) for watched in self.watches),
+        )
 
     @hookimpl
     def placement_generate(self, attempt: GroupAttempt, nodes: NodeView) -> Iterable[Placement] | Status | None:

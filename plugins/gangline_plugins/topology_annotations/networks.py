@@ -19,6 +19,7 @@ from gangline_plugins.leaf_spine.documents import Domain
 from gangline_plugins.leaf_spine.layout import Ints
 
 NETWORK_GBPS = "topology.gangline.dev/network-gbps"
+"""On a node: the bandwidth of its network, in Gbps; without it that of its fastest RDMA adapter."""
 UNKNOWN = 0
 
 

@@ -11,8 +11,11 @@ from gangline.groups.strategy import PLACEMENT_STRATEGY, STRATEGIES, Strategy, s
 PREFIX = "topology.scheduler/"
 GPU_COUNT = f"{PREFIX}gpu-count"
 PREFERRED_DOMAIN = f"{PREFIX}preferred-domain"
+"""On a workload or its pods: the leaf, spine or other domain that is preferred."""
 NETWORK_BANDWIDTH = f"{PREFIX}network-bandwidth"
+"""On a workload or its pods: the least network bandwidth of its nodes, as "200Gb"."""
 LATENCY_SENSITIVE = f"{PREFIX}latency-sensitive"
+"""On a workload or its pods: "true" prefers domains of low latency, and closeness."""
 KEYS = (GPU_COUNT, PREFERRED_DOMAIN, NETWORK_BANDWIDTH, LATENCY_SENSITIVE, PLACEMENT_STRATEGY)
 _POSITIVE = re.compile(r"0*[1-9][0-9]{0,8}")
 _GBPS = re.compile(r"([1-9][0-9]{0,6})Gb(?:ps)?")

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
-from gangline.kube.resources import LEASES, NODES, PODS
-from gangline_plugins.gpu.device_lease_holds import Hold, lease_of
+from gangline.kube.resources import LEASES, NODES, PODS, Resource
+from gangline_plugins.gpu.device_lease_holds import Hold, holders_of, lease_of
 from gangline_plugins.gpu.device_lease_reaper import ABANDONED, SWEEP
 
-from .lease_cases import NAMESPACE, LeaseCluster
+from .lease_cases import NAMESPACE, LeaseCluster, plain
 
 NOW = "2026-01-01T00:00:00.000000Z"
 SOON = 2.0  # seconds in which devices are free again
@@ -125,6 +126,60 @@ def test_a_lease_of_a_pod_that_another_scheduler_may_be_binding_is_kept() -> Non
     cluster.play(story)
 
     assert list(cluster.leases()) == ["gpu-node-0-0"]
+
+
+@GRANULARITIES
+def test_a_lease_of_a_pod_that_is_deleted_before_it_is_bound_is_freed_soon(granularity: str) -> None:
+    cluster = LeaseCluster(nodes=1)
+    uid = cluster.add_pod("train", uses="", scheduler="another")
+    holders = {uid: Hold(pod="default/train", by="dead.1", ids=(2,))}
+    name = "gpu-node-0-2" if granularity == "device" else "gpu-node-0"
+
+    async def story() -> None:
+        async with cluster.scheduler(granularity=granularity):
+            await asyncio.sleep(SWEEP / 2)
+            cluster.add_lease(lease_of(name, NAMESPACE, "node-0", holders, NOW))
+            await asyncio.sleep(SWEEP / 4)
+            cluster.server.delete(PODS, "train", grace_period_seconds=0)
+            await cluster.until(lambda: not cluster.leases(), SOON)
+
+    cluster.play(story)
+
+
+def test_a_lease_that_is_written_after_its_pod_was_deleted_is_freed_soon() -> None:
+    cluster = LeaseCluster(nodes=1)
+
+    async def story() -> None:
+        async with cluster.scheduler():
+            await asyncio.sleep(SWEEP / 2)
+            lock(cluster, "pod-default-train", "default/train")
+            await cluster.until(lambda: not cluster.leases(), SOON)
+
+    cluster.play(story)
+
+
+def test_devices_are_free_soon_although_others_keep_changing_the_lease_of_the_node() -> None:
+    cluster = LeaseCluster(nodes=1)
+    cluster.add_claim(count=1)
+    cluster.add_pod("train")
+    other = cluster.add_pod("other", uses="", scheduler="another")
+    changes = iter(range(3))
+
+    def interfere(verb: str, resource: Resource[Any], name: str) -> None:
+        if resource is LEASES and verb in ("delete", "replace") and next(changes, None) is not None:
+            lease = cluster.leases()["gpu-node-0"]
+            holders = {**holders_of(lease), other: Hold(pod="default/other", by="other.1", ids=(7,))}
+            cluster.server.replace(LEASES, plain(lease_of("gpu-node-0", NAMESPACE, "node-0", holders, NOW, lease)))
+
+    async def story() -> None:
+        async with cluster.scheduler(granularity="node", faults=interfere):
+            await cluster.until_bound("train")
+            cluster.server.delete(PODS, "train", grace_period_seconds=0)
+            await cluster.until(lambda: cluster.held() == {("node-0", 7): [other]}, SOON)
+
+    cluster.play(story)
+
+    assert next(changes, None) is None
 
 
 def test_a_lease_of_a_pod_that_never_goes_anywhere_is_freed_in_the_end() -> None:

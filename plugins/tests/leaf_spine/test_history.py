@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from contextlib import suppress
 
 import msgspec
 import pytest
@@ -204,6 +206,26 @@ def test_an_api_server_that_does_not_answer_is_asked_again() -> None:
     broken[0] = False
 
     assert story.step() == pytest.approx(0.8)
+
+
+def test_looks_go_on_after_a_failure(caplog: pytest.LogCaptureFixture) -> None:
+    asked: list[str] = []
+
+    def faults(verb: str, resource: object, name: str) -> Exception | None:
+        asked.append(verb)
+        return Unavailable(0, "Down", "no answer") if len(asked) == 1 else None
+
+    story = Story(faults=faults)
+
+    async def for_a_minute() -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(45):
+                await story.keeper.run()
+
+    run(for_a_minute(), story.clock)
+
+    assert asked == ["get", "get"]
+    assert "cannot keep the history of domains now: no answer" in caplog.text
 
 
 async def test_bound_members_of_a_gang_are_followed_on_their_leaf() -> None:

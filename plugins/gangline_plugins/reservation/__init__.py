@@ -1,0 +1,5 @@
+"""Reservation: room is kept for the group that waits longest, and smaller work fills the time until then."""
+
+from gangline_plugins.reservation.plugin import Reservation, ReservationArgs
+
+__all__ = ["Reservation", "ReservationArgs"]

@@ -1,0 +1,79 @@
+"""The earliest moment at which a group can start, and where: running pods are let end, in a transaction, until it fits.
+
+Source: EASY backfilling (Lifka, The ANL/IBM SP scheduling system, 1995): one reservation, for the job that is first.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from gangline import GroupAttempt, PodInfo, Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A group starts at `at` seconds since the epoch, with the pod of each UID on a row."""
+
+    at: float
+    rows: Mapping[str, int]
+
+
+def plan(
+    attempt: GroupAttempt, placed: Iterable[PodInfo], ends: Callable[[PodInfo], float], transaction: Transaction
+) -> Plan | None:
+    """When and where the group fits if every pod ends when it says; None when that does not help, or nobody knows.
+
+    Pods are let end in steps that double, and the step that made room is bisected: about as many tries as the number
+    of different ends has binary digits. The transaction is left as it was found.
+    """
+    known = sorted(
+        ((end, pod) for pod in placed if math.isfinite(end := ends(pod))), key=lambda each: (each[0], each[1].uid)
+    )
+    waves = [(end, [pod for _, pod in wave]) for end, wave in itertools.groupby(known, key=lambda each: each[0])]
+    gone, step, before = 0, 1, transaction.mark()
+    low = 0
+    while gone < len(waves):
+        low = gone
+        for _, pods in waves[gone : gone + step]:
+            _end(pods, transaction)
+        gone = min(len(waves), gone + step)
+        rows = attempt.refit()
+        if rows is not None:
+            best = _earliest(attempt, waves, low, gone, rows, before, transaction)
+            transaction.undo_to(before)
+            return best
+        step *= 2
+    transaction.undo_to(before)
+    return None
+
+
+def _earliest(
+    attempt: GroupAttempt,
+    waves: list[tuple[float, list[PodInfo]]],
+    low: int,
+    high: int,
+    rows: Mapping[str, int],
+    before: int,
+    transaction: Transaction,
+) -> Plan:
+    """The group fits once `high` waves are gone and not after `low`: find the first number at which it does."""
+    while high - low > 1:
+        middle = (low + high) // 2
+        transaction.undo_to(before)
+        for _, pods in waves[:middle]:
+            _end(pods, transaction)
+        found = attempt.refit()
+        if found is None:
+            low = middle
+        else:
+            high, rows = middle, found
+    return Plan(waves[high - 1][0], rows)
+
+
+def _end(pods: Iterable[PodInfo], transaction: Transaction) -> None:
+    for pod in pods:
+        if pod.row >= 0:
+            transaction.unplace(pod)

@@ -1,0 +1,94 @@
+"""What is kept for a group on each reserved node, and what will be left there beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gangline import BoolColumn, NodeView, PodInfo, Rows
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kept:
+    """A group's reservation."""
+
+    key: str
+    """Of the group."""
+    name: str
+    priority: int
+    queued: float
+    """When the group was queued, on the clock that only grows."""
+    at: float
+    """Seconds since the epoch at which it starts."""
+    planned: float
+    """When this was worked out."""
+    rows: Rows
+    wanted: dict[str, NDArray[np.int64]]
+    """For each resource how much the group takes on each of the rows."""
+
+
+class Leaving:
+    """A tracker of what will have left each row by the time of the reservation."""
+
+    def __init__(self) -> None:
+        self._kept: Kept | None = None
+        self._place: dict[int, int] = {}
+        self._ends: Callable[[PodInfo], float] = lambda pod: np.inf
+        self._leaving: dict[str, NDArray[np.int64]] = {}
+        self._counted: dict[str, dict[str, int]] = {}
+
+    @property
+    def kept(self) -> Kept | None:
+        """The reservation that there is."""
+        return self._kept
+
+    def keep(self, kept: Kept, ends: Callable[[PodInfo], float], nodes: NodeView) -> None:
+        """Start over with a reservation; `ends` says when a pod will have ended."""
+        self.drop()
+        self._kept, self._ends = kept, ends
+        self._place = {row: i for i, row in enumerate(kept.rows.tolist())}
+        self._leaving = {resource: np.zeros(len(kept.rows), dtype=np.int64) for resource in kept.wanted}
+        for row in self._place:
+            for pod in nodes.pods(row).values():
+                self.add(pod, row)
+
+    def drop(self) -> None:
+        """There is no reservation any more."""
+        self._kept, self._place, self._leaving, self._counted = None, {}, {}, {}
+
+    def add(self, pod: PodInfo, row: int) -> None:
+        """Pod is on row now."""
+        place = self._place.get(row)
+        if place is None or self._kept is None or self._ends(pod) > self._kept.at:
+            return
+        amounts = {name: amount for name, amount in pod.cls.requests.real.items() if name in self._leaving}
+        for resource, amount in amounts.items():
+            self._leaving[resource][place] += amount
+        self._counted[pod.uid] = amounts
+
+    def remove(self, pod: PodInfo, row: int) -> None:
+        """Pod is no longer on row."""
+        amounts = self._counted.pop(pod.uid, None)
+        place = self._place.get(row)
+        if amounts is not None and place is not None:
+            for resource, amount in amounts.items():
+                self._leaving[resource][place] -= amount
+
+    def refuses(self, pod: PodInfo, nodes: NodeView) -> BoolColumn:
+        """Nodes on which a pod that does not end in time would take what is kept for the group."""
+        refused = nodes.full(False)
+        kept = self._kept
+        if kept is None:
+            return refused
+        at = nodes.at(kept.rows)
+        short = np.zeros(len(kept.rows), dtype=np.bool_)
+        for resource, wanted in kept.wanted.items():
+            amount = pod.cls.requests.real.get(resource, 0)
+            if amount:
+                free = at.allocatable(resource) - at.requested(resource) + self._leaving[resource]
+                short |= free - wanted < amount
+        refused[np.isin(nodes.rows, kept.rows[short])] = True
+        return refused

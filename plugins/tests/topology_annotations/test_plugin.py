@@ -1,0 +1,317 @@
+"""Each annotation changes where pods and groups go as documented."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import pytest
+
+from gangline import Placement, model
+from gangline.cache import Cache
+from gangline.groups.strategy import PLACEMENT_STRATEGY
+from gangline.pod_group import GroupAttempt, PodGroup, Role
+from gangline.runtime import Runtime
+from gangline.testing import FakeHandle, cluster, make_node, make_pod, make_runtime
+from gangline.wire import Fabric, GpuNodeStatus, GpuNodeStatusStatus, Hca
+from gangline_plugins.leaf_spine import LeafSpine
+from gangline_plugins.leaf_spine.arguments import LeafSpineArgs
+from gangline_plugins.leaf_spine.documents import Domain
+from gangline_plugins.topology_annotations import TopologyAnnotations
+from gangline_plugins.topology_annotations.wishes import (
+    GPU_COUNT,
+    LATENCY_SENSITIVE,
+    NETWORK_BANDWIDTH,
+    PREFERRED_DOMAIN,
+)
+
+LEAF, SPINE, GBPS = "topology.gangline.dev/leaf", "topology.gangline.dev/spine", "topology.gangline.dev/network-gbps"
+SLOW = ("node(s) had less network bandwidth than the workload asks for",)
+UNKNOWN = ("node(s) had no known network bandwidth",)
+
+
+def node(name: str, gbps: int = 0) -> model.Node:
+    """A node called s0-l1-n2, in leaf-1 of spine-0."""
+    spine, leaf, _ = name.split("-")
+    labels = {SPINE: f"spine-{spine[1:]}", LEAF: f"leaf-{leaf[1:]}", **({GBPS: str(gbps)} if gbps else {})}
+    return make_node(name, labels=labels)
+
+
+FABRIC = [node(f"s{s}-l{leaf}-n{n}") for s in range(2) for leaf in range(2) for n in range(2)]
+
+
+def owned(name: str, annotations: Mapping[str, str] | None = None, on: str = "", owner: str = "job") -> model.Pod:
+    pod = make_pod(name, gpus=1, node=on, annotations=annotations)
+    pod.metadata.owner_references = [model.OwnerReference("Job", owner, f"uid-{owner}", "batch/v1", controller=True)]
+    return pod
+
+
+def report(name: str, *gbps: int, state: str = "") -> GpuNodeStatus:
+    hcas = [Hca(f"mlx5_{i}", gbps=each, state=state) for i, each in enumerate(gbps)]
+    return GpuNodeStatus(model.ObjectMeta(name=name), status=GpuNodeStatusStatus(fabric=Fabric(hcas=hcas)))
+
+
+class Bench:
+    """A cluster and the plugin on it; domains are configured for LeafSpine in the same profile."""
+
+    def __init__(self, nodes: Iterable[model.Node], pods: Iterable[model.Pod] = (), *domains: Domain) -> None:
+        self.cache: Cache = cluster(nodes, pods)
+        self.handle = FakeHandle(self.cache)
+        args = {"LeafSpine": LeafSpineArgs(domains=list(domains))}
+        self.runtime: Runtime = make_runtime(self.cache, LeafSpine, TopologyAnnotations, args=args, handle=self.handle)
+        self.plugin: TopologyAnnotations = self.runtime.profile.plugins["TopologyAnnotations"]
+
+    def scores(self, pod: model.Pod) -> dict[str, float]:
+        """The plugin's scores by node; empty where it has no opinion."""
+        filtered = self.runtime.evaluator.filter(self.cache.record(pod))
+        found = self.runtime.evaluator.scores(filtered).get("TopologyAnnotations")
+        names = [name for name, feasible in zip(self.cache.nodes.names, filtered.feasible, strict=False) if feasible]
+        return {} if found is None else dict(zip(names, found.tolist(), strict=False))
+
+    def best(self, pod: model.Pod) -> set[str]:
+        """The nodes with the highest score."""
+        scores = self.scores(pod)
+        return {name for name, score in scores.items() if score == max(scores.values())}
+
+    def verdicts(self, pod: model.Pod) -> dict[str, tuple[str, ...]]:
+        """For each node the reasons against it."""
+        diagnosis = self.runtime.evaluator.diagnose(self.runtime.evaluator.filter(self.cache.record(pod)))
+        return {
+            name: tuple(text for _, _, texts in diagnosis.all_of(row) for text in texts)
+            for row, name in enumerate(self.cache.nodes.names)
+        }
+
+    def group(self, annotations: Mapping[str, str]) -> GroupAttempt:
+        """Two members of a gang."""
+        pods = [self.cache.record(owned(f"member-{i}", annotations)) for i in range(2)]
+        capacity = np.full(self.cache.nodes.size, 2, dtype=np.int64)
+        return GroupAttempt(PodGroup("default", "gang", "test", 2), [Role("", pods, capacity)], 2)
+
+    def placed(self, group: GroupAttempt, *prefixes: str) -> float:
+        """The score of a placement on the nodes whose names begin so."""
+        rows = [row for row, name in enumerate(self.cache.nodes.names) if name.startswith(prefixes)]
+        return self.plugin.placement_score(group, Placement("test", np.array(rows)), self.cache.nodes.view())
+
+
+# Bad values
+
+
+def test_a_bad_value_is_an_event_on_the_pod_and_does_not_keep_it_from_running() -> None:
+    bench = Bench(FABRIC)
+    pod = owned("p", {GPU_COUNT: "many", NETWORK_BANDWIDTH: "fast"})
+
+    assert set(bench.verdicts(pod).values()) == {()}
+    (event,) = bench.handle.fake_recorder.events
+    assert (event.pod, event.kind, event.reason) == ("default/p", "Warning", "InvalidTopologyAnnotation")
+    assert "gpu-count: 'many' is not a positive whole number" in event.note
+    assert "network-bandwidth: 'fast' is not" in event.note
+
+
+def test_a_bad_value_is_told_once() -> None:
+    bench = Bench(FABRIC)
+    for _ in range(3):
+        bench.verdicts(owned("p", {GPU_COUNT: "0"}))
+
+    assert len(bench.handle.fake_recorder.events) == 1
+
+
+def test_a_domain_that_does_not_exist_is_told() -> None:
+    bench = Bench(FABRIC)
+
+    assert set(bench.scores(owned("p", {PREFERRED_DOMAIN: "leaf-9"})).values()) == {0.0}
+    assert "there is no domain 'leaf-9'" in bench.handle.fake_recorder.events[0].note
+
+
+def test_a_good_gpu_count_is_no_matter_here() -> None:
+    bench = Bench(FABRIC)
+
+    assert bench.scores(owned("p", {GPU_COUNT: "8"})) == {}
+    assert bench.handle.fake_recorder.events == []
+
+
+# preferred-domain
+
+
+@pytest.mark.parametrize(
+    ("domain", "nodes"),
+    [
+        ("spine-1", {"s1-l0-n0", "s1-l0-n1", "s1-l1-n0", "s1-l1-n1"}),
+        ("leaf-1", {"s0-l1-n0", "s0-l1-n1", "s1-l1-n0", "s1-l1-n1"}),
+        ("spine-1/leaf-1", {"s1-l1-n0", "s1-l1-n1"}),
+    ],
+)
+def test_nodes_of_the_preferred_domain_are_preferred(domain: str, nodes: set[str]) -> None:
+    bench = Bench(FABRIC)
+    pod = owned("p", {PREFERRED_DOMAIN: domain})
+
+    assert bench.best(pod) == nodes
+    assert set(bench.verdicts(pod).values()) == {()}
+
+
+def test_placements_in_the_preferred_domain_are_preferred() -> None:
+    bench = Bench(FABRIC)
+    group = bench.group({PREFERRED_DOMAIN: "spine-1"})
+
+    assert [bench.placed(group, "s1"), bench.placed(group, "s"), bench.placed(group, "s0")] == [100.0, 50.0, 0.0]
+
+
+# network-bandwidth
+
+
+def test_nodes_with_a_slower_or_unknown_network_are_rejected() -> None:
+    bench = Bench([node("s0-l0-n0", 400), node("s0-l0-n1", 100), node("s0-l0-n2")])
+
+    verdicts = bench.verdicts(owned("p", {NETWORK_BANDWIDTH: "200Gb"}))
+
+    assert verdicts == {"s0-l0-n0": (), "s0-l0-n1": SLOW, "s0-l0-n2": UNKNOWN}
+
+
+def test_the_fastest_adapter_that_is_up_counts_where_no_label_says() -> None:
+    bench = Bench([node("s0-l0-n0"), node("s0-l0-n1"), node("s0-l0-n2", 400)])
+    reports = bench.cache.store("gpunodestatuses")
+    reports.upsert(report("s0-l0-n0", 100, 400))
+    reports.upsert(report("s0-l0-n1", 400, state="down"))
+    reports.upsert(report("s0-l0-n2", 100))
+
+    verdicts = bench.verdicts(owned("p", {NETWORK_BANDWIDTH: "200Gb"}))
+
+    assert verdicts == {"s0-l0-n0": (), "s0-l0-n1": UNKNOWN, "s0-l0-n2": ()}
+
+
+def test_adapters_follow_reports_and_nodes() -> None:
+    bench = Bench([node("s0-l0-n0")])
+    reports, pod = bench.cache.store("gpunodestatuses"), owned("p", {NETWORK_BANDWIDTH: "200Gb"})
+    reports.upsert(report("s0-l0-n0", 400))
+    reports.upsert(report("s0-l0-n0", 100))
+    slower = bench.verdicts(pod)["s0-l0-n0"]
+    reports.remove("", "s0-l0-n0")
+    gone = bench.verdicts(pod)["s0-l0-n0"]
+    reports.upsert(report("late", 400))
+    bench.cache.remove_node("s0-l0-n0")
+    bench.cache.upsert_node(make_node("late"))
+
+    assert (slower, gone) == (SLOW, UNKNOWN)
+    assert bench.verdicts(pod) == {"late": ()}
+
+
+def test_a_domains_bandwidth_counts_for_its_nodes_and_limits_them() -> None:
+    slow_leaf = Domain(name="leaf-0", type="leaf", network_bandwidth=100)
+    fast_spine = Domain(name="spine-0", type="spine", network_bandwidth=800)
+    bench = Bench([node("s0-l0-n0", 400), node("s0-l1-n0"), node("s1-l1-n0")], (), slow_leaf, fast_spine)
+
+    verdicts = bench.verdicts(owned("p", {NETWORK_BANDWIDTH: "200Gb"}))
+
+    assert verdicts == {"s0-l0-n0": SLOW, "s0-l1-n0": (), "s1-l1-n0": UNKNOWN}
+
+
+# latency-sensitive
+
+
+def test_leaves_with_a_lower_latency_are_preferred() -> None:
+    quick = Domain(name="leaf-0", type="leaf", max_latency=2)
+    bench = Bench(FABRIC, (), quick, Domain(name="leaf-1", type="leaf", max_latency=8))
+
+    assert bench.best(owned("p", {LATENCY_SENSITIVE: "true"})) == {"s0-l0-n0", "s0-l0-n1", "s1-l0-n0", "s1-l0-n1"}
+    assert bench.scores(owned("q", {LATENCY_SENSITIVE: "false"})) == {}
+
+
+def test_the_narrowest_domain_with_a_latency_counts() -> None:
+    bench = Bench(
+        FABRIC,
+        (),
+        Domain(name="spine-1", type="spine", max_latency=1),
+        Domain(name="leaf-1", type="leaf", max_latency=9),
+    )
+
+    assert bench.best(owned("p", {LATENCY_SENSITIVE: "true"})) == {"s1-l0-n0", "s1-l0-n1"}
+
+
+def test_a_latency_sensitive_pod_is_few_hops_from_its_siblings() -> None:
+    bench = Bench(FABRIC, [owned("a", on="s0-l1-n0")])
+    scores = bench.scores(owned("p", {LATENCY_SENSITIVE: "true"}))
+
+    assert scores["s0-l1-n0"] > scores["s0-l1-n1"] > scores["s0-l0-n0"] > scores["s1-l0-n0"]
+
+
+def test_compact_placements_are_preferred_by_latency_sensitive_groups() -> None:
+    bench = Bench(FABRIC)
+    group = bench.group({LATENCY_SENSITIVE: "true"})
+
+    assert bench.placed(group, "s0-l0") > bench.placed(group, "s0") > bench.placed(group, "s")
+
+
+# placement-strategy
+
+
+def test_consolidated_pods_go_close_to_their_siblings() -> None:
+    bench = Bench(FABRIC, [owned("a", on="s0-l1-n0"), owned("other", on="s1-l0-n0", owner="other")])
+    scores = bench.scores(owned("p", {PLACEMENT_STRATEGY: "consolidated"}))
+
+    assert scores["s0-l1-n0"] > scores["s0-l1-n1"] > scores["s0-l0-n0"] > scores["s1-l0-n0"] == 0.0
+
+
+def test_distributed_pods_go_away_from_their_siblings() -> None:
+    bench = Bench(FABRIC, [owned("a", on="s0-l1-n0"), owned("b", on="s0-l1-n0"), owned("c", on="s1-l0-n1")])
+    scores = bench.scores(owned("p", {PLACEMENT_STRATEGY: "distributed"}))
+
+    assert scores["s1-l1-n0"] > scores["s1-l0-n0"] > scores["s1-l0-n1"] > scores["s0-l1-n1"] > scores["s0-l1-n0"]
+
+
+def test_balanced_pods_and_first_pods_are_left_to_the_other_scores() -> None:
+    bench = Bench(FABRIC, [owned("a", on="s0-l1-n0")])
+
+    assert bench.scores(owned("p", {PLACEMENT_STRATEGY: "balanced"})) == {}
+    assert bench.scores(owned("first", {PLACEMENT_STRATEGY: "consolidated"}, owner="new")) == {}
+
+
+def test_siblings_are_counted_where_they_are_now() -> None:
+    bench = Bench(FABRIC, [owned("a", on="s0-l0-n0"), owned("b", on="s1-l1-n1")])
+    bench.cache.remove_pod("pod-default-a")
+
+    assert bench.best(owned("p", {PLACEMENT_STRATEGY: "consolidated"})) == {"s1-l1-n1"}
+
+
+def test_siblings_of_a_transaction_count_until_it_is_undone() -> None:
+    bench = Bench(FABRIC)
+    pod = owned("p", {PLACEMENT_STRATEGY: "consolidated"})
+    with bench.cache.transaction() as tx:
+        tx.place(bench.cache.record(owned("a")), 3)
+        inside = bench.best(pod)
+
+    assert inside == {"s0-l1-n1"}
+    assert bench.scores(pod) == {}
+
+
+def test_consolidated_groups_prefer_compact_placements_and_distributed_ones_wide_ones() -> None:
+    bench = Bench(FABRIC)
+    together, apart = (bench.group({PLACEMENT_STRATEGY: each}) for each in ("consolidated", "distributed"))
+
+    assert bench.placed(together, "s0-l0") > bench.placed(together, "s0") > bench.placed(together, "s")
+    assert bench.placed(apart, "s0-l0") < bench.placed(apart, "s0") < bench.placed(apart, "s")
+
+
+def test_groups_without_wishes_get_the_same_score_everywhere() -> None:
+    bench = Bench(FABRIC)
+    group = bench.group({})
+
+    assert bench.placed(group, "s0-l0") == bench.placed(group, "s") == 0.0
+
+
+def test_several_wishes_count_alike() -> None:
+    bench = Bench(FABRIC, [owned("a", on="s0-l0-n0")])
+    scores = bench.scores(owned("p", {PREFERRED_DOMAIN: "spine-1", PLACEMENT_STRATEGY: "consolidated"}))
+
+    assert scores["s0-l0-n0"] == scores["s1-l0-n0"] == 50.0
+
+
+def test_a_rejected_pod_waits_for_nodes_and_reports_of_adapters() -> None:
+    bench = Bench(FABRIC)
+    pod = bench.cache.record(owned("p"))
+    hints = {hint.event.resource: hint.hint for hint in bench.plugin.events_to_register()}
+    other = hints["gpunodestatuses"]
+
+    assert set(hints) == {"nodes", "gpunodestatuses", "domainconfigs", "configmaps"}
+    assert other is not None
+    assert other(pod, report("n", 100), report("n", 400))
+    assert other(pod, None, report("n", 400))
+    assert not other(pod, report("n", 400), report("n", 400))
