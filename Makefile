@@ -29,7 +29,7 @@ run: setup ## schedule the quick-start workload on the embedded simulator
 test: setup ## unit tests
 	$(BIN)/pytest
 
-control-plane: setup ## build etcd, kube-apiserver, kube-scheduler, kube-controller-manager and kwok (needs Go)
+control-plane: setup ## build etcd, kube-apiserver, kube-scheduler, kube-controller-manager, kwok and helm (needs Go)
 	$(BIN)/python -m gangline_e2e build
 
 e2e: setup control-plane ## end-to-end tests on a real control plane

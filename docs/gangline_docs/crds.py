@@ -22,6 +22,19 @@ _LIMITS = {
     "maxProperties": "at most {} entries",
     "pattern": "matches {}",
 }
+_USUAL = {
+    "conditions[].type": "What is said",
+    "conditions[].status": "Whether it holds",
+    "conditions[].reason": "Why; one word",
+    "conditions[].message": "Why",
+    "conditions[].lastTransitionTime": "When it began",
+    "conditions[].observedGeneration": "Of this object, when it was said",
+    "[].apiVersion": "Of the object in the list",
+    "[].kind": "Of the object in the list",
+    "[].metadata": "Its name",
+    "[].spec": "As in an object of its own",
+}
+"""What fields mean that are the same everywhere, by the end of their path."""
 Schema = Mapping[str, Any]
 
 
@@ -86,7 +99,8 @@ def _row(field: tuple[str, Schema, bool]) -> tuple[str, ...]:
     path, schema, required = field
     has_default = "default" in schema and not isinstance(schema["default"], dict)
     default = "required" if required else code(_scalar(schema["default"])) if has_default else ""
-    return code(path), _type(schema), default, sentences(str(schema.get("description", "")), _limits(schema))
+    usual = next((meaning for end, meaning in _USUAL.items() if path.endswith(end)), "")
+    return code(path), _type(schema), default, sentences(str(schema.get("description", usual)), _limits(schema))
 
 
 def _type(schema: Schema) -> str:

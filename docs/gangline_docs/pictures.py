@@ -90,6 +90,27 @@ def claim_life() -> str:
     return draw.svg()
 
 
+def backfill() -> str:
+    """Room that is kept for a gang, over time."""
+    draw = Picture(920, 250, "Room is kept for a gang, and shorter work fills the time until it starts")
+    left, now, start, end = 110, 110, 480, 890
+    running = {0: 300, 1: 480, 2: 380, 3: 230}
+    for node in range(5):
+        y = 22 + 36 * node
+        draw.text(24, y + 20, f"node-{node}", "dim")
+        if node < 4:
+            draw.box(left, y, running[node] - left, 30, ["runs"])
+            draw.box(start, y, end - start - 60, 30, ["the gang"] if node == 1 else [], "ours")
+    draw.box(running[3] + 4, 22 + 36 * 3, start - running[3] - 8, 30, ["ends in time: backfilled"], "good")
+    draw.box(running[0] + 4, 22, 130, 30, ["ends in time"], "good")
+    draw.box(left, 22 + 36 * 4, 700, 30, ["longer work goes where nothing is kept"], "good")
+    draw.arrow([(now, 212), (end, 212)])
+    draw.text(left, 236, "now", "dim")
+    draw.text(start, 236, "estimated start", "dim", anchor="middle")
+    draw.text(end, 236, "time", "dim", anchor="end")
+    return draw.svg()
+
+
 def leaf_spine() -> str:
     """Where gangs of different sizes go under leaves and spines."""
     draw = Picture(920, 360, "Spines, leaves and nodes, and the gangs on them")
@@ -127,6 +148,7 @@ PICTURES: dict[str, Callable[[], str]] = {
     "gang-cycle.svg": gang_cycle,
     "claim-life.svg": claim_life,
     "leaf-spine.svg": leaf_spine,
+    "backfill.svg": backfill,
 }
 SCHEDULED: dict[str, Callable[[], str]] = {"topology.svg": topology_picture.render}
 """Those that change with what the scheduler decides."""

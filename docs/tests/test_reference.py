@@ -14,7 +14,7 @@ from msgspec import inspect
 from prometheus_client import CollectorRegistry
 
 import gangline
-from gangline import main
+from gangline import main, wire
 from gangline.config.schema import POINT_NAMES
 from gangline.groups import keys
 from gangline.hookspecs import POINTS
@@ -86,7 +86,7 @@ def test_every_name_in_wire_is_there_and_says_what_it_means() -> None:
     listed = {row[0].strip("`"): row[1] for row in cells(names.render()) if row[0].startswith("`")}
     known = {
         value
-        for name, value in vars(gangline.wire).items()
+        for name, value in vars(wire).items()
         if name.isupper() and isinstance(value, str) and value.startswith(("gpu.scheduling/", "nvidia.com/", "gpu-"))
     }
 

@@ -184,12 +184,13 @@ class RunningPod:
     # What the process sees
 
     def _command(self) -> list[str]:
-        """The container's words, run by the interpreter at hand, with nothing of this process's environment."""
+        """The container's words, run by the interpreter at hand; only PYTHONPATH is taken over from this process."""
         given: list[str] = [*self._container["command"], *self._container.get("args", [])]
         program, *words = given
         assert program == "gangline", f"{self._name}: the image has no program {program}"
         env = {"PATH": "/usr/bin:/bin", "HOME": self._root / "tmp", "KUBECONFIG": self._root / "kubeconfig"}
-        env |= {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
+        if path := os.environ.get("PYTHONPATH"):
+            env["PYTHONPATH"] = path
         env |= {each["name"]: self._value(each) for each in self._container.get("env", [])}
         assignments = [f"{name}={value}" for name, value in env.items()]
         command = [sys.executable, "-m", "gangline", *map(self._word, words)]

@@ -116,6 +116,11 @@ async def test_a_wrong_value_is_refused_with_its_path(helm: Helm, values: Manife
     assert where in str(refused.value)
 
 
+async def test_a_certificate_that_would_be_renewed_for_ever_is_refused(helm: Helm) -> None:
+    with pytest.raises(HelmFailed, match="renewBeforeDays: 30 must be less than days, 30"):
+        await helm.render({"webhook": {"certificates": {"days": 30}}})
+
+
 async def test_every_value_stands_in_the_schema(helm: Helm) -> None:
     schema = yaml.safe_load((CHART / "values.schema.json").read_text())
     values = yaml.safe_load((CHART / "values.yaml").read_text())
@@ -256,11 +261,14 @@ async def test_provided_certificates_are_mounted_and_trusted(helm: Helm) -> None
     assert not [each for each in rendered if each["kind"] in ("Job", "CronJob", "Certificate")]
 
 
-async def test_the_policy_is_for_the_agents_of_this_release_alone(helm: Helm) -> None:
+async def test_the_policies_are_for_the_agents_of_this_release_alone(helm: Helm) -> None:
     rendered = await helm.render({"serviceAccount": {"name": "gpus"}}, "elsewhere")
 
-    conditions = one(rendered, "ValidatingAdmissionPolicy", "gpu-scheduler-node-status")["spec"]["matchConditions"]
-    assert "'^system:serviceaccount:elsewhere:gpus-agent$'" in conditions[0]["expression"]
+    policies = [each for each in rendered if each["kind"] == "ValidatingAdmissionPolicy"]
+    assert {each["metadata"]["name"] for each in policies} == {"gpu-scheduler-node-status", "gpu-scheduler-node-labels"}
+    for policy in policies:
+        (condition,) = policy["spec"]["matchConditions"]
+        assert "'^system:serviceaccount:elsewhere:gpus-agent$'" in condition["expression"]
 
 
 async def test_a_packaged_chart_renders_the_same(helm: Helm, tmp_path: Path) -> None:

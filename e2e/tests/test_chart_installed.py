@@ -12,7 +12,7 @@ import json
 import re
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -137,6 +137,15 @@ async def test_the_definitions_are_established(installed: Installed) -> None:
         assert ("Established", "True") in [(each["type"], each["status"]) for each in conditions], name
 
 
+async def test_the_agents_label_their_nodes(installed: Installed) -> None:
+    product = {"labelSelector": "nvidia.com/gpu.product=NVIDIA-H100-80GB-HBM3"}
+
+    async def labelled() -> bool:
+        return len(await installed.api.list("/api/v1/nodes", **product)) == 4
+
+    await installed.api.until(labelled, "four nodes have the labels of their GPUs")
+
+
 async def test_an_agent_may_write_the_status_of_its_own_node_only(installed: Installed) -> None:
     statuses = await installed.api.wait_for(NODE_STATUSES, lambda each: "status" in each, 4)
     assert {each["metadata"]["name"]: each["status"]["total"] for each in statuses} == {
@@ -150,6 +159,31 @@ async def test_an_agent_may_write_the_status_of_its_own_node_only(installed: Ins
             await api.merge(f"{NODE_STATUSES}/node2", {"metadata": {"labels": {"mine": "yes"}}})
         with pytest.raises(Refused, match="may not write the GpuNodeStatus node9"):
             await api.request("POST", NODE_STATUSES, node_status("node9"))
+
+
+@pytest.mark.parametrize(
+    ("node", "patch", "message"),
+    [
+        pytest.param("node1", {"metadata": {"labels": {"nvidia.com/gpu.family": "hopper"}}}, "", id="own label"),
+        pytest.param(
+            "node1", {"metadata": {"labels": {"zone": "a"}}}, "may set no labels but those of", id="other label"
+        ),
+        pytest.param("node1", {"spec": {"unschedulable": True}}, "may change only the labels", id="spec"),
+        pytest.param("node1", {"metadata": {"annotations": {"a": "b"}}}, "may change only the labels", id="annotation"),
+        pytest.param(
+            "node2", {"metadata": {"labels": {"nvidia.com/gpu.count": "9"}}}, "may not change", id="other node"
+        ),
+    ],
+)
+async def test_an_agent_may_label_its_own_node_only(
+    installed: Installed, node: str, patch: Manifest, message: str
+) -> None:
+    agent = next(each for each in await installed.pods("gpu-scheduler-agent") if each["spec"]["nodeName"] == "node1")
+    refused = pytest.raises(Refused, match=message) if message else nullcontext()
+
+    async with connect(installed.kubelet.kubeconfig(agent["metadata"]["name"])) as api:
+        with refused:
+            await api.merge(f"/api/v1/nodes/{node}", patch)
 
 
 async def test_a_pod_with_a_claim_gets_linked_devices_and_sees_them(installed: Installed) -> None:
@@ -264,20 +298,20 @@ async def test_when_the_leader_is_gone_another_one_schedules(installed: Installe
     await _until_ready(installed, "gpu-scheduler", 2)
 
 
-async def test_the_certificate_is_renewed_and_trusted_while_the_webhook_runs(installed: Installed) -> None:
+async def test_a_broken_certificate_is_renewed_and_trusted_while_the_webhook_runs(installed: Installed) -> None:
     api = installed.api
     old = (await api.get(SECRET))["data"]
     webhooks = {_name(each) for each in await installed.pods("gpu-scheduler-webhook")}
     job = (await api.get(f"/apis/batch/v1/namespaces/{RELEASE}/cronjobs/gpu-scheduler-certs"))["spec"]["jobTemplate"]
 
-    await api.delete(SECRET)
+    await api.merge(SECRET, {"data": {"tls.crt": "broken=="}})
     metadata = {"name": "renew-now", "namespace": RELEASE}
     await api.create({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": job["spec"]})
 
     async def renewed() -> bool:
         with suppress(Refused):
             done = await api.get(f"/apis/batch/v1/namespaces/{RELEASE}/jobs/renew-now")
-            return bool(done["status"].get("succeeded")) and (await api.get(SECRET))["data"] != old
+            return bool(done["status"].get("succeeded"))
         return False
 
     async def reloaded() -> bool:
@@ -287,6 +321,7 @@ async def test_the_certificate_is_renewed_and_trusted_while_the_webhook_runs(ins
     await api.until(renewed, "there is a new certificate")
     await api.until(reloaded, "the webhooks have read it")
     new = (await api.get(SECRET))["data"]
+    assert new["tls.crt"] != old["tls.crt"]
     for webhook in (await api.get(MUTATING))["webhooks"]:
         assert _pem(new["ca.crt"]) <= _pem(webhook["clientConfig"]["caBundle"])
     pod = await api.request("POST", api.pods, _claim_pod(), dryRun="All")

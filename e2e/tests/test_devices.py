@@ -166,11 +166,12 @@ async def test_kubectl_prints_claims_and_node_statuses_in_columns(full: Full) ->
 
 
 async def test_the_api_server_had_every_claim_pod_read_its_devices_from_the_annotation(full: Full) -> None:
-    variable = {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.annotations['{ALLOCATED}']"}}
     claiming = [pod for pod in full.stored if CLAIM in pod["metadata"].get("annotations", {})]
 
     assert full.webhook.reviews() >= len(claiming) == sum(n for n, _ in (*OWN.values(), *TEMPLATES.values()))
     for pod in claiming:
+        annotation = UUIDS if _kind(pod) in ("slice", "slices") else ALLOCATED  # ids name no instance
+        variable = {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.annotations['{annotation}']"}}
         assert pod["spec"]["containers"][0]["env"] == [{"name": "CUDA_VISIBLE_DEVICES", "valueFrom": variable}]
 
 

@@ -181,16 +181,16 @@ async def test_a_pod_whose_claim_does_not_exist_is_stored_with_a_warning(empty: 
 
 
 @pytest.mark.usefixtures("webhook")
-async def test_a_claim_that_contradicts_itself_is_refused_when_it_comes_and_when_it_changes(empty: Api) -> None:
-    contradiction = {"mode": "Ignore", "minBandwidthGBps": 400}
+async def test_a_claim_that_the_schema_lets_through_is_refused_when_it_comes_and_when_it_changes(empty: Api) -> None:
+    nonsense = {"preferredHcas": ["mlx5_0,mlx5_1"]}
 
-    with pytest.raises(Refused, match="mode Ignore contradicts minBandwidthGBps 400"):
-        await empty.create(_claim("bad", topology=contradiction))
+    with pytest.raises(Refused, match="'mlx5_0,mlx5_1' is no adapter"):
+        await empty.create(_claim("bad", network=nonsense))
 
     await empty.create(_claim("good"))
     path = f"/apis/gpu.scheduling/v1/namespaces/{empty.namespace}/gpuclaims/good"
-    with pytest.raises(Refused, match="mode Ignore contradicts minBandwidthGBps 400"):
-        await empty.merge(path, {"spec": {"topology": contradiction}})
+    with pytest.raises(Refused, match="'mlx5_0,mlx5_1' is no adapter"):
+        await empty.merge(path, {"spec": {"network": nonsense}})
 
 
 async def test_certificate_and_authority_are_replaced_while_it_runs(empty: Api, webhook: Webhook) -> None:

@@ -41,6 +41,10 @@ class GroupDecision:
     group: PodGroup
     members: list[Decision]
     left: list[PodInfo]
+    score: float
+    """Of the placement, 0..1; 1 where no plugin scores placements."""
+    is_whole: bool
+    """Whether this is the first placement of the group: no member had a node before."""
     why_left: str = ""
 
 
@@ -129,6 +133,7 @@ class _GroupCycle:
         self._members = members
         self._now = now
         self._said: list[str] = []
+        self._score = 1.0
         self._start()
 
     def _start(self) -> None:
@@ -196,6 +201,7 @@ class _GroupCycle:
     def _ranked(self, placements: list[Placement]) -> Iterator[Placement]:
         """Those that have the room by the numbers, the best first."""
         ranked = []
+        weight = self._runtime.placement_weight
         for number, placement in enumerate(placements):
             holds = [int(role.capacity[placement.rows].sum()) for role in self._attempt.roles]
             if not self._may_hold(holds):
@@ -203,7 +209,9 @@ class _GroupCycle:
             whole = all(held >= len(role.pods) for held, role in zip(holds, self._attempt.roles, strict=True))
             score = self._runtime.score_placement(self._attempt, placement)
             ranked.append((not whole, -score, number))
-        return (placements[number] for _, _, number in sorted(ranked))
+        for _, score, number in sorted(ranked):
+            self._score = -score / (100.0 * weight) if weight else 1.0
+            yield placements[number]
 
     def _may_hold(self, holds: Sequence[int]) -> bool:
         roles = self._attempt.roles
@@ -221,7 +229,8 @@ class _GroupCycle:
                 return None
             tx.commit()
         left = [pod for pod in self._attempt.pods if pod.row < 0]
-        return GroupDecision(self._unit, self._group, decisions, left, self._why() if left else "")
+        why = self._why() if left else ""
+        return GroupDecision(self._unit, self._group, decisions, left, self._score, not self._attempt.placed, why)
 
     # Reserve and permit
 

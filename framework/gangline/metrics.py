@@ -9,6 +9,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from gangline.group_metrics import GroupMetrics
+
 PLUGIN_BUCKETS = tuple(1e-6 * 2**i for i in range(20))
 """Seconds: 1 us to 0.5 s."""
 ATTEMPT_BUCKETS = tuple(1e-5 * 2**i for i in range(20))
@@ -152,12 +154,7 @@ class Metrics:
             ("queue",),
             registry=registry,
         )
-        self.gangs_waiting = Gauge("gangline_gang_waiting", "Pod groups in the queue.", registry=registry)
-        self.gangs_partial = Gauge(
-            "gangline_gang_partial",
-            "Pod groups of which some pods are bound, but fewer than the group needs, and none is being bound.",
-            registry=registry,
-        )
+        self.groups = GroupMetrics(registry)
         self.invalid_objects = Counter(
             "gangline_invalid_objects",
             "Objects from the API server that could not be used.",

@@ -93,6 +93,7 @@ class Outcomes:
         done = {member.pod.uid for member in decision.members} - {member.pod.uid for member, _ in failed}
         left = self._queue.leave(unit, done)
         if not failed:
+            self._metrics.groups.bound(now - unit.added, recovered=not decision.is_whole)
             self._group_placed(group, len(decision.members))
             if left:
                 why = decision.why_left or f"the pods of gang {group.namespace}/{group.name} that it needs are bound"

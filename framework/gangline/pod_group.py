@@ -78,8 +78,8 @@ class PodGroup:
     """Seconds that members may wait at permit; None for the profile's."""
     priority: int | None = None
     """Of the group as a whole; None for that of its first pod."""
-    disruptive: bool = True
-    """Whether removing one pod stops all of them; False where pods above `min_member` or single pods may go."""
+    disruptive: bool = False
+    """Whether removing one pod stops all of them; False where those above `min_member` may go one by one."""
     object: TypedReference | None = None
     """The object that stands for the group, if there is one: conditions and events go there."""
 

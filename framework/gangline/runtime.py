@@ -339,6 +339,11 @@ class Runtime:
             total += impl.weight * score
         return total
 
+    @property
+    def placement_weight(self) -> int:
+        """The sum of the weights of what scores placements."""
+        return sum(impl.weight for impl in self._at("placement_score"))
+
     @_measured("pod_group_post_filter")
     def group_post_filter(self, attempt: GroupAttempt) -> tuple[Mapping[str, str], str]:
         """The nominations of the first plugin that can help, by pod UID, and what the plugins say."""

@@ -19,6 +19,7 @@ from gangline.errors import GanglineError
 from gangline.extending import EXTENDER, Asker, Attempt, Extenders, HttpAsker
 from gangline.group_scheduling import GroupDecision, decide_group
 from gangline.groups import Groups
+from gangline.groups.strategy import strategy_of
 from gangline.kube.informer import Informer
 from gangline.kube.interface import Client
 from gangline.kube.optional import OptionalInformer
@@ -26,6 +27,7 @@ from gangline.kube.resources import NODES, PODS, STORED, Selection
 from gangline.metrics import Metrics
 from gangline.outcomes import Outcomes
 from gangline.plugin import Clock
+from gangline.pod_group import Membership
 from gangline.pods import PodInfo
 from gangline.queueing import QueueSettings, SchedulingQueue, Unit
 from gangline.recording import EventRecorder
@@ -33,6 +35,7 @@ from gangline.registry import Catalog
 from gangline.reporting import Reporter
 from gangline.runtime import GROUPS, Runtime
 from gangline.scheduling import Decision, Rejection, decide
+from gangline.topology_metrics import TopologyMetrics
 from gangline.waiting import WaitingPods
 from gangline.watching import Cluster, NodeHandler, PodHandler, StoreHandler
 
@@ -75,6 +78,8 @@ class Scheduler:
         self.metrics = metrics or Metrics()
         self.cache = Cache()
         self.groups = Groups(self.cache)
+        self._topology_metrics = TopologyMetrics(self.cache.nodes)
+        self.metrics.registry.register(self._topology_metrics)
         self.waiting = WaitingPods()
         self.recorder = EventRecorder(clock, options.identity)
         self.queue = SchedulingQueue()
@@ -132,6 +137,8 @@ class Scheduler:
         )
         self.config = config
         self.runtimes = runtimes
+        grouping = (runtime.topology for runtime in runtimes.values() if runtime.handle.placed is not None)
+        self._topology_metrics.topology = next(grouping, None)
         self._extenders = extenders
         self.queue.configure(
             QueueSettings(float(config.pod_initial_backoff_seconds), float(config.pod_max_backoff_seconds))
@@ -173,7 +180,7 @@ class Scheduler:
 
     def unsynced(self) -> list[str]:
         """The plurals that are not yet listed."""
-        return [informer.resource.plural for informer in self.informers if not informer.synced.is_set()]
+        return [informer.resource.key for informer in self.informers if not informer.synced.is_set()]
 
     async def lead(self) -> None:
         """Decide and bind until cancelled.
@@ -272,11 +279,15 @@ class Scheduler:
     def _decide_group(self, unit: Unit, runtime: Runtime) -> None:
         """Decide a whole group at once."""
         start = time.perf_counter()
+        strategy = strategy_of(runtime.handle.workload(unit.pod))
         outcome = decide_group(unit, runtime, self.cache, self.queue.nominated(), self._clock.monotonic())
-        runtime.group_seconds.observe(time.perf_counter() - start)
+        seconds = time.perf_counter() - start
+        runtime.group_seconds.observe(seconds)
         if isinstance(outcome, GroupDecision):
+            self.metrics.groups.placed(strategy, seconds, outcome.score)
             self.binder.submit_group(outcome)
         else:
+            self.metrics.groups.rejected(strategy, seconds, outcome.is_error)
             self.outcomes.group_rejected(outcome, runtime.name)
 
     async def _ask(self, unit: Unit, extenders: Extenders) -> None:
@@ -307,11 +318,23 @@ class Scheduler:
             log.warning("pod %s was bound, but no watch event confirmed it in time", pod.key)
         for place, number in self.queue.counts().items():
             self.metrics.pending.labels(place).set(number)
+        self.metrics.groups.waiting.set(sum(bool(unit.group) for unit in self.queue))
+        self.metrics.groups.partial.set(self._partial_groups())
         for informer in self.informers:
-            self.metrics.informer_relists.labels(informer.resource.plural).set(informer.relists)
+            self.metrics.informer_relists.labels(informer.resource.key).set(informer.relists)
         self.metrics.cache_size.labels("nodes").set(self.cache.nodes.count)
         self.metrics.cache_size.labels("pods").set(len(self.cache.pods))
         self.metrics.cache_size.labels("assumed_pods").set(self.cache.assumed)
+
+    def _partial_groups(self) -> int:
+        """Groups of which some members have a node, but fewer than the group needs, and none is being bound."""
+        return sum(1 for unit in self.queue if unit.group and unit.place != "in flight" and self._is_partial(unit))
+
+    def _is_partial(self, unit: Unit) -> bool:
+        handle = self.runtimes[unit.pod.scheduler_name].handle
+        membership = handle.group_of(unit.pod)
+        placed = len(handle.members(unit.group))
+        return isinstance(membership, Membership) and 0 < placed < membership.group.min_member
 
     def _still_waiting(self, uid: str) -> PodInfo | None:
         """The pod as it is now while it waits for a decision; None once it is being bound, bound or gone."""

@@ -10,10 +10,10 @@ import pytest
 
 from gangline import Handle, PodInfo, Rows, Status
 from gangline_plugins.default_preemption import Args
-from gangline_plugins.default_preemption.budgets import Budgets
 from gangline_plugins.default_preemption.importance import Candidate
 from gangline_plugins.default_preemption.searching import find_best, number_wanted
 from gangline_plugins.default_preemption.simulating import Simulation
+from gangline_plugins.preemption.budgets import Budgets
 
 from .default_preemption_cases import Cluster, Object, budget, cluster, node, pod
 

@@ -8,7 +8,7 @@ import pytest
 
 from gangline import ApiError, Conflict, NotFound
 from gangline.waiting import WaitingPod
-from gangline_plugins.default_preemption.evicting import Evictor
+from gangline_plugins.preemption.evicting import Evictor, Preemptor
 
 from .default_preemption_cases import Cluster, cluster, node, pod
 
@@ -135,7 +135,7 @@ async def test_the_condition_is_written_again_after_a_failure_that_may_pass() ->
         pauses.append(seconds)
 
     evictor = Evictor(found.handle, "DefaultPreemption", pause)
-    await evictor.evict(found.pod(pod("p", 4, 10)), "a", [found.cache.pods["v"]])
+    await evictor.evict(Preemptor.of(found.pod(pod("p", 4, 10)), "a"), [found.cache.pods["v"]])
 
     assert deletions(found) == ["v"]
     assert pauses == [0.01, 0.05]
@@ -168,7 +168,7 @@ async def test_no_second_preemption_starts_while_one_is_carried_out() -> None:
         await release.wait()
 
     evictor = Evictor(found.handle, "DefaultPreemption", hold)
-    work = asyncio.create_task(evictor.evict(waiting, "a", list(found.cache.pods.values())))
+    work = asyncio.create_task(evictor.evict(Preemptor.of(waiting, "a"), list(found.cache.pods.values())))
     await held.wait()
     during = evictor.is_running("p")
     found.cache.remove_pod("high")

@@ -3,6 +3,11 @@
 {{- define "gangline.certsPod" -}}
 {{- $root := .root -}}
 {{- $webhook := printf "%s-webhook" (include "gangline.name" $root) -}}
+{{- with $root.Values.webhook.certificates }}
+{{- if ge (int .renewBeforeDays) (int .days) }}
+{{- fail (printf "webhook.certificates.renewBeforeDays: %v must be less than days, %v" .renewBeforeDays .days) }}
+{{- end }}
+{{- end -}}
 metadata:
   labels: {{- include "gangline.podLabels" (list $root (printf "%s-certs" (include "gangline.name" $root)) "certs") | nindent 4 }}
 spec:

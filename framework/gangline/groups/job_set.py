@@ -111,11 +111,8 @@ def _layout(found: JobSet) -> list[Part]:
     parts: list[Part] = []
     offset = 0
     for replicated in found.spec.replicated_jobs:
-        annotations = {
-            **whole,
-            **(replicated.template.metadata.annotations or _NOTHING),
-            **(replicated.template.spec.template.metadata.annotations or _NOTHING),
-        }
+        own = _own(replicated)
+        annotations = {**whole, **own}
         exclusive = level(annotations, keys.JOB_SET_EXCLUSIVE)
         pods = max(job_size(replicated.template.spec.parallelism, replicated.template.spec.completions), 0)
         jobs = max(replicated.replicas, 0)
@@ -125,7 +122,7 @@ def _layout(found: JobSet) -> list[Part]:
                 jobs,
                 pods,
                 offset,
-                constraints_of(_own(replicated)),
+                constraints_of(own),
                 exclusive,
                 exclusive != ANYWHERE and keys.JOB_SET_NODE_SELECTOR not in annotations,
                 min(done.get(replicated.name, 0), jobs),
@@ -190,12 +187,12 @@ def _subgroups(part: Part, needed: int, hoisted: bool) -> tuple[SubGroup, ...]:
             raise InvalidObject(f"replicatedJob {part.name}", part.jobs, f"more than {MOST_PARTS} exclusive Jobs")
         each = 1 if part.leaders_first else part.pods
         return tuple(
-            SubGroup(f"{part.name}-{job}", max(0, min(each, whole - job * each)), TopologyConstraint(part.exclusive))
+            SubGroup(f"{part.name}/{job}", max(0, min(each, whole - job * each)), TopologyConstraint(part.exclusive))
             for job in range(part.jobs)
         )
     if constraints.slice_size:
         total = part.jobs * part.pods
-        return slices(f"{part.name}-", whole, total, constraints.slice_size, constraints.slice_topology)
+        return slices(f"{part.name}/", whole, total, constraints.slice_size, constraints.slice_topology)
     return () if hoisted else (SubGroup(part.name, needed, constraints.topology),)
 
 
@@ -208,9 +205,9 @@ def _member(pod: PodInfo, group: PodGroup, part: Part) -> Membership:
     rank = None if job is None or completion is None else job * part.pods + completion
     subgroup = part.name
     if part.exclusive:
-        subgroup = f"{part.name}-{_known(job, keys.JOB_SET_JOB)}"
+        subgroup = f"{part.name}/{_known(job, keys.JOB_SET_JOB)}"
     elif part.constraints.slice_size:
-        subgroup = f"{part.name}-{slice_name(_known(rank, keys.JOB_SET_JOB) // part.constraints.slice_size)}"
+        subgroup = f"{part.name}/{slice_name(_known(rank, keys.JOB_SET_JOB) // part.constraints.slice_size)}"
     elif not group.subgroups:
         subgroup = ""
     if group.subgroups and group.subgroup(subgroup) is None:

@@ -14,6 +14,8 @@ TOPOLOGY_PREFERRED = "gangline.dev/topology-preferred"
 """The level in one domain of which all members should be."""
 TOPOLOGY_FALLBACK = "gangline.dev/topology-fallback"
 """Levels, each but the last with the time of waiting until which it is required: "rack,2m;block,10m;any"."""
+MIN_RUNTIME = "gangline.dev/min-runtime"
+"""On a workload or its pods: how long a pod runs before it may be preempted for a gang: "30m"."""
 GPU_COUNT = "topology.scheduler/gpu-count"
 """On a workload or its pods: how many GPUs the whole workload takes."""
 

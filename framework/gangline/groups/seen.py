@@ -47,6 +47,7 @@ class Seen:
         self._chains = chains
         self._found: Found = {}
         self._got: dict[str, Any] = {}
+        self._shared: Sight | None = None
 
     def store(self, plural: str) -> Any:
         """The objects of a kind; what is got from it is noted."""
@@ -59,10 +60,13 @@ class Seen:
         chain, sight = self._chains(reference, namespace)
         self._found.update(sight.found)
         self._got[reference.uid] = chain
+        self._shared = sight
         return chain
 
     def sight(self) -> Sight:
-        """What was looked up so far."""
+        """What was looked up so far; where that is a chain alone, pods with the same chain share it."""
+        if self._shared is not None and self._shared.found.keys() == self._found.keys():
+            return self._shared
         return Sight(self._found)
 
 

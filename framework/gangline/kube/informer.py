@@ -200,7 +200,7 @@ class Informer(Generic[T]):
         elif str(error) != self._complaint:  # once per change, not once per attempt
             self._complaint = str(error)
             level = logging.WARNING if isinstance(error, Unavailable) else logging.ERROR
-            log.log(level, "cannot follow %s: %s", self.resource.plural, error)
+            log.log(level, "cannot follow %s: %s", self.resource.key, error)
         return self._back_off()
 
     def _back_off(self) -> float:

@@ -104,8 +104,8 @@ def test_each_exclusive_job_has_a_domain_of_its_own(world: World, more: dict[str
 
     member = world.member(pod_of(world, job=1, index=2))
 
-    assert (member.subgroup, member.index, member.group.min_member) == ("workers-1", 6, 2 * least)
-    assert parts(member) == {"workers-0": least, "workers-1": least}
+    assert (member.subgroup, member.index, member.group.min_member) == ("workers/1", 6, 2 * least)
+    assert parts(member) == {"workers/0": least, "workers/1": least}
     assert part_of(member).topology == TopologyConstraint("topology.kubernetes.io/rack")
 
 
@@ -115,8 +115,8 @@ def test_slices_of_a_part_count_through_its_jobs(world: World) -> None:
 
     member = world.member(pod_of(world, job=1, index=0))
 
-    assert (member.subgroup, member.index) == ("workers-slice-2", 5)
-    assert parts(member) == {"driver": 1, **{f"workers-slice-{n}": 2 for n in range(4)}}
+    assert (member.subgroup, member.index) == ("workers/slice-2", 5)
+    assert parts(member) == {"driver": 1, **{f"workers/slice-{n}": 2 for n in range(4)}}
 
 
 def test_jobs_that_have_succeeded_are_not_waited_for(world: World) -> None:

@@ -1,6 +1,6 @@
 """DefaultPreemption: makes room for a pod by taking pods of lower priority off one node, as kube-scheduler does.
 
-Everything but `evicting` decides and does no I/O.
+It decides and does no I/O; the victims are evicted by `preemption.evicting`.
 """
 
 from gangline_plugins.default_preemption.plugin import Args, DefaultPreemption

@@ -1,16 +1,9 @@
-"""Whether a pod may preempt others at all, and whom."""
+"""Whether a pod may preempt others at all."""
 
 from __future__ import annotations
 
 from gangline import BoolColumn, NodeView, PodInfo
-
-DISRUPTION_TARGET = "DisruptionTarget"
-PREEMPTION = "PreemptionByScheduler"
-
-
-def may_preempt(pod: PodInfo, victim: PodInfo) -> bool:
-    """Whether pod comes before victim."""
-    return victim.priority < pod.priority
+from gangline_plugins.preemption.precedence import is_being_preempted, may_preempt
 
 
 def why_not(pod: PodInfo, nominated: str, nodes: NodeView, resolvable: BoolColumn) -> str:
@@ -27,9 +20,3 @@ def why_not(pod: PodInfo, nominated: str, nodes: NodeView, resolvable: BoolColum
     if any(may_preempt(pod, other) and is_being_preempted(other) for other in nodes.pods(row).values()):
         return "not eligible due to a terminating pod on the nominated node."
     return ""
-
-
-def is_being_preempted(pod: PodInfo) -> bool:
-    """Whether a pod is on its way out because a scheduler preempted it."""
-    condition = pod.conditions.get(DISRUPTION_TARGET)
-    return pod.terminating and condition is not None and condition.status == "True" and condition.reason == PREEMPTION

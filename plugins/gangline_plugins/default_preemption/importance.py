@@ -1,4 +1,4 @@
-"""Which pod matters more, and which candidate costs least: the orderings of kube-scheduler's preemption."""
+"""Which candidate costs least: the ordering of kube-scheduler's preemption."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gangline import PodInfo
+from gangline_plugins.preemption.precedence import started
 
-_NOT_STARTED = "~"
-"""Sorts after every time stamp: a pod that has not started counts as starting now."""
 _MAKES_POSITIVE = 2**31
 """Added to each priority, so that fewer pods are better than many also where priorities are negative."""
 
@@ -22,19 +21,6 @@ class Candidate:
     victims: tuple[PodInfo, ...]
     violations: int
     """How many of the victims a disruption budget would have kept."""
-
-
-def started(pod: PodInfo) -> str:
-    """When a pod was started, as a text that sorts."""
-    return pod.start_time or _NOT_STARTED
-
-
-def importance(pod: PodInfo) -> tuple[int, str, str]:
-    """The sort key of victims: the most important comes first.
-
-    By priority, then the one that has run for longer; names only make equals come in the same order each time.
-    """
-    return -pod.priority, started(pod), pod.key
 
 
 def choose(candidates: Sequence[Candidate]) -> Candidate | None:

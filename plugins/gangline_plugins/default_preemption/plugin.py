@@ -30,13 +30,14 @@ from gangline import (
     on,
     unschedulable,
 )
-from gangline_plugins.default_preemption.budgets import Budgets
 from gangline_plugins.default_preemption.eligibility import why_not
-from gangline_plugins.default_preemption.evicting import Evictor
-from gangline_plugins.default_preemption.importance import Candidate, choose, importance
+from gangline_plugins.default_preemption.importance import Candidate, choose
 from gangline_plugins.default_preemption.levels import PriorityLevels
 from gangline_plugins.default_preemption.searching import find_all, find_best, number_wanted
 from gangline_plugins.default_preemption.simulating import NO_VICTIMS, Simulation
+from gangline_plugins.preemption.budgets import Budgets
+from gangline_plugins.preemption.evicting import Evictor, Preemptor
+from gangline_plugins.preemption.precedence import importance
 
 
 class Args(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
@@ -134,7 +135,7 @@ class DefaultPreemption:
 
     def _carry_out(self, pod: PodInfo, decided: Candidate) -> str:
         self._victims.inc(len(decided.victims))
-        self._evictor.start(pod, decided.node, decided.victims)
+        self._evictor.start(Preemptor.of(pod, decided.node), decided.victims)
         return decided.node
 
     def budgets(self) -> Budgets:

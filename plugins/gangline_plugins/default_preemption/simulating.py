@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gangline import BoolColumn, Handle, PodInfo, Rows, Transaction
-from gangline_plugins.default_preemption.budgets import Budgets
-from gangline_plugins.default_preemption.eligibility import may_preempt
-from gangline_plugins.default_preemption.importance import Candidate, importance
+from gangline_plugins.default_preemption.importance import Candidate
+from gangline_plugins.preemption.budgets import Budgets
+from gangline_plugins.preemption.precedence import importance, may_preempt
 
 NO_VICTIMS = "No preemption victims found for incoming pod"
 

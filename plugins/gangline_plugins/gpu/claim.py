@@ -134,6 +134,8 @@ class GpuClaim:
             return unschedulable(f"node {node} has no devices left for the claim")
         cycle.annotations.update(allocation.annotations)
         self._statuses.tell(pod, "Reserved", node, allocation)
+        if want.exclusivity == "MIG" and not want.implicit:
+            self._warn_of_late_claim(pod)
         return None
 
     @hookimpl
@@ -148,6 +150,15 @@ class GpuClaim:
         allocation = self._table.allocation(pod.uid)
         if cycle.get(WANT) is not None and allocation is not None:
             self._statuses.tell(pod, "Bound", node, allocation)
+
+    def _warn_of_late_claim(self, pod: PodInfo) -> None:
+        """The webhook tells the containers of a pod to read UUIDs when it sees that the claim is for instances."""
+        name = pod.annotations.get(CLAIM, "")
+        claim: Claim | None = self._handle.state.store("gpuclaims").get(name, pod.namespace)
+        if claim is not None and pod.created < (claim.metadata.creation_timestamp or ""):
+            late = f'GpuClaim "{pod.namespace}/{name}" came after the pod'
+            note = f"{late}: it may see device ids, which name no MIG instance; make it again"
+            self._handle.recorder.event(pod, "Warning", "GpuClaimCameLate", note)
 
     def _says_something_new(self, pod: PodInfo, old: GpuNodeStatus | None, new: GpuNodeStatus | None) -> bool:
         """Whether a report is more than a heartbeat, or the first for long; asked for every pod, worked out once."""

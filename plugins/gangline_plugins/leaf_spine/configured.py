@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 from weakref import WeakValueDictionary
 
 import yaml
 
-from gangline import Handle, InvalidObject, model, resources
-from gangline.topology import HOST, Level, Named
+from gangline import Handle, InvalidObject, Level, Named, model, resources
+from gangline.topology import HOST
 from gangline_plugins.gpu.device_lease import own_namespace
 from gangline_plugins.leaf_spine.arguments import LeafSpineArgs, Settings, settings_of
 from gangline_plugins.leaf_spine.documents import DOMAIN_KIND, Domain, Read, SchedulerConfigSpec, read_document
@@ -42,7 +43,7 @@ class Configured:
     """Settings and domains; `refresh` brings them up to date and costs next to nothing while nothing changes."""
 
     def __init__(self, handle: Handle, namespace: str) -> None:
-        self.watches = (
+        self.watches: tuple[resources.Selection[Any], ...] = (
             *(resources.Selection(kind, namespace) for kind in _KINDS),
             resources.Selection(resources.CONFIG_MAPS, namespace, field_selector=f"metadata.name={CONFIG_MAP}"),
         )
@@ -54,7 +55,7 @@ class Configured:
         self._profile = handle.profile
         self._topology = handle.topology
         self._namespace = namespace
-        self._stores = {kind.plural: handle.state.store(kind.plural) for kind in (*_KINDS, resources.CONFIG_MAPS)}
+        self._stores = {kind.key: handle.state.store(kind.key) for kind in (*_KINDS, resources.CONFIG_MAPS)}
         self._args = LeafSpineArgs()
         self._seen: tuple[int, ...] = ()
         self._valid: dict[tuple[str, str], list[Read]] = {}
@@ -97,7 +98,7 @@ class Configured:
     # Sources
 
     def _documents(self, kind: resources.Resource[model.Document]) -> list[model.Document]:
-        found = [each for each in self._stores[kind.plural] if each.metadata.namespace == self._namespace]
+        found = [each for each in self._stores[kind.key] if each.metadata.namespace == self._namespace]
         return sorted(found, key=lambda each: each.metadata.name)
 
     def _scheduler_config(self) -> SchedulerConfigSpec | None:
@@ -121,7 +122,7 @@ class Configured:
         return self._valid_or_before(kind, name, f"{document.metadata.resource_version}", [data])
 
     def _config_map(self) -> Iterator[Read]:
-        config_map: model.ConfigMap | None = self._stores[resources.CONFIG_MAPS.plural].get(CONFIG_MAP, self._namespace)
+        config_map: model.ConfigMap | None = self._stores[resources.CONFIG_MAPS.key].get(CONFIG_MAP, self._namespace)
         text = ((config_map.data if config_map else None) or {}).get(CONFIG_KEY)
         if text is None:
             return

@@ -13,8 +13,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from gangline import Rows
-from gangline.topology import NONE, Domains, Topology
+from gangline import Domains, Rows, Topology
+from gangline.topology import NONE
 from gangline_plugins.leaf_spine.configured import LEAF, SPINE
 
 Ints = NDArray[np.int64]

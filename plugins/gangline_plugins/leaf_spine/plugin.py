@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gangline import (
+    SKIP,
     Action,
     EventHint,
     GroupAttempt,
@@ -89,6 +90,12 @@ class LeafSpine:
             on("pods", Action.DELETE),
             *(on(watched.resource.key, Action.ALL) for watched in self.watches),
         )
+
+    @hookimpl
+    def pre_filter(self) -> Status | None:
+        """Bring leaves and spines up to date before anything is decided by them; no node is rejected."""
+        self._configured.refresh()
+        return SKIP
 
     @hookimpl
     def placement_generate(self, attempt: GroupAttempt, nodes: NodeView) -> Iterable[Placement] | Status | None:

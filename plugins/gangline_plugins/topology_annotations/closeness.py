@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from gangline import Rows
-from gangline.topology import Domains
+from gangline import Domains, Rows
 
 Values = NDArray[np.float64]
 
@@ -30,8 +29,8 @@ def compactness(rows: Rows, levels: Sequence[Domains]) -> float:
     """0..1 for a set of nodes: the part of the levels that have all of them in one domain."""
     if not levels or not len(rows):
         return 0.0
-    shared = [level.ids[rows[0]] >= 0 and bool((level.ids[rows] == level.ids[rows[0]]).all()) for level in levels]
-    return sum(shared) / len(levels)
+    inside = [level.ids[rows] for level in levels]
+    return sum(bool(ids[0] >= 0 and (ids == ids[0]).all()) for ids in inside) / len(levels)
 
 
 def spread(rows: Rows, levels: Sequence[Domains]) -> float:

@@ -15,7 +15,9 @@ from gangline import (
     BoolColumn,
     CodeColumn,
     Cycle,
+    Domains,
     EventHint,
+    GroupAttempt,
     Handle,
     NodeView,
     Placement,
@@ -30,8 +32,6 @@ from gangline import (
     on,
     resources,
 )
-from gangline.pod_group import GroupAttempt
-from gangline.topology import Domains
 from gangline.wire import GpuNodeStatus
 from gangline_plugins.leaf_spine.configured import configured
 from gangline_plugins.topology_annotations.closeness import closeness, compactness, spread
@@ -94,13 +94,13 @@ class TopologyAnnotations:
         return (
             on("nodes", Action.ADD | Action.UPDATE_NODE_LABEL),
             on("gpunodestatuses", Action.ADD | Action.UPDATE, _has_other_adapters),
-            on("domainconfigs", Action.ALL),
-            on("configmaps", Action.ALL),
+            *(on(watched.resource.key, Action.ALL) for watched in self._configured.watches),
         )
 
     @hookimpl
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
         """Read the annotations of the pod and of what owns it; most say nothing."""
+        self._configured.refresh()
         wishes = self._wishes(pod)
         cycle.write(WISHES, wishes)
         return None if wishes.gbps else SKIP
@@ -158,7 +158,6 @@ class TopologyAnnotations:
         wishes, problems = read(self._handle.workload(pod))
         if wishes is NO_WISHES and not problems:
             return wishes
-        self._configured.refresh()
         domain = wishes.preferred_domain
         if domain and not self._preferred(domain).any():
             problems += (f"{PREFERRED_DOMAIN}: there is no domain {domain!r}",)

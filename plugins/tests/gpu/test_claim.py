@@ -125,14 +125,28 @@ def test_pods_that_share_a_claim_get_devices_of_their_own_and_the_binding_says_w
     assert cycles[0].annotations[ALLOCATED_UUIDS].split(",")[1].startswith("GPU-00000001")
 
 
-def test_the_binding_of_a_mig_claim_names_its_instances_which_the_webhook_shows_to_cuda() -> None:
+def instances(created: str = "") -> Story:
+    """A cluster with a claim for two MIG instances, and a device that is cut into three."""
     cut = devices("pcie-4")
     cut[2] = msgspec.structs.replace(cut[2], mig_devices=[MigDevice(f"MIG-{n}", "1g.10gb") for n in range(3)])
     wants = claim(count=2, exclusivity="MIG", mig_profile="1g.10gb")
-    story = Story(gpu_cluster([report("a", cut)], [wants]))
+    wants.metadata.creation_timestamp = created
+    return Story(gpu_cluster([report("a", cut)], [wants]))
 
-    annotations = story.attempt(claim_pod("p"))[0].annotations
+
+def test_the_binding_of_a_mig_claim_names_its_instances_which_the_webhook_shows_to_cuda() -> None:
+    annotations = instances().attempt(claim_pod("p"))[0].annotations
+
     assert annotations == {ALLOCATED: "2", ALLOCATED_UUIDS: "MIG-0,MIG-1"}
+
+
+@pytest.mark.parametrize(("created", "warned"), [("2026-01-01T00:00:00Z", False), ("2026-01-01T00:00:02Z", True)])
+def test_a_mig_claim_that_came_after_its_pod_is_warned_about(created: str, warned: bool) -> None:
+    story, pod = instances(created), claim_pod("p")
+    pod.metadata.creation_timestamp = "2026-01-01T00:00:01Z"
+
+    story.attempt(pod)
+    assert [event.reason for event in story.handle.fake_recorder.events] == ["GpuClaimCameLate"] * warned
 
 
 def test_a_plain_pod_where_nothing_is_reported_gets_no_annotation() -> None:

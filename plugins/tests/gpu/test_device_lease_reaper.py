@@ -166,9 +166,9 @@ def test_devices_are_free_soon_although_others_keep_changing_the_lease_of_the_no
     changes = iter(range(3))
 
     def interfere(verb: str, resource: Resource[Any], name: str) -> None:
-        if resource is LEASES and verb in ("delete", "replace") and next(changes, None) is not None:
+        if resource is LEASES and verb in ("delete", "replace") and (number := next(changes, None)) is not None:
             lease = cluster.leases()["gpu-node-0"]
-            holders = {**holders_of(lease), other: Hold(pod="default/other", by="other.1", ids=(7,))}
+            holders = {**holders_of(lease), other: Hold(pod="default/other", by=f"other.{number}", ids=(7,))}
             cluster.server.replace(LEASES, plain(lease_of("gpu-node-0", NAMESPACE, "node-0", holders, NOW, lease)))
 
     async def story() -> None:

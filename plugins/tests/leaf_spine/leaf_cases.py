@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -36,9 +37,9 @@ def whole(*leaves: str, nodes: int = 4, gpus: int = 8) -> dict[str, int]:
     return {f"{leaf}-n{n}": gpus for leaf in leaves for n in range(nodes)}
 
 
-def role(cache: Cache, count: int, gpus: int = 8, subgroup: str = "", prefix: str = "member", **pod: object) -> Role:
+def role(cache: Cache, count: int, gpus: int = 8, subgroup: str = "", **pod: Any) -> Role:
     """Members that ask for so many GPUs each, with what every node holds of them."""
-    pods = [cache.record(make_pod(f"{prefix}{subgroup}-{i}", gpus=gpus, **pod)) for i in range(count)]  # type: ignore[arg-type]  # fields of make_pod
+    pods = [cache.record(make_pod(f"member{subgroup}-{i}", gpus=gpus, **pod)) for i in range(count)]
     nodes = cache.nodes.view()
     free = nodes.allocatable(GPU) - nodes.requested(GPU)
     fits = free // gpus if gpus else np.where(nodes.alive, count, 0)
@@ -77,7 +78,7 @@ class Bench:
         runtime = make_runtime(self.cache, LeafSpine, args={"LeafSpine": args or LeafSpineArgs()}, handle=self.handle)
         self.plugin: LeafSpine = runtime.profile.plugins["LeafSpine"]
 
-    def gang(self, count: int, gpus: int = 8, **pod: object) -> GroupAttempt:
+    def gang(self, count: int, gpus: int = 8, **pod: Any) -> GroupAttempt:
         """A group of like members."""
         return attempt([role(self.cache, count, gpus, **pod)])
 

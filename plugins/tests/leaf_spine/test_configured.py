@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from gangline import model
+from gangline.testing import make_node
 from gangline.topology import Level, Named
 from gangline_plugins.leaf_spine.arguments import LeafSpineArgs
 from gangline_plugins.leaf_spine.configured import configured, described_levels
 from gangline_plugins.leaf_spine.documents import Domain, ScoringWeights, TopologyConstraints
 
-from .leaf_cases import Bench, fabric, make_node
+from .leaf_cases import Bench, fabric
 
 HOME = "kube-system"
 
@@ -139,6 +140,24 @@ def test_levels_that_are_described_stand_where_labelled_ones_were() -> None:
 
     assert [level.name for level in found] == ["zone", "spine", "leaf", "host"]
     assert [level.domains for level in found] == [(), (Named("s", {"c": "d"}),), (Named("l", {"a": "b"}),), ()]
+
+
+def test_described_domains_are_levels_for_every_plugin_before_anything_is_decided() -> None:
+    nodes = [make_node(f"n{n}", labels={"switch": str(n // 2)}) for n in range(4)]
+    bench = Bench(nodes, args=LeafSpineArgs(domains=[Domain(name="l", type="leaf", node_selector={"switch": "0"})]))
+    before = bench.handle.topology.find("leaf")
+    bench.plugin.pre_filter()
+
+    assert before is None
+    assert bench.handle.topology.find("leaf") is not None
+
+
+def test_a_group_that_waits_is_tried_again_when_the_configuration_changes() -> None:
+    bench = Bench(fabric())
+
+    wanted = {hint.event.resource for hint in bench.plugin.events_to_register()}
+
+    assert wanted == {"nodes", "pods", "schedulerconfigs", "topologyschedulerconfigs", "domainconfigs", "configmaps"}
 
 
 def test_all_kinds_are_watched_in_the_schedulers_own_namespace() -> None:

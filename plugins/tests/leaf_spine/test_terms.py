@@ -31,8 +31,8 @@ def offers(
     node: Offers | None = None,
 ) -> Offers:
     untouched = (0 if used else total) if untouched is None else untouched
-    numbers = [np.array([each]) for each in (total, used, untouched, span, spines)]
-    return Offers(*numbers, history=np.array([history]), node=node)
+    one = np.ones(1, dtype=np.int64)
+    return Offers(one * total, one * used, one * untouched, one * span, one * spines, np.array([history]), node)
 
 
 def only(**weight: float) -> LeafSpineArgs:

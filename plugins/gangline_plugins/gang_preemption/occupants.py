@@ -1,0 +1,188 @@
+"""Who takes up room and may be made to leave: whole groups, members that a group can spare, pods on their own.
+
+Rules:
+- Pods that are being deleted count as gone, and cost nothing.
+- A group has the priority that it says, else the highest of its members'. Only lower ones than the preemptor's count.
+- A group loses members down to `min_member`, or all of them; never so many that the rest is of no use.
+- A member that is spared for its minimum runtime spares the group as a whole.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gangline import BoolColumn, Handle, Membership, PodGroup, PodInfo, Rows
+from gangline_plugins.gang_preemption.sparing import Sparing
+from gangline_plugins.preemption.precedence import importance
+
+SPARE, WHOLE = 0, 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unit:
+    """Pods that go together or stay together."""
+
+    pods: tuple[PodInfo, ...]
+    slots: Rows
+    """The places of those within the domain in the columns of `Occupants`."""
+    priority: int
+    kind: int
+    """`SPARE` when its going stops nothing that runs, `WHOLE` when it stops a group or a pod on its own."""
+    gang: str = ""
+    """The key of its group; "" for a pod on its own."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Occupant:
+    """A group, or a pod on its own; its pods follow each other in the columns from `first` on."""
+
+    pods: Sequence[PodInfo]
+    priority: int
+    first: int = 0
+    gang: str = ""
+    group: PodGroup | None = None
+    spared: frozenset[str] = frozenset()
+    """The UIDs of those that may not go yet."""
+    is_broken: bool = False
+    """Whether some of its members are on their way out, so that the others are of no use."""
+
+    @property
+    def spare(self) -> int:
+        """How many may go while the others run on."""
+        if self.group is None or self.group.disruptive or self.is_broken:
+            return 0
+        return max(0, len(self.pods) - self.group.min_member)
+
+    @property
+    def may_go(self) -> bool:
+        """Whether all of it may go."""
+        return not self.spared
+
+
+class Occupants:
+    """All that may leave, as columns: one row per pod."""
+
+    def __init__(self, handle: Handle, occupants: Sequence[Occupant], leaving: Sequence[PodInfo]) -> None:
+        self._handle = handle
+        self.all = occupants
+        self.leaving = leaving
+        """Pods that are being deleted."""
+        self.pods = [pod for occupant in occupants for pod in occupant.pods]
+        self.rows: Rows = np.fromiter((pod.row for pod in self.pods), dtype=np.intp, count=len(self.pods))
+        self.owners: Rows = np.repeat(np.arange(len(occupants)), [len(occupant.pods) for occupant in occupants])
+        """For each pod the number of its occupant."""
+
+    def offered(self) -> BoolColumn:
+        """Which pods could go: all of an occupant, or those that it can spare."""
+        offered = np.ones(len(self.pods), dtype=np.bool_)
+        for occupant in self.all:
+            if not occupant.may_go:
+                slots = slice(occupant.first, occupant.first + len(occupant.pods))
+                spare = {pod.uid for pod in self._spare_of(occupant, occupant.pods)}
+                offered[slots] = [pod.uid in spare for pod in occupant.pods]
+        return offered
+
+    def units(self, inside: BoolColumn, useful: BoolColumn) -> list[Unit]:
+        """What may go of all that has pods on useful rows; `inside` says for each pod whether it is in the domain."""
+        found: list[Unit] = []
+        for number in np.unique(self.owners[useful]).tolist():
+            found += self._units_of(self.all[number], inside, useful)
+        return found
+
+    def _units_of(self, occupant: Occupant, inside: BoolColumn, useful: BoolColumn) -> Iterable[Unit]:
+        if len(occupant.pods) == 1:
+            if occupant.may_go:
+                kind = SPARE if occupant.is_broken else WHOLE
+                slots = np.array([occupant.first], dtype=np.intp)
+                yield Unit(tuple(occupant.pods), slots, occupant.priority, kind, occupant.gang)
+            return
+        places = {pod.uid: occupant.first + i for i, pod in enumerate(occupant.pods)}
+        spare: list[PodInfo] = []
+        if occupant.spare:
+            spare = self._spare_of(occupant, [pod for pod in occupant.pods if useful[places[pod.uid]]])
+        for pod in spare:
+            yield Unit((pod,), np.array([places[pod.uid]]), occupant.priority, SPARE, occupant.gang)
+        if occupant.may_go:
+            gone = {pod.uid for pod in spare}
+            rest = tuple(pod for pod in occupant.pods if pod.uid not in gone)
+            slots = np.array([places[pod.uid] for pod in rest], dtype=np.intp)
+            kind = SPARE if occupant.is_broken else WHOLE
+            yield Unit(rest, slots[inside[slots]], occupant.priority, kind, occupant.gang)
+
+    def _spare_of(self, occupant: Occupant, pods: Iterable[PodInfo]) -> list[PodInfo]:
+        """Those of these members that may go while the others run on, the least important first."""
+        group, most = occupant.group, occupant.spare
+        if group is None or not most:
+            return []
+        left = Counter(self._part(pod) for pod in occupant.pods) if group.subgroups else Counter[str]()
+        found: list[PodInfo] = []
+        for pod in sorted(pods, key=importance, reverse=True):
+            if len(found) == most:
+                break
+            if pod.uid in occupant.spared:
+                continue
+            if group.subgroups:
+                part = self._part(pod)
+                subgroup = group.subgroup(part)
+                if subgroup is not None and left[part] <= subgroup.min_member:
+                    continue
+                left[part] -= 1
+            found.append(pod)
+        return found
+
+    def _part(self, pod: PodInfo) -> str:
+        membership = self._handle.group_of(pod)
+        return membership.subgroup if isinstance(membership, Membership) else ""
+
+
+def find_occupants(handle: Handle, preemptor: str, priority: int) -> Occupants:
+    """All that comes after a preemptor, given the key of its group and its priority."""
+    gangs: dict[str, list[PodInfo]] = {}
+    groups: dict[str, PodGroup] = {}
+    broken: set[str] = set()
+    leaving: list[PodInfo] = []
+    found: list[Occupant] = []
+    sparing = Sparing(handle)
+    for pod in handle.state.pods.values():
+        if pod.row < 0:
+            continue
+        membership = handle.group_of(pod)
+        if membership is None:
+            if pod.terminating:
+                leaving.append(pod)
+            elif pod.priority < priority and not sparing.is_spared(pod):
+                found.append(Occupant((pod,), pod.priority))
+            continue
+        if isinstance(membership, Membership):
+            key = membership.group.key
+            groups[key] = membership.group
+        else:
+            key = membership.key
+        if pod.terminating:
+            leaving.append(pod)
+            broken.add(key)
+        elif key != preemptor:
+            gangs.setdefault(key, []).append(pod)
+    for key, pods in gangs.items():
+        group = groups.get(key)
+        level = max(pod.priority for pod in pods) if group is None or group.priority is None else group.priority
+        if level < priority:
+            spared = frozenset(pod.uid for pod in pods if sparing.is_spared(pod))
+            is_broken = key in broken and group is not None and len(pods) < group.min_member
+            found.append(Occupant(pods, level, gang=key, group=group, spared=spared, is_broken=is_broken))
+    return Occupants(handle, _in_columns(found), leaving)
+
+
+def _in_columns(occupants: Iterable[Occupant]) -> list[Occupant]:
+    """Each with its place."""
+    placed, first = [], 0
+    for each in occupants:
+        placed.append(
+            Occupant(each.pods, each.priority, first, each.gang, each.group, each.spared, each.is_broken)
+        )
+        first += len(each.pods)
+    return placed
