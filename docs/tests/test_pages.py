@@ -15,6 +15,7 @@ import yaml
 from gangline import config
 from gangline.assembly import build_runtimes
 from gangline.clock import SystemClock
+from gangline.groups import keys
 from gangline.metrics import Metrics
 from gangline.recording import NoRecorder
 from gangline.registry import Catalog
@@ -117,6 +118,14 @@ def test_every_scheduling_map_can_be_read() -> None:
 
     assert maps
     assert all(each.entries and not each.faults for each in maps)
+
+
+def test_every_name_of_a_gang_on_the_page_of_migration_is_read() -> None:
+    section = WRITTEN["migration.md"].partition("\n## Gangs\n")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`([a-z0-9.-]+\.?[a-z0-9-]*/[a-z-]+)[`:]", section))
+
+    assert len(named) > 20
+    assert named - {value for value in vars(keys).values() if isinstance(value, str)} == set()
 
 
 def test_make_help_lists_every_target() -> None:

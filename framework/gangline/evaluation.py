@@ -114,6 +114,8 @@ class Evaluator:
         None when a plugin rejects the pod as a whole. What is kept of the class may be out of date: no column is read.
         """
         entry = self._entries.get(pod.cls.id) or self._entry(pod)
+        if not self._dynamic_pre_filters and entry.rejected is None:
+            return Cycle(entry.shared)
         result = Filtered(pod, Cycle(entry.shared), entry, entry.feasible)
         return None if self._prepare(result) else result.cycle
 

@@ -83,7 +83,7 @@ def read_group(
     found: dict[tuple[str, int], list[tuple[float, PodInfo]]] = {}
     first: PodGroup | None = None
     for pod in members:
-        if not runtime.pre_enqueue(pod).is_success:
+        if not runtime.lets_in(pod).is_success:
             continue
         membership = runtime.handle.group_of(pod)
         if not isinstance(membership, Membership):
@@ -256,10 +256,7 @@ class _GroupCycle:
         cycle = self._filler.cycles[pod.uid]
         self._cache.adopt(pod)
         try:
-            status = runtime.reserve(cycle, pod, node)
-            holds: Mapping[str, float] = {}
-            if status.is_success:
-                status, holds = runtime.permit(cycle, pod, node)
+            status, holds = runtime.reserve_and_permit(cycle, pod, node)
         except GanglineError:
             self._undo_one(cycle, pod, node)
             raise

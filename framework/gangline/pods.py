@@ -114,6 +114,7 @@ class PodInfo:
         "group",
         "key",
         "labels",
+        "membership",
         "name",
         "namespace",
         "node_name",
@@ -154,6 +155,8 @@ class PodInfo:
         self.start_time = status.start_time or ""
         self.nominated_node_name = status.nominated_node_name
         self.conditions = {c.type: c for c in status.conditions}
+        self.membership: tuple[int, Any] | None = None
+        """What `groups` has found out about it, and when, so that it need not look twice."""
         self.row = -1
         """The row of the node that it is on or assumed to be on, -1 for none."""
 

@@ -226,6 +226,10 @@ class Runtime:
     @_measured("pre_enqueue")
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """Whether the pod may be tried; the first refusal counts."""
+        return self.lets_in(pod)
+
+    def lets_in(self, pod: PodInfo) -> Status:
+        """As `pre_enqueue`, for one of many pods: the plugins' times are measured, not the sum."""
         for impl in self._at("pre_enqueue"):
             try:
                 status = impl.call(pod)
@@ -246,7 +250,7 @@ class Runtime:
         needed = group.min_member - len(self.handle.members(group.key))
         ready = len(pods)
         if ready >= needed:
-            ready = sum(self.pre_enqueue(pod).is_success for pod in pods)
+            ready = sum(self.lets_in(pod).is_success for pod in pods)
         if ready >= max(needed, 1):
             return SUCCESS
         there = group.min_member - needed + ready
@@ -359,6 +363,14 @@ class Runtime:
     @_measured("reserve")
     def reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
         """Let plugins claim what the pod takes; undone by `unreserve`."""
+        return self._reserve(cycle, pod, node)
+
+    def reserve_and_permit(self, cycle: Cycle, pod: PodInfo, node: str) -> tuple[Status, dict[str, float]]:
+        """What `reserve` and then `permit` say, for one of many pods: the plugins' times are measured, not the sum."""
+        status = self._reserve(cycle, pod, node)
+        return self._permit(cycle, pod, node) if status.is_success else (status, {})
+
+    def _reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
         for impl in self._at("reserve"):
             status = impl.call(cycle, pod, node)
             if status is not None and not status.is_success:
@@ -381,6 +393,9 @@ class Runtime:
     @_measured("permit")
     def permit(self, cycle: Cycle, pod: PodInfo, node: str) -> tuple[Status, dict[str, float]]:
         """The verdict, and for each plugin that holds the pod how many seconds at most."""
+        return self._permit(cycle, pod, node)
+
+    def _permit(self, cycle: Cycle, pod: PodInfo, node: str) -> tuple[Status, dict[str, float]]:
         holds: dict[str, float] = {}
         for impl in self._at("permit"):
             status = impl.call(cycle, pod, node)

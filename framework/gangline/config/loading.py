@@ -20,7 +20,7 @@ from gangline.config.schema import (
     SchedulerConfiguration,
     Settings,
 )
-from gangline.config.versions import check_version
+from gangline.config.versions import GROUP, V1, check_version
 from gangline.errors import ConfigError
 
 DEFAULT_SCHEDULER_NAME = "default-scheduler"
@@ -156,8 +156,13 @@ def _profiles(sources: Sequence[_Source]) -> tuple[Profile, ...]:
 
 
 def _without_type(file: str, path: str, entry: PluginConfig) -> PluginConfig:
-    """``entry`` without the apiVersion and kind that its args may carry; the kind has to fit."""
+    """``entry`` without the apiVersion and kind that its args may carry; the kind has to fit.
+
+    Args of another group are a document that the plugin reads as a whole.
+    """
     args = entry.args or {}
+    if not str(args.get("apiVersion", V1)).startswith(GROUP):
+        return entry
     kind = args.get("kind")
     if kind is not None and kind != f"{entry.name}Args":
         why = f"must be {entry.name}Args, got {quoted(kind)}"

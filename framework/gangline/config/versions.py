@@ -12,8 +12,9 @@ from gangline.config.explaining import quoted
 from gangline.errors import ConfigError
 
 KIND = "KubeSchedulerConfiguration"
-V1 = "kubescheduler.config.k8s.io/v1"
-V1BETA3 = "kubescheduler.config.k8s.io/v1beta3"
+GROUP = "kubescheduler.config.k8s.io/"
+V1 = f"{GROUP}v1"
+V1BETA3 = f"{GROUP}v1beta3"
 SUPPORTED = (V1, V1BETA3)
 
 # Plugins that older versions had, and what does their work now.

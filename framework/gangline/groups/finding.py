@@ -21,6 +21,21 @@ _ANNOTATIONS = frozenset({keys.KAI_GROUP, keys.VOLCANO_GROUP, keys.KOORDINATOR_G
 """What a pod that nobody owns has to have to be in a group."""
 
 
+class _Bell:
+    """Rings at every change of an object that groups are read from."""
+
+    def __init__(self) -> None:
+        self.rings = 0
+
+    def on_upsert(self, obj: Any) -> None:
+        """See `StoreListener`."""
+        self.rings += 1
+
+    def on_remove(self, obj: Any) -> None:
+        """See `StoreListener`."""
+        self.rings += 1
+
+
 class Groups:
     """The groups of pods, as readers see them.
 
@@ -31,7 +46,9 @@ class Groups:
         self._lookup = lookup
         self._readers = readers
         self._types = {kind.key: kind.type for kind in watched_by(readers)}
-        self._stores = [lookup.store(key) for key in self._types]
+        self._bell = _Bell()
+        for key in self._types:
+            lookup.store(key).subscribe(self._bell)
         self._owners = Owners(lookup)
         self._known: weakref.WeakKeyDictionary[PodInfo, tuple[Membership | Problem | None, Sight]] = (
             weakref.WeakKeyDictionary()
@@ -39,6 +56,15 @@ class Groups:
 
     def of(self, pod: PodInfo) -> Membership | Problem | None:
         """The pod's group; a Problem where it names one that cannot be used, None where it is in none."""
+        memo = pod.membership
+        if memo is not None and memo[0] == self._bell.rings:
+            answer: Membership | Problem | None = memo[1]
+        else:
+            answer = self._look(pod)
+            pod.membership = (self._bell.rings, answer)
+        return answer
+
+    def _look(self, pod: PodInfo) -> Membership | Problem | None:
         if not pod.owners and not pod.group and _has_no_trigger(pod):
             return None
         known = self._known.get(pod)
@@ -58,7 +84,7 @@ class Groups:
     @property
     def version(self) -> int:
         """Grows when an object changes that groups are read from."""
-        return sum(store.version for store in self._stores)
+        return self._bell.rings
 
     def is_member_hint(self, pod: PodInfo, old: Any, new: Any) -> bool:
         """Whether a changed object is one from which the pod's group is read; a hint for events of these kinds."""

@@ -222,6 +222,15 @@ def test_the_type_of_args_may_be_written_and_is_dropped() -> None:
     assert profile.plugin_config == (PluginConfig("NodeAffinity", {"addedAffinity": {}}),)
 
 
+def test_args_may_be_a_document_of_another_group_which_is_left_whole() -> None:
+    args = {"apiVersion": "topology.scheduler/v1alpha1", "kind": "SchedulerConfig", "spec": {}}
+    text = V1 + f"profiles: [{{pluginConfig: [{{name: LeafSpine, args: {args}}}]}}]"
+
+    (profile,) = load(text, "f.yaml").profiles
+
+    assert profile.plugin_config == (PluginConfig("LeafSpine", args),)
+
+
 def test_yaml_anchors_and_merge_keys_work() -> None:
     text = V1 + (
         "profiles:\n- &base {schedulerName: a, percentageOfNodesToScore: 7}\n- {<<: *base, schedulerName: b}\n"

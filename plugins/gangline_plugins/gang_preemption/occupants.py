@@ -9,8 +9,9 @@ Rules:
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,11 +39,11 @@ class Unit:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Occupant:
-    """A group, or a pod on its own; its pods follow each other in the columns from `first` on."""
+    """A group, or a pod on its own."""
 
     pods: Sequence[PodInfo]
+    """Those that are not being deleted."""
     priority: int
-    first: int = 0
     gang: str = ""
     group: PodGroup | None = None
     spared: frozenset[str] = frozenset()
@@ -75,13 +76,14 @@ class Occupants:
         self.rows: Rows = np.fromiter((pod.row for pod in self.pods), dtype=np.intp, count=len(self.pods))
         self.owners: Rows = np.repeat(np.arange(len(occupants)), [len(occupant.pods) for occupant in occupants])
         """For each pod the number of its occupant."""
+        self._first = list(itertools.accumulate((len(occupant.pods) for occupant in occupants), initial=0))
 
     def offered(self) -> BoolColumn:
         """Which pods could go: all of an occupant, or those that it can spare."""
         offered = np.ones(len(self.pods), dtype=np.bool_)
-        for occupant in self.all:
+        for first, occupant in zip(self._first, self.all, strict=False):
             if not occupant.may_go:
-                slots = slice(occupant.first, occupant.first + len(occupant.pods))
+                slots = slice(first, first + len(occupant.pods))
                 spare = {pod.uid for pod in self._spare_of(occupant, occupant.pods)}
                 offered[slots] = [pod.uid in spare for pod in occupant.pods]
         return offered
@@ -90,17 +92,17 @@ class Occupants:
         """What may go of all that has pods on useful rows; `inside` says for each pod whether it is in the domain."""
         found: list[Unit] = []
         for number in np.unique(self.owners[useful]).tolist():
-            found += self._units_of(self.all[number], inside, useful)
+            found += self._units_of(self.all[number], self._first[number], inside, useful)
         return found
 
-    def _units_of(self, occupant: Occupant, inside: BoolColumn, useful: BoolColumn) -> Iterable[Unit]:
+    def _units_of(self, occupant: Occupant, first: int, inside: BoolColumn, useful: BoolColumn) -> Iterator[Unit]:
         if len(occupant.pods) == 1:
             if occupant.may_go:
                 kind = SPARE if occupant.is_broken else WHOLE
-                slots = np.array([occupant.first], dtype=np.intp)
+                slots = np.array([first], dtype=np.intp)
                 yield Unit(tuple(occupant.pods), slots, occupant.priority, kind, occupant.gang)
             return
-        places = {pod.uid: occupant.first + i for i, pod in enumerate(occupant.pods)}
+        places = {pod.uid: first + i for i, pod in enumerate(occupant.pods)}
         spare: list[PodInfo] = []
         if occupant.spare:
             spare = self._spare_of(occupant, [pod for pod in occupant.pods if useful[places[pod.uid]]])
@@ -139,50 +141,57 @@ class Occupants:
         return membership.subgroup if isinstance(membership, Membership) else ""
 
 
+class _Census:
+    """Goes over all pods that have a node."""
+
+    def __init__(self, handle: Handle, preemptor: str, priority: int) -> None:
+        self._handle = handle
+        self._preemptor = preemptor
+        self._priority = priority
+        self._sparing = Sparing(handle)
+        self._members: dict[str, list[PodInfo]] = {}
+        self._groups: dict[str, PodGroup] = {}
+        self._broken: set[str] = set()
+        self.leaving: list[PodInfo] = []
+        self.found: list[Occupant] = []
+
+    def take(self) -> Occupants:
+        for pod in self._handle.state.pods.values():
+            if pod.row >= 0:
+                membership = self._handle.group_of(pod)
+                if membership is None:
+                    self._note_single(pod)
+                elif isinstance(membership, Membership):
+                    self._groups[membership.group.key] = membership.group
+                    self._note_member(membership.group.key, pod)
+                else:
+                    self._note_member(membership.key, pod)
+        for key, pods in self._members.items():
+            self._note_group(key, pods)
+        return Occupants(self._handle, self.found, self.leaving)
+
+    def _note_single(self, pod: PodInfo) -> None:
+        if pod.terminating:
+            self.leaving.append(pod)
+        elif pod.priority < self._priority and not self._sparing.is_spared(pod):
+            self.found.append(Occupant((pod,), pod.priority))
+
+    def _note_member(self, key: str, pod: PodInfo) -> None:
+        if pod.terminating:
+            self.leaving.append(pod)
+            self._broken.add(key)
+        elif key != self._preemptor:
+            self._members.setdefault(key, []).append(pod)
+
+    def _note_group(self, key: str, pods: list[PodInfo]) -> None:
+        group = self._groups.get(key)
+        priority = max(pod.priority for pod in pods) if group is None or group.priority is None else group.priority
+        if priority < self._priority:
+            spared = frozenset(pod.uid for pod in pods if self._sparing.is_spared(pod))
+            is_broken = key in self._broken and group is not None and len(pods) < group.min_member
+            self.found.append(Occupant(pods, priority, key, group, spared, is_broken))
+
+
 def find_occupants(handle: Handle, preemptor: str, priority: int) -> Occupants:
     """All that comes after a preemptor, given the key of its group and its priority."""
-    gangs: dict[str, list[PodInfo]] = {}
-    groups: dict[str, PodGroup] = {}
-    broken: set[str] = set()
-    leaving: list[PodInfo] = []
-    found: list[Occupant] = []
-    sparing = Sparing(handle)
-    for pod in handle.state.pods.values():
-        if pod.row < 0:
-            continue
-        membership = handle.group_of(pod)
-        if membership is None:
-            if pod.terminating:
-                leaving.append(pod)
-            elif pod.priority < priority and not sparing.is_spared(pod):
-                found.append(Occupant((pod,), pod.priority))
-            continue
-        if isinstance(membership, Membership):
-            key = membership.group.key
-            groups[key] = membership.group
-        else:
-            key = membership.key
-        if pod.terminating:
-            leaving.append(pod)
-            broken.add(key)
-        elif key != preemptor:
-            gangs.setdefault(key, []).append(pod)
-    for key, pods in gangs.items():
-        group = groups.get(key)
-        level = max(pod.priority for pod in pods) if group is None or group.priority is None else group.priority
-        if level < priority:
-            spared = frozenset(pod.uid for pod in pods if sparing.is_spared(pod))
-            is_broken = key in broken and group is not None and len(pods) < group.min_member
-            found.append(Occupant(pods, level, gang=key, group=group, spared=spared, is_broken=is_broken))
-    return Occupants(handle, _in_columns(found), leaving)
-
-
-def _in_columns(occupants: Iterable[Occupant]) -> list[Occupant]:
-    """Each with its place."""
-    placed, first = [], 0
-    for each in occupants:
-        placed.append(
-            Occupant(each.pods, each.priority, first, each.gang, each.group, each.spared, each.is_broken)
-        )
-        first += len(each.pods)
-    return placed
+    return _Census(handle, preemptor, priority).take()

@@ -25,9 +25,10 @@ from gangline_plugins.gpu import hardware as reports
 from gangline_plugins.gpu.allocation import Allocation, names_instances, read_ids
 from gangline_plugins.gpu.choosing import ChoiceTables
 from gangline_plugins.gpu.columns import NO_CLASS, Columns
+from gangline_plugins.gpu.late_claims import LateClaims
 from gangline_plugins.gpu.links import MOST_DEVICES, LinkClasses
 from gangline_plugins.gpu.node_devices import FULL, NodeDevices
-from gangline_plugins.gpu.wants import Want, Wants
+from gangline_plugins.gpu.wants import Problem, Want, Wants
 
 log = logging.getLogger(__name__)
 
@@ -69,8 +70,10 @@ class DeviceTable:
         self._allocations: dict[str, Allocation] = {}
         self._before: OrderedDict[str, _Before] = OrderedDict()
         self._store = state.store("gpunodestatuses")
+        self._late = LateClaims(self._count_anew)
         state.follow_nodes(self)
         self._store.subscribe(self)
+        state.store("gpuclaims").subscribe(self._late)
 
     # Reading and reserving
 
@@ -150,8 +153,10 @@ class DeviceTable:
         """The pod is on row."""
         text = pod.annotations.get(ALLOCATED)
         want = self.wants.of(pod)
-        if not isinstance(want, Want):
+        if isinstance(want, Problem):
             want = None
+            if text is not None:
+                self._late.wait(pod)
         if text is None and want is None:
             return
         node = self._node(row)
@@ -169,12 +174,19 @@ class DeviceTable:
         node = self._nodes.get(row)
         if node is None or node.pods.pop(pod.uid, None) is None:
             return
+        self._late.forget(pod)
         released = self._release(pod.uid, node)
         self._before[pod.uid] = _Before(row, released, node.state)
         if len(self._before) > _REMEMBERED:
             self._before.popitem(last=False)
         if released is not None:
             self._publish(row, node)
+
+    def _count_anew(self, pod: PodInfo) -> None:
+        found = self._allocations.get(pod.uid)
+        if found is not None:
+            self.remove(pod, found.row)
+            self.add(pod, found.row)
 
     # Nodes and reports
 

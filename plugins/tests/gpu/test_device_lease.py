@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gangline import Conflict, Unavailable
-from gangline.kube.resources import LEASES, NODES, PODS, Resource
+from gangline.kube.resources import GPU_CLAIMS, LEASES, NODES, PODS, Resource
 from gangline.wire import ALLOCATED, LEASE_NODE, LEASE_POD, LEASE_POD_NAMESPACE, MANAGED, SCHEDULING_MAP
 from gangline_plugins.gpu.device_lease_holds import Hold, holders_of, lease_of
 from gangline_plugins.gpu.device_lease_reaper import SWEEP
@@ -453,3 +453,46 @@ def test_shared_claims_of_two_schedulers_never_exceed_a_device() -> None:
     cluster.play(story)
 
     assert all(len(uids) == 2 for uids in cluster.allocated().values())
+
+
+@pytest.mark.parametrize("granularity", ["device", "node"])
+def test_after_a_restart_a_pod_whose_claim_is_gone_keeps_its_devices_and_no_others(granularity: str) -> None:
+    cluster = LeaseCluster(nodes=1)
+    cluster.add_claim("three", count=3)
+    cluster.add_claim("five", count=5)
+    cluster.add_pod("old", "three")
+
+    async def story() -> None:
+        async with cluster.scheduler(granularity=granularity):
+            await cluster.until_bound("old", seconds=5)
+        cluster.server.delete(GPU_CLAIMS, "three")
+        async with cluster.scheduler(granularity=granularity):
+            cluster.add_pod("new", "five")
+            await cluster.until_bound("new", seconds=5)
+
+    cluster.play(story)
+
+    assert cluster.held() == cluster.allocated() and len(cluster.held()) == 8
+    assert all(len(uids) == 1 for uids in cluster.held().values())
+
+
+def test_after_a_restart_shared_devices_are_filled_up_further() -> None:
+    cluster = LeaseCluster(nodes=1)
+    cluster.add_claim(exclusivity="Shared", fraction=0.25)
+    cluster.add_claim("rest", count=7)
+    for number in range(2):
+        cluster.add_pod(f"old-{number}")
+
+    async def story() -> None:
+        async with cluster.scheduler():
+            await cluster.until_bound("old-0", "old-1", seconds=5)
+        async with cluster.scheduler():
+            cluster.add_pod("whole", "rest")
+            await cluster.until_bound("whole", seconds=5)
+            for number in range(2):
+                cluster.add_pod(f"new-{number}")
+            await cluster.until_bound("new-0", "new-1", seconds=5)
+
+    cluster.play(story)
+
+    assert sorted(map(len, cluster.allocated().values())) == [1] * 7 + [4]

@@ -29,9 +29,7 @@ PREFERRED, STRATEGY = "topology.scheduler/preferred-domain", "topology.scheduler
 class Cluster:
     """Nodes, pods on them, and a profile that places gangs."""
 
-    def __init__(
-        self, nodes: Iterable[model.Node], taken: Mapping[str, int], args: LeafSpineArgs | None = None
-    ) -> None:
+    def __init__(self, nodes: Iterable[model.Node], taken: Mapping[str, int]) -> None:
         self.cache = cluster(nodes, busy(taken))
         handle = FakeHandle(self.cache)
         handle.grouping = Groups(self.cache)

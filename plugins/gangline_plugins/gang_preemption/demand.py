@@ -1,0 +1,192 @@
+"""What a group asks for and what there is, as columns: how many of its members fit on each node by arithmetic.
+
+Members that ask for the same are one kind. The arithmetic knows requests, which nodes no removal can make feasible, and
+which nodes something that has to go first keeps the members off. So it never counts too little, and whatever it finds
+is tried out on the real columns before anybody is evicted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gangline import BoolColumn, GroupAttempt, Handle, Membership, PodInfo, Role, requests
+from gangline_plugins.gang_preemption.occupants import Occupants
+
+Amounts = NDArray[np.int64]
+"""One row per resource."""
+Holds = NDArray[np.int64]
+"""One row per kind: how many of them each node holds."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kind:
+    """Members that ask for the same."""
+
+    amounts: Amounts
+    wanted: int
+    allowed: BoolColumn
+    """Nodes that pass all filters, or that could once pods are removed."""
+    blocked: BoolColumn
+    """Nodes that have the room now, but that a filter rejects until some pod is removed."""
+    known: BoolColumn
+    """Nodes that are feasible against the arithmetic, because not all that is asked for is counted."""
+
+    def holds(self, free: Amounts, is_touched: BoolColumn, rows: NDArray[np.intp] | slice) -> NDArray[np.int64]:
+        """How many fit on each of rows, given what is free there and whether a pod was removed from there."""
+        holds = np.full(free.shape[1], self.wanted, dtype=np.int64)
+        for amount, left in zip(self.amounts.tolist(), free, strict=True):
+            if amount > 0:
+                np.minimum(holds, left // amount, out=holds)
+        np.maximum(holds, self.known[rows], out=holds)
+        holds[~self.allowed[rows] | (self.blocked[rows] & ~is_touched)] = 0
+        return holds
+
+
+class Demand:
+    """What one attempt needs, and what is free while nobody has gone but those that are on their way out."""
+
+    def __init__(self, handle: Handle, attempt: GroupAttempt, occupants: Occupants) -> None:
+        nodes = handle.nodes
+        self.size = len(nodes)
+        self.needed = max(1, attempt.needed)
+        self._names = tuple({name: None for role in attempt.roles for name in _requests(role.pods[0])})
+        allocatable, requested = nodes.amounts(self._names)
+        self.free: Amounts = allocatable - requested
+        self._book(-1, ((pod, row) for pod, row in _guests(handle, attempt)))
+        now = self.free.copy()
+        self._book(1, ((pod, pod.row) for pod in occupants.leaving))
+        self.touched: BoolColumn = nodes.full(False)
+        self.touched[[pod.row for pod in occupants.leaving]] = True
+        self.amounts = self._amounts(occupants.pods)
+        """What each of the occupants' pods gives back."""
+        self._by_kind = _alike(attempt.roles)
+        self.kinds = [self._kind(handle, roles, now) for roles in self._by_kind]
+        self._parts = self._minima(handle, attempt)
+
+    def holds(self, free: Amounts, is_touched: BoolColumn, rows: NDArray[np.intp] | slice) -> Holds:
+        """How many of each kind fit on each of rows; the last row is for what all of them ask for at least."""
+        found = [kind.holds(free, is_touched, rows) for kind in self.kinds]
+        if len(self.kinds) == 1:
+            return np.array([found[0], found[0]])
+        least = np.min([kind.amounts for kind in self.kinds], axis=0)
+        any_of = np.any([kind.allowed for kind in self.kinds], axis=0)
+        nothing = np.zeros_like(any_of)
+        together = Kind(least, self.needed, any_of, nothing, np.any([kind.known for kind in self.kinds], axis=0))
+        return np.array([*found, together.holds(free, is_touched, rows)])
+
+    def is_met(self, held: Holds) -> BoolColumn:
+        """Whether the group may have its room, given the sums of `holds` over each of some domains (one column each)."""
+        wanted = np.array([[kind.wanted] for kind in self.kinds])
+        taken = np.minimum(held[:-1], wanted)
+        met: BoolColumn = (taken.sum(axis=0) >= self.needed) & (held[-1] >= self.needed)
+        for kinds, minimum in self._parts:
+            met &= taken[kinds].sum(axis=0) >= minimum
+        return met
+
+    def missing(self, held: Holds) -> NDArray[np.int64]:
+        """How many members have no room in each domain."""
+        wanted = np.array([[kind.wanted] for kind in self.kinds])
+        taken = np.minimum(np.minimum(held[:-1], wanted).sum(axis=0), held[-1])
+        return np.maximum(0, self.needed - taken)
+
+    def scarce(self) -> tuple[int, int]:
+        """The resource that there is least of for the kind with most members, and how much one of them takes."""
+        kind = max(self.kinds, key=lambda kind: kind.wanted)
+        asked = [i for i, amount in enumerate(kind.amounts.tolist()) if amount > 0]
+        if not asked:
+            return 0, 1
+        allowed = self.free[:, kind.allowed]
+        resource = min(asked, key=lambda i: int((allowed[i] // kind.amounts[i]).clip(0).sum()))
+        return resource, int(kind.amounts[resource])
+
+    # Reading
+
+    def _book(self, sign: int, placed: Iterable[tuple[PodInfo, int]]) -> None:
+        for pod, row in placed:
+            self.free[:, row] += sign * self._column(pod)
+
+    def _column(self, pod: PodInfo) -> Amounts:
+        asked = _requests(pod)
+        return np.array([asked.get(name, 0) for name in self._names], dtype=np.int64)
+
+    def _amounts(self, pods: Sequence[PodInfo]) -> Amounts:
+        numbers: dict[int, int] = {}
+        columns: list[Amounts] = []
+        which = np.empty(len(pods), dtype=np.intp)
+        for i, pod in enumerate(pods):
+            number = numbers.get(pod.cls.id)
+            if number is None:
+                number = numbers[pod.cls.id] = len(columns)
+                columns.append(self._column(pod))
+            which[i] = number
+        if not columns:
+            return np.zeros((len(self._names), 0), dtype=np.int64)
+        return np.array(columns).T[:, which]
+
+    def _kind(self, handle: Handle, roles: Sequence[Role], now: Amounts) -> Kind:
+        role = roles[0]
+        allowed = _reachable(handle, role.pods[0])
+        nothing, something = np.zeros_like(allowed), np.ones_like(allowed)
+        wanted = sum(len(each.pods) for each in roles)
+        bare = Kind(self._column(role.pods[0]), wanted, something, nothing, nothing)
+        counted = bare.holds(now, something, slice(None)) > 0
+        feasible = role.capacity[: self.size] > 0
+        return Kind(bare.amounts, wanted, allowed, counted & ~feasible, feasible & ~counted)
+
+    def _minima(self, handle: Handle, attempt: GroupAttempt) -> list[tuple[list[int], int]]:
+        """For each subgroup the numbers of its kinds, and how many of its members are missing."""
+        placed: dict[str, int] = {}
+        for pod in attempt.placed if attempt.group.subgroups else ():
+            membership = handle.group_of(pod)
+            if isinstance(membership, Membership):
+                placed[membership.subgroup] = placed.get(membership.subgroup, 0) + 1
+        found = []
+        for part in attempt.group.subgroups:
+            kinds = [i for i, roles in enumerate(self._by_kind) if roles[0].subgroup == part.name]
+            minimum = part.min_member - placed.get(part.name, 0)
+            if kinds and minimum > 0:
+                found.append((kinds, minimum))
+        return found
+
+
+def _requests(pod: PodInfo) -> dict[str, int]:
+    return {**pod.cls.requests.real, requests.PODS: 1}
+
+
+def _alike(roles: Iterable[Role]) -> list[list[Role]]:
+    """Roles of one subgroup whose members ask for the same."""
+    found: dict[tuple[str, frozenset[tuple[str, int]]], list[Role]] = {}
+    for role in roles:
+        found.setdefault((role.subgroup, frozenset(_requests(role.pods[0]).items())), []).append(role)
+    return list(found.values())
+
+
+def _reachable(handle: Handle, pod: PodInfo) -> BoolColumn:
+    """Nodes that are feasible for a pod, or that are not for reasons that removing pods could cure."""
+    diagnosis = handle.diagnose(pod)
+    if diagnosis.status is not None:
+        return handle.nodes.full(False)
+    reachable: BoolColumn = diagnosis.nodes.alive.copy()
+    if diagnosis.narrowed is not None:
+        reachable &= diagnosis.narrowed
+    for _, rejected in diagnosis.first():
+        reachable &= ~rejected
+    return reachable | diagnosis.resolvable()
+
+
+def _guests(handle: Handle, attempt: GroupAttempt) -> list[tuple[PodInfo, int]]:
+    """The pods that room is being made for and that do not come after the group, with the rows of that room."""
+    own = {pod.uid for pod in attempt.pods}
+    priority = attempt.first.priority
+    nodes = handle.nodes
+    return [
+        (pod, row)
+        for node, pods in handle.nominated().items()
+        if (row := nodes.row_of(node)) is not None
+        for pod in pods.values()
+        if pod.uid not in own and pod.row < 0 and pod.priority >= priority
+    ]

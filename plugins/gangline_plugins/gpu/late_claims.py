@@ -1,0 +1,38 @@
+"""Bound pods that were known here before their claims, as after a start: what they take is counted when those come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gangline import PodInfo
+from gangline.wire import CLAIM, GpuClaim
+
+
+class LateClaims:
+    """Pods by the claim that they wait for; `count` is called with each when it comes or changes."""
+
+    def __init__(self, count: Callable[[PodInfo], None]) -> None:
+        self._count = count
+        self._pods: dict[tuple[str, str], dict[str, PodInfo]] = {}
+
+    def wait(self, pod: PodInfo) -> None:
+        """The claim of this pod cannot be read."""
+        self._pods.setdefault(_key(pod), {})[pod.uid] = pod
+
+    def forget(self, pod: PodInfo) -> None:
+        """The pod has left, or is counted."""
+        pods = self._pods.get(_key(pod))
+        if pods is not None and pods.pop(pod.uid, None) is not None and not pods:
+            del self._pods[_key(pod)]
+
+    def on_upsert(self, claim: GpuClaim) -> None:
+        """A claim is there, or has changed."""
+        for pod in list(self._pods.get((claim.metadata.namespace, claim.metadata.name), {}).values()):
+            self._count(pod)
+
+    def on_remove(self, claim: GpuClaim) -> None:
+        """Its pods keep what they have."""
+
+
+def _key(pod: PodInfo) -> tuple[str, str]:
+    return pod.namespace, pod.annotations.get(CLAIM, "")
