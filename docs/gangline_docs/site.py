@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gangline_docs import commands, configuration, copies, crds, extending, metrics, names, plugins
+from gangline_docs import commands, configuration, copies, crds, extending, metrics, names, plugins, rights
 
 PAGES: dict[str, Callable[[], str]] = {
     "reference/resources.md": crds.render,
@@ -22,6 +22,9 @@ PAGES: dict[str, Callable[[], str]] = {
 PARTS: dict[str, Callable[[], str]] = {
     "fragmentation_table": copies.fragmentation_table,
     "plugin_rules": copies.plugin_rules,
+    "scheduler_rights": rights.scheduler,
+    "agent_rights": rights.agent,
+    "webhook_rights": rights.webhook,
 }
 """What stands in pages for `{{ NAME }}`."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from gangline.testing import cluster, make_node
 from gangline.waiting import WaitingPods
 from gangline.wire import SCHEDULING_MAP, GpuClaim
 from gangline_docs.pictures import FOLDER, PICTURES
-from gangline_docs.site import PAGES, PARTS
+from gangline_docs.site import PAGES, PARTS, filled
 from gangline_plugins.gpu.wants import Want, claim_want
 
 ROOT = Path(__file__).parents[2]
@@ -128,6 +129,16 @@ def test_every_name_of_a_gang_on_the_page_of_migration_is_read() -> None:
     assert named - {value for value in vars(keys).values() if isinstance(value, str)} == set()
 
 
+def test_the_page_of_rights_names_everything_that_the_chart_asks_for() -> None:
+    page = filled(WRITTEN["operating/rights.md"])
+    templates = (ROOT / "charts" / "gpu-scheduler" / "templates").glob("*-rbac.yaml")
+    lists = re.findall(r"resources: \[([^\]{]+)\]", "".join(file.read_text(encoding="utf-8") for file in templates))
+    asked = {name.strip() for each in lists for name in each.split(",")}
+
+    assert len(asked) > 15
+    assert [name for name in sorted(asked) if f"`{name}`" not in page] == []
+
+
 def test_make_help_lists_every_target() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     phony = re.findall(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)[0].split()
@@ -148,7 +159,7 @@ def test_the_map_of_the_folders_names_them_all() -> None:
 
 def test_the_front_page_shows_what_make_run_prints() -> None:
     shown = re.findall(r"^    (\S+) +([█░]+ \d+/\d+) +(\d+/\d+) ", FRONT["README.md"], re.MULTILINE)
-    command = [str(Path(ROOT, ".venv", "bin", "gangline")), "simulate", "examples/quickstart"]
+    command = [sys.executable, "-m", "gangline", "simulate", "examples/quickstart"]
 
     printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout
 

@@ -29,6 +29,7 @@ POLL_S = 0.5
 GRACE_S = 10.0
 BACKOFF_S = 1.0
 TOKEN_S = 3600
+NETWORK = f"127.{64 + os.getpid() // 256 % 64}.{os.getpid() % 256}"  # another one for every process of tests
 
 
 class Kubelet:
@@ -79,7 +80,8 @@ class Kubelet:
         if pod["metadata"]["namespace"] != self._namespace:
             return await self._tell(pod, "Running", ready=True)
         self._addresses += 1
-        running = RunningPod(self._api, self._cluster, self._folder, pod, f"127.77.0.{self._addresses}", self._tell)
+        address = f"{NETWORK}.{self._addresses}"
+        running = RunningPod(self._api, self._cluster, self._folder, pod, address, self._tell)
         try:
             await running.run()
         except asyncio.CancelledError:

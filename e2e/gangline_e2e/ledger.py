@@ -15,7 +15,8 @@ from gangline_e2e.workloads import Manifest, is_bound
 class PodLedger:
     """Who has which device, in the order in which the API server says so.
 
-    A device that two pods have at the same time, of which ``has_whole`` says that one has it for itself, is noted.
+    A device that two pods have at the same time, of which ``has_whole`` says that one has it for itself, is noted. What
+    happens while the watch is broken is not seen, only what has come of it.
     """
 
     def __init__(self, api: Api, has_whole: Callable[[Manifest], bool] = lambda pod: True) -> None:
@@ -41,10 +42,9 @@ class PodLedger:
             else:
                 self._upsert(pod)
 
-    async def until_bound(self, uid: str) -> Manifest:
-        """Wait until a pod has a node; the pod."""
+    async def until_bound(self, uid: str) -> None:
+        """Wait until a pod has a node."""
         await self._bound[uid].wait()
-        return self.pods[uid]
 
     async def has_bound(self, count: int) -> bool:
         """Whether so many pods have got a node so far."""

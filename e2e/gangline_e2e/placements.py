@@ -33,7 +33,7 @@ def faults(pods: Iterable[Manifest], nodes: Manifests) -> list[str]:
         for resource, amount in requests(pod).items():
             used[where][resource] += amount
     for where, amounts in used.items():
-        room = _amounts(by_name[where]["status"]["allocatable"])
+        room = allocatable(by_name[where])
         over = [f"{r} {n} of {room.get(r, 0)}" for r, n in sorted(amounts.items()) if n > room.get(r, 0)]
         found.extend(f"node {where} is overcommitted: {each}" for each in over)
     return found
@@ -68,6 +68,11 @@ def requests(pod: Manifest) -> Amounts:
     for resource, amount in _amounts(spec.get("overhead", {})).items():
         total[resource] += amount
     return dict(total)
+
+
+def allocatable(node: Manifest) -> Amounts:
+    """What a node has for pods."""
+    return _amounts(node["status"]["allocatable"])
 
 
 def nodes_of(pods: Iterable[Manifest]) -> set[str]:

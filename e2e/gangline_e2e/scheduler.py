@@ -47,6 +47,7 @@ class Gangline:
         self._leader_elect = leader_elect
         self._python_path = python_path
         self._process: Process | None = None
+        self._url = ""
         folder.mkdir(parents=True, exist_ok=True)
         self.configure(config)
 
@@ -62,9 +63,10 @@ class Gangline:
         if self.alive():
             raise HarnessError(f"{NAME}: runs already")
         listen = f"127.0.0.1:{_free_port()}"
+        self._url = f"http://{listen}"
         process = self._process = processes.start(NAME, self._command(listen), self.log_file)
         deadline = time.monotonic() + START_S
-        while not _answers(f"http://{listen}/readyz"):
+        while not _answers(f"{self._url}/readyz"):
             if not process.alive() or time.monotonic() > deadline:
                 why = "not ready in time" if process.alive() else "ended before it was ready"
                 self.stop()
@@ -95,6 +97,12 @@ class Gangline:
     def logs(self) -> str:
         """All that it has printed, over all starts."""
         return self.log_file.read_text(errors="replace") if self.log_file.is_file() else ""
+
+    def metrics(self) -> str:
+        """What it says at /metrics now."""
+        with urllib.request.urlopen(f"{self._url}/metrics", timeout=10) as answer:
+            text: str = answer.read().decode()
+            return text
 
     def __enter__(self) -> Self:
         self.start()

@@ -89,6 +89,15 @@ async def empty(own_control_plane: ControlPlane) -> AsyncIterator[Api]:
         yield api
 
 
+@pytest.fixture(scope="session")
+def helm_program() -> Path:
+    """The built helm."""
+    try:
+        return binaries.find_helm()
+    except NoControlPlane as error:
+        _unavailable(error)
+
+
 @pytest.fixture
 def start_gangline(tmp_path: Path) -> Iterator[StartGangline]:
     """A function that starts a scheduler process for this test; at the end none may have logged a traceback."""

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gangline_e2e import binaries
 from gangline_e2e.api import Api, connect
 from gangline_e2e.chart import CHART, CRDS, RELEASE, Helm, HelmFailed, definitions, previous_version
-from gangline_e2e.errors import NoControlPlane, Refused
+from gangline_e2e.errors import Refused
 from gangline_e2e.gpu_crds import claim
 from gangline_e2e.harness import ControlPlane, Options
 from gangline_e2e.workloads import Manifest
@@ -39,12 +38,9 @@ async def api(control_plane: ControlPlane) -> AsyncIterator[Api]:
 
 
 @pytest.fixture
-def helm(control_plane: ControlPlane, tmp_path: Path) -> Helm:
+def helm(control_plane: ControlPlane, helm_program: Path, tmp_path: Path) -> Helm:
     """The real helm, for that API server."""
-    try:
-        return Helm(binaries.find_helm(), tmp_path / "helm", control_plane.kubeconfig)
-    except NoControlPlane as error:
-        pytest.fail(str(error), pytrace=False)
+    return Helm(helm_program, tmp_path / "helm", control_plane.kubeconfig)
 
 
 async def test_an_upgrade_brings_new_definitions_and_keeps_claims(helm: Helm, api: Api, tmp_path: Path) -> None:

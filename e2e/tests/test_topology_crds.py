@@ -14,7 +14,7 @@ from gangline_e2e.workloads import Manifest
 from gangline_plugins.leaf_spine.documents import read_document
 
 TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
-LEAF = {
+LEAF: Manifest = {
     "type": "leaf",
     "nodeSelector": {"switch": "leaf-1"},
     "networkBandwidth": 400,

@@ -18,6 +18,8 @@ COMMANDS = {
     "plugins": "gangline.commands.plugins:plugins",
     "run": "gangline.commands.run:run",
     "simulate": "gangline.commands.simulate:simulate",
+    "status": "gangline.commands.status:status",
+    "topology": "gangline.commands.topology:topology",
     "webhook": "gangline_webhook.main:webhook",
 }
 """Name to module and object; a module is imported when its command is asked for, so that `--help` is quick."""
@@ -29,6 +31,8 @@ SUMMARIES = {
     "plugins": "List plugins, or start a new one.",
     "run": "Schedule the pods of a cluster.",
     "simulate": "Schedule the pods of manifests on a cluster in memory.",
+    "status": "Show the cluster, the gangs and what waits, at a glance.",
+    "topology": "Draw the domains of the network, their nodes and their GPUs.",
     "webhook": "Serve admission reviews.",
 }
 """What `--help` says of each command."""

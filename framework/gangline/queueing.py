@@ -83,6 +83,10 @@ class Unit:
             self.leads = list({pod.cls.id: pod for pod in self.members}.values())
         return self.leads
 
+    def member(self, uid: str) -> PodInfo | None:
+        """The newest record of one of its pods."""
+        return next((pod for pod in (*self.members, *self.late) if pod.uid == uid), None)
+
     def replace(self, pod: PodInfo) -> PodInfo:
         """Put a newer record in the place of an older one; returns that."""
         for pods in (self.members, self.late):

@@ -339,7 +339,7 @@ class Scheduler:
     def _still_waiting(self, uid: str) -> PodInfo | None:
         """The pod as it is now while it waits for a decision; None once it is being bound, bound or gone."""
         unit = self.queue.get(uid)
-        return None if unit is None or unit.place == "in flight" else unit.pod
+        return None if unit is None or unit.place == "in flight" else unit.member(uid)
 
     def _spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run a plugin's background work once, while this process leads; a failure is logged."""

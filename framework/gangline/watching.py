@@ -87,8 +87,9 @@ class PodHandler:
         c = self._cluster
         for unit in c.queue:
             if not c.queue.serves(unit.pod.scheduler_name):
-                c.queue.remove(unit.uid)
-                self._others[unit.uid] = unit.pod
+                for pod in (*unit.members, *unit.late):
+                    c.queue.remove(pod.uid)
+                    self._others[pod.uid] = pod
         for record in [record for record in self._others.values() if c.queue.serves(record.scheduler_name)]:
             del self._others[record.uid]
             self._pending(record)

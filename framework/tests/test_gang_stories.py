@@ -68,6 +68,11 @@ class GangCluster:
         found: dict[str, Any] = self.server.get(SCHEDULER_PLUGINS_POD_GROUPS, group).data.get("status", {})
         return found
 
+    def condition(self, pod: str) -> str:
+        """What the status of a pod says about why it waits."""
+        conditions = self.server.get(PODS, pod).data.get("status", {}).get("conditions", [])
+        return next((str(each["message"]) for each in conditions if each["type"] == "PodScheduled"), "")
+
     def notes(self, kind: str) -> list[str]:
         """What events say about objects of a kind."""
         events = [each.data for each in self.server.list(EVENTS)]
@@ -140,6 +145,7 @@ def test_a_gang_that_does_not_fit_says_so_on_the_group_and_its_pods_and_goes_whe
             cluster.add_pods("b", 0, 1, 2)
             await cluster.until(lambda: cluster.status("b").get("phase") == "Pending")
             await cluster.until(lambda: sum("no leaf of 1 holds 3" in note for note in cluster.notes("Pod")) == 3)
+            await cluster.until(lambda: all("no leaf of 1 holds 3" in cluster.condition(f"b-{n}") for n in range(3)))
             for number in range(3):
                 cluster.server.delete(PODS, f"a-{number}", grace_period_seconds=0)
             await cluster.until(lambda: len(cluster.bound("b")) == 3)

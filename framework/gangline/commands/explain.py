@@ -86,7 +86,7 @@ async def _live(pod: str, kubeconfig: str | None) -> tuple[Cache, model.Pod]:
             found = await client.get(PODS, name, namespace=namespace or "default")
         except NotFound:
             raise click.ClickException(f"there is no pod {namespace or 'default'}/{name}") from None
-        cluster = await load_live(client)
+        cluster, _ = await load_live(client)
     cluster.remove_pod(found.metadata.uid)  # judged as if it were to be placed now
     return cluster, found
 

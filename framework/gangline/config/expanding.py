@@ -38,7 +38,7 @@ def expand(profile: Profile, points: Mapping[str, frozenset[str]], defaults: Seq
     One of DEFAULT_PLUGINS that is not installed is left out, and one line per profile warns of those
     that it enables or configures. Raises ConfigError for any other plugin that is not installed or
     does not implement the point that it is enabled at, and unless there are exactly one queueSort,
-    at least one bind and at most one placementGenerate plugin.
+    at least one bind plugin.
     """
     _check_names(profile, points)
     if absent := _absent(profile, points):
@@ -150,13 +150,9 @@ def _check_known(file: str, path: str, plugin: str, points: Mapping[str, frozens
 
 def _check_counts(profile: Profile, expanded: Expanded) -> None:
     """The points at which the number of plugins matters."""
-    for point, least, most in (
-        ("queue_sort", 1, 1),
-        ("bind", 1, None),
-        ("placement_generate", 0, 1),
-    ):
+    for point, most in (("queue_sort", 1), ("bind", None)):
         names = [plugin.name for plugin in expanded[point]]
-        if len(names) < least or (most is not None and len(names) > most):
-            wanted = "at most one" if not least else "exactly one" if most else "at least one"
+        if not names or (most is not None and len(names) > most):
+            wanted = "exactly one" if most else "at least one"
             why = f"expected {wanted} plugin, got {', '.join(names) or 'none'}"
             raise ConfigError(profile.file, f"{profile.path}.plugins.{POINT_NAMES[point]}", why)

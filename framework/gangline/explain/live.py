@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from gangline.cache import Cache
 from gangline.errors import InvalidObject
+from gangline.groups import WATCHES
 from gangline.kube.interface import Client
-from gangline.kube.resources import NODES, PODS, STORED
+from gangline.kube.resources import NODES, PODS, STORED, Resource
+from gangline.pods import PodInfo
 
 
-async def load_live(client: Client) -> Cache:
-    """A cache of everything that decisions depend on; objects that cannot be used are left out. Raises ApiError."""
+async def load_live(client: Client, with_groups: bool = False) -> tuple[Cache, list[PodInfo]]:
+    """A cache of everything that decisions depend on, and the pods that wait for a node.
+
+    Objects that cannot be used are left out; what groups are read from is listed where it is asked for and served.
+    Raises ApiError.
+    """
     cluster = Cache()
-    for resource in STORED:
+    pending: list[PodInfo] = []
+    for resource in [*STORED, *(await _served(client) if with_groups else ())]:
         store = cluster.store(resource.key)
         for obj in (await client.list(resource)).items:
             store.upsert(obj)
@@ -22,10 +31,21 @@ async def load_live(client: Client) -> Cache:
             continue
     live = "status.phase!=Succeeded,status.phase!=Failed"
     for pod in (await client.list(PODS, field_selector=live)).items:
-        if not pod.spec.node_name:
-            continue
         try:
-            cluster.upsert_pod(cluster.record(pod))
+            record = cluster.record(pod)
         except InvalidObject:
             continue
-    return cluster
+        if record.node_name:
+            cluster.upsert_pod(record)
+        else:
+            pending.append(record)
+    return cluster, pending
+
+
+async def _served(client: Client) -> list[Resource[Any]]:
+    """What groups are read from, as far as the API server knows it."""
+    kinds: list[Resource[Any]] = []
+    for resource in WATCHES:
+        if resource not in STORED and resource.plural in await client.served(resource.group, resource.version):
+            kinds.append(resource)
+    return kinds

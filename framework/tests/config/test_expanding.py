@@ -208,10 +208,6 @@ def test_weights_count_only_where_plugins_score() -> None:
             "{plugins: {bind: {disabled: [{name: '*'}]}}}",
             "plugins.bind: expected at least one plugin, got none",
         ),
-        (
-            "{plugins: {multiPoint: {enabled: [{name: PlaceA}, {name: PlaceB}]}}}",
-            "plugins.placementGenerate: expected at most one plugin, got PlaceA, PlaceB",
-        ),
     ],
 )
 def test_what_cannot_run_is_named_with_its_place(text: str, expected: str) -> None:

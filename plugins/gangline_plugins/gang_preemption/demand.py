@@ -65,21 +65,17 @@ class Demand:
         """What each of the occupants' pods gives back."""
         self._by_kind = _alike(attempt.roles)
         self.kinds = [self._kind(handle, roles, now) for roles in self._by_kind]
+        self._together = _in_common(self.kinds, self.needed) if len(self.kinds) > 1 else None
         self._parts = self._minima(handle, attempt)
 
     def holds(self, free: Amounts, is_touched: BoolColumn, rows: NDArray[np.intp] | slice) -> Holds:
         """How many of each kind fit on each of rows; the last row is for what all of them ask for at least."""
         found = [kind.holds(free, is_touched, rows) for kind in self.kinds]
-        if len(self.kinds) == 1:
-            return np.array([found[0], found[0]])
-        least = np.min([kind.amounts for kind in self.kinds], axis=0)
-        any_of = np.any([kind.allowed for kind in self.kinds], axis=0)
-        nothing = np.zeros_like(any_of)
-        together = Kind(least, self.needed, any_of, nothing, np.any([kind.known for kind in self.kinds], axis=0))
-        return np.array([*found, together.holds(free, is_touched, rows)])
+        together = found[0] if self._together is None else self._together.holds(free, is_touched, rows)
+        return np.array([*found, together])
 
     def is_met(self, held: Holds) -> BoolColumn:
-        """Whether the group may have its room, given the sums of `holds` over each of some domains (one column each)."""
+        """Whether there may be room, given the sums of `holds` over each of some domains: one column per domain."""
         wanted = np.array([[kind.wanted] for kind in self.kinds])
         taken = np.minimum(held[:-1], wanted)
         met: BoolColumn = (taken.sum(axis=0) >= self.needed) & (held[-1] >= self.needed)
@@ -163,6 +159,13 @@ def _alike(roles: Iterable[Role]) -> list[list[Role]]:
     for role in roles:
         found.setdefault((role.subgroup, frozenset(_requests(role.pods[0]).items())), []).append(role)
     return list(found.values())
+
+
+def _in_common(kinds: Sequence[Kind], wanted: int) -> Kind:
+    """What each member asks for at least, wherever one of them may go."""
+    allowed, known = (np.any([getattr(kind, name) for kind in kinds], axis=0) for name in ("allowed", "known"))
+    blocked = np.zeros_like(allowed)
+    return Kind(np.min([kind.amounts for kind in kinds], axis=0), wanted, allowed, blocked, known)
 
 
 def _reachable(handle: Handle, pod: PodInfo) -> BoolColumn:

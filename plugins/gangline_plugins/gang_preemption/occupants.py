@@ -112,8 +112,10 @@ class Occupants:
             gone = {pod.uid for pod in spare}
             rest = tuple(pod for pod in occupant.pods if pod.uid not in gone)
             slots = np.array([places[pod.uid] for pod in rest], dtype=np.intp)
+            slots = slots[inside[slots]]
             kind = SPARE if occupant.is_broken else WHOLE
-            yield Unit(rest, slots[inside[slots]], occupant.priority, kind, occupant.gang)
+            if len(slots):
+                yield Unit(rest, slots, occupant.priority, kind, occupant.gang)
 
     def _spare_of(self, occupant: Occupant, pods: Iterable[PodInfo]) -> list[PodInfo]:
         """Those of these members that may go while the others run on, the least important first."""

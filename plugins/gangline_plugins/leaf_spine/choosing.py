@@ -67,6 +67,8 @@ class Choice:
     def why_not(self) -> str:
         """Why there is no placement by the rule."""
         n = self.demand.nodes
+        if self._is_oversize and self._settings.crosses:
+            return f"all leaves together do not hold a gang of {n} nodes"
         if self._is_oversize:
             return f"no spine has adjacent leaves for a gang of {n} nodes"
         if self._is_complete:
@@ -80,7 +82,7 @@ class Choice:
     @property
     def _is_complete(self) -> bool:
         """Whether the group takes just one whole leaf."""
-        return self.demand.wants_devices and self.demand.nodes == self._usual == usual(self._layout.sizes) > 1
+        return self.demand.nodes == self._usual == usual(self._layout.sizes) > 1
 
     @property
     def _is_oversize(self) -> bool:

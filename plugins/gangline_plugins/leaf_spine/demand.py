@@ -1,4 +1,4 @@
-"""What a group needs, in numbers: members per role, the fewest nodes that hold them, and devices."""
+"""What a group needs, in numbers: members per role, the fewest nodes that hold them, and GPUs."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from gangline import GroupAttempt, NodeView, PodGroup, PodInfo, Role
-from gangline.requests import CPU
 from gangline.wire import GPU
 from gangline_plugins.gpu.devices import DeviceTable
 from gangline_plugins.gpu.wants import Want
 from gangline_plugins.leaf_spine.layout import Bools, Ints
 
 WHOLE = 1000
-"""Amounts of devices are in thousandths of one, so that shared ones count too."""
+"""GPUs are counted in thousandths, so that shared ones count too."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stock:
-    """One kind of resource over all rows: what there is and what is taken."""
+    """GPUs over all rows: what there is and what is taken."""
 
     total: Ints
     used: Ints
@@ -35,11 +34,9 @@ class Demand:
     nodes: int
     """The fewest nodes that hold them all, as the cluster is; at least."""
     amount: int
-    """Of the stock: what they all ask for."""
+    """GPUs that they all ask for."""
     each: tuple[int, ...]
-    """What one member of each role asks for."""
-    wants_devices: bool
-    """The stock is devices; else it is CPU."""
+    """GPUs that one member of each role asks for."""
     stock: Stock
 
     def held(self, sums: Sequence[Ints]) -> Bools:
@@ -50,7 +47,7 @@ class Demand:
         return enough
 
     def most_on(self) -> Ints:
-        """For each row the most of the stock that the group could take there."""
+        """For each row the most GPUs that the group could take there."""
         most = np.zeros(len(self.stock.total), dtype=np.int64)
         for role, each in zip(self.roles, self.each, strict=True):
             most += role.capacity * each
@@ -58,20 +55,14 @@ class Demand:
 
 
 def demand_of(attempt: GroupAttempt, counts: Sequence[int], nodes: NodeView, table: DeviceTable) -> Demand | None:
-    """What so many members of each role need; None where they do not fit on all nodes together."""
-    fewest = fewest_nodes(attempt.roles, counts, nodes)
+    """What so many members of each role need; None where they want no GPUs, or all nodes together do not hold them."""
+    resource = next(filter(None, (_gpu_resource(role.pods[0]) for role in attempt.roles)), GPU)
+    each = tuple(_gpus(role.pods[0], resource, table) for role in attempt.roles)
+    fewest = fewest_nodes(attempt.roles, counts, nodes) if any(each) else None
     if fewest is None:
         return None
-    resource = _device_resource(attempt.first)
-    each = tuple(_devices(role.pods[0], resource, table) for role in attempt.roles)
-    wants_devices = any(each)
-    if wants_devices:
-        stock = _devices_in_stock(resource, nodes, table)
-    else:
-        each = tuple(role.pods[0].cls.requests.real.get(CPU, 0) for role in attempt.roles)
-        stock = Stock(nodes.allocatable(CPU), nodes.requested(CPU))
     amount = sum(one * count for one, count in zip(each, counts, strict=True))
-    return Demand(attempt.roles, tuple(counts), fewest, amount, each, wants_devices, stock)
+    return Demand(attempt.roles, tuple(counts), fewest, amount, each, _stock(resource, nodes, table))
 
 
 def counts_of(attempt: GroupAttempt) -> list[tuple[int, ...]]:
@@ -118,21 +109,21 @@ def _needed(role: Role, group: PodGroup) -> int:
     return min(len(role.pods), subgroup.min_member) if subgroup is not None else len(role.pods)
 
 
-def _device_resource(pod: PodInfo) -> str:
-    """The resource that stands for GPUs in the pod's requests."""
-    return next((name for name in pod.cls.requests.real if name.endswith("/gpu")), GPU)
+def _gpu_resource(pod: PodInfo) -> str | None:
+    """The resource that stands for GPUs in the pod's requests, whoever makes them."""
+    return next((name for name in pod.cls.requests.real if name.endswith("/gpu")), None)
 
 
-def _devices(pod: PodInfo, resource: str, table: DeviceTable) -> int:
-    """Thousandths of devices that a pod asks for, by its claim or its requests."""
+def _gpus(pod: PodInfo, resource: str, table: DeviceTable) -> int:
+    """Thousandths of GPUs that a pod asks for, by its claim or its requests."""
     want = table.wants.of(pod)
     if isinstance(want, Want) and want.exclusivity in ("Exclusive", "Shared"):
         return want.count * (want.milli or WHOLE)
     return WHOLE * pod.cls.requests.real.get(resource, 0)
 
 
-def _devices_in_stock(resource: str, nodes: NodeView, table: DeviceTable) -> Stock:
-    """Devices by requests, and by what node agents report where that is more: claims need no requests."""
+def _stock(resource: str, nodes: NodeView, table: DeviceTable) -> Stock:
+    """By requests, and by what node agents report where that is more: claims need no requests."""
     total, used = nodes.allocatable(resource), nodes.requested(resource)
     if resource == GPU:
         columns, index = table.columns, nodes.index

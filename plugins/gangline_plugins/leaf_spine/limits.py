@@ -21,7 +21,7 @@ class Limits:
 
     nodes: Ints
     amount: Ints
-    """Of devices, in the units of the demand."""
+    """GPUs, in the units of the demand."""
 
     @property
     def any(self) -> bool:
@@ -52,7 +52,7 @@ def usable(layout: Layout, demand: Demand, limits: Limits) -> Bools:
     may = holds > 0
     if not limits.any:
         return may
-    most = demand.most_on()[rows] if demand.wants_devices else np.zeros(len(rows), dtype=np.int64)
+    most = demand.most_on()[rows]
     may &= most <= limits.amount[layout.leaf_of]
     order = np.lexsort((most, -holds, ~may, layout.leaf_of))
     leaf, most = layout.leaf_of[order], np.where(may, most, 0)[order]
@@ -68,7 +68,7 @@ def usable(layout: Layout, demand: Demand, limits: Limits) -> Bools:
 def sizes_of(layout: Layout, demand: Demand, limits: Limits) -> Ints:
     """For each leaf how many of its nodes one group may use, whatever is on them now."""
     sizes = np.minimum(layout.sizes, limits.nodes)
-    most = int(demand.most_on().max(initial=0)) if demand.wants_devices else 0
+    most = int(demand.most_on().max(initial=0))
     return np.minimum(sizes, limits.amount // most) if most else sizes
 
 

@@ -99,7 +99,7 @@ class LeafSpine:
 
     @hookimpl
     def placement_generate(self, attempt: GroupAttempt, nodes: NodeView) -> Iterable[Placement] | Status | None:
-        """Placements by the rules, for groups that say nothing of topology themselves and are not to be distributed."""
+        """Placements by the rules, for groups that want GPUs, say nothing of topology and are not to be distributed."""
         self._remember(attempt)
         layout = self._leaves()
         if layout is None or _has_its_own(attempt) or self._is_distributed(attempt):
@@ -111,7 +111,7 @@ class LeafSpine:
             if (demand := demand_of(attempt, counts, nodes, self._table)) is not None
         ]
         if not choices:
-            return None  # all nodes together do not hold it, whatever the leaves are
+            return None  # it wants no GPUs, or all nodes together do not hold it, whatever the leaves are
         found = self._placements(choices, attempt.placed_rows())
         first = next(found, None)
         if first is None:
@@ -120,7 +120,7 @@ class LeafSpine:
 
     @hookimpl
     def placement_score(self, attempt: GroupAttempt, placement: Placement, nodes: NodeView) -> float:
-        """The weighted terms; see `terms`."""
+        """The weighted terms (see `terms`); 0 everywhere for groups that want no GPUs."""
         if isinstance(placement, LeafPlacement):
             return placement.score
         layout = self._leaves()

@@ -8,8 +8,6 @@
 - **domainUtilization**: the part of the leaves' GPUs that is in use once the group runs, so nearly full leaves are
   filled first. For a group that one node holds it is the mean of the node's part and the leaf's.
 - **historicalPerformance**: the mean of the leaves' moving averages of placements that ran (1) or failed (0).
-
-Groups without GPUs are reckoned in CPU.
 """
 
 from __future__ import annotations

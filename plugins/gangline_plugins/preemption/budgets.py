@@ -31,6 +31,11 @@ class Budgets:
                     _Budget(selector, budget.status.disruptions_allowed, disrupted)
                 )
 
+    @property
+    def any(self) -> bool:
+        """Whether there is a budget at all."""
+        return bool(self._by_namespace)
+
     def split(self, pods: Sequence[PodInfo]) -> tuple[list[PodInfo], list[PodInfo]]:
         """The pods whose disruption would break a budget, and the others; both in the order given.
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from gangline import Placement
 from gangline.pod_group import SubGroup, TopologyConstraint
 from gangline.testing import make_node, make_pod
 from gangline_plugins.leaf_spine.arguments import LeafSpineArgs
@@ -80,12 +82,30 @@ def test_without_strict_rules_a_leaf_that_is_not_complete_will_do_after_those_th
     ]
 
 
-def test_a_gang_without_gpus_needs_no_complete_leaf() -> None:
-    bench = Bench(fabric(1, 2), [make_pod("busy", cpu="8", node="s0-l0-n0")])
-    group = attempt([role(bench.cache, 4, 0, cpu="120")])
-    group.roles[0].capacity[:] = 1
+def test_a_gang_without_gpus_is_left_to_others() -> None:
+    bench = Bench(fabric(1, 2))
+    group = attempt([role(bench.cache, 4, 0, cpu="100")])
+
+    assert bench.generate(group) is None
+    assert bench.score(group, Placement("anywhere", np.arange(8))) == 0.0
+
+
+def test_a_leader_without_gpus_counts_for_nothing_beside_its_workers() -> None:
+    bench = Bench(fabric(1, 2))
+    group = attempt([role(bench.cache, 1, 0, "leader", cpu="8"), role(bench.cache, 4, 8, "workers")])
 
     assert bench.names(group) == ["leaf spine-0/leaf-0", "leaf spine-0/leaf-1"]
+
+
+def test_gpus_of_other_makers_count_as_well() -> None:
+    amd = "amd.com/gpu"
+    labels = [{"topology.gangline.dev/leaf": f"leaf-{n // 2}"} for n in range(4)]
+    nodes = [make_node(f"n{n}", gpus=0, resources={amd: 8}, labels=each) for n, each in enumerate(labels)]
+    bench = Bench(nodes, [make_pod("busy", resources={amd: 1}, node="n0")])
+    group = attempt([role(bench.cache, 2, 0, resources={amd: 4})])
+    group.roles[0].capacity[:] = 1
+
+    assert bench.names(group) == ["leaf leaf-1"]
 
 
 @pytest.mark.parametrize(("nodes", "leaves"), [(5, 2), (8, 2), (9, 3), (12, 3), (16, 4)])
@@ -145,6 +165,12 @@ def test_a_gang_larger_than_any_run_waits_where_scheduling_across_domains_is_not
     bench = Bench(fabric(2, 2), args=limited(allow_cross_domain_scheduling=False))
 
     assert bench.refusal(bench.gang(12)) == "no spine has adjacent leaves for a gang of 12 nodes"
+
+
+def test_a_gang_that_needs_nodes_outside_of_all_leaves_waits() -> None:
+    bench = Bench([*fabric(1, 2), make_node("loose")])
+
+    assert bench.refusal(bench.gang(9)) == "all leaves together do not hold a gang of 9 nodes"
 
 
 def test_a_leaf_of_which_a_node_is_missing_is_not_complete() -> None:

@@ -1,0 +1,163 @@
+"""The chart installed by helm on a control plane of its own, all of it at work.
+
+The controllers make the pods and kube-scheduler places them; the pods of the chart run as processes, all others only
+become Running. Four nodes have GPUs, on which the agents report hardware that is not there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+import yaml
+
+from gangline_e2e import binaries, egress
+from gangline_e2e.api import Api, connect
+from gangline_e2e.chart import CHART, RELEASE, Helm, HelmFailed
+from gangline_e2e.harness import ControlPlane, Options
+from gangline_e2e.kubelet import Kubelet
+from gangline_e2e.workloads import GPU, Manifest, Manifests, is_pod_ready
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+OWN = f"/api/v1/namespaces/{RELEASE}"
+TEAM = "team"
+VALUES: Manifest = {"agent": {"simulate": "dgx-h100"}}
+GPU_NODES = ("node1", "node2", "node3", "node4")
+AUDITED = {"level": "Metadata", "userGroups": [f"system:serviceaccounts:{RELEASE}"], "omitStages": ["RequestReceived"]}
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The release at work; ``api`` is an administrator's client for the namespace of a team that uses it.
+
+    ``before`` is the inventory of the cluster before the release came.
+    """
+
+    api: Api
+    helm: Helm
+    kubelet: Kubelet
+    before: set[str]
+    audit: Path
+
+    async def pods(self, app: str) -> Manifests:
+        """The pods of a component that are not on their way out."""
+        found = await self.api.list(f"{OWN}/pods", labelSelector=f"app={app}")
+        return [each for each in found if "deletionTimestamp" not in each["metadata"]]
+
+    async def agent(self, node: str) -> Path:
+        """The credentials of the agent on a node."""
+        (pod,) = [each for each in await self.pods("gpu-scheduler-agent") if each["spec"]["nodeName"] == node]
+        return self.kubelet.kubeconfig(pod["metadata"]["name"])
+
+    async def until_ready(self, app: str, count: int) -> None:
+        """Wait until a component has that many ready pods."""
+
+        async def ready() -> bool:
+            return sum(is_pod_ready(each) for each in await self.pods(app)) == count
+
+        await self.api.until(ready, f"{count} pods of {app} are ready")
+
+    async def apply(self, *files: str) -> None:
+        """What `kubectl apply -n team -f` does with examples."""
+        for file in files:
+            for manifest in yaml.safe_load_all((EXAMPLES / file).read_text()):
+                await self.api.apply(manifest)
+
+    async def clear(self) -> None:
+        """Delete the team's pods and wait until they are gone."""
+
+        async def gone() -> bool:
+            left = await self.api.list(self.api.pods)
+            await self.api.delete_many(f"{self.api.pods}/{each['metadata']['name']}" for each in left)
+            return not left
+
+        await self.api.until(gone, "the team's pods are gone")
+
+    def requests(self) -> Manifests:
+        """All that the service accounts of the release have asked of the API server, as its audit log has it."""
+        return [json.loads(line) for line in self.audit.read_text().splitlines()]
+
+
+@asynccontextmanager
+async def release(folder: Path, program: Path) -> AsyncIterator[Release]:
+    """`helm install --wait` of the chart, and everything that it needs, until the block ends; ``program`` is helm.
+
+    HelmFailed ends with what the pods have printed. NoControlPlane if programs are missing.
+    """
+    programs = binaries.find()
+    async with AsyncExitStack() as stack:
+        short = stack.enter_context(tempfile.TemporaryDirectory(prefix="egress-"))  # as a socket's path has to be
+        socket = Path(short) / "socket"
+        control_plane = ControlPlane(folder / "control-plane", _options(folder, socket), programs)
+        stack.callback(control_plane.close)
+        await asyncio.to_thread(control_plane.start)
+        await asyncio.to_thread(control_plane.start_scheduler)
+        api = await stack.enter_async_context(connect(control_plane.kubeconfig, TEAM))
+        await stack.enter_async_context(egress.proxy(api, socket))
+        kubelet = Kubelet(api, control_plane.kubeconfig, folder / "pods", RELEASE)
+        running = asyncio.create_task(kubelet.run())
+        stack.push_async_callback(_end, running)
+        await _prepare(api)
+        before = await api.inventory()
+        helm = Helm(program, folder / "helm", control_plane.kubeconfig)
+        try:
+            await helm.install(RELEASE, VALUES, CHART, "--wait", "--timeout", "150s")
+        except HelmFailed as error:
+            raise HelmFailed(f"{error}\n{kubelet.logs()[-10_000:]}") from None
+        yield Release(api, helm, kubelet, before, folder / "audit.log")
+
+
+async def metrics(pod: Manifest) -> str:
+    """The metrics of a pod of the release."""
+    async with aiohttp.request("GET", f"http://{pod['status']['podIP']}:8080/metrics") as answer:
+        return await answer.text()
+
+
+def _options(folder: Path, socket: Path) -> Options:
+    """An API server that calls webhooks through the proxy, and writes down what the release's accounts ask for."""
+    policy = folder / "audit.yaml"
+    rules = [AUDITED, {"level": "None"}]
+    policy.write_text(yaml.safe_dump({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": rules}))
+    args = (
+        f"--egress-selector-config-file={egress.write_configuration(folder / 'egress.yaml', socket)}",
+        f"--audit-policy-file={policy}",
+        f"--audit-log-path={folder / 'audit.log'}",
+    )
+    return Options(kwok=False, controller_manager=True, apiserver_args=args)
+
+
+async def _prepare(api: Api) -> None:
+    """Namespaces, the nodes with GPUs and one without."""
+    for name in (RELEASE, TEAM):
+        await api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    await api.create_many(_node(name, gpus=8) for name in GPU_NODES)
+    await api.create(_node("control", gpus=0))
+
+    async def accounts() -> bool:
+        return all([await api.list(f"/api/v1/namespaces/{name}/serviceaccounts") for name in (RELEASE, TEAM)])
+
+    await api.until(accounts, "the namespaces have service accounts")
+
+
+def _node(name: str, gpus: int) -> Manifest:
+    resources = {"cpu": "32", "memory": "256Gi", "pods": "110"}
+    labels = {"kubernetes.io/hostname": name}
+    if gpus:
+        resources[GPU] = str(gpus)
+        labels["nvidia.com/gpu.present"] = "true"
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
+    status = {"capacity": resources, "allocatable": resources, "conditions": [ready]}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}, "status": status}
+
+
+async def _end(running: asyncio.Task[None]) -> None:
+    """Stop the kubelet; what went wrong in it is raised."""
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running

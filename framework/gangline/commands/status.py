@@ -1,0 +1,70 @@
+"""`gangline status`: the cluster, the gangs and what waits, at a glance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import click
+import msgspec
+from rich.console import Console
+
+from gangline.commands.output import console, table
+from gangline.commands.seeing import see
+from gangline.overview import Gang, Overview, overview
+
+_MOST_WAITING = 20
+
+
+@click.command()
+@click.option(
+    "--config", "files", type=click.Path(), multiple=True, help="KubeSchedulerConfiguration; may be repeated."
+)
+@click.option("--profile", default=None, help="An installed profile by its name; default: all of them.")
+@click.option("--kubeconfig", type=click.Path(), default=None, help="Default: as kubectl, then in-cluster.")
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def status(files: Sequence[str], profile: str | None, kubeconfig: str | None, output: Literal["table", "json"]) -> None:
+    """Show GPUs, gangs and waiting pods as the API server knows them; nothing is changed."""
+    found = overview(*see(kubeconfig, files, profile))
+    if output == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(found)).decode())
+    else:
+        show(found, console())
+
+
+def show(found: Overview, screen: Console) -> None:
+    """Print an overview as tables."""
+    gpus = found.gpus
+    screen.print(
+        f"{gpus.used} of {gpus.total} GPUs on {gpus.nodes} nodes in use: utilization {gpus.utilization:.0%}, "
+        f"efficiency {gpus.efficiency:.0%} ({gpus.stranded} stranded); "
+        f"{gpus.empty_nodes} nodes empty, {gpus.partial_nodes} partly used"
+    )
+    if found.levels:
+        screen.print("complete: " + ", ".join(f"{use.complete} of {use.domains} {use.level}s" for use in found.levels))
+    if found.gangs:
+        screen.print()
+        gangs = table("GANG", "DIALECT", "PLACED", "WAITING", "WHERE", "ESTIMATED START", "WHY")
+        for gang in found.gangs:
+            gangs.add_row(*_row(gang))
+        screen.print(gangs)
+    if found.waiting:
+        screen.print()
+        pods = table("PENDING", "SCHEDULER", "WHY")
+        for pod in found.waiting[:_MOST_WAITING]:
+            pods.add_row(pod.pod, pod.scheduler_name, pod.message or "not yet tried")
+        screen.print(pods)
+        if len(found.waiting) > _MOST_WAITING:
+            screen.print(f"and {len(found.waiting) - _MOST_WAITING} more")
+
+
+def _row(gang: Gang) -> tuple[str, ...]:
+    return (
+        gang.name,
+        gang.dialect,
+        f"{gang.placed}/{gang.min_member}",
+        str(gang.waiting),
+        ", ".join(gang.where) or "-",
+        gang.estimated_start or "-",
+        gang.message or "-",
+    )

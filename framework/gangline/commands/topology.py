@@ -1,0 +1,103 @@
+"""`gangline topology`: the domains of the network with their nodes and GPUs, drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any, Literal
+
+import click
+import msgspec
+import numpy as np
+from rich.text import Text
+
+from gangline.cache import Cache
+from gangline.commands.output import console
+from gangline.commands.seeing import see
+from gangline.topology import Domains, Topology
+from gangline.wire import GPU
+
+_MOST_BLOCKS = 16
+"""GPUs of a node that are drawn one by one."""
+_USED, _FREE, _DOWN = "green", "bright_black", "red"
+
+
+@click.command()
+@click.option(
+    "--config", "files", type=click.Path(), multiple=True, help="KubeSchedulerConfiguration; may be repeated."
+)
+@click.option("--profile", default=None, help="An installed profile by its name; default: all of them.")
+@click.option("--kubeconfig", type=click.Path(), default=None, help="Default: as kubectl, then in-cluster.")
+@click.option("-o", "--output", type=click.Choice(["text", "json", "svg"]), default="text", show_default=True)
+def topology(
+    files: Sequence[str], profile: str | None, kubeconfig: str | None, output: Literal["text", "json", "svg"]
+) -> None:
+    """Draw spines, leaves, nodes and GPUs: one block per GPU, filled where it is in use."""
+    cluster, _, levels = see(kubeconfig, files, profile)
+    if output == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(list(nodes_of(cluster, levels)))).decode())
+        return
+    screen = console(record=output == "svg")
+    screen.quiet = output == "svg"
+    if output == "svg":
+        screen.width = 100
+    for line in drawn(cluster, levels):
+        screen.print(line)
+    if output == "svg":
+        screen.quiet = False
+        click.echo(screen.export_svg(title="gangline topology"))
+
+
+def nodes_of(cluster: Cache, topology: Topology) -> Iterator[dict[str, Any]]:
+    """Each node with the domains that it is in, widest first, and its GPUs; along the topology."""
+    view = cluster.nodes.view()
+    total, used = view.allocatable(GPU), view.requested(GPU)
+    levels = topology.switches()
+    for row in np.argsort(topology.rank()).tolist():
+        if view.alive[row]:
+            yield {
+                "node": view.names[row],
+                "domains": {level.level: _name(level, row) for level in levels},
+                "gpus": int(total[row]),
+                "used": int(used[row]),
+                "schedulable": not bool(view.unschedulable[row]),
+            }
+
+
+def drawn(cluster: Cache, topology: Topology) -> Iterator[Text]:
+    """The lines of the picture: domains as headings, and one line for the nodes of each narrowest domain."""
+    shown: list[str] = []
+    for domains, nodes in groupby(nodes_of(cluster, topology), key=lambda node: list(node["domains"].items())):
+        for depth, (level, name) in enumerate(domains):
+            if shown[depth : depth + 1] != [name]:
+                shown = [*shown[:depth], name]
+                if depth < len(domains) - 1:
+                    yield Text(f"{'  ' * depth}{name or f'no {level}'}", style="bold")
+        indent = "  " * max(0, len(domains) - 1)
+        label = (domains[-1][1] or f"no {domains[-1][0]}") if domains else ""
+        yield from _line(f"{indent}{label:<12} " if label else "", list(nodes))
+
+
+def _line(label: str, nodes: Sequence[dict[str, Any]]) -> Iterator[Text]:
+    line = Text(label)
+    for node in nodes:
+        line.append_text(_blocks(node))
+        line.append(" ")
+    free = sum(node["gpus"] - node["used"] for node in nodes)
+    line.append(f" {free} free" if free else " full", style="dim")
+    yield line
+
+
+def _blocks(node: dict[str, Any]) -> Text:
+    if not node["schedulable"]:
+        return Text("▨" * min(node["gpus"] or 1, _MOST_BLOCKS), style=_DOWN)
+    if not node["gpus"]:
+        return Text("·", style="dim")
+    if node["gpus"] > _MOST_BLOCKS:
+        return Text(f"{node['used']}/{node['gpus']}")
+    return Text("█" * node["used"], style=_USED) + Text("░" * (node["gpus"] - node["used"]), style=_FREE)
+
+
+def _name(level: Domains, row: int) -> str:
+    domain = int(level.ids[row])
+    return level.values[domain] if domain >= 0 else ""

@@ -1,0 +1,197 @@
+"""The cluster at a glance: GPUs, what waits and why, and the groups with where they are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from gangline.cache import Cache
+from gangline.groups import Groups
+from gangline.nodes import Int64Column
+from gangline.pod_group import Membership, PodGroup, Problem
+from gangline.pods import PodInfo
+from gangline.topology import Domains, Topology
+from gangline.wire import GPU
+
+_START = re.compile(r"estimated start (\S+)")
+
+
+class Gpus(msgspec.Struct, rename="camel"):
+    """GPUs of the cluster, and how well they are used."""
+
+    nodes: int
+    total: int
+    used: int
+    free: int
+    stranded: int
+    """Free ones on nodes where no pod that runs or waits with GPUs would fit."""
+    empty_nodes: int
+    """Nodes of which every GPU is free."""
+    partial_nodes: int
+    """Nodes that are neither empty nor full."""
+
+    @property
+    def utilization(self) -> float:
+        """The part that is in use."""
+        return self.used / self.total if self.total else 0.0
+
+    @property
+    def efficiency(self) -> float:
+        """The part that is in use or can be used by somebody."""
+        return 1.0 - self.stranded / self.total if self.total else 0.0
+
+
+class LevelUse(msgspec.Struct, rename="camel"):
+    """The domains of one level of the network."""
+
+    level: str
+    domains: int
+    complete: int
+    """Domains of which every GPU is free."""
+
+
+class Gang(msgspec.Struct, rename="camel"):
+    """One group."""
+
+    name: str
+    dialect: str
+    min_member: int
+    placed: int
+    waiting: int
+    where: list[str]
+    """The narrowest domains that its pods are in, at most a few."""
+    estimated_start: str = ""
+    """RFC 3339, where the scheduler keeps room for it."""
+    message: str = ""
+
+
+class Waiting(msgspec.Struct, rename="camel"):
+    """A pod on its own that waits, and why."""
+
+    pod: str
+    scheduler_name: str
+    message: str
+
+
+class Overview(msgspec.Struct, rename="camel"):
+    """What `gangline status` shows."""
+
+    gpus: Gpus
+    levels: list[LevelUse]
+    gangs: list[Gang]
+    waiting: list[Waiting]
+
+
+MOST_DOMAINS = 3
+"""Domains of a group that are named."""
+
+
+def overview(cluster: Cache, pending: Sequence[PodInfo], topology: Topology) -> Overview:
+    """The cluster with the pods that are bound on it, and those that wait for a node."""
+    total, used = _amounts(cluster)
+    groups = Groups(cluster)
+    waiting, members = _split(pending, groups)
+    return Overview(
+        gpus=_gpus(cluster, total, used, pending),
+        levels=[_level(level, total, used) for level in topology.switches()],
+        gangs=sorted(_gangs(cluster, groups, members, topology), key=lambda gang: (not gang.waiting, gang.name)),
+        waiting=sorted((_waiting(pod) for pod in waiting), key=lambda each: each.pod),
+    )
+
+
+def _amounts(cluster: Cache) -> tuple[Int64Column, Int64Column]:
+    view = cluster.nodes.view()
+    return view.allocatable(GPU), view.requested(GPU)
+
+
+def _gpus(cluster: Cache, total: Int64Column, used: Int64Column, pending: Sequence[PodInfo]) -> Gpus:
+    has = total > 0
+    free = total - used
+    kinds = {pod.cls.id: pod for pod in (*cluster.pods.values(), *pending) if pod.cls.requests.real.get(GPU)}
+    useful = np.zeros(len(total), dtype=np.bool_)
+    for pod in kinds.values():
+        useful |= _fits(cluster, pod)
+    return Gpus(
+        nodes=int(has.sum()),
+        total=int(total.sum()),
+        used=int(used.sum()),
+        free=int(free.sum()),
+        stranded=int(free[~useful].sum()) if kinds else 0,
+        empty_nodes=int((has & (used == 0)).sum()),
+        partial_nodes=int((has & (used > 0) & (free > 0)).sum()),
+    )
+
+
+def _fits(cluster: Cache, pod: PodInfo) -> np.ndarray:
+    nodes, cls = cluster.nodes, pod.cls
+    fits = nodes.alive[: nodes.size] & ~nodes.unschedulable[: nodes.size]
+    for resource, amount in zip(cls.resources.tolist(), cls.amounts.tolist(), strict=True):
+        fits &= nodes.allocatable[resource, : nodes.size] - nodes.requested[resource, : nodes.size] >= amount
+    return fits
+
+
+def _level(level: Domains, total: Int64Column, used: Int64Column) -> LevelUse:
+    has, taken = level.sums(total), level.sums(used)
+    return LevelUse(level.level, len(level), int(((has > 0) & (taken == 0)).sum()))
+
+
+def _split(pods: Iterable[PodInfo], groups: Groups) -> tuple[list[PodInfo], dict[str, list[PodInfo]]]:
+    """Pods on their own, and the members of each group."""
+    alone: list[PodInfo] = []
+    members: dict[str, list[PodInfo]] = {}
+    for pod in pods:
+        membership = groups.of(pod)
+        if membership is None:
+            alone.append(pod)
+        else:
+            key = membership.key if isinstance(membership, Problem) else membership.group.key
+            members.setdefault(key, []).append(pod)
+    return alone, members
+
+
+def _gangs(cluster: Cache, groups: Groups, waiting: Mapping[str, list[PodInfo]], topology: Topology) -> Iterable[Gang]:
+    _, placed = _split(cluster.pods.values(), groups)
+    levels = topology.switches()
+    for key in {**waiting, **placed}:
+        there, here = placed.get(key, []), waiting.get(key, [])
+        membership = groups.of((here or there)[0])
+        message = next((said for pod in here if (said := _said(pod))), "")
+        group = membership.group if isinstance(membership, Membership) else None
+        if group is None and isinstance(membership, Problem):
+            message = membership.message
+        found = _START.search(message)
+        yield Gang(
+            name=_name(group, key),
+            dialect=group.dialect if group is not None else key.partition(":")[0],
+            min_member=group.min_member if group is not None else 0,
+            placed=len(there),
+            waiting=len(here),
+            where=_where(there, levels[-1] if levels else None),
+            estimated_start=found.group(1) if found else "",
+            message=message,
+        )
+
+
+def _name(group: PodGroup | None, key: str) -> str:
+    return f"{group.namespace}/{group.name}" if group is not None else key.partition(":")[2]
+
+
+def _where(pods: Sequence[PodInfo], level: Domains | None) -> list[str]:
+    rows = sorted({pod.row for pod in pods if pod.row >= 0})
+    if level is None:
+        return []
+    domains = sorted({int(level.ids[row]) for row in rows} - {-1}, key=lambda domain: int(level.order[domain]))
+    more = len(domains) - MOST_DOMAINS
+    return [level.path(d) for d in domains[:MOST_DOMAINS]] + ([f"and {more} more"] if more > 0 else [])
+
+
+def _waiting(pod: PodInfo) -> Waiting:
+    return Waiting(pod.key, pod.scheduler_name, _said(pod))
+
+
+def _said(pod: PodInfo) -> str:
+    condition = pod.conditions.get("PodScheduled")
+    return condition.message if condition is not None and condition.status == "False" else ""
