@@ -1,4 +1,4 @@
-"""Gang preemption: one decision for a gang that fits nowhere, on a cluster that is full of gangs, without an API server.
+"""Gang preemption: one decision for a gang that fits nowhere on a cluster full of gangs, without an API server.
 
     python benchmarks/gang_preemption.py [--nodes 2000] [--gangs 700] [--runs 5]
 
@@ -74,7 +74,7 @@ CASES = (
     Case("128 nodes, one spine", 128, "spine"),
     Case("256 nodes, anywhere", 256),
     Case("2,048 pods of 1 GPU, anywhere", 256, gpus=1),
-    Case("above the lowest priority only", 64, "spine", priority=1),
+    Case("32 nodes, one spine, above the lowest priority", 32, "spine", priority=1),
     Case("129 nodes, one spine: impossible", 129, "spine"),
 )
 
@@ -101,8 +101,8 @@ def cluster(nodes: int, gangs: int) -> Cache:
             make_pod(f"{name}-{i}", 8, cpu=8, node=f"node-{at + i:05}", labels={GROUP: name}, priority=priority)
             for i in range(size)
         )
-        for pod in gang(cache, name, members, size):
-            cache.upsert_pod(pod)
+        for member in gang(cache, name, members, size):
+            cache.upsert_pod(member)
         at += size
     for i in range(at, nodes):
         for n in range(8):

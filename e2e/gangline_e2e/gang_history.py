@@ -33,12 +33,12 @@ class History:
             self._changed.set()
 
     async def until(self, gangs: Iterable[Gang], timeout_s: float) -> None:
-        """Wait until each of the gangs has all its pods on nodes."""
+        """Wait until each of the gangs has the nodes that it needs."""
         waiting = {gang.name: gang for gang in gangs}
         try:
             async with asyncio.timeout(timeout_s):
                 while waiting:
-                    waiting = {name: gang for name, gang in waiting.items() if len(self.bound[name]) < gang.size}
+                    waiting = {name: gang for name, gang in waiting.items() if len(self.bound[name]) < gang.min_member}
                     if waiting:
                         await self.change()
         except TimeoutError:

@@ -6,8 +6,13 @@ from gangline.config import PluginRef, Profile, load
 from gangline_profiles import names, read
 
 
+def enabled(profile: Profile) -> set[str]:
+    """The plugins that a profile enables at all their points."""
+    return {plugin.name for plugin in profile.plugins.multi_point.enabled}
+
+
 def test_there_are_profiles() -> None:
-    assert names() == ["default", "gpu-scheduler"]
+    assert names() == ["default", "gpu-scheduler", "topology-aware-scheduler"]
 
 
 @pytest.mark.parametrize("name", names())
@@ -38,8 +43,16 @@ def test_the_gpu_scheduler_packs_gpus() -> None:
 def test_the_gpu_scheduler_gives_pods_exact_devices() -> None:
     (profile,) = load(read("gpu-scheduler"), "gpu-scheduler").profiles
 
-    names = [plugin.name for plugin in profile.plugins.multi_point.enabled]
-    assert names == ["GpuClaim", "GpuSchedulingMap", "NVLinkTopology", "DeviceLease"]
+    assert {"GpuClaim", "GpuSchedulingMap", "NVLinkTopology", "DeviceLease"} < enabled(profile)
+
+
+@pytest.mark.parametrize("name", ["gpu-scheduler", "topology-aware-scheduler"])
+def test_pods_that_belong_together_are_placed_together(name: str) -> None:
+    (profile,) = load(read(name), name).profiles
+
+    assert profile.scheduler_name == name
+    assert {"GangPermit", "TopologyPlacement", "TopologyAnnotations", "Reservation"} < enabled(profile)
+    assert ("LeafSpine" in enabled(profile)) == (name == "topology-aware-scheduler")
 
 
 def test_an_unknown_profile_is_a_key_error() -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gangline import BoolColumn, GroupAttempt, Handle, Membership, PodInfo, Role, requests
+from gangline import BoolColumn, GroupAttempt, Handle, Membership, PodInfo, Role, reaches_beyond, requests
 from gangline_plugins.gang_preemption.occupants import Occupants
 
 Amounts = NDArray[np.int64]
@@ -64,7 +64,7 @@ class Demand:
         self.amounts = self._amounts(occupants.pods)
         """What each of the occupants' pods gives back."""
         self._by_kind = _alike(attempt.roles)
-        self.kinds = [self._kind(handle, roles, now) for roles in self._by_kind]
+        self.kinds = [self._kind(handle, roles, now, occupants.pods) for roles in self._by_kind]
         self._together = _in_common(self.kinds, self.needed) if len(self.kinds) > 1 else None
         self._parts = self._minima(handle, attempt)
 
@@ -123,15 +123,18 @@ class Demand:
             return np.zeros((len(self._names), 0), dtype=np.int64)
         return np.array(columns).T[:, which]
 
-    def _kind(self, handle: Handle, roles: Sequence[Role], now: Amounts) -> Kind:
-        role = roles[0]
-        allowed = _reachable(handle, role.pods[0])
+    def _kind(self, handle: Handle, roles: Sequence[Role], now: Amounts, others: Sequence[PodInfo]) -> Kind:
+        role, pod = roles[0], roles[0].pods[0]
+        allowed = _reachable(handle, pod)
         nothing, something = np.zeros_like(allowed), np.ones_like(allowed)
         wanted = sum(len(each.pods) for each in roles)
-        bare = Kind(self._column(role.pods[0]), wanted, something, nothing, nothing)
+        bare = Kind(self._column(pod), wanted, something, nothing, nothing)
         counted = bare.holds(now, something, slice(None)) > 0
         feasible = role.capacity[: self.size] > 0
-        return Kind(bare.amounts, wanted, allowed, counted & ~feasible, feasible & ~counted)
+        blocked = counted & ~feasible
+        if blocked.any() and reaches_beyond(pod, others):
+            blocked = nothing  # what keeps the members off may be on another node
+        return Kind(bare.amounts, wanted, allowed, blocked, feasible & ~counted)
 
     def _minima(self, handle: Handle, attempt: GroupAttempt) -> list[tuple[list[int], int]]:
         """For each subgroup the numbers of its kinds, and how many of its members are missing."""

@@ -1,0 +1,61 @@
+"""What requests do not tell is found out on the real columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gangline import model
+from gangline_plugins.inter_pod_affinity import InterPodAffinity
+from gangline_plugins.node_ports import NodePorts
+
+from .preemption_cases import Bench, leaf
+
+
+def port(number: int) -> dict[str, Any]:
+    """A container that wants a port of its node."""
+    ports = [model.ContainerPort(container_port=number, host_port=number)]
+    wanted = model.ResourceRequirements(requests={"cpu": 1})
+    return {"containers": [model.Container(name="main", image="main:1", resources=wanted, ports=ports)]}
+
+
+def test_only_those_go_that_hold_a_port_that_the_gang_wants() -> None:
+    bench = Bench(1, 2, None, NodePorts)
+    for node in leaf(0):
+        bench.run(f"taken-{node}", node, **port(80))
+        for n in range(3):
+            bench.run(f"other-{node}-{n}", node, gpus=1)
+
+    victims = bench.preempt(bench.members("new", 2, **port(80)))
+
+    assert victims == ["taken-l0-n0", "taken-l0-n1"]
+
+
+def test_a_gang_whose_port_is_not_free_for_all_its_members_evicts_nobody() -> None:
+    bench = Bench(1, 2, None, NodePorts)
+    bench.run("low", "l0-n0", **port(80))
+    bench.run("high", "l0-n1", priority=20, **port(80))
+
+    assert "would not fit" in bench.refusal(bench.members("new", 2, **port(80)))
+
+
+def test_those_go_from_which_the_gang_keeps_away() -> None:
+    bench = Bench(2, 2, None, InterPodAffinity)
+    bench.run("noisy", "l0-n0", gpus=1, labels={"app": "noisy"})
+    bench.run("quiet", "l0-n1", gpus=1)
+    bench.gang("full", leaf(1), priority=20)
+    term = model.PodAffinityTerm(
+        label_selector=model.LabelSelector(match_labels={"app": "noisy"}), topology_key="topology.gangline.dev/leaf"
+    )
+    apart = model.Affinity(pod_anti_affinity=model.PodAffinity(required=[term]))
+
+    assert bench.preempt(bench.members("new", 2, gpus=4, affinity=apart)) == ["noisy"]
+
+
+def test_a_leader_and_its_worker_need_room_for_both() -> None:
+    bench = Bench(leaves=2)
+    bench.gang("a", ["l0-n0"])
+    bench.gang("b", ["l0-n1"])
+    bench.gang("c", leaf(1), priority=5)
+    leader, worker = bench.members("new", 2, gpus=4)[0], bench.members("new", 2, gpus=8)[1]
+
+    assert bench.preempt([leader, worker]) == ["a-0", "b-0"]

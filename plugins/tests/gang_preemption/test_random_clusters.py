@@ -1,0 +1,144 @@
+"""Whatever runs where: victims are enough, none of them is one too many, and no gang is left in pieces."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gangline.group_scheduling import GroupDecision
+from gangline_plugins.gang_preemption.plugin import Plan
+
+from .preemption_cases import ONE_LEAF, Bench
+
+LEAVES, NODES = 3, 2
+NAMES = [f"l{leaf}-n{n}" for leaf in range(LEAVES) for n in range(NODES)]
+PRIORITY = 2
+"""Of the gang that comes."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """A gang, or a pod on its own when it has no minimum."""
+
+    nodes: tuple[str, ...]
+    gpus: int
+    priority: int
+    min_member: int | None = None
+    is_young: bool = False
+
+
+@dataclass(frozen=True)
+class Story:
+    """What runs, what a budget protects, and the size of what comes."""
+
+    running: tuple[Running, ...]
+    protected: frozenset[int]
+    size: int
+    gpus: int
+    level: bool
+
+    def bench(self, without: Collection[str] = ()) -> Bench:
+        """The cluster without some pods."""
+        bench = Bench(LEAVES, NODES)
+        free = Counter(dict.fromkeys(NAMES, 8))
+        for number, each in enumerate(self.running):
+            members = [node for node in each.nodes if free[node] >= each.gpus]
+            members = members if len(set(members)) == len(members) else list(dict.fromkeys(members))
+            if not members:
+                continue
+            free.subtract(dict.fromkeys(members, each.gpus))
+            self._run(bench, f"r{number}", each, members, number in self.protected)
+        bench.protect("pdb", 1, app="protected")
+        bench.remove(without)
+        return bench
+
+    def _run(self, bench: Bench, name: str, each: Running, members: list[str], is_protected: bool) -> None:
+        labels = {"app": "protected"} if is_protected else {}
+        notes = {"gangline.dev/min-runtime": "1h"} if each.is_young else {}
+        if each.min_member is None:
+            bench.run(name, members[0], each.priority, each.gpus, age=60, labels=labels, annotations=notes)
+            return
+        bench.define(name, min(each.min_member, len(members)))
+        for i, node in enumerate(members):
+            group = {"scheduling.x-k8s.io/pod-group": name}
+            bench.run(f"{name}-{i}", node, each.priority, each.gpus, 60, labels=labels | group, annotations=notes)
+
+    def is_placed(self, bench: Bench) -> bool:
+        """Whether the gang that comes finds its place."""
+        notes = ONE_LEAF if self.level else {}
+        pods = bench.members("new", self.size, PRIORITY, gpus=self.gpus, annotations=notes)
+        return isinstance(bench.decide(pods), GroupDecision)
+
+
+SINGLE = st.builds(
+    Running,
+    nodes=st.sampled_from(NAMES).map(lambda node: (node,)),
+    gpus=st.sampled_from([2, 4, 8]),
+    priority=st.integers(0, 3),
+    is_young=st.sampled_from([False, False, True]),
+)
+GANG = st.builds(
+    Running,
+    nodes=st.lists(st.sampled_from(NAMES), min_size=2, max_size=5, unique=True).map(tuple),
+    gpus=st.sampled_from([2, 4, 8]),
+    priority=st.integers(0, 3),
+    min_member=st.integers(1, 5),
+    is_young=st.sampled_from([False, False, False, True]),
+)
+STORIES = st.builds(
+    Story,
+    running=st.lists(st.one_of(SINGLE, GANG), min_size=3, max_size=10).map(tuple),
+    protected=st.frozensets(st.integers(0, 9), max_size=4),
+    size=st.integers(1, 4),
+    gpus=st.sampled_from([2, 4, 8]),
+    level=st.booleans(),
+)
+
+
+def units(bench: Bench, victims: Iterable[str]) -> list[set[str]]:
+    """Victims that go together: all members of a gang that goes as a whole, or one pod."""
+    gone = set(victims)
+    found: list[set[str]] = []
+    for name in sorted({name.split("-")[0] for name in gone}):
+        members = {pod.name for pod in bench.cache.pods.values() if pod.name.split("-")[0] == name}
+        found += [members] if members <= gone else [{member} for member in members & gone]
+    return found
+
+
+@settings(max_examples=200, deadline=None)
+@given(story=STORIES)
+def test_victims_are_enough_and_none_is_one_too_many(story: Story) -> None:
+    bench = story.bench()
+    before = bench.cache.nodes.requested.copy()
+    if story.is_placed(bench):
+        return
+    plan = bench.plans[-1]
+
+    assert (bench.cache.nodes.requested == before).all()
+    if not isinstance(plan, Plan):
+        may_go = {p.name for p in bench.cache.pods.values() if p.priority < PRIORITY and not p.annotations}
+        assert not story.is_placed(story.bench(without=may_go))
+        return
+    victims = {pod.name for pod in plan.victims}
+    assert story.is_placed(story.bench(without=victims))
+    for unit in units(bench, victims):
+        assert not story.is_placed(story.bench(without=victims - unit)), unit
+
+
+@settings(max_examples=200, deadline=None)
+@given(story=STORIES)
+def test_no_gang_is_left_in_pieces_and_no_pod_goes_that_may_not(story: Story) -> None:
+    bench = story.bench()
+    if story.is_placed(bench) or not isinstance(plan := bench.plans[-1], Plan):
+        return
+    victims = {pod.name for pod in plan.victims}
+
+    assert all(pod.priority < PRIORITY and not pod.annotations for pod in plan.victims)
+    for number, each in enumerate(story.running):
+        members = {pod.name for pod in bench.cache.pods.values() if pod.name.startswith(f"r{number}-")}
+        left = len(members - victims)
+        assert left == 0 or left == len(members) or left >= min(each.min_member or 1, len(members))
