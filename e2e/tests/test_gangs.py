@@ -61,6 +61,7 @@ async def test_hundreds_of_gangs_of_every_dialect_go_where_their_rules_say_and_a
     assert [gang.name for gang in impossible if seen.bound[gang.name]] == []
     assert [gang.name for gang in scattered(possible, pods, by_name) if _had_room(gang, seen, by_name)] == []
     phases = seen.phases(possible)
+    print(sorted(((round(v,2), k) for k,v in phases.items()), reverse=True)[:12])
     print(f"longest binding phase {max(phases.values()):.2f} s; p99 decision at most {_p99(scheduler):g} s")
     assert max(phases.values()) < PHASE
     assert _p99(scheduler) < 0.5

@@ -10,7 +10,7 @@ Rules:
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gangline.cache import Cache
@@ -24,8 +24,8 @@ from gangline.pod_group import GroupAttempt, Membership, PodGroup, Problem, Role
 from gangline.pods import PodInfo
 from gangline.queueing import Unit
 from gangline.runtime import GROUPS, Runtime
-from gangline.scheduling import Decision, Nominations, find_feasible
-from gangline.status import Status
+from gangline.scheduling import Decision, Nominations, choose, find_feasible
+from gangline.status import BoolColumn, Status
 from gangline.topology import natural
 from gangline.waiting import WaitingPod
 
@@ -99,6 +99,48 @@ def read_group(
     return first, {key: _by_rank(ranked) for key, ranked in found.items()}
 
 
+def offer_what_if(
+    runtime: Runtime,
+    cache: Cache,
+    nominations: Callable[[], Nominations],
+    waiting: Callable[[str], Unit | None],
+    monotonic: Callable[[], float],
+) -> None:
+    """Let the plugins of a profile ask outside of a cycle where pods would go, and what would help a waiting group.
+
+    See `Handle.find_places` and `Handle.attempt`.
+    """
+
+    def find(pods: Sequence[PodInfo], allowed: BoolColumn) -> Mapping[str, int] | None:
+        key = runtime.group_key(pods[0])
+        if not key:
+            return _find_place(pods[0], runtime, cache, nominations(), allowed)
+        group, members = read_group(pods, runtime, cache)
+        if isinstance(group, str):
+            return None
+        unit = Unit(list(pods), added=0.0, group=key)
+        return _GroupCycle(unit, group, members, runtime, cache, nominations(), 0.0, allowed).fit()
+
+    def attempt(key: str) -> GroupAttempt | None:
+        unit = waiting(key)
+        group, members = read_group(unit.members, runtime, cache) if unit is not None else ("", {})
+        if unit is None or isinstance(group, str):
+            return None
+        return _GroupCycle(unit, group, members, runtime, cache, nominations(), monotonic()).attempt
+
+    runtime.handle.finder, runtime.handle.attempts = find, attempt
+
+
+def _find_place(
+    pod: PodInfo, runtime: Runtime, cache: Cache, nominations: Nominations, allowed: BoolColumn
+) -> Mapping[str, int] | None:
+    filtered = find_feasible(pod, runtime, cache, nominations)
+    filtered.feasible = filtered.feasible & allowed
+    if not filtered.feasible.any():
+        return None
+    return {pod.uid: choose(pod, runtime, cache, filtered)}
+
+
 def _by_rank(ranked: list[tuple[float, PodInfo]]) -> list[PodInfo]:
     if all(rank != float("inf") for rank, _ in ranked):
         ranked.sort(key=lambda each: each[0])
@@ -119,7 +161,9 @@ class _GroupCycle:
         cache: Cache,
         nominations: Nominations,
         now: float,
+        allowed: BoolColumn | None = None,
     ) -> None:
+        self._allowed = allowed
         self._unit = unit
         self._group = group
         self._runtime = runtime
@@ -147,12 +191,15 @@ class _GroupCycle:
             roles,
             needed=max(0, self._group.min_member - len(placed)),
             placed=placed,
-            waited=self._now - self._unit.added,
+            waited=self._now - (self._unit.added if self._unit.complete is None else self._unit.complete),
             refit=self._refit,
         )
 
     def _feasible(self, pod: PodInfo) -> Filtered:
-        return find_feasible(pod, self._runtime, self._cache, self._nominations)
+        filtered = find_feasible(pod, self._runtime, self._cache, self._nominations)
+        if self._allowed is not None:
+            filtered.feasible = filtered.feasible & self._allowed
+        return filtered
 
     def _role(self, subgroup: str, pods: list[PodInfo]) -> Role:
         filtered = self._feasible(pods[0])
@@ -175,18 +222,34 @@ class _GroupCycle:
                 return decided
         return self._rejection(self._why(), "")
 
+    @property
+    def attempt(self) -> GroupAttempt:
+        """What the group hooks are given."""
+        return self._attempt
+
     def _refit(self) -> Mapping[str, int] | None:
         """See `GroupAttempt.refit`."""
         other = _GroupCycle(
-            self._unit, self._group, self._members, self._runtime, self._cache, self._nominations, self._now
+            self._unit,
+            self._group,
+            self._members,
+            self._runtime,
+            self._cache,
+            self._nominations,
+            self._now,
+            self._allowed,
         )
-        attempt = other._attempt
+        return other.fit()
+
+    def fit(self) -> Mapping[str, int] | None:
+        """Where the members go as the columns are; nothing is kept."""
+        attempt = self._attempt
         placements = self._runtime.generate(attempt)
         if isinstance(placements, Status):
             return None
-        for placement in other._candidates(placements):
+        for placement in self._candidates(placements):
             with self._cache.transaction() as tx:
-                if other._filler.fill(attempt, placement.rows, tx):
+                if self._filler.fill(attempt, placement.rows, tx):
                     return {pod.uid: pod.row for pod in attempt.pods if pod.row >= 0}
         return None
 
@@ -283,7 +346,7 @@ class _GroupCycle:
 
     def _rejection(self, message: str, plugin: str) -> GroupRejection:
         plugins = {GROUPS, *self._blamed(), *((plugin,) if plugin else ())}
-        nominated, said = self._runtime.group_post_filter(self._attempt)
+        nominated, said = self._runtime.group_post_filter(self._attempt) if self._attempt.needed else ({}, "")
         topology, waited = self._group.topology, self._attempt.waited
         change = topology.next_change(waited)
         return GroupRejection(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from gangline.cycle_state import Cycle
 from gangline.diagnosis import Diagnosis
 from gangline.nodes import NodeView, Rows
-from gangline.pod_group import Membership, Problem
+from gangline.pod_group import GroupAttempt, Membership, Problem
 from gangline.pods import PodInfo
 from gangline.status import BoolColumn, CodeColumn, Reason, ScoreColumn
 from gangline.topology import Topology
@@ -205,6 +205,20 @@ class Handle(Protocol):
 
     def filter(self, pod: PodInfo, rows: Rows) -> BoolColumn:
         """Whether each of these nodes passes all filters for the pod as the columns are now; for what-if."""
+        ...
+
+    def find_places(self, pods: Sequence[PodInfo], allowed: BoolColumn) -> Mapping[str, int] | None:
+        """Where a pod on its own, or pods of one group, would go as the columns are now; pod UID to row, None for nowhere.
+
+        Only nodes that are allowed are looked at, one value per row; the pods have no node. Nothing is kept: for what-if.
+        """
+        ...
+
+    def attempt(self, key: str) -> GroupAttempt | None:
+        """An attempt to place a waiting group as things are now, by the group's key; None when it does not wait.
+
+        For those who plan for a group outside of a cycle; it holds until something changes.
+        """
         ...
 
     def diagnose(self, pod: PodInfo) -> Diagnosis:

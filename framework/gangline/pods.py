@@ -9,6 +9,7 @@ Rules:
 
 from __future__ import annotations
 
+import copy
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -24,6 +25,7 @@ from gangline.model import (
     Pod,
     PodSpec,
     Resources,
+    Volume,
 )
 from gangline.requests import Requests
 from gangline.wire import ALLOCATED, ALLOCATED_UUIDS
@@ -87,7 +89,7 @@ class PodClass:
         self.id = id
         self.namespace = namespace
         self.spec = spec
-        """The spec without what differs from pod to pod (node name, gates, group)."""
+        """The spec without what differs from pod to pod (node name, gates, group) and volumes that take no place."""
         self.requests = requests
         self.resources = resources
         """Rows of the resource axis that the pod uses, the number of pods among them."""
@@ -159,6 +161,14 @@ class PodInfo:
         """What `groups` has found out about it, and when, so that it need not look twice."""
         self.row = -1
         """The row of the node that it is on or assumed to be on, -1 for none."""
+
+    def anew(self) -> PodInfo:
+        """The pod as its controller would make it if it went: without a node and without devices, for what-if."""
+        made = copy.copy(self)
+        made.uid = f"{self.uid}/anew"
+        made.annotations = {k: v for k, v in self.annotations.items() if k not in (ALLOCATED, ALLOCATED_UUIDS)}
+        made.row, made.node_name, made.nominated_node_name, made.start_time = -1, "", "", ""
+        return made
 
     @property
     def spec(self) -> PodSpec:
@@ -263,7 +273,11 @@ class Interner:
         return found
 
     def _class(self, pod: Pod) -> PodClass:
-        spec = msgspec.structs.replace(pod.spec, node_name="", scheduling_gates=[], scheduling_group=None)
+        # The volume of its token has another name in every pod.
+        volumes = [volume for volume in pod.spec.volumes if volume != Volume(volume.name)]
+        spec = msgspec.structs.replace(
+            pod.spec, node_name="", scheduling_gates=[], scheduling_group=None, volumes=volumes
+        )
         status = pod.status if pod.spec.node_name else None
         key = self._encode(
             _Key(

@@ -45,6 +45,8 @@ class Unit:
     """When it was first queued."""
     since: float = 0.0
     """When it was last put into the active queue."""
+    complete: float | None = None
+    """When it was put there first: for a group, when enough of its members had come."""
     attempts: int = 0
     rejections: int = 0
     """Attempts that counted towards backing off."""
@@ -423,6 +425,8 @@ class SchedulingQueue:
     def _activate(self, unit: Unit, now: float) -> None:
         self._move(unit, "active", now)
         unit.since = now
+        if unit.complete is None:
+            unit.complete = now
         key = self._profiles[unit.pod.scheduler_name].sort_key(unit.pod, unit.added)
         heapq.heappush(self._active, (key, next(self._number), unit))
 

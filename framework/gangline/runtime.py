@@ -93,6 +93,10 @@ class FrameworkHandle:
         """Whether the queue has a group, by its key; without it no group waits."""
         self.reviews: Callable[[PodInfo], bool] | None = None
         """Which preemptors' victims extenders judge; without it none are."""
+        self.finder: Callable[[Sequence[PodInfo], BoolColumn], Mapping[str, int] | None] | None = None
+        """Finds the place of pods; without it there is none."""
+        self.attempts: Callable[[str], GroupAttempt | None] | None = None
+        """Looks at a waiting group by its key; without it no group waits."""
         self.topology = Topology(state.nodes)
         """The levels of this profile; a plugin may configure them when it is built."""
         self.grouping: Grouping = NO_GROUPS
@@ -157,6 +161,14 @@ class FrameworkHandle:
         if self.evaluator is None:
             raise ConfigError("", self.profile, "filter() is not available while plugins are being built")
         return self.evaluator.passes(pod, rows)
+
+    def find_places(self, pods: Sequence[PodInfo], allowed: BoolColumn) -> Mapping[str, int] | None:
+        """Where a pod on its own, or pods of one group, would go as the columns are now, on the nodes allowed."""
+        return self.finder(pods, allowed) if self.finder is not None else None
+
+    def attempt(self, key: str) -> GroupAttempt | None:
+        """An attempt to place a waiting group as things are now, by the group's key; None when it does not wait."""
+        return self.attempts(key) if self.attempts is not None else None
 
     def diagnose(self, pod: PodInfo) -> Diagnosis:
         """Why nodes are not feasible for the pod as the columns are now."""

@@ -17,7 +17,7 @@ from gangline.cache import Cache
 from gangline.config import SchedulerConfiguration
 from gangline.errors import GanglineError
 from gangline.extending import EXTENDER, Asker, Attempt, Extenders, HttpAsker
-from gangline.group_scheduling import GroupDecision, decide_group
+from gangline.group_scheduling import GroupDecision, decide_group, offer_what_if
 from gangline.groups import Groups
 from gangline.groups.strategy import strategy_of
 from gangline.kube.informer import Informer
@@ -146,6 +146,7 @@ class Scheduler:
         for name, runtime in runtimes.items():
             runtime.handle.spawner = self._spawn
             runtime.handle.nominations = self.queue.nominated
+            offer_what_if(runtime, self.cache, self.queue.nominated, self.queue.group, self._clock.monotonic)
             runtime.handle.waits = lambda key: self.queue.group(key) is not None
             events = {**runtime.profile.events, GROUPS: group_events(self.groups)}
             if extenders is not None:

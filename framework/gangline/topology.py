@@ -237,7 +237,8 @@ class Topology:
         ids = np.full(self._nodes.size, NONE, dtype=np.int32)
         ids[inside] = inverse
         parents = (unique // (len(values) + 1) - 1).astype(np.int32)
-        named = tuple(values[number] for number in (unique % (len(values) + 1)).tolist())
+        chosen: list[int] = (unique % (len(values) + 1)).tolist()
+        named = tuple(values[number] for number in chosen)
         return Domains(level.name, ids, named, parents, wider)
 
     def _labelled(self, level: Level) -> tuple[Sequence[str], Int32Column]:

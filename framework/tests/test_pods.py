@@ -23,6 +23,17 @@ def test_pods_that_are_alike_share_a_class_whatever_their_names_nodes_gates_and_
     assert one.labels is not other.labels
 
 
+def test_the_volume_of_its_token_makes_no_class_of_its_own() -> None:
+    cache = Cache()
+    claim = model.Volume("data", persistent_volume_claim=model.ClaimVolume("data"))
+    one, other = (
+        cache.record(make_pod(name, volumes=[claim, model.Volume(f"kube-api-access-{name}")])) for name in ("a", "b")
+    )
+
+    assert one.cls is other.cls
+    assert one.spec.volumes == [claim]
+
+
 @pytest.mark.parametrize(
     "change",
     [{"cpu": 2}, {"namespace": "other"}, {"priority": 5}, {"node_selector": {"a": "b"}}],

@@ -47,6 +47,14 @@ def test_members_wait_behind_the_gate_until_enough_are_there() -> None:
     assert unit.place == "active" and q.pop(1.0) is unit and len(unit.members) == 3
 
 
+def test_a_group_waits_from_the_moment_that_enough_are_there() -> None:
+    q = queue()
+    for number in range(NEEDED):
+        unit = q.add(member(number), 10.0 * number)
+
+    assert (unit.added, unit.complete) == (0.0, 20.0)
+
+
 def test_a_member_that_leaves_takes_nobody_along() -> None:
     q = complete()
 

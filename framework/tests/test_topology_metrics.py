@@ -11,7 +11,6 @@ from gangline.topology_metrics import TopologyMetrics
 
 from .gangs import Gangs, fabric
 
-
 DOMAINS = ("spine-0", "spine-0/leaf-0", "spine-0/leaf-1")
 
 

@@ -16,4 +16,7 @@ _DEFAULT: Strategy = "balanced"
 def strategy_of(annotations: Mapping[str, str]) -> Strategy:
     """The strategy that is asked for; `balanced` where none is, or one that does not exist."""
     asked = annotations.get(PLACEMENT_STRATEGY, _DEFAULT)
-    return next((strategy for strategy in STRATEGIES if strategy == asked), _DEFAULT)
+    for strategy in STRATEGIES:
+        if strategy == asked:
+            return strategy
+    return _DEFAULT

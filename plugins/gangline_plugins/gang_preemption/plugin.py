@@ -98,8 +98,9 @@ class GangPreemption:
             return Plan((), placed)
         if not occupants.pods:
             return unschedulable("preemption: no pods of lower priority that may be removed.")
-        drafts = self._drafts(attempt, nodes, occupants)
-        return _settled(drafts, trials) or unschedulable(
+        budgets = Budgets(self._handle.state.store("poddisruptionbudgets"))
+        drafts = self._drafts(attempt, nodes, occupants, budgets)
+        return _settled(drafts, trials, budgets) or unschedulable(
             "preemption: the whole gang would not fit if all pods of lower priority that may be removed were gone."
         )
 
@@ -112,9 +113,8 @@ class GangPreemption:
             return "waiting for the preemption for this gang to be finished"
         return ""
 
-    def _drafts(self, attempt: GroupAttempt, nodes: NodeView, occupants: Occupants) -> list[_Draft]:
+    def _drafts(self, attempt: GroupAttempt, nodes: NodeView, occupants: Occupants, budgets: Budgets) -> list[_Draft]:
         """One for each domain that is worth it, the cheapest first."""
-        budgets = Budgets(self._handle.state.store("poddisruptionbudgets"))
         demand = Demand(self._handle, attempt, occupants)
         stages = stages_of(demand, occupants, budgets)
         gains = _gains(demand, stages, occupants)
@@ -136,17 +136,26 @@ def priority_of(attempt: GroupAttempt) -> int:
     return attempt.first.priority if attempt.group.priority is None else attempt.group.priority
 
 
-def _settled(drafts: Sequence[_Draft], trials: Trials) -> Plan | None:
-    """The cheapest draft that holds on the real columns; where none does, what is found there."""
+def _settled(drafts: Sequence[_Draft], trials: Trials, budgets: Budgets) -> Plan | None:
+    """The cheapest draft that holds on the real columns, or what is found there where a cheaper one does not.
+
+    A draft costs at least as little as whatever is found for its domain.
+    """
+    best: tuple[Cost, Plan] | None = None
+    searches = _MOST_SEARCHED
     for draft in drafts:
-        placed = trials.verify(draft.victims) if draft.victims else None
+        if best is not None and best[0] <= draft.cost:
+            break
+        placed = trials.verify(draft.victims)
         if placed is not None:
             return _plan(draft.victims, placed)
-    for draft in drafts[:_MOST_SEARCHED]:
-        found = trials.search(draft.order)
+        found = trials.search(draft.order) if searches else None
+        searches -= 1 if searches else 0
         if found is not None:
-            return _plan(*found)
-    return None
+            cost = cost_of(found[0], budgets)
+            if best is None or cost < best[0]:
+                best = cost, _plan(*found)
+    return None if best is None else best[1]
 
 
 def _plan(victims: Sequence[Unit], placed: Mapping[str, int]) -> Plan:

@@ -44,7 +44,11 @@ class Room:
     def _change(self, units: Sequence[Unit], sign: int) -> None:
         slots = units[0].slots if len(units) == 1 else np.concatenate([unit.slots for unit in units])
         places = self._place[self._rows_of[slots]]
-        for free, amounts in zip(self._free, self._demand.amounts[:, slots], strict=True):
-            np.add.at(free, places, sign * amounts)
+        amounts = sign * self._demand.amounts[:, slots]
+        if len(places) == 1:
+            self._free[:, places] += amounts
+        else:
+            for free, change in zip(self._free, amounts, strict=True):
+                np.add.at(free, places, change)
         np.add.at(self._gone, places, sign)
         self._holds[:, places] = self._demand.holds(self._free[:, places], self._gone[places] > 0, self._rows[places])

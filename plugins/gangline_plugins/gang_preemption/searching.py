@@ -5,7 +5,7 @@ The same search runs on the arithmetic of a domain (`Room`) and on the real colu
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from typing import Protocol
 
 from gangline_plugins.gang_preemption.occupants import SPARE, WHOLE, Unit
@@ -58,29 +58,41 @@ def _shortest(ground: Ground, order: Sequence[Unit]) -> int | None:
 
 def reprieve(ground: Ground, gone: Sequence[Unit]) -> list[Unit]:
     """Put back who need not go, those first that come last in the order; returns the others."""
-    victims: list[Unit] = []
-    stopped: set[str] = set()
-    left = [list(reversed(gone))]
-    while left:
-        units = left.pop()
-        if stopped:  # a member that its group could do without goes with the group
-            victims += [unit for unit in units if _is_doomed(unit, stopped)]
-            units = [unit for unit in units if not _is_doomed(unit, stopped)]
+    search = _Reprieve(ground)
+    search.settle(list(reversed(gone)), is_hopeless=True)  # with all of them the group does not fit
+    return search.victims
+
+
+class _Reprieve:
+    """Puts back as many at once as it can."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+        self._stopped: set[str] = set()
+        self.victims: list[Unit] = []
+
+    def settle(self, units: Sequence[Unit], is_hopeless: bool) -> bool:
+        """Put back what can be put back, and say whether that is all; `is_hopeless` when it is known not to be."""
+        doomed = [unit for unit in units if unit.kind == SPARE and unit.gang and unit.gang in self._stopped]
+        if doomed:  # members that their group could do without go with the group
+            self.victims += doomed
+            units = [unit for unit in units if unit.kind != SPARE or unit.gang not in self._stopped]
         if not units:
-            continue
-        ground.put_back(units)
-        if ground.fits():
-            continue
-        ground.remove(units)
-        if len(units) > 1:
-            half = len(units) // 2
-            left += [units[half:], units[:half]]
-            continue
-        victims += units
-        if units[0].kind == WHOLE:
-            stopped.add(units[0].gang)
-    return victims
+            return not doomed
+        if not is_hopeless:
+            self._ground.put_back(units)
+            if self._ground.fits():
+                return not doomed
+            self._ground.remove(units)
+        if len(units) == 1:
+            self._give_up(units[0])
+            return False
+        half = len(units) // 2
+        is_first_back = self.settle(units[:half], is_hopeless=False)
+        self.settle(units[half:], is_hopeless=is_first_back)
+        return False
 
-
-def _is_doomed(unit: Unit, stopped: Set[str]) -> bool:
-    return unit.kind == SPARE and bool(unit.gang) and unit.gang in stopped
+    def _give_up(self, unit: Unit) -> None:
+        self.victims.append(unit)
+        if unit.kind == WHOLE and unit.gang:
+            self._stopped.add(unit.gang)

@@ -9,18 +9,19 @@ from gangline import GroupAttempt, Handle, PodInfo, Transaction
 from gangline_plugins.gang_preemption.occupants import WHOLE, Unit
 from gangline_plugins.gang_preemption.searching import reprieve
 
-MOST_TRIALS = 64
-"""How often the group is placed hypothetically in one attempt to help it."""
+MOST_TRIALS = 24
+"""How often the group is placed hypothetically in the search for victims in one domain."""
+_MOST_STEPS = 8
 
 
 class _Columns:
     """The real columns, within a transaction; see `Ground`. `placed` is where the group went when it last fitted."""
 
-    def __init__(self, tx: Transaction, attempt: GroupAttempt, left: int) -> None:
+    def __init__(self, tx: Transaction, attempt: GroupAttempt) -> None:
         self._tx = tx
         self._attempt = attempt
         self._rows: dict[str, int] = {}
-        self.left = left
+        self._left = MOST_TRIALS
         self.placed: Mapping[str, int] = {}
 
     def remove(self, units: Sequence[Unit]) -> None:
@@ -38,9 +39,9 @@ class _Columns:
 
     def fits(self) -> bool:
         """Whether the group finds its place; False when all trials are used up."""
-        if not self.left:
+        if not self._left:
             return False
-        self.left -= 1
+        self._left -= 1
         placed = self._attempt.refit()
         if placed is None:
             return False
@@ -60,16 +61,13 @@ class Trials:
         self._handle = handle
         self._attempt = attempt
         self._leaving = leaving
-        self._left = MOST_TRIALS
 
     def verify(self, victims: Sequence[Unit]) -> Mapping[str, int] | None:
         """Where the group goes once the victims, and those that are being deleted, are gone: pod UID to row."""
         with self._handle.state.transaction() as tx:
             ground = self._ground(tx)
             ground.remove(victims)
-            fits = ground.fits()
-            self._left = ground.left
-            return ground.placed if fits else None
+            return ground.placed if ground.fits() else None
 
     def search(self, order: Sequence[Unit]) -> tuple[list[Unit], Mapping[str, int]] | None:
         """Victims, in an order in which they may go, and where the group goes then.
@@ -81,7 +79,6 @@ class Trials:
             ground = self._ground(tx)
             gone = _widen(ground, order)
             if gone is None:
-                self._left = ground.left
                 return None
             staying = _beside(ground, gone)
             ground.put_back(staying)
@@ -90,21 +87,21 @@ class Trials:
                 gone = [unit for unit in gone if unit not in left_out]
             else:
                 ground.remove(staying)
-            victims = reprieve(ground, gone)
-            self._left = ground.left
-            return victims, ground.placed
+            return reprieve(ground, gone), ground.placed
 
     def _ground(self, tx: Transaction) -> _Columns:
         for pod in self._leaving:
             tx.unplace(pod)
-        return _Columns(tx, self._attempt, self._left)
+        return _Columns(tx, self._attempt)
 
 
 def _widen(ground: _Columns, order: Sequence[Unit]) -> list[Unit] | None:
-    """Take out all of one priority after the other until the group fits."""
+    """Take out all of one priority after the other until the group fits; of many priorities a few at a time."""
+    levels = [list(units) for _, units in itertools.groupby(order, key=lambda unit: (unit.kind, unit.priority))]
+    at_once = -(-len(levels) // _MOST_STEPS)
     gone: list[Unit] = []
-    for _, equals in itertools.groupby(order, key=lambda unit: (unit.kind, unit.priority)):
-        units = list(equals)
+    for first in range(0, len(levels), at_once):
+        units = [unit for level in levels[first : first + at_once] for unit in level]
         ground.remove(units)
         gone += units
         if ground.fits():

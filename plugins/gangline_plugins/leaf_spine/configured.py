@@ -132,7 +132,7 @@ class Configured:
             documents = [" ".join(str(error).split())]
         yield from self._valid_or_before("ConfigMap", CONFIG_MAP, text, documents)
 
-    def _valid_or_before(self, kind: str, name: str, version: str, documents: list[object]) -> Sequence[Read]:
+    def _valid_or_before(self, kind: str, name: str, version: str, documents: Sequence[object]) -> Sequence[Read]:
         """The documents of one object; where one is invalid, what was valid of the object before."""
         key = (kind, name)
         try:

@@ -104,23 +104,23 @@ def test_long_names_of_nodes_and_pods_are_no_hindrance(granularity: str) -> None
 @pytest.mark.parametrize("names", [("gpus", "gpus"), ("gpus", "more")], ids=["replicas", "two names"])
 @pytest.mark.parametrize("granularity", ["device", "node"])
 def test_two_schedulers_at_once_never_give_a_device_to_two_pods(granularity: str, names: tuple[str, str]) -> None:
-    cluster = LeaseCluster(nodes=40)
+    cluster = LeaseCluster(nodes=25)
     cluster.add_claim()
-    for number in range(500):
+    for number in range(300):
         cluster.add_pod(f"pod-{number}", scheduler=names[number % 2])
 
     async def story() -> None:
         async with AsyncExitStack() as stack:
             for seed, name in enumerate(names):
                 await stack.enter_async_context(cluster.scheduler(name, seed=seed, granularity=granularity))
-            await cluster.until(lambda: len(cluster.allocated()) == 320, 3600)
+            await cluster.until(lambda: len(cluster.allocated()) == 200, 3600)
             await cluster.until(lambda: cluster.held() == cluster.allocated(), 60)
 
     cluster.play(story)
 
-    assert len(cluster.allocated()) == 320
+    assert len(cluster.allocated()) == 200
     assert all(len(uids) == 1 for uids in cluster.allocated().values())
-    assert sum(bool(pod.spec.node_name) for pod in cluster.pods()) == 320
+    assert sum(bool(pod.spec.node_name) for pod in cluster.pods()) == 200
 
 
 def test_two_schedulers_with_pods_of_several_devices_do_not_block_each_other() -> None:

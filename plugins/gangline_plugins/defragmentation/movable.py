@@ -1,0 +1,152 @@
+"""Who may be moved: pods on their own and groups, what that costs, and why the others stay.
+
+Rules:
+- A group that cannot lose a member moves as a whole, and stays as a whole where one member stays.
+- Only pods are moved that a controller makes anew, and that a scheduler places which keeps the room for them.
+- What a disruption budget does not allow now is not moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gangline import Handle, Membership, PodGroup, PodInfo
+from gangline_plugins.defragmentation.costs import Costs
+from gangline_plugins.defragmentation.plan import Protected
+from gangline_plugins.gang_preemption.occupants import WHOLE, Occupant, Occupants, Unit
+from gangline_plugins.preemption.budgets import Budgets
+
+_TIED = frozenset(("DaemonSet", "Node"))
+"""Controllers whose pods belong to one node."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Movable:
+    """All pods that have a node."""
+
+    occupants: Occupants
+    costs: NDArray[np.float64]
+    """Of each pod of the occupants."""
+    gpus: NDArray[np.float64]
+    stays: Mapping[str, str]
+    """Pod UID to why it stays; the members of a group that one of them holds back among them."""
+    budgets: Budgets
+
+    def mates(self, unit: Unit) -> Sequence[PodInfo]:
+        """The pods that move with a unit: the whole group where its going stops the group."""
+        if unit.kind != WHOLE or not unit.gang:
+            return unit.pods
+        return self.occupants.all[int(self.occupants.owners[unit.slots[0]])].pods
+
+    def cost(self, pods: Sequence[PodInfo]) -> float:
+        """What it costs to move these."""
+        place = {pod.uid: i for i, pod in enumerate(self.occupants.pods)} if len(pods) > 1 else {}
+        if not place:
+            return float(self.costs[self.occupants.pods.index(pods[0])])
+        return float(sum(self.costs[place[pod.uid]] for pod in pods))
+
+    def protected(self, rows: NDArray[np.intp]) -> list[Protected]:
+        """The pods with GPUs on rows that stay."""
+        here = np.isin(self.occupants.rows, rows) & (self.gpus > 0)
+        pods = [self.occupants.pods[slot] for slot in np.flatnonzero(here).tolist()]
+        return [Protected(pod.key, self.stays[pod.uid]) for pod in pods if pod.uid in self.stays]
+
+
+class _Census:
+    """Goes over all pods that have a node."""
+
+    def __init__(self, handle: Handle, costs: Costs, own: str, priority: int | None) -> None:
+        self._handle = handle
+        self._costs = costs
+        self._own = own
+        self._priority = priority
+        self._budgets = Budgets(handle.state.store("poddisruptionbudgets"))
+        self._stays: dict[str, str] = {}
+
+    def take(self) -> Movable:
+        leaving: list[PodInfo] = []
+        alone: list[PodInfo] = []
+        groups: dict[str, tuple[PodGroup | None, list[PodInfo]]] = {}
+        for pod in self._handle.state.pods.values():
+            if pod.row < 0:
+                continue
+            membership = self._handle.group_of(pod)
+            group = membership.group if isinstance(membership, Membership) else None
+            key = "" if membership is None else group.key if group is not None else membership.key  # type: ignore[union-attr]  # a Problem
+            if pod.terminating:
+                leaving.append(pod)
+            elif not key:
+                alone.append(pod)
+            else:
+                groups.setdefault(key, (group, []))[1].append(pod)
+        occupants = [Occupant((pod,), pod.priority, spared=self._spared([pod])) for pod in alone]
+        occupants += (self._group(key, group, pods) for key, (group, pods) in groups.items() if key != self._own)
+        found = Occupants(self._handle, occupants, leaving)
+        costs = np.array([0.0 if pod.uid in self._stays else self._costs.of(pod) for pod in found.pods])
+        gpus = np.array([self._costs.gpus(pod) for pod in found.pods])
+        return Movable(found, costs, gpus, self._stays, self._budgets)
+
+    def _group(self, key: str, group: PodGroup | None, pods: list[PodInfo]) -> Occupant:
+        spared = self._spared(pods)
+        if group is None:
+            spared = frozenset(pod.uid for pod in pods)
+            self._stays.update((uid, "its group cannot be read") for uid in spared)
+        occupant = Occupant(pods, max(pod.priority for pod in pods), key, group, spared)
+        if spared and not occupant.spare:
+            held = next(pod for pod in pods if pod.uid in spared)
+            why = f"moves only with pod {held.key}: {self._stays[held.uid]}"
+            for pod in pods:
+                self._stays.setdefault(pod.uid, why)
+        return occupant
+
+    def _spared(self, pods: Sequence[PodInfo]) -> frozenset[str]:
+        """Those of pods that belong together which stay, noting why."""
+        for pod in pods:
+            why = self._why_stays(pod)
+            if why:
+                self._stays[pod.uid] = why
+        if self._budgets.any:
+            for pod in self._budgets.split(pods)[0]:
+                self._stays.setdefault(pod.uid, "a disruption budget allows no disruption now")
+        return frozenset(pod.uid for pod in pods if pod.uid in self._stays)
+
+    def _why_stays(self, pod: PodInfo) -> str:
+        said = self._costs.why_stays(pod)
+        controller = pod.controller
+        if said:
+            return said
+        if controller is None:
+            return "no controller would make it anew"
+        if controller.kind in _TIED:
+            return f"belongs to its node ({controller.kind})"
+        if pod.scheduler_name != self._handle.profile:
+            return f"placed by another scheduler, {pod.scheduler_name}"
+        if self._priority is not None and pod.priority > self._priority:
+            return "of higher priority than what waits"
+        return ""
+
+
+def find_movable(handle: Handle, costs: Costs, own: str = "", priority: int | None = None) -> Movable:
+    """Everybody but the members of the group `own`; of no higher priority, if one is given. Raises InvalidObject."""
+    return _Census(handle, costs, own, priority).take()
+
+
+def by_row(costs: NDArray[np.float64], rows: NDArray[np.intp], size: int) -> NDArray[np.float64]:
+    """Sums of a value per pod for each row."""
+    return np.bincount(rows, weights=costs, minlength=size)
+
+
+def each_once(units: Sequence[Unit]) -> Iterator[Unit]:
+    """The units without those that move along with another: the first of a group that goes as a whole stands for it."""
+    whole = {unit.gang for unit in units if unit.kind == WHOLE and unit.gang}
+    seen: set[str] = set()
+    for unit in units:
+        if unit.gang in whole:
+            if unit.kind != WHOLE or unit.gang in seen:
+                continue
+            seen.add(unit.gang)
+        yield unit
