@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from gangline import hookimpl, unschedulable
+from gangline import PodInfo, hookimpl, model, unschedulable
 from gangline.group_scheduling import GroupDecision, GroupRejection
 from gangline.status import Status
+from gangline.wire import COMPLETION_INDEX
+from gangline_plugins.inter_pod_affinity import InterPodAffinity
+from gangline_plugins.node_ports import NodePorts
 
-from .gangs import FALLBACK, PREFERRED, REQUIRED, Gangs, fabric, leaves_of, spines_of
+from .gangs import FALLBACK, GROUP, PREFERRED, REQUIRED, Gangs, fabric, leaves_of, spines_of
 
 
 def test_a_gang_takes_the_fewest_leaves() -> None:
@@ -164,3 +169,109 @@ def test_the_last_member_lets_those_go_that_wait_at_permit() -> None:
     assert isinstance(decided, GroupDecision)
     assert [bool(member.holds) for member in decided.members] == [True, True, True, False]
     assert all(waiting.verdict is not None and waiting.verdict.is_success for waiting in gangs.handle.waiting)
+
+
+SLICES = {
+    "kueue.x-k8s.io/podset-slice-required-topology": "leaf",
+    "kueue.x-k8s.io/podset-slice-size": "3",
+}
+
+
+def sliced(gangs: Gangs, size: int, gpus: int = 8) -> list[PodInfo]:
+    """A gang of which each three consecutive ranks have to be in one leaf."""
+    gangs.define("a", size)
+    return [gangs.pod("a", i, gpus, {**SLICES, COMPLETION_INDEX: str(i)}) for i in range(size)]
+
+
+def test_each_slice_of_ranks_is_in_one_leaf() -> None:
+    gangs = Gangs(fabric(spines=1))
+
+    placed = gangs.place(sliced(gangs, 12))
+
+    for first in range(0, 12, 3):
+        assert len(leaves_of({f"a-{i}": placed[f"a-{i}"] for i in range(first, first + 3)})) == 1
+
+
+def test_slices_that_have_no_leaf_left_keep_the_whole_gang_out() -> None:
+    gangs = Gangs(fabric(spines=1))
+    for leaf in range(4):
+        gangs.occupy(f"s0-l{leaf}-n0", 8)
+    gangs.occupy("s0-l3-n1", 8)
+
+    decided = gangs.decide(sliced(gangs, 12))
+
+    assert isinstance(decided, GroupRejection)
+    assert not gangs.cache.nodes.view().requested("nvidia.com/gpu")[2]
+
+
+def test_a_slice_gives_way_when_another_one_finds_no_room_beside_it() -> None:
+    gangs = Gangs(fabric(spines=1, leaves=2, nodes=4))
+    gangs.define("a", 4)
+    leader, *workers = sliced(gangs, 4, gpus=1)
+    for node in ("s0-l0-n1", "s0-l0-n2", "s0-l0-n3"):
+        gangs.occupy(node, 8)
+    gangs.occupy("s0-l0-n0", 7)
+    gangs.occupy("s0-l1-n0", 5)
+    for node in ("s0-l1-n1", "s0-l1-n2", "s0-l1-n3"):
+        gangs.occupy(node, 8)
+
+    placed = gangs.place([leader, *workers])
+
+    assert leaves_of(placed) == {"s0-l1": 3, "s0-l0": 1}
+
+
+def test_pods_that_may_not_share_a_node_get_one_each() -> None:
+    gangs = Gangs(fabric(spines=1), InterPodAffinity)
+    apart = model.PodAffinity(
+        required=[
+            model.PodAffinityTerm(
+                label_selector=model.LabelSelector(match_labels={GROUP: "a"}), topology_key="kubernetes.io/hostname"
+            )
+        ]
+    )
+    affinity = model.Affinity(pod_anti_affinity=apart)
+
+    placed = gangs.place(gangs.gang("a", 4, gpus=1, affinity=affinity))
+
+    assert len(set(placed.values())) == 4
+
+
+def test_host_ports_are_taken_once_a_node() -> None:
+    gangs = Gangs(fabric(spines=1), NodePorts)
+    container = model.Container(
+        name="main",
+        resources=model.ResourceRequirements(requests={"nvidia.com/gpu": 1}),
+        ports=[model.ContainerPort(container_port=80, host_port=80)],
+    )
+
+    placed = gangs.place(gangs.gang("a", 4, gpus=1, containers=[container]))
+
+    assert len(set(placed.values())) == 4
+
+
+@given(
+    st.lists(st.integers(0, 8), min_size=32, max_size=32),
+    st.integers(1, 12),
+    st.sampled_from([1, 2, 4, 8]),
+    st.sampled_from(["leaf", "spine", ""]),
+)
+def test_a_gang_is_placed_exactly_when_one_domain_of_its_level_holds_it(
+    used: list[int], size: int, gpus: int, level: str
+) -> None:
+    gangs = Gangs(fabric(spines=2, leaves=4, nodes=4))
+    for row, amount in enumerate(used):
+        if amount:
+            gangs.occupy(gangs.cache.nodes.names[row], amount)
+    fits = [(8 - amount) // gpus for amount in used]
+    per = {"leaf": 4, "spine": 16, "": 32}[level]
+    possible = any(sum(fits[i : i + per]) >= size for i in range(0, 32, per))
+
+    decided = gangs.decide(gangs.gang("a", size, gpus, annotations={REQUIRED: level} if level else None))
+
+    assert isinstance(decided, GroupDecision) == possible
+    total = [u + r for u, r in zip(used, [0] * 32, strict=True)]
+    for member in decided.members if isinstance(decided, GroupDecision) else ():
+        row = gangs.cache.nodes.row_of(member.node)
+        assert row is not None
+        total[row] += gpus
+    assert total == gangs.cache.nodes.view().requested("nvidia.com/gpu").tolist() and max(total) <= 8

@@ -119,12 +119,14 @@ affinity: {{- toYaml . | nindent 2 }}
 - --log-format={{ .Values.logging.format }}
 {{- end -}}
 
-{{/* The probes of a server on 8080; a component that starts slowly is given a minute. */}}
+{{/* The probes of a server; one that starts slowly is given a minute.
+     Call with (list "name of its port" livenessProbe readinessProbe), of which an empty one means the chart's. */}}
 {{- define "gangline.probes" -}}
+{{- $port := index . 0 -}}
 startupProbe:
-  httpGet: {path: /healthz, port: http}
+  httpGet: {path: /healthz, port: {{ $port }}}
   periodSeconds: 2
   failureThreshold: 30
-livenessProbe: {{- toYaml (.Values.livenessProbe | default (dict "httpGet" (dict "path" "/healthz" "port" "http") "periodSeconds" 15 "timeoutSeconds" 5)) | nindent 2 }}
-readinessProbe: {{- toYaml (.Values.readinessProbe | default (dict "httpGet" (dict "path" "/readyz" "port" "http") "periodSeconds" 5 "timeoutSeconds" 3)) | nindent 2 }}
+livenessProbe: {{- toYaml (index . 1 | default (dict "httpGet" (dict "path" "/healthz" "port" $port) "periodSeconds" 15 "timeoutSeconds" 5)) | nindent 2 }}
+readinessProbe: {{- toYaml (index . 2 | default (dict "httpGet" (dict "path" "/readyz" "port" $port) "periodSeconds" 5 "timeoutSeconds" 3)) | nindent 2 }}
 {{- end -}}

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gangline import model
 from gangline.group_scheduling import GroupDecision
+from gangline.testing import GPU
 from gangline_plugins.gang_preemption.plugin import Plan
+from gangline_plugins.node_ports import NodePorts
 
-from .preemption_cases import ONE_LEAF, Bench
+from .preemption_cases import GROUP, ONE_LEAF, Bench
 
 LEAVES, NODES = 3, 2
 NAMES = [f"l{leaf}-n{n}" for leaf in range(LEAVES) for n in range(NODES)]
@@ -29,29 +33,33 @@ class Running:
     priority: int
     min_member: int | None = None
     is_young: bool = False
+    wants_port: bool = False
 
 
 @dataclass(frozen=True)
 class Story:
-    """What runs, what a budget protects, and the size of what comes."""
+    """What runs, what a budget protects, what fills the rest of each node, and what comes."""
 
     running: tuple[Running, ...]
     protected: frozenset[int]
+    rest: tuple[int, ...]
+    """Priorities."""
     size: int
     gpus: int
     level: bool
+    wants_port: bool
 
     def bench(self, without: Collection[str] = ()) -> Bench:
         """The cluster without some pods."""
-        bench = Bench(LEAVES, NODES)
+        bench = Bench(LEAVES, NODES, None, NodePorts)
         free = Counter(dict.fromkeys(NAMES, 8))
         for number, each in enumerate(self.running):
             members = [node for node in each.nodes if free[node] >= each.gpus]
-            members = members if len(set(members)) == len(members) else list(dict.fromkeys(members))
-            if not members:
-                continue
             free.subtract(dict.fromkeys(members, each.gpus))
             self._run(bench, f"r{number}", each, members, number in self.protected)
+        for node, priority in zip(NAMES, self.rest, strict=True):
+            if free[node]:
+                bench.run(f"rest{node}", node, priority, free[node])
         bench.protect("pdb", 1, app="protected")
         bench.remove(without)
         return bench
@@ -59,19 +67,30 @@ class Story:
     def _run(self, bench: Bench, name: str, each: Running, members: list[str], is_protected: bool) -> None:
         labels = {"app": "protected"} if is_protected else {}
         notes = {"gangline.dev/min-runtime": "1h"} if each.is_young else {}
+        pod: dict[str, Any] = {"age": 60, "annotations": notes, **ports(each.gpus, each.wants_port)}
         if each.min_member is None:
-            bench.run(name, members[0], each.priority, each.gpus, age=60, labels=labels, annotations=notes)
+            for node in members:
+                bench.run(name, node, each.priority, labels=labels, **pod)
             return
-        bench.define(name, min(each.min_member, len(members)))
+        bench.define(name, min(each.min_member, max(1, len(members))))
         for i, node in enumerate(members):
-            group = {"scheduling.x-k8s.io/pod-group": name}
-            bench.run(f"{name}-{i}", node, each.priority, each.gpus, 60, labels=labels | group, annotations=notes)
+            bench.run(f"{name}-{i}", node, each.priority, labels=labels | {GROUP: name}, **pod)
 
     def is_placed(self, bench: Bench) -> bool:
         """Whether the gang that comes finds its place."""
         notes = ONE_LEAF if self.level else {}
-        pods = bench.members("new", self.size, PRIORITY, gpus=self.gpus, annotations=notes)
+        wanted = ports(self.gpus, self.wants_port)
+        pods = bench.members("new", self.size, PRIORITY, annotations=notes, **wanted)
         return isinstance(bench.decide(pods), GroupDecision)
+
+
+def ports(gpus: int, wants_port: bool) -> dict[str, Any]:
+    """What a pod asks for: GPUs, and maybe a port of its node, which no request tells."""
+    if not wants_port:
+        return {"gpus": gpus}
+    wanted = model.ResourceRequirements(requests={GPU: gpus})
+    port = model.ContainerPort(container_port=80, host_port=80)
+    return {"containers": [model.Container(name="main", image="main:1", resources=wanted, ports=[port])]}
 
 
 SINGLE = st.builds(
@@ -80,6 +99,7 @@ SINGLE = st.builds(
     gpus=st.sampled_from([2, 4, 8]),
     priority=st.integers(0, 3),
     is_young=st.sampled_from([False, False, True]),
+    wants_port=st.booleans(),
 )
 GANG = st.builds(
     Running,
@@ -88,14 +108,17 @@ GANG = st.builds(
     priority=st.integers(0, 3),
     min_member=st.integers(1, 5),
     is_young=st.sampled_from([False, False, False, True]),
+    wants_port=st.booleans(),
 )
 STORIES = st.builds(
     Story,
     running=st.lists(st.one_of(SINGLE, GANG), min_size=3, max_size=10).map(tuple),
     protected=st.frozensets(st.integers(0, 9), max_size=4),
+    rest=st.tuples(*(st.integers(0, 3) for _ in NAMES)),
     size=st.integers(1, 4),
     gpus=st.sampled_from([2, 4, 8]),
     level=st.booleans(),
+    wants_port=st.booleans(),
 )
 
 
