@@ -24,11 +24,11 @@ from gangline.cache import Cache
 from gangline.clock import SystemClock
 from gangline.memory import keep_memory
 from gangline.metrics import Metrics
-from gangline.queueing import Unit
 from gangline.recording import NoRecorder
 from gangline.registry import Catalog
 from gangline.runtime import Runtime
 from gangline.scheduling import Decision, decide
+from gangline.units import Unit
 from gangline.waiting import WaitingPods
 
 DEFAULT = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"

@@ -25,9 +25,10 @@ from rich.table import Table
 
 from gangline import model
 from gangline.cache import Cache
+from gangline.handle import FrameworkHandle
 from gangline.metrics import Metrics
 from gangline.registry import Catalog, compile_profile
-from gangline.runtime import FrameworkHandle, Runtime
+from gangline.runtime import Runtime
 from gangline.testing import FakeHandle, make_node, make_pod
 from gangline.wire import (
     ALLOCATED,

@@ -25,9 +25,9 @@ from gangline.cache import Cache
 from gangline.group_scheduling import GroupRejection, decide_group
 from gangline.groups import Groups
 from gangline.pods import PodInfo
-from gangline.queueing import Unit
 from gangline.runtime import Runtime
 from gangline.testing import FakeHandle, make_node, make_pod, make_runtime
+from gangline.units import Unit
 from gangline_plugins.gang_permit import GangPermit
 from gangline_plugins.gang_preemption import GangPreemption
 from gangline_plugins.gang_preemption.plugin import Plan

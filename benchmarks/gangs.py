@@ -31,12 +31,11 @@ from gangline.groups import Groups
 from gangline.kube.resources import SCHEDULER_PLUGINS_POD_GROUPS
 from gangline.memory import keep_memory
 from gangline.metrics import Metrics
-from gangline.pods import PodInfo
-from gangline.queueing import Unit
 from gangline.recording import NoRecorder
 from gangline.registry import Catalog
 from gangline.runtime import Runtime
 from gangline.scheduling import give_back
+from gangline.units import Unit
 from gangline.waiting import WaitingPods
 
 GROUP = "scheduling.x-k8s.io/pod-group"

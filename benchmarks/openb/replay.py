@@ -17,11 +17,11 @@ from gangline.assembly import build_runtimes
 from gangline.cache import Cache
 from gangline.clock import SystemClock
 from gangline.metrics import Metrics
-from gangline.queueing import Unit
 from gangline.recording import NoRecorder
 from gangline.registry import Catalog
 from gangline.runtime import Runtime
 from gangline.scheduling import Decision, decide
+from gangline.units import Unit
 from gangline.waiting import WaitingPods
 from gangline.wire import (
     CLAIM,

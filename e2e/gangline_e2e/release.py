@@ -1,7 +1,8 @@
 """The chart installed by helm on a control plane of its own, all of it at work.
 
 The controllers make the pods and kube-scheduler places them; the pods of the chart run as processes, all others only
-become Running. Four nodes have GPUs, on which the agents report hardware that is not there.
+become Running. Four nodes have GPUs, on which the agents report hardware that is not there. Pod groups of every system
+can be made.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import yaml
 from gangline_e2e import binaries, egress
 from gangline_e2e.api import Api, connect
 from gangline_e2e.chart import CHART, RELEASE, Helm, HelmFailed
+from gangline_e2e.gang_crds import install_foreign
 from gangline_e2e.harness import ControlPlane, Options
 from gangline_e2e.kubelet import Kubelet
 from gangline_e2e.workloads import GPU, Manifest, Manifests, is_pod_ready
@@ -27,8 +29,13 @@ from gangline_e2e.workloads import GPU, Manifest, Manifests, is_pod_ready
 EXAMPLES = Path(__file__).parents[2] / "examples"
 OWN = f"/api/v1/namespaces/{RELEASE}"
 TEAM = "team"
-VALUES: Manifest = {"agent": {"simulate": "dgx-h100"}}
+VALUES: Manifest = {
+    "agent": {"simulate": "dgx-h100"},
+    **yaml.safe_load((EXAMPLES / "leaf-spine" / "values.yaml").read_text()),
+}
+JOBS = f"/apis/batch/v1/namespaces/{TEAM}/jobs"
 GPU_NODES = ("node1", "node2", "node3", "node4")
+POD_GROUPS = ("--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1alpha2=true")
 AUDITED = {"level": "Metadata", "userGroups": [f"system:serviceaccounts:{RELEASE}"], "omitStages": ["RequestReceived"]}
 
 
@@ -70,7 +77,9 @@ class Release:
                 await self.api.apply(manifest)
 
     async def clear(self) -> None:
-        """Delete the team's pods and wait until they are gone."""
+        """Delete the team's Jobs and pods and wait until they are gone."""
+        for job in await self.api.list(JOBS):
+            await self.api.delete(f"{JOBS}/{job['metadata']['name']}?propagationPolicy=Background")
 
         async def gone() -> bool:
             left = await self.api.list(self.api.pods)
@@ -129,11 +138,12 @@ def _options(folder: Path, socket: Path) -> Options:
         f"--audit-policy-file={policy}",
         f"--audit-log-path={folder / 'audit.log'}",
     )
-    return Options(kwok=False, controller_manager=True, apiserver_args=args)
+    return Options(kwok=False, controller_manager=True, apiserver_args=(*args, *POD_GROUPS))
 
 
 async def _prepare(api: Api) -> None:
-    """Namespaces, the nodes with GPUs and one without."""
+    """Namespaces, the nodes with GPUs and one without, and the kinds of other systems."""
+    await install_foreign(api)
     for name in (RELEASE, TEAM):
         await api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     await api.create_many(_node(name, gpus=8) for name in GPU_NODES)

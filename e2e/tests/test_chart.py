@@ -54,6 +54,8 @@ NOT_WATCHED = (
     resources.VALIDATING_WEBHOOKS,
 )
 KINDS = [each for each in vars(resources).values() if isinstance(each, Resource) and each not in NOT_WATCHED]
+SERVERS = ("Deployment/gpu-scheduler", "Deployment/gpu-scheduler-webhook", "DaemonSet/gpu-scheduler-agent")
+EXAMPLES = CHART.parents[1] / "examples"
 NOT_SERVED = {"monitoring.coreos.com/v1", "cert-manager.io/v1"}
 
 
@@ -150,6 +152,19 @@ async def test_the_default_profile_is_the_one_that_comes_with_gangline(helm: Hel
     assert yaml.safe_load(config)["profiles"] == ours["profiles"]
 
 
+async def test_the_values_for_two_profiles_are_those_that_come_with_gangline(helm: Helm) -> None:
+    values = yaml.safe_load((EXAMPLES / "leaf-spine" / "values.yaml").read_text())
+
+    rendered = await helm.render(values)
+
+    names = ["gpu-scheduler", "topology-aware-scheduler"]
+    ours = [profile for name in names for profile in yaml.safe_load(gangline_profiles.read(name))["profiles"]]
+    config = yaml.safe_load(one(rendered, "ConfigMap", "gpu-scheduler-config")["data"]["config.yaml"])
+    assert config["profiles"] == ours
+    (webhook,) = pod_specs(rendered)["Deployment/gpu-scheduler-webhook"]["containers"]
+    assert {f"--scheduler-name={name}" for name in names} <= set(webhook["args"])
+
+
 async def test_the_webhook_is_registered_as_its_own_manifests_say(helm: Helm) -> None:
     rendered = await helm.render({"profiles": [{}, {"schedulerName": "other"}]})
 
@@ -177,6 +192,19 @@ async def test_all_pods_run_without_privileges(helm: Helm) -> None:
             assert security["readOnlyRootFilesystem"] is True
             assert (security["runAsUser"], security["allowPrivilegeEscalation"]) == (1000, False)
             assert container["resources"]["requests"].keys() == {"cpu", "memory"}
+
+
+async def test_every_server_is_probed_where_it_listens_and_may_be_reached_there(helm: Helm) -> None:
+    rendered = await helm.render({"networkPolicy": {"enabled": True}})
+
+    for component in SERVERS:
+        (container,) = pod_specs(rendered)[component]["containers"]
+        ports = {each["name"]: each["containerPort"] for each in container["ports"]}
+        probes = [container[probe]["httpGet"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")]
+        assert [each["path"] for each in probes] == ["/healthz", "/healthz", "/readyz"]
+        assert all(f"--listen=0.0.0.0:{ports[each['port']]}" in container["args"] for each in probes)
+        policy = one(rendered, "NetworkPolicy", component.partition("/")[2])["spec"]
+        assert {port["port"] for rule in policy["ingress"] for port in rule["ports"]} == set(ports.values())
 
 
 async def test_each_component_has_a_service_account_of_its_own(helm: Helm) -> None:

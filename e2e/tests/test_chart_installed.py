@@ -12,15 +12,18 @@ from collections.abc import AsyncIterator
 from contextlib import nullcontext, suppress
 from pathlib import Path
 
+import aiohttp
 import pytest
 import pytest_asyncio
 import yaml
 
-from gangline_e2e import volumes
+from gangline_e2e import gangs, volumes
 from gangline_e2e.api import connect
 from gangline_e2e.chart import CHART, CRDS, RELEASE, definitions, one
+from gangline_e2e.egress import container_port
 from gangline_e2e.errors import Refused, WaitedTooLong
 from gangline_e2e.gpu_crds import NODE_STATUSES, node_status
+from gangline_e2e.leaf_spine import LEAF, leaf_spine
 from gangline_e2e.release import GPU_NODES, OWN, TEAM, VALUES, Release, metrics, release
 from gangline_e2e.workloads import Manifest, gpu_pod, is_bound, is_pod_ready, is_running, priority_class
 
@@ -29,6 +32,22 @@ MUTATING = f"{REGISTRATIONS}/mutatingwebhookconfigurations/gpu-scheduler-webhook
 SECRET = f"{OWN}/secrets/gpu-scheduler-webhook-cert"
 CUDA = "CUDA_VISIBLE_DEVICES"
 ALLOCATED = "gpu.scheduling/allocated"
+FROM_ANNOTATION = {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.annotations['{ALLOCATED}']"}}
+GANGS = (
+    gangs.upstream,
+    gangs.scheduler_plugins,
+    gangs.kai,
+    gangs.volcano,
+    gangs.kueue,
+    gangs.koordinator,
+    gangs.indexed_job,
+    gangs.gpu_count,
+    gangs.job_set,
+    gangs.leader_worker_set,
+)
+POD_GROUPS = {"upstream": "scheduling.k8s.io/v1alpha2", "scheduler-plugins": "scheduling.x-k8s.io/v1alpha1"}
+"""The groups whose status is ours to write."""
+HISTORY = f"{OWN}/configmaps/gangline-domain-history"
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
@@ -49,6 +68,13 @@ async def installed(whole: Release) -> AsyncIterator[Release]:
     await whole.clear()
 
 
+@pytest_asyncio.fixture(loop_scope="module")
+async def leaves(installed: Release, tmp_path: Path) -> AsyncIterator[dict[str, set[str]]]:
+    """The nodes of four more leaves, by leaf."""
+    async with leaf_spine(installed, tmp_path) as leaves:
+        yield leaves
+
+
 async def test_install_returns_when_every_pod_is_ready(installed: Release) -> None:
     replicas = [*await installed.pods("gpu-scheduler"), *await installed.pods("gpu-scheduler-webhook")]
     agents = await installed.pods("gpu-scheduler-agent")
@@ -58,6 +84,19 @@ async def test_install_returns_when_every_pod_is_ready(installed: Release) -> No
     for pod in [*replicas, *agents]:
         assert is_pod_ready(pod), pod["metadata"]["name"]
         assert pod["status"]["containerStatuses"][0]["restartCount"] == 0, installed.kubelet.logs()[-5000:]
+    reported = {_name(each) for each in await installed.api.list(NODE_STATUSES) if "devices" in each.get("status", {})}
+    assert reported == set(GPU_NODES)
+
+
+@pytest.mark.parametrize("app", ["gpu-scheduler", "gpu-scheduler-webhook", "gpu-scheduler-agent"])
+async def test_every_pod_answers_its_probes(installed: Release, app: str) -> None:
+    for pod in await installed.pods(app):
+        (container,) = pod["spec"]["containers"]
+        for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+            asked = container[probe]["httpGet"]
+            url = f"http://{pod['status']['podIP']}:{container_port(pod, asked['port'])}{asked['path']}"
+            async with aiohttp.request("GET", url) as answer:
+                assert answer.status == 200, url
 
 
 async def test_install_leaves_no_hook_behind(installed: Release) -> None:
@@ -123,7 +162,7 @@ async def test_a_pod_with_a_claim_gets_linked_devices_and_sees_them(installed: R
 
     (pod,) = await installed.api.wait_for(installed.api.pods, is_running, 1)
 
-    assert _env(pod) == {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.annotations['{ALLOCATED}']"}}
+    assert _env(pod) == FROM_ANNOTATION
     ids = pod["metadata"]["annotations"][ALLOCATED]
     assert ids == "0,1"
     path = f"/apis/gpu.scheduling/v1/namespaces/{TEAM}/gpuclaims/two-linked"
@@ -153,6 +192,51 @@ async def test_the_five_pods_of_the_canonical_map_go_where_it_says(installed: Re
         "check-3": ("node4", "3"),
         "check-4": ("node4", "3"),
     }
+
+
+async def test_a_leaf_spine_job_takes_one_complete_leaf(installed: Release, leaves: dict[str, set[str]]) -> None:
+    await installed.apply("leaf-spine/job.yaml")
+
+    pods = await installed.api.wait_for(installed.api.pods, is_running, 4)
+
+    assert {each["spec"]["nodeName"] for each in pods} == leaves["leaf-1"]
+    for pod in pods:
+        assert pod["metadata"]["annotations"][ALLOCATED] == "0,1,2,3"
+        assert _env(pod) == FROM_ANNOTATION
+
+    async def remembered() -> bool:
+        with suppress(Refused):
+            return "topology-aware-scheduler" in (await installed.api.get(HISTORY))["data"]
+        return False
+
+    await installed.api.until(remembered, "the scheduler has written down how the leaf fares", timeout_s=90)
+
+
+async def test_a_leaf_spine_job_leaves_out_a_leaf_that_is_in_use(
+    installed: Release, leaves: dict[str, set[str]]
+) -> None:
+    there = {"nodeSelector": {LEAF: "leaf-1"}, "tolerations": [{"operator": "Exists"}]}
+    await installed.api.create(_pod("single", gpus=1, **there))
+    await installed.api.wait_for(installed.api.pods, is_running, 1)
+
+    await installed.apply("leaf-spine/job.yaml")
+
+    pods = await installed.api.wait_for(installed.api.pods, is_running, 5)
+    nodes = {each["spec"]["nodeName"] for each in pods if _name(each) != "single"}
+    assert nodes in [leaves[leaf] for leaf in leaves if leaf != "leaf-1"]
+
+
+async def test_gangs_of_every_dialect_are_placed_and_pod_groups_say_so(installed: Release) -> None:
+    made = [dialect(dialect.__name__.replace("_", "-"), 3, gangs.ANYWHERE, 1) for dialect in GANGS]
+
+    await installed.api.create_many(each for gang in made for each in gang.objects)
+    await installed.api.create_many(pod for gang in made for pod in gang.pods)
+
+    await installed.api.wait_for(installed.api.pods, is_running, sum(gang.size for gang in made), timeout_s=60)
+    for name, version in POD_GROUPS.items():
+        path = f"/apis/{version}/namespaces/{TEAM}/podgroups"
+        (group,) = await installed.api.wait_for(path, _is_scheduled, 1)
+        assert _name(group) == name
 
 
 async def test_a_forged_allocation_is_refused(installed: Release) -> None:
@@ -258,9 +342,8 @@ async def test_a_broken_certificate_is_renewed_and_trusted_while_the_webhook_run
 async def test_an_upgrade_brings_a_profile_without_restarting_the_schedulers(installed: Release) -> None:
     schedulers = {_name(each) for each in await installed.pods("gpu-scheduler")}
     before = [each["clientConfig"]["caBundle"] for each in (await installed.api.get(MUTATING))["webhooks"]]
-    profiles = yaml.safe_load((CHART / "values.yaml").read_text())["profiles"]
 
-    values = {**VALUES, "profiles": [*profiles, {"schedulerName": "spread"}]}
+    values = {**VALUES, "profiles": [*VALUES["profiles"], {"schedulerName": "spread"}]}
     await installed.helm.upgrade(RELEASE, values, CHART, "--wait", "--timeout", "120s")
     await installed.api.create(gpu_pod("spread", scheduler_name="spread"))
 
@@ -281,6 +364,21 @@ async def test_no_component_was_ever_refused_what_it_asked_for(installed: Releas
         if each.get("annotations", {}).get("authorization.k8s.io/decision") == "forbid"
     }
     assert denied == set()
+    asked = {
+        (each["verb"], each["objectRef"].get("apiGroup", ""), each["objectRef"].get("resource"))
+        for each in requests
+        if "objectRef" in each
+    }
+    assert asked >= {
+        ("patch", "scheduling.k8s.io", "podgroups"),
+        ("patch", "scheduling.x-k8s.io", "podgroups"),
+        ("patch", "", "configmaps"),
+        ("list", "topology.scheduler", "domainconfigs"),
+        ("list", "scheduling.run.ai", "podgroups"),
+        ("list", "scheduling.volcano.sh", "podgroups"),
+        ("list", "jobset.x-k8s.io", "jobsets"),
+        ("list", "leaderworkerset.x-k8s.io", "leaderworkersets"),
+    }
 
 
 async def test_uninstall_leaves_nothing_but_the_definitions_and_their_objects(installed: Release) -> None:
@@ -324,6 +422,13 @@ def _env(pod: Manifest) -> object:
     """What CUDA_VISIBLE_DEVICES is, or is read from; None if nothing was injected."""
     variables = pod["spec"]["containers"][0].get("env", [])
     return next((each.get("value") or each.get("valueFrom") for each in variables if each["name"] == CUDA), None)
+
+
+def _is_scheduled(group: Manifest) -> bool:
+    """Whether a pod group of upstream or of scheduler-plugins says that it is."""
+    status = group.get("status", {})
+    conditions = [(each["type"], each["status"]) for each in status.get("conditions", [])]
+    return status.get("phase") == "Scheduled" or ("PodGroupScheduled", "True") in conditions
 
 
 def _is_unschedulable(pod: Manifest) -> bool:

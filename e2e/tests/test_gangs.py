@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gangline_e2e import gangs, gpu_fleet
 from gangline_e2e.api import Api, connect
-from gangline_e2e.errors import Refused
 from gangline_e2e.gang_checks import broken_rules, has_room, scattered
 from gangline_e2e.gang_crds import install_foreign
 from gangline_e2e.gang_history import History, history
@@ -20,7 +17,7 @@ from gangline_e2e.gpu_crds import NODE_STATUSES, install, node_status
 from gangline_e2e.harness import ControlPlane, Options
 from gangline_e2e.placements import faults
 from gangline_e2e.scheduler import Gangline
-from gangline_e2e.workloads import Manifest, Manifests, kwok_node
+from gangline_e2e.workloads import Manifest, kwok_node
 
 StartControlPlane = Callable[[Options], ControlPlane]
 StartGangline = Callable[..., Gangline]
@@ -36,6 +33,8 @@ PHASE = 2.0
 """Seconds in which a gang is bound from its first pod to the last that it needs."""
 LEVELS = [{"name": "spine", "nodeLabel": SPINE}, {"name": "leaf", "nodeLabel": LEAF}]
 CLAIM_NODES = 16
+AT_ONCE = 8
+"""Pods that are created at the same time: few, so that the history is noted when it happens."""
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -97,7 +96,7 @@ async def _build(api: Api) -> None:
 
 async def _create(api: Api, wanted: list[Gang]) -> None:
     await api.create_many(each for gang in wanted for each in gang.objects)
-    await api.create_many(pod for gang in wanted for pod in gang.pods)
+    await api.create_many((pod for gang in wanted for pod in gang.pods), AT_ONCE)
 
 
 # The gangs

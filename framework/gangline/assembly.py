@@ -19,12 +19,13 @@ from gangline.config import (
 )
 from gangline.group_members import Grouping
 from gangline.groups import WATCHES, Groups
+from gangline.handle import NO_GROUPS, FrameworkHandle
 from gangline.hints import Action, EventHint, on
 from gangline.kube.resources import Selection
 from gangline.metrics import Metrics
 from gangline.plugin import Clock, Recorder
 from gangline.registry import Catalog, compile_profile
-from gangline.runtime import NO_GROUPS, FrameworkHandle, Runtime
+from gangline.runtime import Runtime
 from gangline.waiting import WaitingPods
 
 _NODE_RESOURCES_FIT = "NodeResourcesFit"

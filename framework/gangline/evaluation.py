@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from gangline.answers import MAX_SCORE, check_length, check_range, out_of_range, scores_of
 from gangline.cycle_state import Cycle, StateKey
 from gangline.diagnosis import Diagnosis, Rejection
 from gangline.errors import PluginError
@@ -26,7 +27,6 @@ from gangline.registry import CompiledProfile, Implementation
 from gangline.status import SKIP, SKIP_CLASS, BoolColumn, Code, CodeColumn, Narrow, ScoreColumn, Status
 
 _KEPT_BYTES = 64 * 1024 * 1024
-MAX_SCORE = 100.0
 
 
 @dataclass(slots=True, eq=False)
@@ -252,7 +252,7 @@ class Evaluator:
         for impl in self._dynamic_scorers:
             if self._is_skipped(impl, cycle, pod, view):
                 continue
-            raw = _scores(impl, "score", impl.call(cycle, pod, view), len(view))
+            raw = scores_of(impl, "score", impl.call(cycle, pod, view), len(view))
             index = np.flatnonzero(filtered.feasible) if index is None else index
             result.append((impl.name, impl.weight, self._normalized(impl, filtered, raw[index])))
         return result
@@ -269,8 +269,8 @@ class Evaluator:
     def _normalized(self, impl: Implementation, filtered: Filtered, raw: ScoreColumn) -> ScoreColumn:
         if impl.normalize is not None:
             normalized = impl.normalize(filtered.cycle, filtered.pod, raw)
-            raw = _scores(impl, "normalize_score", normalized, len(raw))
-        _check_range(impl, raw)
+            raw = scores_of(impl, "normalize_score", normalized, len(raw))
+        check_range(impl, raw)
         return raw
 
     def _ensure_scored(self, entry: _Entry, pod: PodInfo) -> None:
@@ -291,10 +291,10 @@ class Evaluator:
         self._rebase(entry, view.index)
 
     def _rescore(self, entry: _Entry, impl: Implementation, cycle: Cycle, pod: PodInfo, view: NodeView) -> None:
-        raw = _scores(impl, "score", impl.call(cycle, pod, view), len(view))
+        raw = scores_of(impl, "score", impl.call(cycle, pod, view), len(view))
         within = raw.min(initial=0.0) >= 0.0 and raw.max(initial=0.0) <= MAX_SCORE
         if impl.normalize is None and not within:
-            _check_range(impl, raw[entry.feasible[view.index]])  # elsewhere it may say what it likes
+            check_range(impl, raw[entry.feasible[view.index]])  # elsewhere it may say what it likes
         kept = entry.raw.get(impl.name)
         if impl.normalize is not None:
             first = raw[:1] if kept is None else kept[0]
@@ -428,11 +428,11 @@ class Evaluator:
         for impl in entry.scorers:
             kept = entry.raw[impl.name]
             if (impl.reads or 0) & PODS:
-                score = float(_scores(impl, "score", impl.call(cycle, pod, view), 1)[0])
+                score = float(scores_of(impl, "score", impl.call(cycle, pod, view), 1)[0])
                 if impl.normalize is not None:
                     entry.constant[impl.name] &= score == kept[0]
                 elif feasible and not 0.0 <= score <= MAX_SCORE:
-                    raise _out_of_range(impl, score, score)
+                    raise out_of_range(impl, score, score)
                 kept[row] = score
             if impl.normalize is None:
                 total += impl.weight * float(kept[row])
@@ -455,7 +455,7 @@ class Evaluator:
                 "filter",
                 f"must return unsigned integers, one per node, not {verdicts.dtype}",
             )
-        _check_length(impl, "filter", verdicts, size)
+        check_length(impl, "filter", verdicts, size)
         return verdicts
 
 
@@ -477,30 +477,3 @@ def _nothing_left(narrow: Mapping[str, Narrow]) -> Status | None:
     else:
         message = f"node(s) didn't satisfy plugin(s) [{' '.join(names)}] simultaneously"
     return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (message,))
-
-
-def _scores(impl: Implementation, point: str, answer: Any, size: int) -> ScoreColumn:
-    try:
-        scores = np.asarray(answer, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise PluginError(impl.name, point, f"must return numbers, one per node: {error}") from error
-    _check_length(impl, point, scores, size)
-    return scores
-
-
-def _check_length(impl: Implementation, point: str, column: Any, size: int) -> None:
-    if column.shape != (size,):
-        raise PluginError(
-            impl.name,
-            point,
-            f"returned an array of shape {column.shape} for {size} nodes; one value per node is expected",
-        )
-
-
-def _check_range(impl: Implementation, scores: ScoreColumn) -> None:
-    if len(scores) and not (scores.min() >= 0.0 and scores.max() <= MAX_SCORE):
-        raise _out_of_range(impl, scores.min(), scores.max())
-
-
-def _out_of_range(impl: Implementation, lowest: float, highest: float) -> PluginError:
-    return PluginError(impl.name, "score", f"scores must be 0..100, got {lowest:g}..{highest:g}")

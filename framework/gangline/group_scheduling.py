@@ -22,11 +22,11 @@ from gangline.groups import conflict
 from gangline.placement import Placement
 from gangline.pod_group import GroupAttempt, Membership, PodGroup, Problem, Role
 from gangline.pods import PodInfo
-from gangline.queueing import Unit
 from gangline.runtime import GROUPS, Runtime
 from gangline.scheduling import Decision, Nominations, choose, find_feasible
 from gangline.status import BoolColumn, Status
 from gangline.topology import natural
+from gangline.units import Unit
 from gangline.waiting import WaitingPod
 
 MOST_TRIED = 64

@@ -13,10 +13,11 @@ from gangline.metrics import Metrics
 from gangline.plugin import Clock
 from gangline.pod_group import PodGroup
 from gangline.pods import PodInfo
-from gangline.queueing import SchedulingQueue, Unit
+from gangline.queueing import SchedulingQueue
 from gangline.recording import Condition, EventRecorder, GroupCondition
 from gangline.scheduling import Decision, Rejection, give_back, rejection_of
 from gangline.status import Status
+from gangline.units import Unit
 from gangline.watching import Cluster
 
 log = logging.getLogger(__name__)

@@ -29,13 +29,14 @@ from gangline.outcomes import Outcomes
 from gangline.plugin import Clock
 from gangline.pod_group import Membership
 from gangline.pods import PodInfo
-from gangline.queueing import QueueSettings, SchedulingQueue, Unit
+from gangline.queueing import QueueSettings, SchedulingQueue
 from gangline.recording import EventRecorder
 from gangline.registry import Catalog
 from gangline.reporting import Reporter
 from gangline.runtime import GROUPS, Runtime
 from gangline.scheduling import Decision, Rejection, decide
 from gangline.topology_metrics import TopologyMetrics
+from gangline.units import Unit
 from gangline.waiting import WaitingPods
 from gangline.watching import Cluster, NodeHandler, PodHandler, StoreHandler
 

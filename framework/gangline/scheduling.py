@@ -13,9 +13,9 @@ from gangline.cycle_state import Cycle
 from gangline.errors import GanglineError
 from gangline.evaluation import Filtered
 from gangline.pods import PodInfo
-from gangline.queueing import Unit
 from gangline.runtime import Runtime
 from gangline.status import Code, ScoreColumn, Status
+from gangline.units import Unit
 
 Nominations = Mapping[str, Mapping[str, PodInfo]]
 """Node name to the pods that room is being made for, by UID."""

@@ -19,10 +19,11 @@ import numpy as np
 from gangline import model
 from gangline.cache import Cache
 from gangline.errors import ApiError
+from gangline.handle import FrameworkHandle
 from gangline.metrics import Metrics
 from gangline.pods import PodInfo
 from gangline.registry import Catalog, compile_profile, points_of
-from gangline.runtime import FrameworkHandle, Runtime
+from gangline.runtime import Runtime
 from gangline.waiting import WaitingPods
 
 GPU = "nvidia.com/gpu"

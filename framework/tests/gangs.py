@@ -12,9 +12,9 @@ from gangline.group_scheduling import GroupDecision, GroupRejection, decide_grou
 from gangline.groups import Groups
 from gangline.kube.resources import SCHEDULER_PLUGINS_POD_GROUPS
 from gangline.pods import PodInfo
-from gangline.queueing import Unit
 from gangline.runtime import Runtime
 from gangline.testing import FakeHandle, cluster, make_node, make_pod, make_runtime
+from gangline.units import Unit
 from gangline_plugins.gang_permit import GangPermit
 from gangline_plugins.node_resources_fit import NodeResourcesFit
 from gangline_plugins.topology_placement import TopologyPlacement

@@ -14,11 +14,11 @@ from gangline import SKIP, Cycle, Status, hookimpl, unschedulable
 from gangline.binding import Binder
 from gangline.errors import Conflict
 from gangline.metrics import Metrics
-from gangline.queueing import Unit
 from gangline.runtime import Runtime
 from gangline.scheduling import Decision
 from gangline.status import Code
 from gangline.testing import FakeClock, FakeHandle, cluster, make_node, make_pod, make_runtime
+from gangline.units import Unit
 from gangline.waiting import WaitingPods
 from gangline_plugins.default_binder import DefaultBinder
 

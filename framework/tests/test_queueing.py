@@ -13,8 +13,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from gangline import SUCCESS, Action, ClusterEvent, PodInfo, Status, model, on, unschedulable
 from gangline.cache import Cache
 from gangline.hints import EventHint
-from gangline.queueing import SchedulingQueue, Unit
+from gangline.queueing import SchedulingQueue
 from gangline.testing import SCHEDULER, make_pod
+from gangline.units import Unit
 
 ADDED = ClusterEvent("nodes", Action.ADD)
 LABELLED = ClusterEvent("nodes", Action.UPDATE_NODE_LABEL)

@@ -9,10 +9,10 @@ import pytest
 
 from gangline import CodeColumn, Diagnosis, NodeView, PodInfo, Reason, Status, codes, hookimpl, unschedulable, wait
 from gangline.cache import Cache
-from gangline.queueing import Unit
 from gangline.scheduling import Decision, Rejection, decide
 from gangline.status import Code
 from gangline.testing import cluster, make_node, make_pod, make_runtime
+from gangline.units import Unit
 from gangline_plugins.node_resources_fit import NodeResourcesFit
 
 CALLS: list[str] = []

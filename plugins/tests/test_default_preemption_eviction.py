@@ -178,3 +178,25 @@ async def test_no_second_preemption_starts_while_one_is_carried_out() -> None:
     await work
 
     assert (during, after_the_last_is_gone, evictor.is_running("p")) == (True, False, False)
+
+
+async def test_a_preemption_goes_on_until_its_victims_are_known_to_leave() -> None:
+    found = cluster([node("a")], [pod("v", 4, 1, "a")])
+    evictor = Evictor(found.handle, "DefaultPreemption")
+    preemptor = Preemptor.of(found.pod(pod("p", 4, 10)), "a")
+
+    await evictor.evict(preemptor, [found.cache.pods["v"]])
+
+    assert evictor.is_running("p")
+    found.cache.upsert_pod(found.pod(pod("v", 4, 1, "a", metadata=DELETED)))
+    assert not evictor.is_running("p")
+
+
+async def test_a_preemption_that_failed_is_over(caplog: pytest.LogCaptureFixture) -> None:
+    found = cluster([node("a")], [pod("v", 4, 1, "a")])
+    found.client.failures[("delete", "v")] = [FORBIDDEN]
+    evictor = Evictor(found.handle, "DefaultPreemption")
+
+    await evictor.evict(Preemptor.of(found.pod(pod("p", 4, 10)), "a"), [found.cache.pods["v"]])
+
+    assert not evictor.is_running("p") and "403 Forbidden" in caplog.text

@@ -10,11 +10,12 @@ import msgspec
 from gangline import ApiError, Code, Conflict, Cycle, NotFound, PodInfo, Status, model
 from gangline.cache import Cache
 from gangline.explain.case import load_cluster
+from gangline.handle import FrameworkHandle
 from gangline.kube.resources import Resource
 from gangline.metrics import Metrics
 from gangline.recording import NoRecorder
 from gangline.registry import Catalog, compile_profile, points_of
-from gangline.runtime import FrameworkHandle, Runtime
+from gangline.runtime import Runtime
 from gangline.waiting import WaitingPods
 
 Object = dict[str, Any]

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gangline.answers import MAX_SCORE
 from gangline.config import Extender
 from gangline.diagnosis import Rejection
 from gangline.errors import ExtenderError
-from gangline.evaluation import MAX_SCORE
 from gangline.extending.wire import ExtenderFilterResult, HostPriority, ReturnedVictims
 from gangline.nodes import Nodes
 from gangline.pods import PodInfo

@@ -21,10 +21,11 @@ from gangline.extending.deciding import Verdicts
 from gangline.extending.extenders import Extenders
 from gangline.model import Node
 from gangline.proposal import Victims
-from gangline.queueing import SchedulingQueue, Unit
+from gangline.queueing import SchedulingQueue
 from gangline.runtime import Runtime
 from gangline.scheduling import Decision, Rejection, choose, commit, find_feasible, helped
 from gangline.status import Code, Reason, Status
+from gangline.units import Unit
 
 log = logging.getLogger(__name__)
 

@@ -31,6 +31,8 @@ class Movable:
     occupants: Occupants
     costs: NDArray[np.float64]
     """Of each pod of the occupants."""
+    by_uid: Mapping[str, float]
+    """The same by UID."""
     gpus: NDArray[np.float64]
     stays: Mapping[str, str]
     """Pod UID to why it stays; the members of a group that one of them holds back among them."""
@@ -44,10 +46,7 @@ class Movable:
 
     def cost(self, pods: Sequence[PodInfo]) -> float:
         """What it costs to move these."""
-        place = {pod.uid: i for i, pod in enumerate(self.occupants.pods)} if len(pods) > 1 else {}
-        if not place:
-            return float(self.costs[self.occupants.pods.index(pods[0])])
-        return float(sum(self.costs[place[pod.uid]] for pod in pods))
+        return sum(self.by_uid[pod.uid] for pod in pods)
 
     def protected(self, rows: NDArray[np.intp]) -> list[Protected]:
         """The pods with GPUs on rows that stay."""
@@ -88,7 +87,8 @@ class _Census:
         found = Occupants(self._handle, occupants, leaving)
         costs = np.array([0.0 if pod.uid in self._stays else self._costs.of(pod) for pod in found.pods])
         gpus = np.array([self._costs.gpus(pod) for pod in found.pods])
-        return Movable(found, costs, gpus, self._stays, self._budgets)
+        by_uid = dict(zip((pod.uid for pod in found.pods), costs.tolist(), strict=True))
+        return Movable(found, costs, by_uid, gpus, self._stays, self._budgets)
 
     def _group(self, key: str, group: PodGroup | None, pods: list[PodInfo]) -> Occupant:
         spared = self._spared(pods)
@@ -133,11 +133,6 @@ class _Census:
 def find_movable(handle: Handle, costs: Costs, own: str = "", priority: int | None = None) -> Movable:
     """Everybody but the members of the group `own`; of no higher priority, if one is given. Raises InvalidObject."""
     return _Census(handle, costs, own, priority).take()
-
-
-def by_row(costs: NDArray[np.float64], rows: NDArray[np.intp], size: int) -> NDArray[np.float64]:
-    """Sums of a value per pod for each row."""
-    return np.bincount(rows, weights=costs, minlength=size)
 
 
 def each_once(units: Sequence[Unit]) -> Iterator[Unit]:

@@ -107,8 +107,6 @@ class GangPreemption:
     def _refusal(self, attempt: GroupAttempt) -> str:
         if any(role.pods[0].spec.preemption_policy == "Never" for role in attempt.roles):
             return "not eligible due to preemptionPolicy=Never."
-        if not attempt.needed:
-            return "the gang runs already, and the pods that it can do without preempt nobody."
         if self._evictor.is_running(attempt.group.key):
             return "waiting for the preemption for this gang to be finished"
         return ""

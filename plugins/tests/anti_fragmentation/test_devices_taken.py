@@ -8,9 +8,9 @@ import pytest
 
 from gangline.cache import Cache
 from gangline.model import ObjectMeta
-from gangline.queueing import Unit
 from gangline.scheduling import Decision, decide
 from gangline.testing import cluster, make_node, make_pod, make_runtime
+from gangline.units import Unit
 from gangline.wire import (
     CLAIM,
     ClaimDevices,

@@ -9,8 +9,8 @@ from gangline import GroupAttempt, NodeView, PodInfo, Status, model, resources
 from gangline.cache import Cache
 from gangline.group_scheduling import GroupDecision, GroupRejection, decide_group
 from gangline.groups import Groups
-from gangline.queueing import Unit
 from gangline.testing import FakeHandle, cluster, make_node, make_pod, make_runtime
+from gangline.units import Unit
 from gangline_plugins.gang_permit import GangPermit
 from gangline_plugins.gang_preemption import GangPreemption
 from gangline_plugins.gang_preemption.plugin import Plan

@@ -57,9 +57,9 @@ class Story:
             members = [node for node in each.nodes if free[node] >= each.gpus]
             free.subtract(dict.fromkeys(members, each.gpus))
             self._run(bench, f"r{number}", each, members, number in self.protected)
-        for node, priority in zip(NAMES, self.rest, strict=True):
+        for number, (node, priority) in enumerate(zip(NAMES, self.rest, strict=True)):
             if free[node]:
-                bench.run(f"rest{node}", node, priority, free[node])
+                bench.run(f"rest{number}", node, priority, free[node])
         bench.protect("pdb", 1, app="protected")
         bench.remove(without)
         return bench

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gangline.group_scheduling import GroupDecision
+from gangline.group_scheduling import GroupDecision, GroupRejection
 
 from .preemption_cases import ONE_LEAF, Bench, leaf
 
@@ -36,6 +36,7 @@ def test_the_members_get_the_nodes_of_the_victims() -> None:
 
     decided = bench.decide(bench.members("new", 2))
 
+    assert isinstance(decided, GroupRejection)
     assert decided.nominated == {"pod-default-new-0": "l1-n0", "pod-default-new-1": "l1-n1"}
     assert len(bench.handle.pending_work) == 1
 
@@ -148,7 +149,10 @@ def test_pods_beyond_what_a_running_gang_needs_preempt_nobody() -> None:
     bench.gang("new", ["l0-n0"], priority=10, annotations=ONE_LEAF)
     late = bench.members("new", 2, min_member=1)[1:]
 
-    assert "preempt nobody" in bench.refusal(late)
+    decided = bench.decide(late)
+
+    assert isinstance(decided, GroupRejection)
+    assert not bench.plans and not bench.handle.pending_work
 
 
 def test_nodes_that_removing_pods_does_not_open_are_left_alone() -> None:

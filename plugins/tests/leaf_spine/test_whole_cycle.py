@@ -11,9 +11,9 @@ from gangline import model
 from gangline.group_scheduling import GroupDecision, GroupRejection, decide_group
 from gangline.groups import Groups
 from gangline.kube.resources import SCHEDULER_PLUGINS_POD_GROUPS
-from gangline.queueing import Unit
 from gangline.runtime import Runtime
 from gangline.testing import FakeHandle, cluster, make_pod, make_runtime
+from gangline.units import Unit
 from gangline_plugins.gang_permit import GangPermit
 from gangline_plugins.leaf_spine import LeafSpine
 from gangline_plugins.node_resources_fit import NodeResourcesFit

@@ -1,0 +1,155 @@
+"""What the framework offers the plugins of one profile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from typing import Any
+
+from prometheus_client import Counter
+
+from gangline.cache import Cache
+from gangline.diagnosis import Diagnosis
+from gangline.errors import ConfigError
+from gangline.evaluation import Evaluator
+from gangline.group_members import Grouping, PlacedMembers
+from gangline.metrics import Metrics
+from gangline.nodes import NodeView, Rows
+from gangline.plugin import Clock, Recorder
+from gangline.pod_group import GroupAttempt, Membership, Problem
+from gangline.pods import PodInfo
+from gangline.status import BoolColumn
+from gangline.topology import Topology
+from gangline.waiting import WaitingPods
+
+Work = Callable[[], Coroutine[Any, Any, None]]
+
+
+class _NoGroups:
+    """Every pod is on its own."""
+
+    version = 0
+
+    def of(self, pod: PodInfo) -> None:
+        """Nothing."""
+
+    def annotations(self, pod: PodInfo) -> Mapping[str, str]:
+        """Those of the pod."""
+        return pod.annotations
+
+
+NO_GROUPS = _NoGroups()
+
+
+class FrameworkHandle:
+    """The handle that plugins are given; one per profile."""
+
+    def __init__(
+        self,
+        profile: str,
+        state: Cache,
+        clock: Clock,
+        recorder: Recorder,
+        waiting: WaitingPods,
+        client: Any,
+        metrics: Metrics,
+    ) -> None:
+        self.profile = profile
+        self.state = state
+        self.clock = clock
+        self.recorder = recorder
+        self.waiting = waiting
+        self.client = client
+        self.work: list[Work] = []
+        """Background work that plugins asked for; started when this process leads."""
+        self.evaluator: Evaluator | None = None
+        self.spawner: Callable[[Work], None] | None = None
+        """Starts what plugins spawn; without one it is collected in `pending_work`."""
+        self.pending_work: list[Work] = []
+        self.nominations: Callable[[], Mapping[str, Mapping[str, PodInfo]]] | None = None
+        """The nominations of the queue; without it there are none."""
+        self.waits: Callable[[str], bool] | None = None
+        """Whether the queue has a group, by its key; without it no group waits."""
+        self.reviews: Callable[[PodInfo], bool] | None = None
+        """Which preemptors' victims extenders judge; without it none are."""
+        self.finder: Callable[[Sequence[PodInfo], BoolColumn], Mapping[str, int] | None] | None = None
+        """Finds the place of pods; without it there is none."""
+        self.attempts: Callable[[str], GroupAttempt | None] | None = None
+        """Looks at a waiting group by its key; without it no group waits."""
+        self.topology = Topology(state.nodes)
+        """The levels of this profile; a plugin may configure them when it is built."""
+        self.grouping: Grouping = NO_GROUPS
+        """Who knows which pods belong together; used once a plugin has asked for it."""
+        self.placed: PlacedMembers | None = None
+        """The members of groups that have a node; None where pods are not grouped."""
+        self._metrics = metrics
+
+    @property
+    def nodes(self) -> NodeView:
+        """All nodes as columns."""
+        return self.state.nodes.view()
+
+    def run(self, work: Work) -> None:
+        """Background work that lives and dies with leadership."""
+        self.work.append(work)
+
+    def spawn(self, work: Work) -> None:
+        """Do something once, in the background, now."""
+        if self.spawner is None:
+            self.pending_work.append(work)
+        else:
+            self.spawner(work)
+
+    def group_pods(self) -> None:
+        """Pods of this profile that belong together are one unit from now on: all of them are placed, or none."""
+        self.placed = self.state.tracker(PlacedMembers, self.grouping)
+
+    def group_of(self, pod: PodInfo) -> Membership | Problem | None:
+        """The group of a pod and its place in it; None for a pod on its own, and where pods are not grouped."""
+        return None if self.placed is None else self.grouping.of(pod)
+
+    def members(self, key: str) -> Collection[PodInfo]:
+        """The members of a group that have a node, by the group's key."""
+        return () if self.placed is None else self.placed.of(key)
+
+    def is_waiting(self, key: str) -> bool:
+        """Whether members of a group wait for a node, by the group's key."""
+        return self.waits is not None and self.waits(key)
+
+    def workload(self, pod: PodInfo) -> Mapping[str, str]:
+        """The annotations of a pod and of what owns it, the nearest winning."""
+        return self.grouping.annotations(pod)
+
+    def nominated(self) -> Mapping[str, Mapping[str, PodInfo]]:
+        """Node name to the waiting pods for which room is being made there, by UID."""
+        return self.nominations() if self.nominations is not None else {}
+
+    def preemption_is_reviewed(self, pod: PodInfo) -> bool:
+        """Whether extenders have a say in which pods are removed for this one."""
+        return self.reviews is not None and self.reviews(pod)
+
+    def metric(self, name: str, help: str, labels: Iterable[str] = ()) -> Counter:
+        """A counter of the plugin's own; the same for each profile and each call with the same name."""
+        counters = self._metrics.plugin_counters
+        if name not in counters:
+            counters[name] = Counter(name, help, tuple(labels), registry=self._metrics.registry)
+        return counters[name]
+
+    def filter(self, pod: PodInfo, rows: Rows) -> BoolColumn:
+        """Whether each of these nodes passes all filters for the pod as the columns are now."""
+        if self.evaluator is None:
+            raise ConfigError("", self.profile, "filter() is not available while plugins are being built")
+        return self.evaluator.passes(pod, rows)
+
+    def find_places(self, pods: Sequence[PodInfo], allowed: BoolColumn) -> Mapping[str, int] | None:
+        """Where a pod on its own, or pods of one group, would go as the columns are now, on the nodes allowed."""
+        return self.finder(pods, allowed) if self.finder is not None else None
+
+    def attempt(self, key: str) -> GroupAttempt | None:
+        """An attempt to place a waiting group as things are now, by the group's key; None when it does not wait."""
+        return self.attempts(key) if self.attempts is not None else None
+
+    def diagnose(self, pod: PodInfo) -> Diagnosis:
+        """Why nodes are not feasible for the pod as the columns are now."""
+        if self.evaluator is None:
+            raise ConfigError("", self.profile, "diagnose() is not available while plugins are being built")
+        return self.evaluator.diagnose(self.evaluator.filter(pod))

@@ -1,0 +1,113 @@
+"""Moves pods hypothetically, one unit after the other: each has its place before it leaves the old one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gangline import BoolColumn, Handle, Membership, PodInfo, Transaction
+from gangline.wire import GPU
+from gangline_plugins.defragmentation.movable import Movable
+from gangline_plugins.defragmentation.plan import Move, Step
+from gangline_plugins.gpu.devices import device_table
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Moved:
+    """Pods that belong together, with the row that each leaves and the one that it goes to."""
+
+    pods: Sequence[PodInfo]
+    sources: Sequence[int]
+    destinations: Sequence[int]
+
+
+class Mover:
+    """Finds places outside of what is to be freed, in a transaction."""
+
+    def __init__(self, handle: Handle, transaction: Transaction, forbidden: BoolColumn) -> None:
+        self._handle = handle
+        self._tx = transaction
+        self._forbidden = forbidden
+        nodes = handle.nodes
+        in_use = (nodes.requested(GPU) > 0) | (device_table(handle.state).columns.busy[nodes.index] > 0)
+        self._last = nodes.alive & ~forbidden
+        self._first = self._last & in_use
+        """Nodes that are in use already: nothing that is whole is broken there."""
+
+    def move(self, pods: Sequence[PodInfo]) -> Moved | None:
+        """Take pods that belong together to another place; None, and nothing moved, where there is none."""
+        mark = self._tx.mark()
+        sources = [pod.row for pod in pods]
+        for pod in pods:
+            self._tx.unplace(pod)
+        made = [pod.anew() for pod in pods]
+        for allowed in (self._first, self._last):
+            found = self._handle.find_places(made, allowed)
+            if found is not None and len(found) == len(made):
+                for pod in made:
+                    self._tx.place(pod, found[pod.uid])
+                return Moved(pods, sources, [pod.row for pod in made])
+        self._tx.undo_to(mark)
+        return None
+
+
+def in_batches(moved: Sequence[Moved], movable: Movable, handle: Handle, most: int) -> list[Move]:
+    """The moves in order; those of a batch are at most `most`, break no budget, and need no room that another makes.
+
+    A group that can do without a member loses one at a time.
+    """
+    moves: list[Move] = []
+    batch, number = list[Moved](), 0
+    for each in moved:
+        if batch and (len(batch) == most or not _may_join(each, batch, movable, handle)):
+            batch, number = [], number + 1
+        batch.append(each)
+        moves.append(_move(each, movable, handle, number))
+    return moves
+
+
+def _may_join(each: Moved, batch: Sequence[Moved], movable: Movable, handle: Handle) -> bool:
+    left = {row for other in batch for row in other.sources}
+    groups = {_group_of(other, handle) for other in batch} - {""}
+    if not left.isdisjoint(each.destinations) or _group_of(each, handle) in groups:
+        return False
+    together = [pod for other in (*batch, each) for pod in other.pods]
+    return not movable.budgets.any or not movable.budgets.split(together)[0]
+
+
+def _group_of(moved: Moved, handle: Handle) -> str:
+    membership = handle.group_of(moved.pods[0])
+    return membership.group.key if isinstance(membership, Membership) else ""
+
+
+def _move(moved: Moved, movable: Movable, handle: Handle, batch: int) -> Move:
+    steps = list(_steps(moved, handle))
+    membership = handle.group_of(moved.pods[0])
+    name = f"pod {moved.pods[0].key}"
+    if isinstance(membership, Membership) and len(moved.pods) > 1:
+        name = f"gang {membership.group.namespace}/{membership.group.name}"
+    return Move(name, steps, movable.cost(moved.pods), batch)
+
+
+def _steps(moved: Moved, handle: Handle) -> Iterator[Step]:
+    names = handle.nodes.names
+    for pod, source, destination in zip(moved.pods, moved.sources, moved.destinations, strict=True):
+        owner = pod.controller
+        yield Step(
+            pod.namespace,
+            pod.name,
+            pod.uid,
+            owner.uid if owner is not None else "",
+            names[source],
+            names[destination],
+            dict(pod.cls.requests.real),
+        )
+
+
+def mask_of(rows: np.ndarray, size: int) -> BoolColumn:
+    """True on rows."""
+    mask: BoolColumn = np.zeros(size, dtype=np.bool_)
+    mask[rows] = True
+    return mask
