@@ -1,12 +1,12 @@
 """kube-scheduler and Gangline on the same control plane, with the same nodes and pods, one after the other.
 
-    python benchmarks/vs_kube_scheduler.py [--nodes 5000] [--pods 5000] [--runs 1]
+    python benchmarks/vs_kube_scheduler.py [--workload pods|gang] [--nodes 5000] [--pods 5000] [--runs 1]
 
 Needs the control plane (`make control-plane`). For each scheduler: a fresh one, all pods created first, then the
 scheduler is started; the clock runs from its start to the binding of the last pod, as read from the API server. Both
 write events; kube-scheduler runs with QPS and burst 5000. CPU is of the scheduler process alone, until everything is
 written (events too); RSS is its peak. The order of the two is swapped from run to run. Nodes are objects and nothing
-more, so that no kubelet takes part.
+more, so that no kubelet takes part. The workload `gang` is described in vs_kube_gangs.py.
 """
 
 from __future__ import annotations
@@ -24,9 +24,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
+import vs_kube_gangs
 from rich.console import Console
 from rich.table import Table
 
+import gangline_profiles
 from gangline_e2e import api, workloads
 from gangline_e2e.harness import ControlPlane, Options
 from gangline_e2e.processes import usage
@@ -97,17 +99,21 @@ async def told(cluster: api.Api) -> None:
         await asyncio.sleep(0.5)
 
 
-def start_kube_scheduler(plane: ControlPlane, folder: Path) -> Callable[[], int]:
+def start_kube_scheduler(plane: ControlPlane, folder: Path, *args: str) -> Callable[[], int]:
     """A function that starts kube-scheduler and returns its process id."""
     config = folder / "kube-scheduler.yaml"
     config.write_text(KUBE_SCHEDULER.format(kubeconfig=plane.kubeconfig))
-    return lambda: plane.start_component("kube-scheduler", [f"--config={config}", f"--secure-port={free_port()}"]).pid
+    return lambda: (
+        plane.start_component("kube-scheduler", [f"--config={config}", f"--secure-port={free_port()}", *args]).pid
+    )
 
 
-def start_gangline(plane: ControlPlane, folder: Path, processes: list[subprocess.Popen[bytes]]) -> Callable[[], int]:
+def start_gangline(
+    plane: ControlPlane, folder: Path, processes: list[subprocess.Popen[bytes]], profile: str = GANGLINE
+) -> Callable[[], int]:
     """A function that starts Gangline and returns its process id."""
     config = folder / "gangline.yaml"
-    config.write_text(GANGLINE)
+    config.write_text(profile)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed program has its byte code
     command = [sys.executable, "-m", "gangline", "run", "--config", str(config), "--kubeconfig", str(plane.kubeconfig)]
@@ -165,12 +171,39 @@ async def on_plane(plane: ControlPlane, name: str, nodes: int, pods: int, start:
         return await schedule(cluster, plane, name, pods, start)
 
 
+def compare_gangs(nodes: int, pods: int, runs: int) -> None:
+    """The workload `gang`; Gangline runs its packaged profile for GPUs."""
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def kube(plane: ControlPlane, folder: Path) -> int:
+        return start_kube_scheduler(plane, folder, vs_kube_gangs.FEATURES)()
+
+    def gangline(plane: ControlPlane, folder: Path) -> int:
+        return start_gangline(plane, folder, processes, gangline_profiles.read("gpu-scheduler"))()
+
+    try:
+        vs_kube_gangs.compare(nodes, pods, runs, {"kube": kube, "gpu-scheduler": gangline})
+    finally:
+        for process in processes:
+            process.terminate()
+            process.wait(30)
+
+
 @click.command()
+@click.option("--workload", type=click.Choice(["pods", "gang"]), default="pods", show_default=True)
 @click.option("--nodes", default=5000, show_default=True)
-@click.option("--pods", default=5000, show_default=True)
+@click.option("--pods", type=int, help="5000, or 512 in the gang.")
 @click.option("--runs", default=1, show_default=True)
-def main(nodes: int, pods: int, runs: int) -> None:
+def main(workload: str, nodes: int, pods: int | None, runs: int) -> None:
     """Measure and print."""
+    if workload == "gang":
+        compare_gangs(nodes, pods or 512, runs)
+    else:
+        compare_pods(nodes, pods or 5000, runs)
+
+
+def compare_pods(nodes: int, pods: int, runs: int) -> None:
+    """The workload `pods`: many that have nothing to do with each other."""
     results: dict[str, list[Result]] = {"kube": [], "gangline": []}
     for number in range(runs):
         with tempfile.TemporaryDirectory() as folder:

@@ -107,7 +107,11 @@ def kai(name: str, size: int, rule: Rule, gpus: int) -> Gang:
     if count:
         within = {"topology": "cluster", "requiredTopologyLevel": LEVELS[rule.part]}
         spec["subGroups"] = [
-            {"name": f"part-{i}", "minMember": min(rule.part_size, size - i * rule.part_size), "topologyConstraint": within}
+            {
+                "name": f"part-{i}",
+                "minMember": min(rule.part_size, size - i * rule.part_size),
+                "topologyConstraint": within,
+            }
             for i in range(count)
         ]
     pods = []
@@ -217,6 +221,21 @@ def leader_worker_set(name: str, size: int, rule: Rule, gpus: int) -> Gang:
         for i in range(size)
     ]
     return Gang(name, size, size, rule, [whole], pods)
+
+
+DIALECTS: tuple[Dialect, ...] = (
+    upstream,
+    scheduler_plugins,
+    kai,
+    volcano,
+    koordinator,
+    kueue,
+    leader_worker_set,
+    job_set,
+    indexed_job,
+    gpu_count,
+)
+"""All of them but the claims that name a pod group."""
 
 
 def job_of(name: str, size: int, gpus: int, annotations: Mapping[str, str], **spec: Any) -> Manifest:

@@ -29,6 +29,7 @@ VALUE_SETS: dict[str, Manifest] = {
     "monitoring": {"metrics": MONITORING, "networkPolicy": {"enabled": True}},
     "without CRDs": {"crds": {"install": False}, "policies": {"install": False}},
     "scheduler alone": {"webhook": {"enabled": False}, "agent": {"enabled": False}},
+    "defragmentation": {"profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": "Defragmentation"}]}}}]},
     "two profiles": {"profiles": [{}, {"schedulerName": "other"}], "config": {"podMaxBackoffSeconds": 20}},
     "everything set": {
         "imagePullSecrets": [{"name": "registry"}],
@@ -236,6 +237,26 @@ async def test_the_scheduler_may_follow_every_kind_that_it_knows(helm: Helm, res
         for verb in rule["verbs"]
     }
     assert verbs >= {"list", "watch"}
+
+
+@pytest.mark.parametrize(
+    ("args", "namespace", "creates"),
+    [
+        pytest.param(None, "kube-system", False, id="by hand"),
+        pytest.param({"namespace": "moves", "intervalSeconds": 300}, "moves", True, id="in the background"),
+    ],
+)
+async def test_defragmentation_may_write_where_it_keeps_what_it_moves(
+    helm: Helm, args: Manifest | None, namespace: str, creates: bool
+) -> None:
+    profile: Manifest = {"plugins": {"multiPoint": {"enabled": [{"name": "Defragmentation"}]}}}
+    if args is not None:
+        profile["pluginConfig"] = [{"name": "Defragmentation", "args": args}]
+
+    role = one(await helm.render({"profiles": [profile]}), "Role", "gpu-scheduler-scheduler-moves")
+
+    assert role["metadata"]["namespace"] == namespace
+    assert [rule["verbs"] for rule in role["rules"][1:]] == [["create"]] * creates
 
 
 async def test_no_role_has_a_wildcard_or_all_secrets(helm: Helm) -> None:

@@ -33,18 +33,6 @@ SECRET = f"{OWN}/secrets/gpu-scheduler-webhook-cert"
 CUDA = "CUDA_VISIBLE_DEVICES"
 ALLOCATED = "gpu.scheduling/allocated"
 FROM_ANNOTATION = {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.annotations['{ALLOCATED}']"}}
-GANGS = (
-    gangs.upstream,
-    gangs.scheduler_plugins,
-    gangs.kai,
-    gangs.volcano,
-    gangs.kueue,
-    gangs.koordinator,
-    gangs.indexed_job,
-    gangs.gpu_count,
-    gangs.job_set,
-    gangs.leader_worker_set,
-)
 POD_GROUPS = {"upstream": "scheduling.k8s.io/v1alpha2", "scheduler-plugins": "scheduling.x-k8s.io/v1alpha1"}
 """The groups whose status is ours to write."""
 HISTORY = f"{OWN}/configmaps/gangline-domain-history"
@@ -227,7 +215,7 @@ async def test_a_leaf_spine_job_leaves_out_a_leaf_that_is_in_use(
 
 
 async def test_gangs_of_every_dialect_are_placed_and_pod_groups_say_so(installed: Release) -> None:
-    made = [dialect(dialect.__name__.replace("_", "-"), 3, gangs.ANYWHERE, 1) for dialect in GANGS]
+    made = [dialect(dialect.__name__.replace("_", "-"), 3, gangs.ANYWHERE, 1) for dialect in gangs.DIALECTS]
 
     await installed.api.create_many(each for gang in made for each in gang.objects)
     await installed.api.create_many(pod for gang in made for pod in gang.pods)

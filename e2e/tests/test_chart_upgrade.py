@@ -70,7 +70,7 @@ async def test_uninstall_keeps_definitions_and_claims_and_the_next_install_takes
     assert await api.get(KEPT) == made
 
 
-async def test_uninstall_deletes_the_certificate_and_the_leaders_lease(helm: Helm, api: Api) -> None:
+async def test_uninstall_deletes_what_the_components_have_made(helm: Helm, api: Api) -> None:
     await helm.install(RELEASE, None, CHART, "--no-hooks")
     before = await api.inventory()
     data = {"tls.crt": "eA==", "tls.key": "eA=="}
@@ -79,6 +79,8 @@ async def test_uninstall_deletes_the_certificate_and_the_leaders_lease(helm: Hel
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "gpu-scheduler"}}
     await api.create(lease)
     await api.create({**lease, "metadata": {"name": "another"}})
+    history = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "gangline-domain-history"}}
+    await api.create({**history, "data": {"topology-aware-scheduler": "{}"}})
 
     await helm.uninstall(RELEASE)
 

@@ -149,9 +149,11 @@ class Binder:
     async def _carry_out_group(self, decision: GroupDecision) -> None:
         start = self._clock.monotonic()
         members = decision.members
-        statuses: Sequence[Status] = await asyncio.gather(*(self._verdict(member) for member in members))
+        together = _Together(self._waiting, members)
+        statuses: Sequence[Status] = await asyncio.gather(*(together.end(m, self._verdict(m)) for m in members))
         if all(status.is_success for status in statuses):
             statuses = await self._each(members, lambda m: m.runtime.pre_bind(m.cycle, m.pod, m.node))
+        statuses = _without_the_gone(decision, statuses)
         bound = all(status.is_success for status in statuses)
         if bound:
             statuses = await self._each(members, self._bind)
@@ -185,6 +187,35 @@ class Binder:
     async def _after(self, decision: Decision) -> None:
         for failure in await decision.runtime.post_bind(decision.cycle, decision.pod, decision.node):
             log.warning("pod %s is bound, but %s", decision.pod.key, failure.message)
+
+
+class _Together:
+    """The members of a group at permit: one that is rejected takes the others along."""
+
+    def __init__(self, waiting: WaitingPods, members: Sequence[Decision]) -> None:
+        self._waiting = waiting
+        self._members = members
+        self._is_over = False
+
+    async def end(self, member: Decision, verdict: Awaitable[Status]) -> Status:
+        """The verdict on a member."""
+        status = await verdict
+        if not status.is_success and not self._is_over:
+            self._is_over = True
+            for other in self._members:
+                waiting = self._waiting.get(other.pod.uid)
+                if waiting is not None:
+                    waiting.reject(status.plugin, f"pod {member.pod.key} of the same gang: {status.message}")
+        return status
+
+
+def _without_the_gone(decision: GroupDecision, statuses: Sequence[Status]) -> Sequence[Status]:
+    """At the barrier: a member that was deleted meanwhile keeps the others from being bound without it."""
+    there = {pod.uid for pod in decision.unit.everybody()}
+    return [
+        status if member.pod.uid in there or not status.is_success else unschedulable("the pod was deleted")
+        for member, status in zip(decision.members, statuses, strict=True)
+    ]
 
 
 async def _answer(

@@ -26,6 +26,7 @@ from gangline.pods import PodInfo
 from gangline.registry import CompiledProfile, Implementation
 from gangline.status import SKIP, SKIP_CLASS, BoolColumn, Code, CodeColumn, Narrow, ScoreColumn, Status
 
+_AFTER_FILTERS = ("reserve", "permit", "pre_bind", "bind", "post_bind")
 _KEPT_BYTES = 64 * 1024 * 1024
 
 
@@ -86,6 +87,8 @@ class Evaluator:
         self._dynamic_pre_filters = [i for i in self._pre_filters if i.reads is None]
         self._dynamic_filters = [i for i in self._filters if i.reads is None]
         self._dynamic_scorers = [i for i in self._scorers if i.reads is None]
+        later = {impl.name for point in _AFTER_FILTERS for impl in points.get(point, ())}
+        self._remembering = [impl for impl in self._dynamic_pre_filters if impl.name in later]
         self._pre_filter_order = {impl.name: n for n, impl in enumerate(self._pre_filters)}
 
     # Filtering
@@ -111,13 +114,26 @@ class Evaluator:
     def prepare(self, pod: PodInfo) -> Cycle | None:
         """What plugins have to remember of a pod that is placed without being filtered: one of a group, like others.
 
-        None when a plugin rejects the pod as a whole. What is kept of the class may be out of date: no column is read.
+        None when a plugin rejects the pod as a whole. Asked are those that have something to do after the filters. What
+        is kept of the class may be out of date: no column is read. Raises PluginError.
         """
         entry = self._entries.get(pod.cls.id) or self._entry(pod)
-        if not self._dynamic_pre_filters and entry.rejected is None:
-            return Cycle(entry.shared)
-        result = Filtered(pod, Cycle(entry.shared), entry, entry.feasible)
-        return None if self._prepare(result) else result.cycle
+        if entry.rejected is not None:
+            return None
+        cycle = Cycle(entry.shared)
+        view = self._nodes.view()
+        for impl in self._remembering:
+            if impl.name in entry.skipped:
+                continue
+            try:
+                answer = impl.quick(cycle, pod, view)
+            except Exception as error:  # a plugin's bug fails its group, not the scheduler
+                raise PluginError(impl.name, "pre_filter", f"{type(error).__name__}: {error}") from error
+            if answer is SKIP_CLASS:
+                entry.skipped.add(impl.name)
+            elif isinstance(answer, Status) and answer.is_rejected:
+                return None
+        return cycle
 
     def passes(self, pod: PodInfo, rows: Rows) -> BoolColumn:
         """Whether each of rows is feasible as the columns are now; for what-if."""

@@ -172,6 +172,7 @@ class Filler:
     def _put(self, pods: Sequence[PodInfo], rows: Rows, counts: Counts, tx: Transaction) -> int:
         """Place pods as counted, one per node and round; a node whose filters say no takes no more."""
         along = np.argsort(self._runtime.topology.rank()[rows], kind="stable")
+        along = along[counts[along] > 0]
         target = np.repeat(rows[along], counts[along])
         rounds = np.concatenate([np.arange(count) for count in counts[along].tolist()]) if len(target) else target
         taken = 0

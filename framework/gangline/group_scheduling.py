@@ -10,6 +10,7 @@ Rules:
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -28,6 +29,8 @@ from gangline.status import BoolColumn, Status
 from gangline.topology import natural
 from gangline.units import Unit
 from gangline.waiting import WaitingPod
+
+log = logging.getLogger(__name__)
 
 MOST_TRIED = 64
 """Placements that are tried in one cycle, at most."""
@@ -61,6 +64,8 @@ class GroupRejection:
     is_error: bool = False
     retry_after: float | None = None
     """Seconds after which another topology level will do."""
+    is_running: bool = False
+    """Whether the group has all that it needs; more members would join it."""
 
 
 def decide_group(
@@ -70,7 +75,7 @@ def decide_group(
     try:
         group, roles = read_group(unit.members, runtime, cache)
         if isinstance(group, str):
-            return GroupRejection(unit, group, frozenset((GROUPS,)))
+            return GroupRejection(unit, group, frozenset((GROUPS,)), _one_of(unit.members, runtime))
         return _GroupCycle(unit, group, roles, runtime, cache, nominations, now).decide()
     except GanglineError as error:
         return GroupRejection(unit, str(error), frozenset(), is_error=True)
@@ -92,11 +97,20 @@ def read_group(
             first = membership.group
         elif membership.group is not first and membership.group != first:
             return conflict(first, membership.group), {}
+        if pod.scheduler_name != members[0].scheduler_name:
+            names = f"{members[0].scheduler_name} and {pod.scheduler_name}"
+            return f"the pods of gang {first.namespace}/{first.name} differ in schedulerName: {names}", {}
         rank = float("inf") if membership.index is None else float(membership.index)
         found.setdefault((membership.subgroup, pod.cls.id), []).append((rank, pod))
     if first is None:
         return "the group has no members", {}
     return first, {key: _by_rank(ranked) for key, ranked in found.items()}
+
+
+def _one_of(members: Sequence[PodInfo], runtime: Runtime) -> PodGroup | None:
+    """The group as one of its pods has it, for whoever tells what is wrong with it."""
+    found = (runtime.handle.group_of(pod) for pod in members)
+    return next((membership.group for membership in found if isinstance(membership, Membership)), None)
 
 
 def offer_what_if(
@@ -332,7 +346,10 @@ class _GroupCycle:
 
     def _undo(self, decisions: Iterable[Decision]) -> None:
         for decision in decisions:
-            self._undo_one(decision.cycle, decision.pod, decision.node)
+            try:
+                self._undo_one(decision.cycle, decision.pod, decision.node)
+            except GanglineError as error:  # the others are given back all the same
+                log.error("pod %s: %s", decision.pod.key, error)
 
     def _undo_one(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
         """As `give_back`, but the pod stays where the transaction has put it: that undoes it."""
@@ -347,8 +364,9 @@ class _GroupCycle:
     def _rejection(self, message: str, plugin: str) -> GroupRejection:
         plugins = {GROUPS, *self._blamed(), *((plugin,) if plugin else ())}
         nominated, said = self._runtime.group_post_filter(self._attempt) if self._attempt.needed else ({}, "")
-        topology, waited = self._group.topology, self._attempt.waited
-        change = topology.next_change(waited)
+        waited = self._attempt.waited
+        constraints = [self._group.topology, *(part.topology for part in self._group.subgroups)]
+        change = min(constraint.next_change(waited) for constraint in constraints)
         return GroupRejection(
             self._unit,
             f"{message} {said}".strip(),
@@ -356,6 +374,7 @@ class _GroupCycle:
             self._group,
             nominated,
             retry_after=None if change == float("inf") else change - waited,
+            is_running=not self._attempt.needed,
         )
 
     def _blamed(self) -> Iterator[str]:

@@ -98,7 +98,7 @@ class Outcomes:
             self._group_placed(group, len(decision.members))
             if left:
                 why = decision.why_left or f"the pods of gang {group.namespace}/{group.name} that it needs are bound"
-                self._requeue_group(GroupRejection(unit, why, frozenset(), group), runtime.name)
+                self._requeue_group(GroupRejection(unit, why, frozenset(), group, is_running=True), runtime.name)
             return
         member, status = next(each for each in failed if not each[1].is_success)
         why = f"gang {group.namespace}/{group.name}: pod {member.pod.name}: {status.message}"
@@ -110,17 +110,24 @@ class Outcomes:
 
     def group_rejected(self, rejection: GroupRejection, profile: str) -> None:
         """A group goes nowhere now."""
-        unit = rejection.unit
-        for pod in [pod for pod in unit.members if pod.uid in self._cache.pods]:
-            self._queue.remove(pod.uid)  # bound by somebody else meanwhile
         self._requeue_group(rejection, profile)
+
+    def group_held(self, unit: Unit, group: PodGroup | None) -> None:
+        """A group is not even tried, and that has not changed for a while: what its `message` says is missing."""
+        if unit.told != unit.message:
+            unit.told = unit.message
+            self._group_waits(GroupRejection(unit, unit.message, unit.rejected_by, group))
+        for pod in unit.members:
+            if not pod.gates and not _knows(pod, unit.message):
+                self._tell(pod, unit.message, False, None)
 
     def _requeue_group(self, rejection: GroupRejection, profile: str) -> None:
         unit, now = rejection.unit, self._clock.monotonic()
+        for pod in [pod for pod in unit.everybody() if pod.uid in self._cache.pods]:
+            self._queue.remove(pod.uid)  # bound by somebody else meanwhile, or by us, though the answer was an error
         self._count(unit, rejection.is_error, profile, now)
         if unit.place == "gone":
             return
-        said_before = unit.message
         self._queue.requeue(
             unit,
             rejection.plugins,
@@ -135,7 +142,7 @@ class Outcomes:
         self._group_waits(rejection)
         for pod in list(unit.members):
             nominated = rejection.nominated.get(pod.uid)
-            if rejection.message != said_before or nominated is not None:
+            if nominated is not None or not _knows(pod, rejection.message):
                 self._tell(pod, rejection.message, rejection.is_error, nominated)
 
     def _group_placed(self, group: PodGroup, pods: int) -> None:
@@ -150,7 +157,8 @@ class Outcomes:
             return
         reason = "SchedulerError" if rejection.is_error else "Unschedulable"
         self._recorder.about(group.object, "gangline", "Warning", "FailedScheduling", rejection.message, "Scheduling")
-        self._recorder.group_condition(GroupCondition(group.object, False, reason, rejection.message))
+        if not rejection.is_running:
+            self._recorder.group_condition(GroupCondition(group.object, False, reason, rejection.message))
 
     # Both
 
@@ -186,3 +194,9 @@ class Outcomes:
         reason = "SchedulerError" if is_error else "Unschedulable"
         self._recorder.event(pod, "Warning", "FailedScheduling", message)
         self._recorder.condition(Condition(pod.namespace, pod.name, pod.uid, reason, message, nominated))
+
+
+def _knows(pod: PodInfo, message: str) -> bool:
+    """Whether the pod's status says so already."""
+    condition = pod.conditions.get("PodScheduled")
+    return condition is not None and condition.message == message

@@ -7,6 +7,7 @@ Rules:
 - Backing off doubles from `initial_backoff` to `max_backoff` seconds, counted in attempts that were rejected.
 - An event that comes while a unit is in flight is remembered; if the unit comes back rejected, it counts.
 - Pods of one group are one unit. Members that come while it is in flight join it when it lands.
+- Members that come or go let a group that waits be looked at again: it may be enough now, or no longer contradictory.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import logging
+import math
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -139,6 +141,9 @@ class SchedulingQueue:
         if unit.place == "gated":
             self._take_gated(unit.uid)
             self._admit(unit, now)
+        elif unit.place == "unschedulable":
+            self._take_unschedulable(unit.uid)
+            self._back_off_or_activate(unit, now)
 
     def update(self, pod: PodInfo, now: float) -> None:
         """A waiting pod changed; it is tried at once when that may help it."""
@@ -158,10 +163,12 @@ class SchedulingQueue:
         if unit.place == "in flight":
             unit.changed = unit.changed or _matters(before, pod)
             return
+        if not _matters(before, pod) and not (unit.group and before.annotations != pod.annotations):
+            return
         if unit.place == "gated":
             self._take_gated(unit.uid)
             self._admit(unit, now)
-        elif unit.place == "unschedulable" and _matters(before, pod):
+        elif unit.place == "unschedulable":
             self._take_unschedulable(unit.uid)
             self._back_off_or_activate(unit, now)
 
@@ -186,12 +193,27 @@ class SchedulingQueue:
         if members or late:
             unit.members, unit.late = (members, late) if members else (late, [])
             unit.leads = []
+            self._look_again(unit)
             return
         self._units.pop(key, None)
         self._land(key)
         self._take_unschedulable(key)
         self._take_gated(key)
         unit.place = "gone"  # what is left of it in a heap is passed over
+
+    def placed_elsewhere(self, pod: PodInfo) -> None:
+        """Somebody else has put a pod on a node: what waits of its group may be enough now."""
+        keys = {profile.group_key(pod) for profile in self._profiles.values() if profile.group_key is not None}
+        for unit in [unit for key in keys if (unit := self._units.get(key)) is not None]:
+            self._look_again(unit)
+
+    def start_over(self, now: float) -> None:
+        """Try everything that waits: other rules hold now."""
+        for unit in list(self._unschedulable.values()):
+            self._take_unschedulable(unit.uid)
+            self._back_off_or_activate(unit, now)
+        for unit in list(self._gated.values()):
+            self._admit_again(unit, now)
 
     def get(self, uid: str) -> Unit | None:
         """The waiting unit of a pod, or None."""
@@ -224,7 +246,7 @@ class SchedulingQueue:
         self._wake(now)
         while self._active:
             unit = heapq.heappop(self._active)[2]
-            if unit.place == "active":
+            if unit.place == "active" and self._keep_together(unit, now):
                 self._move(unit, "in flight", now)
                 unit.attempts += 1
                 unit.changed = False
@@ -303,8 +325,7 @@ class SchedulingQueue:
             self._back_off_or_activate(unit, now)
         held = [u for u in self._gated.values() if _group(u) in wanting and self._helps(u, happened)]
         for unit in held:
-            self._take_gated(unit.uid)
-            self._admit(unit, now)
+            self._admit_again(unit, now)
         return len(moved) + sum(unit.place == "active" for unit in held)
 
     def activate(self, uids: Iterable[str], now: float) -> None:
@@ -340,8 +361,29 @@ class SchedulingQueue:
 
     # Moving between places
 
+    def _look_again(self, unit: Unit) -> None:
+        """Try a group as soon as time comes in next."""
+        if unit.place in ("gated", "unschedulable") and unit.wake_at != unit.entered:
+            unit.wake_at = unit.entered
+            heapq.heappush(self._timers, (unit.wake_at, next(self._number), unit))
+
+    def _keep_together(self, unit: Unit, now: float) -> bool:
+        """Queue those anew that turn out to be in another group, or in none; says whether anybody is left."""
+        strangers = [pod for pod in unit.members if self._group_of(pod) != unit.group]
+        if strangers:
+            self._drop(unit, {pod.uid for pod in strangers})
+            for pod in strangers:
+                self.add(pod, now)
+        return unit.place != "gone"
+
+    def _admit_again(self, unit: Unit, now: float) -> None:
+        """What held a unit back has changed."""
+        if self._keep_together(unit, now) and unit.place == "gated":
+            self._take_gated(unit.uid)
+            self._admit(unit, now)
+
     def _admit(self, unit: Unit, now: float) -> None:
-        status = self._profiles[unit.pod.scheduler_name].pre_enqueue(unit.members)
+        status = self._profiles[unit.scheduler_name].pre_enqueue(unit.members)
         if status.is_success:
             self._activate(unit, now)
         else:
@@ -363,7 +405,7 @@ class SchedulingQueue:
         unit.since = now
         if unit.complete is None:
             unit.complete = now
-        key = self._profiles[unit.pod.scheduler_name].sort_key(unit.pod, unit.added)
+        key = self._profiles[unit.scheduler_name].sort_key(unit.pod, unit.added)
         heapq.heappush(self._active, (key, next(self._number), unit))
 
     def _move(self, unit: Unit, place: str, now: float) -> None:
@@ -378,9 +420,14 @@ class SchedulingQueue:
                 self._activate(unit, now)
         while self._timers and self._timers[0][0] <= now:
             due, _, unit = heapq.heappop(self._timers)
-            if unit.place == "unschedulable" and unit.wake_at == due:
+            if unit.wake_at != due:
+                continue
+            unit.wake_at = math.inf
+            if unit.place == "unschedulable":
                 self._take_unschedulable(unit.uid)
                 self._back_off_or_activate(unit, now)
+            elif unit.place == "gated":
+                self._admit_again(unit, now)
         late = []
         for unit in self._unschedulable.values():  # in the order in which they entered
             if unit.entered + self._settings.max_unschedulable > now:
@@ -448,7 +495,7 @@ class SchedulingQueue:
 
 
 def _group(unit: Unit) -> _Group:
-    return unit.pod.scheduler_name, unit.rejected_by
+    return unit.scheduler_name, unit.rejected_by
 
 
 def _agrees(hint: Hint, pod: PodInfo, happened: _Happened) -> bool:

@@ -109,6 +109,8 @@ class Implementation:
     call: Callable[..., Any]
     weight: int = 1
     normalize: Callable[..., Any] | None = None
+    quick: Callable[..., Any] = lambda *args: None
+    """The same neither timed nor checked, for one of many pods; whatever it raises is passed on."""
     reads: int | None = None
     """Change kinds (NODE | PODS) on which its verdict on a node depends besides the pod class; None: anything."""
 
@@ -204,10 +206,12 @@ def _implementation(
     normalize = None
     if point == "score" and hasattr(plugin, "normalize_score"):
         normalize = _bound(manager, plugins, name, "normalize_score", metrics)
+    call = _bound(manager, plugins, name, point, metrics)
     return Implementation(
         plugin=plugin,
         name=name,
-        call=_bound(manager, plugins, name, point, metrics),
+        call=call,
+        quick=getattr(call, "__wrapped__", call),
         weight=weight,
         normalize=normalize,
         reads=getattr(plugin, "reads", None),
@@ -262,6 +266,12 @@ def _with_arguments(function: Callable[..., Any], has: tuple[str, ...], wanted: 
     if has == wanted:
         return function
     positions = tuple(wanted.index(name) for name in has)
+    if len(positions) == 1:
+        (only,) = positions
+        return lambda *args: function(args[only])
+    if len(positions) == 2:
+        first, second = positions
+        return lambda *args: function(args[first], args[second])
 
     def call(*args: Any) -> Any:
         return function(*(args[i] for i in positions))
@@ -287,6 +297,7 @@ def _timed(function: Callable[..., Any], name: str, point: str, series: Series) 
         finally:
             observe(clock() - start)
 
+    call.__wrapped__ = function  # type: ignore[attr-defined]  # functions take attributes
     return call
 
 

@@ -11,7 +11,7 @@ import logging
 import math
 import random
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,7 +25,7 @@ from gangline.handle import FrameworkHandle
 from gangline.hookspecs import POINTS
 from gangline.metrics import Metrics, point_label
 from gangline.placement import Placement
-from gangline.pod_group import GroupAttempt, Problem
+from gangline.pod_group import GroupAttempt, Membership, Problem
 from gangline.pods import PodInfo
 from gangline.proposal import Proposal, Victims
 from gangline.registry import CompiledProfile, Implementation
@@ -105,7 +105,7 @@ class Runtime:
         return self.lets_in(pod)
 
     def lets_in(self, pod: PodInfo) -> Status:
-        """As `pre_enqueue`, for one of many pods: the plugins' times are measured, not the sum."""
+        """As `pre_enqueue`, for one of many pods: their sum is not timed."""
         for impl in self._at("pre_enqueue"):
             try:
                 status = impl.call(pod)
@@ -143,13 +143,22 @@ class Runtime:
         return membership.key if isinstance(membership, Problem) else membership.group.key
 
     def sort_key(self, pod: PodInfo, since: float) -> tuple[float, ...]:
-        """Where the pod stands in the queue."""
+        """Where the pod stands in the queue; a group that runs in part, which is of no use, comes first."""
+        if self._runs_in_part(pod):
+            return (-math.inf, since)
         try:
             key: tuple[float, ...] = self._at("queue_sort")[0].call(pod, since)
         except PluginError as error:  # the pod goes to the end, and nobody else is harmed
             log.error("pod %s: %s", pod.key, error)
             return (math.inf, since)
         return key
+
+    def _runs_in_part(self, pod: PodInfo) -> bool:
+        """Whether some pods of its group have a node, but fewer than the group needs: a scheduler was cut off."""
+        membership = self.handle.group_of(pod)
+        if not isinstance(membership, Membership):
+            return False
+        return 0 < len(self.handle.members(membership.group.key)) < membership.group.min_member
 
     @_measured("post_filter")
     def post_filter(self, diagnosis: Diagnosis) -> tuple[str | None, str]:
@@ -205,7 +214,7 @@ class Runtime:
             if isinstance(answer, Status):
                 return _by(answer, impl.name)
             if answer is not None:
-                return answer
+                return _guarded(impl, answer)
         return (Placement("the cluster", np.flatnonzero(view.alive)),)
 
     @_measured("placement_score")
@@ -239,19 +248,36 @@ class Runtime:
     @_measured("reserve")
     def reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
         """Let plugins claim what the pod takes; undone by `unreserve`."""
-        return self._reserve(cycle, pod, node)
-
-    def reserve_and_permit(self, cycle: Cycle, pod: PodInfo, node: str) -> tuple[Status, dict[str, float]]:
-        """What `reserve` and then `permit` say, for one of many pods: the plugins' times are measured, not the sum."""
-        status = self._reserve(cycle, pod, node)
-        return self._permit(cycle, pod, node) if status.is_success else (status, {})
-
-    def _reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
         for impl in self._at("reserve"):
             status = impl.call(cycle, pod, node)
             if status is not None and not status.is_success:
                 return _by(status, impl.name)
         return SUCCESS
+
+    def reserve_and_permit(self, cycle: Cycle, pod: PodInfo, node: str) -> tuple[Status, dict[str, float]]:
+        """What `reserve` and then `permit` say, for one of many pods: nothing is timed. Raises PluginError."""
+        holds: dict[str, float] = {}
+        point, name = "reserve", ""
+        try:
+            for impl in self._at("reserve"):
+                name = impl.name
+                status = impl.quick(cycle, pod, node)
+                if status is not None and not status.is_success:
+                    return _by(status, name), {}
+            point = "permit"
+            for impl in self._at("permit"):
+                name = impl.name
+                status = impl.quick(cycle, pod, node)
+                if status is None or status.is_success:
+                    continue
+                if status.code is not Code.WAIT:
+                    return _by(status, name), {}
+                holds[name] = status.timeout
+        except PluginError:
+            raise
+        except Exception as error:  # a plugin's bug fails its group, not the scheduler
+            raise PluginError(name, point, f"{type(error).__name__}: {error}") from error
+        return SUCCESS, holds
 
     def unreserve(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
         """Give back what was claimed, in reverse order, whatever a plugin says."""
@@ -269,9 +295,6 @@ class Runtime:
     @_measured("permit")
     def permit(self, cycle: Cycle, pod: PodInfo, node: str) -> tuple[Status, dict[str, float]]:
         """The verdict, and for each plugin that holds the pod how many seconds at most."""
-        return self._permit(cycle, pod, node)
-
-    def _permit(self, cycle: Cycle, pod: PodInfo, node: str) -> tuple[Status, dict[str, float]]:
         holds: dict[str, float] = {}
         for impl in self._at("permit"):
             status = impl.call(cycle, pod, node)
@@ -309,6 +332,16 @@ class Runtime:
         """Tell plugins that the pod is bound; returns what went wrong."""
         statuses = [await _answer(i, "post_bind", cycle, pod, node) for i in self._at("post_bind")]
         return [status for status in statuses if not status.is_success]
+
+
+def _guarded(impl: Implementation, placements: Iterable[Placement]) -> Iterator[Placement]:
+    """What a plugin offers, as it comes; a fault on the way becomes one that names the plugin."""
+    try:
+        yield from placements
+    except GanglineError:
+        raise
+    except Exception as error:  # a plugin's bug fails its group, not the scheduler
+        raise PluginError(impl.name, "placement_generate", f"{type(error).__name__}: {error}") from error
 
 
 def _settled(impl: Implementation, proposal: Proposal, reviewed: Mapping[str, Victims] | Status) -> Status | str:

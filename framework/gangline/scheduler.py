@@ -157,6 +157,8 @@ class Scheduler:
             self.queue.serve(name, runtime.sort_key, runtime.admit, events, runtime.group_key)
         self.queue.serve_only(runtimes)
         self._pods.profiles_changed()
+        self.queue.start_over(self._clock.monotonic())
+        self._wake.set()
         self._follow(watched_by(runtimes.values()))
         if self._background is not None:
             self._start_work(self._background)
@@ -269,7 +271,7 @@ class Scheduler:
 
     def _decide(self, unit: Unit) -> None:
         """Decide one unit at once."""
-        runtime = self.runtimes[unit.pod.scheduler_name]
+        runtime = self.runtimes[unit.scheduler_name]
         start = time.perf_counter()
         if unit.group:
             self._decide_group(unit, runtime)
@@ -294,7 +296,7 @@ class Scheduler:
 
     async def _ask(self, unit: Unit, extenders: Extenders) -> None:
         """Decide one unit together with extenders; no other is decided meanwhile, as in kube-scheduler."""
-        runtime = self.runtimes[unit.pod.scheduler_name]
+        runtime = self.runtimes[unit.scheduler_name]
         start = time.perf_counter()
         outcome = await Attempt(unit, runtime, self.cache, self.queue, extenders).decide()
         runtime.algorithm_seconds.observe(time.perf_counter() - start)
@@ -322,18 +324,27 @@ class Scheduler:
             self.metrics.pending.labels(place).set(number)
         self.metrics.groups.waiting.set(sum(bool(unit.group) for unit in self.queue))
         self.metrics.groups.partial.set(self._partial_groups())
+        self._tell_held_groups()
         for informer in self.informers:
             self.metrics.informer_relists.labels(informer.resource.key).set(informer.relists)
         self.metrics.cache_size.labels("nodes").set(self.cache.nodes.count)
         self.metrics.cache_size.labels("pods").set(len(self.cache.pods))
         self.metrics.cache_size.labels("assumed_pods").set(self.cache.assumed)
 
+    def _tell_held_groups(self) -> None:
+        """Say what groups wait for that are not even tried, once they have waited for the same for a while."""
+        until = self._clock.monotonic() - HOUSEKEEPING
+        for unit in self.queue:
+            if unit.group and unit.place == "gated" and unit.entered <= until:
+                membership = self.runtimes[unit.scheduler_name].handle.group_of(unit.pod)
+                self.outcomes.group_held(unit, membership.group if isinstance(membership, Membership) else None)
+
     def _partial_groups(self) -> int:
         """Groups of which some members have a node, but fewer than the group needs, and none is being bound."""
         return sum(1 for unit in self.queue if unit.group and unit.place != "in flight" and self._is_partial(unit))
 
     def _is_partial(self, unit: Unit) -> bool:
-        handle = self.runtimes[unit.pod.scheduler_name].handle
+        handle = self.runtimes[unit.scheduler_name].handle
         membership = handle.group_of(unit.pod)
         placed = len(handle.members(unit.group))
         return isinstance(membership, Membership) and 0 < placed < membership.group.min_member

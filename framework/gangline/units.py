@@ -40,6 +40,13 @@ class Unit:
     """When it is tried again whatever happens in the cluster."""
     leads: list[PodInfo] = field(default_factory=list)
     """One member of each pod class, for hints; empty when that has to be worked out."""
+    told: str = ""
+    """What of a group that is held was told last."""
+    scheduler_name: str = ""
+    """Of the first pod, whoever leads the unit later."""
+
+    def __post_init__(self) -> None:
+        self.scheduler_name = self.scheduler_name or self.members[0].scheduler_name
 
     @property
     def pod(self) -> PodInfo:
@@ -57,9 +64,13 @@ class Unit:
             self.leads = list({pod.cls.id: pod for pod in self.members}.values())
         return self.leads
 
+    def everybody(self) -> list[PodInfo]:
+        """All members, the late ones too."""
+        return [*self.members, *self.late]
+
     def member(self, uid: str) -> PodInfo | None:
         """The newest record of one of its pods."""
-        return next((pod for pod in (*self.members, *self.late) if pod.uid == uid), None)
+        return next((pod for pod in self.everybody() if pod.uid == uid), None)
 
     def replace(self, pod: PodInfo) -> PodInfo:
         """Put a newer record in the place of an older one; returns that."""

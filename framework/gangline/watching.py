@@ -16,6 +16,7 @@ from gangline.plugin import Clock
 from gangline.pods import PodInfo
 from gangline.queueing import SchedulingQueue
 from gangline.recording import EventRecorder
+from gangline.units import Unit
 from gangline.waiting import WaitingPods
 
 log = logging.getLogger(__name__)
@@ -85,28 +86,41 @@ class PodHandler:
     def profiles_changed(self) -> None:
         """Queue the pods that have a profile now, and leave those that no longer have one to others."""
         c = self._cluster
-        for unit in c.queue:
-            if not c.queue.serves(unit.pod.scheduler_name):
-                for pod in (*unit.members, *unit.late):
-                    c.queue.remove(pod.uid)
-                    self._others[pod.uid] = pod
+        for pod in [pod for unit in c.queue for pod in unit.everybody() if not self._is_served(unit, pod)]:
+            c.queue.remove(pod.uid)
+            self._others[pod.uid] = pod
         for record in [record for record in self._others.values() if c.queue.serves(record.scheduler_name)]:
             del self._others[record.uid]
             self._pending(record)
+
+    def _is_served(self, unit: Unit, pod: PodInfo) -> bool:
+        queue = self._cluster.queue
+        return queue.serves(unit.scheduler_name) and queue.serves(pod.scheduler_name)
 
     def remove(self, namespace: str, name: str, uid: str, /) -> None:
         """A pod is gone, or has run to its end."""
         c = self._cluster
         uid = uid or f"{namespace}/{name}"
+        c.recorder.forget(uid)
+        self._others.pop(uid, None)
+        waited = self._wait_no_longer(uid)
+        pod = c.cache.remove_pod(uid) or waited
+        if pod is not None:
+            c.happened("pods", Action.DELETE, pod, None)
+
+    def _wait_no_longer(self, uid: str) -> PodInfo | None:
+        """The pod will not be bound by us; returns it where its whole group is gone with it, which frees its room."""
+        c = self._cluster
         waiting = c.waiting.get(uid)
         if waiting is not None:
             waiting.reject("", "the pod was deleted")
-        c.recorder.forget(uid)
-        c.queue.remove(uid)
-        self._others.pop(uid, None)
-        pod = c.cache.remove_pod(uid)
-        if pod is not None:
-            c.happened("pods", Action.DELETE, pod, None)
+        unit = c.queue.get(uid)
+        if unit is None:
+            return None
+        pod = c.queue.remove(uid)
+        if unit.group:
+            c.wake()
+        return pod if unit.group and unit.place == "gone" else None
 
     def _bound(self, record: PodInfo) -> None:
         c = self._cluster
@@ -116,6 +130,8 @@ class PodHandler:
         c.cache.upsert_pod(record)
         if unit is not None and unit.place != "in flight":
             c.queue.remove(record.uid)  # somebody else has bound it
+        elif unit is None and known is None:
+            c.queue.placed_elsewhere(record)
         if not was_known:
             c.recorder.forget(record.uid)
             c.happened("pods", Action.ADD, None, record)
@@ -126,11 +142,13 @@ class PodHandler:
 
     def _pending(self, record: PodInfo) -> None:
         c = self._cluster
-        if c.cache.is_assumed(record.uid):
-            return  # we are binding it; what changed will be seen when it is bound
         if record.terminating:
-            c.queue.remove(record.uid)
+            gone = self._wait_no_longer(record.uid)
+            if gone is not None:
+                c.happened("pods", Action.DELETE, gone, None)
             return
+        if c.cache.is_assumed(record.uid) and c.queue.get(record.uid) is None:
+            return  # we have bound it; the watch has not told yet
         c.queue.update(record, c.clock.monotonic())
         c.wake()
 

@@ -229,3 +229,22 @@ def test_members_that_come_while_the_others_are_being_bound_join_them() -> None:
     cluster.play(story)
 
     assert len({node.split("-")[0] for node in cluster.bound("a").values()}) == 1
+
+
+def test_a_gang_that_a_scheduler_left_bound_in_part_comes_before_all_others() -> None:
+    cluster = GangCluster(leaves=1)
+    cluster.add_group("a", 2)
+    cluster.add_group("b", 4)
+    cluster.add_pods("a", 0, 1)
+    cluster.add_pods("b", 2, 3)
+    for number in (0, 1):
+        pod = make_pod(f"b-{number}", gpus=8, labels={GROUP: "b"}, annotations={REQUIRED: "leaf"}, node=f"l0-n{number}")
+        cluster.create(PODS, pod)
+
+    async def story() -> None:
+        async with cluster.scheduler():
+            await cluster.until(lambda: len(cluster.bound("b")) == 4)
+
+    cluster.play(story)
+
+    assert not cluster.bound("a")

@@ -133,6 +133,19 @@ def test_members_that_say_different_things_are_refused() -> None:
 
     assert isinstance(decided, GroupRejection)
     assert "differently" in decided.message
+    assert decided.group is not None
+
+
+def test_members_of_different_schedulers_are_refused_and_the_group_is_told() -> None:
+    gangs = Gangs(fabric())
+    gangs.define("a", 2)
+    members = [gangs.pod("a", 0, scheduler_name="one"), gangs.pod("a", 1, scheduler_name="other")]
+
+    decided = gangs.decide(members)
+
+    assert isinstance(decided, GroupRejection)
+    assert decided.message == "the pods of gang default/a differ in schedulerName: one and other"
+    assert decided.group is not None
 
 
 def test_an_unknown_level_is_named_with_those_that_there_are() -> None:

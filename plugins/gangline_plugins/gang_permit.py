@@ -56,6 +56,8 @@ class GangPermit:
         self._handle = handle
         self._timeout = args.timeout_seconds
         self._gangs: dict[str, _Gang] = {}
+        self._key_of: dict[str, str] = {}
+        """Of the members on their way, by UID: the object that stands for a group may go before they arrive."""
         handle.group_pods()
 
     @hookimpl
@@ -74,6 +76,7 @@ class GangPermit:
             bound = sum(bool(member.node_name) and member is not pod for member in self._handle.members(group.key))
             gang = self._gangs[group.key] = _Gang(bound)
         gang.reserved.add(pod.uid)
+        self._key_of[pod.uid] = group.key
 
     @hookimpl
     def permit(self, pod: PodInfo) -> Status | None:
@@ -109,13 +112,13 @@ class GangPermit:
 
     def _leave(self, pod: PodInfo) -> _Gang | None:
         """The member is no longer on its way; returns the gang when others still are."""
-        group = self._group(pod)
-        gang = self._gangs.get(group.key) if group is not None else None
-        if group is None or gang is None:
+        key = self._key_of.pop(pod.uid, None)
+        if key is None:
             return None
+        gang = self._gangs[key]
         gang.reserved.discard(pod.uid)
         if not gang.reserved:
-            del self._gangs[group.key]
+            del self._gangs[key]
             return None
         return gang
 

@@ -33,3 +33,19 @@ subjects:
     name: {{ include "gangline.serviceAccount" .root }}{{ .suffix }}
     namespace: {{ .root.Release.Namespace }}
 {{- end -}}
+
+{{/* Where the plugin Defragmentation keeps what is moved, as JSON: namespace to whether it moves pods by itself. */}}
+{{- define "gangline.defragmentation" -}}
+{{- $found := dict -}}
+{{- range .Values.profiles -}}
+{{- if contains "\"Defragmentation\"" (toJson .plugins) -}}
+{{- $args := dict -}}
+{{- range .pluginConfig -}}
+{{- if eq .name "Defragmentation" }}{{ $args = .args | default dict }}{{ end -}}
+{{- end -}}
+{{- $namespace := $args.namespace | default "kube-system" -}}
+{{- $_ := set $found $namespace (or (gt (float64 ($args.intervalSeconds | default 0)) 0.0) (get $found $namespace | default false)) -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $found -}}
+{{- end -}}

@@ -259,6 +259,16 @@ class HttpClient:
         )
         await self._send("POST", PODS.path(namespace, name, "binding"), _encode(_BINDING, binding))
 
+    async def evict(self, namespace: str, name: str, uid: str) -> None:
+        """See the interface."""
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"namespace": namespace, "name": name},
+            "deleteOptions": {"preconditions": {"uid": uid}},
+        }
+        await self._send("POST", PODS.path(namespace, name, "eviction"), msgspec.json.encode(body))
+
     # The wire
 
     async def _read(

@@ -151,6 +151,13 @@ class Client(Protocol):
         """
         ...
 
+    async def evict(self, namespace: str, name: str, uid: str) -> None:
+        """Has a pod removed as far as disruption budgets allow it.
+
+        TooManyRequests if one does not now; Conflict if another pod has its name. Never retried in here.
+        """
+        ...
+
     async def served(self, group: str, version: str) -> set[str]:
         """The plurals served in that group and version; empty when it is not served."""
         ...

@@ -221,6 +221,10 @@ class SimulatedClient:
         """See the interface."""
         await self._call("bind", PODS, name, lambda: self._server.bind(namespace, name, uid, node, annotations))
 
+    async def evict(self, namespace: str, name: str, uid: str) -> None:
+        """See the interface."""
+        await self._call("evict", PODS, name, lambda: self._server.evict(namespace, name, uid))
+
     async def _call(self, verb: str, resource: Resource[Any], name: str, act: Callable[[], Answer]) -> Answer:
         """Lets the server act in the middle of the call's latency."""
         half = self._latency.get(verb, 0.0) / 2

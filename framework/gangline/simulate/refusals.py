@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gangline.errors import Conflict, Forbidden, Gone, Invalid, NotFound, Unavailable
+from gangline.errors import Conflict, Forbidden, Gone, Invalid, NotFound, TooManyRequests, Unavailable
 from gangline.kube.resources import Resource
 
 
@@ -34,6 +34,12 @@ def other_uid(resource: Resource[Any], name: str, wanted: str, found: str, subre
     """Another object has the name now."""
     why = f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}"
     return conflict(resource, name, why, subresource)
+
+
+def budget_exceeded() -> TooManyRequests:
+    """A disruption budget does not let the pod go now."""
+    why = "Cannot evict pod as it would violate the pod's disruption budget."
+    return TooManyRequests(429, "TooManyRequests", why)
 
 
 def invalid(resource: Resource[Any], name: str, why: str) -> Invalid:

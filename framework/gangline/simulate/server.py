@@ -16,9 +16,9 @@ from typing import Any
 from gangline.clock import rfc3339
 from gangline.kube import resources
 from gangline.kube.interface import PatchKind
-from gangline.kube.resources import LEASES, NAMESPACES, PODS, PRIORITY_CLASSES, Resource
+from gangline.kube.resources import LEASES, NAMESPACES, PDBS, PODS, PRIORITY_CLASSES, Resource
 from gangline.plugin import Clock
-from gangline.simulate import applying, loading, manifests, refusals
+from gangline.simulate import applying, evicting, loading, manifests, refusals
 from gangline.simulate.defaulting import DEFAULT_GRACE, with_condition
 from gangline.simulate.history import Revision, Watch
 from gangline.simulate.manifests import Manifest
@@ -223,6 +223,20 @@ class InMemoryServer:
             metadata = {**metadata, "annotations": {**metadata.get("annotations", {}), **annotations}}
         bound = {**old.data, "metadata": metadata, "spec": {**spec, "nodeName": node}, "status": status}
         return self._objects.write(collection, (namespace, name), old, bound)
+
+    def evict(self, namespace: str, name: str, uid: str) -> None:
+        """Deletes a pod if every disruption budget that covers it allows one more disruption, and counts it there."""
+        pod = self._objects.collection(PODS).current((namespace, name))
+        check_preconditions(PODS, pod, uid, None)
+        budgets = [each for each in self.list(PDBS, namespace=namespace) if evicting.covers(each.data, pod.data)]
+        if any(evicting.allowed(each.data) <= 0 for each in budgets):
+            raise refusals.budget_exceeded()
+        for each in budgets:
+            status = evicting.with_one_less(each.data)
+            self.patch(
+                PDBS, each.data["metadata"]["name"], {"status": status}, namespace=namespace, subresource="status"
+            )
+        self.delete(PODS, name, namespace=namespace, uid=uid)
 
 
 def _number(resource_version: str) -> int:

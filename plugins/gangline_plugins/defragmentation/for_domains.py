@@ -56,7 +56,7 @@ class DomainPlanning:
         self.tried: list[Rows] = []
 
     def cheapest(self, wanted: int, transaction: Transaction) -> DomainsDraft | None:
-        """Free so many more domains, the cheapest first; None when that cannot be; the transaction is left as it was."""
+        """Free so many more domains, the cheapest first; None when that cannot be. All steps are taken back."""
         before = transaction.mark()
         freed: list[int] = []
         moved: list[Moved] = []

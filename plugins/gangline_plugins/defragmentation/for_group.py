@@ -6,7 +6,7 @@ For all domains at once it is estimated what freeing enough of one costs; the ch
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +35,23 @@ class Draft:
     placed: Mapping[str, int]
 
 
+@dataclass(slots=True, eq=False)
+class _Search:
+    """What is tried in one domain; `level` is None for the cluster as a whole."""
+
+    level: Domains | None
+    rows: Rows
+    order: list[Unit] | None = None
+    """All that may make room, in the order in which they go."""
+    units: list[Unit] = field(default_factory=list)
+    """Those that are chosen."""
+    cost: float = 0.0
+    barred: set[Unit] = field(default_factory=set)
+    """Those for which no place was found."""
+
+
 class GroupPlanning:
-    """Tries for one attempt; `tried` collects the rows of the domains that were looked into."""
+    """Tries for one attempt; `tried` holds the rows of the domains that were looked into."""
 
     def __init__(self, handle: Handle, attempt: GroupAttempt, movable: Movable) -> None:
         self._handle = handle
@@ -58,14 +73,15 @@ class GroupPlanning:
 
     def cheapest(self, transaction: Transaction) -> Draft | None:
         """The cheapest of what is found; the transaction is left as it was."""
+        searches = [_Search(level, self._rows(level, domain)) for level, domain in self._candidates()]
+        self.tried = [search.rows for search in searches]
+        searches = [search for search in searches if self._choose(search)]
         best: Draft | None = None
-        for level, domain, estimate in self._candidates():
-            if best is not None and estimate >= best.cost:
+        for search in sorted(searches, key=lambda search: search.cost):
+            if best is not None and search.cost >= best.cost:
                 break
-            rows = self._rows(level, domain)
-            self.tried.append(rows)
             mark = transaction.mark()
-            found = self._search(level, domain, rows, transaction)
+            found = self._try(search, transaction)
             transaction.undo_to(mark)
             if found is not None and (best is None or found.cost < best.cost):
                 best = found
@@ -76,8 +92,8 @@ class GroupPlanning:
 
     # Candidates
 
-    def _candidates(self) -> list[tuple[Domains | None, int, float]]:
-        """Domains in which the group could go, and what that may cost, the cheapest first."""
+    def _candidates(self) -> list[tuple[Domains | None, int]]:
+        """Domains in which the group could go, those first that are estimated to cost least."""
         found: list[tuple[Domains | None, int, float]] = []
         for level in self._levels():
             ids = np.zeros(self._size, dtype=np.int64) if level is None else level.ids.astype(np.int64)
@@ -86,7 +102,8 @@ class GroupPlanning:
             met = self._demand.is_met(held)
             estimates = self._estimates(ids, number)
             found += [(level, domain, float(estimates[domain])) for domain in np.flatnonzero(met).tolist()]
-        return sorted(found, key=lambda each: each[2])[:MOST_DOMAINS]
+        found.sort(key=lambda each: each[2])
+        return [(level, domain) for level, domain, _ in found[:MOST_DOMAINS]]
 
     def _levels(self) -> list[Domains | None]:
         """The level that is required; a group that does not care is given whole domains only if that is cheapest."""
@@ -109,8 +126,7 @@ class GroupPlanning:
         starts = np.searchsorted(of, np.arange(number))
         first = np.append(before, 0.0)[starts]
         needed = before - first[of] < missing[of]
-        estimates: Values = np.bincount(of, weights=costs * needed, minlength=number)
-        return estimates
+        return np.bincount(of, weights=costs * needed, minlength=number).astype(np.float64)
 
     def _rates(self, ids: NDArray[np.int64]) -> tuple[Values, Values]:
         """For each row what it costs to free it, and the same for each member that it holds then.
@@ -122,38 +138,53 @@ class GroupPlanning:
         pairs = occupants.owners.astype(np.int64) * (int(ids.max(initial=0)) + 2) + ids[occupants.rows] + 1
         _, inverse, counts = np.unique(pairs, return_inverse=True, return_counts=True)
         shares = totals[occupants.owners] / counts[inverse] if len(pairs) else totals[occupants.owners]
-        costs: Values = np.bincount(occupants.rows[self._offered], weights=shares[self._offered], minlength=self._size)
+        offered = self._offered
+        summed = np.bincount(occupants.rows[offered], weights=shares[offered], minlength=self._size)
+        costs = summed.astype(np.float64)
         return costs, costs / np.maximum(self._gain, 1e-9)
 
     # Trying
 
-    def _search(self, level: Domains | None, domain: int, rows: Rows, transaction: Transaction) -> Draft | None:
-        """Pods that make room in one domain and find a place elsewhere."""
+    def _choose(self, search: _Search) -> bool:
+        """Choose by arithmetic who makes room; False when all that may move are not enough."""
         occupants = self._movable.occupants
+        if search.order is None:
+            search.order = self._in_order(search)
+        left = [unit for unit in search.order if unit not in search.barred]
+        victims = find_victims(Room(self._demand, occupants, search.rows), left)
+        if victims is None:
+            return False
+        search.units = list(each_once(victims))
+        search.cost = sum(self._movable.cost(self._movable.mates(unit)) for unit in search.units)
+        return True
+
+    def _in_order(self, search: _Search) -> list[Unit]:
+        """Nodes that are cheapest to free come first, with all that is on them."""
+        occupants, level = self._movable.occupants, search.level
         ids = np.zeros(self._size, dtype=np.int64) if level is None else level.ids.astype(np.int64)
         _, rates = self._rates(ids)
-        inside = mask_of(rows, self._size)[occupants.rows]
+        inside = mask_of(search.rows, self._size)[occupants.rows]
         units = occupants.units(inside, inside & (self._gain[occupants.rows] > 0))
-        order = sorted(units, key=lambda unit: _place_in_line(unit, occupants.rows, rates))
-        barred: set[Unit] = set()
+        return sorted(units, key=lambda unit: _place_in_line(unit, occupants.rows, rates))
+
+    def _try(self, search: _Search, transaction: Transaction) -> Draft | None:
+        """Move who was chosen; where somebody finds no place, others are chosen."""
         for _ in range(_MOST_SEARCHES):
-            left = [unit for unit in order if unit not in barred]
-            victims = find_victims(Room(self._demand, occupants, rows), left)
-            if victims is None:
-                return None
             mark = transaction.mark()
-            found = self._carry_out(level, rows, list(each_once(victims)), transaction)
-            if isinstance(found, Draft) or found is None:
+            found = self._carry_out(search, transaction)
+            if not isinstance(found, Unit):
                 return found
-            barred.add(found)
             transaction.undo_to(mark)
+            search.barred.add(found)
+            if not self._choose(search):
+                return None
         return None
 
-    def _carry_out(
-        self, level: Domains | None, rows: Rows, units: Sequence[Unit], transaction: Transaction
-    ) -> Draft | Unit | None:
+    def _carry_out(self, search: _Search, transaction: Transaction) -> Draft | Unit | None:
         """Move all units; the unit for which there is no place, or None where the group does not fit even then."""
-        forbidden = mask_of(rows, self._size) if level is not None else self._wanted(units, transaction)
+        units = search.units
+        within = mask_of(search.rows, self._size)
+        forbidden = within if search.level is not None else self._wanted(units, transaction)
         if forbidden is None:
             return None
         mover = Mover(self._handle, transaction, forbidden)
@@ -166,7 +197,7 @@ class GroupPlanning:
         placed = self._attempt.refit()
         if placed is None:
             return None
-        return Draft(moved, sum(self._movable.cost(each.pods) for each in moved), placed)
+        return Draft(moved, search.cost, placed)
 
     def _wanted(self, units: Sequence[Unit], transaction: Transaction) -> BoolColumn | None:
         """The rows that the group would take once all units are gone."""

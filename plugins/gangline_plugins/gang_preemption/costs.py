@@ -87,8 +87,8 @@ def in_order(
 def _weigh(unit: Unit, occupants: Occupants, gains: NDArray[np.float64], crowd: NDArray[np.int64]) -> _Weighed:
     gain = round(float(gains[unit.slots].sum()), 6)
     row = int(occupants.rows[unit.slots[0]])
-    together = (int(crowd[row]), row) if gain < 1 else (0, 0)
-    return _Weighed(unit, gain, (len(unit.pods), *together))
+    tie = (len(unit.pods), int(crowd[row]), row) if gain < 1 else (len(unit.pods), 0, 0)
+    return _Weighed(unit, gain, tie)
 
 
 def _with_budgets(weighed: Sequence[_Weighed], budgets: Budgets) -> list[_Weighed]:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gangline import BoolColumn, GroupAttempt, Handle, Membership, PodInfo, Role, reaches_beyond, requests
+from gangline_plugins.gang_preemption.devices import devices_for
 from gangline_plugins.gang_preemption.occupants import Occupants
 
 Amounts = NDArray[np.int64]
@@ -56,14 +57,19 @@ class Demand:
         self._names = tuple({name: None for role in attempt.roles for name in _requests(role.pods[0])})
         allocatable, requested = nodes.amounts(self._names)
         self.free: Amounts = allocatable - requested
-        self._book(-1, ((pod, row) for pod, row in _guests(handle, attempt)))
+        self._devices = devices_for(handle, (role.pods[0] for role in attempt.roles), self.size)
+        if self._devices is not None:
+            self.free = np.vstack([self.free, self._devices.free])
+        for guest, row in _guests(handle, attempt):
+            self.free[:, row] -= self._asked(guest)
         now = self.free.copy()
-        self._book(1, ((pod, pod.row) for pod in occupants.leaving))
+        for pod, change in zip(occupants.leaving, self._amounts(occupants.leaving).T, strict=True):
+            self.free[:, pod.row] += change
         self.touched: BoolColumn = nodes.full(False)
         self.touched[[pod.row for pod in occupants.leaving]] = True
         self.amounts = self._amounts(occupants.pods)
         """What each of the occupants' pods gives back."""
-        self._by_kind = _alike(attempt.roles)
+        self._by_kind = self._alike(attempt.roles)
         self.kinds = [self._kind(handle, roles, now, occupants.pods) for roles in self._by_kind]
         self._together = _in_common(self.kinds, self.needed) if len(self.kinds) > 1 else None
         self._parts = self._minima(handle, attempt)
@@ -101,15 +107,23 @@ class Demand:
 
     # Reading
 
-    def _book(self, sign: int, placed: Iterable[tuple[PodInfo, int]]) -> None:
-        for pod, row in placed:
-            self.free[:, row] += sign * self._column(pod)
+    def _asked(self, pod: PodInfo) -> Amounts:
+        """What a pod takes that comes to a node."""
+        requests = self._column(pod)
+        return requests if self._devices is None else np.append(requests, self._devices.asked(pod))
 
     def _column(self, pod: PodInfo) -> Amounts:
         asked = _requests(pod)
         return np.array([asked.get(name, 0) for name in self._names], dtype=np.int64)
 
     def _amounts(self, pods: Sequence[PodInfo]) -> Amounts:
+        """What each of these pods gives back."""
+        amounts = self._requested(pods)
+        if self._devices is None:
+            return amounts
+        return np.vstack([amounts, np.array([self._devices.held(pod) for pod in pods], dtype=np.int64)])
+
+    def _requested(self, pods: Sequence[PodInfo]) -> Amounts:
         numbers: dict[int, int] = {}
         columns: list[Amounts] = []
         which = np.empty(len(pods), dtype=np.intp)
@@ -128,13 +142,20 @@ class Demand:
         allowed = _reachable(handle, pod)
         nothing, something = np.zeros_like(allowed), np.ones_like(allowed)
         wanted = sum(len(each.pods) for each in roles)
-        bare = Kind(self._column(pod), wanted, something, nothing, nothing)
+        bare = Kind(self._asked(pod), wanted, something, nothing, nothing)
         counted = bare.holds(now, something, slice(None)) > 0
         feasible = role.capacity[: self.size] > 0
         blocked = counted & ~feasible
         if blocked.any() and reaches_beyond(pod, others):
             blocked = nothing  # what keeps the members off may be on another node
         return Kind(bare.amounts, wanted, allowed, blocked, feasible & ~counted)
+
+    def _alike(self, roles: Iterable[Role]) -> list[list[Role]]:
+        """Roles of one subgroup whose members ask for the same."""
+        found: dict[tuple[str, bytes], list[Role]] = {}
+        for role in roles:
+            found.setdefault((role.subgroup, self._asked(role.pods[0]).tobytes()), []).append(role)
+        return list(found.values())
 
     def _minima(self, handle: Handle, attempt: GroupAttempt) -> list[tuple[list[int], int]]:
         """For each subgroup the numbers of its kinds, and how many of its members are missing."""
@@ -154,14 +175,6 @@ class Demand:
 
 def _requests(pod: PodInfo) -> dict[str, int]:
     return {**pod.cls.requests.real, requests.PODS: 1}
-
-
-def _alike(roles: Iterable[Role]) -> list[list[Role]]:
-    """Roles of one subgroup whose members ask for the same."""
-    found: dict[tuple[str, frozenset[tuple[str, int]]], list[Role]] = {}
-    for role in roles:
-        found.setdefault((role.subgroup, frozenset(_requests(role.pods[0]).items())), []).append(role)
-    return list(found.values())
 
 
 def _in_common(kinds: Sequence[Kind], wanted: int) -> Kind:

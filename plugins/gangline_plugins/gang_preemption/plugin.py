@@ -36,7 +36,7 @@ from gangline_plugins.gang_preemption.trying import Trials
 from gangline_plugins.preemption.budgets import Budgets
 from gangline_plugins.preemption.evicting import Evictor, Preemptor
 
-_MOST_SEARCHED = 3
+_MOST_SEARCHED = 2
 """Domains that are searched on the real columns, at most."""
 
 

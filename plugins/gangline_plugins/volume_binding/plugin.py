@@ -27,6 +27,7 @@ from gangline import (
     hookimpl,
     model,
     on,
+    unschedulable,
 )
 from gangline_plugins.volume_binding.assumed import Assumed
 from gangline_plugins.volume_binding.binding import Checks, PodVolumes, for_claim, for_node, wait_for, write
@@ -59,6 +60,8 @@ class _Decision:
     volumes: list[model.PersistentVolume] = field(default_factory=list)
     choices: list[tuple[model.PersistentVolumeClaim, ChoiceColumn]] = field(default_factory=list)
     """For each claim that is to be bound the number of its volume on each row, -1 where one is to be made."""
+    is_checked: bool = False
+    """Whether `choices` have been made."""
 
 
 _DECISION: StateKey[_Decision] = StateKey("VolumeBinding")
@@ -119,13 +122,7 @@ class VolumeBinding:
     @hookimpl
     def filter(self, cycle: Cycle, nodes: NodeView) -> CodeColumn:
         """Nodes that cannot reach a volume, or for which there is none and none can be made."""
-        decision = cycle.read(_DECISION)
-        unreachable, missing = self._check_bound(decision.claims.bound, nodes)
-        no_match, no_room = self._check_delayed(decision, nodes)
-        code = np.zeros(len(nodes), dtype=np.uint8)
-        for bit, mask in enumerate((unreachable, no_match, no_room, missing)):
-            code |= mask.astype(np.uint8) << bit
-        return code
+        return self._check(cycle.read(_DECISION), nodes)
 
     def explain(self, cycle: Cycle, pod: PodInfo, code: int) -> Sequence[Reason]:
         """What a code means."""
@@ -138,6 +135,13 @@ class VolumeBinding:
         row = self._handle.nodes.row_of(node)
         if decision is None or row is None:
             return None
+        if not decision.is_checked:  # one of a group, placed as others were; its volumes are its own
+            decision = _Decision(decision.claims)
+            code = int(self._check(decision, self._handle.nodes.at(np.array([row], dtype=np.intp)))[0])
+            row = 0
+            if code:
+                why = ", ".join(each.message for each in self.explain(cycle, pod, code))
+                return unschedulable(f"pod {pod.key} on node {node}: {why}")
         to_bind = PodVolumes()
         cycle.write(_TO_BIND, to_bind)
         for claim, choice in decision.choices:
@@ -174,6 +178,15 @@ class VolumeBinding:
             lambda: self._checks.outcome(pod.uid, node, to_bind), self._timeout, self._handle.clock, asyncio.sleep
         )
 
+    def _check(self, decision: _Decision, nodes: NodeView) -> CodeColumn:
+        """The verdicts of `filter`; notes what each claim would get."""
+        unreachable, missing = self._check_bound(decision.claims.bound, nodes)
+        no_match, no_room = self._check_delayed(decision, nodes)
+        code = np.zeros(len(nodes), dtype=np.uint8)
+        for bit, mask in enumerate((unreachable, no_match, no_room, missing)):
+            code |= mask.astype(np.uint8) << bit
+        return code
+
     def _check_bound(
         self, claims: Sequence[model.PersistentVolumeClaim], nodes: NodeView
     ) -> tuple[BoolColumn, BoolColumn]:
@@ -203,6 +216,7 @@ class VolumeBinding:
         to_match.sort(key=lambda claim: requested_bytes(claim) or 0)
         decision.choices = to_make + [(claim, choices.choose(claim)) for claim in to_match]
         decision.volumes = choices.volumes
+        decision.is_checked = True
         outcome = self._provisioning.check(
             [(claim, ~elsewhere & (choice == -1)) for claim, choice in decision.choices], nodes
         )

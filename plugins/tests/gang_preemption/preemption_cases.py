@@ -134,9 +134,10 @@ class Bench:
         """The pods of a gang that waits, required to be in one leaf unless annotations say otherwise."""
         self.define(name, min_member or size)
         pod.setdefault("annotations", ONE_LEAF)
+        ranks = [{GROUP: name, "apps.kubernetes.io/pod-index": str(i)} for i in range(size)]
         return [
-            self.cache.record(make_pod(f"{name}-{i}", gpus, cpu=1, labels={GROUP: name}, priority=priority, **pod))
-            for i in range(size)
+            self.cache.record(make_pod(f"{name}-{i}", gpus, cpu=1, labels=labels, priority=priority, **pod))
+            for i, labels in enumerate(ranks)
         ]
 
     def decide(self, pods: Sequence[PodInfo]) -> GroupDecision | GroupRejection:
@@ -148,6 +149,7 @@ class Bench:
         """The victims that are chosen for a gang that has no room, by name."""
         decided = self.decide(pods)
         assert isinstance(decided, GroupRejection) and not decided.is_error, decided
+        assert self.plans, decided.message
         plan = self.plans[-1]
         assert isinstance(plan, Plan), plan.message
         assert set(decided.nominated) == set(plan.placed)

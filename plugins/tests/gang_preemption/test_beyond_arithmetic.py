@@ -59,3 +59,18 @@ def test_a_leader_and_its_worker_need_room_for_both() -> None:
     leader, worker = bench.members("new", 2, gpus=4)[0], bench.members("new", 2, gpus=8)[1]
 
     assert bench.preempt([leader, worker]) == ["a-0", "b-0"]
+
+
+def test_each_slice_of_a_gang_gets_room_in_one_leaf() -> None:
+    bench = Bench(leaves=4)
+    bench.gang("a", leaf(0))
+    bench.gang("c", leaf(1), priority=1)
+    for number in (2, 3):
+        bench.run(f"low-{number}", f"l{number}-n0")
+        bench.run(f"high-{number}", f"l{number}-n1", priority=20)
+    slices = {
+        "kueue.x-k8s.io/podset-slice-required-topology": "leaf",
+        "kueue.x-k8s.io/podset-slice-size": "2",
+    }
+
+    assert bench.preempt(bench.members("new", 4, annotations=slices)) == ["a-0", "a-1", "c-0", "c-1"]

@@ -1,0 +1,117 @@
+"""What commands share that judge pods of a live cluster by profiles: the cluster, what waits, and profiles at work."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+
+from gangline.assembly import build_runtimes, watched_by
+from gangline.cache import Cache
+from gangline.clock import SystemClock
+from gangline.config import SchedulerConfiguration
+from gangline.explain.live import load_live
+from gangline.group_scheduling import offer_what_if
+from gangline.groups import Groups
+from gangline.kube import auth
+from gangline.kube.client import HttpClient
+from gangline.kube.interface import Client
+from gangline.metrics import Metrics
+from gangline.plugin import Clock
+from gangline.pods import PodInfo
+from gangline.recording import NoRecorder
+from gangline.registry import Catalog
+from gangline.runtime import Runtime
+from gangline.units import Unit
+from gangline.waiting import WaitingPods
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Judged:
+    """A cluster as it was when it was listed."""
+
+    cluster: Cache
+    runtimes: Mapping[str, Runtime]
+    """By schedulerName; what they start in the background never runs."""
+    groups: Mapping[str, Unit]
+    """The groups that wait, by key, those first that wait longest."""
+
+
+@asynccontextmanager
+async def connected(kubeconfig: str | None) -> AsyncIterator[Client]:
+    """A client of the API server, as kubectl finds it, then in-cluster. Raises ConfigError."""
+    async with HttpClient(auth.load(kubeconfig)) as client:
+        yield client
+
+
+async def judge(client: Client, configuration: SchedulerConfiguration, clock: Clock | None = None) -> Judged:
+    """List a cluster and look at it as the profiles of a configuration do. Raises ApiError and GanglineError."""
+    clock = clock or SystemClock()
+    cluster, pending = await load_live(client, with_groups=True)
+    runtimes = build_runtimes(
+        configuration,
+        Catalog.discover(),
+        cluster,
+        clock,
+        NoRecorder(),
+        WaitingPods(),
+        client,
+        Metrics(),
+        None,
+        Groups(cluster),
+    )
+    await _load_watched(client, cluster, list(runtimes.values()))
+    groups: dict[str, Unit] = {}
+    for runtime in runtimes.values():
+        if runtime.handle.placed is not None:
+            runtime.handle.placed.start_over(cluster.pods.values())
+        mine = [pod for pod in pending if pod.scheduler_name == runtime.name]
+        groups |= _waiting(runtime, mine, clock)
+    nominations = _nominations(pending)
+    for runtime in runtimes.values():
+        runtime.handle.nominations = lambda: nominations
+        runtime.handle.waits = lambda key: key in groups
+        offer_what_if(runtime, cluster, lambda: nominations, groups.get, clock.monotonic)
+    return Judged(cluster, runtimes, dict(sorted(groups.items(), key=lambda item: item[1].added)))
+
+
+async def _load_watched(client: Client, cluster: Cache, runtimes: Sequence[Runtime]) -> None:
+    """List what the plugins watch beside what every scheduler does."""
+    for selection in watched_by(runtimes):
+        resource, store = selection.resource, cluster.store(selection.resource.key)
+        if len(store) or resource.plural not in await client.served(resource.group, resource.version):
+            continue
+        found = await client.list(
+            resource,
+            namespace=selection.namespace or None,
+            label_selector=selection.label_selector,
+            field_selector=selection.field_selector,
+        )
+        for obj in found.items:
+            store.upsert(obj)
+
+
+def _waiting(runtime: Runtime, pods: Sequence[PodInfo], clock: Clock) -> dict[str, Unit]:
+    members: dict[str, list[PodInfo]] = {}
+    for pod in pods:
+        key = runtime.group_key(pod)
+        if key:
+            members.setdefault(key, []).append(pod)
+    now = clock.now()
+    return {
+        key: Unit(mine, added=clock.monotonic() - max(0.0, now - min(_created(pod, now) for pod in mine)), group=key)
+        for key, mine in members.items()
+    }
+
+
+def _created(pod: PodInfo, now: float) -> float:
+    return datetime.fromisoformat(pod.created).timestamp() if pod.created else now
+
+
+def _nominations(pending: Sequence[PodInfo]) -> dict[str, dict[str, PodInfo]]:
+    found: dict[str, dict[str, PodInfo]] = {}
+    for pod in pending:
+        if pod.nominated_node_name:
+            found.setdefault(pod.nominated_node_name, {})[pod.uid] = pod
+    return found

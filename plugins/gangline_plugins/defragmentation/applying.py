@@ -1,0 +1,256 @@
+"""Carries out a plan: keeps the room, evicts batch after batch, waits until what moved runs elsewhere. All the I/O.
+
+Rules:
+- Nothing is evicted before a scheduler says that it keeps the room for all that moves and for what is freed.
+- A pod goes through the Eviction API, so that the API server has the last word on disruption budgets.
+- A batch begins when all of the batch before have their new nodes, and those are the planned ones.
+- At the first surprise nothing more is moved, nothing more is kept, and it is said what it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+
+from gangline import Clock, Conflict, GanglineError, NotFound, PatchKind, TooManyRequests, model, resources
+from gangline_plugins.defragmentation import record as records
+from gangline_plugins.defragmentation.arguments import DefragmentationArgs
+from gangline_plugins.defragmentation.following import Following
+from gangline_plugins.defragmentation.plan import Move, Plan, Step
+from gangline_plugins.defragmentation.record import CONFIG_MAP, Record
+
+_ANSWER = 30.0
+"""Seconds in which a scheduler has to say that it keeps the room."""
+_AGAIN = 1.0
+"""Seconds after which an eviction that a budget does not allow is tried again, unless the API server says when."""
+
+
+class Stopped(GanglineError):
+    """Something was not as planned: nothing more is moved."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"stopped: {self.why}"
+
+
+class Applying:
+    """Carries out plans one at a time; `say` is told what happens, a line each."""
+
+    def __init__(self, client: Any, clock: Clock, args: DefragmentationArgs, say: Callable[[str], None]) -> None:
+        self._client = client
+        self._clock = clock
+        self._args = args
+        self._say = say
+        self._pods = Following(client)
+
+    async def carry_out(self, plan: Plan, record: Record) -> None:
+        """Move everything; the group has its nodes at the end. Raises Stopped and ApiError."""
+        failure: GanglineError | None = None
+        try:
+            async with asyncio.TaskGroup() as group:
+                follower = group.create_task(self._pods.run())
+                await self._within_record(plan, record)
+                follower.cancel()
+        except* GanglineError as failures:
+            failure = _first(failures)
+        if failure is not None:
+            raise failure
+
+    async def _within_record(self, plan: Plan, record: Record) -> None:
+        await self._pods.listed.wait()
+        await self._write_down(record)
+        try:
+            await self._kept(record)
+            await self._move_all(plan, record)
+        finally:
+            await self._clear(record)
+
+    # The record
+
+    async def _write_down(self, record: Record) -> None:
+        meta = model.ObjectMeta(name=CONFIG_MAP, namespace=self._args.namespace)
+        made = model.ConfigMap(metadata=meta, data=records.written(self._renewed(record)))
+        try:
+            await self._client.create(resources.CONFIG_MAPS, made)
+        except Conflict:
+            await self._remove_stale()
+            await self._client.create(resources.CONFIG_MAPS, made)
+
+    async def _remove_stale(self) -> None:
+        """Remove what somebody has left behind. Raises Stopped when it is still in use."""
+        found = await self._client.get(resources.CONFIG_MAPS, CONFIG_MAP, namespace=self._args.namespace)
+        if records.read(found).until > self._clock.now():
+            place = f"ConfigMap {self._args.namespace}/{CONFIG_MAP}"
+            raise Stopped(f"pods are being moved already, for {records.read(found).goal} ({place})")
+        await self._delete(found)
+
+    async def _delete(self, found: model.ConfigMap) -> None:
+        meta = found.metadata
+        await self._client.delete(resources.CONFIG_MAPS, meta.name, namespace=meta.namespace, uid=meta.uid)
+
+    async def _clear(self, record: Record) -> None:
+        try:
+            found = await self._client.get(resources.CONFIG_MAPS, CONFIG_MAP, namespace=self._args.namespace)
+            if records.read(found).id == record.id:
+                await self._delete(found)
+        except NotFound:
+            return
+
+    async def _kept(self, record: Record) -> None:
+        """Wait until a scheduler keeps the room."""
+        try:
+            async with asyncio.timeout(_ANSWER):
+                while True:
+                    found = await self._client.get(resources.CONFIG_MAPS, CONFIG_MAP, namespace=self._args.namespace)
+                    if records.held(found) == record.id:
+                        return
+                    await self._next_change(found.metadata.resource_version)
+        except TimeoutError:
+            why = f'no scheduler keeps room for what is moved: is Defragmentation in the profile "{record.profile}"?'
+            raise Stopped(why) from None
+
+    async def _next_change(self, version: str) -> None:
+        events = self._client.watch(
+            resources.CONFIG_MAPS,
+            resource_version=version,
+            namespace=self._args.namespace,
+            field_selector=f"metadata.name={CONFIG_MAP}",
+        )
+        async with aclosing(events):
+            async for event in events:
+                if event.object is not None:
+                    return
+
+    async def _renew(self, record: Record) -> None:
+        await self._client.patch(
+            resources.CONFIG_MAPS,
+            CONFIG_MAP,
+            {"data": records.written(self._renewed(record))},
+            namespace=self._args.namespace,
+            kind=PatchKind.MERGE,
+        )
+
+    def _renewed(self, record: Record) -> Record:
+        """The same for long enough: for each wait that one batch may take, and the last one for the group."""
+        until = self._clock.now() + 4 * self._args.timeout_seconds
+        return msgspec.structs.replace(record, until=until)
+
+    # Moving
+
+    async def _move_all(self, plan: Plan, record: Record) -> None:
+        arrivals = _Arrivals(self._pods, plan.steps)
+        for number, batch in enumerate(plan.batches):
+            if plan.group and self._has_started(plan):
+                self._say(f"{plan.goal} has its nodes: no more moves are needed")
+                return
+            if number:
+                await self._renew(record)
+            await self._move(batch, arrivals)
+        if plan.group and not await self._pods.until(lambda: self._has_started(plan), self._args.timeout_seconds):
+            raise Stopped(f"{plan.goal} has not started although all moves are done")
+
+    async def _move(self, batch: Sequence[Move], arrivals: _Arrivals) -> None:
+        steps = [step for move in batch for step in move.steps]
+        for step in steps:
+            self._check(step)
+        async with asyncio.TaskGroup() as group:
+            for move in batch:
+                self._say(f"moving {move.name}: {_path(move)}")
+                for step in move.steps:
+                    group.create_task(self._evict(step))
+        arrivals.expect(steps)
+        await self._pods.until(lambda: arrivals.are_all_there() or arrivals.are_elsewhere(), self._args.timeout_seconds)
+        if not arrivals.are_all_there():
+            raise Stopped(arrivals.what_is_missing())
+
+    def _check(self, step: Step) -> None:
+        pod = self._pods.pods.get(step.uid)
+        if pod is None or pod.metadata.deletion_timestamp is not None:
+            raise Stopped(f"pod {step.namespace}/{step.name} is gone, or on its way out")
+        if pod.spec.node_name != step.source:
+            raise Stopped(f"pod {step.namespace}/{step.name} is not on node {step.source} any more")
+
+    async def _evict(self, step: Step) -> None:
+        deadline = self._clock.monotonic() + self._args.timeout_seconds
+        while True:
+            try:
+                await self._client.evict(step.namespace, step.name, step.uid)
+                return
+            except TooManyRequests as error:
+                if self._clock.monotonic() > deadline:
+                    raise Stopped(f"pod {step.namespace}/{step.name} may not be evicted: {error.message}") from None
+                await asyncio.sleep(error.retry_after or _AGAIN)
+
+    def _has_started(self, plan: Plan) -> bool:
+        found = (self._pods.pods.get(uid) for uid in plan.members)
+        return sum(pod is not None and bool(pod.spec.node_name) for pod in found) >= plan.needed
+
+
+class _Arrivals:
+    """Which controllers have put new pods on nodes since the moves began."""
+
+    def __init__(self, pods: Following, steps: Sequence[Step]) -> None:
+        self._pods = pods
+        self._names = {step.owner: f"{step.namespace}/{step.name}" for step in steps}
+        self._before = {uid for uid, pod in pods.pods.items() if pod.spec.node_name}
+        self._nodes: dict[str, set[str]] = {owner: set() for owner in self._names}
+        for step in steps:
+            self._nodes[step.owner].add(step.destination)
+        self._expected: Counter[str] = Counter()
+
+    def expect(self, steps: Sequence[Step]) -> None:
+        """One more new pod for each of these."""
+        self._expected.update(step.owner for step in steps)
+
+    def are_all_there(self) -> bool:
+        """Whether as many new pods are on planned nodes as were evicted, of each controller."""
+        return not self._late()
+
+    def are_elsewhere(self) -> bool:
+        """Whether as many new pods have nodes as were evicted, but not the planned ones."""
+        there = Counter(owner for owner, _ in self._arrived())
+        return any(there[owner] >= self._expected[owner] for owner in self._late())
+
+    def what_is_missing(self) -> str:
+        """For whom nothing came in time, or where it went."""
+        late = self._late()
+        for owner, pod in self._arrived():
+            if owner in late and pod.spec.node_name not in self._nodes[owner]:
+                return f"pod {pod.metadata.namespace}/{pod.metadata.name} went to node {pod.spec.node_name}, unplanned"
+        names = [self._names[owner] for owner in late]
+        return f"no pod has a node in place of {', '.join(names[:3])}{' and others' if len(names) > 3 else ''}"
+
+    def _late(self) -> list[str]:
+        """The controllers of which not all new pods are where they should be."""
+        there = Counter(owner for owner, pod in self._arrived() if pod.spec.node_name in self._nodes[owner])
+        return [owner for owner, number in self._expected.items() if there[owner] < number]
+
+    def _arrived(self) -> list[tuple[str, model.Pod]]:
+        found = []
+        for uid, pod in self._pods.pods.items():
+            if uid not in self._before and pod.spec.node_name and pod.metadata.deletion_timestamp is None:
+                owner = next((each.uid for each in pod.metadata.owner_references if each.controller), "")
+                if owner in self._nodes:
+                    found.append((owner, pod))
+        return found
+
+
+def _first(failures: BaseExceptionGroup[GanglineError]) -> GanglineError:
+    """The first of failures that may be nested."""
+    found = failures.exceptions[0]
+    return _first(found) if isinstance(found, BaseExceptionGroup) else found
+
+
+def _path(move: Move) -> str:
+    """ "a -> b", of a few steps."""
+    shown = [f"{step.source} -> {step.destination}" for step in move.steps[:2]]
+    more = len(move.steps) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")

@@ -1,0 +1,194 @@
+"""`gangline defrag`: shows which pods would be moved to make room, and moves them."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import click
+import msgspec
+from rich.console import Console
+
+from gangline import Handle
+from gangline.clock import SystemClock
+from gangline.commands.judging import Judged, connected, judge
+from gangline.commands.output import console, table
+from gangline.commands.profiles import choose
+from gangline_plugins.defragmentation.applying import Applying
+from gangline_plugins.defragmentation.arguments import DefragmentationArgs
+from gangline_plugins.defragmentation.plan import Move, Plan
+from gangline_plugins.defragmentation.planning import Planner
+from gangline_plugins.defragmentation.plugin import Defragmentation
+from gangline_plugins.defragmentation.record import record_of
+
+_MOST_STEPS = 3
+"""Pods of a move that are shown one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the command line asks for."""
+
+    files: Sequence[str]
+    profile: str | None
+    kubeconfig: str | None
+    group: str | None
+    free_leaves: int | None
+    level: str
+    most_moves: int | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """A plan, and what it was made with."""
+
+    plan: Plan
+    handle: Handle
+    args: DefragmentationArgs
+
+
+def _options(command: Callable[..., None]) -> Callable[..., None]:
+    for option in reversed(
+        (
+            click.option("--group", metavar="NAMESPACE/NAME", help="A gang that waits; default: the longest."),
+            click.option("--free-leaves", type=click.IntRange(1), metavar="N", help="So many complete domains."),
+            click.option("--level", default="leaf", show_default=True, help="Of those domains; host for nodes."),
+            click.option("--max-moves", "most_moves", type=click.IntRange(1), help="Moves at once."),
+            click.option("--config", "files", type=click.Path(), multiple=True, help="KubeSchedulerConfiguration."),
+            click.option("--profile", default=None, help="An installed profile by its name; default: all of them."),
+            click.option("--kubeconfig", type=click.Path(), default=None, help="Default: as kubectl, then in-cluster."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+@click.group()
+def defrag() -> None:
+    """Make room by moving running pods and gangs aside, at the least cost."""
+
+
+@defrag.command()
+@_options
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def plan(output: Literal["table", "json"], **options: Any) -> None:
+    """Show what would be moved, what that costs and what it frees; nothing is changed."""
+    found = asyncio.run(_plan(_wish(options)))
+    if output == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(found.plan)).decode())
+    else:
+        show(found.plan, console())
+
+
+@defrag.command()
+@_options
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def apply(yes: bool, **options: Any) -> None:
+    """Plan, show the plan, and carry it out; stops at the first surprise."""
+    wish = _wish(options)
+    found = asyncio.run(_plan(wish))
+    show(found.plan, console())
+    if not found.plan.moves:
+        if not found.plan.is_met:
+            raise click.ClickException(f"nothing is moved for {found.plan.goal}")
+        return
+    if not yes:
+        click.confirm(f"Move {len(found.plan.steps)} pods?", abort=True)
+    asyncio.run(_apply(wish, found))
+
+
+def _wish(options: dict[str, Any]) -> Wish:
+    if options["group"] is not None and options["free_leaves"] is not None:
+        raise click.UsageError("--group and --free-leaves exclude each other")
+    return Wish(**options)
+
+
+async def _plan(wish: Wish) -> Found:
+    configuration = choose(wish.files, wish.profile)
+    async with connected(wish.kubeconfig) as client:
+        return find(await judge(client, configuration), wish)
+
+
+async def _apply(wish: Wish, found: Found) -> None:
+    async with connected(wish.kubeconfig) as client:
+        record = record_of(found.plan, found.handle.nodes, uuid.uuid4().hex, 0.0)
+        await Applying(client, SystemClock(), found.args, click.echo).carry_out(found.plan, record)
+    click.echo(f"done: {len(found.plan.steps)} pods were moved")
+
+
+def find(judged: Judged, wish: Wish) -> Found:
+    """The plan for what is asked for. Raises GanglineError and ClickException."""
+    if wish.free_leaves is not None:
+        runtimes = list(judged.runtimes.values())
+        runtime = next((each for each in runtimes if each.handle.placed is not None), runtimes[0])
+        handle, args = runtime.handle, _args(runtime.profile.plugins, wish)
+        return Found(Planner(handle, args).for_domains(wish.level, wish.free_leaves), handle, args)
+    key = _key(judged, wish)
+    if not key:
+        runtime = next(iter(judged.runtimes.values()))
+        nothing = Plan("the gangs that wait", message="no move is needed: no gang waits", is_met=True)
+        return Found(nothing, runtime.handle, _args(runtime.profile.plugins, wish))
+    runtime = judged.runtimes[judged.groups[key].pod.scheduler_name]
+    attempt = runtime.handle.attempt(key)
+    if attempt is None:
+        raise click.ClickException(f"gang {wish.group or key} cannot be tried: see its events")
+    args = _args(runtime.profile.plugins, wish)
+    return Found(Planner(runtime.handle, args).for_group(attempt), runtime.handle, args)
+
+
+def _key(judged: Judged, wish: Wish) -> str:
+    """The group that is meant; "" when none waits."""
+    if wish.group is None:
+        return next(iter(judged.groups), "")
+    keys = [key for key in judged.groups if key.partition(":")[2] == wish.group]
+    if not keys:
+        placed = any(_is_placed(judged, wish.group, pod.uid) for pod in judged.cluster.pods.values())
+        if placed:
+            return ""
+        raise click.ClickException(f"there is no gang {wish.group} of these profiles")
+    return keys[0]
+
+
+def _is_placed(judged: Judged, name: str, uid: str) -> bool:
+    pod = judged.cluster.pods[uid]
+    runtime = judged.runtimes.get(pod.scheduler_name)
+    return runtime is not None and runtime.group_key(pod).partition(":")[2] == name
+
+
+def _args(plugins: Any, wish: Wish) -> DefragmentationArgs:
+    """Those of the profile, or the defaults where it does not have the plugin."""
+    plugin = plugins.get(Defragmentation.name)
+    args = plugin.args if isinstance(plugin, Defragmentation) else DefragmentationArgs()
+    return args if wish.most_moves is None else msgspec.structs.replace(args, most_moves=wish.most_moves)
+
+
+def show(found: Plan, screen: Console) -> None:
+    """Print a plan as a table."""
+    if found.moves:
+        rows = table("BATCH", "MOVE", "FROM", "TO", "GPU-SECONDS")
+        for move in found.moves:
+            rows.add_row(str(move.batch + 1), move.name, *_ends(move), f"{move.cost:,.0f}")
+        screen.print(rows)
+        screen.print()
+        screen.print(
+            f"{len(found.moves)} moves of {len(found.steps)} pods cost {found.cost:,.0f} GPU-seconds and free "
+            f"{len(found.frees)} nodes for {found.goal}, worth {found.worth:,.0f}"
+        )
+    else:
+        screen.print(f"{found.goal}: {found.message}")
+    if found.protected:
+        reasons = Counter(each.why for each in found.protected)
+        screen.print("not moved: " + "; ".join(f"{number} {why}" for why, number in sorted(reasons.items())))
+
+
+def _ends(move: Move) -> tuple[str, str]:
+    shown, more = move.steps[:_MOST_STEPS], len(move.steps) - _MOST_STEPS
+    rest = [f"and {more} more"] if more > 0 else []
+    return (
+        ", ".join([step.source for step in shown] + rest),
+        ", ".join([step.destination for step in shown] + rest),
+    )

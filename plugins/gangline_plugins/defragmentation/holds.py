@@ -1,0 +1,121 @@
+"""The room that is kept while pods are moved, in step with where pods are."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gangline import BoolColumn, NodeView, PodInfo
+from gangline_plugins.defragmentation.record import Record
+
+
+@dataclass(slots=True, eq=False)
+class _Place:
+    """Room on one row for pods of one controller."""
+
+    requests: list[dict[str, int]]
+    known: frozenset[str]
+    arrived: set[str] = field(default_factory=set)
+
+    @property
+    def left(self) -> list[dict[str, int]]:
+        """What is asked for by those that have yet to come."""
+        return self.requests[len(self.arrived) :]
+
+
+class Holds:
+    """A tracker of the pods for which room is kept: as they come, less is."""
+
+    def __init__(self) -> None:
+        self.record: Record | None = None
+        self._places: dict[tuple[str, int], _Place] = {}
+
+    def until(self) -> float:
+        """When what is kept ends, in seconds since the epoch; minus infinity when nothing is."""
+        return -math.inf if self.record is None else self.record.until
+
+    def take(self, record: Record, nodes: NodeView) -> None:
+        """Keep what a record says, given all nodes; what is known of an earlier form of the same record stays."""
+        if self.record is not None and self.record.id == record.id:
+            self.record = record
+            return
+        self.drop()
+        self.record = record
+        grouped: defaultdict[tuple[str, int], list[dict[str, int]]] = defaultdict(list)
+        known: defaultdict[tuple[str, int], set[str]] = defaultdict(set)
+        for hold in record.holds:
+            row = nodes.row_of(hold.node)
+            if row is not None:
+                grouped[hold.owner, row].append(hold.requests)
+                known[hold.owner, row].update(hold.known)
+        self._places = {key: _Place(wanted, frozenset(known[key])) for key, wanted in grouped.items()}
+        for row in {row for _, row in self._places}:
+            for pod in nodes.pods(row).values():
+                self.add(pod, row)
+
+    def drop(self) -> None:
+        """Nothing is kept any more."""
+        self.record, self._places = None, {}
+
+    def add(self, pod: PodInfo, row: int) -> None:
+        """Pod is on row now."""
+        place = self._of(pod, row)
+        if place is not None and pod.uid not in place.known:
+            place.arrived.add(pod.uid)
+
+    def remove(self, pod: PodInfo, row: int) -> None:
+        """Pod is no longer on row."""
+        place = self._of(pod, row)
+        if place is not None:
+            place.arrived.discard(pod.uid)
+
+    def _of(self, pod: PodInfo, row: int) -> _Place | None:
+        if not self._places or pod.controller is None:
+            return None
+        return self._places.get((pod.controller.uid, row))
+
+    # Verdicts
+
+    def elsewhere(self, pod: PodInfo, nodes: NodeView) -> BoolColumn:
+        """Nodes that are not those on which room is kept for the pods of its controller; none where none is."""
+        owner = pod.controller.uid if pod.controller is not None else ""
+        rows = [row for (each, row), place in self._places.items() if each == owner and place.left]
+        return ~np.isin(nodes.rows, rows) if owner and rows else nodes.full(False)
+
+    def kept(self, pod: PodInfo, group: str, nodes: NodeView) -> BoolColumn:
+        """Nodes that are kept for somebody else, or that would have less left than is kept there."""
+        record = self.record
+        refused = nodes.full(False)
+        if record is None:
+            return refused
+        if not record.group or group != record.group:
+            kept = [row for name in record.nodes if (row := nodes.row_of(name)) is not None]
+            refused |= np.isin(nodes.rows, kept)
+        owner = pod.controller.uid if pod.controller is not None else ""
+        for row, wanted in self._wanted(owner).items():
+            if self._is_short(pod, wanted, nodes.at(np.array([row]))):
+                refused |= nodes.rows == row
+        return refused
+
+    def _wanted(self, owner: str) -> dict[int, dict[str, int]]:
+        """What is kept on each row for others than a controller."""
+        found: dict[int, dict[str, int]] = {}
+        for (each, row), place in self._places.items():
+            if each == owner:
+                continue
+            for requests in place.left:
+                sums = found.setdefault(row, {})
+                for resource, amount in requests.items():
+                    sums[resource] = sums.get(resource, 0) + amount
+        return found
+
+    def _is_short(self, pod: PodInfo, wanted: dict[str, int], node: NodeView) -> bool:
+        asked = pod.cls.requests.real
+        return any(
+            asked.get(resource, 0) > 0
+            and int(node.allocatable(resource)[0] - node.requested(resource)[0]) - amount < asked[resource]
+            for resource, amount in wanted.items()
+        )

@@ -1,0 +1,204 @@
+"""The plugin: keeps the room while pods are moved, and moves them itself now and then where it is told to."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Sequence
+
+import numpy as np
+
+from gangline import (
+    SKIP,
+    Action,
+    CodeColumn,
+    EventHint,
+    GanglineError,
+    GroupAttempt,
+    Handle,
+    InvalidObject,
+    Membership,
+    NodeView,
+    NotFound,
+    PodInfo,
+    Reason,
+    Status,
+    hookimpl,
+    model,
+    on,
+    resources,
+)
+from gangline_plugins.defragmentation import record as records
+from gangline_plugins.defragmentation.applying import Applying
+from gangline_plugins.defragmentation.arguments import DefragmentationArgs
+from gangline_plugins.defragmentation.holds import Holds
+from gangline_plugins.defragmentation.plan import Plan
+from gangline_plugins.defragmentation.planning import Planner
+from gangline_plugins.defragmentation.record import CONFIG_MAP, HELD, Record, record_of
+
+log = logging.getLogger(__name__)
+_MOST_PLANS = 3
+"""Groups for which it is planned in one round, those that wait longest."""
+_MOST_DOUBLINGS = 6
+"""Of the time between two rounds, after rounds that had to stop."""
+
+
+class Defragmentation:
+    """While pods are moved, by `gangline defrag apply` or by itself, keeps their new places and what they leave.
+
+    With `intervalSeconds` it plans for the group that waits longest, and moves what that takes.
+    """
+
+    name = "Defragmentation"
+    args_type = DefragmentationArgs
+    reasons = (
+        Reason("node(s) were kept while pods are moved", resolvable=False),
+        Reason("node(s) were not the one kept for the pod in place of a moved one", resolvable=False),
+    )
+
+    def __init__(self, args: DefragmentationArgs, handle: Handle) -> None:
+        self._args = args
+        self._handle = handle
+        self._holds = handle.state.tracker(Holds)
+        self._unanswered = asyncio.Event()
+        self._waiting: dict[str, float] = {}
+        self._moves = handle.metric("scheduler_defragmentation_moves", "Pods evicted in the background to make room.")
+        self.watches = (
+            resources.Selection(resources.CONFIG_MAPS, args.namespace, field_selector=f"metadata.name={CONFIG_MAP}"),
+        )
+        handle.state.store(resources.CONFIG_MAPS.key).subscribe(self)
+        handle.run(self._answer)
+        if args.interval_seconds:
+            handle.run(self._now_and_then)
+
+    @property
+    def planner(self) -> Planner:
+        """Plans with this profile's arguments."""
+        return Planner(self._handle, self._args)
+
+    @property
+    def args(self) -> DefragmentationArgs:
+        """The arguments of this profile."""
+        return self._args
+
+    def record_of(self, plan: Plan) -> Record:
+        """What to keep while a plan is carried out."""
+        return record_of(plan, self._handle.nodes, uuid.uuid4().hex, 0.0)
+
+    # The record
+
+    def on_upsert(self, config_map: model.ConfigMap) -> None:
+        """Somebody moves pods: keep the room from now on."""
+        if not self._is_ours(config_map):
+            return
+        try:
+            self._holds.take(records.read(config_map), self._handle.nodes)
+        except InvalidObject as error:
+            log.error("%s", error)
+            return
+        self._unanswered.set()
+
+    def on_remove(self, config_map: model.ConfigMap) -> None:
+        """All moves are done."""
+        if self._is_ours(config_map):
+            self._holds.drop()
+
+    def _is_ours(self, config_map: model.ConfigMap) -> bool:
+        meta = config_map.metadata
+        return (meta.namespace, meta.name) == (self._args.namespace, CONFIG_MAP)
+
+    async def _answer(self) -> None:
+        """Say that the room is kept, as soon as it is."""
+        while True:
+            await self._unanswered.wait()
+            self._unanswered.clear()
+            record = self._holds.record
+            if record is not None and record.profile == self._handle.profile:
+                try:
+                    await self._say_held(record)
+                except GanglineError as error:
+                    log.error("ConfigMap %s/%s: %s", self._args.namespace, CONFIG_MAP, error)
+
+    async def _say_held(self, record: Record) -> None:
+        known: model.ConfigMap | None = self._handle.state.store(resources.CONFIG_MAPS.key).get(
+            CONFIG_MAP, self._args.namespace
+        )
+        if known is None or records.held(known) == record.id:
+            return
+        patch = {"metadata": {"uid": known.metadata.uid}, "data": {HELD: record.id}}
+        try:
+            await self._handle.client.patch(resources.CONFIG_MAPS, CONFIG_MAP, patch, namespace=self._args.namespace)
+        except NotFound:
+            return
+
+    # Hooks
+
+    @hookimpl
+    def events_to_register(self) -> Sequence[EventHint]:
+        """What is kept changes, or pods go."""
+        return (on("configmaps", Action.UPDATE | Action.DELETE), on("pods", Action.DELETE))
+
+    @hookimpl
+    def pre_filter(self, pod: PodInfo) -> Status | None:
+        """Nothing to do while nobody moves pods."""
+        return SKIP if self._holds.until() < self._handle.clock.now() else None
+
+    @hookimpl
+    def filter(self, pod: PodInfo, nodes: NodeView) -> CodeColumn:
+        """Nodes that are kept for others; for a pod in place of a moved one, all but those kept for it."""
+        membership = self._handle.group_of(pod)
+        group = membership.group.key if isinstance(membership, Membership) else ""
+        kept, elsewhere = self._holds.kept(pod, group, nodes), self._holds.elsewhere(pod, nodes)
+        verdicts: CodeColumn = np.where(kept, 1, np.where(elsewhere, 2, 0)).astype(np.uint8)
+        return verdicts
+
+    @hookimpl
+    def pod_group_post_filter(self, attempt: GroupAttempt, nodes: NodeView) -> Status | None:
+        """Remember that a group waits; it is helped in the background."""
+        if self._args.interval_seconds:
+            self._waiting[attempt.group.key] = self._handle.clock.monotonic() - attempt.waited
+        return None
+
+    # In the background
+
+    async def _now_and_then(self) -> None:
+        failures = 0
+        while True:
+            await asyncio.sleep(self._args.interval_seconds * 2.0 ** min(failures, _MOST_DOUBLINGS))
+            failures = failures + 1 if await self._has_to_stop() else 0
+
+    async def _has_to_stop(self) -> bool:
+        """One round: plan for those that wait longest, and carry out the first plan; whether it had to stop."""
+        self._waiting = {key: since for key, since in self._waiting.items() if self._handle.is_waiting(key)}
+        for key in sorted(self._waiting, key=self._waiting.__getitem__)[:_MOST_PLANS]:
+            attempt = self._handle.attempt(key)
+            if attempt is None or self._is_helped(attempt):
+                continue
+            try:
+                plan = self.planner.for_group(attempt)
+                if plan.moves:
+                    await self._carry_out(plan, attempt.first)
+                    return False
+            except GanglineError as error:
+                log.error("defragmentation for %s: %s", attempt.group.name, error)
+                self._tell(attempt.first, "Warning", "DefragmentationStopped", str(error))
+                return True
+            await asyncio.sleep(0)
+        return False
+
+    def _is_helped(self, attempt: GroupAttempt) -> bool:
+        """Whether room is being made for a group by preemption."""
+        own = {pod.uid for pod in attempt.pods}
+        return any(not own.isdisjoint(pods) for pods in self._handle.nominated().values())
+
+    async def _carry_out(self, plan: Plan, first: PodInfo) -> None:
+        said = f"moving {len(plan.steps)} pods, {plan.cost:,.0f} GPU-seconds, to make room for {plan.goal}"
+        log.info("defragmentation: %s", said)
+        self._tell(first, "Normal", "Defragmenting", said)
+        applying = Applying(self._handle.client, self._handle.clock, self._args, log.info)
+        await applying.carry_out(plan, self.record_of(plan))
+        self._moves.inc(len(plan.steps))
+
+    def _tell(self, pod: PodInfo, kind: str, reason: str, note: str) -> None:
+        self._handle.recorder.event(pod, kind, reason, note, action="Defragmenting")

@@ -1,0 +1,59 @@
+"""GPUs that are handed out by claims, as one more resource to count: thousandths of devices.
+
+No request tells of them. What a claim wants beyond a number of devices or fractions of them is left to the filters; MIG
+instances are not counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gangline import Handle, PodInfo
+from gangline.wire import CLAIM
+from gangline_plugins.gpu.devices import device_table
+from gangline_plugins.gpu.wants import Want
+
+_WHOLE = 1000
+_PLENTY = 2**40
+"""Free where devices are not known."""
+
+
+class Devices:
+    """The devices of all nodes at one moment."""
+
+    def __init__(self, handle: Handle, size: int) -> None:
+        self._table = device_table(handle.state)
+        columns = self._table.columns
+        self._usable = (columns.healthy & ~columns.mig)[:size].tolist()
+        whole = np.array([mask.bit_count() * _WHOLE for mask in self._usable], dtype=np.int64)
+        self.free: NDArray[np.int64] = np.full(size, _PLENTY, dtype=np.int64)
+        known = columns.known[:size]
+        self.free[: len(known)][known] = whole[known]
+        for pod in handle.state.pods.values():
+            held = self.held(pod)
+            if held:
+                self.free[pod.row] -= held
+
+    def held(self, pod: PodInfo) -> int:
+        """What comes free when a pod goes."""
+        found = self._table.allocation(pod.uid)
+        if found is None or found.exclusivity == "MIG" or not 0 <= found.row < len(self._usable):
+            return 0
+        usable = self._usable[found.row]
+        shares = found.milli or (_WHOLE,) * len(found.ids)
+        return sum(share for id, share in zip(found.ids, shares, strict=False) if usable >> id & 1)
+
+    def asked(self, pod: PodInfo) -> int:
+        """What a pod asks for at least."""
+        want = self._table.wants.of(pod) if CLAIM in pod.annotations else None
+        if not isinstance(want, Want) or want.exclusivity == "MIG":
+            return 0
+        return want.count * (want.milli if want.exclusivity == "Shared" else _WHOLE)
+
+
+def devices_for(handle: Handle, members: Iterable[PodInfo], size: int) -> Devices | None:
+    """The devices, where one of these pods has a claim."""
+    return Devices(handle, size) if any(CLAIM in pod.annotations for pod in members) else None
