@@ -24,11 +24,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
-import vs_kube_gangs
 from rich.console import Console
 from rich.table import Table
 
 import gangline_profiles
+import vs_kube_gangs
 from gangline_e2e import api, workloads
 from gangline_e2e.harness import ControlPlane, Options
 from gangline_e2e.processes import usage

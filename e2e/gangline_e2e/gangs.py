@@ -238,6 +238,13 @@ DIALECTS: tuple[Dialect, ...] = (
 """All of them but the claims that name a pod group."""
 
 
+def is_scheduled(group: Manifest) -> bool:
+    """Whether a PodGroup of upstream or of scheduler-plugins says that its gang is."""
+    status = group.get("status", {})
+    conditions = [(each["type"], each["status"]) for each in status.get("conditions", [])]
+    return status.get("phase") == "Scheduled" or ("PodGroupScheduled", "True") in conditions
+
+
 def job_of(name: str, size: int, gpus: int, annotations: Mapping[str, str], **spec: Any) -> Manifest:
     """A Job whose pods say which gang they are of; what it asks for stands on the Job itself."""
     pod = pod_of(name, 0, gpus)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -126,6 +127,11 @@ async def metrics(pod: Manifest) -> str:
     """The metrics of a pod of the release."""
     async with aiohttp.request("GET", f"http://{pod['status']['podIP']}:8080/metrics") as answer:
         return await answer.text()
+
+
+async def leads(pod: Manifest) -> bool:
+    """Whether a scheduler of the release is the leader, as its metrics say."""
+    return re.search(r"^leader_election_master_status\{.*\} 1\.0$", await metrics(pod), re.MULTILINE) is not None
 
 
 def _options(folder: Path, socket: Path) -> Options:

@@ -161,3 +161,15 @@ def is_pod_ready(pod: Manifest) -> bool:
 def is_succeeded(pod: Manifest) -> bool:
     """Whether a pod's phase is Succeeded."""
     return bool(pod["status"].get("phase") == "Succeeded")
+
+
+def is_unschedulable(pod: Manifest) -> bool:
+    """Whether a scheduler has said that it finds no node for a pod."""
+    return any(each.get("reason") == "Unschedulable" for each in pod["status"].get("conditions", []))
+
+
+def cuda_devices(pod: Manifest) -> object:
+    """What CUDA_VISIBLE_DEVICES of the first container is, or is read from; None if nothing was injected."""
+    variables = pod["spec"]["containers"][0].get("env", [])
+    found = (each for each in variables if each["name"] == "CUDA_VISIBLE_DEVICES")
+    return next((each.get("value") or each.get("valueFrom") for each in found), None)

@@ -17,6 +17,8 @@ import pytest
 import pytest_asyncio
 import yaml
 
+from gangline.groups import WATCHES
+from gangline.kube.resources import DOMAIN_CONFIGS
 from gangline_e2e import gangs, volumes
 from gangline_e2e.api import connect
 from gangline_e2e.chart import CHART, CRDS, RELEASE, definitions, one
@@ -24,13 +26,21 @@ from gangline_e2e.egress import container_port
 from gangline_e2e.errors import Refused, WaitedTooLong
 from gangline_e2e.gpu_crds import NODE_STATUSES, node_status
 from gangline_e2e.leaf_spine import LEAF, leaf_spine
-from gangline_e2e.release import GPU_NODES, OWN, TEAM, VALUES, Release, metrics, release
-from gangline_e2e.workloads import Manifest, gpu_pod, is_bound, is_pod_ready, is_running, priority_class
+from gangline_e2e.release import GPU_NODES, OWN, TEAM, VALUES, Release, leads, metrics, release
+from gangline_e2e.workloads import (
+    Manifest,
+    cuda_devices,
+    gpu_pod,
+    is_bound,
+    is_pod_ready,
+    is_running,
+    is_unschedulable,
+    priority_class,
+)
 
 REGISTRATIONS = "/apis/admissionregistration.k8s.io/v1"
 MUTATING = f"{REGISTRATIONS}/mutatingwebhookconfigurations/gpu-scheduler-webhook"
 SECRET = f"{OWN}/secrets/gpu-scheduler-webhook-cert"
-CUDA = "CUDA_VISIBLE_DEVICES"
 ALLOCATED = "gpu.scheduling/allocated"
 FROM_ANNOTATION = {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.annotations['{ALLOCATED}']"}}
 POD_GROUPS = {"upstream": "scheduling.k8s.io/v1alpha2", "scheduler-plugins": "scheduling.x-k8s.io/v1alpha1"}
@@ -150,7 +160,7 @@ async def test_a_pod_with_a_claim_gets_linked_devices_and_sees_them(installed: R
 
     (pod,) = await installed.api.wait_for(installed.api.pods, is_running, 1)
 
-    assert _env(pod) == FROM_ANNOTATION
+    assert cuda_devices(pod) == FROM_ANNOTATION
     ids = pod["metadata"]["annotations"][ALLOCATED]
     assert ids == "0,1"
     path = f"/apis/gpu.scheduling/v1/namespaces/{TEAM}/gpuclaims/two-linked"
@@ -172,7 +182,7 @@ async def test_the_five_pods_of_the_canonical_map_go_where_it_says(installed: Re
 
     pods = await installed.api.wait_for(installed.api.pods, is_running, 5)
 
-    places = {each["metadata"]["name"]: (each["spec"]["nodeName"], _env(each)) for each in pods}
+    places = {each["metadata"]["name"]: (each["spec"]["nodeName"], cuda_devices(each)) for each in pods}
     assert places == {
         "check-0": ("node1", "0,1"),
         "check-1": ("node2", "2"),
@@ -190,7 +200,7 @@ async def test_a_leaf_spine_job_takes_one_complete_leaf(installed: Release, leav
     assert {each["spec"]["nodeName"] for each in pods} == leaves["leaf-1"]
     for pod in pods:
         assert pod["metadata"]["annotations"][ALLOCATED] == "0,1,2,3"
-        assert _env(pod) == FROM_ANNOTATION
+        assert cuda_devices(pod) == FROM_ANNOTATION
 
     async def remembered() -> bool:
         with suppress(Refused):
@@ -223,7 +233,7 @@ async def test_gangs_of_every_dialect_are_placed_and_pod_groups_say_so(installed
     await installed.api.wait_for(installed.api.pods, is_running, sum(gang.size for gang in made), timeout_s=60)
     for name, version in POD_GROUPS.items():
         path = f"/apis/{version}/namespaces/{TEAM}/podgroups"
-        (group,) = await installed.api.wait_for(path, _is_scheduled, 1)
+        (group,) = await installed.api.wait_for(path, gangs.is_scheduled, 1)
         assert _name(group) == name
 
 
@@ -267,7 +277,7 @@ async def test_a_pod_that_finds_no_node_is_told_why(installed: Release) -> None:
         return notes[0] if notes else None
 
     note = await installed.api.until(told, "an event says why")
-    (pod,) = await installed.api.wait_for(installed.api.pods, _is_unschedulable, 1)
+    (pod,) = await installed.api.wait_for(installed.api.pods, is_unschedulable, 1)
     assert "0/5 nodes are available" in note
     messages = [each["message"] for each in pod["status"]["conditions"] if each["type"] == "PodScheduled"]
     assert messages == [note]
@@ -286,7 +296,7 @@ async def test_every_alert_asks_for_a_metric_that_there_is(installed: Release) -
 
 
 async def test_when_the_leader_is_gone_another_one_schedules(installed: Release) -> None:
-    (leader,) = [each for each in await installed.pods("gpu-scheduler") if await _leads(each)]
+    (leader,) = [each for each in await installed.pods("gpu-scheduler") if await leads(each)]
 
     await installed.api.delete(f"{OWN}/pods/{_name(leader)}")
     await installed.api.create(_pod("next", gpus=1))
@@ -320,9 +330,9 @@ async def test_a_broken_certificate_is_renewed_and_trusted_while_the_webhook_run
     new = (await api.get(SECRET))["data"]
     assert new["tls.crt"] != old["tls.crt"]
     for webhook in (await api.get(MUTATING))["webhooks"]:
-        assert _pem(new["ca.crt"]) <= _pem(webhook["clientConfig"]["caBundle"])
+        assert _certificates(new["ca.crt"]) <= _certificates(webhook["clientConfig"]["caBundle"])
     pod = await api.request("POST", api.pods, _claim_pod(), dryRun="All")
-    assert _env(pod) is not None
+    assert cuda_devices(pod) is not None
     assert {_name(each) for each in await installed.pods("gpu-scheduler-webhook")} == webhooks
     await api.delete(f"/apis/batch/v1/namespaces/{RELEASE}/jobs/renew-now?propagationPolicy=Background")
 
@@ -352,21 +362,10 @@ async def test_no_component_was_ever_refused_what_it_asked_for(installed: Releas
         if each.get("annotations", {}).get("authorization.k8s.io/decision") == "forbid"
     }
     assert denied == set()
-    asked = {
-        (each["verb"], each["objectRef"].get("apiGroup", ""), each["objectRef"].get("resource"))
-        for each in requests
-        if "objectRef" in each
-    }
-    assert asked >= {
-        ("patch", "scheduling.k8s.io", "podgroups"),
-        ("patch", "scheduling.x-k8s.io", "podgroups"),
-        ("patch", "", "configmaps"),
-        ("list", "topology.scheduler", "domainconfigs"),
-        ("list", "scheduling.run.ai", "podgroups"),
-        ("list", "scheduling.volcano.sh", "podgroups"),
-        ("list", "jobset.x-k8s.io", "jobsets"),
-        ("list", "leaderworkerset.x-k8s.io", "leaderworkersets"),
-    }
+    references = [(each["verb"], each["objectRef"]) for each in requests if "objectRef" in each]
+    asked = {f"{verb} {each.get('resource')}.{each.get('apiGroup', '')}" for verb, each in references}
+    assert asked >= {"patch podgroups.scheduling.k8s.io", "patch podgroups.scheduling.x-k8s.io", "patch configmaps."}
+    assert asked >= {f"list {resource.plural}.{resource.group}" for resource in (*WATCHES, DOMAIN_CONFIGS)}
 
 
 async def test_uninstall_leaves_nothing_but_the_definitions_and_their_objects(installed: Release) -> None:
@@ -406,27 +405,6 @@ def _name(manifest: Manifest) -> str:
     return name
 
 
-def _env(pod: Manifest) -> object:
-    """What CUDA_VISIBLE_DEVICES is, or is read from; None if nothing was injected."""
-    variables = pod["spec"]["containers"][0].get("env", [])
-    return next((each.get("value") or each.get("valueFrom") for each in variables if each["name"] == CUDA), None)
-
-
-def _is_scheduled(group: Manifest) -> bool:
-    """Whether a pod group of upstream or of scheduler-plugins says that it is."""
-    status = group.get("status", {})
-    conditions = [(each["type"], each["status"]) for each in status.get("conditions", [])]
-    return status.get("phase") == "Scheduled" or ("PodGroupScheduled", "True") in conditions
-
-
-def _is_unschedulable(pod: Manifest) -> bool:
-    return any(each.get("reason") == "Unschedulable" for each in pod["status"].get("conditions", []))
-
-
-def _pem(text: str) -> set[str]:
+def _certificates(text: str) -> set[str]:
     """The certificates in base64 of PEM."""
     return set(re.findall(r"-----BEGIN.*?-----END CERTIFICATE-----", base64.b64decode(text).decode(), re.DOTALL))
-
-
-async def _leads(pod: Manifest) -> bool:
-    return re.search(r"^leader_election_master_status\{.*\} 1\.0$", await metrics(pod), re.MULTILINE) is not None

@@ -15,7 +15,7 @@ import pytest
 
 from gangline_e2e import gangs
 from gangline_e2e.api import Api, connect
-from gangline_e2e.gangs import GANG, PROFILE, SPINE, Rule
+from gangline_e2e.gangs import GANG, LEAF, PROFILE, SPINE, Rule
 from gangline_e2e.harness import ControlPlane, Options
 from gangline_e2e.placements import faults
 from gangline_e2e.scheduler import Gangline, configuration, profile
@@ -26,6 +26,8 @@ StartGangline = Callable[..., Gangline]
 NODES = "/api/v1/nodes"
 OPTIONS = Options(controller_manager=True, controller_manager_args=("--kube-api-qps=500", "--kube-api-burst=1000"))
 MEMBERS = 64
+CPU = "16"
+"""Of each small pod: enough of a node's for the scheduler to spread them."""
 PROTECTED = "example.com/protected"
 """Set on pods that are not to be moved, with the reason; only the test reads it."""
 
@@ -42,7 +44,7 @@ class Mix:
     def add_replica_set(self, name: str, replicas: int, gpus: int, why: str) -> None:
         """Pods on their own."""
         labels, notes = _marks(name, why)
-        pod = gpu_pod(name, gpus=gpus, scheduler_name=PROFILE, labels=labels, annotations=notes)
+        pod = gpu_pod(name, gpus=gpus, cpu=CPU, scheduler_name=PROFILE, labels=labels, annotations=notes)
         spec = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": _template(pod)}
         self.objects.append({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": name}, "spec": spec})
         if why == "budget":
@@ -52,7 +54,7 @@ class Mix:
     def add_job(self, name: str, size: int, gpus: int, why: str) -> None:
         """A gang."""
         labels, notes = _marks(name, why)
-        pod = gpu_pod(name, gpus=gpus, scheduler_name=PROFILE, labels=labels, annotations=notes)
+        pod = gpu_pod(name, gpus=gpus, cpu=CPU, scheduler_name=PROFILE, labels=labels, annotations=notes)
         pod["spec"]["restartPolicy"] = "Never"
         spec = {
             "parallelism": size,
@@ -127,7 +129,7 @@ def _mix() -> Mix:
     """About 400 pods; a quarter of the work says, in three ways, that it is not to be moved."""
     chance, mix = random.Random(6), Mix()
     reasons = ["never-move", "min-runtime", "budget", *[""] * 9]
-    for number in range(110):
+    for number in range(130):
         mix.add_replica_set(f"small-{number}", chance.randint(1, 4), chance.choice((1, 1, 2)), chance.choice(reasons))
     for number in range(40):
         mix.add_job(
@@ -162,7 +164,8 @@ def _budget(name: str, least: int) -> Manifest:
 def _configuration() -> Manifest:
     """Plugins of kube-scheduler, which spread pods over all nodes, and those that place gangs and keep room."""
     enabled = [{"name": name} for name in ("GangPermit", "TopologyPlacement", "Defragmentation")]
-    return configuration(profile(PROFILE, enabled=enabled))
+    levels = [{"name": "spine", "nodeLabel": SPINE}, {"name": "leaf", "nodeLabel": LEAF}]
+    return configuration(profile(PROFILE, enabled=enabled, args={"TopologyPlacement": {"levels": levels}}))
 
 
 async def _budgets_are_known(api: Api, mix: Mix) -> None:

@@ -23,7 +23,7 @@ from gangline.kube import resources
 from gangline.kube.interface import PatchKind
 from gangline.labels import LabelColumn
 from gangline.locality import reaches_beyond
-from gangline.nodes import NODE, PODS, NodeView, Rows, TaintKey
+from gangline.nodes import NODE, PODS, Int64Column, NodeView, Rows, TaintKey
 from gangline.placement import Placement
 from gangline.plugin import Clock, Handle, State, Tracker, WaitingPod, per_node
 from gangline.pod_group import ANYWHERE, GroupAttempt, Membership, PodGroup, Problem, Role, TopologyConstraint
@@ -72,6 +72,7 @@ __all__ = [
     "EventHint",
     "GanglineError",
     "GroupAttempt",
+    "Int64Column",
     "Handle",
     "InvalidObject",
     "LabelColumn",

@@ -150,7 +150,7 @@ class Binder:
         start = self._clock.monotonic()
         members = decision.members
         together = _Together(self._waiting, members)
-        statuses: Sequence[Status] = await asyncio.gather(*(together.end(m, self._verdict(m)) for m in members))
+        statuses: Sequence[Status] = await asyncio.gather(*(together.end(m, self._verdict) for m in members))
         if all(status.is_success for status in statuses):
             statuses = await self._each(members, lambda m: m.runtime.pre_bind(m.cycle, m.pod, m.node))
         statuses = _without_the_gone(decision, statuses)
@@ -197,9 +197,9 @@ class _Together:
         self._members = members
         self._is_over = False
 
-    async def end(self, member: Decision, verdict: Awaitable[Status]) -> Status:
+    async def end(self, member: Decision, verdict: Callable[[Decision], Awaitable[Status]]) -> Status:
         """The verdict on a member."""
-        status = await verdict
+        status = await verdict(member)
         if not status.is_success and not self._is_over:
             self._is_over = True
             for other in self._members:

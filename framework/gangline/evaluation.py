@@ -21,7 +21,7 @@ from gangline.answers import MAX_SCORE, check_length, check_range, out_of_range,
 from gangline.cycle_state import Cycle, StateKey
 from gangline.diagnosis import Diagnosis, Rejection
 from gangline.errors import PluginError
-from gangline.nodes import PODS, Nodes, NodeView, Rows
+from gangline.nodes import PODS, Int64Column, Nodes, NodeView, Rows
 from gangline.pods import PodInfo
 from gangline.registry import CompiledProfile, Implementation
 from gangline.status import SKIP, SKIP_CLASS, BoolColumn, Code, CodeColumn, Narrow, ScoreColumn, Status
@@ -88,6 +88,7 @@ class Evaluator:
         self._dynamic_filters = [i for i in self._filters if i.reads is None]
         self._dynamic_scorers = [i for i in self._scorers if i.reads is None]
         later = {impl.name for point in _AFTER_FILTERS for impl in points.get(point, ())}
+        self._counting = [impl for impl in self._filters if impl.capacity is not None]
         self._remembering = [impl for impl in self._dynamic_pre_filters if impl.name in later]
         self._pre_filter_order = {impl.name: n for n, impl in enumerate(self._pre_filters)}
 
@@ -134,6 +135,19 @@ class Evaluator:
             elif isinstance(answer, Status) and answer.is_rejected:
                 return None
         return cycle
+
+    def capacities(self, filtered: Filtered) -> list[Int64Column]:
+        """What plugins say of how many pods like this one fit on each node; requests are left to the caller."""
+        view = self._nodes.view()
+        found = []
+        for impl in self._counting:
+            if impl.capacity is None or impl.name in filtered.skipped:
+                continue
+            answer = impl.capacity(filtered.cycle, filtered.pod, view)
+            if answer is not None:
+                check_length(impl, "capacity", np.asarray(answer), len(view))
+                found.append(answer)
+        return found
 
     def passes(self, pod: PodInfo, rows: Rows) -> BoolColumn:
         """Whether each of rows is feasible as the columns are now; for what-if."""

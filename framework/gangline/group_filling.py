@@ -54,7 +54,7 @@ class Filler:
         """Why the last placement did not hold the group."""
 
     def capacity(self, filtered: Filtered, most: int) -> Int64Column:
-        """How many pods of a class fit on each node, by what they ask for; 0 where the filters reject the first one."""
+        """How many pods of a class fit on each node, by what they ask for and what filters count; 0 where the filters reject the first one."""
         nodes, cls = self._cache.nodes, filtered.pod.cls
         size = nodes.size
         holds = np.full(size, most, dtype=np.int64)
@@ -62,6 +62,9 @@ class Filler:
             if amount > 0:
                 free = nodes.allocatable[resource, :size] - nodes.requested[resource, :size]
                 np.minimum(holds, free // amount, out=holds)
+        if filtered.status is None:
+            for counted in self._runtime.evaluator.capacities(filtered):
+                np.minimum(holds, counted, out=holds)
         # A filter that lets the first pod in knows better than the arithmetic, of resources that are not counted.
         return np.where(filtered.feasible[:size], np.maximum(holds, 1), 0)
 

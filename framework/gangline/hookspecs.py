@@ -14,7 +14,7 @@ import pluggy
 from gangline.cycle_state import Cycle
 from gangline.diagnosis import Diagnosis
 from gangline.hints import EventHint
-from gangline.nodes import NodeView
+from gangline.nodes import Int64Column, NodeView
 from gangline.placement import Placement
 from gangline.pod_group import GroupAttempt
 from gangline.pods import PodInfo
@@ -64,6 +64,14 @@ class Hooks:
 
         A plugin with more reasons than it can list has `explain(cycle, pod, code) -> Sequence[Reason]` instead.
         Called over all nodes; a plugin that declares `reads` is called again only for nodes that changed.
+        """
+
+    @hookspec
+    def capacity(self, cycle: Cycle, pod: PodInfo, nodes: NodeView) -> Int64Column | None:
+        """At most how many pods like this one fit on each node beside each other; None where requests alone tell.
+
+        For a plugin whose filter counts what requests do not tell of. Called after filter, for the members of groups
+        only. Too much costs time; too little keeps groups out.
         """
 
     @hookspec

@@ -109,6 +109,8 @@ class Implementation:
     call: Callable[..., Any]
     weight: int = 1
     normalize: Callable[..., Any] | None = None
+    capacity: Callable[..., Any] | None = None
+    """Of a filter: how many like pods fit, beside what requests tell."""
     quick: Callable[..., Any] = lambda *args: None
     """The same neither timed nor checked, for one of many pods; whatever it raises is passed on."""
     reads: int | None = None
@@ -206,6 +208,9 @@ def _implementation(
     normalize = None
     if point == "score" and hasattr(plugin, "normalize_score"):
         normalize = _bound(manager, plugins, name, "normalize_score", metrics)
+    capacity = None
+    if point == "filter" and hasattr(plugin, "capacity"):
+        capacity = _bound(manager, plugins, name, "capacity", metrics)
     call = _bound(manager, plugins, name, point, metrics)
     return Implementation(
         plugin=plugin,
@@ -214,6 +219,7 @@ def _implementation(
         quick=getattr(call, "__wrapped__", call),
         weight=weight,
         normalize=normalize,
+        capacity=capacity,
         reads=getattr(plugin, "reads", None),
     )
 

@@ -49,16 +49,16 @@ class UnreliableClient(SimulatedClient):
     async def bind(self, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str]) -> None:
         """As the interface says, more or less."""
         chance = self._story.dice.random() if self._story.is_stormy else 1.0
-        if chance < 0.24:
+        if chance < 0.2:
             self._story.disturbed.add(name.rsplit("-", 1)[0])
-        if chance < 0.04:
+        if chance < 0.03:
             raise Conflict(409, "Conflict", "the pod is being looked at")
-        if chance < 0.08:
+        if chance < 0.06:
             raise Unavailable(503, "Unavailable", "down")
         await super().bind(namespace, name, uid, node, annotations)
-        if chance < 0.12:
+        if chance < 0.1:
             raise Unavailable(0, "Timeout", "no answer in time")
-        if chance < 0.16:
+        if chance < 0.2:
             raise ApiError(422, "Invalid", "a webhook said no too late")
 
 
@@ -77,7 +77,7 @@ class Story:
         self.moved: set[str] = set()
         """Nodes that were somewhere else before."""
         self.numbers: Counter[str] = Counter()
-        for number in range(10):
+        for number in range(14):
             self._add_node(number)
 
     # Reading
@@ -100,10 +100,10 @@ class Story:
     def act(self) -> None:
         """One thing happens."""
         acts = {
-            self.new_gang: 6,
+            self.new_gang: 9,
             self.more_pods: 3,
             self.delete_pod: 3,
-            self.delete_gang: 2,
+            self.delete_gang: 4,
             self.single_pod: 2,
             self.new_node: 2,
             self.lose_node: 1,
@@ -191,7 +191,7 @@ class Story:
 
     def _add_member(self, gang: str) -> None:
         self.numbers[gang] += 1
-        gpus = 8 if int(gang[1:]) % 3 else 2
+        gpus = (2, 4, 8)[int(gang[1:]) % 3]
         pod = make_pod(
             f"{gang}-{self.numbers[gang]}",
             gpus=gpus,
@@ -239,9 +239,9 @@ class Story:
     async def tell(self) -> None:
         for _ in range(self.dice.randint(0, 1)):  # a scheduler that is replaced in the middle of it
             async with self.scheduler():
-                await self._happen(15)
+                await self._happen(20)
         async with self.scheduler() as scheduler:
-            await self._happen(25)
+            await self._happen(50)
             self.calm_down()
             await asyncio.sleep(CALM)
             self.check_objects()

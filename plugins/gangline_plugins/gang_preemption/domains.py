@@ -64,10 +64,11 @@ def _breaks(pods: Sequence[PodInfo], budgets: Budgets) -> bool:
 
 def find_domains(
     topology: Topology, attempt: GroupAttempt, nodes: NodeView, demand: Demand, stages: Stages
-) -> list[Rows]:
-    """The rows of each domain to look into, the most promising first."""
+) -> list[tuple[Rows, bool]]:
+    """The rows of each domain to look into, the most promising first, and whether it is one that has to do."""
     ranked: list[tuple[tuple[int, int], Domains | None, int]] = []
-    for level in _levels_for(topology, attempt):
+    levels = _levels_for(topology, attempt)
+    for level in levels:
         sums = [_sums(level, holds) for holds in stages.holds]
         met = np.array([demand.is_met(each) for each in sums])
         stage, missing = met.argmax(axis=0), demand.missing(sums[0])
@@ -76,7 +77,7 @@ def find_domains(
         ranked += [((int(stage[domain]), int(missing[domain])), level, domain) for domain in best.tolist()]
     ranked.sort(key=lambda each: each[0])
     return [
-        np.flatnonzero(nodes.alive) if level is None else level.rows(domain)
+        (np.flatnonzero(nodes.alive) if level is None else level.rows(domain), level is levels[0])
         for _, level, domain in ranked[:MOST_DOMAINS]
     ]
 
@@ -88,7 +89,7 @@ def _sums(level: Domains | None, holds: Holds) -> Holds:
 
 
 def _levels_for(topology: Topology, attempt: GroupAttempt) -> list[Domains | None]:
-    """Those of which one domain has to hold the group, and those of which one should; None is the cluster.
+    """First that of which one domain has to hold the group, then those of which one should; None is the cluster.
 
     A group that does not care may be helped most where its members are close to each other: some plugins ask for that.
     """

@@ -36,9 +36,6 @@ from gangline_plugins.gang_preemption.trying import Trials
 from gangline_plugins.preemption.budgets import Budgets
 from gangline_plugins.preemption.evicting import Evictor, Preemptor
 
-_MOST_SEARCHED = 2
-"""Domains that are searched on the real columns, at most."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
@@ -56,6 +53,8 @@ class _Draft:
     victims: Sequence[Unit]
     cost: Cost
     start: str
+    is_last_resort: bool
+    """Whether it is worth a search on the real columns: no wider domain will do."""
 
 
 class GangPreemption:
@@ -117,14 +116,14 @@ class GangPreemption:
         stages = stages_of(demand, occupants, budgets)
         gains = _gains(demand, stages, occupants)
         drafts: list[_Draft] = []
-        for rows in find_domains(self._handle.topology, attempt, nodes, demand, stages):
+        for rows, has_to_do in find_domains(self._handle.topology, attempt, nodes, demand, stages):
             room = Room(demand, occupants, rows)
             inside = _on(rows, demand.size, occupants.rows)
             units = occupants.units(inside, inside & (gains > 0))
             order = in_order(units, occupants, gains, room.missing, budgets)
             victims = find_victims(room, order)
             if victims is not None:
-                drafts.append(_Draft(order, victims, cost_of(victims, budgets), first_start(victims)))
+                drafts.append(_Draft(order, victims, cost_of(victims, budgets), first_start(victims), has_to_do))
         drafts.sort(key=lambda draft: draft.start, reverse=True)
         return sorted(drafts, key=lambda draft: draft.cost)
 
@@ -140,15 +139,13 @@ def _settled(drafts: Sequence[_Draft], trials: Trials, budgets: Budgets) -> Plan
     A draft costs at least as little as whatever is found for its domain.
     """
     best: tuple[Cost, Plan] | None = None
-    searches = _MOST_SEARCHED
     for draft in drafts:
         if best is not None and best[0] <= draft.cost:
             break
         placed = trials.verify(draft.victims)
         if placed is not None:
             return _plan(draft.victims, placed)
-        found = trials.search(draft.order) if searches else None
-        searches -= 1 if searches else 0
+        found = trials.search(draft.order) if draft.is_last_resort else None
         if found is not None:
             cost = cost_of(found[0], budgets)
             if best is None or cost < best[0]:

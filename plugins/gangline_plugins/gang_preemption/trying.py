@@ -97,6 +97,10 @@ class Trials:
 
 def _widen(ground: _Columns, order: Sequence[Unit]) -> list[Unit] | None:
     """Take out all of one priority after the other until the group fits; of many priorities a few at a time."""
+    ground.remove(order)
+    if not ground.fits():
+        return None
+    ground.put_back(order)
     levels = [list(units) for _, units in itertools.groupby(order, key=lambda unit: (unit.kind, unit.priority))]
     at_once = -(-len(levels) // _MOST_STEPS)
     gone: list[Unit] = []

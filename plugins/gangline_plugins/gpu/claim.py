@@ -16,6 +16,7 @@ from gangline import (
     Cycle,
     EventHint,
     Handle,
+    Int64Column,
     NodeView,
     PodInfo,
     ScoreColumn,
@@ -29,6 +30,7 @@ from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES
 from gangline.wire import ALLOCATED, CLAIM, GpuNodeStatus
 from gangline.wire import GpuClaim as Claim
 from gangline_plugins.gpu.claim_status import ClaimStatuses
+from gangline_plugins.gpu.counting import count
 from gangline_plugins.gpu.devices import DeviceTable, device_table, says_the_same
 from gangline_plugins.gpu.feasibility import REASONS, Feasibility, Fits, Limits
 from gangline_plugins.gpu.hardware import heartbeat
@@ -108,6 +110,12 @@ class GpuClaim:
         fits = self._feasibility.of(cycle.read(WANT), self._limits, nodes, self._handle.clock.now())
         cycle.write(FITS, fits)
         return fits.codes.copy()
+
+    @hookimpl
+    def capacity(self, cycle: Cycle, nodes: NodeView) -> Int64Column | None:
+        """As many as there are free devices, shares of devices or instances for."""
+        want = cycle.get(WANT)
+        return None if want is None else count(self._table, want, nodes)
 
     @hookimpl
     def pre_score(self, cycle: Cycle) -> Status | None:

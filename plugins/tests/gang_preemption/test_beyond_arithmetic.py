@@ -74,3 +74,12 @@ def test_each_slice_of_a_gang_gets_room_in_one_leaf() -> None:
     }
 
     assert bench.preempt(bench.members("new", 4, annotations=slices)) == ["a-0", "a-1", "c-0", "c-1"]
+
+
+def test_a_gang_that_fits_no_leaf_is_helped_in_several() -> None:
+    bench = Bench(3, 2, None, NodePorts)
+    for number in range(3):
+        bench.run(f"low-{number}", f"l{number}-n0", **port(80))
+        bench.run(f"high-{number}", f"l{number}-n1", priority=20, **port(80))
+
+    assert bench.preempt(bench.members("new", 3, annotations={}, **port(80))) == ["low-0", "low-1", "low-2"]
