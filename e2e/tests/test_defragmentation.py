@@ -126,10 +126,10 @@ class Defrag:
 
 
 def _mix() -> Mix:
-    """About 400 pods; a quarter of the work says, in three ways, that it is not to be moved."""
+    """About 500 pods; a fifth of the work says, in three ways, that it is not to be moved."""
     chance, mix = random.Random(6), Mix()
-    reasons = ["never-move", "min-runtime", "budget", *[""] * 9]
-    for number in range(130):
+    reasons = ["never-move", "min-runtime", "budget", *[""] * 12]
+    for number in range(165):
         mix.add_replica_set(f"small-{number}", chance.randint(1, 4), chance.choice((1, 1, 2)), chance.choice(reasons))
     for number in range(40):
         mix.add_job(

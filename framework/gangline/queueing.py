@@ -326,7 +326,7 @@ class SchedulingQueue:
         held = [u for u in self._gated.values() if _group(u) in wanting and self._helps(u, happened)]
         for unit in held:
             self._admit_again(unit, now)
-        return len(moved) + sum(unit.place == "active" for unit in held)
+        return len(moved) + sum(unit.place != "gated" for unit in held)
 
     def activate(self, uids: Iterable[str], now: float) -> None:
         """Try these units as soon as they have backed off."""

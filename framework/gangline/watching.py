@@ -130,8 +130,10 @@ class PodHandler:
         c.cache.upsert_pod(record)
         if unit is not None and unit.place != "in flight":
             c.queue.remove(record.uid)  # somebody else has bound it
+            c.wake()
         elif unit is None and known is None:
             c.queue.placed_elsewhere(record)
+            c.wake()
         if not was_known:
             c.recorder.forget(record.uid)
             c.happened("pods", Action.ADD, None, record)

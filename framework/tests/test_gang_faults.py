@@ -111,16 +111,15 @@ def test_members_of_different_schedulers_are_refused_until_one_of_them_goes() ->
     two = PROFILE + PROFILE.partition("profiles:\n")[2].replace("schedulerName: gangs", "schedulerName: more")
     cluster.add_group("a", 2)
     cluster.add_pods("a", 0, 1)
-    labels = {"scheduling.x-k8s.io/pod-group": "a"}
-    cluster.create(PODS, make_pod("a-2", gpus=8, labels=labels, scheduler_name="more"))
+    labels, leaf = {"scheduling.x-k8s.io/pod-group": "a"}, {"gangline.dev/topology-required": "leaf"}
+    cluster.create(PODS, make_pod("a-2", gpus=8, labels=labels, annotations=leaf, scheduler_name="more"))
 
     async def story() -> None:
         async with cluster.scheduler() as scheduler:
             scheduler.use(config.load(two, "test"))
             await cluster.until(lambda: "differ in schedulerName" in cluster.condition("a-0"))
             cluster.server.delete(PODS, "a-2", grace_period_seconds=0)
-            cluster.server.patch(PODS, "a-0", {"metadata": {"annotations": {"gangline.dev/topology-required": "leaf"}}})
-            await cluster.until(lambda: len(cluster.bound("a")) == 2, seconds=30.0)
+            await cluster.until(lambda: len(cluster.bound("a")) == 2)
 
     cluster.play(story)
 
@@ -177,12 +176,12 @@ def test_a_plugin_that_breaks_off_its_placements_fails_the_group_alone() -> None
     class Broken:
         name = "Broken"
 
-        @hookimpl(tryfirst=True)
+        @hookimpl
         def placement_generate(self) -> Iterator[Placement]:
             raise KeyError("rack")
             yield
 
-    gangs = Gangs(fabric(), Broken, first=True)
+    gangs = Gangs(fabric(), Broken)
 
     decided = gangs.decide(gangs.gang("a", 2))
 

@@ -71,7 +71,7 @@ class GangCluster:
     def condition(self, pod: str) -> str:
         """What the status of a pod says about why it waits."""
         conditions = self.server.get(PODS, pod).data.get("status", {}).get("conditions", [])
-        return next((str(each["message"]) for each in conditions if each["type"] == "PodScheduled"), "")
+        return next((str(each.get("message", "")) for each in conditions if each["type"] == "PodScheduled"), "")
 
     def notes(self, kind: str) -> list[str]:
         """What events say about objects of a kind."""

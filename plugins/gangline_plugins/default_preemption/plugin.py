@@ -37,6 +37,7 @@ from gangline_plugins.default_preemption.searching import find_all, find_best, n
 from gangline_plugins.default_preemption.simulating import NO_VICTIMS, Simulation
 from gangline_plugins.preemption.budgets import Budgets
 from gangline_plugins.preemption.evicting import Evictor, Preemptor
+from gangline_plugins.preemption.mates import with_mates
 from gangline_plugins.preemption.precedence import importance
 
 
@@ -134,8 +135,9 @@ class DefaultPreemption:
         return self._carry_out(pod, best)
 
     def _carry_out(self, pod: PodInfo, decided: Candidate) -> str:
-        self._victims.inc(len(decided.victims))
-        self._evictor.start(Preemptor.of(pod, decided.node), decided.victims)
+        victims = with_mates(self._handle, decided.victims)
+        self._victims.inc(len(victims))
+        self._evictor.start(Preemptor.of(pod, decided.node), victims)
         return decided.node
 
     def budgets(self) -> Budgets:

@@ -11,7 +11,6 @@ from gangline import GroupAttempt, NodeView, PodGroup, PodInfo, Role
 from gangline.wire import GPU
 from gangline_plugins.gpu.devices import DeviceTable
 from gangline_plugins.gpu.wants import Want
-from gangline_plugins.leaf_spine.claimed import counted
 from gangline_plugins.leaf_spine.layout import Bools, Ints
 
 WHOLE = 1000
@@ -59,12 +58,11 @@ def demand_of(attempt: GroupAttempt, counts: Sequence[int], nodes: NodeView, tab
     """What so many members of each role need; None where they want no GPUs, or all nodes together do not hold them."""
     resource = next(filter(None, (_gpu_resource(role.pods[0]) for role in attempt.roles)), GPU)
     each = tuple(_gpus(role.pods[0], resource, table) for role in attempt.roles)
-    roles = [counted(role, nodes, table) for role in attempt.roles]
-    fewest = fewest_nodes(roles, counts, nodes) if any(each) else None
+    fewest = fewest_nodes(attempt.roles, counts, nodes) if any(each) else None
     if fewest is None:
         return None
     amount = sum(one * count for one, count in zip(each, counts, strict=True))
-    return Demand(roles, tuple(counts), fewest, amount, each, _stock(resource, nodes, table))
+    return Demand(attempt.roles, tuple(counts), fewest, amount, each, _stock(resource, nodes, table))
 
 
 def counts_of(attempt: GroupAttempt) -> list[tuple[int, ...]]:

@@ -14,7 +14,11 @@ from gangline.kube.resources import SCHEDULER_PLUGINS_POD_GROUPS
 from gangline.runtime import Runtime
 from gangline.testing import FakeHandle, cluster, make_pod, make_runtime
 from gangline.units import Unit
+from gangline.wire import CLAIM, ClaimDevices, GpuClaimSpec, GpuNodeStatus, GpuNodeStatusSpec, GpuNodeStatusStatus
+from gangline.wire import GpuClaim as Claim
 from gangline_plugins.gang_permit import GangPermit
+from gangline_plugins.gpu.claim import GpuClaim
+from gangline_plugins.gpu.named_hardware import devices
 from gangline_plugins.leaf_spine import LeafSpine
 from gangline_plugins.node_resources_fit import NodeResourcesFit
 from gangline_plugins.topology_annotations import TopologyAnnotations
@@ -33,7 +37,7 @@ class Cluster:
         self.cache = cluster(nodes, busy(taken))
         handle = FakeHandle(self.cache)
         handle.grouping = Groups(self.cache)
-        plugins = (NodeResourcesFit, GangPermit, TopologyPlacement, LeafSpine, TopologyAnnotations)
+        plugins = (GpuClaim, NodeResourcesFit, GangPermit, TopologyPlacement, LeafSpine, TopologyAnnotations)
         self.runtime: Runtime = make_runtime(self.cache, *plugins, handle=handle)
 
     def decide(
@@ -108,3 +112,16 @@ def test_a_gang_larger_than_any_run_is_placed_on_several_spines() -> None:
     nodes = Cluster(fabric(2, 2), whole("s0-l0"))
 
     assert nodes.leaves(10) == {"s0-l1": 2, "s1-l0": 4, "s1-l1": 4}
+
+
+def test_a_gang_whose_claims_fill_four_nodes_gets_a_complete_leaf() -> None:
+    nodes = Cluster(fabric(1, 3), {"s0-l0-n0": 8})
+    for name in map(str, nodes.cache.nodes.names):
+        status = GpuNodeStatusStatus(total=8, devices=devices("hgx-h100"))
+        nodes.cache.store("gpunodestatuses").upsert(
+            GpuNodeStatus(model.ObjectMeta(name=name, uid=f"gns-{name}"), GpuNodeStatusSpec(name), status)
+        )
+    spec = GpuClaimSpec(devices=ClaimDevices(count=8))
+    nodes.cache.store("gpuclaims").upsert(Claim(model.ObjectMeta(name="claim", namespace="default", uid="claim"), spec))
+
+    assert nodes.leaves(4, gpus=0, annotations={CLAIM: "claim"}) in ({"s0-l1": 4}, {"s0-l2": 4})

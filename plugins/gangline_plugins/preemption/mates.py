@@ -1,0 +1,26 @@
+"""Who has to stop with a victim: a group of which too few would be left stops as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gangline import Handle, Membership, PodInfo
+
+
+def with_mates(handle: Handle, victims: Sequence[PodInfo]) -> list[PodInfo]:
+    """The victims, and after them the members of every group that cannot go on without those."""
+    taken: dict[str, int] = {}
+    needs: dict[str, int] = {}
+    for victim in victims:
+        membership = handle.group_of(victim)
+        if isinstance(membership, Membership):
+            key = membership.group.key
+            taken[key] = taken.get(key, 0) + 1
+            needs[key] = membership.group.min_member
+    chosen = {victim.uid for victim in victims}
+    mates: list[PodInfo] = []
+    for key, number in taken.items():
+        members = handle.members(key)
+        if len(members) - number < needs[key]:
+            mates += [member for member in members if member.uid not in chosen]
+    return [*victims, *mates]
