@@ -5,29 +5,22 @@ Nothing in it is made up: the workloads are scheduled on a cluster in memory, an
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import msgspec
 
 from gangline.config import SchedulerConfiguration, load_files
 from gangline.kube.resources import NODES, PODS
-from gangline.model import Node, ObjectMeta, Pod
-from gangline.registry import Catalog
+from gangline.model import Node, Pod
 from gangline.requests import compute
-from gangline.scheduler import Options, Scheduler
-from gangline.simulate import InMemoryServer, Kubelet, SimulatedClient, VirtualClock, Workloads, run
-from gangline.wire import ALLOCATED, GPU, GpuNodeStatus, GpuNodeStatusSpec, GpuNodeStatusStatus
-from gangline_agent import templates
+from gangline.simulate import InMemoryServer, VirtualClock, run
+from gangline.wire import ALLOCATED, GPU
 from gangline_docs.drawing import GANGS, Picture
+from gangline_docs.simulated import settle
 
 FOLDER = Path(__file__).parents[2] / "examples" / "topology"
 SPINE, LEAF = "network.topology.nvidia.com/spine", "network.topology.nvidia.com/leaf"
-HARDWARE = "dgx-h100"
 SECONDS = 30.0
 WORKLOAD = "workload"
 """The label of pods that are drawn in one colour."""
@@ -79,26 +72,8 @@ def render() -> str:
 
 
 async def _story(server: InMemoryServer, clock: VirtualClock, config: SchedulerConfiguration) -> Placed:
-    client = SimulatedClient(server, latency={"bind": 0.002})
-    template = templates.read(HARDWARE)
-    for node in (await client.list(NODES)).items:
-        status = template.status_of(node.metadata.name, "", clock.now())
-        server.apply_manifest(_report(node.metadata.name, status))
-    scheduler = Scheduler(config, client, clock, Catalog.discover(), Options(seed=0))
-    works = (scheduler.run(), Kubelet(server, clock).run(), Workloads(server).run())
-    tasks = [asyncio.create_task(work) for work in works]
-    try:
-        await asyncio.wait(tasks, timeout=SECONDS, return_when=asyncio.FIRST_COMPLETED)
-        return Placed((await client.list(NODES)).items, (await client.list(PODS)).items)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _report(node: str, status: GpuNodeStatusStatus) -> dict[str, Any]:
-    report = GpuNodeStatus(ObjectMeta(name=node), GpuNodeStatusSpec(node), status)
-    return {"apiVersion": report.api_version, "kind": report.kind, **msgspec.to_builtins(report)}
+    client = await settle(server, clock, config, SECONDS)
+    return Placed((await client.list(NODES)).items, (await client.list(PODS)).items)
 
 
 def _spine(

@@ -7,7 +7,7 @@ verified by the filters, one pod per node at a time; what the arithmetic got wro
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from gangline.cycle_state import Cycle
 from gangline.evaluation import Filtered
 from gangline.filling import Counts, apart, together
 from gangline.groups.strategy import strategy_of
-from gangline.locality import reaches_beyond
+from gangline.locality import is_drawn_by, reaches_beyond
 from gangline.nodes import Int64Column, Rows
 from gangline.pod_group import ANYWHERE, GroupAttempt, Membership, PodGroup, Role
 from gangline.pods import PodInfo
@@ -37,6 +37,8 @@ class _Part:
     minimum: int
     levels: tuple[str, ...]
     """What will do, the best first; `ANYWHERE` for the whole placement."""
+    placed: Rows = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
+    """The rows of those that have a node already: the others go to the same domain."""
 
 
 class Filler:
@@ -53,8 +55,11 @@ class Filler:
         self.why = ""
         """Why the last placement did not hold the group."""
 
-    def capacity(self, filtered: Filtered, most: int) -> Int64Column:
-        """How many pods of a class fit on each node, by what they ask for and what filters count; 0 where the filters reject the first one."""
+    def capacity(self, filtered: Filtered, most: int, is_open: bool = False) -> Int64Column:
+        """How many pods of a class fit on each node; 0 where the filters reject the first one.
+
+        With `is_open`, what the filters say that are asked anew for each attempt is left out of account.
+        """
         nodes, cls = self._cache.nodes, filtered.pod.cls
         size = nodes.size
         holds = np.full(size, most, dtype=np.int64)
@@ -66,7 +71,8 @@ class Filler:
             for counted in self._runtime.evaluator.capacities(filtered):
                 np.minimum(holds, counted, out=holds)
         # A filter that lets the first pod in knows better than the arithmetic, of resources that are not counted.
-        return np.where(filtered.feasible[:size], np.maximum(holds, 1), 0)
+        feasible = filtered.entry.feasible if is_open and filtered.status is None else filtered.feasible
+        return np.where(feasible[:size], np.maximum(holds, 1), 0)
 
     def fill(self, attempt: GroupAttempt, rows: Rows, tx: Transaction) -> bool:
         """Place at least what is needed on rows; False, and nothing placed, when that cannot be."""
@@ -105,11 +111,11 @@ class Filler:
         """The largest demand first; a group without subgroups is one part."""
         if not self._group.subgroups:
             return [_Part("", _hardest_first(attempt.roles), attempt.needed, (ANYWHERE,))]
-        placed: dict[str, int] = {}
+        placed: dict[str, list[int]] = {}
         for pod in attempt.placed:
             membership = self._runtime.handle.group_of(pod)
             if isinstance(membership, Membership):
-                placed[membership.subgroup] = placed.get(membership.subgroup, 0) + 1
+                placed.setdefault(membership.subgroup, []).append(pod.row)
         parts = []
         for name in dict.fromkeys(role.subgroup for role in attempt.roles):
             roles = _hardest_first([role for role in attempt.roles if role.subgroup == name])
@@ -120,9 +126,11 @@ class Filler:
             required = subgroup.topology.required_at(attempt.waited)
             preferred = subgroup.topology.preferred
             levels = tuple(dict.fromkeys((preferred, required) if preferred else (required,)))
-            minimum = max(0, subgroup.min_member - placed.get(name, 0))
-            parts.append(_Part(name, roles, minimum, levels))
-        return sorted(parts, key=lambda part: (part.levels == (ANYWHERE,), -_demand(part.roles)))
+            there = placed.get(name, [])
+            minimum = max(0, subgroup.min_member - len(there))
+            parts.append(_Part(name, roles, minimum, levels, np.array(there, dtype=np.intp)))
+        drawn = {part.name for part in parts if _is_drawn(part, attempt.roles)}
+        return sorted(parts, key=lambda part: (part.name in drawn, part.levels == (ANYWHERE,), -_demand(part.roles)))
 
     def _rooms(self, part: _Part, rows: Rows) -> Iterator[Rows]:
         """The domains within rows that may hold a part, the best fit first."""
@@ -135,12 +143,17 @@ class Filler:
             yield from self._domains(part, level, rows)
 
     def _domains(self, part: _Part, level: Domains, rows: Rows) -> Iterator[Rows]:
-        held = self._now(part.roles[0])[1][rows]
+        first = part.roles[0]
+        held = self.capacity(self._now(first)[0], len(first.pods), is_drawn_by(first.pods[0], first.pods))[rows]
         ids = level.ids[rows]
         inside = ids >= 0
         sums = np.bincount(ids[inside], weights=held[inside], minlength=len(level)).astype(np.int64)
         least = min(part.minimum, len(part.roles[0].pods)) if len(part.roles) == 1 else 1
-        enough = np.flatnonzero(sums >= max(1, least))
+        allowed = sums >= max(1, least)
+        if len(part.placed):
+            where = np.unique(level.ids[part.placed])
+            allowed &= np.isin(np.arange(len(level)), where) & (len(where) == 1)
+        enough = np.flatnonzero(allowed)
         short = sums[enough] < sum(len(role.pods) for role in part.roles)
         for domain in enough[np.lexsort((level.order[enough], sums[enough], short))].tolist():
             yield rows[ids == domain]
@@ -221,6 +234,12 @@ class Filler:
 
 def _hardest_first(roles: Sequence[Role]) -> list[Role]:
     return sorted(roles, key=lambda role: (np.count_nonzero(role.capacity), int(role.capacity.sum())))
+
+
+def _is_drawn(part: _Part, roles: Sequence[Role]) -> bool:
+    """Whether a part needs members of other parts to be there first."""
+    others = [pod for role in roles if role not in part.roles for pod in role.pods]
+    return any(is_drawn_by(role.pods[0], others) for role in part.roles)
 
 
 def _demand(roles: Sequence[Role]) -> int:

@@ -20,6 +20,7 @@ from gangline.errors import GanglineError
 from gangline.evaluation import Filtered
 from gangline.group_filling import Filler
 from gangline.groups import conflict
+from gangline.locality import is_drawn_by
 from gangline.placement import Placement
 from gangline.pod_group import GroupAttempt, Membership, PodGroup, Problem, Role
 from gangline.pods import PodInfo
@@ -218,7 +219,9 @@ class _GroupCycle:
     def _role(self, subgroup: str, pods: list[PodInfo]) -> Role:
         filtered = self._feasible(pods[0])
         self._filtered.append(filtered)
-        return Role(subgroup, pods, self._filler.capacity(filtered, len(pods)))
+        # Where other members have to be there first, only filling can tell which nodes will do.
+        is_open = is_drawn_by(pods[0], itertools.chain.from_iterable(self._members.values()))
+        return Role(subgroup, pods, self._filler.capacity(filtered, len(pods), is_open))
 
     def decide(self) -> GroupDecision | GroupRejection:
         attempt = self._attempt

@@ -14,6 +14,7 @@ from gangline.pods import PodClass, PodInfo
 from gangline.selectors import Selector, compile_selector
 
 _LOOKS_FOR = object()
+_DRAWN_BY = object()
 _KEEPS_AWAY = object()
 _CLAIMS = object()
 
@@ -36,14 +37,33 @@ def reaches_beyond(pod: PodInfo, moved: Iterable[PodInfo]) -> bool:
     return False
 
 
+def is_drawn_by(pod: PodInfo, others: Iterable[PodInfo]) -> bool:
+    """Whether pod may be let onto nodes by some of others that it would be kept from without them.
+
+    That is what required affinity and an even spread do.
+    """
+    drawn = _drawn_by(pod.cls)
+    if not drawn:
+        return False
+    kinds = {other.labels.id: other for other in others if other.namespace == pod.namespace}
+    return any(selector.matches(other.labels) for other in kinds.values() for selector in drawn)
+
+
 def _looks_for(cls: PodClass) -> tuple[Selector, ...]:
     found: tuple[Selector, ...] | None = cls.memo.get(_LOOKS_FOR)
+    if found is None:
+        found = cls.memo[_LOOKS_FOR] = _keeps_away(cls) + _drawn_by(cls)
+    return found
+
+
+def _drawn_by(cls: PodClass) -> tuple[Selector, ...]:
+    found: tuple[Selector, ...] | None = cls.memo.get(_DRAWN_BY)
     if found is None:
         constraints = cls.spec.topology_spread_constraints
         spread = [c.label_selector for c in constraints if c.when_unsatisfiable == "DoNotSchedule"]
         affinity = cls.spec.affinity.pod_affinity if cls.spec.affinity else None
         near = [term.label_selector for term in affinity.required] if affinity else []
-        found = cls.memo[_LOOKS_FOR] = _keeps_away(cls) + _compiled(near + spread)
+        found = cls.memo[_DRAWN_BY] = _compiled(near + spread)
     return found
 
 

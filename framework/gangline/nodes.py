@@ -23,6 +23,7 @@ from gangline.pods import PodInfo, ResourceAxis
 from gangline.status import BoolColumn
 
 Int64Column = NDArray[np.int64]
+"""One whole number per node."""
 Int32Column = NDArray[np.int32]
 Rows = NDArray[np.intp]
 """Numbers of nodes."""

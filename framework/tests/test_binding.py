@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -13,13 +13,15 @@ import pytest
 from gangline import SKIP, Cycle, Status, hookimpl, unschedulable
 from gangline.binding import Binder
 from gangline.errors import Conflict
+from gangline.group_scheduling import GroupDecision
 from gangline.metrics import Metrics
+from gangline.pod_group import PodGroup
 from gangline.runtime import Runtime
 from gangline.scheduling import Decision
 from gangline.status import Code
 from gangline.testing import FakeClock, FakeHandle, cluster, make_node, make_pod, make_runtime
 from gangline.units import Unit
-from gangline.waiting import WaitingPods
+from gangline.waiting import WaitingPod, WaitingPods
 from gangline_plugins.default_binder import DefaultBinder
 
 from .eventually import until
@@ -223,3 +225,46 @@ async def test_the_least_patient_plugin_ends_the_wait() -> None:
     assert bench.told["p"].message == 'rejected due to timeout after waiting 0.01s at plugin "Short"'
     assert bench.told["p"].plugin == "Short" and bench.told["p"].is_rejected
     assert len(bench.waiting) == 0
+
+
+class GroupBench(Bench):
+    """As a bench, for a group of two pods that a plugin `Gate` holds."""
+
+    def __init__(self, *plugins: type[Any]) -> None:
+        super().__init__(*plugins)
+        self.ends: list[tuple[list[str], bool]] = []
+        self.binder = Binder(
+            self.waiting, self._listen, FakeClock(), self.metrics, group_listener=lambda _, s, b: self._end(s, b)
+        )
+        pods = [CACHE.record(make_pod(name)) for name in ("p", "q")]
+        self.unit = Unit(pods, 0.0, group="g")
+        members = [Decision(self.unit, pod, "a", Cycle(), self.runtime, {"Gate": 600.0}) for pod in pods]
+        self.binder.submit_group(GroupDecision(self.unit, PodGroup("default", "g", "test", 2), members, [], 1.0, True))
+
+    def _end(self, statuses: Sequence[Status], bound: bool) -> None:
+        self.ends.append(([status.message for status in statuses], bound))
+
+    async def held(self) -> dict[str, WaitingPod]:
+        await until(lambda: len(self.waiting) == 2)
+        return {waiting.pod.name: waiting for waiting in self.waiting}
+
+
+async def test_a_member_that_is_rejected_at_permit_takes_the_others_along_at_once() -> None:
+    async with running(GroupBench(DefaultBinder)) as bench:
+        assert isinstance(bench, GroupBench)
+        (await bench.held())["p"].reject("Gate", "no")
+        await until(lambda: bool(bench.ends))
+
+    assert bench.ends == [(["no", "pod default/p of the same gang: no"], False)] and not len(bench.waiting)
+
+
+async def test_a_member_that_was_deleted_before_the_barrier_keeps_the_others_from_being_bound() -> None:
+    async with running(GroupBench(DefaultBinder)) as bench:
+        assert isinstance(bench, GroupBench)
+        held = await bench.held()
+        bench.unit.members.pop()
+        for waiting in held.values():
+            waiting.allow("Gate")
+        await until(lambda: bool(bench.ends))
+
+    assert bench.ends == [(["", "the pod was deleted"], False)] and not bench.handle.bindings.bound

@@ -1,4 +1,4 @@
-"""Random stories of gangs on the in-memory API server: whatever happens to pods, nodes and answers, nothing is half done.
+"""Random stories of gangs on the in-memory API server: whatever happens to pods, nodes and answers, nothing breaks.
 
 What must hold is read from the objects of the API server, and once all is quiet from the scheduler beside them.
 """
@@ -278,13 +278,18 @@ class Story:
             needed, closeness = self.gangs[gang]
             placed = [pod.spec.node_name for pod in pods if pod.spec.node_name]
             for pod in pods:
-                assert pod.spec.node_name or self.cluster.condition(pod.metadata.name), f"{pod.metadata.name} waits: why?"
+                assert pod.spec.node_name or self.cluster.condition(pod.metadata.name), (
+                    f"{pod.metadata.name} waits: why?"
+                )
             if gang in self.disturbed:
                 continue
             assert len(placed) == 0 or len(placed) >= needed, f"{gang}: {len(placed)} of {needed}"
             if closeness.get(REQUIRED) and self.moved.isdisjoint(placed):
                 depth = {"spine": 1, "leaf": 2}[closeness[REQUIRED]]
-                where = {tuple((nodes[node].metadata.labels or {}).get(key) for key in (SPINE, LEAF)[:depth]) for node in placed}
+                where = {
+                    tuple((nodes[node].metadata.labels or {}).get(key) for key in (SPINE, LEAF)[:depth])
+                    for node in placed
+                }
                 assert len(where) <= 1 and not any(None in domain for domain in where), f"{gang} is in {where}"
 
     def check_scheduler(self, scheduler: Scheduler) -> None:

@@ -1,4 +1,4 @@
-"""What comes between a gang and its nodes: owners that are late, bindings by others, new profiles, plugins with bugs."""
+"""What comes between a gang and its nodes: late owners, bindings by others, new profiles, plugins with bugs."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import pytest
 from gangline import Placement, PodInfo, Status, config, hookimpl, model, unschedulable
 from gangline.group_scheduling import GroupDecision, GroupRejection
 from gangline.kube.resources import JOBS, PODS, SCHEDULER_PLUGINS_POD_GROUPS, Resource
+from gangline.pod_group import Membership, PodGroup, Step, SubGroup, TopologyConstraint
 from gangline.scheduling import give_back
-from gangline.testing import make_node, make_pod
+from gangline.testing import make_pod
 
-from .gangs import FALLBACK, Gangs, fabric
+from .gangs import Gangs, fabric
 from .test_gang_stories import PROFILE, GangCluster
 
 WITHOUT_GANGS = PROFILE.replace("{name: GangPermit}, ", "")
@@ -187,3 +188,27 @@ def test_a_plugin_that_breaks_off_its_placements_fails_the_group_alone() -> None
 
     assert isinstance(decided, GroupRejection) and decided.is_error
     assert "Broken" in decided.message and "rack" in decided.message
+
+
+class Parts:
+    """Every pod is in the one subgroup of one group, which falls back to the spine after two minutes."""
+
+    version = 0
+
+    def of(self, pod: PodInfo) -> Membership:
+        levels = TopologyConstraint(fallback=(Step("leaf"), Step("spine", 120.0)))
+        return Membership(PodGroup("default", "a", "test", 6, subgroups=(SubGroup("workers", 6, levels),)), "workers")
+
+    def annotations(self, pod: PodInfo) -> dict[str, str]:
+        return {}
+
+
+def test_the_fallback_of_a_subgroup_is_tried_when_its_time_comes() -> None:
+    gangs = Gangs(fabric())
+    gangs.handle.grouping = Parts()
+    pods = [gangs.pod("a", number) for number in range(6)]
+
+    at_once = gangs.decide(pods)
+
+    assert isinstance(at_once, GroupRejection) and at_once.retry_after == pytest.approx(120.0)
+    assert len(gangs.place(pods, waited=120.0)) == 6

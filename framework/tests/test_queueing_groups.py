@@ -133,3 +133,80 @@ def test_a_pod_whose_group_changes_moves() -> None:
 
     alone = q.get(member(2).uid)
     assert alone is not None and alone.group == "" and alone is not q.group("a")
+
+
+def test_a_member_that_comes_lets_a_rejected_group_be_tried_again() -> None:
+    q = complete()
+    unit = q.pop(0.0)
+    assert unit is not None
+    q.requeue(unit, ("Fit",), "waiting for more pods", 0.0)
+
+    q.add(member(3), 5.0)
+
+    assert q.pop(5.0) is unit and len(unit.members) == 4
+
+
+def test_a_member_that_goes_lets_a_rejected_group_be_tried_again() -> None:
+    q = complete()
+    unit = q.pop(0.0)
+    assert unit is not None
+    q.requeue(unit, ("Fit",), "its pods contradict each other", 0.0)
+
+    q.remove(member(2).uid)
+
+    assert q.next_due(5.0) == 0.0
+    assert q.pop(5.0) is unit and len(unit.members) == 2
+
+
+def test_a_member_that_is_placed_by_somebody_else_opens_the_gate_for_the_others() -> None:
+    placed: list[PodInfo] = []
+
+    def gate(pods: Sequence[PodInfo]) -> Status:
+        return SUCCESS if len(pods) + len(placed) >= NEEDED else unschedulable("too few").by("PodGroups")
+
+    q = SchedulingQueue()
+    q.serve(SCHEDULER, lambda pod, since: (since,), gate, {}, lambda pod: pod.labels.get("gang", ""))
+    unit = q.add(member(0), 0.0)
+    q.add(member(1), 0.0)
+    placed.append(member(2))
+
+    q.placed_elsewhere(member(2))
+
+    assert q.pop(1.0) is unit
+
+
+def test_members_that_turn_out_to_be_alone_are_tried_one_by_one() -> None:
+    group_of = {"a-0": "job", "a-1": "job"}
+    q = SchedulingQueue()
+    q.serve(SCHEDULER, lambda pod, since: (since,), lambda pods: SUCCESS, {}, lambda pod: group_of.get(pod.name, ""))
+    q.add(member(0), 0.0)
+    q.add(member(1), 0.0)
+
+    group_of.clear()
+
+    popped = [q.pop(1.0), q.pop(1.0), q.pop(1.0)]
+    assert [unit and [pod.name for pod in unit.members] for unit in popped] == [["a-0"], ["a-1"], None]
+
+
+def test_an_annotation_may_be_what_a_group_waits_for() -> None:
+    q = complete()
+    unit = q.pop(0.0)
+    assert unit is not None
+    q.requeue(unit, ("Fit",), "unknown level", 0.0)
+
+    q.update(CACHE.record(make_pod("a-0", labels={"gang": "a"}, annotations={"level": "leaf"})), 5.0)
+
+    assert q.pop(5.0) is unit
+
+
+def test_other_rules_let_everything_be_tried_again() -> None:
+    q = complete()
+    rejected = q.pop(0.0)
+    assert rejected is not None
+    q.requeue(rejected, ("Fit",), "no room", 0.0)
+    held = q.add(CACHE.record(make_pod("b-0", labels={"gang": "b"})), 0.0)
+
+    q.serve(SCHEDULER, lambda pod, since: (since,), lambda pods: SUCCESS, {}, lambda pod: pod.labels.get("gang", ""))
+    q.start_over(20.0)
+
+    assert {q.pop(20.0), q.pop(20.0)} == {rejected, held}

@@ -286,3 +286,45 @@ def test_other_objects_are_kept_by_kind_and_told(world: World) -> None:
         ("namespaces UPDATE_OTHER", first, second),
         ("namespaces DELETE", second, None),
     ]
+
+
+def test_a_group_that_is_deleted_while_it_waits_is_an_event() -> None:
+    world = World()
+    world.listener()
+    world.queue.serve("gangs", lambda pod, since: (since,), lambda pods: SUCCESS, {}, lambda pod: "a")
+    for number in range(2):
+        world.pods.upsert(make_pod(f"a-{number}", scheduler_name="gangs"))
+
+    world.pods.remove("default", "a-0", "pod-default-a-0")
+    assert not world.events
+    world.pods.remove("default", "a-1", "pod-default-a-1")
+
+    assert world.events == ["pods DELETE"]
+
+
+def test_a_change_of_a_pod_that_is_being_bound_is_known_if_that_fails() -> None:
+    world = World()
+    world.nodes.upsert(make_node("a"))
+    world.pods.upsert(make_pod("p"))
+    unit = world.queue.pop(0.0)
+    assert unit is not None
+    world.cache.assume(unit.pod, 0)
+
+    world.pods.upsert(make_pod("p", annotations={"note": "new"}))
+
+    assert unit.pod.annotations == {"note": "new"} and world.cache.is_assumed(UID)
+
+
+def test_a_pod_that_is_being_deleted_while_it_is_bound_is_not_queued_again() -> None:
+    world = World()
+    world.nodes.upsert(make_node("a"))
+    world.pods.upsert(make_pod("p"))
+    unit = world.queue.pop(0.0)
+    assert unit is not None
+    world.cache.assume(unit.pod, 0)
+    dying = make_pod("p")
+    dying.metadata.deletion_timestamp = "2026-01-01T00:00:00Z"
+
+    world.pods.upsert(dying)
+
+    assert world.queue.get(UID) is None and unit.place == "gone"

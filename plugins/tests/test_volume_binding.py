@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gangline import SUCCESS, Code, Conflict, Status, model
+from gangline import SUCCESS, Code, Conflict, Cycle, PodInfo, Status, model
 from gangline_plugins.volume_binding import VolumeBinding
 from gangline_plugins.volume_binding.binding import wait_for
 
@@ -469,3 +469,39 @@ def test_only_the_pods_own_claims_wake_it() -> None:
 
     assert [hint(named, None, store.get(name, "default")) for name in ("c", "d")] == [True, False]
     assert hint(scratch, None, store.get("pod-scratch", "default"))
+
+
+# Members of a group: placed like others of their class, without being filtered
+
+
+def placed(volumes: VolumeCluster, name: str, on: str) -> tuple[Cycle, PodInfo, Status]:
+    """Prepare, place on a node and reserve, as a group's cycle does."""
+    record = volumes.pod(pod(name, f"claim-of-{name}"))
+    cycle = volumes.runtime.evaluator.prepare(record)
+    row = volumes.cache.nodes.row_of(on)
+    assert cycle is not None and row is not None
+    volumes.cache.assume(record, row)
+    return cycle, record, volumes.runtime.reserve(cycle, record, on)
+
+
+async def test_each_member_of_a_group_gets_a_volume_of_its_own() -> None:
+    names = ("p", "q")
+    volumes = cluster(pvcs=[claim(f"claim-of-{name}") for name in names], pvs=[volume("v", "b"), volume("w", "b")])
+    volumes.server.reaction = lambda name: volumes.server.bind(
+        volumes.server.patches[-1][2]["spec"]["claimRef"]["name"], name
+    )
+
+    members = [placed(volumes, name, "b") for name in names]
+    statuses = [await volumes.runtime.pre_bind(cycle, record, "b") for cycle, record, _ in members]
+
+    assert all(status.is_success for _, _, status in members) and all(status.is_success for status in statuses)
+    assert {name for _, name, _ in volumes.server.patches} == {"v", "w"}
+
+
+def test_a_member_for_which_no_volume_is_left_on_its_node_is_refused() -> None:
+    volumes = cluster(pvcs=[claim("claim-of-p"), claim("claim-of-q")], pvs=[volume("v", "b"), volume("w", "a")])
+
+    _, _, first = placed(volumes, "p", "b")
+    _, _, second = placed(volumes, "q", "b")
+
+    assert first.is_success and second.message == f"pod default/q on node b: {NO_MATCH}"

@@ -41,7 +41,7 @@ def show(found: Overview, screen: Console) -> None:
         f"{gpus.empty_nodes} nodes empty, {gpus.partial_nodes} partly used"
     )
     if found.levels:
-        screen.print("complete: " + ", ".join(f"{use.complete} of {use.domains} {use.level}s" for use in found.levels))
+        screen.print("complete: " + ", ".join(f"{use.level} {use.complete} of {use.domains}" for use in found.levels))
     if found.gangs:
         screen.print()
         gangs = table("GANG", "DIALECT", "PLACED", "WAITING", "WHERE", "ESTIMATED START", "WHY")

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gangline import Cycle, EventHint, Handle, NodeView, PodInfo, ScoreColumn, Status, hookimpl
+from gangline import Cycle, EventHint, Handle, Membership, NodeView, PodInfo, ScoreColumn, Status, hookimpl
 from gangline.requests import CPU
 from gangline_plugins.anti_fragmentation.arguments import AntiFragmentationArgs, typical_of
 from gangline_plugins.anti_fragmentation.gradient import Values
-from gangline_plugins.anti_fragmentation.rating import Asked, Balanced, Published
-from gangline_plugins.anti_fragmentation.typical import WHOLE, History, Typical, kind_of
+from gangline_plugins.anti_fragmentation.holes import Holes, Shares
+from gangline_plugins.anti_fragmentation.rating import Asked, Balanced, Published, score_of, worth_of
+from gangline_plugins.anti_fragmentation.typical import WHOLE, History, Kind, Typical, kind_of, typical
 from gangline_plugins.gpu.devices import device_table
 from gangline_plugins.gpu.wants import Want
 
@@ -43,10 +44,15 @@ class AntiFragmentation:
         self._table = device_table(handle.state)
         self._rating_type = Published if args.score == "published" else Balanced
         self._given = typical_of(args.typical_pods) if args.typical_pods else None
-        self._history = History(args.half_life_seconds, handle.clock.now())
+        self._history: History[Kind] = History(args.half_life_seconds, handle.clock.now())
+        self._gangs: History[int] = History(args.half_life_seconds, handle.clock.now())
+        """For each pod how many GPUs its whole gang takes; 0 where it is in none."""
+        self._gang_news = 0.0
+        self._shares: Shares = {}
         self._is_restored = False
         self._news = 0.0
         self._kept: OrderedDict[Asked, _Kept] = OrderedDict()
+        self._holes: Holes | None = None
         self._use(self._given or ())
 
     @hookimpl
@@ -57,8 +63,7 @@ class AntiFragmentation:
     @hookimpl
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         """Count what is asked for."""
-        if self._given is None:
-            self._count(pod)
+        self._count(pod)
         return None
 
     @hookimpl
@@ -73,7 +78,18 @@ class AntiFragmentation:
             if len(self._kept) > _KEPT:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(asked)
-        return kept.scores
+        return self._charged(kept.scores, nodes) if asked.count else kept.scores
+
+    def _charged(self, scores: Values, nodes: NodeView) -> Values:
+        """The scores less what it costs to break domains that are complete."""
+        if self._holes is None:
+            return scores
+        charges = self._holes.charges(nodes, self._shares)
+        if not len(charges.rows):
+            return scores
+        scores = scores.copy()
+        scores[charges.rows] = score_of(worth_of(scores[charges.rows]) - charges.amounts)
+        return scores
 
     @hookimpl
     def reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
@@ -122,24 +138,37 @@ class AntiFragmentation:
 
     def _count(self, pod: PodInfo) -> None:
         want = self._table.wants.of(pod)
-        asked = self._asked(pod)
-        kind = kind_of(pod, asked.count, asked.milli, want.selector if isinstance(want, Want) else ())
-        self._news += self._history.count(pod.uid, kind, self._handle.clock.now())
+        asked, now = self._asked(pod), self._handle.clock.now()
+        self._gang_news += self._gangs.count(pod.uid, self._gpus_of_gang(pod, asked), now)
+        if self._given is None:
+            kind = kind_of(pod, asked.count, asked.milli, want.selector if isinstance(want, Want) else ())
+            self._news += self._history.count(pod.uid, kind, now)
+
+    def _gpus_of_gang(self, pod: PodInfo, asked: Asked) -> int:
+        membership = self._handle.group_of(pod) if asked.count else None
+        if not isinstance(membership, Membership):
+            return 0
+        return max(membership.group.size, membership.group.min_member) * asked.total // WHOLE
 
     def _learn(self) -> None:
         """Work out what is typical when enough is new; the first time the pods that run are counted too."""
-        if self._given is not None:
-            return
         if not self._is_restored:
             self._is_restored = True
             for pod in self._handle.state.pods.values():
                 self._count(pod)
-        if self._news > _NEWS * self._history.weight:
+        if self._given is None and self._news > _NEWS * self._history.weight:
             self._news = 0.0
-            self._use(self._history.typical())
+            self._use(typical(self._history.counts()))
+        if self._gang_news > _NEWS * self._gangs.weight:
+            self._gang_news = 0.0
+            counts, total = self._gangs.counts(), self._gangs.weight
+            self._shares = {gpus: weight / total for gpus, weight in counts.items() if gpus}
 
     def _use(self, kinds: Typical) -> None:
         self.typical = kinds
         """What placements are rated for."""
         self._rating = self._rating_type(kinds, self._table.columns)
+        self._holes = None
+        if self._rating_type is Balanced:
+            self._holes = Holes(self._rating.gradient, self._table.columns, self._handle.topology)
         self._kept.clear()

@@ -28,6 +28,19 @@ _LEFTOVER = 0.01
 _NOTHING = 1e-6
 
 
+def score_of(worth: Values) -> Values:
+    """0..100, over 50 for what is worth something."""
+    scores: Values = 50.0 + 50.0 * worth / (WHOLE + np.abs(worth))
+    return scores
+
+
+def worth_of(scores: Values) -> Values:
+    """The inverse of `score_of`."""
+    part = (scores - 50.0) / 50.0
+    worth: Values = WHOLE * part / (1.0 - np.abs(part))
+    return worth
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What a pod takes of a node."""
@@ -70,8 +83,7 @@ class Balanced:
         if asked.count:
             worth -= _SCARCITY * asked.total * (gradient.prices[index] - 1.0)
         worth -= _LEFTOVER * (after.total + cpu_after)
-        scores: Values = 50.0 + 50.0 * worth / (WHOLE + np.abs(worth))
-        return scores
+        return score_of(worth)
 
     def devices(self, asked: Asked, nodes: NodeView) -> tuple[int, ...]:
         """None: the device table takes the fullest devices, as is reckoned with here."""

@@ -9,9 +9,10 @@ Rules:
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -78,19 +79,22 @@ def typical(counts: Mapping[Kind, float], coverage: float = COVERAGE) -> Typical
     return tuple((kind, (count / total) / (covered / total)) for kind, count in found)
 
 
-class History:
-    """Counts pods by kind, each pod once, with decay."""
+Counted = TypeVar("Counted", bound=Hashable)
+
+
+class History(Generic[Counted]):
+    """Counts pods by kind, or by whatever they are told apart by, each pod once, with decay."""
 
     def __init__(self, half_life: float, now: float) -> None:
         self._half_life = half_life
         """Seconds."""
         self._start = now
-        self._counts: dict[Kind, float] = {}
+        self._counts: dict[Counted, float] = {}
         self._seen: OrderedDict[str, None] = OrderedDict()
         self.weight = 0.0
         """Of all that is counted, in units that grow with time."""
 
-    def count(self, uid: str, kind: Kind, now: float) -> float:
+    def count(self, uid: str, kind: Counted, now: float) -> float:
         """Count a pod unless it was; returns what it weighs."""
         if uid in self._seen:
             self._seen.move_to_end(uid)
@@ -106,9 +110,9 @@ class History:
         self.weight += weight
         return weight
 
-    def typical(self) -> Typical:
-        """What is typical now."""
-        return typical(self._counts)
+    def counts(self) -> Mapping[Counted, float]:
+        """What each kind weighs now, in units of `weight`."""
+        return self._counts
 
     def _rescale(self, unit: float) -> None:
         """Count in larger units from now on; kinds that weigh nothing any more are forgotten."""

@@ -7,8 +7,9 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gangline import BoolColumn, NodeView, PodInfo
+from gangline import BoolColumn, NodeView, PodInfo, Rows
 from gangline_plugins.defragmentation.record import Record
 
 
@@ -95,27 +96,25 @@ class Holds:
             kept = [row for name in record.nodes if (row := nodes.row_of(name)) is not None]
             refused |= np.isin(nodes.rows, kept)
         owner = pod.controller.uid if pod.controller is not None else ""
-        for row, wanted in self._wanted(owner).items():
-            if self._is_short(pod, wanted, nodes.at(np.array([row]))):
-                refused |= nodes.rows == row
+        rows, wanted = self._wanted(owner)
+        if len(rows):
+            at = nodes.at(rows)
+            short = np.zeros(len(rows), dtype=np.bool_)
+            for resource, amounts in wanted.items():
+                asked = pod.cls.requests.real.get(resource, 0)
+                if asked:
+                    short |= at.allocatable(resource) - at.requested(resource) - amounts < asked
+            refused |= np.isin(nodes.rows, rows[short])
         return refused
 
-    def _wanted(self, owner: str) -> dict[int, dict[str, int]]:
-        """What is kept on each row for others than a controller."""
-        found: dict[int, dict[str, int]] = {}
-        for (each, row), place in self._places.items():
-            if each == owner:
-                continue
-            for requests in place.left:
-                sums = found.setdefault(row, {})
+    def _wanted(self, owner: str) -> tuple[Rows, dict[str, NDArray[np.int64]]]:
+        """The rows on which something is kept for others than a controller, and how much of each resource."""
+        left = [(row, place.left) for (each, row), place in self._places.items() if each != owner and place.left]
+        rows = np.unique(np.array([row for row, _ in left], dtype=np.intp))
+        sums: dict[str, NDArray[np.int64]] = {}
+        for row, wanted in left:
+            at = int(np.searchsorted(rows, row))
+            for requests in wanted:
                 for resource, amount in requests.items():
-                    sums[resource] = sums.get(resource, 0) + amount
-        return found
-
-    def _is_short(self, pod: PodInfo, wanted: dict[str, int], node: NodeView) -> bool:
-        asked = pod.cls.requests.real
-        return any(
-            asked.get(resource, 0) > 0
-            and int(node.allocatable(resource)[0] - node.requested(resource)[0]) - amount < asked[resource]
-            for resource, amount in wanted.items()
-        )
+                    sums.setdefault(resource, np.zeros(len(rows), dtype=np.int64))[at] += amount
+        return rows, sums

@@ -1,0 +1,77 @@
+"""What `gangline status` and `gangline topology` print of a small cluster, on the page about them.
+
+Nothing in it is made up: the workloads are scheduled on a cluster in memory, which the commands' own code then looks at.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from io import StringIO
+from pathlib import Path
+
+from rich.console import Console
+
+from gangline import config
+from gangline.cache import Cache
+from gangline.commands import profiles
+from gangline.commands.status import show
+from gangline.commands.topology import drawn
+from gangline.explain.case import cluster_runtimes
+from gangline.explain.live import load_live
+from gangline.overview import Overview, overview
+from gangline.pods import PodInfo
+from gangline.simulate import InMemoryServer, VirtualClock, run
+from gangline.topology import Topology
+from gangline_docs.simulated import settle
+
+NODES = Path(__file__).parents[2] / "examples" / "topology" / "cluster" / "nodes.yaml"
+WORKLOADS = Path(__file__).parent / "cluster" / "workloads.yaml"
+PROFILE = "gpu-scheduler"
+SECONDS = 120.0
+_WIDTH = 118
+
+
+@cache
+def seen() -> tuple[Cache, list[PodInfo], Topology]:
+    """The cluster once everything has been tried, as the commands see it."""
+    clock = VirtualClock()
+    server = InMemoryServer(clock)
+    server.load([NODES, WORKLOADS])
+    configuration = config.load(profiles.installed()[PROFILE], PROFILE)
+
+    async def story() -> tuple[Cache, list[PodInfo]]:
+        return await load_live(await settle(server, clock, configuration, SECONDS), with_groups=True)
+
+    cluster, pending = run(story(), clock)
+    return cluster, pending, cluster_runtimes(cluster, configuration)[PROFILE].topology
+
+
+def glance() -> Overview:
+    """What `gangline status` shows."""
+    return overview(*seen())
+
+
+def status() -> str:
+    """The tables of `gangline status`."""
+    screen = _screen()
+    show(glance(), screen)
+    return _block(screen)
+
+
+def topology() -> str:
+    """The picture of `gangline topology`."""
+    cluster, _, levels = seen()
+    screen = _screen()
+    for line in drawn(cluster, levels):
+        screen.print(line)
+    return _block(screen)
+
+
+def _screen() -> Console:
+    return Console(width=_WIDTH, file=StringIO(), highlight=False, color_system=None)
+
+
+def _block(screen: Console) -> str:
+    assert isinstance(screen.file, StringIO)
+    lines = [line.rstrip() for line in screen.file.getvalue().splitlines()]
+    return "\n".join(["```text", *lines, "```"])
