@@ -1,6 +1,6 @@
 """What `gangline status` and `gangline topology` print of a small cluster, on the page about them.
 
-Nothing in it is made up: the workloads are scheduled on a cluster in memory, which the commands' own code then looks at.
+Nothing in it is made up: the workloads are scheduled on a cluster in memory, and the commands' own code looks at it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NODES = Path(__file__).parents[2] / "examples" / "topology" / "cluster" / "nodes
 WORKLOADS = Path(__file__).parent / "cluster" / "workloads.yaml"
 PROFILE = "gpu-scheduler"
 SECONDS = 120.0
-_WIDTH = 118
+_WIDTH = 96
 
 
 @cache

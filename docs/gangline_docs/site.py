@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gangline_docs import commands, configuration, copies, crds, extending, metrics, names, plugins, rights
+from gangline_docs import commands, configuration, copies, crds, extending, glances, metrics, names, plugins, rights
 
 PAGES: dict[str, Callable[[], str]] = {
     "reference/resources.md": crds.render,
@@ -25,6 +25,8 @@ PARTS: dict[str, Callable[[], str]] = {
     "scheduler_rights": rights.scheduler,
     "agent_rights": rights.agent,
     "webhook_rights": rights.webhook,
+    "status_output": glances.status,
+    "topology_output": glances.topology,
 }
 """What stands in pages for `{{ NAME }}`."""
 

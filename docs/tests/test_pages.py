@@ -16,16 +16,24 @@ import yaml
 from gangline import config
 from gangline.assembly import build_runtimes
 from gangline.clock import SystemClock
+from gangline.commands.profiles import installed
 from gangline.groups import keys
+from gangline.kube.resources import PODS
 from gangline.metrics import Metrics
+from gangline.model import Pod
 from gangline.recording import NoRecorder
 from gangline.registry import Catalog
 from gangline.scheduling_map import parse
+from gangline.simulate import InMemoryServer, VirtualClock, run
 from gangline.testing import cluster, make_node
 from gangline.waiting import WaitingPods
 from gangline.wire import SCHEDULING_MAP, GpuClaim
+from gangline_docs import names
+from gangline_docs.glances import NODES, PROFILE
 from gangline_docs.pictures import FOLDER, PICTURES
+from gangline_docs.simulated import settle
 from gangline_docs.site import PAGES, PARTS, filled
+from gangline_docs.topology_picture import LEAF, SPINE
 from gangline_plugins.gpu.wants import Want, claim_want
 
 ROOT = Path(__file__).parents[2]
@@ -58,6 +66,24 @@ def documents() -> list[dict[str, Any]]:
 
 def of_kind(kind: str) -> list[dict[str, Any]]:
     return [document for document in documents() if document.get("kind") == kind]
+
+
+def placed(job: dict[str, Any]) -> list[Pod]:
+    """The pods of a Job after a while on the nodes of the example, with racks and blocks for leaves and spines."""
+    clock = VirtualClock()
+    server = InMemoryServer(clock)
+    for node in yaml.safe_load_all(NODES.read_text(encoding="utf-8")):
+        labels = node["metadata"]["labels"]
+        labels["topology.kubernetes.io/rack"] = labels[LEAF]
+        labels["topology.kubernetes.io/block"] = labels[SPINE]
+        server.apply_manifest(node)
+    server.apply_manifest(job)
+
+    async def story() -> list[Pod]:
+        profile = config.load(installed()[PROFILE], PROFILE)
+        return (await (await settle(server, clock, profile, seconds=300)).list(PODS)).items
+
+    return run(story(), clock)
 
 
 def test_the_navigation_names_every_page() -> None:
@@ -121,12 +147,28 @@ def test_every_scheduling_map_can_be_read() -> None:
     assert all(each.entries and not each.faults for each in maps)
 
 
-def test_every_name_of_a_gang_on_the_page_of_migration_is_read() -> None:
+def test_the_page_of_migration_names_exactly_what_is_read_of_gangs() -> None:
     section = WRITTEN["migration.md"].partition("\n## Gangs\n")[2].partition("\n## ")[0]
-    named = set(re.findall(r"`([a-z0-9.-]+\.?[a-z0-9-]*/[a-z-]+)[`:]", section))
+    named = {word for word in re.findall(r"`([a-z0-9./-]+)`", section) if "/" in word or word == keys.KAI_GROUP}
 
-    assert len(named) > 20
-    assert named - {value for value in vars(keys).values() if isinstance(value, str)} == set()
+    assert named == {value for name, value in vars(keys).items() if name.isupper() and isinstance(value, str)}
+
+
+def test_every_annotation_on_a_page_is_one_that_is_read() -> None:
+    known = {each.value for each in names.names()} | {value for value in vars(keys).values() if isinstance(value, str)}
+    metadata = (document.get("metadata", {}) for document in documents())
+    used = {name for each in metadata for name in each.get("annotations", {})}
+
+    assert used
+    assert used - known == set()
+
+
+@pytest.mark.parametrize("job", of_kind("Job"), ids=lambda job: job["metadata"]["name"])
+def test_every_job_on_a_page_finds_its_place(job: dict[str, Any]) -> None:
+    pods = placed(job)
+
+    assert len(pods) == job["spec"].get("completions", 1)
+    assert [pod.metadata.name for pod in pods if not pod.spec.node_name] == []
 
 
 def test_the_page_of_rights_names_everything_that_the_chart_asks_for() -> None:

@@ -19,7 +19,7 @@ def by_gang(pods: Iterable[Manifest]) -> dict[str, Manifests]:
     """The pods of each gang."""
     found: dict[str, Manifests] = defaultdict(list)
     for pod in pods:
-        found[pod["metadata"]["labels"].get(GANG, "")].append(pod)
+        found[pod["metadata"].get("labels", {}).get(GANG, "")].append(pod)
     return dict(found)
 
 

@@ -25,7 +25,7 @@ class History:
 
     def note(self, pod: Manifest) -> None:
         """A pod was seen."""
-        times = self.bound[pod["metadata"]["labels"].get(GANG, "")]
+        times = self.bound[pod["metadata"].get("labels", {}).get(GANG, "")]
         name = pod["metadata"]["name"]
         if is_bound(pod) and name not in times:
             times[name] = time.monotonic()

@@ -28,6 +28,7 @@ OPTIONS = Options(controller_manager=True, controller_manager_args=("--kube-api-
 MEMBERS = 64
 CPU = "16"
 """Of each small pod: enough of a node's for the scheduler to spread them."""
+INTERVAL = "gangline.dev/checkpoint-interval"
 PROTECTED = "example.com/protected"
 """Set on pods that are not to be moved, with the reason; only the test reads it."""
 
@@ -94,6 +95,9 @@ async def test_a_gang_that_cannot_start_does_so_once_small_work_has_been_moved_a
         still = await command("apply", "--yes")
         after = {pod["metadata"]["name"]: pod for pod in await api.list(api.pods)}
         nodes = await api.list(NODES)
+        odd = next(name for name, pod in after.items() if not _is_member(pod) and not _protection(pod))
+        await api.merge(f"{api.pods}/{odd}", {"metadata": {"annotations": {INTERVAL: "-5m"}}})
+        refused = await command("plan", "--free-leaves", "50", fails=True)
 
     print(f"{len(plan['moves'])} moves, {plan['cost']:,.0f} GPU-seconds, {seconds:.1f} s")
     assert {pod["metadata"]["name"]: pod["spec"].get("nodeName") for pod in untouched} == _nodes_of(before)
@@ -107,6 +111,10 @@ async def test_a_gang_that_cannot_start_does_so_once_small_work_has_been_moved_a
     assert faults(list(after.values()), nodes) == []
     assert "done:" in said
     assert "no move is needed" in again and "no move is needed" in still
+    assert refused == (
+        f"gangline: pod default/{odd}: annotation {INTERVAL}: '-5m': "
+        'expected a duration such as "15s", "1m30s" or "100ms"\n'
+    )
 
 
 class Defrag:
@@ -115,14 +123,14 @@ class Defrag:
     def __init__(self, config: Path, kubeconfig: Path) -> None:
         self._options = ("--config", str(config), "--kubeconfig", str(kubeconfig))
 
-    async def __call__(self, verb: str, *options: str) -> str:
-        """What it prints; it has to succeed."""
+    async def __call__(self, verb: str, *options: str, fails: bool = False) -> str:
+        """What it prints; it has to succeed, or to fail with what is printed as errors."""
         words = (sys.executable, "-m", "gangline", "defrag", verb, *self._options, *options)
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(*words, stdout=pipe, stderr=pipe)
         out, errors = await process.communicate()
-        assert process.returncode == 0, errors.decode() + out.decode()
-        return out.decode()
+        assert process.returncode == int(fails), errors.decode() + out.decode()
+        return (errors if fails else out).decode()
 
 
 def _mix() -> Mix:
@@ -145,7 +153,7 @@ def _marks(name: str, why: str) -> tuple[dict[str, str], dict[str, str]]:
     elif why == "min-runtime":
         notes["gangline.dev/min-runtime"] = "2h"
     else:
-        notes["gangline.dev/checkpoint-interval"] = "10m"
+        notes[INTERVAL] = "10m"
     return {"app": name}, notes
 
 

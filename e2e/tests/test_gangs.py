@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -113,15 +114,16 @@ async def test_gangs_that_are_being_bound_when_the_scheduler_is_killed_come_firs
     start_control_plane: StartControlPlane, start_gangline: StartGangline
 ) -> None:
     plane = start_control_plane(OPTIONS)
-    wide = [gangs.upstream(f"wide-{i}", 120, Rule(SPINE), 8) for i in range(2)]
+    wide = [gangs.upstream("wide", 120, Rule(SPINE), 8)]
     narrow = [gangs.kueue(f"narrow-{i}", 4, Rule(LEAF), 8) for i in range(32)]
     async with connect(plane.kubeconfig) as api, history(api) as seen:
         await _build(api, spines=2)
         await _create(api, wide)
-        guard = await _refuse_to_bind(api, "wide-[01]-[0-9]*[02468]")
+        guard = await _refuse_to_bind(api, "wide-[0-9]*[02468]")
         scheduler = start_gangline(plane.kubeconfig, _configuration())
-        while any(len(seen.bound[gang.name]) < 60 for gang in wide):
-            await seen.change()
+        async with asyncio.timeout(30):
+            while not seen.partial(wide):
+                await seen.change()
         scheduler.kill()
         await api.delete(guard)
         at_death = by_gang(pod for pod in await api.list(api.pods) if is_bound(pod))
@@ -133,7 +135,7 @@ async def test_gangs_that_are_being_bound_when_the_scheduler_is_killed_come_firs
         pods, nodes = await api.list(api.pods), await api.list(NODES)
 
     print(f"whole {completed:.2f} s after the restart")
-    assert [len(at_death[gang.name]) for gang in wide] == [60, 60]
+    assert 0 < len(at_death["wide"]) <= 60
     assert broken_rules([*wide, *narrow], pods, {node["metadata"]["name"]: node for node in nodes}) == []
     assert faults(pods, nodes) == []
     assert completed < PHASE
@@ -263,7 +265,7 @@ async def _says(api: Api, gang: str, what: str, pods: int = 0) -> None:
     group = f"/apis/scheduling.k8s.io/v1alpha2/namespaces/{api.namespace}/podgroups"
     events = f"/apis/events.k8s.io/v1/namespaces/{api.namespace}/events"
     has_object = any(each["metadata"]["name"] == gang for each in await api.list(group))
-    members = [pod for pod in await api.list(api.pods) if pod["metadata"]["labels"].get(GANG) == gang]
+    members = [pod for pod in await api.list(api.pods) if pod["metadata"].get("labels", {}).get(GANG) == gang]
     wanted = {"PodGroup": int(has_object), "Pod": pods or len(members)}
 
     async def said() -> bool:

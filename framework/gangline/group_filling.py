@@ -129,7 +129,7 @@ class Filler:
             there = placed.get(name, [])
             minimum = max(0, subgroup.min_member - len(there))
             parts.append(_Part(name, roles, minimum, levels, np.array(there, dtype=np.intp)))
-        drawn = {part.name for part in parts if _is_drawn(part, attempt.roles)}
+        drawn = {part.name for part in parts if _is_drawn(part.roles, attempt.roles)}
         return sorted(parts, key=lambda part: (part.name in drawn, part.levels == (ANYWHERE,), -_demand(part.roles)))
 
     def _rooms(self, part: _Part, rows: Rows) -> Iterator[Rows]:
@@ -233,13 +233,17 @@ class Filler:
 
 
 def _hardest_first(roles: Sequence[Role]) -> list[Role]:
-    return sorted(roles, key=lambda role: (np.count_nonzero(role.capacity), int(role.capacity.sum())))
+    def key(role: Role) -> tuple[bool, int, int]:
+        return _is_drawn([role], roles), int(np.count_nonzero(role.capacity)), int(role.capacity.sum())
+
+    return sorted(roles, key=key) if len(roles) > 1 else list(roles)
 
 
-def _is_drawn(part: _Part, roles: Sequence[Role]) -> bool:
-    """Whether a part needs members of other parts to be there first."""
-    others = [pod for role in roles if role not in part.roles for pod in role.pods]
-    return any(is_drawn_by(role.pods[0], others) for role in part.roles)
+def _is_drawn(some: Sequence[Role], roles: Sequence[Role]) -> bool:
+    """Whether some of the roles need members of the others to be there first."""
+    return any(
+        is_drawn_by(role.pods[0], (pod for other in roles if other not in some for pod in other.pods)) for role in some
+    )
 
 
 def _demand(roles: Sequence[Role]) -> int:

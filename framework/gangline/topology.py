@@ -17,6 +17,7 @@ import numpy as np
 
 from gangline.labels import MISSING
 from gangline.nodes import Int32Column, Int64Column, Nodes, Rows
+from gangline.status import BoolColumn
 
 NONE = -1
 """In no domain."""
@@ -40,28 +41,28 @@ class Level:
     name: str
     label: str = ""
     domains: tuple[Named, ...] = ()
+    family: str = ""
+    """Who gives nodes this label, where others give them others for the same; empty for a label of its own kind."""
 
 
 KNOWN_LEVELS = (
     Level("region", "topology.kubernetes.io/region"),
     Level("zone", "topology.kubernetes.io/zone"),
-    Level("datacenter", "network.topology.nvidia.com/datacenter"),
-    Level("core", "network.topology.nvidia.com/core"),
-    Level("network-node-layer-1", "topology.k8s.aws/network-node-layer-1"),
-    Level("network-node-layer-2", "topology.k8s.aws/network-node-layer-2"),
-    Level("network-node-layer-3", "topology.k8s.aws/network-node-layer-3"),
-    Level("block", "cloud.google.com/gce-topology-block"),
-    Level("subblock", "cloud.google.com/gce-topology-subblock"),
-    Level("network-block", "oci.oraclecloud.com/host.network_block_id"),
-    Level("rack", "oci.oraclecloud.com/host.rack_id"),
-    *(Level(f"tier-{n}", f"fabric.topograph.run/tier-{n}") for n in (5, 4, 3, 2, 1, 0)),
-    Level("spine", "network.topology.nvidia.com/spine"),
-    Level("spine", "topology.gangline.dev/spine"),
-    Level("block", "network.topology.nvidia.com/block"),
-    Level("block", "topology.kubernetes.io/block"),
-    Level("leaf", "network.topology.nvidia.com/leaf"),
-    Level("leaf", "topology.gangline.dev/leaf"),
-    Level("rack", "topology.kubernetes.io/rack"),
+    Level("datacenter", "network.topology.nvidia.com/datacenter", family="topograph 0"),
+    Level("core", "network.topology.nvidia.com/core", family="topograph 0"),
+    Level("spine", "network.topology.nvidia.com/spine", family="topograph 0"),
+    Level("block", "network.topology.nvidia.com/block", family="topograph 0"),
+    Level("leaf", "network.topology.nvidia.com/leaf", family="topograph 0"),
+    *(Level(f"tier-{n}", f"fabric.topograph.run/tier-{n}", family="topograph 1") for n in (5, 4, 3, 2, 1, 0)),
+    Level("spine", "topology.gangline.dev/spine", family="gangline"),
+    Level("leaf", "topology.gangline.dev/leaf", family="gangline"),
+    Level("block", "topology.kubernetes.io/block", family="kubernetes"),
+    Level("rack", "topology.kubernetes.io/rack", family="kubernetes"),
+    *(Level(f"network-node-layer-{n}", f"topology.k8s.aws/network-node-layer-{n}", family="aws") for n in (1, 2, 3)),
+    Level("block", "cloud.google.com/gce-topology-block", family="gcp"),
+    Level("subblock", "cloud.google.com/gce-topology-subblock", family="gcp"),
+    Level("network-block", "oci.oraclecloud.com/host.network_block_id", family="oci"),
+    Level("rack", "oci.oraclecloud.com/host.rack_id", family="oci"),
     Level("domain", "accelerator.topograph.run/domain"),
     Level("sub-domain", "accelerator.topograph.run/sub-domain"),
     Level("accelerator", "network.topology.nvidia.com/accelerator"),
@@ -70,7 +71,10 @@ KNOWN_LEVELS = (
     Level("gce-host", "cloud.google.com/gce-topology-host"),
     Level(HOST, "kubernetes.io/hostname"),
 )
-"""Levels by labels in use, widest first; those that some node has make up the topology where none is configured."""
+"""Levels by labels in use, widest first; those that some node has make up the topology where none is configured.
+
+Of several families, which describe the same network in different words, the one that most nodes have counts.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,11 +226,16 @@ class Topology:
         self._stamp = (self._nodes.labels.version, self._nodes.size)
 
     def _found(self) -> tuple[Level, ...]:
-        found: dict[str, Level] = {}
-        for level in KNOWN_LEVELS:
-            if level.name not in found and self._nodes.labels.column(level.label, self._nodes.everything).exists.any():
-                found[level.name] = level
-        return tuple(found.values())
+        there = {level: self._labelled_rows(level) for level in KNOWN_LEVELS}
+        families: dict[str, BoolColumn] = {}
+        for level, rows in there.items():
+            if level.family:
+                families[level.family] = families.get(level.family, np.zeros_like(rows)) | rows
+        largest = max(families, key=lambda family: int(np.count_nonzero(families[family])))
+        return tuple(level for level, rows in there.items() if level.family in ("", largest) and rows.any())
+
+    def _labelled_rows(self, level: Level) -> BoolColumn:
+        return self._nodes.labels.column(level.label, self._nodes.everything).exists
 
     def _worked_out(self, level: Level, wider: Domains | None) -> Domains:
         values, numbers = self._described(level) if level.domains else self._labelled(level)

@@ -20,6 +20,7 @@ from gangline.cache import Cache
 from gangline.errors import ApiError, Conflict, NotFound, Unavailable
 from gangline.kube.resources import NODES, PODS, SCHEDULER_PLUGINS_POD_GROUPS
 from gangline.registry import Catalog
+from gangline.requests import compute
 from gangline.scheduler import Options, Scheduler
 from gangline.simulate import SimulatedClient
 from gangline.testing import make_node, make_pod
@@ -266,8 +267,8 @@ class Story:
         """No node has more on it than it holds."""
         used: Counter[str] = Counter()
         for pod in self.pods():
-            wanted = pod.spec.containers[0].resources.requests["nvidia.com/gpu"]
-            used[pod.spec.node_name] += int(wanted) if pod.spec.node_name else 0
+            if pod.spec.node_name:
+                used[pod.spec.node_name] += compute(pod.spec).real["nvidia.com/gpu"]
         assert max(used.values(), default=0) <= 8, used.most_common(3)
 
     def check_objects(self) -> None:
@@ -334,7 +335,7 @@ def columns(cache: Cache) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(12))
 def test_nothing_is_half_done_or_forgotten_whatever_happens(seed: int) -> None:
     story = Story(seed)
 

@@ -49,9 +49,9 @@ def test_members_wait_behind_the_gate_until_enough_are_there() -> None:
 
 def test_a_group_waits_from_the_moment_that_enough_are_there() -> None:
     q = queue()
-    for number in range(NEEDED):
-        unit = q.add(member(number), 10.0 * number)
+    units = [q.add(member(number), 10.0 * number) for number in range(NEEDED)]
 
+    unit = units[-1]
     assert (unit.added, unit.complete) == (0.0, 20.0)
 
 

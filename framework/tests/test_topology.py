@@ -17,6 +17,19 @@ def test_well_known_labels_that_nodes_have_are_the_levels_widest_first() -> None
     assert [level.name for level in topology.levels] == ["spine", "leaf", "host"]
 
 
+def test_of_two_words_for_one_network_the_one_of_most_nodes_counts() -> None:
+    topograph = {"network.topology.nvidia.com/spine": "s", "network.topology.nvidia.com/leaf": "x"}
+    nodes = [make_node(f"n{i}", labels={SPINE: "s", LEAF: f"l{i}", **(topograph if i == 0 else {})}) for i in range(3)]
+
+    topology = Topology(cluster(nodes).nodes)
+
+    leaf = topology.find("leaf")
+    assert [level.label for level in topology.levels[:2]] == [SPINE, LEAF]
+    assert leaf is not None and leaf.values == ("l0", "l1", "l2")
+    other = topology.find("network.topology.nvidia.com/leaf")
+    assert other is not None and other.values == ("x",)
+
+
 def test_equal_names_under_different_wider_domains_are_different_domains() -> None:
     topology = Topology(fabric(spines=2, leaves=3).nodes)
 

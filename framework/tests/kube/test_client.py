@@ -277,6 +277,19 @@ async def test_a_bind_names_the_node_the_uid_and_the_annotations(server: FakeApi
     assert server.asked[0].headers["User-Agent"].startswith("gangline/")
 
 
+async def test_an_eviction_names_the_pod_and_its_uid(server: FakeApiServer, client: HttpClient) -> None:
+    server.answers("POST", f"{POD_A}/eviction", failure(201, ""), status=201)
+
+    await client.evict("default", "a", "uid-a")
+
+    assert server.asked[0].json == {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"namespace": "default", "name": "a"},
+        "deleteOptions": {"preconditions": {"uid": "uid-a"}},
+    }
+
+
 async def test_binds_share_their_connections(server: FakeApiServer) -> None:
     server.answers("POST", f"{POD_A}/binding", failure(201, ""), status=201)
     async with HttpClient(Credentials(lambda: Access(server.url)), connections=2) as client:

@@ -20,6 +20,7 @@ import msgspec
 from gangline import Clock, Conflict, GanglineError, NotFound, PatchKind, TooManyRequests, model, resources
 from gangline_plugins.defragmentation import record as records
 from gangline_plugins.defragmentation.arguments import DefragmentationArgs
+from gangline_plugins.defragmentation.checking import changed, lacks_room
 from gangline_plugins.defragmentation.following import Following
 from gangline_plugins.defragmentation.plan import Move, Plan, Step
 from gangline_plugins.defragmentation.record import CONFIG_MAP, Record
@@ -159,8 +160,13 @@ class Applying:
 
     async def _move(self, batch: Sequence[Move], arrivals: _Arrivals) -> None:
         steps = [step for move in batch for step in move.steps]
-        for step in steps:
-            self._check(step)
+        nodes = (await self._client.list(resources.NODES)).items
+        if why := changed(batch, self._pods.pods):
+            raise Stopped(why)
+        # What left before may still be on its way out, and have the room until it is gone.
+        await self._pods.until(lambda: not lacks_room(batch, self._pods.pods, nodes), self._args.timeout_seconds)
+        if why := lacks_room(batch, self._pods.pods, nodes):
+            raise Stopped(why)
         async with asyncio.TaskGroup() as group:
             for move in batch:
                 self._say(f"moving {move.name}: {_path(move)}")
@@ -170,13 +176,6 @@ class Applying:
         await self._pods.until(lambda: arrivals.are_all_there() or arrivals.are_elsewhere(), self._args.timeout_seconds)
         if not arrivals.are_all_there():
             raise Stopped(arrivals.what_is_missing())
-
-    def _check(self, step: Step) -> None:
-        pod = self._pods.pods.get(step.uid)
-        if pod is None or pod.metadata.deletion_timestamp is not None:
-            raise Stopped(f"pod {step.namespace}/{step.name} is gone, or on its way out")
-        if pod.spec.node_name != step.source:
-            raise Stopped(f"pod {step.namespace}/{step.name} is not on node {step.source} any more")
 
     async def _evict(self, step: Step) -> None:
         deadline = self._clock.monotonic() + self._args.timeout_seconds

@@ -60,23 +60,31 @@ class DomainPlanning:
         before = transaction.mark()
         freed: list[int] = []
         moved: list[Moved] = []
-        forbidden = self._use.complete.copy()
-        for domain in self._candidates()[: wanted + MOST_TRIED]:
+        candidates = self._candidates()
+        closed = self._use.complete.copy()
+        closed[candidates[:wanted]] = True
+        for domain in candidates[: wanted + MOST_TRIED]:
             if len(freed) == wanted:
                 break
+            if self._has_taken_in(domain, moved):
+                continue
+            closed[domain] = True
             rows = self._level.rows(domain)
             self.tried.append(rows)
             mark = transaction.mark()
-            forbidden[domain] = True
-            found = self._free(rows, forbidden, transaction)
+            found = self._free(rows, closed, transaction)
             if found is None:
-                forbidden[domain] = False
+                closed[domain] = False
                 transaction.undo_to(mark)
                 continue
             freed.append(domain)
             moved += found
         transaction.undo_to(before)
         return DomainsDraft(moved, freed) if len(freed) == wanted else None
+
+    def _has_taken_in(self, domain: int, moved: Sequence[Moved]) -> bool:
+        """Whether somebody has moved to a domain, because it was not to be freed then."""
+        return any(domain in self._level.ids[list(each.destinations)] for each in moved)
 
     def _candidates(self) -> list[int]:
         """Domains with GPUs in use by pods that may move and nobody else, the cheapest first."""
@@ -91,10 +99,9 @@ class DomainPlanning:
         open_ = np.flatnonzero((self._use.gpus > 0) & ~self._use.complete & ~stuck)
         return [int(domain) for domain in open_[np.lexsort((open_, costs[open_]))]]
 
-    def _free(self, rows: Rows, forbidden: BoolColumn, transaction: Transaction) -> list[Moved] | None:
-        """Move all with GPUs off some rows, to domains that are not forbidden."""
-        closed = np.append(forbidden, False)[self._level.ids]
-        mover = Mover(self._handle, transaction, closed)
+    def _free(self, rows: Rows, closed: BoolColumn, transaction: Transaction) -> list[Moved] | None:
+        """Move all with GPUs off some rows, to domains that are not closed."""
+        mover = Mover(self._handle, transaction, np.append(closed, False)[self._level.ids])
         moved: list[Moved] = []
         while pods := self._next(rows):
             each = mover.move(pods)

@@ -59,7 +59,7 @@ class Planner:
         if level is None:
             known = self._handle.topology.names()
             raise InvalidObject("level", level_name, f"is no level of the topology: {known}")
-        goal = Plan(f"{count} complete domains of level {level.level}", profile=self._handle.profile)
+        goal = Plan(f"complete domains of level {level.level}: {count}", profile=self._handle.profile)
         use = use_of(level, self._handle)
         there, most = int(use.complete.sum()), int((use.gpus > 0).sum())
         if there >= count:

@@ -56,17 +56,20 @@ class Story:
     def create(self, resource: Resource[Any], obj: Any) -> None:
         self.server.create(resource, msgspec.to_builtins(obj))
 
-    def add_replica_set(self, name: str, annotations: Mapping[str, str] | None = None) -> None:
+    def add_replica_set(self, name: str, annotations: Mapping[str, str] | None = None, **spec: Any) -> None:
         """One pod of one GPU, made anew whenever it goes."""
-        requests = {"requests": {"nvidia.com/gpu": 1, "cpu": 1}}
-        container = {"name": "main", "image": "main:1", "resources": requests}
-        template = {
-            "metadata": {"labels": {"app": name}, "annotations": dict(annotations or {})},
-            "spec": {"schedulerName": "gangs", "containers": [container]},
-        }
-        spec = {"replicas": 1, "selector": {"matchLabels": {"app": name}}, "template": template}
+        made = {"replicas": 1, "selector": {"matchLabels": {"app": name}}, "template": _pod(name, annotations, **spec)}
         self.server.apply_manifest(
-            {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": name}, "spec": spec}
+            {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": name}, "spec": made}
+        )
+
+    def add_job(self, name: str, size: int, annotations: Mapping[str, str]) -> None:
+        """A gang of pods of one GPU, each made anew whenever it goes."""
+        sizes = {"parallelism": size, "completions": size, "completionMode": "Indexed"}
+        template = _pod(name, annotations, restartPolicy="Never")
+        meta = {"name": name, "annotations": dict(annotations)}
+        self.server.apply_manifest(
+            {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {**sizes, "template": template}}
         )
 
     def add_gang(self, name: str, size: int) -> None:
@@ -144,3 +147,11 @@ class Story:
             for task in tasks:
                 with suppress(asyncio.CancelledError):
                     await task
+
+
+def _pod(name: str, annotations: Mapping[str, str] | None, **spec: Any) -> dict[str, Any]:
+    """The template of pods of one GPU."""
+    requests = {"requests": {"nvidia.com/gpu": 1, "cpu": 1}}
+    container = {"name": "main", "image": "main:1", "resources": requests}
+    metadata = {"labels": {"app": name}, "annotations": dict(annotations or {})}
+    return {"metadata": metadata, "spec": {"schedulerName": "gangs", "containers": [container], **spec}}

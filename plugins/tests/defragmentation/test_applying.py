@@ -6,9 +6,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from framework.tests.gangs import LEAF, REQUIRED
 
 from gangline.errors import Unavailable
-from gangline.kube.resources import CONFIG_MAPS, PODS, Resource
+from gangline.kube.resources import CONFIG_MAPS, NODES, PODS, Resource
 from gangline_plugins.defragmentation.applying import Stopped
 from gangline_plugins.defragmentation.record import Record
 
@@ -32,6 +33,31 @@ def test_the_moves_of_a_plan_start_the_gang_that_waited() -> None:
     assert len(after) == 8 and len(after.items() - before.items()) == 4
     assert {node for name, node in after.items() if name not in before} == destinations
     assert story.records() == 0
+
+
+def test_a_gang_moves_as_a_whole_and_stays_within_its_own_level() -> None:
+    story = Story()
+
+    async def play() -> tuple[str, str]:
+        story.add_job("pair", 2, {REQUIRED: "leaf"})
+        await story.until(lambda: len(story.nodes("pair")) == 2)
+        (here,) = {node.split("-")[0] for node in story.nodes("pair").values()}
+        there = "l1" if here == "l0" else "l0"
+        for n in range(2):
+            held, leaf = {"gangline.dev/never-move": "true"}, {LEAF: f"leaf-{there[1]}"}
+            story.add_replica_set(f"held-{n}", held, nodeSelector=leaf)
+        await story.until(lambda: len(story.nodes("held")) == 2)
+        story.add_gang("big", 4)
+        found = await story.plan()
+        assert [move.name for move in found.plan.moves] == ["gang default/pair"]
+        await story.apply(found)
+        return here, there
+
+    here, there = story.play(play)
+
+    assert {node.split("-")[0] for node in story.nodes("pair").values()} == {there}
+    assert {node.split("-")[0] for node in story.nodes("big").values()} == {here}
+    assert len(story.nodes("pair")) == 2 and len(story.nodes("big")) == 4
 
 
 def test_a_second_plan_says_that_no_move_is_needed() -> None:
@@ -125,6 +151,22 @@ def test_a_pod_that_is_gone_meanwhile_stops_the_moves() -> None:
     story.play(play)
 
     assert not story.nodes("big")
+
+
+def test_a_node_that_is_cordoned_meanwhile_stops_the_moves() -> None:
+    story = Story(timeoutSeconds=20)
+
+    async def play() -> None:
+        await story.fragment()
+        found = await story.plan()
+        node = found.plan.steps[0].destination
+        story.server.patch(NODES, node, {"spec": {"unschedulable": True}})
+        with pytest.raises(Stopped, match=f"node {node} is gone or takes no more pods"):
+            await story.apply(found)
+
+    story.play(play)
+
+    assert len(story.nodes("small")) == 8 and story.records() == 0
 
 
 def test_an_api_server_that_fails_stops_the_moves_and_frees_what_was_kept() -> None:
