@@ -27,7 +27,6 @@ from gangline.pods import PodInfo
 from gangline.runtime import GROUPS, Runtime
 from gangline.scheduling import Decision, Nominations, choose, find_feasible
 from gangline.status import BoolColumn, Status
-from gangline.topology import natural
 from gangline.units import Unit
 from gangline.waiting import WaitingPod
 
@@ -160,8 +159,14 @@ def _by_rank(ranked: list[tuple[float, PodInfo]]) -> list[PodInfo]:
     if all(rank != float("inf") for rank, _ in ranked):
         ranked.sort(key=lambda each: each[0])
     else:
-        ranked.sort(key=lambda each: (each[0], natural(each[1].name)))
+        ranked.sort(key=lambda each: (each[0], _by_number(each[1].name)))
     return [pod for _, pod in ranked]
+
+
+def _by_number(name: str) -> tuple[str, int]:
+    """A sort key by which worker-2 comes before worker-10."""
+    head, _, tail = name.rpartition("-")
+    return (head, int(tail)) if tail.isdecimal() else (name, -1)
 
 
 class _GroupCycle:

@@ -210,8 +210,8 @@ class Handle(Protocol):
     def find_places(self, pods: Sequence[PodInfo], allowed: BoolColumn) -> Mapping[str, int] | None:
         """Where a pod on its own, or pods of one group, would go as the columns are now: pod UID to row; for what-if.
 
-        None for nowhere. Only nodes that are allowed are looked at, one value per row. The pods have no node before, and
-        none after.
+        None for nowhere. Only nodes that are allowed are looked at, one value per row. The pods have no node before
+        and none after.
         """
         ...
 

@@ -102,15 +102,16 @@ class Runtime:
     @_measured("pre_enqueue")
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """Whether the pod may be tried; the first refusal counts."""
-        return self.lets_in(pod)
+        return self.lets_in(pod, is_timed=True)
 
-    def lets_in(self, pod: PodInfo) -> Status:
-        """As `pre_enqueue`, for one of many pods: their sum is not timed."""
+    def lets_in(self, pod: PodInfo, is_timed: bool = False) -> Status:
+        """As `pre_enqueue`, for one of many pods."""
         for impl in self._at("pre_enqueue"):
             try:
-                status = impl.call(pod)
-            except PluginError as error:  # holds this pod, not the watch that brought it
-                return Status(Code.ERROR, (str(error),), impl.name)
+                status = impl.call(pod) if is_timed else impl.quick(pod)
+            except Exception as error:  # holds this pod, not the watch that brought it
+                why = str(error) if isinstance(error, PluginError) else f"plugin {impl.name} at pre_enqueue: {error!r}"
+                return Status(Code.ERROR, (why,), impl.name)
             if status is not None and not status.is_success:
                 return _by(status, impl.name)
         return SUCCESS

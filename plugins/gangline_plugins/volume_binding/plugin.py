@@ -132,8 +132,10 @@ class VolumeBinding:
     def reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
         """Count the volumes as given to the claims, in memory."""
         decision = cycle.get(_DECISION)
+        if decision is None:
+            return None
         row = self._handle.nodes.row_of(node)
-        if decision is None or row is None:
+        if row is None:
             return None
         if not decision.is_checked:  # one of a group, placed as others were; its volumes are its own
             decision = _Decision(decision.claims)

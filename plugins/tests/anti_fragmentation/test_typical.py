@@ -33,7 +33,7 @@ def test_rare_kinds_are_left_out_and_the_rest_sums_to_one() -> None:
 
 
 def test_a_pod_counts_half_after_one_half_life() -> None:
-    history = History(DAY, 0.0)
+    history: History[Kind] = History(DAY, 0.0)
     history.count("a", SMALL, 0.0)
     history.count("b", LARGE, DAY)
 
@@ -41,7 +41,7 @@ def test_a_pod_counts_half_after_one_half_life() -> None:
 
 
 def test_a_pod_counts_once() -> None:
-    history = History(DAY, 0.0)
+    history: History[Kind] = History(DAY, 0.0)
     for _ in range(3):
         history.count("a", SMALL, 0.0)
     history.count("b", LARGE, 0.0)
@@ -50,7 +50,7 @@ def test_a_pod_counts_once() -> None:
 
 
 def test_counting_goes_on_after_a_thousand_half_lives() -> None:
-    history = History(DAY, 0.0)
+    history: History[Kind] = History(DAY, 0.0)
     history.count("a", SMALL, 0.0)
     history.count("b", LARGE, 1000 * DAY)
 

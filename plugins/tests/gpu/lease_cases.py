@@ -32,7 +32,7 @@ PROFILE = """\
 - schedulerName: {name}
   plugins:
     multiPoint:
-      enabled: [{{name: GpuClaim}}, {{name: GpuSchedulingMap}}, {{name: DeviceLease}}]
+      enabled: [{gangs}{{name: GpuClaim}}, {{name: GpuSchedulingMap}}, {{name: DeviceLease}}]
   pluginConfig:
   - name: DeviceLease
     args: {{namespace: locks, granularity: {granularity}}}
@@ -134,9 +134,13 @@ class LeaseCluster:
         granularity: str = "device",
         faults: Faults = no_faults,
         latency: Mapping[str, float] = LATENCY,
+        gangs: bool = False,
     ) -> AsyncIterator[Scheduler]:
         """A scheduler that runs until the block ends, then is cut off as by SIGKILL: it does nothing more."""
-        profiles = "".join(PROFILE.format(name=name, granularity=granularity) for name in names or ("gpus",))
+        more = "{name: GangPermit}, " if gangs else ""
+        profiles = "".join(
+            PROFILE.format(name=name, granularity=granularity, gangs=more) for name in names or ("gpus",)
+        )
         text = f"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n{profiles}"
         client = SimulatedClient(self.server, latency=latency, faults=faults)
         catalog = Catalog.discover().with_classes(GpuClaim, DeviceLease, GpuSchedulingMap)

@@ -1,0 +1,56 @@
+"""Gangs with devices: all leases are taken before any pod is bound, and one that is lost undoes the whole gang."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gangline.kube.resources import LEASES, Resource
+from gangline_plugins.gpu.device_lease_holds import Hold, lease_of
+
+from .lease_cases import NAMESPACE, LeaseCluster
+
+GANG = {"gang.scheduling.koordinator.sh/name": "a", "gang.scheduling.koordinator.sh/min-available": "4"}
+NAMES = tuple(f"a-{number}" for number in range(4))
+NOW = "2026-01-01T00:00:00.000000Z"
+
+
+@pytest.mark.parametrize("granularity", ["device", "node"])
+def test_every_member_of_a_gang_has_its_own_devices(granularity: str) -> None:
+    cluster = LeaseCluster(nodes=2)
+    cluster.add_claim(count=4)
+    for name in NAMES:
+        cluster.add_pod(name, annotations=GANG)
+
+    async def story() -> None:
+        async with cluster.scheduler(granularity=granularity, gangs=True):
+            await cluster.until_bound(*NAMES)
+
+    cluster.play(story)
+
+    assert cluster.held() == cluster.allocated() and len(cluster.held()) == 16
+
+
+def test_a_lease_that_is_lost_undoes_the_whole_gang() -> None:
+    cluster = LeaseCluster(nodes=2)
+    cluster.add_claim(count=4)
+    for name in NAMES:
+        cluster.add_pod(name, annotations=GANG)
+    other = cluster.add_pod("other", uses="", scheduler="another")
+    bound: list[str] = []
+
+    def steal(verb: str, resource: Resource[Any], name: str) -> None:
+        if verb == "bind":
+            bound.append(name)
+        if verb == "create" and resource is LEASES and name == "gpu-node-1-7" and name not in cluster.leases():
+            taken = Hold(pod="default/other", by="other.1", ids=(7,))
+            cluster.add_lease(lease_of(name, NAMESPACE, "node-1", {other: taken}, NOW))
+
+    async def story() -> None:
+        async with cluster.scheduler(faults=steal, gangs=True) as scheduler:
+            await cluster.until(lambda: "gpu-node-1-7" in cluster.leases(), 60)
+            await cluster.until(lambda: list(cluster.leases()) == ["gpu-node-1-7"], 60)
+            assert not bound and not scheduler.cache.pods
+
+    cluster.play(story)
