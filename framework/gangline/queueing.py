@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gangline.hints import ANY_EVENT, ClusterEvent, EventHint, Hint
+from gangline.nominating import Nominated
 from gangline.pods import PodInfo
 from gangline.status import Status
 from gangline.units import Unit
@@ -81,7 +82,7 @@ class SchedulingQueue:
         self._in_flight: dict[str, int] = {}
         self._log: list[_Happened] = []
         self._log_base = 0
-        self._nominated: dict[str, dict[str, PodInfo]] = {}
+        self._nominated = Nominated()
         self._number = itertools.count()
 
     def serve(
@@ -116,7 +117,7 @@ class SchedulingQueue:
     def add(self, pod: PodInfo, now: float) -> Unit:
         """A new pod that has no node."""
         key = self._group_of(pod)
-        self._nominate(pod, pod.nominated_node_name)
+        self._nominated.nominate(pod, pod.nominated_node_name)
         unit = self._units.get(key) if key else None
         if unit is not None:
             self._join(unit, pod, now)
@@ -157,9 +158,9 @@ class SchedulingQueue:
             return
         before = unit.replace(pod)
         if pod.nominated_node_name:
-            self._nominate(pod, pod.nominated_node_name)
+            self._nominated.nominate(pod, pod.nominated_node_name)
         else:
-            self._renew_nomination(pod)
+            self._nominated.renew(pod)
         if unit.place == "in flight":
             unit.changed = unit.changed or _matters(before, pod)
             return
@@ -187,7 +188,7 @@ class SchedulingQueue:
         for pod in (*unit.members, *unit.late):
             if pod.uid in uids:
                 self._unit_of.pop(pod.uid, None)
-                self._nominate(pod, "")
+                self._nominated.nominate(pod, "")
         members = [pod for pod in unit.members if pod.uid not in uids]
         late = [pod for pod in unit.late if pod.uid not in uids]
         if members or late:
@@ -339,25 +340,11 @@ class SchedulingQueue:
 
     def nominate(self, pod: PodInfo, node: str) -> None:
         """Room is being made for pod on a node; "" takes the nomination back."""
-        self._nominate(pod, node)
+        self._nominated.nominate(pod, node)
 
     def nominated(self) -> Mapping[str, Mapping[str, PodInfo]]:
         """Node name to the pods nominated to it, by UID."""
-        return self._nominated
-
-    def _nominate(self, pod: PodInfo, node: str) -> None:
-        for name in [name for name, pods in self._nominated.items() if pod.uid in pods]:
-            del self._nominated[name][pod.uid]
-            if not self._nominated[name]:
-                del self._nominated[name]
-        if node:
-            self._nominated.setdefault(node, {})[pod.uid] = pod
-
-    def _renew_nomination(self, pod: PodInfo) -> None:
-        """The pod's newest record stands for it where it is nominated."""
-        for pods in self._nominated.values():
-            if pod.uid in pods:
-                pods[pod.uid] = pod
+        return self._nominated.by_node
 
     # Moving between places
 

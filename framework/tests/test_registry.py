@@ -207,7 +207,7 @@ def test_a_companion_method_without_the_mark_is_refused_at_load(point: str, meth
 
 
 def test_the_points_are_those_of_the_contracts() -> None:
-    companions = {"events_to_register", "normalize_score", "unreserve"}
+    companions = {"capacity", "events_to_register", "normalize_score", "unreserve"}
 
     assert {name for name in vars(Hooks) if not name.startswith("_")} == {*POINTS, *companions}
 

@@ -51,7 +51,8 @@ def test_pods_that_belong_together_are_placed_together(name: str) -> None:
     (profile,) = load(read(name), name).profiles
 
     assert profile.scheduler_name == name
-    assert {"GangPermit", "TopologyPlacement", "TopologyAnnotations", "GangPreemption", "Reservation"} < enabled(profile)
+    gangs = {"GangPermit", "TopologyPlacement", "TopologyAnnotations", "GangPreemption", "Reservation"}
+    assert gangs < enabled(profile)
     assert ("LeafSpine" in enabled(profile)) == (name == "topology-aware-scheduler")
 
 
