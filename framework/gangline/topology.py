@@ -173,7 +173,8 @@ class Topology:
     def find(self, level: str) -> Domains | None:
         """The domains of a level by its name or label key; None when there is no such level.
 
-        A label key that is no level of this topology, but that some node has, is a level of its own.
+        A label key that is no level of this topology, but that some node has, is a level of its own; so is a well-known
+        level of another family where none are configured.
         """
         self._refresh()
         if level in self._domains:
@@ -181,13 +182,13 @@ class Topology:
         for known in self._levels:
             if level in (known.name, known.label):
                 return self._domains[known.name]
-        if "/" not in level:
-            return None
-        alone = self._worked_out(Level(level, level), None)
-        if not len(alone):
-            return None
-        self._domains[level] = alone
-        return alone
+        others = () if self._configured else (known for known in KNOWN_LEVELS if known.name == level)
+        for other in (*others, *((Level(level, level),) if "/" in level else ())):
+            alone = self._worked_out(other, None)
+            if len(alone):
+                self._domains[level] = alone
+                return alone
+        return None
 
     def chain(self) -> list[Domains]:
         """The domains of all levels, widest first."""

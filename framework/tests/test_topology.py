@@ -30,6 +30,15 @@ def test_of_two_words_for_one_network_the_one_of_most_nodes_counts() -> None:
     assert other is not None and other.values == ("x",)
 
 
+def test_a_level_of_another_family_is_found_by_its_name_too() -> None:
+    labels = {SPINE: "s", LEAF: "l", "topology.kubernetes.io/rack": "r"}
+    topology = Topology(cluster([make_node("a", labels=labels)]).nodes)
+
+    rack = topology.find("rack")
+
+    assert rack is not None and rack.values == ("r",) and "rack" not in topology.names()
+
+
 def test_equal_names_under_different_wider_domains_are_different_domains() -> None:
     topology = Topology(fabric(spines=2, leaves=3).nodes)
 
