@@ -28,7 +28,7 @@ NODES = Path(__file__).parents[2] / "examples" / "topology" / "cluster" / "nodes
 WORKLOADS = Path(__file__).parent / "cluster" / "workloads.yaml"
 PROFILE = "gpu-scheduler"
 SECONDS = 120.0
-_WIDTH = 96
+_WIDTH = 118
 
 
 @cache
@@ -74,4 +74,4 @@ def _screen() -> Console:
 def _block(screen: Console) -> str:
     assert isinstance(screen.file, StringIO)
     lines = [line.rstrip() for line in screen.file.getvalue().splitlines()]
-    return "\n".join(["```text", *lines, "```"])
+    return "\n".join(["``` { .text .wide }", *lines, "```"])

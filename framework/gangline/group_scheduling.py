@@ -377,7 +377,7 @@ class _GroupCycle:
         change = min(constraint.next_change(waited) for constraint in constraints)
         return GroupRejection(
             self._unit,
-            f"{message} {said}".strip(),
+            "; ".join(part for part in (message.rstrip("."), said) if part),
             frozenset(plugins),
             self._group,
             nominated,

@@ -244,7 +244,7 @@ class Runtime:
                 said.append(answer.message)
             elif answer:
                 return answer, ", ".join(said)
-        return {}, ", ".join(said)
+        return {}, "; ".join(each.rstrip(".") for each in said if each)
 
     @_measured("reserve")
     def reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:

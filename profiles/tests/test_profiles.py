@@ -31,10 +31,11 @@ def test_the_default_profile_changes_nothing() -> None:
 def test_the_gpu_scheduler_packs_gpus() -> None:
     (profile,) = load(read("gpu-scheduler"), "gpu-scheduler").profiles
 
-    (fit,) = profile.plugin_config
+    spread, fit = profile.plugin_config
     assert profile.scheduler_name == "gpu-scheduler"
     assert profile.plugins.score.enabled == (PluginRef("NodeResourcesFit", 10),)
     assert profile.plugins.score.disabled == (PluginRef("NodeResourcesBalancedAllocation"),)
+    assert spread.args == {"defaultingType": "List"}
     assert fit.args is not None
     assert fit.args["scoringStrategy"]["type"] == "MostAllocated"
     assert fit.args["scoringStrategy"]["resources"][0] == {"name": "nvidia.com/gpu", "weight": 100}
