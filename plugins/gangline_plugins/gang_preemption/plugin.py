@@ -29,12 +29,15 @@ from gangline import (
 from gangline_plugins.gang_preemption.costs import Cost, cost_of, first_start, in_order
 from gangline_plugins.gang_preemption.demand import Demand
 from gangline_plugins.gang_preemption.domains import Stages, find_domains, stages_of
-from gangline_plugins.gang_preemption.occupants import Occupants, Unit, find_occupants
+from gangline_plugins.gang_preemption.occupants import SPARE, WHOLE, Occupants, Unit, find_occupants
 from gangline_plugins.gang_preemption.room import Room
 from gangline_plugins.gang_preemption.searching import find_victims
 from gangline_plugins.gang_preemption.trying import Trials
 from gangline_plugins.preemption.budgets import Budgets
 from gangline_plugins.preemption.evicting import Evictor, Preemptor
+
+MOST_SPARED = 8
+"""Victims of a plan, at most, for each of which it is tried whether the group fits without its going."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -144,13 +147,34 @@ def _settled(drafts: Sequence[_Draft], trials: Trials, budgets: Budgets) -> Plan
             break
         placed = trials.verify(draft.victims)
         if placed is not None:
-            return _plan(draft.victims, placed)
+            return _plan(*_spared(draft.victims, placed, trials))
         found = trials.search(draft.order) if draft.is_last_resort else None
         if found is not None:
             cost = cost_of(found[0], budgets)
             if best is None or cost < best[0]:
                 best = cost, _plan(*found)
     return None if best is None else best[1]
+
+
+def _spared(
+    victims: Sequence[Unit], placed: Mapping[str, int], trials: Trials
+) -> tuple[Sequence[Unit], Mapping[str, int]]:
+    """The same without those that are not needed: a draft for one domain does not know of the room outside of it.
+
+    Only where there are few, for each costs a try on the real columns.
+    """
+    if len(victims) > MOST_SPARED:
+        return victims, placed
+    stopped = {unit.gang for unit in victims if unit.kind == WHOLE}
+    for unit in reversed(victims):
+        if unit not in victims or (unit.kind == SPARE and unit.gang in stopped):
+            continue  # stays with its gang, or goes with it
+        gang = unit.gang if unit.kind == WHOLE else ""
+        fewer = [other for other in victims if other is not unit and not (gang and other.gang == gang)]
+        found = trials.verify(fewer) if fewer else None
+        if found is not None:
+            victims, placed = fewer, found
+    return victims, placed
 
 
 def _plan(victims: Sequence[Unit], placed: Mapping[str, int]) -> Plan:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gangline import model
@@ -132,7 +132,26 @@ def units(bench: Bench, victims: Iterable[str]) -> list[set[str]]:
     return found
 
 
+FOUND = Story(  # one leaf needs a victim that the cluster does not need
+    running=(
+        Running(("l0-n0",), gpus=2, priority=0, is_young=True),
+        Running(("l0-n0",), gpus=2, priority=1),
+        Running(("l0-n0", "l2-n0", "l1-n0"), gpus=4, priority=1, min_member=3),
+        Running(("l0-n1", "l1-n0", "l1-n1"), gpus=4, priority=2, min_member=1),
+        *(Running(("l0-n0",), gpus=2, priority=0),) * 5,
+        Running(("l0-n0", "l0-n1"), gpus=2, priority=1, min_member=1),
+    ),
+    protected=frozenset(),
+    rest=(0, 0, 0, 1, 0, 1),
+    size=4,
+    gpus=2,
+    level=False,
+    wants_port=False,
+)
+
+
 @settings(max_examples=200, deadline=None)
+@example(story=FOUND)
 @given(story=STORIES)
 def test_victims_are_enough_and_none_is_one_too_many(story: Story) -> None:
     bench = story.bench()
