@@ -202,7 +202,11 @@ class Api:
                     yield event["type"], event["object"]
 
     async def inventory(self) -> set[str]:
-        """The paths of all objects on the cluster but events; of the versions of a kind, one counts."""
+        """The paths of all objects on the cluster but events; of the versions of a kind, one counts.
+
+        A server that has just started makes a service for itself: what is there is counted when that is done.
+        """
+        await self.until(self._has_own_service, "the API server has made its own service")
         await self._discover()
         kinds = {kind.unversioned: kind for kind in self._kinds.values() if "list" in kind.verbs}
         found: set[str] = set()
@@ -213,6 +217,10 @@ class Api:
                 metadata = each["metadata"]
                 found.add(f"{kind.collection(metadata.get('namespace', ''))}/{metadata['name']}")
         return found
+
+    async def _has_own_service(self) -> bool:
+        services = await self.list("/api/v1/namespaces/default/services")
+        return any(service["metadata"]["name"] == "kubernetes" for service in services)
 
     # Cleaning up
 
