@@ -34,6 +34,13 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Connections to servers that are killed end when they are collected, in whatever test that happens to be."""
+    ignored = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+    for item in items:
+        item.add_marker(ignored)
+
+
 @pytest.fixture(scope="session")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """The cluster that all tests share; see gangline_e2e.sources for where it comes from."""
