@@ -144,7 +144,8 @@ class Filler:
 
     def _domains(self, part: _Part, level: Domains, rows: Rows) -> Iterator[Rows]:
         first = part.roles[0]
-        held = self.capacity(self._now(first)[0], len(first.pods), is_drawn_by(first.pods[0], first.pods))[rows]
+        filtered, is_open = self._feasible(first.pods[0]), is_drawn_by(first.pods[0], first.pods)
+        held = self.capacity(filtered, len(first.pods), is_open)[rows]
         ids = level.ids[rows]
         inside = ids >= 0
         sums = np.bincount(ids[inside], weights=held[inside], minlength=len(level)).astype(np.int64)
