@@ -262,12 +262,13 @@ class Cache:
         return [pod for uid in late if (pod := self.remove_pod(uid)) is not None]
 
     def _swap(self, known: PodInfo, pod: PodInfo) -> bool:
-        """Put a newer record in the place of an older one when no column would change."""
+        """Put a newer record in the place of an older one when neither a column nor a tracker would change."""
         same = (
             known.row >= 0
             and known.cls is pod.cls
             and known.labels is pod.labels
             and known.terminating == pod.terminating
+            and known.annotations == pod.annotations
             and self.nodes.names[known.row] == pod.node_name
         )
         if same:

@@ -44,6 +44,7 @@ def pods(node: st.SearchStrategy[str] = ANYWHERE) -> st.SearchStrategy[model.Pod
         memory=st.sampled_from([0, "1Gi", "3.5Gi"]),
         resources=st.dictionaries(st.sampled_from(EXTENDED), st.integers(1, 2), max_size=1),
         labels=st.dictionaries(st.just("app"), st.sampled_from("xy"), max_size=1),
+        annotations=st.dictionaries(st.just("devices"), st.sampled_from("01"), max_size=1),
         port=st.sampled_from([0, 0, 80, 443]),
         terminating=st.booleans(),
     )

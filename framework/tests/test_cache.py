@@ -24,17 +24,17 @@ Placed = dict[str, tuple[model.Pod, str]]
 
 
 class Placements:
-    """A tracker that keeps who is where."""
+    """A tracker that keeps who is where, and what it was told of them."""
 
     def __init__(self) -> None:
-        self.rows: dict[str, tuple[int, dict[str, int]]] = {}
+        self.rows: dict[str, tuple[int, dict[str, int], dict[str, str]]] = {}
 
     def add(self, pod: PodInfo, row: int) -> None:
         assert pod.uid not in self.rows
-        self.rows[pod.uid] = row, dict(pod.cls.requests.real)
+        self.rows[pod.uid] = row, dict(pod.cls.requests.real), dict(pod.annotations)
 
     def remove(self, pod: PodInfo, row: int) -> None:
-        assert self.rows.pop(pod.uid) == (row, dict(pod.cls.requests.real))
+        assert self.rows.pop(pod.uid) == (row, dict(pod.cls.requests.real), dict(pod.annotations))
 
 
 def columns(cache: Cache, tracker: Placements) -> dict[str, dict[str, Any]]:
@@ -54,7 +54,7 @@ def columns(cache: Cache, tracker: Placements) -> dict[str, dict[str, Any]]:
             "labels": {k: c.values[c.ids[row]] for k, c in labels.items() if c.exists[row]},
             "images": {k: size for k, (has, size) in images.items() if has[row]},
             "pods": {uid: dict(pod.cls.requests.real) for uid, pod in nodes.pods_on[row].items()},
-            "tracked": {uid: real for uid, (at, real) in tracker.rows.items() if at == row},
+            "tracked": {uid: told for uid, (at, *told) in tracker.rows.items() if at == row},
             "rows agree": all(pod.row == row for pod in nodes.pods_on[row].values()),
         }
     return found
@@ -278,6 +278,16 @@ def test_a_confirmed_assumption_cannot_be_taken_back() -> None:
     assert cache.nodes.view().requested("cpu").tolist() == [0, 1000]
 
 
+def test_trackers_hear_of_annotations_that_somebody_else_has_bound_a_pod_with() -> None:
+    cache, tracker = cluster([make_node("a")]), Placements()
+    cache.track(tracker)
+    cache.assume(cache.record(make_pod("p")), 0)
+
+    cache.upsert_pod(cache.record(make_pod("p", node="a", annotations={"devices": "1"})))
+
+    assert tracker.rows == {"pod-default-p": (0, {}, {"devices": "1"})}
+
+
 def test_an_assumption_without_end_of_binding_never_expires() -> None:
     cache = cluster([make_node("a")])
     pod = cache.record(make_pod("p"))
@@ -320,7 +330,7 @@ def test_a_tracker_that_comes_late_is_told_of_who_is_there() -> None:
 
     cache.track(tracker)
 
-    assert tracker.rows == {"pod-default-p": (0, {"cpu": 1000})}
+    assert tracker.rows == {"pod-default-p": (0, {"cpu": 1000}, {})}
 
 
 def test_a_store_keeps_objects_by_name_and_counts_its_changes() -> None:

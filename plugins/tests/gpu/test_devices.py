@@ -202,6 +202,18 @@ def test_an_allocation_on_a_pod_without_a_node_is_made_up() -> None:
     assert ids(cache, "p") == (0,)
 
 
+def test_a_pod_that_another_scheduler_bound_first_has_the_devices_that_it_got_there() -> None:
+    cache = gpu_cluster([report("a")])
+    device_table(cache)
+    cache.assume(cache.record(make_pod("p", 1)), 0)
+    assert ids(cache, "p") == (0,)
+
+    cache.upsert_pod(cache.record(make_pod("p", 1, node="a", annotations={ALLOCATED: "5"})))
+
+    assert ids(cache, "p") == (5,)
+    assert int(device_table(cache).columns.busy[0]) == 0b100000
+
+
 def test_a_device_that_was_given_twice_is_free_when_both_have_left() -> None:
     pods = [make_pod(name, 1, node="a", annotations={ALLOCATED: "3,99"}) for name in ("p", "q")]
     cache = gpu_cluster([report("a")], pods=pods)
