@@ -152,9 +152,9 @@ class Cache:
                 listener.node_upserted(node, row)
         self._node_listeners.append(listener)
 
-    def touch(self, row: int) -> None:
-        """Something that plugins know of a node has changed: what is kept for its row is evaluated again."""
-        self.nodes.changes.note(row, NODE)
+    def touch(self, row: int, kind: int = NODE) -> None:
+        """Something that plugins know of a node, or of the pods on it, has changed: its row is evaluated again."""
+        self.nodes.changes.note(row, kind)
 
     def transaction(self) -> Transaction:
         """A block of hypothetical steps."""

@@ -73,7 +73,7 @@ class Diagnosis:
         if self.status is not None:
             return result
         for rejection, mask in self.first():
-            for code in np.unique(rejection.codes[mask]).tolist():
+            for code in _numbers(rejection.codes[mask]):
                 reasons = rejection.reasons(self.cycle, self.pod, code)
                 if all(reason.resolvable for reason in reasons):
                     result |= mask & (rejection.codes == code)
@@ -86,8 +86,7 @@ class Diagnosis:
         if self.narrowed is not None and (outside := int((alive & ~self.narrowed).sum())):
             counts[f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(self.narrowed_by))}]"] = outside
         for rejection, mask in self.first():
-            found, numbers = np.unique(rejection.codes[mask], return_counts=True)
-            for code, number in zip(found.tolist(), numbers.tolist(), strict=True):
+            for code, number in _numbers(rejection.codes[mask]).items():
                 for reason in rejection.reasons(self.cycle, self.pod, code):
                     counts[reason.message] += number
         return counts
@@ -120,3 +119,12 @@ class Diagnosis:
                 verdict = Code.UNSCHEDULABLE if resolvable else Code.UNSCHEDULABLE_AND_UNRESOLVABLE
                 found.append((rejection.name, verdict, tuple(reason.message for reason in reasons)))
         return found
+
+
+def _numbers(codes: CodeColumn) -> dict[int, int]:
+    """How often each code is there."""
+    if codes.dtype == np.uint8:
+        numbers = np.bincount(codes)
+        return {code: int(numbers[code]) for code in numbers.nonzero()[0].tolist()}
+    found, counts = np.unique(codes, return_counts=True)
+    return dict(zip(found.tolist(), counts.tolist(), strict=True))

@@ -223,19 +223,19 @@ class Evaluator:
         self._ensure_scored(entry, filtered.pod)
         extra = self._extra_scores(filtered)
         if not extra and bonus is None and feasible is entry.feasible:
-            ranked = entry.ranked
-        else:
-            ranked = np.where(feasible, entry.base, -1.0)
-            if extra:
-                index = np.flatnonzero(feasible)
-                for weight, scores in extra:
-                    ranked[index] += weight * scores
-            if bonus is not None:
-                ranked = np.where(feasible, ranked + bonus, -np.inf)
-        best = ranked.max()
+            return self._best_of(entry.ranked)
+        index = feasible.nonzero()[0]
+        ranked = entry.base[index]
+        for weight, scores in extra:
+            ranked += weight * scores
+        if bonus is not None:
+            ranked += bonus[index]
+        return int(index[self._best_of(ranked)])
+
+    def _best_of(self, ranked: ScoreColumn) -> int:
         if self._ties is None:
             return int(ranked.argmax())
-        ties = np.flatnonzero(ranked == best)
+        ties = (ranked == ranked.max()).nonzero()[0]
         return int(ties[0] if len(ties) == 1 else ties[int(self._ties.random() * len(ties))])
 
     def ranking(self, filtered: Filtered) -> ScoreColumn:
@@ -246,7 +246,7 @@ class Evaluator:
     def scores(self, filtered: Filtered) -> dict[str, ScoreColumn]:
         """Each plugin's normalised score before its weight, for the feasible nodes in row order; for explanations."""
         self._ensure_scored(filtered.entry, filtered.pod)
-        index = np.flatnonzero(filtered.feasible)
+        index = filtered.feasible.nonzero()[0]
         result = {}
         dynamic = {name: s for name, _, s in self._dynamic_scores(filtered, index)}
         for impl in self._scorers:
@@ -269,7 +269,7 @@ class Evaluator:
         for impl in entry.scorers or ():
             if impl.normalize is not None and not entry.constant[impl.name]:
                 if index is None:
-                    index = np.flatnonzero(filtered.feasible)
+                    index = filtered.feasible.nonzero()[0]
                 extra.append((impl.weight, self._normalized(impl, filtered, entry.raw[impl.name][index])))
         extra += [(weight, scores) for _, weight, scores in self._dynamic_scores(filtered, index)]
         return extra
@@ -283,7 +283,7 @@ class Evaluator:
             if self._is_skipped(impl, cycle, pod, view):
                 continue
             raw = scores_of(impl, "score", impl.call(cycle, pod, view), len(view))
-            index = np.flatnonzero(filtered.feasible) if index is None else index
+            index = filtered.feasible.nonzero()[0] if index is None else index
             result.append((impl.name, impl.weight, self._normalized(impl, filtered, raw[index])))
         return result
 
@@ -418,13 +418,11 @@ class Evaluator:
         changed = nodes.changes.since(entry.position, max(64, nodes.size // 4))
         if changed is None:
             return False
-        kinds = 0
-        for kind in changed.values():
-            kinds |= kind
-        if len(changed) == 1 and kinds == PODS:
-            self._evaluate_row(entry, pod, next(iter(changed)))
+        rows, kinds = changed
+        if len(rows) == 1 and kinds == PODS:
+            self._evaluate_row(entry, pod, int(rows[0]))
         else:
-            self._evaluate_rows(entry, pod, np.fromiter(changed, dtype=np.intp, count=len(changed)), kinds)
+            self._evaluate_rows(entry, pod, rows, kinds)
         entry.position = position
         return True
 

@@ -49,8 +49,10 @@ class Changes:
 
     def __init__(self, keep: int = 16384) -> None:
         self._keep = keep
-        self._log: list[tuple[int, int]] = []
+        self._log: list[int] = []
         self._base = 0
+        self._after = {NODE: 0, PODS: 0}
+        """Where the log stood after the last change of each kind."""
 
     @property
     def position(self) -> int:
@@ -59,20 +61,26 @@ class Changes:
 
     def note(self, row: int, kind: int) -> None:
         """Row changed."""
-        self._log.append((row, kind))
-        if len(self._log) > 2 * self._keep:
-            del self._log[: self._keep]
+        log = self._log
+        log.append(row)
+        self._after[kind] = self._base + len(log)
+        if len(log) > 2 * self._keep:
+            del log[: self._keep]
             self._base += self._keep
 
-    def since(self, position: int, limit: int) -> dict[int, int] | None:
-        """Rows changed since position, each with its kinds ORed; None when there are more than limit."""
+    def since(self, position: int, limit: int) -> tuple[Rows, int] | None:
+        """Rows changed since position, each once, and the kinds of all changes ORed; None for more than limit rows."""
         start = position - self._base
         if start < 0 or len(self._log) - start > 4 * limit:
             return None
-        rows: dict[int, int] = {}
-        for row, kind in self._log[start:]:
-            rows[row] = rows.get(row, 0) | kind
-        return rows if len(rows) <= limit else None
+        rows = dict.fromkeys(self._log[start:])
+        if len(rows) > limit:
+            return None
+        return np.fromiter(rows, dtype=np.intp, count=len(rows)), self.kinds_since(position)
+
+    def kinds_since(self, position: int) -> int:
+        """The kinds of all changes since position, ORed."""
+        return sum(kind for kind, after in self._after.items() if after > position)
 
 
 class Nodes:
@@ -262,8 +270,12 @@ class NodeView:
 
     def changed_since(self, position: int) -> Rows | None:
         """Rows of the cluster that changed since then; None when it is cheaper to take all for changed."""
-        changes = self._nodes.changes.since(position, max(64, self._nodes.size // 4))
-        return None if changes is None else np.fromiter(changes, dtype=np.intp, count=len(changes))
+        found = self._nodes.changes.since(position, max(64, self._nodes.size // 4))
+        return None if found is None else found[0]
+
+    def kinds_since(self, position: int) -> int:
+        """The kinds (NODE | PODS) of all changes of the cluster since then."""
+        return self._nodes.changes.kinds_since(position)
 
     def at(self, rows: Rows) -> NodeView:
         """A view over some rows of the cluster."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from gangline.cycle_state import Cycle
 from gangline.diagnosis import Diagnosis
-from gangline.nodes import NodeView, Rows
+from gangline.nodes import NODE, NodeView, Rows
 from gangline.pod_group import GroupAttempt, Membership, Problem
 from gangline.pods import PodInfo
 from gangline.status import BoolColumn, CodeColumn, Reason, ScoreColumn
@@ -62,8 +62,11 @@ class State(Protocol):
         A row is another node's after node_removed; pods are on a row only between the two.
         """
 
-    def touch(self, row: int) -> None:
-        """Something that a plugin knows of a node has changed: what is kept for its row is evaluated again."""
+    def touch(self, row: int, kind: int = NODE) -> None:
+        """Something that a plugin knows of a node (NODE), or of the pods on it (PODS), has changed.
+
+        What is kept for its row and depends on such changes is evaluated again.
+        """
 
     def transaction(self) -> Transaction:
         """A block of hypothetical steps, undone at its end."""

@@ -11,6 +11,7 @@ from gangline import NODE, Handle, config, hookimpl
 from gangline.cache import Cache
 from gangline.kube.resources import GPU_CLAIMS, PODS, Resource
 from gangline.model import HasMetadata, Node, ObjectMeta
+from gangline.nodes import PODS as PODS_ON_IT
 from gangline.registry import Catalog
 from gangline.scheduler import Scheduler
 from gangline.simulate import InMemoryServer, SimulatedClient, VirtualClock, run
@@ -72,7 +73,9 @@ def test_touching_a_row_makes_kept_verdicts_on_it_due() -> None:
     assert changed is not None
     assert changed.tolist() == [1]
     assert view.at(changed).names == ["b"]
-    assert cache.nodes.changes.since(position, 10) == {1: NODE}
+    assert cache.nodes.changes.kinds_since(position) == NODE
+    cache.touch(0, PODS_ON_IT)
+    assert cache.nodes.changes.kinds_since(position + 1) == PODS_ON_IT
 
 
 class Watcher:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gangline import BoolColumn, NodeView, Rows
+from gangline import NODE, BoolColumn, NodeView, Rows
 from gangline_plugins.anti_fragmentation.capacity import Amounts, all_devices, free_cpu, free_devices
 from gangline_plugins.anti_fragmentation.typical import ANYWHERE, WHOLE, Typical, Where
 from gangline_plugins.gpu.columns import Columns
@@ -98,24 +98,26 @@ class Gradient:
         if position == self._position:
             return
         changed = nodes.changed_since(self._position) if len(nodes) == len(self._total) else None
+        kinds = nodes.kinds_since(self._position)
         if changed is None:
             self._resize(len(nodes))
-            changed = nodes.rows
+            changed, kinds = nodes.rows, NODE
         self._position = position
         if len(changed):
-            self._read(nodes.at(changed), changed)
+            self._read(nodes.at(changed), changed, bool(kinds & NODE))
 
-    def _read(self, nodes: NodeView, rows: Amounts) -> None:
+    def _read(self, nodes: NodeView, rows: Amounts, are_others: bool) -> None:
+        """Read rows; `are_others` when not only the pods on them may have changed."""
         self.version += 1
         self.changed_in[rows] = self.version
-        if self._wheres or not self._models:
+        if are_others and (self._wheres or not self._models):
             self._read_models(nodes, rows)
         free = free_devices(nodes, self._columns)
         self.free[rows], self._cpu[rows] = free, free_cpu(nodes)
         self._total[rows] = free.sum(axis=1)
         self._usable[rows] = self.seen[free].sum(axis=1, dtype=np.int32)
         self.fragmentation[rows] = self.of(self.now(rows))
-        if self._wheres:
+        if are_others and self._wheres:
             self._reprice(nodes, rows)
 
     def _reprice(self, nodes: NodeView, rows: Amounts) -> None:
@@ -184,5 +186,5 @@ class Gradient:
             return states.total.astype(np.float64)
         step = self._steps.searchsorted(states.cpu, side="right")
         usable = (states.usable & _AMOUNT) * (states.usable >> _COUNT >= self._count)
-        fragmentation: Values = states.total - np.einsum("ng,ng->n", self._reach[states.model, step], usable)
+        fragmentation: Values = states.total - np.vecdot(self._reach[states.model, step], usable)
         return fragmentation

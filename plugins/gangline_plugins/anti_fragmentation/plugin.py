@@ -6,8 +6,6 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from gangline import Cycle, EventHint, Handle, Membership, NodeView, PodInfo, ScoreColumn, Status, hookimpl
 from gangline.requests import CPU
 from gangline_plugins.anti_fragmentation.arguments import AntiFragmentationArgs, typical_of
@@ -114,7 +112,7 @@ class AntiFragmentation:
         if len(kept.scores) != len(nodes) or kept.version < gradient.supply_version:
             return False
         if kept.version != gradient.version:
-            changed = np.flatnonzero(gradient.changed_in > kept.version)
+            changed = (gradient.changed_in > kept.version).nonzero()[0]
             kept.scores[changed] = self._rating.scores(asked, nodes.at(changed))
             kept.version = gradient.version
         return True

@@ -153,7 +153,7 @@ class ChoiceTables:
             met[places[new]] = True
             for links, mine in zip(self._classes.all, met.reshape(-1, joint.size)[:-1], strict=True):
                 if mine.any():  # once per class with masks that were never met before
-                    found = np.flatnonzero(mine)
+                    found = mine.nonzero()[0]
                     at = links.number * joint.size + found
                     choices = self.of(links, count, rule)
                     joint.sets[at], joint.gbps[at], joint.kept[at] = choices.look_up(found.astype(np.uint32))

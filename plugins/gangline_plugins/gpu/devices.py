@@ -19,15 +19,15 @@ from typing import Literal
 
 import msgspec
 
-from gangline import PodInfo, State, model
+from gangline import PODS, PodInfo, State, model
 from gangline.wire import ALLOCATED, ALLOCATED_UUIDS, GpuDevice, GpuNodeStatus
 from gangline_plugins.gpu import hardware as reports
 from gangline_plugins.gpu.allocation import Allocation, names_instances, read_ids
 from gangline_plugins.gpu.choosing import ChoiceTables
 from gangline_plugins.gpu.columns import NO_CLASS, Columns
 from gangline_plugins.gpu.late_claims import LateClaims
-from gangline_plugins.gpu.links import MOST_DEVICES, LinkClasses
-from gangline_plugins.gpu.node_devices import FULL, NodeDevices
+from gangline_plugins.gpu.links import MOST_DEVICES, LinkClasses, ids_of
+from gangline_plugins.gpu.node_devices import EVERY, FULL, NodeDevices
 from gangline_plugins.gpu.wants import Problem, Want, Wants
 
 log = logging.getLogger(__name__)
@@ -331,21 +331,24 @@ class DeviceTable:
         c.replicas[row], c.mps[row], c.mig_single[row] = node.replicas, node.mps, node.mig_single
         for column in (*c.instances.values(), *c.free_instances.values()):
             column[row] = 0
+        node.unpublished = EVERY
         self._publish(row, node)
+        self._state.touch(row)
 
     def _publish(self, row: int, node: NodeDevices) -> None:
         """Bring the columns of what is taken up to date."""
         c, hardware = self.columns, node.hardware
-        c.busy[row] = node.busy
-        c.whole[row] = sum(1 << id for id in range(MOST_DEVICES) if node.whole[id])
-        c.milli[row] = [max(0, FULL - used) for used in node.milli]
-        if hardware is not None:
-            c.memory[row] = [max(0, total - used) for total, used in zip(hardware.memory, node.memory, strict=True)]
-            if hardware.instances:
-                for profile, total, free in node.instance_counts():
-                    every, unused = c.profile(profile)
-                    every[row], unused[row] = total, free
-        self._state.touch(row)
+        c.busy[row], c.whole[row] = node.busy, node.taken_whole
+        for id in ids_of(node.unpublished):
+            c.milli[row, id] = max(0, FULL - node.milli[id])
+            if hardware is not None:
+                c.memory[row, id] = max(0, hardware.memory[id] - node.memory[id])
+        node.unpublished = 0
+        if hardware is not None and hardware.instances:
+            for profile, total, free in node.instance_counts():
+                every, unused = c.profile(profile)
+                every[row], unused[row] = total, free
+        self._state.touch(row, PODS)
 
     def _hca_set(self, names: frozenset[str]) -> int:
         number = self._hca_set_numbers.get(names)

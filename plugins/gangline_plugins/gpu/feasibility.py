@@ -130,7 +130,7 @@ class Feasibility:
         changed = nodes.changed_since(fits.position) if nodes.position != fits.position else np.zeros(0, np.intp)
         if changed is None:
             return False
-        aged = np.flatnonzero(stale != fits.stale)
+        aged = (stale != fits.stale).nonzero()[0]
         rows = np.union1d(changed, aged) if len(aged) else changed
         if len(rows):
             fresh = self.evaluate(want, limits, nodes.at(rows), stale[rows])
@@ -167,8 +167,10 @@ class Feasibility:
     def _reinterpret(self, want: Want, limits: Limits, nodes: NodeView, fits: Fits) -> None:
         """Where `nvidia.com/gpu` means replicas or MIG instances, judge by those."""
         c, index = self._table.columns, nodes.index
-        pieces = c.replicas[index] > 1
-        instances = c.mig_single[index] & ~pieces
+        pieces, instances = c.replicas[index] > 1, c.mig_single[index]
+        if not (pieces | instances).any():
+            return
+        instances = instances & ~pieces
         for mask, meaning in (
             (pieces, Want(want.count, "Replicas", implicit=True)),
             (instances, Want(want.count, "MIG", profile=ANY_PROFILE, implicit=True)),
@@ -184,7 +186,7 @@ class Feasibility:
         free = usable & ~c.busy[index]
         sets, gbps, kept = self._look_up(want, nodes, free)
         fits = Fits(np.zeros(len(nodes), dtype=np.uint8), gbps, kept, stale)
-        failed = np.flatnonzero(sets == 0)
+        failed = (sets == 0).nonzero()[0]
         if len(failed):
             usable = usable[failed]
             verdicts = (
@@ -201,16 +203,18 @@ class Feasibility:
     def _shared(self, want: Want, nodes: NodeView, usable: Masks, stale: BoolColumn) -> Fits:
         c, index = self._table.columns, nodes.index
         unmixed = ~c.mig[index]
-        total = c.memory_total[index].astype(np.int64)
-        milli = np.maximum(want.milli, want.memory_mib * FULL // np.maximum(total, 1) * (total > 0))
-        memory = np.maximum(want.memory_mib, total * want.milli // FULL)
         usable = usable & unmixed
-        large = usable & _mask(total >= memory)
+        total, milli, large = c.memory_total[index].astype(np.int64), want.milli, usable
+        memory = total * want.milli // FULL
+        if want.memory_mib:
+            milli = np.maximum(want.milli, want.memory_mib * FULL // np.maximum(total, 1) * (total > 0))
+            memory = np.maximum(want.memory_mib, memory)
+            large = usable & _mask(total >= memory)
         roomy = large & _mask((c.milli[index] >= milli) & (c.memory[index] >= memory)) & ~c.whole[index]
         sets, gbps, _ = self._look_up(want, nodes, roomy)
         begun, _, _ = self._look_up(want, nodes, roomy & c.busy[index])
         fits = Fits(np.zeros(len(nodes), dtype=np.uint8), gbps, (begun != 0).astype(np.float32), stale)
-        failed = np.flatnonzero(sets == 0)
+        failed = (sets == 0).nonzero()[0]
         if len(failed):
             large = large[failed]
             verdicts = (

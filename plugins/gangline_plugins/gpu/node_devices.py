@@ -20,6 +20,8 @@ from gangline_plugins.gpu.wants import ANY_PROFILE, Want
 _epochs = count()
 FULL = 1000
 """Thousandths of a device."""
+EVERY = (1 << MOST_DEVICES) - 1
+"""Mask of all devices that a node may have."""
 _STRATEGY = "nvidia.com/gpu.sharing-strategy"
 _REPLICAS = "nvidia.com/gpu.replicas"
 _PRODUCT = "nvidia.com/gpu.product"
@@ -46,6 +48,12 @@ class NodeDevices:
         self.whole = [0] * MOST_DEVICES
         self.milli = [0] * MOST_DEVICES
         self.memory = [0] * MOST_DEVICES
+        self.busy = 0
+        """Mask of the devices on which there is any pod."""
+        self.taken_whole = 0
+        """Mask of the devices that nothing else may go to."""
+        self.unpublished = EVERY
+        """Mask of the devices whose `milli` or `memory` changed since the owner of the columns looked."""
         self.taken: Counter[str] = Counter()
         self.state = next(_epochs) << 64
         """A hash of what is held, by whom, in whatever order; another one after each change of the hardware."""
@@ -63,12 +71,17 @@ class NodeDevices:
     def hold(self, uid: str, allocation: Allocation, by: int) -> None:
         """Count an allocation in (1) or out (-1)."""
         self.state ^= hash((uid, allocation))
+        takes_whole = allocation.takes_whole
         for place, id in enumerate(allocation.ids):
             if id >= MOST_DEVICES:
                 continue
             self.refs[id] += by
-            if allocation.takes_whole:
+            self.busy = _marked(self.busy, id, self.refs[id])
+            if takes_whole:
                 self.whole[id] += by
+                self.taken_whole = _marked(self.taken_whole, id, self.whole[id])
+            if allocation.milli or allocation.memory_mib:
+                self.unpublished |= 1 << id
             if allocation.milli:
                 self.milli[id] += by * allocation.milli[place]
             if allocation.memory_mib:
@@ -78,11 +91,6 @@ class NodeDevices:
                 self.taken[uuid] += by
                 if not self.taken[uuid]:
                     del self.taken[uuid]
-
-    @property
-    def busy(self) -> int:
-        """Mask of the devices on which there is any pod."""
-        return sum(1 << id for id in range(MOST_DEVICES) if self.refs[id])
 
     def means(self, want: Want) -> Want:
         """What a plain request means on this node: whole devices, pieces of them, or MIG instances."""
@@ -218,3 +226,8 @@ class NodeDevices:
     def _uuids(self, ids: Iterable[int]) -> tuple[str, ...]:
         uuids = self.hardware.uuids if self.hardware else ("",) * MOST_DEVICES
         return tuple(uuids[id] if id < MOST_DEVICES else "" for id in sorted(ids))
+
+
+def _marked(mask: int, id: int, count: int) -> int:
+    """The mask with the device in it where the count is not 0."""
+    return mask | 1 << id if count else mask & ~(1 << id)
