@@ -29,7 +29,7 @@ from gangline.clock import SystemClock
 from gangline.group_scheduling import GroupDecision, GroupRejection, decide_group
 from gangline.groups import Groups
 from gangline.kube.resources import SCHEDULER_PLUGINS_POD_GROUPS
-from gangline.memory import keep_memory
+from gangline.memory import keep_memory, settle_memory
 from gangline.metrics import Metrics
 from gangline.recording import NoRecorder
 from gangline.registry import Catalog
@@ -79,6 +79,7 @@ class Bench:
         self.cache = cluster(nodes, occupied)
         self.runtime = runtime_for(profile, self.cache)
         self._number = 0
+        settle_memory()  # as `gangline run` does when everything is listed
 
     def measure(self, members: int, wish: Wish, is_placed: bool = True) -> Timed:
         """The time for one new gang; it is given back."""

@@ -10,12 +10,12 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from gangline.model import HasMetadata, Node, Pod
 from gangline.nodes import NODE, Nodes
 from gangline.plugin import Tracker
-from gangline.pods import Interner, PodInfo, ResourceAxis
+from gangline.pods import Interner, PodClass, PodInfo, ResourceAxis
 from gangline.transaction import Transaction, UndoLog
 
 ASSUMED_LIFETIME = 30.0
@@ -24,6 +24,7 @@ ASSUMED_LIFETIME = 30.0
 
 T = TypeVar("T", bound=HasMetadata)
 K = TypeVar("K", bound=Tracker)
+S = TypeVar("S")
 Heard = TypeVar("Heard", bound=HasMetadata, contravariant=True)
 
 
@@ -98,7 +99,7 @@ class Cache:
         self._assumed: dict[str, float | None] = {}
         self._homeless: dict[str, dict[str, PodInfo]] = {}
         self._trackers: list[Tracker] = []
-        self._trackers_by_kind: dict[Callable[..., Tracker], Tracker] = {}
+        self._shared: dict[Callable[..., Any], Any] = {}
         self._node_listeners: list[NodeListener] = []
         self._stores: dict[str, Store[HasMetadata]] = {}
         self._undo = UndoLog()
@@ -130,18 +131,24 @@ class Cache:
         """The record of a pod, not placed anywhere. Raises InvalidObject."""
         return self.interner.pod(pod)
 
+    def shared(self, kind: Callable[..., S], *args: Any) -> S:
+        """The one object of a kind, shared by all who ask for it; made as `kind(*args)` when first asked for."""
+        if kind not in self._shared:
+            self._shared[kind] = kind(*args)
+        return cast(S, self._shared[kind])
+
     def tracker(self, kind: Callable[..., K], *args: Any) -> K:
-        """The one tracker of a kind, shared by all who ask for it; made as `kind(*args)` when first asked for."""
-        found = self._trackers_by_kind.get(kind)
-        if found is None:
-            found = self._trackers_by_kind[kind] = kind(*args)
+        """As `shared`, and it is told of every placement and removal from the first on."""
+        is_new = kind not in self._shared
+        found = self.shared(kind, *args)
+        if is_new:
             self.track(found)
-        return cast(K, found)
+        return found
 
     def track(self, tracker: Tracker) -> None:
         """Keep tracker in step from now on; it is told of the pods that are placed already."""
         for pod in self._pods.values():
-            if pod.row >= 0:
+            if pod.row >= 0 and _concerns(tracker, pod.cls):
                 tracker.add(pod, pod.row)
         self._trackers.append(tracker)
 
@@ -165,15 +172,24 @@ class Cache:
     def place(self, pod: PodInfo, row: int) -> None:
         """Put a pod on a row; what every placement goes through."""
         self.nodes.place(pod, row)
-        for tracker in self._trackers:
-            tracker.add(pod, row)
+        for add in self._told(pod.cls).adds:
+            add(pod, row)
 
     def unplace(self, pod: PodInfo) -> None:
         """Take a pod off its row; what every removal goes through."""
         row = pod.row
-        for tracker in self._trackers:
-            tracker.remove(pod, row)
+        for remove in self._told(pod.cls).removes:
+            remove(pod, row)
         self.nodes.unplace(pod)
+
+    def _told(self, cls: PodClass) -> _Told:
+        """The trackers that pods of a class concern."""
+        told: _Told | None = cls.memo.get(_Told)
+        if told is None or told.of != len(self._trackers):
+            trackers = [tracker for tracker in self._trackers if _concerns(tracker, cls)]
+            adds, removes = tuple(each.add for each in trackers), tuple(each.remove for each in trackers)
+            told = cls.memo[_Told] = _Told(len(self._trackers), adds, removes)
+        return told
 
     # Watch events
 
@@ -284,3 +300,17 @@ class Cache:
             waiting.pop(pod.uid, None)
             if not waiting:
                 self._homeless.pop(pod.node_name, None)
+
+
+class _Told(NamedTuple):
+    """The trackers that are told of the pods of a class."""
+
+    of: int
+    """How many trackers there were when they were asked."""
+    adds: tuple[Callable[[PodInfo, int], None], ...]
+    removes: tuple[Callable[[PodInfo, int], None], ...]
+
+
+def _concerns(tracker: Tracker, cls: PodClass) -> bool:
+    concerns: Callable[[PodClass], bool] | None = getattr(tracker, "concerns", None)
+    return concerns is None or concerns(cls)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from gangline.status import BoolColumn
 
 T = TypeVar("T")
+_NO_NODES: BoolColumn = np.zeros(0, dtype=np.bool_)
 
 
 class StateKey(Generic[T]):
@@ -31,14 +32,16 @@ class Cycle:
     follows from the class; other plugins write for this attempt alone.
     """
 
-    __slots__ = ("_shared", "_state", "annotations", "feasible")
+    __slots__ = ("_shared", "_state", "annotations", "feasible", "skipped")
 
-    def __init__(self, shared: Mapping[StateKey[Any], Any] | None = None) -> None:
+    def __init__(self, shared: Mapping[StateKey[Any], Any] | None = None, skipped: Set[str] = frozenset()) -> None:
         self._shared = shared if shared is not None else {}
         self._state: dict[StateKey[Any], Any] = {}
         self.annotations: dict[str, str] = {}
         """Set on the pod by the API server in the same write as the node; reserve and pre_bind add to it."""
-        self.feasible: BoolColumn = np.zeros(0, dtype=np.bool_)
+        self.skipped = skipped
+        """The plugins that no pod of the class concerns: they are not asked at reserve and permit."""
+        self.feasible = _NO_NODES
         """From pre_score on: which nodes passed every filter, one truth value per row."""
 
     def write(self, key: StateKey[T], value: T) -> None:

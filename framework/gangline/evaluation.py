@@ -97,7 +97,7 @@ class Evaluator:
     def filter(self, pod: PodInfo) -> Filtered:
         """Which nodes are feasible now. Raises PluginError."""
         entry = self._entry(pod)
-        cycle = Cycle(entry.shared)
+        cycle = Cycle(entry.shared, entry.skipped)
         result = Filtered(pod, cycle, entry, entry.feasible)
         if self._prepare(result):
             result.feasible = np.zeros(self._nodes.size, dtype=np.bool_)
@@ -121,7 +121,7 @@ class Evaluator:
         entry = self._entries.get(pod.cls.id) or self._entry(pod)
         if entry.rejected is not None:
             return None
-        cycle = Cycle(entry.shared)
+        cycle = Cycle(entry.shared, entry.skipped)
         view = self._nodes.view()
         for impl in self._remembering:
             if impl.name in entry.skipped:
@@ -130,6 +130,8 @@ class Evaluator:
                 answer = impl.quick(cycle, pod, view)
             except Exception as error:  # a plugin's bug fails its group, not the scheduler
                 raise PluginError(impl.name, "pre_filter", f"{type(error).__name__}: {error}") from error
+            if answer is None or answer is SKIP:
+                continue
             if answer is SKIP_CLASS:
                 entry.skipped.add(impl.name)
             elif isinstance(answer, Status) and answer.is_rejected:

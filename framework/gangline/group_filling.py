@@ -190,8 +190,9 @@ class Filler:
         """Place pods as counted, one per node and round; a node whose filters say no takes no more."""
         along = np.argsort(self._runtime.topology.rank()[rows], kind="stable")
         along = along[counts[along] > 0]
-        target = np.repeat(rows[along], counts[along])
-        rounds = np.concatenate([np.arange(count) for count in counts[along].tolist()]) if len(target) else target
+        each = counts[along]
+        target = np.repeat(rows[along], each)
+        rounds = np.arange(len(target)) - np.repeat(each.cumsum() - each, each)
         taken = 0
         for number in range(int(counts.max(initial=0))):
             chosen = np.flatnonzero(rounds == number)

@@ -19,7 +19,10 @@ from gangline.transaction import Transaction
 
 
 class Tracker(Protocol):
-    """Keeps something in step with where pods are: called for every placement and every removal, undone ones too."""
+    """Keeps something in step with where pods are: called for every placement and every removal, undone ones too.
+
+    If it has a method `concerns(cls)`, it is asked once for each pod class whether it wants to be told of such pods.
+    """
 
     def add(self, pod: PodInfo, row: int) -> None:
         """Pod is on row now."""
@@ -29,6 +32,7 @@ class Tracker(Protocol):
 
 
 K = TypeVar("K", bound=Tracker)
+S = TypeVar("S")
 
 
 class State(Protocol):
@@ -48,11 +52,16 @@ class State(Protocol):
         """
         ...
 
-    def tracker(self, kind: Callable[..., K], *args: Any) -> K:
-        """The one tracker of a kind: an object with `add(pod, row)` and `remove(pod, row)` that is told of every
-        placement and removal.
+    def shared(self, kind: Callable[..., S], *args: Any) -> S:
+        """The one object of a kind for all plugins, profiles and later configurations.
 
-        Made as `kind(*args)` when first asked for, and shared by all plugins, profiles and later configurations.
+        Made as `kind(*args)` when first asked for.
+        """
+        ...
+
+    def tracker(self, kind: Callable[..., K], *args: Any) -> K:
+        """As `shared`, for an object with `add(pod, row)` and `remove(pod, row)`: it is told of every placement and
+        removal.
         """
         ...
 

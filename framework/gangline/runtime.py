@@ -250,6 +250,8 @@ class Runtime:
     def reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
         """Let plugins claim what the pod takes; undone by `unreserve`."""
         for impl in self._at("reserve"):
+            if impl.name in cycle.skipped:
+                continue
             status = impl.call(cycle, pod, node)
             if status is not None and not status.is_success:
                 return _by(status, impl.name)
@@ -262,12 +264,16 @@ class Runtime:
         try:
             for impl in self._at("reserve"):
                 name = impl.name
+                if name in cycle.skipped:
+                    continue
                 status = impl.quick(cycle, pod, node)
                 if status is not None and not status.is_success:
                     return _by(status, name), {}
             point = "permit"
             for impl in self._at("permit"):
                 name = impl.name
+                if name in cycle.skipped:
+                    continue
                 status = impl.quick(cycle, pod, node)
                 if status is None or status.is_success:
                     continue
@@ -298,6 +304,8 @@ class Runtime:
         """The verdict, and for each plugin that holds the pod how many seconds at most."""
         holds: dict[str, float] = {}
         for impl in self._at("permit"):
+            if impl.name in cycle.skipped:
+                continue
             status = impl.call(cycle, pod, node)
             if status is None or status.is_success:
                 continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -84,7 +85,7 @@ SKIP: Final = Status(Code.SKIP)
 """From pre_filter and pre_score: leave this plugin out for this pod. From bind: let the next plugin bind."""
 
 SKIP_CLASS: Final = Status(Code.SKIP)
-"""From pre_filter, instead of SKIP: no pod of this class will ever concern the plugin."""
+"""From pre_filter, instead of SKIP: no pod of this class will ever concern the plugin, at reserve and permit neither."""
 
 
 def unschedulable(*reasons: str, resolvable: bool = True) -> Status:
@@ -93,6 +94,7 @@ def unschedulable(*reasons: str, resolvable: bool = True) -> Status:
     return Status(code, reasons)
 
 
+@lru_cache(maxsize=64)
 def wait(timeout: float) -> Status:
     """From permit: hold the pod until it is allowed or rejected, at most timeout seconds."""
     return Status(Code.WAIT, timeout=timeout)

@@ -303,7 +303,7 @@ class Story:
         assert scheduler.cache.pods.keys() == pods.keys() - waiting and not scheduler.cache.assumed
         assert not len(scheduler.waiting) and not scheduler.queue.nominated()
         permit = scheduler.runtimes["gangs"].profile.plugins["GangPermit"]
-        assert not permit._gangs and not permit._key_of
+        assert not permit._gangs and not permit._gang_of
         fresh = Cache()
         for node in self.nodes().values():
             fresh.upsert_node(node)

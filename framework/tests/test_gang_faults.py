@@ -151,7 +151,7 @@ def test_a_group_object_that_goes_while_its_pods_are_bound_leaves_nothing_at_per
         give_back(gangs.runtime, gangs.cache, member.cycle, member.pod, member.node)
 
     permit = gangs.runtime.profile.plugins["GangPermit"]
-    assert not permit._gangs and not permit._key_of
+    assert not permit._gangs and not permit._gang_of
 
 
 def test_a_plugin_that_fails_to_unreserve_keeps_no_member_of_a_gang() -> None:

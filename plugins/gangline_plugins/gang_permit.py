@@ -35,6 +35,8 @@ class GangPermitArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True)
 class _Gang:
     """Members of one group on their way."""
 
+    group: PodGroup
+    """As it was when the last of them was reserved."""
     bound: int
     """How many members had a node before any of these was reserved."""
     reserved: set[str] = field(default_factory=set)
@@ -56,7 +58,7 @@ class GangPermit:
         self._handle = handle
         self._timeout = args.timeout_seconds
         self._gangs: dict[str, _Gang] = {}
-        self._key_of: dict[str, str] = {}
+        self._gang_of: dict[str, _Gang] = {}
         """Of the members on their way, by UID: the object that stands for a group may go before they arrive."""
         handle.group_pods()
 
@@ -68,27 +70,26 @@ class GangPermit:
     @hookimpl
     def reserve(self, pod: PodInfo) -> None:
         """Count the member."""
-        group = self._group(pod)
-        if group is None:
+        membership = self._handle.group_of(pod)
+        if not isinstance(membership, Membership):
             return
+        group = membership.group
         gang = self._gangs.get(group.key)
         if gang is None:
             bound = sum(bool(member.node_name) and member is not pod for member in self._handle.members(group.key))
-            gang = self._gangs[group.key] = _Gang(bound)
+            gang = self._gangs[group.key] = _Gang(group, bound)
+        gang.group = group
         gang.reserved.add(pod.uid)
-        self._key_of[pod.uid] = group.key
+        self._gang_of[pod.uid] = gang
 
     @hookimpl
     def permit(self, pod: PodInfo) -> Status | None:
         """Wait for the others; the member that makes them enough lets all of them go."""
-        group = self._group(pod)
-        if group is None:
+        gang = self._gang_of.get(pod.uid)
+        if gang is None or gang.is_open:
             return None
-        gang = self._gangs[group.key]
-        if gang.is_open:
-            return None
-        if gang.bound + len(gang.reserved) < group.min_member:
-            return wait(group.timeout or self._timeout)
+        if gang.bound + len(gang.reserved) < gang.group.min_member:
+            return wait(gang.group.timeout or self._timeout)
         gang.is_open = True
         for waiting in self._waiting(gang):
             waiting.allow(self.name)
@@ -106,19 +107,14 @@ class GangPermit:
         """A bound member is known by its node."""
         self._leave(pod)
 
-    def _group(self, pod: PodInfo) -> PodGroup | None:
-        membership = self._handle.group_of(pod)
-        return membership.group if isinstance(membership, Membership) else None
-
     def _leave(self, pod: PodInfo) -> _Gang | None:
         """The member is no longer on its way; returns the gang when others still are."""
-        key = self._key_of.pop(pod.uid, None)
-        if key is None:
+        gang = self._gang_of.pop(pod.uid, None)
+        if gang is None:
             return None
-        gang = self._gangs[key]
         gang.reserved.discard(pod.uid)
         if not gang.reserved:
-            del self._gangs[key]
+            del self._gangs[gang.group.key]
             return None
         return gang
 

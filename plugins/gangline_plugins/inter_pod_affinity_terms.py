@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gangline import NOTHING, InvalidObject, PodInfo, Selector, State, compile_selector, model
+from gangline import NOTHING, InvalidObject, PodClass, PodInfo, Selector, State, compile_selector, model
 from gangline_plugins.pod_counting import Clause, NamespaceLabels, Query, SelectorIndex, derived
 from gangline_plugins.pod_counting_columns import RowCounts
 
@@ -67,10 +67,13 @@ _NONE = PodTerms()
 
 def terms_of(pod: PodInfo) -> PodTerms:
     """The terms of a pod."""
-    affinity = pod.spec.affinity
-    if affinity is None or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None):
-        return _NONE
-    return derived(pod, PodTerms, _reads_labels, _compile)
+    return derived(pod, PodTerms, _reads_labels, _compile) if has_terms(pod.cls) else _NONE
+
+
+def has_terms(cls: PodClass) -> bool:
+    """Whether the pods of a class name others."""
+    affinity = cls.spec.affinity
+    return affinity is not None and (affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None)
 
 
 class TermOwners:
@@ -83,6 +86,10 @@ class TermOwners:
         self._index: SelectorIndex[OwnedTerm] = SelectorIndex()
         self._changes = 0
         self._matches: OrderedDict[tuple[str, int], tuple[int, int, list[Match]]] = OrderedDict()
+
+    def concerns(self, cls: PodClass) -> bool:
+        """Whether its pods own terms."""
+        return has_terms(cls)
 
     def add(self, pod: PodInfo, row: int) -> None:
         """The pod, and its terms with it, are on row."""

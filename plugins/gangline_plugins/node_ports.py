@@ -70,6 +70,10 @@ class PortsInUse:
     def __init__(self) -> None:
         self._rows: defaultdict[Port, dict[int, Counter[str]]] = defaultdict(dict)
 
+    def concerns(self, cls: PodClass) -> bool:
+        """Whether its pods take ports of their nodes."""
+        return bool(host_ports(cls))
+
     def add(self, pod: PodInfo, row: int) -> None:
         """The pod's ports are in use on row."""
         for address, port in host_ports(pod.cls):

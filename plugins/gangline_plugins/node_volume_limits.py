@@ -176,10 +176,12 @@ class UsesOfRows:
         self._uses: defaultdict[int, Counter[Use]] = defaultdict(Counter)
         self._counts: NDArray[np.int64] = np.zeros(64, dtype=np.int64)
 
+    def concerns(self, cls: PodClass) -> bool:
+        """Whether its pods have volumes that count."""
+        return _counts(cls)
+
     def add(self, pod: PodInfo, row: int) -> None:
         """The pod uses its volumes on row."""
-        if not _counts(pod.cls):
-            return
         uses = self._uses[row]
         for use in uses_of(pod):
             uses[use] += 1
@@ -187,8 +189,6 @@ class UsesOfRows:
 
     def remove(self, pod: PodInfo, row: int) -> None:
         """It no longer does."""
-        if not _counts(pod.cls):
-            return
         uses = self._uses[row]
         for use in uses_of(pod):
             uses[use] -= 1

@@ -105,10 +105,12 @@ class VolumesInUse:
         self._claims: Counter[tuple[str, str]] = Counter()
         self._disks: defaultdict[Disk, dict[int, Counter[bool]]] = defaultdict(dict)
 
+    def concerns(self, cls: PodClass) -> bool:
+        """Whether its pods have volumes."""
+        return bool(cls.spec.volumes)
+
     def add(self, pod: PodInfo, row: int) -> None:
         """The pod's claims and disks are in use, the disks on row."""
-        if not pod.cls.spec.volumes:
-            return
         for name in named_claims(pod.cls):
             self._claims[(pod.namespace, name)] += 1
         for disk, read_only in disks_of(pod.cls):
@@ -116,8 +118,6 @@ class VolumesInUse:
 
     def remove(self, pod: PodInfo, row: int) -> None:
         """They no longer are."""
-        if not pod.cls.spec.volumes:
-            return
         for name in named_claims(pod.cls):
             _take_one(self._claims, (pod.namespace, name))
         for disk, read_only in disks_of(pod.cls):

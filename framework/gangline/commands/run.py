@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
 import random
@@ -22,7 +21,7 @@ from gangline.clock import SystemClock
 from gangline.kube import auth
 from gangline.kube.client import HttpClient
 from gangline.leading import Elector
-from gangline.memory import keep_memory
+from gangline.memory import keep_memory, settle_memory
 from gangline.metrics import Metrics
 from gangline.registry import Catalog
 from gangline.reloading import Reloader
@@ -149,11 +148,9 @@ class Program:
 
 
 async def _settle_memory(scheduler: Scheduler) -> None:
-    """What was listed stays for long: keep the garbage collector from walking it again and again."""
+    """Once everything is listed."""
     await scheduler.synced()
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(200_000, 50, 100)
+    settle_memory()
 
 
 def _raise_first(work: asyncio.Task[None]) -> None:

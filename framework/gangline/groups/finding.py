@@ -19,6 +19,8 @@ from gangline.wire import CLAIM
 _LABELS = frozenset({keys.POD_GROUP, keys.KUEUE_GROUP, keys.KOORDINATOR_GROUP, keys.LWS_GROUP, keys.JOB_SET})
 _ANNOTATIONS = frozenset({keys.KAI_GROUP, keys.VOLCANO_GROUP, keys.KOORDINATOR_GROUP, CLAIM})
 """What a pod that nobody owns has to have to be in a group."""
+_FOREVER = -1
+"""In place of a number of rings: no object can change that a pod is in no group."""
 
 
 class _Bell:
@@ -57,16 +59,17 @@ class Groups:
     def of(self, pod: PodInfo) -> Membership | Problem | None:
         """The pod's group; a Problem where it names one that cannot be used, None where it is in none."""
         memo = pod.membership
-        if memo is not None and memo[0] == self._bell.rings:
+        if memo is not None and (memo[0] == self._bell.rings or memo[0] == _FOREVER):
             answer: Membership | Problem | None = memo[1]
+        elif not pod.owners and not pod.group and _has_no_trigger(pod):
+            answer = None
+            pod.membership = (_FOREVER, None)
         else:
             answer = self._look(pod)
             pod.membership = (self._bell.rings, answer)
         return answer
 
     def _look(self, pod: PodInfo) -> Membership | Problem | None:
-        if not pod.owners and not pod.group and _has_no_trigger(pod):
-            return None
         known = self._known.get(pod)
         if known is not None and known[1].holds():
             return known[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from gangline.wire import ALLOCATED, ALLOCATED_UUIDS
@@ -25,7 +25,7 @@ class Allocation:
     """Shared and Replicas: thousandths of each device, in the order of the ids."""
     memory_mib: tuple[int, ...] = ()
     """Shared: MiB of each device, in the order of the ids."""
-    is_firm: bool = False
+    is_firm: bool = field(default=False, compare=False)
     """It stands on the pod or will; else the table chose it only to know what is taken, and may choose again."""
 
     @property

@@ -109,10 +109,7 @@ class DeviceTable:
         """Make the choice for a placed pod firm: it is what the binding will write. None when it has none."""
         found = self._allocations.get(uid)
         if found is not None and not found.is_firm:
-            node = self._nodes[found.row]
-            self._release(uid, node)
-            found = replace(found, is_firm=True)
-            self._hold(uid, node, found)
+            found = self._allocations[uid] = replace(found, is_firm=True)
         return found
 
     def assign(self, pod: PodInfo, ids: Iterable[int]) -> Allocation:

@@ -41,7 +41,7 @@ class GpuSchedulingMap:
         self._handle = handle
         self._table = device_table(handle.state)
         self._table.wants.maps = True
-        self._aliases = handle.state.tracker(Aliases, handle.state)
+        self._aliases = handle.state.shared(Aliases, handle.state)
 
     @hookimpl
     def events_to_register(self) -> Sequence[EventHint]:
@@ -119,12 +119,6 @@ class Aliases:
         named.discard(name)
         if not named:
             self.nodes.pop(alias, None)
-
-    def add(self, pod: PodInfo, row: int) -> None:
-        """Where pods are does not matter."""
-
-    def remove(self, pod: PodInfo, row: int) -> None:
-        """Where pods are does not matter."""
 
 
 def _metadata(pod: PodInfo) -> model.ObjectMeta:

@@ -19,7 +19,7 @@ ENDED = "status.phase!=Pending,status.phase!=Running"
 
 def memory_of(state: State, profile: str) -> Memory:
     """What a profile remembers; the same object for all configurations that follow each other."""
-    return state.tracker(Memories).of(profile)
+    return state.shared(Memories).of(profile)
 
 
 class Memory:
@@ -34,7 +34,7 @@ class Memory:
 
 
 class Memories:
-    """The memory of each profile; where pods are does not matter to it."""
+    """The memory of each profile."""
 
     def __init__(self) -> None:
         self._memories: dict[str, Memory] = {}
@@ -42,12 +42,6 @@ class Memories:
     def of(self, profile: str) -> Memory:
         """The memory of a profile."""
         return self._memories.setdefault(profile, Memory())
-
-    def add(self, pod: PodInfo, row: int) -> None:
-        """Nothing to count."""
-
-    def remove(self, pod: PodInfo, row: int) -> None:
-        """Nothing to count."""
 
 
 class Keeper:

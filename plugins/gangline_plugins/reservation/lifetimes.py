@@ -31,6 +31,8 @@ def end_of(pod: PodInfo, annotations: Mapping[str, str], now: float, default: fl
     """
     if pod.terminating:
         return now
+    if math.isinf(default) and MAX_RUNTIME not in annotations and pod.cls.spec.active_deadline_seconds is None:
+        return math.inf
     try:
         longest = longest_run(pod, annotations)
     except InvalidObject:

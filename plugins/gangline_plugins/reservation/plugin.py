@@ -87,6 +87,8 @@ class Reservation:
     @hookimpl
     def pre_filter(self, pod: PodInfo) -> Status | None:
         """Nothing to do without a reservation, for its group, for what comes before it, and for what ends first."""
+        if self._leaving.kept is None:
+            return SKIP
         self._tidy()
         kept = self._leaving.kept
         if kept is None or pod.priority > kept.priority or self._key_of(pod) == kept.key:

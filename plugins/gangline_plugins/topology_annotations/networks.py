@@ -64,12 +64,6 @@ class Adapters:
         self._row_of.pop(name, None)
         self._gbps[row] = UNKNOWN
 
-    def add(self, pod: PodInfo, row: int) -> None:
-        """Where pods are does not matter."""
-
-    def remove(self, pod: PodInfo, row: int) -> None:
-        """Where pods are does not matter."""
-
     def _write(self, name: str) -> None:
         row = self._row_of.get(name)
         if row is not None:
@@ -82,7 +76,7 @@ class Networks:
     def __init__(self, handle: Handle, settings: Configured) -> None:
         self._topology = handle.topology
         self._configured = settings
-        self._adapters = handle.state.tracker(Adapters, handle.state)
+        self._adapters = handle.state.shared(Adapters, handle.state)
         self._kept: dict[str, tuple[int, list[Domains], Ints]] = {}
 
     def gbps(self, nodes: NodeView) -> Ints:
