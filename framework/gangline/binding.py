@@ -108,7 +108,7 @@ class Binder:
         uid = decision.pod.uid
         waiting = self._waiting.get(uid)
         if waiting is None:
-            waiting = WaitingPod(decision.pod, decision.node, set(decision.holds))
+            waiting = WaitingPod(decision.pod, decision.node, decision.holds)
             self._waiting.add(waiting)
         if waiting.verdict is not None:
             self._waiting.remove(uid)

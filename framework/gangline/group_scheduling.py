@@ -349,7 +349,7 @@ class _GroupCycle:
             self._undo_one(cycle, pod, node)
             return status
         if holds:
-            runtime.handle.waiting.add(WaitingPod(pod, node, set(holds)))
+            runtime.handle.waiting.add(WaitingPod(pod, node, holds))
         return Decision(self._unit, pod, node, cycle, runtime, holds)
 
     def _undo(self, decisions: Iterable[Decision]) -> None:

@@ -21,7 +21,7 @@ Nominations = Mapping[str, Mapping[str, PodInfo]]
 """Node name to the pods that room is being made for, by UID."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)  # not frozen: that takes a microsecond for each member of a gang
 class Decision:
     """Pod goes to node; `holds` are the permit plugins that keep it waiting, and for how many seconds at most."""
 

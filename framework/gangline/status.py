@@ -85,7 +85,7 @@ SKIP: Final = Status(Code.SKIP)
 """From pre_filter and pre_score: leave this plugin out for this pod. From bind: let the next plugin bind."""
 
 SKIP_CLASS: Final = Status(Code.SKIP)
-"""From pre_filter, instead of SKIP: no pod of this class will ever concern the plugin, at reserve and permit neither."""
+"""From pre_filter, instead of SKIP: no pod of this class will ever concern the plugin, nor at reserve and permit."""
 
 
 def unschedulable(*reasons: str, resolvable: bool = True) -> Status:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from gangline.pods import PodInfo
 from gangline.status import SUCCESS, Status, unschedulable
@@ -11,7 +11,7 @@ from gangline.status import SUCCESS, Status, unschedulable
 class WaitingPod:
     """One held pod; it goes on when no plugin holds it, and ends at the first rejection."""
 
-    def __init__(self, pod: PodInfo, node: str, plugins: set[str]) -> None:
+    def __init__(self, pod: PodInfo, node: str, plugins: Iterable[str]) -> None:
         self._pod = pod
         self._node = node
         self._holding = set(plugins)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from gangline import ApiError, Handle, NotFound, PodInfo, State, resources
+from gangline import ApiError, Handle, NotFound, State, resources
 from gangline_plugins.leaf_spine.history import History, Observer
 
 log = logging.getLogger(__name__)

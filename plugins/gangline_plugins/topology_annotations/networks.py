@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gangline import Domains, Handle, NodeView, PodInfo, State, model
+from gangline import Domains, Handle, NodeView, State, model
 from gangline.wire import GpuNodeStatus
 from gangline_plugins.gpu.hardware import is_up
 from gangline_plugins.leaf_spine.configured import Configured
