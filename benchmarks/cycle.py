@@ -8,7 +8,6 @@ of its class. Columns are milliseconds per cycle. The profile is the default one
 
 from __future__ import annotations
 
-import gc
 import random
 import statistics
 import time
@@ -22,7 +21,7 @@ from gangline import config, model
 from gangline.assembly import build_runtimes
 from gangline.cache import Cache
 from gangline.clock import SystemClock
-from gangline.memory import keep_memory
+from gangline.memory import keep_memory, settle_memory
 from gangline.metrics import Metrics
 from gangline.recording import NoRecorder
 from gangline.registry import Catalog
@@ -90,8 +89,7 @@ def measure(nodes: int, cycles: int, classes: int | None) -> list[float]:
     for record in keep:  # each class is known before the clock runs
         runtime.evaluator.choose(runtime.evaluator.filter(record))
     times = []
-    gc.collect()
-    gc.freeze()
+    settle_memory()
     for number in range(min(cycles, nodes * 8)):
         record = cache.record(pod(number, 1000 + number % classes if classes else 1000 + number))
         unit = Unit([record], added=0.0)

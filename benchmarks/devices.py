@@ -26,6 +26,7 @@ from rich.table import Table
 from gangline import model
 from gangline.cache import Cache
 from gangline.handle import FrameworkHandle
+from gangline.memory import settle_memory
 from gangline.metrics import Metrics
 from gangline.registry import Catalog, compile_profile
 from gangline.runtime import Runtime
@@ -98,8 +99,7 @@ def measure(nodes: int, claims: Iterator[GpuClaimSpec], shared: bool) -> list[fl
     runtime = runtime_for(cache)
     table = device_table(cache)
     times = []
-    gc.collect()
-    gc.freeze()
+    settle_memory()
     for number, spec in enumerate(claims):
         claim = GpuClaim(model.ObjectMeta(name=f"claim-{number}", namespace="default"), spec)
         cache.store("gpuclaims").upsert(claim)

@@ -16,6 +16,7 @@ from gangline import config, model
 from gangline.assembly import build_runtimes
 from gangline.cache import Cache
 from gangline.clock import SystemClock
+from gangline.memory import settle_memory
 from gangline.metrics import Metrics
 from gangline.recording import NoRecorder
 from gangline.registry import Catalog
@@ -73,8 +74,7 @@ def replay(
     records = [cache.record(_pod(number, pods[row])) for number, row in enumerate(arrival.pods)]
     total = WHOLE * sum(node.gpus for node in nodes)
     placed: list[bool] = []
-    gc.collect()
-    gc.freeze()
+    settle_memory()
     start = time.perf_counter()
     for record in records:
         runtime.pre_enqueue(record)

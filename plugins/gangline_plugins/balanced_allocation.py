@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gangline import NODE, PODS, SKIP, NodeView, PodInfo, ScoreColumn, Status, hookimpl
-from gangline_plugins.resource_scoring import ResourceSpec, Share, check_resources, share_of
+from gangline_plugins.resource_scoring import ResourceSpec, Share, check_resources, is_everywhere, share_of
 
 Matrix = NDArray[np.float64]
 """One row per resource, one column per node."""
@@ -45,8 +45,9 @@ class NodeResourcesBalancedAllocation:
         if share is None:
             share = pod.cls.memo[self] = share_of(self._resources, pod.cls.requests.real)
         used, allocatable = share.used(nodes, nonzero=False)
-        everywhere = bool(allocatable.all())
-        fractions = (used + share.steps) / (allocatable if everywhere else np.maximum(allocatable, 1))
+        everywhere = is_everywhere(allocatable)
+        fractions = (used + share.steps).astype(np.float64)  # before the division, which is slower on integers
+        fractions /= (allocatable if everywhere else np.maximum(allocatable, 1)).astype(np.float64)
         np.minimum(fractions, 1.0, out=fractions)  # without and with the pod
         if len(used) == 2 and everywhere:
             evenness = np.abs(fractions[:, 0] - fractions[:, 1])

@@ -152,12 +152,17 @@ def _most(share: Share, used: Int64Column, allocatable: Int64Column) -> ScoreCol
 
 def _weighted_mean(share: Share, rated: ScoreColumn, allocatable: Int64Column) -> ScoreColumn:
     """Rounded down; a resource that a node does not have does not count there."""
-    if allocatable.all():
+    if is_everywhere(allocatable):
         total: ScoreColumn = (share.weights.T @ rated)[0]  # whole numbers far below 2**53: exact in any order
         total /= share.total
         return np.floor(total, out=total)
     weights = share.weights * (allocatable > 0)
     return np.floor((rated * weights).sum(axis=0) / np.maximum(weights.sum(axis=0), 1.0))
+
+
+def is_everywhere(allocatable: Int64Column) -> bool:
+    """Whether every node has some of every resource."""
+    return bool(allocatable.min(initial=1) > 0)  # half the time of all()
 
 
 def percent(part: Int64Column, whole: Int64Column) -> ScoreColumn:
@@ -166,7 +171,7 @@ def percent(part: Int64Column, whole: Int64Column) -> ScoreColumn:
     Floating point is exact here up to 2**45 (with quotients of at most 100 the rounding error stays below 1 / whole),
     and several times faster than integer division; larger amounts take the slow way.
     """
-    if not whole.all():
+    if not is_everywhere(whole):
         whole = np.maximum(whole, 1)
     if int(whole.max(initial=0)) > _EXACT:
         return (part * 100 // whole).astype(np.float64)
