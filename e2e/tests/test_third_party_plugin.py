@@ -38,8 +38,8 @@ async def test_an_installed_plugin_prefers_nodes_where_its_profile_enables_it(
 ) -> None:
     liking = profile("liking", enabled=[PLUGIN], args={"PreferredLabel": {"annotation": "example.com/likes"}})
     config = configuration(liking, profile("plain"))
-    start_gangline(own_control_plane.kubeconfig, config, python_path=installed)
     await empty.create_many(kwok_node(f"node-{i}", labels={"example.com/fast": ""} if i == 3 else {}) for i in range(8))
+    start_gangline(own_control_plane.kubeconfig, config, python_path=installed)
 
     await empty.create_many(
         gpu_pod(f"{name}-{i}", cpu="8", scheduler_name=name, annotations=ANNOTATIONS)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pluggy
@@ -37,24 +37,20 @@ _ANSWERS: dict[str, tuple[type[Any], ...]] = {
 
 
 class Catalog:
-    """Plugin classes by name, loaded when first needed."""
+    """Plugin classes by name. One is imported when it is asked for, so that none harms who does not use it."""
 
-    def __init__(self, classes: Mapping[str, type[Any]], entries: Mapping[str, EntryPoint] | None = None) -> None:
+    def __init__(
+        self, classes: Mapping[str, type[Any]], entries: Mapping[str, Sequence[EntryPoint]] | None = None
+    ) -> None:
         self._classes = dict(classes)
         self._entries = dict(entries or {})
 
     @classmethod
     def discover(cls) -> Catalog:
-        """Everything installed under the entry-point group `gangline.plugins`.
-
-        Raises PluginError when two distributions give the same name.
-        """
-        entries: dict[str, EntryPoint] = {}
+        """Everything installed under the entry-point group `gangline.plugins`; nothing is imported."""
+        entries: dict[str, list[EntryPoint]] = {}
         for entry in entry_points(group=GROUP):
-            other = entries.get(entry.name)
-            if other is not None and other.value != entry.value:
-                raise PluginError(entry.name, "", f"is given by both {other.value} and {entry.value}")
-            entries[entry.name] = entry
+            entries.setdefault(entry.name, []).append(entry)
         return cls({}, entries)
 
     def with_classes(self, *classes: type[Any]) -> Catalog:
@@ -68,31 +64,53 @@ class Catalog:
 
     def origin(self, name: str) -> str:
         """Where a plugin comes from: the distribution and the object."""
-        entry = self._entries.get(name)
-        if entry is None:
+        entries = self._entries.get(name)
+        if entries is None:
             return self._classes[name].__module__
-        distribution = f"{entry.dist.name} {entry.dist.version}: " if entry.dist else ""
-        return f"{distribution}{entry.value}"
+        return " and ".join(f"{e.dist.name} {e.dist.version}: {e.value}" if e.dist else e.value for e in entries)
 
     def load(self, name: str) -> type[Any]:
-        """The class. Raises PluginError when it cannot be imported or is no plugin."""
+        """The class. Raises PluginError when it cannot be imported, is no plugin or is given by two distributions."""
         found = self._classes.get(name)
         if found is None:
-            entry = self._entries.get(name)
-            if entry is None:
+            entries = self._entries.get(name, ())
+            if not entries:
                 raise PluginError(name, "", "is not installed")
+            if len({entry.value for entry in entries}) > 1:
+                raise PluginError(name, "", f"is given by {self.origin(name)}")
             try:
-                found = entry.load()
-            except Exception as error:
-                raise PluginError(name, "", f"cannot be loaded from {entry.value}: {error!r}") from error
+                found = entries[0].load()
+            # A module that calls sys.exit must not end the scheduler without a word.
+            except (Exception, SystemExit) as error:
+                raise PluginError(name, "", f"cannot be loaded from {self.origin(name)}: {error!r}") from error
             self._classes[name] = found
         if getattr(found, "name", None) != name:
             raise PluginError(name, "", f"its class says name = {getattr(found, 'name', None)!r}")
         return found
 
-    def points(self) -> dict[str, frozenset[str]]:
-        """For each plugin the extension points that it implements."""
-        return {name: points_of(self.load(name)) for name in self.names}
+    def points(self) -> Mapping[str, frozenset[str]]:
+        """For each plugin the extension points that it implements; looking one up imports it, as `load` does."""
+        return _Points(self)
+
+
+class _Points(Mapping[str, frozenset[str]]):
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._names = catalog.names
+
+    def __getitem__(self, name: str) -> frozenset[str]:
+        if name not in self:
+            raise KeyError(name)
+        return points_of(self._catalog.load(name))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 def points_of(cls: type[Any]) -> frozenset[str]:
@@ -323,7 +341,22 @@ def _check_answer(name: str, point: str, answer: object, answers: tuple[type[Any
         raise PluginError(name, point, f"must return {wanted} or None, not {answer!r}")
 
 
-def distributions(catalog: Catalog) -> Iterable[tuple[str, str, frozenset[str]]]:
-    """Name, origin and points of every plugin; for `gangline plugins list`."""
+class Installed(NamedTuple):
+    """A plugin that some distribution brings."""
+
+    name: str
+    origin: str
+    points: frozenset[str]
+    fault: str
+    """Why it cannot be used; empty where it can."""
+
+
+def distributions(catalog: Catalog) -> Iterator[Installed]:
+    """Every plugin, those included that cannot be used; for `gangline plugins list`."""
     for name in catalog.names:
-        yield name, catalog.origin(name), points_of(catalog.load(name))
+        points, fault = frozenset[str](), ""
+        try:
+            points = points_of(catalog.load(name))
+        except PluginError as error:
+            fault = error.why
+        yield Installed(name, catalog.origin(name), points, fault)

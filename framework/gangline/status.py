@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -94,7 +93,6 @@ def unschedulable(*reasons: str, resolvable: bool = True) -> Status:
     return Status(code, reasons)
 
 
-@lru_cache(maxsize=64)
 def wait(timeout: float) -> Status:
     """From permit: hold the pod until it is allowed or rejected, at most timeout seconds."""
     return Status(Code.WAIT, timeout=timeout)

@@ -8,25 +8,23 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any
 
-import msgspec
 import pytest
 
-from gangline import config, model
+from gangline import model
 from gangline.cache import Cache
 from gangline.errors import ApiError, Conflict, NotFound, Unavailable
 from gangline.kube.resources import NODES, PODS, SCHEDULER_PLUGINS_POD_GROUPS
-from gangline.registry import Catalog
 from gangline.requests import compute
-from gangline.scheduler import Options, Scheduler
+from gangline.scheduler import Scheduler
 from gangline.simulate import SimulatedClient
 from gangline.testing import make_node, make_pod
 
+from .gang_cluster import PROFILE, GangCluster
 from .gangs import FALLBACK, GROUP, LEAF, PREFERRED, REQUIRED, SPINE
-from .test_gang_stories import PROFILE, GangCluster
 
 CALM = 150.0
 """Seconds after which all must be done: less than those after which the queue tries everything again."""
@@ -83,12 +81,11 @@ class Story:
 
     # Reading
 
-    def pods(self) -> list[model.Pod]:
-        return [msgspec.convert(each.data, model.Pod) for each in self.cluster.server.list(PODS)]
+    def pods(self) -> Sequence[model.Pod]:
+        return self.cluster.list(PODS)
 
     def nodes(self) -> dict[str, model.Node]:
-        found = [msgspec.convert(each.data, model.Node) for each in self.cluster.server.list(NODES)]
-        return {node.metadata.name: node for node in found}
+        return {node.metadata.name: node for node in self.cluster.list(NODES)}
 
     def members(self) -> dict[str, list[model.Pod]]:
         found: dict[str, list[model.Pod]] = defaultdict(list)
@@ -183,7 +180,7 @@ class Story:
     def calm_down(self) -> None:
         """From now on everything works, and every group has its object."""
         self.is_stormy = False
-        known = {each.data["metadata"]["name"] for each in self.cluster.server.list(SCHEDULER_PLUGINS_POD_GROUPS)}
+        known = {group.metadata.name for group in self.cluster.list(SCHEDULER_PLUGINS_POD_GROUPS)}
         for name in self.gangs.keys() - known:
             self._make_group(name)
 
@@ -215,27 +212,15 @@ class Story:
     def _patch_node(self, name: str, patch: Mapping[str, Any]) -> None:
         self.cluster.server.patch(NODES, name, patch)
 
-    def _delete(self, pods: list[model.Pod]) -> None:
+    def _delete(self, pods: Sequence[model.Pod]) -> None:
         for pod in pods:
             self.disturbed.add((pod.metadata.labels or {}).get(GROUP, ""))
             self.cluster.server.delete(PODS, pod.metadata.name, namespace="default", grace_period_seconds=0)
 
     # Telling it
 
-    @asynccontextmanager
-    async def scheduler(self) -> AsyncIterator[Scheduler]:
-        client = UnreliableClient(self, latency={"bind": 0.2})
-        options = Options(seed=self.seed)
-        made = Scheduler(config.load(PROFILE, "test"), client, self.cluster.clock, Catalog.discover(), options)
-        task = asyncio.create_task(made.run())
-        try:
-            yield made
-            if task.done():
-                task.result()
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+    def scheduler(self) -> AbstractAsyncContextManager[Scheduler]:
+        return self.cluster.scheduling(PROFILE, UnreliableClient(self, latency={"bind": 0.2}), seed=self.seed)
 
     async def tell(self) -> None:
         for _ in range(self.dice.randint(0, 1)):  # a scheduler that is replaced in the middle of it
@@ -247,19 +232,16 @@ class Story:
             await asyncio.sleep(CALM)
             self.check_objects()
             self.check_scheduler(scheduler)
-            bound = self.bound()
+            bound = self.cluster.bound()
         async with self.scheduler():  # one that begins now finds nothing more to do
             await asyncio.sleep(CALM)
-        assert self.bound() == bound
+        assert self.cluster.bound() == bound
 
     async def _happen(self, acts: int) -> None:
         for _ in range(acts):
             self.act()
             await asyncio.sleep(self.dice.choice([0.0, 0.05, 0.3, 2.0]))
             self.check_room()
-
-    def bound(self) -> dict[str, str]:
-        return {pod.metadata.name: pod.spec.node_name for pod in self.pods() if pod.spec.node_name}
 
     # What must hold
 
@@ -279,9 +261,8 @@ class Story:
             needed, closeness = self.gangs[gang]
             placed = [pod.spec.node_name for pod in pods if pod.spec.node_name]
             for pod in pods:
-                assert pod.spec.node_name or self.cluster.condition(pod.metadata.name), (
-                    f"{pod.metadata.name} waits: why?"
-                )
+                name = pod.metadata.name
+                assert pod.spec.node_name or self.cluster.message(name), f"{name} waits: why?"
             if gang in self.disturbed:
                 continue
             assert len(placed) == 0 or len(placed) >= needed, f"{gang}: {len(placed)} of {needed}"

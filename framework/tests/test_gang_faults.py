@@ -14,8 +14,8 @@ from gangline.pod_group import Membership, PodGroup, Step, SubGroup, TopologyCon
 from gangline.scheduling import give_back
 from gangline.testing import make_pod
 
+from .gang_cluster import PROFILE, GangCluster
 from .gangs import Gangs, fabric
-from .test_gang_stories import PROFILE, GangCluster
 
 WITHOUT_GANGS = PROFILE.replace("{name: GangPermit}, ", "")
 GPU = "nvidia.com/gpu"
@@ -34,10 +34,6 @@ def add_job(cluster: GangCluster, **annotations: str) -> None:
     cluster.create(JOBS, model.Job(metadata, model.JobSpec(parallelism=2, completions=2)))
 
 
-def bound(cluster: GangCluster) -> int:
-    return sum(bool(each.data["spec"].get("nodeName")) for each in cluster.server.list(PODS))
-
-
 @pytest.mark.parametrize(
     ("annotations", "alone"),
     [pytest.param({}, 1, id="no gang"), pytest.param({"topology.scheduler/gpu-count": "16"}, 0, id="a gang by GPUs")],
@@ -50,17 +46,16 @@ def test_pods_that_come_before_their_job_find_out_what_they_are(annotations: dic
         async with cluster.scheduler() as scheduler:
             await cluster.until(lambda: scheduler.queue.counts()["gated"] == 1)
             add_job(cluster, **annotations)
-            await cluster.until(lambda: bound(cluster) == alone and scheduler.queue.counts()["gated"] == 1 - alone)
+            await cluster.until(lambda: (len(cluster.bound()), scheduler.queue.counts()["gated"]) == (alone, 1 - alone))
             job_pods(cluster, 1)
-            await cluster.until(lambda: bound(cluster) == 2)
+            await cluster.until(lambda: len(cluster.bound()) == 2)
 
     cluster.play(story)
 
 
 def test_a_member_that_somebody_else_binds_is_not_placed_again() -> None:
     cluster = GangCluster(leaves=1)
-    cluster.add_group("a", 3)
-    cluster.add_pods("a", 0, 1, 2)
+    cluster.add_gang("a", 3)
     others: list[str] = []
 
     def interfere(verb: str, resource: Resource[Any], name: str) -> Exception | None:
@@ -111,15 +106,14 @@ def test_a_gang_whose_profile_no_longer_knows_gangs_is_bound_pod_by_pod() -> Non
 def test_members_of_different_schedulers_are_refused_until_one_of_them_goes() -> None:
     cluster = GangCluster()
     two = PROFILE + PROFILE.partition("profiles:\n")[2].replace("schedulerName: gangs", "schedulerName: more")
-    cluster.add_group("a", 2)
-    cluster.add_pods("a", 0, 1)
+    cluster.add_gang("a", 2)
     labels, leaf = {"scheduling.x-k8s.io/pod-group": "a"}, {"gangline.dev/topology-required": "leaf"}
     cluster.create(PODS, make_pod("a-2", gpus=8, labels=labels, annotations=leaf, scheduler_name="more"))
 
     async def story() -> None:
         async with cluster.scheduler() as scheduler:
             scheduler.use(config.load(two, "test"))
-            await cluster.until(lambda: "differ in schedulerName" in cluster.condition("a-0"))
+            await cluster.until(lambda: "differ in schedulerName" in cluster.message("a-0"))
             cluster.server.delete(PODS, "a-2", grace_period_seconds=0)
             await cluster.until(lambda: len(cluster.bound("a")) == 2)
 
@@ -134,11 +128,11 @@ def test_a_gang_that_runs_stays_scheduled_while_more_members_find_no_room() -> N
     async def story() -> None:
         async with cluster.scheduler():
             await cluster.until(lambda: len(cluster.bound("a")) == 4)
-            await cluster.until(lambda: sum("no room" in cluster.condition(f"a-{n}") for n in range(6)) == 2)
+            await cluster.until(lambda: sum("no room" in cluster.message(f"a-{n}") for n in range(6)) == 2)
 
     cluster.play(story)
 
-    assert cluster.status("a")["phase"] == "Scheduled"
+    assert cluster.phase("a") == "Scheduled"
 
 
 def test_a_group_object_that_goes_while_its_pods_are_bound_leaves_nothing_at_permit() -> None:

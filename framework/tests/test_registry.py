@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-import sys
-from collections.abc import Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -19,8 +17,10 @@ import gangline_plugins
 from gangline import CodeColumn, Cycle, Handle, NodeView, PluginError, PodInfo, Reason, ScoreColumn, codes, hookimpl
 from gangline.hookspecs import POINTS, Hooks
 from gangline.metrics import Metrics
-from gangline.registry import GROUP, Catalog, distributions, points_of
+from gangline.registry import GROUP, Catalog, Installed, distributions, points_of
 from gangline.testing import FakeHandle, cluster, make_node, make_pod, make_runtime, run_filter, run_score
+
+from .installing import install
 
 PREFIX = "gangline_plugins."
 
@@ -38,29 +38,6 @@ class Plain:
     @hookimpl
     def score(self, nodes: NodeView) -> ScoreColumn:
         return np.asarray(nodes.rows * 10.0, dtype=np.float64)
-
-
-def install(folder: Path, distribution: str, entries: dict[str, str], modules: dict[str, str]) -> None:
-    """Lay an installed distribution into a folder."""
-    info = folder / f"{distribution}-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")
-    lines = "".join(f"{name} = {value}\n" for name, value in entries.items())
-    (info / "entry_points.txt").write_text(f"[{GROUP}]\n{lines}")
-    for module, text in modules.items():
-        (folder / f"{module}.py").write_text(text)
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Path]:
-    """A folder in which distributions can be laid."""
-    sys.path.insert(0, str(tmp_path))
-    before = set(sys.modules)
-    yield tmp_path
-    sys.path.remove(str(tmp_path))
-    for module in set(sys.modules) - before:
-        if (tmp_path / f"{module}.py").exists():
-            del sys.modules[module]
 
 
 def why(name: str) -> str:
@@ -81,7 +58,7 @@ def test_a_plugin_of_another_distribution_is_found_and_says_where_it_is_from(sit
 
     assert catalog.origin("Third") == "third-party 1.0: third_party:Third"
     assert points_of(catalog.load("Third")) == {"reserve"}
-    assert ("Third", "third-party 1.0: third_party:Third", frozenset({"reserve"})) in list(distributions(catalog))
+    assert Installed("Third", catalog.origin("Third"), frozenset({"reserve"}), "") in list(distributions(catalog))
 
 
 def test_an_unknown_plugin_is_named() -> None:
@@ -104,26 +81,24 @@ def test_a_class_that_calls_itself_something_else_is_refused(site: Path) -> None
         ),
         ("third_party:Third", "1 / 0\n", "ZeroDivisionError('division by zero')"),
         ("third_party:Missing", "", "AttributeError(\"module 'third_party' has no attribute 'Missing'\")"),
+        ("third_party:Third", "raise SystemExit('needs a GPU')\n", "SystemExit('needs a GPU')"),
     ],
-    ids=["import", "raises", "no such class"],
+    ids=["import", "raises", "no such class", "exits"],
 )
 def test_a_module_that_cannot_be_imported_is_named_with_the_cause(
     site: Path, value: str, source: str, message: str
 ) -> None:
     install(site, "third-party", {"Third": value}, {"third_party": source})
 
-    assert why("Third") == f"plugin Third: cannot be loaded from {value}: {message}"
+    assert why("Third") == f"plugin Third: cannot be loaded from third-party 1.0: {value}: {message}"
 
 
 def test_two_distributions_cannot_give_the_same_name(site: Path) -> None:
     install(site, "one", {"Third": "module_one:Third"}, {})
     install(site, "two", {"Third": "module_two:Third"}, {})
 
-    with pytest.raises(PluginError) as error:
-        Catalog.discover()
-
-    assert str(error.value) in {
-        f"plugin Third: is given by both module_{a}:Third and module_{b}:Third"
+    assert why("Third") in {
+        f"plugin Third: is given by {a} 1.0: module_{a}:Third and {b} 1.0: module_{b}:Third"
         for a, b in (("one", "two"), ("two", "one"))
     }
 

@@ -39,6 +39,8 @@ class _Gang:
     """As it was when the last of them was reserved."""
     bound: int
     """How many members had a node before any of these was reserved."""
+    hold: Status
+    """For those that wait for others."""
     reserved: set[str] = field(default_factory=set)
     is_open: bool = False
     """Whether enough of them are reserved."""
@@ -77,8 +79,9 @@ class GangPermit:
         gang = self._gangs.get(group.key)
         if gang is None:
             bound = sum(bool(member.node_name) and member is not pod for member in self._handle.members(group.key))
-            gang = self._gangs[group.key] = _Gang(group, bound)
-        gang.group = group
+            gang = self._gangs[group.key] = _Gang(group, bound, wait(group.timeout or self._timeout))
+        if gang.group is not group:
+            gang.group, gang.hold = group, wait(group.timeout or self._timeout)
         gang.reserved.add(pod.uid)
         self._gang_of[pod.uid] = gang
 
@@ -89,7 +92,7 @@ class GangPermit:
         if gang is None or gang.is_open:
             return None
         if gang.bound + len(gang.reserved) < gang.group.min_member:
-            return wait(gang.group.timeout or self._timeout)
+            return gang.hold
         gang.is_open = True
         for waiting in self._waiting(gang):
             waiting.allow(self.name)

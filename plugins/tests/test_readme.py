@@ -35,7 +35,7 @@ ROOT = Path(__file__).parents[2]
 FRONT = (ROOT / "README.md").read_text(encoding="utf-8")
 HERE = (ROOT / "plugins" / "README.md").read_text(encoding="utf-8")
 REGISTERED = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["entry-points"][GROUP]
-CATALOG = Catalog({}, {name: EntryPoint(name, place, GROUP) for name, place in REGISTERED.items()})
+CATALOG = Catalog({}, {name: [EntryPoint(name, place, GROUP)] for name, place in REGISTERED.items()})
 """The plugins of this repository, whatever else is installed."""
 OURS = CATALOG.names
 CONFIGURED = [name for name in OURS if hasattr(CATALOG.load(name), "args_type")]

@@ -4,54 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import random
-from contextlib import suppress
-from typing import Any
 
-import msgspec
+from framework.tests.gang_cluster import PROFILE, GangCluster, profile_with
 from framework.tests.gangs import Gangs
 
-from gangline import config, model
 from gangline.group_scheduling import GroupRejection
-from gangline.kube.resources import NODES, PODS, SCHEDULER_PLUGINS_POD_GROUPS, Resource
-from gangline.registry import Catalog
-from gangline.scheduler import Options, Scheduler
-from gangline.simulate import InMemoryServer, Kubelet, SimulatedClient, VirtualClock, run
+from gangline.kube.resources import NODES, PODS
+from gangline.scheduler import Scheduler
+from gangline.simulate import Kubelet, SimulatedClient, running
 from gangline.testing import cluster, make_node, make_pod
 from gangline_plugins.reservation import Reservation, ReservationArgs
 
 NODES_IN_ALL = 64
-GROUP = "scheduling.x-k8s.io/pod-group"
 MAX_RUNTIME, RUN = "gangline.dev/max-runtime", "gangline.dev/run-seconds"
-PROFILE = """\
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-profiles:
-- schedulerName: gangs
-  plugins:
-    multiPoint:
-      enabled: [{name: GangPermit}, {name: TopologyPlacement}%s]
-"""
 
 
-class BusyCluster:
+class BusyCluster(GangCluster):
     """Nodes that are kept full by a stream of small jobs, while one gang wants all of them."""
 
     def __init__(self, reserves: bool) -> None:
-        self.clock = VirtualClock()
-        self.server = InMemoryServer(self.clock)
+        super().__init__(leaves=0)
+        self.profile = profile_with("Reservation") if reserves else PROFILE
         self.random = random.Random(7)
         self.jobs = 0
         self.spare = 8
         """Waiting pods that there are always, the gang's among them."""
-        profile = PROFILE % (", {name: Reservation}" if reserves else "")
-        client = SimulatedClient(self.server, latency={"bind": 0.01})
-        self.config = config.load(profile, "test")
-        self.scheduler = Scheduler(self.config, client, self.clock, Catalog.discover(), Options(seed=0))
-        for n in range(NODES_IN_ALL):
-            self.create(NODES, make_node(f"n{n}", gpus=8, cpu=64, memory="512Gi"))
-
-    def create(self, resource: Resource[Any], obj: Any) -> None:
-        self.server.create(resource, msgspec.to_builtins(obj))
+        self.create(NODES, *(make_node(f"n{n}", gpus=8, cpu=64, memory="512Gi") for n in range(NODES_IN_ALL)))
 
     def add_job(self) -> None:
         """A pod that takes a node for 1 to 10 minutes, and says so."""
@@ -60,58 +38,39 @@ class BusyCluster:
         self.create(PODS, make_pod(f"job-{self.jobs}", gpus=8, annotations=notes, scheduler_name="gangs"))
         self.jobs += 1
 
-    def add_gang(self, size: int) -> None:
-        spec = model.PodGroupSpec(min_member=size)
-        self.create(
-            SCHEDULER_PLUGINS_POD_GROUPS, model.PodGroup(model.ObjectMeta(name="big", namespace="default"), spec)
-        )
-        self.spare += size
-        for n in range(size):
-            labels = {GROUP: "big"}
-            self.create(PODS, make_pod(f"big-{n}", gpus=8, labels=labels, scheduler_name="gangs"))
-
-    def waiting_jobs(self) -> int:
-        return sum(self.scheduler.queue.counts().values())
-
     def gang_is_bound(self, size: int) -> bool:
-        return all(self.server.get(PODS, f"big-{n}").data["spec"].get("nodeName") for n in range(size))
+        return all(self.get(PODS, f"big-{n}").spec.node_name for n in range(size))
 
-    def play(self, seconds: float, size: int) -> tuple[float | None, str]:
+    def wait_of_gang(self, seconds: float, size: int) -> tuple[float | None, str]:
         """Virtual seconds that the gang waited, None if it never started, and what it was first told."""
-        return run(self._story(seconds, size), self.clock)
+        return self.play(lambda: self._story(seconds, size))
 
     async def _story(self, seconds: float, size: int) -> tuple[float | None, str]:
-        kubelet = Kubelet(self.server, self.clock)
-        tasks = [asyncio.create_task(work) for work in (self.scheduler.run(), kubelet.run(), self._stream())]
-        try:
+        client, kubelet = SimulatedClient(self.server, latency={"bind": 0.01}), Kubelet(self.server, self.clock)
+        async with self.scheduling(self.profile, client) as scheduler, running(kubelet.run(), self._stream(scheduler)):
             await asyncio.sleep(300.0)
-            self.add_gang(size)
+            self.spare += size
+            self.add_gang("big", size, {})
             start = self.clock.monotonic()
             said = ""
             while self.clock.monotonic() - start < seconds:
                 await asyncio.sleep(2.0)
-                unit = self.scheduler.queue.get(self.server.get(PODS, "big-0").data["metadata"]["uid"])
+                unit = scheduler.queue.get(self.get(PODS, "big-0").metadata.uid)
                 said = said or (unit.message if unit is not None else "")
                 if self.gang_is_bound(size):
                     return self.clock.monotonic() - start, said
             return None, said
-        finally:
-            for task in tasks:
-                task.cancel()
-            for task in tasks:
-                with suppress(asyncio.CancelledError):
-                    await task
 
-    async def _stream(self) -> None:
+    async def _stream(self, scheduler: Scheduler) -> None:
         """Always some jobs more than there is room for."""
         while True:
-            for _ in range(self.spare - self.waiting_jobs()):
+            for _ in range(self.spare - sum(scheduler.queue.counts().values())):
                 self.add_job()
             await asyncio.sleep(2.0)
 
 
 def test_without_a_reservation_a_stream_of_small_jobs_starves_a_large_gang() -> None:
-    waited, _ = BusyCluster(reserves=False).play(seconds=700.0, size=NODES_IN_ALL)
+    waited, _ = BusyCluster(reserves=False).wait_of_gang(seconds=700.0, size=NODES_IN_ALL)
 
     assert waited is None
 
@@ -119,7 +78,7 @@ def test_without_a_reservation_a_stream_of_small_jobs_starves_a_large_gang() -> 
 def test_with_one_it_starts_when_it_was_told() -> None:
     cluster = BusyCluster(reserves=True)
 
-    waited, said = cluster.play(seconds=700.0, size=NODES_IN_ALL)
+    waited, said = cluster.wait_of_gang(seconds=700.0, size=NODES_IN_ALL)
 
     assert "estimated start" in said
     assert waited is not None and waited <= 600.0 + 30.0

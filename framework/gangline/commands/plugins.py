@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from gangline.hookspecs import POINTS
@@ -81,10 +82,11 @@ def plugins() -> None:
 
 @plugins.command("list")
 def list_() -> None:
-    """Every plugin that is installed, with the extension points that it implements."""
+    """Every plugin that is installed, with the extension points that it implements or why it cannot be used."""
     table = Table("PLUGIN", "EXTENSION POINTS", "FROM", box=None, pad_edge=False)
-    for name, origin, points in distributions(Catalog.discover()):
-        table.add_row(name, ", ".join(point for point in POINTS if point in points), origin)
+    for name, origin, points, fault in distributions(Catalog.discover()):
+        does = f"unusable: {fault}" if fault else ", ".join(point for point in POINTS if point in points)
+        table.add_row(name, escape(does), origin)
     Console().print(table)
 
 

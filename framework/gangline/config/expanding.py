@@ -8,7 +8,8 @@
 3. The order at a point: its own entries that are also in 1, the rest of 1, its other own entries.
 
 A plugin of kube-scheduler's that is not installed is left out with a warning, so that the complete
-configuration of a real cluster can be used.
+configuration of a real cluster can be used. Only what a profile enables, or has by default, is looked
+up: any other plugin that is installed may be broken.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from gangline.config.defaults import DEFAULT_PLUGINS
 from gangline.config.explaining import did_you_mean
 from gangline.config.schema import POINT_NAMES, POINTS, PluginRef, PluginSet, Profile
 from gangline.config.versions import REPLACED_BY
-from gangline.errors import ConfigError
+from gangline.errors import ConfigError, PluginError
 
 log = logging.getLogger(__name__)
 
@@ -33,21 +34,22 @@ _WEIGHTED = ("score", "placement_score")
 def expand(profile: Profile, points: Mapping[str, frozenset[str]], defaults: Sequence[PluginRef]) -> Expanded:
     """The plugins of ``profile`` at each of ``POINTS``, in the order in which they run.
 
-    ``points`` holds every installed plugin and the points that it implements, in snake case;
-    ``defaults`` may only name plugins in it. Weights are at least 1 where plugins score, else 0.
-    One of DEFAULT_PLUGINS that is not installed is left out, and one line per profile warns of those
-    that it enables or configures. Raises ConfigError for any other plugin that is not installed or
-    does not implement the point that it is enabled at, and unless there are exactly one queueSort,
-    at least one bind plugin.
+    ``points`` holds every installed plugin and the points that it implements, in snake case, or raises
+    PluginError for one that cannot be loaded; ``defaults`` may only name plugins in it. Weights are at
+    least 1 where plugins score, else 0. One of DEFAULT_PLUGINS that is not installed is left out, and
+    one line per profile warns of those that it enables or configures. Raises ConfigError for any other
+    plugin that is not installed, for one that cannot be loaded or does not implement the point that it
+    is enabled at, and unless there are exactly one queueSort, at least one bind plugin.
     """
     _check_names(profile, points)
     if absent := _absent(profile, points):
         names = ", ".join(absent)
         log.warning("%s: %s: left out, as it is not installed: %s", profile.file, profile.path, names)
     everywhere = _merge(defaults, _installed(profile.plugins.multi_point, points))
+    implemented = {plugin.name: _implemented(profile.file, profile.path, plugin.name, points) for plugin in everywhere}
     expanded = {}
     for point in POINTS:
-        candidates = [plugin for plugin in everywhere if point in points[plugin.name]]
+        candidates = [plugin for plugin in everywhere if point in implemented[plugin.name]]
         plugins = _at_point(_installed(getattr(profile.plugins, point), points), candidates)
         weighted = point in _WEIGHTED
         expanded[point] = tuple(PluginRef(plugin.name, max(plugin.weight, 1) if weighted else 0) for plugin in plugins)
@@ -131,10 +133,8 @@ def _check_names(profile: Profile, points: Mapping[str, frozenset[str]]) -> None
         for index, plugin in enumerate(chosen.enabled):
             place = f"{path}.enabled[{index}].name"
             _check_known(profile.file, place, plugin.name, points)
-            if point != "multi_point" and point not in points.get(plugin.name, (point,)):
-                has = [POINT_NAMES[each] for each in POINTS if each in points[plugin.name]]
-                why = f"plugin {plugin.name} does not implement {name}, only {', '.join(has)}"
-                raise ConfigError(profile.file, place, why)
+            if plugin.name in points:
+                _check_implements(profile.file, place, plugin.name, point, points)
         for index, plugin in enumerate(chosen.disabled):
             if plugin.name not in may_disable:
                 _check_known(profile.file, f"{path}.disabled[{index}].name", plugin.name, points)
@@ -146,6 +146,21 @@ def _check_names(profile: Profile, points: Mapping[str, frozenset[str]]) -> None
 def _check_known(file: str, path: str, plugin: str, points: Mapping[str, frozenset[str]]) -> None:
     if plugin not in points and plugin not in _UPSTREAM:
         raise ConfigError(file, path, f'unknown plugin "{plugin}"; {did_you_mean(plugin, points)}')
+
+
+def _check_implements(file: str, path: str, plugin: str, point: str, points: Mapping[str, frozenset[str]]) -> None:
+    implemented = _implemented(file, path, plugin, points)
+    if point != "multi_point" and point not in implemented:
+        has = [POINT_NAMES[each] for each in POINTS if each in implemented]
+        raise ConfigError(file, path, f"plugin {plugin} does not implement {POINT_NAMES[point]}, only {', '.join(has)}")
+
+
+def _implemented(file: str, path: str, plugin: str, points: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    """The points that a plugin implements. Raises ConfigError at ``path`` where it cannot be loaded."""
+    try:
+        return points[plugin]
+    except PluginError as error:
+        raise ConfigError(file, path, str(error)) from error
 
 
 def _check_counts(profile: Profile, expanded: Expanded) -> None:

@@ -18,10 +18,13 @@
 
     pods = run(story(), clock)
 
+Tests that tell a story with schedulers say it shorter with a `SimulatedCluster`.
+
 Everything in it is decided by the manifests and the code: there is no I/O, no thread and no wall clock.
 """
 
 from gangline.simulate.client import Faults, SimulatedClient
+from gangline.simulate.cluster import SimulatedCluster, running
 from gangline.simulate.controller import Workloads
 from gangline.simulate.fleet import gpu_nodes
 from gangline.simulate.kubelet import Kubelet
@@ -37,9 +40,11 @@ __all__ = [
     "InMemoryServer",
     "Kubelet",
     "SimulatedClient",
+    "SimulatedCluster",
     "VirtualClock",
     "VirtualLoop",
     "Workloads",
     "gpu_nodes",
     "run",
+    "running",
 ]

@@ -22,13 +22,13 @@ def test_the_moves_of_a_plan_start_the_gang_that_waited() -> None:
     async def play() -> tuple[dict[str, str], set[str]]:
         await story.fragment()
         found = await story.plan()
-        before = story.nodes("small")
+        before = story.bound("small")
         await story.apply(found)
         return before, {step.destination for step in found.plan.steps}
 
     before, destinations = story.play(play)
 
-    after, gang = story.nodes("small"), story.nodes("big")
+    after, gang = story.bound("small"), story.bound("big")
     assert len(gang) == 4 and len({node.split("-")[0] for node in gang.values()}) == 1
     assert len(after) == 8 and len(after.items() - before.items()) == 4
     assert {node for name, node in after.items() if name not in before} == destinations
@@ -40,13 +40,13 @@ def test_a_gang_moves_as_a_whole_and_stays_within_its_own_level() -> None:
 
     async def play() -> tuple[str, str]:
         story.add_job("pair", 2, {REQUIRED: "leaf"})
-        await story.until(lambda: len(story.nodes("pair")) == 2)
-        (here,) = {node.split("-")[0] for node in story.nodes("pair").values()}
+        await story.until(lambda: len(story.bound("pair")) == 2)
+        (here,) = {node.split("-")[0] for node in story.bound("pair").values()}
         there = "l1" if here == "l0" else "l0"
         for n in range(2):
             held, leaf = {"gangline.dev/never-move": "true"}, {LEAF: f"leaf-{there[1]}"}
             story.add_replica_set(f"held-{n}", held, nodeSelector=leaf)
-        await story.until(lambda: len(story.nodes("held")) == 2)
+        await story.until(lambda: len(story.bound("held")) == 2)
         story.add_gang("big", 4)
         found = await story.plan()
         assert [move.name for move in found.plan.moves] == ["gang default/pair"]
@@ -55,9 +55,9 @@ def test_a_gang_moves_as_a_whole_and_stays_within_its_own_level() -> None:
 
     here, there = story.play(play)
 
-    assert {node.split("-")[0] for node in story.nodes("pair").values()} == {there}
-    assert {node.split("-")[0] for node in story.nodes("big").values()} == {here}
-    assert len(story.nodes("pair")) == 2 and len(story.nodes("big")) == 4
+    assert {node.split("-")[0] for node in story.bound("pair").values()} == {there}
+    assert {node.split("-")[0] for node in story.bound("big").values()} == {here}
+    assert len(story.bound("pair")) == 2 and len(story.bound("big")) == 4
 
 
 def test_a_second_plan_says_that_no_move_is_needed() -> None:
@@ -78,12 +78,12 @@ def test_nobody_is_evicted_when_no_scheduler_keeps_the_room() -> None:
 
     async def play() -> dict[str, str]:
         await story.fragment()
-        before = story.nodes("small")
+        before = story.bound("small")
         with pytest.raises(Stopped, match='is Defragmentation in the profile "gangs"'):
             await story.apply(await story.plan())
         return before
 
-    assert story.play(play) == story.nodes("small")
+    assert story.play(play) == story.bound("small")
     assert story.records() == 0
 
 
@@ -116,7 +116,7 @@ def test_what_somebody_left_behind_is_removed_once_it_has_expired() -> None:
 
     story.play(play)
 
-    assert len(story.nodes("big")) == 4
+    assert len(story.bound("big")) == 4
 
 
 def test_a_budget_that_allows_nothing_in_the_end_stops_the_moves() -> None:
@@ -134,7 +134,7 @@ def test_a_budget_that_allows_nothing_in_the_end_stops_the_moves() -> None:
     said = story.play(play)
 
     assert "may not be evicted: Cannot evict pod as it would violate" in said
-    assert len(story.nodes("small")) == 8 and story.records() == 0
+    assert len(story.bound("small")) == 8 and story.records() == 0
 
 
 def test_a_pod_that_is_gone_meanwhile_stops_the_moves() -> None:
@@ -150,7 +150,7 @@ def test_a_pod_that_is_gone_meanwhile_stops_the_moves() -> None:
 
     story.play(play)
 
-    assert not story.nodes("big")
+    assert not story.bound("big")
 
 
 def test_a_node_that_is_cordoned_meanwhile_stops_the_moves() -> None:
@@ -166,7 +166,7 @@ def test_a_node_that_is_cordoned_meanwhile_stops_the_moves() -> None:
 
     story.play(play)
 
-    assert len(story.nodes("small")) == 8 and story.records() == 0
+    assert len(story.bound("small")) == 8 and story.records() == 0
 
 
 def test_an_api_server_that_fails_stops_the_moves_and_frees_what_was_kept() -> None:
@@ -187,7 +187,7 @@ def test_an_api_server_that_fails_stops_the_moves_and_frees_what_was_kept() -> N
 
     story.play(play)
 
-    assert story.records() == 0 and len(story.nodes("small")) == 8
+    assert story.records() == 0 and len(story.bound("small")) == 8
 
 
 def test_in_the_background_the_gang_that_waits_longest_is_helped() -> None:
@@ -195,12 +195,12 @@ def test_in_the_background_the_gang_that_waits_longest_is_helped() -> None:
 
     async def play() -> None:
         await story.fragment()
-        await story.until(lambda: len(story.nodes("big")) == 4)
+        await story.until(lambda: len(story.bound("big")) == 4)
         await story.until(lambda: any("to make room for gang default/big" in note for note in story.notes()))
 
     story.play(play)
 
-    assert len(story.nodes("small")) == 8
+    assert len(story.bound("small")) == 8
 
 
 def test_in_the_background_an_annotation_that_cannot_be_read_stops_the_moves_and_is_reported() -> None:
@@ -209,12 +209,12 @@ def test_in_the_background_an_annotation_that_cannot_be_read_stops_the_moves_and
     async def play() -> dict[str, str]:
         story.add_replica_set("odd", {"gangline.dev/checkpoint-interval": "-5m"})
         await story.fragment(pods=7)
-        before = story.nodes("small")
+        before = story.bound("small")
         await story.until(lambda: any("annotation gangline.dev/checkpoint-interval: '-5m'" in n for n in story.notes()))
         return before
 
-    assert story.play(play) == story.nodes("small")
-    assert not story.nodes("big")
+    assert story.play(play) == story.bound("small")
+    assert not story.bound("big")
 
 
 def test_without_an_interval_nothing_is_moved_in_the_background() -> None:
@@ -222,12 +222,12 @@ def test_without_an_interval_nothing_is_moved_in_the_background() -> None:
 
     async def play() -> dict[str, str]:
         await story.fragment()
-        before = story.nodes("small")
+        before = story.bound("small")
         start = story.clock.monotonic()
-        await story.until(lambda: story.clock.monotonic() - start > 250.0)
+        await story.until(lambda: story.clock.monotonic() - start > 250.0, 300.0)
         return before
 
-    assert story.play(play) == story.nodes("small")
+    assert story.play(play) == story.bound("small")
 
 
 def _record(until: float) -> str:

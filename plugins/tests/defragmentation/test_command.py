@@ -53,7 +53,7 @@ def test_a_gang_that_has_its_nodes_needs_no_move() -> None:
 
     async def play() -> Plan:
         await story.fragment(pods=0)
-        await story.until(lambda: len(story.nodes("big")) == 4)
+        await story.until(lambda: len(story.bound("big")) == 4)
         return (await story.plan(dataclasses.replace(WISH, group="default/big"))).plan
 
     assert story.play(play).is_met

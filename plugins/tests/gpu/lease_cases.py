@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager, suppress
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
 
 import msgspec
 
-from gangline import config, model
-from gangline.kube.resources import EVENTS, GPU_CLAIMS, GPU_NODE_STATUSES, LEASES, NODES, PODS
-from gangline.registry import Catalog
-from gangline.scheduler import Options, Scheduler
-from gangline.simulate import Faults, InMemoryServer, SimulatedClient, VirtualClock, run
+from gangline import model
+from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES, LEASES, NODES, PODS
+from gangline.scheduler import Scheduler
+from gangline.simulate import Faults, SimulatedClient, SimulatedCluster
 from gangline.simulate.client import no_faults
 from gangline.testing import make_node, make_pod
 from gangline.wire import ALLOCATED, CLAIM, MANAGED
 from gangline_plugins.gpu.allocation import read_ids
-from gangline_plugins.gpu.claim import GpuClaim
-from gangline_plugins.gpu.device_lease import DeviceLease
 from gangline_plugins.gpu.device_lease_holds import holders_of, node_of, uid_of
-from gangline_plugins.gpu.scheduling_map import GpuSchedulingMap
 
 from .gpu_cases import claim, report
 
-Result = TypeVar("Result")
 NAMESPACE = "locks"
 LATENCY = {"create": 0.004, "replace": 0.004, "delete": 0.004, "bind": 0.006, "get": 0.002}
 PROFILE = """\
@@ -39,25 +33,18 @@ PROFILE = """\
 """
 
 
-class LeaseCluster:
+class LeaseCluster(SimulatedCluster):
     """Nodes of 8 GPUs with their reports, and what happens on them in virtual time."""
 
     def __init__(self, nodes: int = 2, prefix: str = "node") -> None:
-        self.clock = VirtualClock()
-        self.server = InMemoryServer(self.clock)
-        self.client = SimulatedClient(self.server)
-        self.names = [f"{prefix}-{number}" for number in range(nodes)]
-        for name in self.names:
-            self.server.create(NODES, plain(make_node(name)))
-            self.server.create(GPU_NODE_STATUSES, plain(report(name)))
-
-    def play(self, story: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-        """Run a story in virtual time."""
-        return run(story(), self.clock)
+        super().__init__()
+        for name in (f"{prefix}-{number}" for number in range(nodes)):
+            self.create(NODES, make_node(name))
+            self.create(GPU_NODE_STATUSES, report(name))
 
     def add_claim(self, name: str = "claim", **fields: Any) -> None:
         """A claim; fields are those of `gpu_cases.claim`."""
-        self.server.create(GPU_CLAIMS, plain(claim(name, **fields)))
+        self.create(GPU_CLAIMS, claim(name, **fields))
 
     def add_pod(
         self, name: str, uses: str = "claim", scheduler: str = "gpus", annotations: Mapping[str, str] | None = None
@@ -65,12 +52,12 @@ class LeaseCluster:
         """A pod that waits for a scheduler; uses a claim unless `uses` is empty. Returns its UID."""
         notes = {**({CLAIM: uses} if uses else {}), **(annotations or {})}
         pod = make_pod(name, annotations=notes, scheduler_name=scheduler)
-        self.server.create(PODS, plain(pod))
+        self.create(PODS, pod)
         return pod.metadata.uid
 
     def add_lease(self, lease: model.Lease) -> None:
         """A lease as it is."""
-        self.server.create(LEASES, plain(lease))
+        self.create(LEASES, lease)
 
     def set_phase(self, pod: str, phase: str) -> None:
         """What its kubelet says of a pod."""
@@ -78,16 +65,15 @@ class LeaseCluster:
 
     def pod(self, name: str) -> model.Pod:
         """A pod as it is now."""
-        return msgspec.convert(self.server.get(PODS, name).data, model.Pod)
+        return self.get(PODS, name)
 
-    def pods(self) -> list[model.Pod]:
+    def pods(self) -> Sequence[model.Pod]:
         """All pods."""
-        return [msgspec.convert(each.data, model.Pod) for each in self.server.list(PODS)]
+        return self.list(PODS)
 
     def leases(self) -> dict[str, model.Lease]:
         """All leases that lock devices, by name."""
-        found = self.server.list(LEASES, namespace=NAMESPACE, label_selector=f"{MANAGED}=true")
-        leases = [msgspec.convert(each.data, model.Lease) for each in found]
+        leases = self.list(LEASES, NAMESPACE, label_selector=f"{MANAGED}=true")
         return {lease.metadata.name: lease for lease in leases}
 
     def held(self) -> dict[tuple[str, int], list[str]]:
@@ -107,20 +93,6 @@ class LeaseCluster:
                 for id in read_ids((pod.metadata.annotations or {})[ALLOCATED]):
                     allocated.setdefault((pod.spec.node_name, id), []).append(pod.metadata.uid)
         return allocated
-
-    def notes(self, pod: str) -> list[str]:
-        """What events say about a pod."""
-        events = (each.data for each in self.server.list(EVENTS))
-        return [event.get("note", "") for event in events if event.get("regarding", {}).get("name") == pod]
-
-    async def until(self, condition: Callable[[], bool], seconds: float) -> float:
-        """Wait until it holds, at most so many seconds; returns how many passed. Raises TimeoutError."""
-        start = self.clock.monotonic()
-        async with asyncio.timeout(seconds):
-            while True:
-                if condition():
-                    return self.clock.monotonic() - start
-                await asyncio.sleep(0.05)
 
     async def until_bound(self, *names: str, seconds: float = 60.0) -> None:
         """Wait until these pods have a node."""
@@ -143,16 +115,11 @@ class LeaseCluster:
         )
         text = f"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n{profiles}"
         client = SimulatedClient(self.server, latency=latency, faults=faults)
-        catalog = Catalog.discover().with_classes(GpuClaim, DeviceLease, GpuSchedulingMap)
-        scheduler = Scheduler(config.load(text, "config.yaml"), client, self.clock, catalog, Options(seed=seed))
-        task = asyncio.create_task(scheduler.run())
-        try:
-            yield scheduler
-        finally:
-            await client.close()
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+        async with self.scheduling(text, client, seed=seed) as scheduler:
+            try:
+                yield scheduler
+            finally:
+                await client.close()
 
 
 def plain(obj: Any) -> Any:

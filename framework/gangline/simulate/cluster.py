@@ -1,0 +1,132 @@
+"""A simulated cluster for tests: objects come and go as a story tells, schedulers run on it, and time is virtual.
+
+cluster = SimulatedCluster()
+cluster.create(NODES, make_node("a"), make_node("b"))
+cluster.create(PODS, make_pod("p", gpus=8))
+
+async def story() -> None:
+    async with cluster.scheduling(PROFILE, plugins=[MyPlugin]):
+        await cluster.until(lambda: "p" in cluster.bound())
+
+cluster.play(story)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, TypeVar
+
+import msgspec
+
+from gangline import config
+from gangline.kube.resources import EVENTS, PODS, Resource, T
+from gangline.registry import Catalog
+from gangline.scheduler import Options, Scheduler
+from gangline.simulate.client import SimulatedClient
+from gangline.simulate.server import InMemoryServer
+from gangline.simulate.time import VirtualClock, run
+
+STEP = 0.05  # seconds between two looks at what a story waits for
+
+Result = TypeVar("Result")
+
+
+class SimulatedCluster:
+    """An in-memory API server with a clock of its own, without nodes; what is to run on it is started by stories."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.server = InMemoryServer(self.clock)
+
+    # Objects
+
+    def create(self, resource: Resource[T], *objects: T) -> None:
+        """Stores new objects."""
+        for each in objects:
+            self.server.create(resource, msgspec.to_builtins(each))
+
+    def get(self, resource: Resource[T], name: str, namespace: str | None = None) -> T:
+        """An object as it is now. Raises NotFound."""
+        return msgspec.convert(self.server.get(resource, name, namespace=namespace).data, resource.type)
+
+    def list(self, resource: Resource[T], namespace: str | None = None, label_selector: str = "") -> Sequence[T]:
+        """The objects as they are now, by namespace and name."""
+        found = self.server.list(resource, namespace=namespace, label_selector=label_selector)
+        return [msgspec.convert(each.data, resource.type) for each in found]
+
+    def bound(self, prefix: str = "") -> dict[str, str]:
+        """Pod name to node, of the pods with names that begin so which have a node and are not being deleted."""
+        return {
+            pod.metadata.name: pod.spec.node_name
+            for pod in self.list(PODS)
+            if pod.metadata.name.startswith(prefix) and pod.spec.node_name and not pod.metadata.deletion_timestamp
+        }
+
+    def message(self, pod: str, namespace: str | None = None) -> str:
+        """Why a pod waits, as its condition PodScheduled says; empty if that says nothing."""
+        conditions = self.get(PODS, pod, namespace).status.conditions
+        return next((each.message for each in conditions if each.type == "PodScheduled"), "")
+
+    def notes(self, name: str = "") -> Sequence[str]:
+        """What events say about the objects with this name, or about all."""
+        events = self.list(EVENTS)
+        return [each.note for each in events if not name or (each.regarding and each.regarding.name == name)]
+
+    # Stories
+
+    def play(self, story: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+        """Runs a story to its end in virtual time."""
+        return run(story(), self.clock)
+
+    async def until(self, condition: Callable[[], bool], seconds: float = 60.0) -> float:
+        """Waits until it holds; returns the virtual seconds that passed. Raises TimeoutError with pods that wait."""
+        start = self.clock.monotonic()
+        while not condition():
+            if self.clock.monotonic() - start >= seconds:
+                raise TimeoutError(f"not within {seconds:g} s; {self._waiting()}")
+            await asyncio.sleep(STEP)
+        return self.clock.monotonic() - start
+
+    def _waiting(self) -> str:
+        pods = [pod.metadata for pod in self.list(PODS) if not pod.spec.node_name]
+        said = (
+            f"{pod.namespace}/{pod.name} ({self.message(pod.name, pod.namespace) or 'no reason yet'})" for pod in pods
+        )
+        return f"pods without a node: {', '.join(said) or 'none'}"
+
+    @asynccontextmanager
+    async def scheduling(
+        self,
+        configuration: str,
+        client: SimulatedClient | None = None,
+        *,
+        plugins: Iterable[type[Any]] = (),
+        seed: int = 0,
+    ) -> AsyncIterator[Scheduler]:
+        """A scheduler that runs until the block ends; any number of them may run side by side.
+
+        Its KubeSchedulerConfiguration is YAML; profiles may name installed plugins and those that are handed in. The
+        client is where latency and faults are set. Raises ConfigError and PluginError.
+        """
+        client = client or SimulatedClient(self.server)
+        catalog = Catalog.discover().with_classes(*plugins)
+        loaded = config.load(configuration, "configuration")
+        scheduler = Scheduler(loaded, client, self.clock, catalog, Options(seed=seed))
+        async with running(scheduler.run()):
+            yield scheduler
+
+
+@asynccontextmanager
+async def running(*parts: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Parts of a cluster, such as `Kubelet(...).run()`, run until the block ends; raises what one of them raised."""
+    tasks = [asyncio.create_task(part) for part in parts]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with suppress(asyncio.CancelledError):
+                await task

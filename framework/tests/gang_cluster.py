@@ -1,0 +1,64 @@
+"""What stories of gangs share: leaves of four nodes on the in-memory API server, gangs on them, and a profile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import msgspec
+
+from gangline import model
+from gangline.kube.resources import NODES, PODS, SCHEDULER_PLUGINS_POD_GROUPS
+from gangline.scheduler import Scheduler
+from gangline.simulate import Faults, SimulatedClient, SimulatedCluster
+from gangline.simulate.client import no_faults
+from gangline.testing import make_node, make_pod
+
+from .gangs import GROUP, LEAF, REQUIRED, SPINE
+
+ONE_LEAF = {REQUIRED: "leaf"}
+PROFILE = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: gangs
+  plugins:
+    multiPoint:
+      enabled: [{name: GangPermit}, {name: TopologyPlacement}]
+"""
+
+
+def profile_with(plugin: str, **args: Any) -> str:
+    """The profile with one more plugin."""
+    given = msgspec.json.encode({"name": plugin, "args": args}).decode()
+    return PROFILE.replace("}]", f"}}, {{name: {plugin}}}]") + f"  pluginConfig: [{given}]\n"
+
+
+class GangCluster(SimulatedCluster):
+    """Leaves of four nodes with eight GPUs each, and gangs of pods that want a node each, in virtual time."""
+
+    def __init__(self, leaves: int = 2) -> None:
+        super().__init__()
+        for leaf in range(leaves):
+            labels = {SPINE: "spine-0", LEAF: f"leaf-{leaf}"}
+            self.create(NODES, *(make_node(f"l{leaf}-n{n}", cpu=64, memory="512Gi", labels=labels) for n in range(4)))
+
+    def add_group(self, name: str, min_member: int) -> None:
+        meta = model.ObjectMeta(name=name, namespace="default")
+        self.create(SCHEDULER_PLUGINS_POD_GROUPS, model.PodGroup(meta, model.PodGroupSpec(min_member=min_member)))
+
+    def add_pods(self, group: str, *numbers: int, annotations: Mapping[str, str] = ONE_LEAF, **spec: Any) -> None:
+        spec = {"labels": {GROUP: group}, "annotations": annotations, "scheduler_name": "gangs", **spec}
+        self.create(PODS, *(make_pod(f"{group}-{number}", gpus=8, **spec) for number in numbers))
+
+    def add_gang(self, name: str, size: int, annotations: Mapping[str, str] = ONE_LEAF, **spec: Any) -> None:
+        self.add_group(name, size)
+        self.add_pods(name, *range(size), annotations=annotations, **spec)
+
+    def phase(self, group: str) -> str:
+        """What the status of a group says."""
+        return self.get(SCHEDULER_PLUGINS_POD_GROUPS, group).status.phase
+
+    def scheduler(self, faults: Faults = no_faults) -> AbstractAsyncContextManager[Scheduler]:
+        return self.scheduling(PROFILE, SimulatedClient(self.server, latency={"bind": 0.2}, faults=faults))
