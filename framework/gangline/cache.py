@@ -285,6 +285,8 @@ class Cache:
             and known.labels is pod.labels
             and known.terminating == pod.terminating
             and known.annotations == pod.annotations
+            and known.owners == pod.owners
+            and known.group == pod.group
             and self.nodes.names[known.row] == pod.node_name
         )
         if same:

@@ -21,11 +21,12 @@ from gangline.evaluation import Filtered
 from gangline.group_filling import Filler
 from gangline.groups import conflict
 from gangline.locality import is_drawn_by
+from gangline.nominating import Nominations
 from gangline.placement import Placement
 from gangline.pod_group import GroupAttempt, Membership, PodGroup, Problem, Role
 from gangline.pods import PodInfo
 from gangline.runtime import GROUPS, Runtime
-from gangline.scheduling import Decision, Nominations, choose, find_feasible
+from gangline.scheduling import Decision, choose, find_feasible
 from gangline.status import BoolColumn, Status
 from gangline.units import Unit
 from gangline.waiting import WaitingPod

@@ -80,7 +80,11 @@ class Changes:
 
     def kinds_since(self, position: int) -> int:
         """The kinds of all changes since position, ORed."""
-        return sum(kind for kind, after in self._after.items() if after > position)
+        kinds = 0
+        for kind, after in self._after.items():
+            if after > position:
+                kinds |= kind
+        return kinds
 
 
 class Nodes:

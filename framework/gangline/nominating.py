@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from gangline.pods import PodInfo
+
+Nominations = Mapping[str, Mapping[str, PodInfo]]
+"""Node name to the pods that room is being made for, by UID."""
 
 
 class Nominated:
@@ -15,8 +18,8 @@ class Nominated:
         self._node_of: dict[str, str] = {}
 
     @property
-    def by_node(self) -> Mapping[str, Mapping[str, PodInfo]]:
-        """Node name to the pods nominated to it, by UID."""
+    def by_node(self) -> Nominations:
+        """All of them."""
         return self._by_node
 
     def nominate(self, pod: PodInfo, node: str) -> None:
@@ -36,3 +39,16 @@ class Nominated:
         node = self._node_of.get(pod.uid)
         if node is not None:
             self._by_node[node][pod.uid] = pod
+
+
+def without(placed: Container[str], nominated: Nominations) -> Nominations:
+    """The nominations of pods that have no place, those `placed` being given by UID.
+
+    A pod keeps its nomination until its binding is answered: it has a place before that, and must not be counted twice.
+    """
+    found = {}
+    for node, pods in nominated.items():
+        waiting = {uid: pod for uid, pod in pods.items() if uid not in placed}
+        if waiting:
+            found[node] = waiting
+    return found

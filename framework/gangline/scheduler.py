@@ -25,6 +25,7 @@ from gangline.kube.interface import Client
 from gangline.kube.optional import OptionalInformer
 from gangline.kube.resources import NODES, PODS, STORED, Selection
 from gangline.metrics import Metrics
+from gangline.nominating import Nominations, without
 from gangline.outcomes import Outcomes
 from gangline.plugin import Clock
 from gangline.pod_group import Membership
@@ -146,8 +147,8 @@ class Scheduler:
         )
         for name, runtime in runtimes.items():
             runtime.handle.spawner = self._spawn
-            runtime.handle.nominations = self.queue.nominated
-            offer_what_if(runtime, self.cache, self.queue.nominated, self.queue.group, self._clock.monotonic)
+            runtime.handle.nominations = self._nominated
+            offer_what_if(runtime, self.cache, self._nominated, self.queue.group, self._clock.monotonic)
             runtime.handle.waits = lambda key: self.queue.group(key) is not None
             events = {**runtime.profile.events, GROUPS: group_events(self.groups)}
             if extenders is not None:
@@ -269,6 +270,9 @@ class Scheduler:
         except TimeoutError:
             return
 
+    def _nominated(self) -> Nominations:
+        return without(self.cache.pods, self.queue.nominated())
+
     def _decide(self, unit: Unit) -> None:
         """Decide one unit at once."""
         runtime = self.runtimes[unit.scheduler_name]
@@ -276,7 +280,7 @@ class Scheduler:
         if unit.group:
             self._decide_group(unit, runtime)
             return
-        outcome = decide(unit, runtime, self.cache, self.queue.nominated())
+        outcome = decide(unit, runtime, self.cache, self._nominated())
         runtime.algorithm_seconds.observe(time.perf_counter() - start)
         self._decided(outcome, runtime)
 
@@ -284,7 +288,7 @@ class Scheduler:
         """Decide a whole group at once."""
         start = time.perf_counter()
         strategy = strategy_of(runtime.handle.workload(unit.pod))
-        outcome = decide_group(unit, runtime, self.cache, self.queue.nominated(), self._clock.monotonic())
+        outcome = decide_group(unit, runtime, self.cache, self._nominated(), self._clock.monotonic())
         seconds = time.perf_counter() - start
         runtime.group_seconds.observe(seconds)
         if isinstance(outcome, GroupDecision):

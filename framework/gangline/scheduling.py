@@ -12,13 +12,11 @@ from gangline.cache import Cache
 from gangline.cycle_state import Cycle
 from gangline.errors import GanglineError
 from gangline.evaluation import Filtered
+from gangline.nominating import Nominations
 from gangline.pods import PodInfo
 from gangline.runtime import Runtime
 from gangline.status import Code, ScoreColumn, Status
 from gangline.units import Unit
-
-Nominations = Mapping[str, Mapping[str, PodInfo]]
-"""Node name to the pods that room is being made for, by UID."""
 
 
 @dataclass(slots=True, eq=False)  # not frozen: that takes a microsecond for each member of a gang

@@ -45,13 +45,16 @@ def pods(node: st.SearchStrategy[str] = ANYWHERE) -> st.SearchStrategy[model.Pod
         resources=st.dictionaries(st.sampled_from(EXTENDED), st.integers(1, 2), max_size=1),
         labels=st.dictionaries(st.just("app"), st.sampled_from("xy"), max_size=1),
         annotations=st.dictionaries(st.just("devices"), st.sampled_from("01"), max_size=1),
+        owner=st.sampled_from(["", "", "set"]),
         port=st.sampled_from([0, 0, 80, 443]),
         terminating=st.booleans(),
     )
 
 
-def _pod(name: str, port: int, terminating: bool, **fields: Any) -> model.Pod:
+def _pod(name: str, port: int, terminating: bool, owner: str, **fields: Any) -> model.Pod:
     pod = make_pod(name, **fields)
+    if owner:
+        pod.metadata.owner_references = [model.OwnerReference("ReplicaSet", owner, owner, "apps/v1", controller=True)]
     if port:
         pod.spec.containers[0].ports = [model.ContainerPort(host_port=port)]
     if terminating:

@@ -27,14 +27,17 @@ class Placements:
     """A tracker that keeps who is where, and what it was told of them."""
 
     def __init__(self) -> None:
-        self.rows: dict[str, tuple[int, dict[str, int], dict[str, str]]] = {}
+        self.rows: dict[str, tuple[int, dict[str, int], dict[str, str], list[str]]] = {}
 
     def add(self, pod: PodInfo, row: int) -> None:
         assert pod.uid not in self.rows
-        self.rows[pod.uid] = row, dict(pod.cls.requests.real), dict(pod.annotations)
+        self.rows[pod.uid] = row, *self._said(pod)
 
     def remove(self, pod: PodInfo, row: int) -> None:
-        assert self.rows.pop(pod.uid) == (row, dict(pod.cls.requests.real), dict(pod.annotations))
+        assert self.rows.pop(pod.uid) == (row, *self._said(pod))
+
+    def _said(self, pod: PodInfo) -> tuple[dict[str, int], dict[str, str], list[str]]:
+        return dict(pod.cls.requests.real), dict(pod.annotations), [owner.uid for owner in pod.owners]
 
 
 def columns(cache: Cache, tracker: Placements) -> dict[str, dict[str, Any]]:
@@ -285,7 +288,7 @@ def test_trackers_hear_of_annotations_that_somebody_else_has_bound_a_pod_with() 
 
     cache.upsert_pod(cache.record(make_pod("p", node="a", annotations={"devices": "1"})))
 
-    assert tracker.rows == {"pod-default-p": (0, {}, {"devices": "1"})}
+    assert tracker.rows == {"pod-default-p": (0, {}, {"devices": "1"}, [])}
 
 
 def test_an_assumption_without_end_of_binding_never_expires() -> None:
@@ -330,7 +333,7 @@ def test_a_tracker_that_comes_late_is_told_of_who_is_there() -> None:
 
     cache.track(tracker)
 
-    assert tracker.rows == {"pod-default-p": (0, {"cpu": 1000}, {})}
+    assert tracker.rows == {"pod-default-p": (0, {"cpu": 1000}, {}, [])}
 
 
 def test_a_store_keeps_objects_by_name_and_counts_its_changes() -> None:

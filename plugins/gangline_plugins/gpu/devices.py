@@ -12,6 +12,7 @@ Rules:
 from __future__ import annotations
 
 import logging
+import weakref
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -43,6 +44,7 @@ class _Before:
     When the node is in that state again, putting the pod back undoes taking it off.
     """
 
+    pod: weakref.ref[PodInfo]
     row: int
     allocation: Allocation | None
     state: int
@@ -148,6 +150,10 @@ class DeviceTable:
 
     def add(self, pod: PodInfo, row: int) -> None:
         """The pod is on row."""
+        before = self._before.get(pod.uid)
+        if before is not None and before.row == row and before.pod() is pod and before.state == self._node(row).state:
+            self._put_back(pod, before)
+            return
         text = pod.annotations.get(ALLOCATED)
         want = self.wants.of(pod)
         if isinstance(want, Problem):
@@ -173,16 +179,27 @@ class DeviceTable:
             return
         self._late.forget(pod)
         released = self._release(pod.uid, node)
-        self._before[pod.uid] = _Before(row, released, node.state)
+        self._before[pod.uid] = _Before(weakref.ref(pod), row, released, node.state)
         if len(self._before) > _REMEMBERED:
             self._before.popitem(last=False)
         if released is not None:
             self._publish(row, node)
 
+    def _put_back(self, pod: PodInfo, before: _Before) -> None:
+        """Undo taking it off: it has what it had, whatever has become of its claim since."""
+        node = self._node(before.row)
+        node.pods[pod.uid] = pod
+        if ALLOCATED in pod.annotations and isinstance(self.wants.of(pod), Problem):
+            self._late.wait(pod)
+        if before.allocation is not None:
+            self._hold(pod.uid, node, before.allocation)
+            self._publish(before.row, node)
+
     def _count_anew(self, pod: PodInfo) -> None:
         found = self._allocations.get(pod.uid)
         if found is not None:
             self.remove(pod, found.row)
+            self.forget(pod.uid)  # what it had was counted without its claim
             self.add(pod, found.row)
 
     # Nodes and reports
@@ -250,9 +267,12 @@ class DeviceTable:
     def _allocate(
         self, pod: PodInfo, want: Want | None, text: str | None, row: int, node: NodeDevices
     ) -> Allocation | None:
-        if text is not None:
-            return self._written(pod, want, text, row, node)
         before = self._before.get(pod.uid)
+        if text is not None:
+            written = self._written(pod, want, text, row, node)
+            had = before.allocation if before is not None and before.row == row else None
+            is_known = had is not None and had.is_firm and (had.ids, had.uuids) == (written.ids, written.uuids)
+            return had if is_known else written
         if before is not None and before.row == row:
             if before.state == node.state:
                 return before.allocation

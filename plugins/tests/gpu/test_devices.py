@@ -324,6 +324,44 @@ def test_replicas_are_spread_over_the_devices() -> None:
     assert (allocation.ids, allocation.milli) == ((0, 1, 2, 3), (500, 250, 250, 250))
 
 
+def test_a_pod_keeps_its_share_of_each_device_when_its_binding_is_confirmed() -> None:
+    labels = {"nvidia.com/gpu.replicas": "4", "nvidia.com/gpu.sharing-strategy": "time-slicing"}
+    node = make_node("a", gpus=8, labels=labels)
+    cache = gpu_cluster([report("a", devices("hgx-h100")[:2])], nodes=[node], pods=[make_pod("p", 1, node="a")])
+    table = device_table(cache)
+    cache.assume(cache.record(make_pod("q", 3)), 0)
+    assumed = table.reserve("pod-default-q")
+    assert assumed is not None and assumed.milli == (250, 500)
+
+    cache.upsert_pod(cache.record(make_pod("q", 3, node="a", annotations=assumed.annotations)))
+
+    assert table.allocation("pod-default-q") == assumed
+
+
+def test_a_pod_whose_claim_is_gone_keeps_its_share_whatever_is_written_on_it() -> None:
+    shared = claim("third", count=1, exclusivity="Shared", fraction=0.34)
+    cache = gpu_cluster([report("a")], [shared], pods=[claim_pod("p", "third", node="a", annotations={ALLOCATED: "0"})])
+    table = device_table(cache)
+    cache.store("gpuclaims").remove("default", "third")
+
+    cache.upsert_pod(cache.record(claim_pod("p", "third", node="a", annotations={ALLOCATED: "0", "note": "new"})))
+
+    assert int(table.columns.milli[0, 0]) == 660
+
+
+def test_a_transaction_that_is_undone_leaves_a_pod_its_devices_though_its_claim_is_gone() -> None:
+    cache = gpu_cluster([report("a")], [claim("two", count=2)])
+    table = device_table(cache)
+    record = cache.record(claim_pod("p", "two"))
+    cache.assume(record, 0)
+    cache.store("gpuclaims").remove("default", "two")
+
+    with cache.transaction() as tx:
+        tx.unplace(record)
+
+    assert ids(cache, "p") == (0, 1) and int(table.columns.busy[0]) == 0b11
+
+
 def test_a_scheduling_map_may_put_two_pods_on_one_device_and_nothing_else_goes_there() -> None:
     cache = gpu_cluster([report("a", "pcie-4")])
     table = device_table(cache)
