@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -73,6 +74,7 @@ def mask_of(ids: Iterable[int]) -> int:
     return mask
 
 
+@lru_cache(maxsize=4096)
 def ids_of(mask: int) -> tuple[int, ...]:
     """The ids in a mask, rising."""
     return tuple(id for id in range(mask.bit_length()) if mask >> id & 1)
