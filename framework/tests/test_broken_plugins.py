@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from gangline import config, main
 from gangline.assembly import build_runtimes
 from gangline.cache import Cache
+from gangline.commands import profiles
 from gangline.errors import ConfigError
 from gangline.metrics import Metrics
 from gangline.registry import Catalog
@@ -115,3 +116,12 @@ def test_the_list_of_plugins_says_why_one_cannot_be_used(site: Path, monkeypatch
 
     assert f"unusable: {CAUSE}" in lines["Third"]
     assert "queue_sort" in lines["PrioritySort"]
+
+
+def test_profiles_that_cannot_be_read_are_left_out(site: Path, caplog: pytest.LogCaptureFixture) -> None:
+    install(site, "third-party", {"theirs": "third_profiles"}, {"third_profiles": BROKEN}, group=profiles.GROUP)
+
+    assert "gpu-scheduler" in profiles.installed()
+
+    cause = "third_profiles: OSError('no driver [/dev/x]')"
+    assert caplog.messages == [f"the profiles of third-party 1.0 are left out: {cause}"]

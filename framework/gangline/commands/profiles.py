@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -10,15 +11,21 @@ from gangline import config
 from gangline.config import SchedulerConfiguration
 from gangline.errors import ConfigError
 
+log = logging.getLogger(__name__)
+
 GROUP = "gangline.profiles"
 
 
 def installed() -> dict[str, str]:
-    """The text of each installed profile by its name."""
+    """The text of each installed profile by its name; a distribution whose profiles cannot be read is left out."""
     found: dict[str, str] = {}
     for entry in entry_points(group=GROUP):
-        module = entry.load()
-        found |= {name: module.read(name) for name in module.names()}
+        try:
+            module = entry.load()
+            found |= {name: module.read(name) for name in module.names()}
+        except Exception as error:  # somebody else's module: it must not stop who does not use it
+            origin = f"{entry.dist.name} {entry.dist.version}" if entry.dist else entry.name
+            log.warning("the profiles of %s are left out: %s: %r", origin, entry.value, error)
     return found
 
 
