@@ -262,6 +262,11 @@ class NodeView:
         return index.stop - index.start if isinstance(index, slice) else len(index)
 
     @property
+    def is_whole(self) -> bool:
+        """Whether it is over all rows."""
+        return self.index is self._nodes.everything
+
+    @property
     def rows(self) -> Rows:
         """The row of each node."""
         index = self.index

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from gangline import NODE, PODS, SKIP, NodeView, PodInfo, ScoreColumn, Status, hookimpl
+from gangline import NODE, PODS, SKIP, Int64Column, NodeView, PodInfo, ScoreColumn, Status, hookimpl
 from gangline_plugins.resource_scoring import ResourceSpec, Share, check_resources, is_everywhere, share_of
 
 Matrix = NDArray[np.float64]
@@ -31,6 +33,7 @@ class NodeResourcesBalancedAllocation:
 
     def __init__(self, args: Args) -> None:
         self._resources = check_resources(args.resources)
+        self._kept: dict[tuple[str, ...], _Kept] = {}
 
     @hookimpl
     def pre_score(self, pod: PodInfo) -> Status | None:
@@ -44,23 +47,49 @@ class NodeResourcesBalancedAllocation:
         share: Share | None = pod.cls.memo.get(self)
         if share is None:
             share = pod.cls.memo[self] = share_of(self._resources, pod.cls.requests.real)
-        used, allocatable = share.used(nodes, nonzero=False)
-        everywhere = is_everywhere(allocatable)
-        fractions = (used + share.steps).astype(np.float64)  # before the division, which is slower on integers
-        fractions /= (allocatable if everywhere else np.maximum(allocatable, 1)).astype(np.float64)
-        np.minimum(fractions, 1.0, out=fractions)  # without and with the pod
-        if len(used) == 2 and everywhere:
-            evenness = np.abs(fractions[:, 0] - fractions[:, 1])
-            evenness *= -0.5
-        else:
-            evenness = np.array([-_deviation(each, allocatable > 0) for each in fractions])
-        evenness += 1.0
-        evenness *= 100.0
-        without, with_it = np.trunc(evenness, out=evenness)
-        with_it -= without
-        with_it += 50.0
-        with_it *= 0.5
-        return np.trunc(with_it) + 50.0
+        change = _evenness(share, nodes, share.wanted)
+        change -= self._as_they_are(share, nodes)
+        change += 50.0
+        change *= 0.5
+        return np.trunc(change) + 50.0
+
+    def _as_they_are(self, share: Share, nodes: NodeView) -> ScoreColumn:
+        """How even nodes are without the pod: the same for all pods, so kept, and worked out anew where it changed."""
+        if not nodes.is_whole:
+            return _evenness(share, nodes)
+        kept = self._kept.get(share.resources)
+        changed = nodes.changed_since(kept.position) if kept is not None and len(kept.evenness) == len(nodes) else None
+        if kept is None or changed is None:
+            kept = self._kept[share.resources] = _Kept(_evenness(share, nodes), nodes.position)
+        elif len(changed):
+            kept.evenness[changed] = _evenness(share, nodes.at(changed))
+            kept.position = nodes.position
+        return kept.evenness
+
+
+@dataclass(slots=True, eq=False)
+class _Kept:
+    """One entry per node, as it was at a position of the changes."""
+
+    evenness: ScoreColumn
+    position: int
+
+
+def _evenness(share: Share, nodes: NodeView, more: Int64Column | int = 0) -> ScoreColumn:
+    """0..100 for each node, rounded down, with so much more of each resource in use."""
+    used, allocatable = share.used(nodes, nonzero=False)
+    everywhere = is_everywhere(allocatable)
+    fractions = (used + more).astype(np.float64)  # before the division, which is slower on integers
+    fractions /= (allocatable if everywhere else np.maximum(allocatable, 1)).astype(np.float64)
+    np.minimum(fractions, 1.0, out=fractions)
+    if len(used) == 2 and everywhere:
+        evenness = np.abs(fractions[0] - fractions[1])
+        evenness *= -0.5
+    else:
+        evenness = -_deviation(fractions, allocatable > 0)
+    evenness += 1.0
+    evenness *= 100.0
+    return np.trunc(evenness, out=evenness)
 
 
 def _deviation(fractions: Matrix, has: NDArray[np.bool_]) -> ScoreColumn:

@@ -96,8 +96,6 @@ class Share:
     weights: ScoreColumn
     total: float
     """The sum of the weights."""
-    steps: Int64Column
-    """Nothing, and what is wanted: shape (2, resources, 1)."""
 
     def used(self, nodes: NodeView, nonzero: bool) -> tuple[Int64Column, Int64Column]:
         """Requested (without the pod) and allocatable amounts; `nonzero` counts defaults for cpu and memory."""
@@ -123,7 +121,6 @@ def share_of(resources: Sequence[tuple[str, int]], wanted: Mapping[str, int]) ->
         amounts,
         np.array([weight for _, weight in counted], dtype=np.float64)[:, None],
         float(sum(weight for _, weight in counted)),
-        np.stack([np.zeros_like(amounts), amounts]),
     )
 
 

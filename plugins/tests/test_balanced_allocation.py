@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from framework.tests import random_clusters as some
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gangline import PluginError, model
+from gangline.cache import Cache
 from gangline.testing import GPU, cluster, make_node, make_pod, make_runtime, run_score
 from gangline_plugins.balanced_allocation import Args, NodeResourcesBalancedAllocation
 from gangline_plugins.resource_scoring import ResourceSpec
@@ -60,3 +64,15 @@ def test_a_resource_that_is_named_twice_is_refused_at_load() -> None:
 
     with pytest.raises(PluginError, match="a resource is named twice"):
         make_runtime(cluster(), PLUGIN, args={PLUGIN.name: args})
+
+
+@given(st.lists(some.steps(), max_size=25))
+@settings(max_examples=40, deadline=None)
+def test_what_is_kept_of_nodes_is_what_they_are(steps: list[some.Step]) -> None:
+    cache, long_lived = Cache(), PLUGIN(Args())
+    pod = cache.record(make_pod("p", cpu=2, memory="3Gi"))
+
+    for step in steps:
+        step(cache)
+        nodes = cache.nodes.view()
+        assert long_lived.score(pod, nodes).tolist() == PLUGIN(Args()).score(pod, nodes).tolist()
