@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import pytest
 
 from gangline_e2e.api import Api
 from gangline_e2e.devices import CLAIM, LEASES, disagreements, locked
+from gangline_e2e.errors import WaitedTooLong
 from gangline_e2e.gpu_crds import claim
 from gangline_e2e.gpu_fleet import SCHEDULER, configuration, fleet
 from gangline_e2e.harness import ControlPlane
@@ -31,7 +32,8 @@ PODS = 180
 KILLED_AT = (20, 60, 110)
 """How many pods are bound when the scheduler is killed."""
 CHURN_S = 150.0
-SETTLED_S = 20.0
+SETTLED_S = 45.0
+"""Most is settled at once; the reaper's sweep, which finds whatever a kill has left, comes every 30 s."""
 
 pytestmark = pytest.mark.timeout(240)
 StartGangline = Callable[..., Gangline]
@@ -47,7 +49,7 @@ async def test_two_schedulers_give_no_device_to_two_pods_in_2000_allocations(
             start_gangline(kubeconfig, configuration(empty.namespace, granularity))
         async with asyncio.timeout(CHURN_S):
             await _churn(empty, ledger)
-        await empty.until(lambda: _is_settled(empty), "pods and leases agree", SETTLED_S)
+        await _settle(empty)
 
         assert ledger.doubles == []
         assert len(ledger.ever_bound) == ALLOCATIONS
@@ -70,7 +72,7 @@ async def test_a_scheduler_killed_while_it_reserves_strands_neither_devices_nor_
             scheduler.kill()
             stranded.append(await _locked_for_waiting(empty))
             scheduler.start()
-        await empty.until(lambda: _is_settled(empty), "all pods are bound, and leases are as they say", SETTLED_S)
+        await _settle(empty)
 
         assert any(stranded), "no kill came between a lease and its binding"
         assert ledger.doubles == []
@@ -119,9 +121,22 @@ async def _locked_for_waiting(api: Api) -> int:
     return sum(bool(uids & waiting) for uids in locked(leases).values())
 
 
+async def _settle(api: Api) -> None:
+    """Wait until all pods are bound and leases are as they say, and fail with what is not."""
+    with suppress(WaitedTooLong):
+        await api.until(lambda: _is_settled(api), "all pods are bound, and leases are as they say", SETTLED_S)
+    assert await _unsettled(api) == []
+
+
 async def _is_settled(api: Api) -> bool:
+    return not await _unsettled(api)
+
+
+async def _unsettled(api: Api) -> list[str]:
+    """Pods without a node and why, and devices of which leases and pods do not say the same."""
     pods, leases = await api.list(api.pods), await api.list(LEASES.format(api.namespace))
-    return all(map(is_bound, pods)) and not disagreements(pods, leases)
+    waiting = [f"{pod['metadata']['name']}: {pod['status'].get('conditions')}" for pod in pods if not is_bound(pod)]
+    return [*waiting, *disagreements(pods, leases)]
 
 
 def _pod(name: str, dice: random.Random) -> Manifest:

@@ -132,6 +132,7 @@ async def test_gangs_that_are_being_bound_when_the_scheduler_is_killed_come_firs
         started = time.monotonic()
         await seen.until(wide, timeout_s=20)
         completed = time.monotonic() - started
+        await seen.until(narrow, timeout_s=20)
         pods, nodes = await api.list(api.pods), await api.list(NODES)
 
     print(f"whole {completed:.2f} s after the restart")
