@@ -3,12 +3,15 @@
 This module is the public API for plugin authors: everything that a plugin needs is imported from here.
 """
 
-from gangline import model, node_selection, requests, tolerations
+from gangline import model, node_selection, permissions, requests, tolerations
+from gangline.changes import NODE, PODS
 from gangline.cycle_state import Cycle, StateKey
+from gangline.deadline import GANG_SECONDS, Deadline
 from gangline.diagnosis import Diagnosis
 from gangline.errors import (
     ApiError,
     Conflict,
+    DeadlineExceeded,
     GanglineError,
     InvalidObject,
     NotFound,
@@ -23,7 +26,7 @@ from gangline.kube import resources
 from gangline.kube.interface import PatchKind
 from gangline.labels import LabelColumn
 from gangline.locality import reaches_beyond
-from gangline.nodes import NODE, PODS, Int64Column, NodeView, Rows, TaintKey
+from gangline.nodes import Int64Column, NodeView, Rows, TaintKey
 from gangline.placement import Placement
 from gangline.plugin import Clock, Handle, State, Tracker, WaitingPod, per_node
 from gangline.pod_group import ANYWHERE, GroupAttempt, Membership, PodGroup, Problem, Role, TopologyConstraint
@@ -31,6 +34,7 @@ from gangline.pods import LabelSet, PodClass, PodInfo
 from gangline.proposal import Proposal, Victims
 from gangline.scoring import default_normalize
 from gangline.selectors import EVERYTHING, NOTHING, Selector, compile_selector, from_map
+from gangline.sizes import BoundedCache, size_of
 from gangline.status import (
     SKIP,
     SKIP_CLASS,
@@ -52,6 +56,7 @@ from gangline.transaction import Transaction
 __all__ = [
     "ANYWHERE",
     "EVERYTHING",
+    "GANG_SECONDS",
     "NODE",
     "NOTHING",
     "PODS",
@@ -61,12 +66,15 @@ __all__ = [
     "Action",
     "ApiError",
     "BoolColumn",
+    "BoundedCache",
     "Clock",
     "ClusterEvent",
     "Code",
     "CodeColumn",
     "Conflict",
     "Cycle",
+    "Deadline",
+    "DeadlineExceeded",
     "Diagnosis",
     "Domains",
     "EventHint",
@@ -118,9 +126,11 @@ __all__ = [
     "node_selection",
     "on",
     "per_node",
+    "permissions",
     "reaches_beyond",
     "requests",
     "resources",
+    "size_of",
     "tolerations",
     "unschedulable",
     "wait",

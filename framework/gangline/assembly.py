@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from gangline.cache import Cache
 from gangline.config import (
+    Expanded,
     PluginRef,
     Profile,
     SchedulerConfiguration,
+    check_no_args,
     default_plugins,
     expand_all,
+    name_faults,
+    place_of,
     plugin_args,
 )
+from gangline.errors import ConfigError, GanglineError, PluginError
+from gangline.failures import shown
 from gangline.group_members import Grouping
 from gangline.groups import WATCHES, Groups
 from gangline.handle import NO_GROUPS, FrameworkHandle
 from gangline.hints import Action, EventHint, on
-from gangline.kube.resources import Selection
+from gangline.kube.resources import Resource, Selection
 from gangline.metrics import Metrics
 from gangline.plugin import Clock, Recorder
 from gangline.registry import Catalog, compile_profile
@@ -43,13 +50,18 @@ def build_runtimes(
     metrics: Metrics,
     ties: random.Random | None,
     grouping: Grouping = NO_GROUPS,
+    on_fault: Callable[[GanglineError], None] | None = None,
 ) -> dict[str, Runtime]:
-    """A runtime for each profile, by schedulerName. Raises ConfigError and PluginError."""
-    points = catalog.points()
-    expanded = expand_all(config.profiles, points, default_plugins(points))
+    """A runtime for each profile, by schedulerName. Raises ConfigError.
+
+    With `on_fault`, tells of every fault instead, and leaves out the profiles and plugins that have one.
+    """
+    expanded = _expanded(config.profiles, catalog.points(), on_fault)
     ignored = [r.name for extender in config.extenders for r in extender.managed_resources if r.ignored_by_scheduler]
     runtimes = {}
     for profile in config.profiles:
+        if profile.scheduler_name not in expanded:
+            continue
         handle = FrameworkHandle(profile.scheduler_name, state, clock, recorder, waiting, client, metrics)
         handle.grouping = grouping
         compiled = compile_profile(
@@ -59,9 +71,54 @@ def build_runtimes(
             _args_of(profile, ignored),
             handle,
             metrics,
+            partial(_told, profile, on_fault),
         )
         runtimes[profile.scheduler_name] = Runtime(compiled, handle, metrics, ties)
+    _check_watches(config.profiles, runtimes, on_fault)
     return runtimes
+
+
+def _expanded(
+    profiles: Sequence[Profile],
+    points: Mapping[str, frozenset[str]],
+    on_fault: Callable[[GanglineError], None] | None,
+) -> dict[str, Expanded]:
+    if on_fault is None:
+        return expand_all(profiles, points, default_plugins(points))
+    sound = []
+    for profile in profiles:
+        faults = list(name_faults(profile, points))
+        for fault in faults:
+            on_fault(fault)
+        if not faults:
+            sound.append(profile)
+    try:
+        return expand_all(sound, points, default_plugins(points))
+    except ConfigError as error:
+        on_fault(error)
+        return {}
+
+
+def _told(profile: Profile, on_fault: Callable[[GanglineError], None] | None, error: GanglineError) -> None:
+    """A plugin of a profile cannot be used: say where the profile has it."""
+    if isinstance(error, PluginError):
+        where = place_of(profile, error.plugin)
+        error = ConfigError(profile.file, where, " ".join(str(error).split()))
+    if on_fault is None:
+        raise error
+    on_fault(error)
+
+
+def _check_watches(
+    profiles: Sequence[Profile], runtimes: Mapping[str, Runtime], on_fault: Callable[[GanglineError], None] | None
+) -> None:
+    for profile in profiles:
+        plugins = runtimes[profile.scheduler_name].profile.plugins if profile.scheduler_name in runtimes else {}
+        for name, plugin in plugins.items():
+            watches = getattr(plugin, "watches", ())
+            if not isinstance(watches, tuple | list) or not all(isinstance(w, Resource | Selection) for w in watches):
+                why = f"watches is a tuple of resources and Selections, not {shown(watches)}"
+                _told(profile, on_fault, PluginError(name, "", why))
 
 
 def group_events(groups: Groups) -> tuple[EventHint, ...]:
@@ -93,6 +150,8 @@ def _args_of(profile: Profile, ignored: list[str]) -> Any:
     """The arguments of a plugin; as upstream, resources that extenders take over replace `ignoredResources`."""
 
     def args(name: str, type_: type[msgspec.Struct] | None) -> msgspec.Struct | None:
+        if type_ is None:
+            check_no_args(profile, name)
         found = None if type_ is None else plugin_args(profile, name, type_)
         if ignored and found is not None and name == _NODE_RESOURCES_FIT:
             found = msgspec.structs.replace(found, ignored_resources=ignored)

@@ -46,6 +46,7 @@ class Binder:
         self._clock = clock
         self._succeeded = metrics.binding.series("success")
         self._failed = metrics.binding.series("failure")
+        self._fault = metrics.fault
         self._concurrency = concurrency
         self._ready: asyncio.Queue[Job] = asyncio.Queue()
         self._group: asyncio.TaskGroup | None = None
@@ -85,9 +86,16 @@ class Binder:
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         if self._group is not None:
-            self._group.create_task(work)
+            self._group.create_task(self._guarded(work))
         else:
-            self._early.append(work)
+            self._early.append(self._guarded(work))
+
+    async def _guarded(self, work: Awaitable[None]) -> None:
+        """Nothing that goes wrong for one unit ends the work for the others."""
+        try:
+            await work
+        except Exception as error:
+            self._fault("binding", error)
 
     def _enqueue(self, job: Job) -> None:
         self._ready.put_nowait(job)
@@ -130,7 +138,7 @@ class Binder:
             job = await self._ready.get()
             self._busy += 1
             try:
-                await job()
+                await self._guarded(job())
             finally:
                 self._busy -= 1
                 if self.pending < 2 * self._concurrency:

@@ -9,14 +9,24 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
+import itertools
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar, cast
 
+from gangline.changes import NODE
+from gangline.errors import GanglineError, InvalidObject
+from gangline.failures import Failures, being_built, cause_of
 from gangline.model import HasMetadata, Node, Pod
-from gangline.nodes import NODE, Nodes
+from gangline.nodes import MOST_PODS, Nodes
 from gangline.plugin import Tracker
-from gangline.pods import Interner, PodClass, PodInfo, ResourceAxis
+from gangline.pods import Interner, PodInfo, ResourceAxis
+from gangline.tracking import Trackers, heard
 from gangline.transaction import Transaction, UndoLog
+
+log = logging.getLogger(__name__)
 
 ASSUMED_LIFETIME = 30.0
 """Seconds after a binding has ended until an assumption that nobody confirmed is dropped."""
@@ -51,30 +61,48 @@ class NodeListener(Protocol):
 class Store(Generic[T]):
     """Objects of one kind by namespace and name; `version` grows with each change."""
 
-    def __init__(self) -> None:
+    def __init__(self, failures: Failures | None = None) -> None:
+        self._failures = failures or Failures()
         self._objects: dict[tuple[str, str], T] = {}
         self._listeners: list[StoreListener[T]] = []
         self.version = 0
 
     def upsert(self, obj: T) -> None:
-        """Add or replace an object."""
+        """Add or replace an object; one that a listener cannot take is not kept, and what it raised is raised."""
         self._objects[(obj.metadata.namespace, obj.metadata.name)] = obj
         self.version += 1
-        for listener in self._listeners:
-            listener.on_upsert(obj)
+        try:
+            for listener in self._listeners:
+                heard(self._failures, listener, listener.on_upsert, obj)
+        except Exception:
+            self._drop(obj)
+            raise
 
     def remove(self, namespace: str, name: str, uid: str = "") -> None:
         """Forget an object."""
         obj = self._objects.pop((namespace, name), None)
         if obj is not None:
             self.version += 1
-            for listener in self._listeners:
+            _tell_all([partial(heard, self._failures, each, each.on_remove, obj) for each in self._listeners])
+
+    def _drop(self, obj: T) -> None:
+        """Take out an object of which some listeners know and others do not."""
+        self._objects.pop((obj.metadata.namespace, obj.metadata.name), None)
+        for listener in self._listeners:
+            with suppress(BaseException):  # it may not know the object; whatever it does, the others are told
                 listener.on_remove(obj)
 
     def subscribe(self, listener: StoreListener[T]) -> None:
-        """Tell listener of every change from now on; first of the objects that are there already."""
+        """Tell listener of every change from now on; first of the objects that are there already.
+
+        An object that the listener cannot take is left out, and logged.
+        """
         for obj in self._objects.values():
-            listener.on_upsert(obj)
+            try:
+                heard(self._failures, listener, listener.on_upsert, obj)
+            except Exception as error:
+                what = f"{type(obj).__name__} {obj.metadata.namespace}/{obj.metadata.name}"
+                log.error("%s cannot be used by %s: %r", what, type(listener).__name__, error, exc_info=error)
         self._listeners.append(listener)
 
     def get(self, name: str, namespace: str = "") -> T | None:
@@ -91,14 +119,16 @@ class Store(Generic[T]):
 class Cache:
     """Nodes, pods, assumptions, and stores of every other kind."""
 
-    def __init__(self) -> None:
+    def __init__(self, failures: Failures | None = None) -> None:
         axis = ResourceAxis()
+        self.failures = failures or Failures()
         self.nodes = Nodes(axis)
         self.interner = Interner(axis)
         self._pods: dict[str, PodInfo] = {}
         self._assumed: dict[str, float | None] = {}
         self._homeless: dict[str, dict[str, PodInfo]] = {}
-        self._trackers: list[Tracker] = []
+        self.trackers = Trackers(self.failures)
+        self._told = self.trackers.told
         self._shared: dict[Callable[..., Any], Any] = {}
         self._node_listeners: list[NodeListener] = []
         self._stores: dict[str, Store[HasMetadata]] = {}
@@ -115,7 +145,7 @@ class Cache:
         """The objects of a kind, by its plural; the same store at each call."""
         found = self._stores.get(plural)
         if found is None:
-            found = self._stores[plural] = Store()
+            found = self._stores[plural] = Store(self.failures)
         return found
 
     def is_assumed(self, uid: str) -> bool:
@@ -143,20 +173,26 @@ class Cache:
         found = self.shared(kind, *args)
         if is_new:
             self.track(found)
+        self.trackers.use(found, being_built.get())
         return found
 
     def track(self, tracker: Tracker) -> None:
         """Keep tracker in step from now on; it is told of the pods that are placed already."""
-        for pod in self._pods.values():
-            if pod.row >= 0 and _concerns(tracker, pod.cls):
-                tracker.add(pod, pod.row)
-        self._trackers.append(tracker)
+        self.trackers.add(tracker, self._placed())
+
+    def _placed(self) -> Iterator[PodInfo]:
+        return (pod for pod in self._pods.values() if pod.row >= 0)
+
+    def mend_trackers(self, again: bool = False) -> None:
+        """Bring the trackers that are out of step back, where no transaction is open; see `tracking`."""
+        if self._undo.depth == 0:
+            self.trackers.mend(self._placed(), again)
 
     def follow_nodes(self, listener: NodeListener) -> None:
         """Tell listener of every node from now on; first of those that are there already."""
         for row, node in enumerate(self.nodes.objects):
             if node is not None:
-                listener.node_upserted(node, row)
+                heard(self.failures, listener, listener.node_upserted, node, row)
         self._node_listeners.append(listener)
 
     def touch(self, row: int, kind: int = NODE) -> None:
@@ -170,26 +206,40 @@ class Cache:
     # Moving pods
 
     def place(self, pod: PodInfo, row: int) -> None:
-        """Put a pod on a row; what every placement goes through."""
+        """Put a pod on a row. Raises PluginError, and changes nothing, where a tracker cannot take it."""
         self.nodes.place(pod, row)
-        for add in self._told(pod.cls).adds:
-            add(pod, row)
+        told = self._told(pod.cls)
+        try:
+            for add in told.adds:
+                add(pod, row)
+        except BaseException as error:  # nothing that a plugin raises goes further
+            failed = add  # pyright: ignore[reportPossiblyUnboundVariable]  # only trackers raise
+            found = self.trackers.take_back(told, failed, pod, row, error)
+            self.nodes.unplace(pod)
+            raise found from cause_of(error)
+
+    def put_back(self, pod: PodInfo, row: int) -> None:
+        """Put a pod on the row where it was; that cannot fail."""
+        self.nodes.place(pod, row)
+        told = self._told(pod.cls)
+        try:
+            for add in told.adds:
+                add(pod, row)
+        except BaseException as error:  # nothing that a plugin raises goes further
+            failed = add  # pyright: ignore[reportPossiblyUnboundVariable]  # only trackers raise
+            self.trackers.go_on(told.adds, failed, pod, row, error)
 
     def unplace(self, pod: PodInfo) -> None:
-        """Take a pod off its row; what every removal goes through."""
+        """Take a pod off its row; what every removal goes through. It cannot fail."""
         row = pod.row
-        for remove in self._told(pod.cls).removes:
-            remove(pod, row)
+        told = self._told(pod.cls)
+        try:
+            for remove in told.removes:
+                remove(pod, row)
+        except BaseException as error:  # nothing that a plugin raises goes further
+            failed = remove  # pyright: ignore[reportPossiblyUnboundVariable]  # only trackers raise
+            self.trackers.go_on(told.removes, failed, pod, row, error)
         self.nodes.unplace(pod)
-
-    def _told(self, cls: PodClass) -> _Told:
-        """The trackers that pods of a class concern."""
-        told: _Told | None = cls.memo.get(_Told)
-        if told is None or told.of != len(self._trackers):
-            trackers = [tracker for tracker in self._trackers if _concerns(tracker, cls)]
-            adds, removes = tuple(each.add for each in trackers), tuple(each.remove for each in trackers)
-            told = cls.memo[_Told] = _Told(len(self._trackers), adds, removes)
-        return told
 
     # Watch events
 
@@ -197,9 +247,16 @@ class Cache:
         """Add or update a node. Raises InvalidObject and changes nothing."""
         row = self.nodes.upsert(node)
         for listener in self._node_listeners:
-            listener.node_upserted(node, row)
-        for pod in self._homeless.pop(node.metadata.name, {}).values():
-            self.place(pod, row)
+            heard(self.failures, listener, listener.node_upserted, node, row)
+        waiting = self._homeless.pop(node.metadata.name, {})
+        for uid in itertools.islice(list(waiting), max(0, MOST_PODS - len(self.nodes.pods_on[row]))):
+            pod = waiting.pop(uid)
+            try:
+                self.place(pod, row)
+            except GanglineError:  # a tracker cannot take it; what it asks for is taken all the same
+                self.nodes.place(pod, row)
+        if waiting:
+            self._homeless[node.metadata.name] = waiting
         return row
 
     def remove_node(self, name: str) -> None:
@@ -211,12 +268,14 @@ class Cache:
             self.unplace(pod)
             self._homeless.setdefault(name, {})[pod.uid] = pod
         self.nodes.remove(name)
-        for listener in self._node_listeners:
-            listener.node_removed(name, row)
+        _tell_all([partial(heard, self.failures, each, each.node_removed, name, row) for each in self._node_listeners])
 
     def upsert_pod(self, pod: PodInfo) -> None:
-        """Add, update or confirm a pod that has a node."""
+        """Add, update or confirm a pod that has a node. Raises InvalidObject for one too many on the node."""
         known = self._pods.get(pod.uid)
+        row = self.nodes.row_of(pod.node_name)
+        if known is None and row is not None and len(self.nodes.pods_on[row]) >= MOST_PODS:
+            raise InvalidObject("spec.nodeName", pod.node_name, f"has {MOST_PODS} pods, and more are not counted")
         self._assumed.pop(pod.uid, None)
         if pod.is_terminal:
             self.remove_pod(pod.uid)
@@ -226,7 +285,6 @@ class Cache:
             return
         if known is not None:
             self._detach(known)
-        row = self.nodes.row_of(pod.node_name)
         if row is None:
             self._homeless.setdefault(pod.node_name, {})[pod.uid] = pod
         else:
@@ -243,11 +301,11 @@ class Cache:
     # Assumptions
 
     def assume(self, pod: PodInfo, row: int) -> None:
-        """Count a pod as placed before the API server says so."""
+        """Count a pod as placed before the API server says so. Raises PluginError as `place` does."""
+        self.place(pod, row)
         self._pods[pod.uid] = pod
         self._assumed[pod.uid] = None
         pod.node_name = self.nodes.names[row]
-        self.place(pod, row)
 
     def adopt(self, pod: PodInfo) -> None:
         """Assume a pod that a transaction has placed; the transaction has to be committed."""
@@ -304,15 +362,13 @@ class Cache:
                 self._homeless.pop(pod.node_name, None)
 
 
-class _Told(NamedTuple):
-    """The trackers that are told of the pods of a class."""
-
-    of: int
-    """How many trackers there were when they were asked."""
-    adds: tuple[Callable[[PodInfo, int], None], ...]
-    removes: tuple[Callable[[PodInfo, int], None], ...]
-
-
-def _concerns(tracker: Tracker, cls: PodClass) -> bool:
-    concerns: Callable[[PodClass], bool] | None = getattr(tracker, "concerns", None)
-    return concerns is None or concerns(cls)
+def _tell_all(calls: Sequence[Callable[[], None]]) -> None:
+    """Make every call, whatever one of them raises; the first exception is raised in the end."""
+    errors = []
+    for call in calls:
+        try:
+            call()
+        except Exception as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]

@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 
+from gangline.deadline import NO_DEADLINE, Deadline
 from gangline.status import BoolColumn
 
 T = TypeVar("T")
@@ -32,15 +33,22 @@ class Cycle:
     follows from the class; other plugins write for this attempt alone.
     """
 
-    __slots__ = ("_shared", "_state", "annotations", "feasible", "skipped")
+    __slots__ = ("_shared", "_state", "annotations", "deadline", "feasible", "skipped")
 
-    def __init__(self, shared: Mapping[StateKey[Any], Any] | None = None, skipped: Set[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        shared: Mapping[StateKey[Any], Any] | None = None,
+        skipped: Set[str] = frozenset(),
+        deadline: Deadline = NO_DEADLINE,
+    ) -> None:
         self._shared = shared if shared is not None else {}
         self._state: dict[StateKey[Any], Any] = {}
         self.annotations: dict[str, str] = {}
         """Set on the pod by the API server in the same write as the node; reserve and pre_bind add to it."""
         self.skipped = skipped
         """The plugins that no pod of the class concerns: they are not asked at reserve and permit."""
+        self.deadline = deadline
+        """Until when the attempt has to be decided; a plugin that searches for long calls its `check` now and then."""
         self.feasible = _NO_NODES
         """From pre_score on: which nodes passed every filter, one truth value per row."""
 

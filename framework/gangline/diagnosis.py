@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,9 +11,13 @@ from typing import Any
 import numpy as np
 
 from gangline.cycle_state import Cycle
+from gangline.failures import Failures, cause_of, shown
 from gangline.nodes import NodeView
 from gangline.pods import PodInfo
 from gangline.status import BoolColumn, Code, CodeColumn, Reason, Status
+
+_MOST_REASONS = 64
+"""Reasons that one code may stand for."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,15 +27,25 @@ class Rejection:
     name: str
     plugin: Any
     codes: CodeColumn
+    failures: Failures = field(default_factory=Failures)
 
     def reasons(self, cycle: Cycle, pod: PodInfo, code: int) -> Sequence[Reason]:
-        """What a code means: the plugin's `explain` where it has one, else its list of reasons."""
+        """What a code means: the plugin's `explain` where it has one, else its list of reasons. Raises PluginError."""
         explain = getattr(self.plugin, "explain", None)
-        if explain is not None:
-            found: Sequence[Reason] = explain(cycle, pod, code)
-            return found
-        reason: Reason = self.plugin.reasons[code - 1]
-        return (reason,)
+        try:
+            if explain is not None:
+                found = tuple(itertools.islice(explain(cycle, pod, code), _MOST_REASONS + 1))
+            else:
+                found = tuple(self.plugin.reasons[code - 1 : code])
+        except BaseException as error:  # nothing that a plugin raises goes further
+            raise self.failures.raised(self.name, "explain", error) from cause_of(error)
+        if not found and explain is None:
+            why = f"answered {code}, and has {len(self.plugin.reasons)} reasons"
+            raise self.failures.refused(self.name, "filter", why)
+        if not 0 < len(found) <= _MOST_REASONS or not all(isinstance(reason, Reason) for reason in found):
+            why = f"must return 1 to {_MOST_REASONS} Reasons, not {shown(found)}"
+            raise self.failures.refused(self.name, "explain", why)
+        return found
 
 
 @dataclass(slots=True, eq=False)

@@ -5,6 +5,7 @@
     |   `-- InvalidQuantity   a resource quantity does not parse
     |-- ConfigError           a configuration file cannot be used (file, path, why)
     |-- PluginError           a plugin is missing, broken or raised (plugin, point, why)
+    |-- DeadlineExceeded      a decision took longer than it may (seconds)
     |-- LeadershipLost        this process led and no longer may (lease, why)
     |-- ExtenderError         an HTTP extender failed, or answered what it may not (url, verb, why)
     `-- ApiError              the API server answered with a failure (status, reason, message)
@@ -26,6 +27,10 @@ class GanglineError(Exception):
     """The root of the tree."""
 
 
+_LONGEST_VALUE = 200
+"""Characters of a wrong value that an error shows."""
+
+
 class InvalidObject(GanglineError):
     """A value in an object cannot be used; ``path`` says where it stands."""
 
@@ -37,6 +42,8 @@ class InvalidObject(GanglineError):
 
     def __str__(self) -> str:
         shown = "" if self.value is None else repr(self.value)
+        if len(shown) > _LONGEST_VALUE:
+            shown = f"{shown[:_LONGEST_VALUE]}..."
         return ": ".join(part for part in (self.path, shown, self.why) if part)
 
 
@@ -65,10 +72,23 @@ class PluginError(GanglineError):
         self.plugin = plugin
         self.point = point
         self.why = why
+        self.is_counted = False
+        """Whether it has been counted and written to the log already."""
 
     def __str__(self) -> str:
         where = f" at {self.point}" if self.point else ""
         return f"plugin {self.plugin}{where}: {self.why}"
+
+
+class DeadlineExceeded(GanglineError):
+    """A decision took longer than it may; nothing is wrong with the cluster, and nothing has changed."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(seconds)
+        self.seconds = seconds
+
+    def __str__(self) -> str:
+        return f"the decision took longer than {self.seconds:g} s of CPU time"
 
 
 class LeadershipLost(GanglineError):

@@ -10,24 +10,44 @@ Rules:
 from __future__ import annotations
 
 import random
-from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from gangline.answers import MAX_SCORE, check_length, check_range, out_of_range, scores_of
+from gangline.answers import capacity_of, check_range, codes_of, out_of_range, scores_of
+from gangline.changes import PODS
 from gangline.cycle_state import Cycle, StateKey
+from gangline.deadline import NO_DEADLINE, Deadline
 from gangline.diagnosis import Diagnosis, Rejection
-from gangline.errors import PluginError
-from gangline.nodes import PODS, Int64Column, Nodes, NodeView, Rows
+from gangline.failures import cause_of
+from gangline.nodes import Int64Column, Nodes, NodeView, Rows
 from gangline.pods import PodInfo
+from gangline.ranking import Wishes, outranking
 from gangline.registry import CompiledProfile, Implementation
-from gangline.status import SKIP, SKIP_CLASS, BoolColumn, Code, CodeColumn, Narrow, ScoreColumn, Status
+from gangline.sizes import BoundedCache, size_of
+from gangline.status import (
+    MAX_SCORE,
+    SKIP,
+    SKIP_CLASS,
+    BoolColumn,
+    Code,
+    CodeColumn,
+    Narrow,
+    ScoreColumn,
+    Status,
+    read_only,
+)
 
 _AFTER_FILTERS = ("reserve", "permit", "pre_bind", "bind", "post_bind")
+_LONGEST_KEY = 256
+"""Characters of an annotation that verdicts are kept by as they are."""
 _KEPT_BYTES = 64 * 1024 * 1024
+"""For what is known of all pod classes: at 5,000 nodes 150 classes that were scored, or 600 that were not."""
+_ENTRY_BYTES = 4096
+"""Of an entry beside its arrays and what plugins share: its own lists, maps and sets, and the headers of the arrays."""
 
 
 @dataclass(slots=True, eq=False)
@@ -39,6 +59,8 @@ class _Entry:
     rejected: Status | None
     narrow: dict[str, Narrow]
     filters: list[Implementation]
+    shared_bytes: int = 0
+    """What plugins keep in it, measured once."""
     changing: list[Implementation] = field(default_factory=list)
     """Those of the filters that look at the pods of a node."""
     steady: BoolColumn = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
@@ -47,8 +69,14 @@ class _Entry:
     """Plugins that are called for each attempt, but have said that no pod of this class concerns them."""
     codes: dict[str, CodeColumn] = field(default_factory=dict)
     feasible: BoolColumn = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    shown: BoolColumn = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    """`feasible` for plugins, who cannot write to it."""
     scorers: list[Implementation] | None = None
     raw: dict[str, ScoreColumn] = field(default_factory=dict)
+    told: tuple[tuple[str, int], ...] = ()
+    """Plugin and weight of the scores that need no normalising."""
+    columns: list[ScoreColumn] = field(default_factory=list)
+    """Those scores, in the same order."""
     constant: dict[str, bool] = field(default_factory=dict)
     """Whether a score that is normalised is the same on all nodes, and so decides nothing."""
     base: ScoreColumn = field(default_factory=lambda: np.zeros(0))
@@ -70,15 +98,28 @@ class Filtered:
     narrow: dict[str, Narrow] = field(default_factory=dict)
     status: Status | None = None
     skipped: frozenset[str] | set[str] = frozenset()
+    count: int = 0
+    """Feasible nodes at the last choice; 0 where there was none."""
+    extra: list[tuple[str, int, ScoreColumn]] = field(default_factory=list)
+    """At the last choice: plugin, weight and scores of the feasible nodes, of those that cannot be kept."""
+    place: int = -1
+    """The chosen one among the feasible nodes; only where `extra` has any."""
 
 
 class Evaluator:
     """Filters and scores of one profile."""
 
-    def __init__(self, profile: CompiledProfile, nodes: Nodes, ties: random.Random | None) -> None:
+    def __init__(
+        self, profile: CompiledProfile, nodes: Nodes, ties: random.Random | None, kept_bytes: int = _KEPT_BYTES
+    ) -> None:
+        self.deadline: Deadline = NO_DEADLINE
+        """Of the decision that is being made; looked at before each call of a plugin over all nodes."""
         self._nodes = nodes
         self._ties = ties
-        self._entries: OrderedDict[int, _Entry] = OrderedDict()
+        self._entries: BoundedCache[Hashable, _Entry] = BoundedCache(kept_bytes, _size, fewest=16)
+        reading = [plugin for plugin in profile.plugins.values() if getattr(plugin, "reads", None) is not None]
+        self._pod_labels = _keys(reading, "reads_pod_labels")
+        self._pod_annotations = _keys(reading, "reads_pod_annotations")
         points = profile.points
         self._pre_filters = points.get("pre_filter", ())
         self._filters = points.get("filter", ())
@@ -86,18 +127,37 @@ class Evaluator:
         self._scorers = points.get("score", ())
         self._dynamic_pre_filters = [i for i in self._pre_filters if i.reads is None]
         self._dynamic_filters = [i for i in self._filters if i.reads is None]
+        self._outranking = outranking({impl.name: impl.weight for impl in self._scorers})
         self._dynamic_scorers = [i for i in self._scorers if i.reads is None]
         later = {impl.name for point in _AFTER_FILTERS for impl in points.get(point, ())}
         self._counting = [impl for impl in self._filters if impl.capacity is not None]
         self._remembering = [impl for impl in self._dynamic_pre_filters if impl.name in later]
         self._pre_filter_order = {impl.name: n for n, impl in enumerate(self._pre_filters)}
 
+    @contextmanager
+    def within(self, deadline: Deadline) -> Iterator[None]:
+        """What is evaluated in this block has to be done by then."""
+        before, self.deadline = self.deadline, deadline
+        try:
+            yield
+        finally:
+            self.deadline = before
+
+    def kind(self, pod: PodInfo) -> Hashable:
+        """What verdicts are kept by: the pod class, and those labels and annotations that plugins say they read."""
+        if not self._pod_labels and not self._pod_annotations:
+            return pod.cls.id
+        labels = [pod.labels.get(key) for key in self._pod_labels]
+        return (pod.cls.id, *labels, *[_short(pod.annotations.get(key)) for key in self._pod_annotations])
+
     # Filtering
 
     def filter(self, pod: PodInfo) -> Filtered:
-        """Which nodes are feasible now. Raises PluginError."""
+        """Which nodes are feasible now. Raises PluginError and DeadlineExceeded."""
+        deadline = self.deadline
+        deadline.check()
         entry = self._entry(pod)
-        cycle = Cycle(entry.shared, entry.skipped)
+        cycle = Cycle(entry.shared, entry.skipped, deadline)
         result = Filtered(pod, cycle, entry, entry.feasible)
         if self._prepare(result):
             result.feasible = np.zeros(self._nodes.size, dtype=np.bool_)
@@ -106,37 +166,43 @@ class Evaluator:
         for impl in self._dynamic_filters:
             if impl.name in result.skipped:
                 continue
-            verdicts = self._checked(impl, impl.call(cycle, pod, view), len(view))
+            deadline.check()
+            verdicts = codes_of(impl, impl.call(cycle, pod, view), len(view))
             if verdicts.any():
                 result.codes[impl.name] = verdicts
                 result.feasible = result.feasible & (verdicts == 0)
         return result
 
-    def prepare(self, pod: PodInfo) -> Cycle | None:
+    def prepare(self, pod: PodInfo) -> tuple[Cycle, frozenset[str] | None] | None:
         """What plugins have to remember of a pod that is placed without being filtered: one of a group, like others.
 
-        None when a plugin rejects the pod as a whole. Asked are those that have something to do after the filters. What
-        is kept of the class may be out of date: no column is read. Raises PluginError.
+        With it the nodes to which plugins narrow this pod, if they do. None when a plugin rejects it as a whole. Asked
+        are those that have something to do after the filters. What is kept of the class may be out of date: no column
+        is read. Raises PluginError.
         """
-        entry = self._entries.get(pod.cls.id) or self._entry(pod)
+        entry = self._entries.get(self.kind(pod)) or self._entry(pod)
         if entry.rejected is not None:
             return None
         cycle = Cycle(entry.shared, entry.skipped)
+        nodes: frozenset[str] | None = None
         view = self._nodes.view()
         for impl in self._remembering:
             if impl.name in entry.skipped:
                 continue
             try:
                 answer = impl.quick(cycle, pod, view)
-            except Exception as error:  # a plugin's bug fails its group, not the scheduler
-                raise PluginError(impl.name, "pre_filter", f"{type(error).__name__}: {error}") from error
+            except BaseException as error:  # a plugin's bug fails its group, not the scheduler
+                raise impl.failures.raised(impl.name, "pre_filter", error) from cause_of(error)
             if answer is None or answer is SKIP:
                 continue
+            impl.check(answer)
             if answer is SKIP_CLASS:
                 entry.skipped.add(impl.name)
+            elif isinstance(answer, Narrow):
+                nodes = answer.names if nodes is None else nodes & answer.names
             elif isinstance(answer, Status) and answer.is_rejected:
                 return None
-        return cycle
+        return cycle, nodes
 
     def capacities(self, filtered: Filtered) -> list[Int64Column]:
         """What plugins say of how many pods like this one fit on each node; requests are left to the caller."""
@@ -147,8 +213,7 @@ class Evaluator:
                 continue
             answer = impl.capacity(filtered.cycle, filtered.pod, view)
             if answer is not None:
-                check_length(impl, "capacity", np.asarray(answer), len(view))
-                found.append(answer)
+                found.append(capacity_of(impl, answer, len(view)))
         return found
 
     def passes(self, pod: PodInfo, rows: Rows) -> BoolColumn:
@@ -163,7 +228,7 @@ class Evaluator:
             if verdicts is None:
                 verdicts = filtered.entry.codes.get(impl.name)
             if verdicts is not None and filtered.status is None:
-                rejections.append(Rejection(impl.name, impl.plugin, verdicts))
+                rejections.append(Rejection(impl.name, impl.plugin, read_only(verdicts), impl.failures))
         narrow = {**filtered.entry.narrow, **filtered.narrow}
         return Diagnosis(
             pod=filtered.pod,
@@ -219,20 +284,21 @@ class Evaluator:
         """
         feasible = filtered.feasible
         entry = filtered.entry
-        count = int(np.count_nonzero(feasible))
+        count = filtered.count = int(np.count_nonzero(feasible))
         if count == 1:
             return int(feasible.argmax())
         self._ensure_scored(entry, filtered.pod)
-        extra = self._extra_scores(filtered)
+        extra = filtered.extra = self._extra_scores(filtered)
         if not extra and bonus is None and feasible is entry.feasible:
             return self._best_of(entry.ranked)
         index = feasible.nonzero()[0]
         ranked = entry.base[index]
-        for weight, scores in extra:
+        for _, weight, scores in extra:
             ranked += weight * scores
         if bonus is not None:
             ranked += bonus[index]
-        return int(index[self._best_of(ranked)])
+        filtered.place = self._best_of(ranked)
+        return int(index[filtered.place])
 
     def _best_of(self, ranked: ScoreColumn) -> int:
         if self._ties is None:
@@ -244,6 +310,21 @@ class Evaluator:
         """For each row the weighted sum of the scores that are kept per class; only to compare rows."""
         self._ensure_scored(filtered.entry, filtered.pod)
         return filtered.entry.base
+
+    def wishes(self, filtered: Filtered) -> Wishes | None:
+        """The feasible rows and the weighted sum of the scores that outrank all others; None where they say nothing.
+
+        See `ranking.outranking`; they are what users ask for, in the profiles that come with Gangline.
+        """
+        if not self._outranking:
+            return None
+        self._ensure_scored(filtered.entry, filtered.pod)
+        extra = self._extra_scores(filtered, self._outranking)
+        if not extra:
+            return None
+        index = filtered.feasible.nonzero()[0]
+        total: ScoreColumn = sum((weight * scores for _, weight, scores in extra), start=np.zeros(len(index)))
+        return index, total
 
     def scores(self, filtered: Filtered) -> dict[str, ScoreColumn]:
         """Each plugin's normalised score before its weight, for the feasible nodes in row order; for explanations."""
@@ -263,27 +344,48 @@ class Evaluator:
         """The weight of each scoring plugin."""
         return {impl.name: impl.weight for impl in self._scorers}
 
-    def _extra_scores(self, filtered: Filtered) -> list[tuple[int, ScoreColumn]]:
+    def scores_at(self, filtered: Filtered, row: int) -> tuple[tuple[tuple[str, int], ...], list[float]]:
+        """What the last choice gave the row: plugins with their weights, and the score of each before its weight.
+
+        Left out are scores that are the same on all nodes after they are normalised. Costs well under a microsecond.
+        """
+        if filtered.count < 2:
+            return (), []
+        entry = filtered.entry
+        scores = [column.item(row) for column in entry.columns]
+        if not filtered.extra or filtered.place < 0:
+            return entry.told, scores
+        names = [(name, weight) for name, weight, _ in filtered.extra]
+        scores += [column.item(filtered.place) for _, _, column in filtered.extra]
+        return (*entry.told, *names), scores
+
+    def _extra_scores(
+        self, filtered: Filtered, only: frozenset[str] | None = None
+    ) -> list[tuple[str, int, ScoreColumn]]:
         """Weighted scores that cannot be kept: those to normalise over what is feasible, and those of this attempt."""
         entry = filtered.entry
         extra = []
         index: Rows | None = None
         for impl in entry.scorers or ():
-            if impl.normalize is not None and not entry.constant[impl.name]:
+            if impl.normalize is not None and not entry.constant[impl.name] and (only is None or impl.name in only):
                 if index is None:
                     index = filtered.feasible.nonzero()[0]
-                extra.append((impl.weight, self._normalized(impl, filtered, entry.raw[impl.name][index])))
-        extra += [(weight, scores) for _, weight, scores in self._dynamic_scores(filtered, index)]
-        return extra
+                scores = self._normalized(impl, filtered, entry.raw[impl.name][index])
+                extra.append((impl.name, impl.weight, scores))
+        return extra + self._dynamic_scores(filtered, index, only)
 
-    def _dynamic_scores(self, filtered: Filtered, index: Rows | None) -> list[tuple[str, int, ScoreColumn]]:
+    def _dynamic_scores(
+        self, filtered: Filtered, index: Rows | None, only: frozenset[str] | None = None
+    ) -> list[tuple[str, int, ScoreColumn]]:
         cycle, pod = filtered.cycle, filtered.pod
-        cycle.feasible = filtered.feasible
+        feasible, entry = filtered.feasible, filtered.entry
+        cycle.feasible = entry.shown if feasible is entry.feasible else read_only(feasible)
         view = self._nodes.view()
         result = []
         for impl in self._dynamic_scorers:
-            if self._is_skipped(impl, cycle, pod, view):
+            if (only is not None and impl.name not in only) or self._is_skipped(impl, cycle, pod, view):
                 continue
+            cycle.deadline.check()
             raw = scores_of(impl, "score", impl.call(cycle, pod, view), len(view))
             index = filtered.feasible.nonzero()[0] if index is None else index
             result.append((impl.name, impl.weight, self._normalized(impl, filtered, raw[index])))
@@ -296,7 +398,7 @@ class Evaluator:
             return False
         if answer.code is Code.SKIP:
             return True
-        raise PluginError(impl.name, "pre_score", answer.message)
+        raise impl.refused("pre_score", answer.message)
 
     def _normalized(self, impl: Implementation, filtered: Filtered, raw: ScoreColumn) -> ScoreColumn:
         if impl.normalize is not None:
@@ -308,25 +410,34 @@ class Evaluator:
     def _ensure_scored(self, entry: _Entry, pod: PodInfo) -> None:
         if entry.scorers is not None:
             return
-        cycle = Cycle(entry.shared)
+        cycle = Cycle(entry.shared, deadline=self.deadline)
         view = self._nodes.view()
         scorers = []
         for impl in self._scorers:
+            self.deadline.check()
             if impl.reads is not None and not self._is_skipped(impl, cycle, pod, view):
                 scorers.append(impl)
-        entry.shared = {**entry.shared, **cycle.export()}
-        filtered_cycle = Cycle(entry.shared)
+        if exported := cycle.export():
+            entry.shared = {**entry.shared, **exported}
+            entry.shared_bytes += size_of(*exported.values())
+        filtered_cycle = Cycle(entry.shared, deadline=self.deadline)
         entry.raw.clear()
         for impl in scorers:
+            self.deadline.check()
             self._rescore(entry, impl, filtered_cycle, pod, view)
+        plain = [impl for impl in scorers if impl.normalize is None]
+        entry.told = tuple((impl.name, impl.weight) for impl in plain)
+        entry.columns = [entry.raw[impl.name] for impl in plain]
         entry.scorers = scorers  # at the end: a plugin that raises leaves the entry without scores
         self._rebase(entry, view.index)
+        self._entries.measure(self.kind(pod))
 
     def _rescore(self, entry: _Entry, impl: Implementation, cycle: Cycle, pod: PodInfo, view: NodeView) -> None:
         raw = scores_of(impl, "score", impl.call(cycle, pod, view), len(view))
         within = raw.min(initial=0.0) >= 0.0 and raw.max(initial=0.0) <= MAX_SCORE
         if impl.normalize is None and not within:
-            check_range(impl, raw[entry.feasible[view.index]])  # elsewhere it may say what it likes
+            check_range(impl, raw[entry.feasible[view.index]])  # elsewhere it may say what it likes; it counts as 0
+            raw = np.where((raw >= 0.0) & (raw <= MAX_SCORE), raw, 0.0)
         kept = entry.raw.get(impl.name)
         if impl.normalize is not None:
             first = raw[:1] if kept is None else kept[0]
@@ -356,24 +467,21 @@ class Evaluator:
     # What is kept per class
 
     def _entry(self, pod: PodInfo) -> _Entry:
-        key = pod.cls.id
+        key = self.kind(pod)
         entry = self._entries.get(key)
         if entry is None or not self._refresh(entry, pod):
-            entry = self._entries[key] = self._build(pod)
-            most = max(16, _KEPT_BYTES // (64 * max(1, self._nodes.size)))
-            while len(self._entries) > most:
-                self._entries.popitem(last=False)
-        self._entries.move_to_end(key)
+            entry = self._entries.put(key, self._build(pod))
         return entry
 
     def _build(self, pod: PodInfo) -> _Entry:
         nodes = self._nodes
-        cycle = Cycle()
+        cycle = Cycle(deadline=self.deadline)
         view = nodes.view()
         rejected: Status | None = None
         narrow: dict[str, Narrow] = {}
         skipped = set()
         for impl in self._pre_filters:
+            self.deadline.check()
             answer = impl.call(cycle, pod, view) if impl.reads is not None else None
             if answer is None:
                 continue
@@ -386,12 +494,15 @@ class Evaluator:
         filters = [i for i in self._filters if i.reads is not None and i.name not in skipped]
         rejected = rejected or _nothing_left(narrow)
         entry = _Entry(nodes.changes.position, cycle.export(), rejected, narrow, filters)
+        entry.shared_bytes = size_of(*entry.shared.values(), narrow)
         entry.changing = [impl for impl in filters if (impl.reads or 0) & PODS]
         for impl in filters:
-            verdicts = self._checked(impl, impl.call(cycle, pod, view), len(view)).copy()
+            self.deadline.check()
+            verdicts = codes_of(impl, impl.call(cycle, pod, view), len(view)).copy()
             entry.codes[impl.name] = verdicts
         entry.steady = np.zeros(nodes.size, dtype=np.bool_)
         entry.feasible = np.zeros(nodes.size, dtype=np.bool_)
+        entry.shown = read_only(entry.feasible)
         self._combine(entry, nodes.everything)
         return entry
 
@@ -433,7 +544,7 @@ class Evaluator:
         cycle = Cycle(entry.shared)
         for impl in entry.filters:
             if (impl.reads or 0) & kinds:
-                _keep(entry, impl.name, index, self._checked(impl, impl.call(cycle, pod, view), len(view)))
+                _keep(entry, impl.name, index, codes_of(impl, impl.call(cycle, pod, view), len(view)))
         self._combine(entry, index)
         if entry.scorers is None:
             return
@@ -448,7 +559,7 @@ class Evaluator:
         cycle = Cycle(entry.shared)
         feasible = bool(entry.steady[row])
         for impl in entry.changing:
-            verdict = self._checked(impl, impl.call(cycle, pod, view), 1)
+            verdict = codes_of(impl, impl.call(cycle, pod, view), 1)
             _keep(entry, impl.name, view.index, verdict)
             feasible = feasible and not verdict[0]
         entry.feasible[row] = feasible
@@ -461,8 +572,10 @@ class Evaluator:
                 score = float(scores_of(impl, "score", impl.call(cycle, pod, view), 1)[0])
                 if impl.normalize is not None:
                     entry.constant[impl.name] &= score == kept[0]
-                elif feasible and not 0.0 <= score <= MAX_SCORE:
-                    raise out_of_range(impl, score, score)
+                elif not 0.0 <= score <= MAX_SCORE:
+                    if feasible:
+                        raise out_of_range(impl, score, score)
+                    score = 0.0
                 kept[row] = score
             if impl.normalize is None:
                 total += impl.weight * float(kept[row])
@@ -477,16 +590,11 @@ class Evaluator:
         mask[rows] = True
         return mask
 
-    def _checked(self, impl: Implementation, verdicts: Any, size: int) -> CodeColumn:
-        verdicts = np.asarray(verdicts)
-        if verdicts.dtype.kind not in "u":
-            raise PluginError(
-                impl.name,
-                "filter",
-                f"must return unsigned integers, one per node, not {verdicts.dtype}",
-            )
-        check_length(impl, "filter", verdicts, size)
-        return verdicts
+
+def _size(key: Hashable, entry: _Entry) -> int:
+    """Bytes that an entry takes."""
+    arrays = (entry.steady, entry.feasible, entry.base, entry.ranked, *entry.codes.values(), *entry.raw.values())
+    return _ENTRY_BYTES + sum(array.nbytes for array in arrays) + entry.shared_bytes
 
 
 def _keep(entry: _Entry, name: str, index: slice | Rows, verdicts: CodeColumn) -> None:
@@ -507,3 +615,13 @@ def _nothing_left(narrow: Mapping[str, Narrow]) -> Status | None:
     else:
         message = f"node(s) didn't satisfy plugin(s) [{' '.join(names)}] simultaneously"
     return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (message,))
+
+
+def _short(value: str | None) -> str | int | None:
+    """The value, or what stands for a long one, so that what is kept by it stays small."""
+    return value if value is None or len(value) <= _LONGEST_KEY else hash(value)
+
+
+def _keys(plugins: Iterable[Any], attribute: str) -> tuple[str, ...]:
+    """The keys that any of these plugins declares."""
+    return tuple(sorted({key for plugin in plugins for key in getattr(plugin, attribute, ())}))

@@ -7,7 +7,6 @@ verified by the filters, one pod per node at a time; what the arithmetic got wro
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -15,30 +14,24 @@ from gangline.cache import Cache
 from gangline.cycle_state import Cycle
 from gangline.evaluation import Filtered
 from gangline.filling import Counts, apart, together
+from gangline.group_room import GroupRoom, Part
 from gangline.groups.strategy import strategy_of
 from gangline.locality import is_drawn_by, reaches_beyond
 from gangline.nodes import Int64Column, Rows
 from gangline.pod_group import ANYWHERE, GroupAttempt, Membership, PodGroup, Role
 from gangline.pods import PodInfo
+from gangline.ranking import best_first
 from gangline.runtime import Runtime
 from gangline.topology import Domains
 from gangline.transaction import Transaction
 
+_MANY = 2**31
 MOST_STEPS = 512
 """Domains that are tried for the parts of one group in one placement, at most."""
-
-
-@dataclass(slots=True, eq=False)
-class _Part:
-    """Members that have to be near each other."""
-
-    name: str
-    roles: list[Role]
-    minimum: int
-    levels: tuple[str, ...]
-    """What will do, the best first; `ANYWHERE` for the whole placement."""
-    placed: Rows = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
-    """The rows of those that have a node already: the others go to the same domain."""
+MOST_STEPS_IN_ALL = 4096
+"""The same in all placements of one attempt."""
+_Place = tuple[str, bytes, frozenset[tuple[str, int]]]
+"""A part, the rows of a domain, and which members of other parts are on which of them."""
 
 
 class Filler:
@@ -52,17 +45,24 @@ class Filler:
         self._runtime = runtime
         self._cache = cache
         self.cycles: dict[str, Cycle] = {}
+        self._prepared: tuple[list[Part], GroupRoom] | None = None
+        self._left = MOST_STEPS_IN_ALL
+        self._local: bool | None = None
+        self._known: dict[_Place, list[tuple[PodInfo, int]] | None] = {}
+        """Where the members of a part went; None where they had no room."""
+        self._narrowed: dict[str, frozenset[str]] = {}
+        """Nodes to which a member is narrowed down, beyond what holds for all that are alike."""
         self.why = ""
         """Why the last placement did not hold the group."""
 
-    def capacity(self, filtered: Filtered, most: int, is_open: bool = False) -> Int64Column:
-        """How many pods of a class fit on each node; 0 where the filters reject the first one.
+    def capacity(self, filtered: Filtered, is_open: bool = False) -> Int64Column:
+        """How many pods like this one fit on each node; 0 where the filters reject the first one.
 
         With `is_open`, what the filters say that are asked anew for each attempt is left out of account.
         """
         nodes, cls = self._cache.nodes, filtered.pod.cls
         size = nodes.size
-        holds = np.full(size, most, dtype=np.int64)
+        holds = np.full(size, _MANY, dtype=np.int64)
         for resource, amount in zip(cls.resources.tolist(), cls.amounts.tolist(), strict=True):
             if amount > 0:
                 free = nodes.allocatable[resource, :size] - nodes.requested[resource, :size]
@@ -76,20 +76,27 @@ class Filler:
 
     def fill(self, attempt: GroupAttempt, rows: Rows, tx: Transaction) -> bool:
         """Place at least what is needed on rows; False, and nothing placed, when that cannot be."""
-        parts = self._parts(attempt)
+        if self._prepared is None:
+            parts = self._parts(attempt)
+            self._prepared = parts, GroupRoom(self._cache.nodes, self._runtime.topology, parts)
+        parts, room = self._prepared
+        self.why = room.missing(0, rows)
+        if self.why:
+            return False
         choices: list[Iterator[Rows]] = []
         marks: list[int] = []
-        steps, at = 0, 0
+        at, most = 0, self._left - MOST_STEPS
         while at < len(parts):
             if len(choices) == at:
                 marks.append(tx.mark())
                 choices.append(self._rooms(parts[at], rows))
             found = False
-            for room in choices[at]:
-                steps += 1
-                if steps > MOST_STEPS:
+            for inside in choices[at]:
+                attempt.deadline.check()
+                self._left -= 1
+                if self._left < max(0, most):
                     break
-                if self._fill_part(parts[at], room, tx):
+                if self._replay(attempt, parts[at], inside, tx) and not room.missing(at + 1, rows):
                     found = True
                     break
                 tx.undo_to(marks[at])
@@ -99,18 +106,43 @@ class Filler:
             choices.pop()
             marks.pop()
             at -= 1
-            if at < 0 or steps > MOST_STEPS:
+            if at < 0 or self._left < max(0, most):
                 self.why = f"no room for {parts[at + 1].name or 'the group'} beside the rest of the group"
                 return False
             tx.undo_to(marks[at])
         return sum(pod.row >= 0 for pod in attempt.pods) >= max(1, attempt.needed)
 
+    def _replay(self, attempt: GroupAttempt, part: Part, rows: Rows, tx: Transaction) -> bool:
+        """Place a part; as it went before, where the same members were on the same of rows.
+
+        Only for a group of parts whose members look at nothing beyond their nodes: for them, nothing else counts.
+        """
+        if not self._is_local(attempt):
+            return self._fill_part(part, rows, tx)
+        inside = set(rows.tolist())
+        beside = frozenset((pod.uid, pod.row) for pod in attempt.pods if pod.row in inside)
+        key = (part.name, rows.tobytes(), beside)
+        if key in self._known:
+            for pod, row in self._known[key] or ():
+                tx.place(pod, row)
+            return self._known[key] is not None
+        filled = self._fill_part(part, rows, tx)
+        placed = [(pod, pod.row) for role in part.roles for pod in role.pods if pod.row >= 0]
+        self._known[key] = placed if filled else None
+        return filled
+
+    def _is_local(self, attempt: GroupAttempt) -> bool:
+        if self._local is None:
+            kinds = [role.pods[0] for role in attempt.roles]
+            self._local = bool(self._group.subgroups) and not any(reaches_beyond(pod, kinds) for pod in kinds)
+        return self._local
+
     # Parts
 
-    def _parts(self, attempt: GroupAttempt) -> list[_Part]:
+    def _parts(self, attempt: GroupAttempt) -> list[Part]:
         """The largest demand first; a group without subgroups is one part."""
         if not self._group.subgroups:
-            return [_Part("", _hardest_first(attempt.roles), attempt.needed, (ANYWHERE,))]
+            return [Part("", _hardest_first(attempt.roles), attempt.needed, (ANYWHERE,))]
         placed: dict[str, list[int]] = {}
         for pod in attempt.placed:
             membership = self._runtime.handle.group_of(pod)
@@ -121,18 +153,18 @@ class Filler:
             roles = _hardest_first([role for role in attempt.roles if role.subgroup == name])
             subgroup = self._group.subgroup(name)
             if subgroup is None:
-                parts.append(_Part(name, roles, 0, (ANYWHERE,)))
+                parts.append(Part(name, roles, 0, (ANYWHERE,)))
                 continue
             required = subgroup.topology.required_at(attempt.waited)
             preferred = subgroup.topology.preferred
             levels = tuple(dict.fromkeys((preferred, required) if preferred else (required,)))
             there = placed.get(name, [])
             minimum = max(0, subgroup.min_member - len(there))
-            parts.append(_Part(name, roles, minimum, levels, np.array(there, dtype=np.intp)))
+            parts.append(Part(name, roles, minimum, levels, np.array(there, dtype=np.intp)))
         drawn = {part.name for part in parts if _is_drawn(part.roles, attempt.roles)}
         return sorted(parts, key=lambda part: (part.name in drawn, part.levels == (ANYWHERE,), -_demand(part.roles)))
 
-    def _rooms(self, part: _Part, rows: Rows) -> Iterator[Rows]:
+    def _rooms(self, part: Part, rows: Rows) -> Iterator[Rows]:
         """The domains within rows that may hold a part, the best fit first."""
         for name in part.levels:
             level = self._runtime.topology.find(name) if name != ANYWHERE else None
@@ -142,10 +174,10 @@ class Filler:
                 continue
             yield from self._domains(part, level, rows)
 
-    def _domains(self, part: _Part, level: Domains, rows: Rows) -> Iterator[Rows]:
+    def _domains(self, part: Part, level: Domains, rows: Rows) -> Iterator[Rows]:
         first = part.roles[0]
         filtered, is_open = self._feasible(first.pods[0]), is_drawn_by(first.pods[0], first.pods)
-        held = self.capacity(filtered, len(first.pods), is_open)[rows]
+        held = np.minimum(self.capacity(filtered, is_open)[rows], len(first.pods))
         ids = level.ids[rows]
         inside = ids >= 0
         sums = np.bincount(ids[inside], weights=held[inside], minlength=len(level)).astype(np.int64)
@@ -159,7 +191,7 @@ class Filler:
         for domain in enough[np.lexsort((level.order[enough], sums[enough], short))].tolist():
             yield rows[ids == domain]
 
-    def _fill_part(self, part: _Part, rows: Rows, tx: Transaction) -> bool:
+    def _fill_part(self, part: Part, rows: Rows, tx: Transaction) -> bool:
         placed = sum(self._fill_role(role, rows, tx) for role in part.roles)
         return placed >= max(part.minimum, 1 if not self._group.subgroups else 0)
 
@@ -168,7 +200,7 @@ class Filler:
     def _now(self, role: Role) -> tuple[Filtered, Int64Column]:
         """The verdicts and the capacity for a role as the columns are, with what this attempt has placed."""
         filtered = self._feasible(role.pods[0])
-        return filtered, self.capacity(filtered, len(role.pods))
+        return filtered, np.minimum(self.capacity(filtered), len(role.pods))
 
     def _fill_role(self, role: Role, rows: Rows, tx: Transaction) -> int:
         """Place as many as there is room for; returns how many."""
@@ -216,17 +248,24 @@ class Filler:
         return placed
 
     def _place(self, pod: PodInfo, row: int, tx: Transaction) -> bool:
-        cycle = self.cycles.get(pod.uid)
-        if cycle is None:
-            cycle = self._runtime.evaluator.prepare(pod)
-            if cycle is None:
+        if pod.uid not in self.cycles:
+            prepared = self._runtime.evaluator.prepare(pod)
+            if prepared is None:
                 return False
-            self.cycles[pod.uid] = cycle
+            self.cycles[pod.uid], nodes = prepared
+            if nodes is not None:
+                self._narrowed[pod.uid] = nodes
+        narrowed = self._narrowed.get(pod.uid) if self._narrowed else None
+        if narrowed is not None and self._cache.nodes.names[row] not in narrowed:
+            return False
         tx.place(pod, row)
         return True
 
     def _counts(self, filtered: Filtered, rows: Rows, capacity: Int64Column, wanted: int) -> Counts:
         switches = self._runtime.topology.switches()
+        wishes = self._runtime.evaluator.wishes(filtered)
+        if wishes is not None:
+            capacity = best_first(wishes, rows, capacity, wanted)
         strategy = strategy_of(self._runtime.handle.workload(filtered.pod))
         if strategy == "distributed":
             return apart(rows, capacity, wanted, switches[-1] if switches else None)
@@ -236,7 +275,7 @@ class Filler:
 
 def _hardest_first(roles: Sequence[Role]) -> list[Role]:
     def key(role: Role) -> tuple[bool, int, int]:
-        return _is_drawn([role], roles), int(np.count_nonzero(role.capacity)), int(role.capacity.sum())
+        return _is_drawn([role], roles), int(np.count_nonzero(role.capacity)), role.room
 
     return sorted(roles, key=key) if len(roles) > 1 else list(roles)
 

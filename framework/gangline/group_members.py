@@ -31,6 +31,10 @@ class PlacedMembers:
 
     def __init__(self, groups: Grouping) -> None:
         self._groups = groups
+        self.clear()
+
+    def clear(self) -> None:
+        """Nobody has a node."""
         self._by_key: dict[str, dict[str, PodInfo]] = {}
         self._key_of: dict[str, str] = {}
         self._unknown: dict[str, PodInfo] = {}
@@ -68,7 +72,7 @@ class PlacedMembers:
 
     def start_over(self, pods: Collection[PodInfo]) -> None:
         """Read the groups of all pods anew; for when everything has been listed."""
-        self._by_key, self._key_of, self._unknown = {}, {}, {}
+        self.clear()
         for pod in pods:
             if pod.row >= 0:
                 self.add(pod, pod.row)

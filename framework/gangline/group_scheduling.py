@@ -11,28 +11,38 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from gangline.cache import Cache
 from gangline.cycle_state import Cycle
+from gangline.deadline import GANG_SECONDS, Deadline, exceeded
 from gangline.errors import GanglineError
 from gangline.evaluation import Filtered
 from gangline.group_filling import Filler
 from gangline.groups import conflict
+from gangline.likeness import Identity, identity
 from gangline.locality import is_drawn_by
+from gangline.nodes import Int64Column
 from gangline.nominating import Nominations
 from gangline.placement import Placement
 from gangline.pod_group import GroupAttempt, Membership, PodGroup, Problem, Role
 from gangline.pods import PodInfo
+from gangline.ranking import Wishes, worth
 from gangline.runtime import GROUPS, Runtime
 from gangline.scheduling import Decision, choose, find_feasible
-from gangline.status import BoolColumn, Status
+from gangline.status import BoolColumn, Status, read_only
 from gangline.units import Unit
 from gangline.waiting import WaitingPod
 
 log = logging.getLogger(__name__)
 
+_MOST_TOLD = 16
+"""Kinds of members about which it is told why they have no node."""
+RoleKey = tuple[str, Hashable, Identity]
+"""What members that are alike have in common: subgroup, pod class, and what plugins read of them beyond that."""
 MOST_TRIED = 64
 """Placements that are tried in one cycle, at most."""
 
@@ -50,6 +60,8 @@ class GroupDecision:
     is_whole: bool
     """Whether this is the first placement of the group: no member had a node before."""
     why_left: str = ""
+    placement: str = ""
+    """The name of the placement that was taken."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,26 +79,36 @@ class GroupRejection:
     """Seconds after which another topology level will do."""
     is_running: bool = False
     """Whether the group has all that it needs; more members would join it."""
+    is_late: bool = False
+    """The deadline has passed: worth another try, but each time a later one."""
 
 
 def decide_group(
-    unit: Unit, runtime: Runtime, cache: Cache, nominations: Nominations, now: float
+    unit: Unit,
+    runtime: Runtime,
+    cache: Cache,
+    nominations: Nominations,
+    now: float,
+    deadline: Deadline | None = None,
 ) -> GroupDecision | GroupRejection:
-    """One scheduling cycle for a group. A plugin that raises fails this unit alone."""
+    """One scheduling cycle for a group, within a deadline. A plugin that raises fails this unit alone."""
+    group: PodGroup | str = ""
     try:
-        group, roles = read_group(unit.members, runtime, cache)
-        if isinstance(group, str):
-            return GroupRejection(unit, group, frozenset((GROUPS,)), _one_of(unit.members, runtime))
-        return _GroupCycle(unit, group, roles, runtime, cache, nominations, now).decide()
+        with runtime.evaluator.within(deadline or Deadline(GANG_SECONDS)):
+            group, roles = read_group(unit.members, runtime, cache)
+            if isinstance(group, str):
+                return GroupRejection(unit, group, frozenset((GROUPS,)), _one_of(unit.members, runtime))
+            return _GroupCycle(unit, group, roles, runtime, cache, nominations, now).decide()
     except GanglineError as error:
-        return GroupRejection(unit, str(error), frozenset(), is_error=True)
+        read = group if isinstance(group, PodGroup) else None
+        return GroupRejection(unit, str(error), frozenset(), read, is_error=True, is_late=exceeded(error))
 
 
 def read_group(
     members: Sequence[PodInfo], runtime: Runtime, cache: Cache
-) -> tuple[PodGroup | str, dict[tuple[str, int], list[PodInfo]]]:
-    """The group of these pods, or what is wrong with it; its members that are alike, by subgroup and class, by rank."""
-    found: dict[tuple[str, int], list[tuple[float, PodInfo]]] = {}
+) -> tuple[PodGroup | str, dict[RoleKey, list[PodInfo]]]:
+    """The group of these pods, or what is wrong with it; its members that are alike together, by rank."""
+    found: dict[RoleKey, list[tuple[float, PodInfo]]] = {}
     first: PodGroup | None = None
     for pod in members:
         if not runtime.lets_in(pod).is_success:
@@ -102,7 +124,8 @@ def read_group(
             names = f"{members[0].scheduler_name} and {pod.scheduler_name}"
             return f"the pods of gang {first.namespace}/{first.name} differ in schedulerName: {names}", {}
         rank = float("inf") if membership.index is None else float(membership.index)
-        found.setdefault((membership.subgroup, pod.cls.id), []).append((rank, pod))
+        key = (membership.subgroup, runtime.evaluator.kind(pod), identity(pod, runtime))
+        found.setdefault(key, []).append((rank, pod))
     if first is None:
         return "the group has no members", {}
     return first, {key: _by_rank(ranked) for key, ranked in found.items()}
@@ -177,7 +200,7 @@ class _GroupCycle:
         self,
         unit: Unit,
         group: PodGroup,
-        members: Mapping[tuple[str, int], list[PodInfo]],
+        members: Mapping[RoleKey, list[PodInfo]],
         runtime: Runtime,
         cache: Cache,
         nominations: Nominations,
@@ -197,6 +220,7 @@ class _GroupCycle:
         }
         self._members = members
         self._now = now
+        self._deadline = runtime.evaluator.deadline
         self._said: list[str] = []
         self._score = 1.0
         self._start()
@@ -205,8 +229,12 @@ class _GroupCycle:
         """Look at the cluster as it is."""
         placed = list(self._runtime.handle.members(self._group.key))
         self._filtered: list[Filtered] = []
+        """Of the first roles, for words about them."""
+        self._capacities: dict[int, Int64Column] = {}
+        self._rejecting: set[str] = set()
+        """The plugins because of which members of the other roles have no node."""
         self._filler = Filler(self._group, self._runtime, self._cache, self._feasible)
-        roles = [self._role(subgroup, pods) for (subgroup, _), pods in self._members.items()]
+        roles = [self._role(subgroup, pods) for (subgroup, _, _), pods in self._members.items()]
         self._attempt = GroupAttempt(
             self._group,
             roles,
@@ -214,6 +242,7 @@ class _GroupCycle:
             placed=placed,
             waited=self._now - (self._unit.added if self._unit.complete is None else self._unit.complete),
             refit=self._refit,
+            deadline=self._deadline,
         )
 
     def _feasible(self, pod: PodInfo) -> Filtered:
@@ -224,10 +253,17 @@ class _GroupCycle:
 
     def _role(self, subgroup: str, pods: list[PodInfo]) -> Role:
         filtered = self._feasible(pods[0])
-        self._filtered.append(filtered)
+        if len(self._filtered) < _MOST_TOLD:
+            self._filtered.append(filtered)
+        else:  # what was found on all nodes is too much to keep for each of many
+            self._rejecting |= self._runtime.evaluator.diagnose(filtered).plugins()
         # Where other members have to be there first, only filling can tell which nodes will do.
         is_open = is_drawn_by(pods[0], itertools.chain.from_iterable(self._members.values()))
-        return Role(subgroup, pods, self._filler.capacity(filtered, len(pods), is_open))
+        room = self._filler.capacity(filtered, is_open)
+        capacity = read_only(np.minimum(room, len(pods)))
+        # Of many kinds of members most fit on the same nodes: one column for all of them.
+        known = self._capacities.setdefault(hash(capacity.tobytes()), capacity)
+        return Role(subgroup, pods, known if np.array_equal(known, capacity) else capacity, int(room.sum()))
 
     def decide(self) -> GroupDecision | GroupRejection:
         attempt = self._attempt
@@ -280,24 +316,39 @@ class _GroupCycle:
 
     def _candidates(self, placements: Iterable[Placement]) -> Iterator[Placement]:
         """Those to try, in order; not all of very many."""
-        tiers = itertools.groupby(placements, key=lambda placement: placement.tier)
+        tiers = itertools.groupby(self._in_time(placements), key=lambda placement: placement.tier)
         ranked = (placement for _, tier in tiers for placement in self._ranked(list(tier)))
         return itertools.islice(ranked, MOST_TRIED)
+
+    def _in_time(self, placements: Iterable[Placement]) -> Iterator[Placement]:
+        for placement in placements:
+            self._deadline.check()
+            yield placement
 
     def _ranked(self, placements: list[Placement]) -> Iterator[Placement]:
         """Those that have the room by the numbers, the best first."""
         ranked = []
         weight = self._runtime.placement_weight
+        wishes = [self._runtime.evaluator.wishes(filtered) for filtered in self._filtered]
         for number, placement in enumerate(placements):
             holds = [int(role.capacity[placement.rows].sum()) for role in self._attempt.roles]
             if not self._may_hold(holds):
                 continue
             whole = all(held >= len(role.pods) for held, role in zip(holds, self._attempt.roles, strict=True))
+            self._deadline.check()
             score = self._runtime.score_placement(self._attempt, placement)
-            ranked.append((not whole, -score, number))
-        for _, score, number in sorted(ranked):
+            ranked.append((not whole, -self._wished(placement, wishes), -score, number))
+        for _, _, score, number in sorted(ranked):
             self._score = -score / (100.0 * weight) if weight else 1.0
             yield placements[number]
+
+    def _wished(self, placement: Placement, wishes: Sequence[Wishes | None]) -> float:
+        """What the members find of what they ask for, by scores that outrank all others."""
+        return sum(
+            worth(wish, placement.rows, role.capacity, len(role.pods))
+            for role, wish in zip(self._attempt.roles, wishes, strict=False)  # of the first kinds of members
+            if wish is not None
+        )
 
     def _may_hold(self, holds: Sequence[int]) -> bool:
         roles = self._attempt.roles
@@ -316,7 +367,8 @@ class _GroupCycle:
             tx.commit()
         left = [pod for pod in self._attempt.pods if pod.row < 0]
         why = self._why() if left else ""
-        return GroupDecision(self._unit, self._group, decisions, left, self._score, not self._attempt.placed, why)
+        is_whole = not self._attempt.placed
+        return GroupDecision(self._unit, self._group, decisions, left, self._score, is_whole, why, placement.name)
 
     # Reserve and permit
 
@@ -332,7 +384,7 @@ class _GroupCycle:
                     self._undo(done)
                     return decided
                 done.append(decided)
-        except GanglineError:
+        except Exception:  # a fault of ours too must leave nothing reserved
             self._undo(done)
             raise
         return done
@@ -343,7 +395,7 @@ class _GroupCycle:
         self._cache.adopt(pod)
         try:
             status, holds = runtime.reserve_and_permit(cycle, pod, node)
-        except GanglineError:
+        except Exception:
             self._undo_one(cycle, pod, node)
             raise
         if not status.is_success:
@@ -387,6 +439,7 @@ class _GroupCycle:
         )
 
     def _blamed(self) -> Iterator[str]:
+        yield from self._rejecting
         for filtered in self._filtered:
             yield from self._runtime.evaluator.diagnose(filtered).plugins()
 
@@ -394,14 +447,26 @@ class _GroupCycle:
         attempt = self._attempt
         said = list(dict.fromkeys([*attempt.messages, *self._said]))
         nodes = self._cache.nodes.count
-        for role, filtered in zip(attempt.roles, self._filtered, strict=True):
+        for role, filtered in zip(attempt.roles, self._filtered, strict=False):
             held = int(role.capacity.sum())
             if held >= len(role.pods) and filtered.feasible.any():
                 continue
             name = f" of {role.subgroup}" if role.subgroup else ""
             said.append(f"{min(held, len(role.pods))} of {len(role.pods)} pods{name} fit on {nodes} nodes")
-            diagnosis = self._runtime.evaluator.diagnose(filtered)
-            said.append(diagnosis.message())
+            said.append(self._why_not(filtered, role))
         total = f"gang {self._group.namespace}/{self._group.name}: "
         wanted = f"no placement for {max(1, attempt.needed)} pods"
         return total + "; ".join([wanted, *said])
+
+    def _why_not(self, filtered: Filtered, role: Role) -> str:
+        """What keeps members of a role from nodes, in the words of an event."""
+        diagnosis = self._runtime.evaluator.diagnose(filtered)
+        feasible = int(filtered.feasible.sum())
+        if not feasible:
+            return diagnosis.message()
+        reasons = [f"{n} {reason}" for reason, n in diagnosis.counts().items()]
+        full = feasible - int((role.capacity[filtered.feasible] > 0).sum())
+        if full:
+            reasons.append(f"{full} node(s) had no room beside the members that come before")
+        room = f"{feasible} of {self._cache.nodes.count} nodes would do for one such pod"
+        return f"{room}; {', '.join(sorted(reasons))}." if reasons else f"{room}, and have room for no more of them."

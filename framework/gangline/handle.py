@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, TypeVar
 
-from prometheus_client import Counter
+from prometheus_client import Counter, Gauge
 
 from gangline.cache import Cache
+from gangline.deadline import NO_DEADLINE, Deadline
 from gangline.diagnosis import Diagnosis
-from gangline.errors import ConfigError
+from gangline.errors import ConfigError, PluginError
 from gangline.evaluation import Evaluator
+from gangline.failures import being_built, text_of
 from gangline.group_members import Grouping, PlacedMembers
+from gangline.hints import ClusterEvent
 from gangline.metrics import Metrics
 from gangline.nodes import NodeView, Rows
 from gangline.plugin import Clock, Recorder
@@ -39,6 +43,8 @@ class _NoGroups:
 
 NO_GROUPS = _NoGroups()
 
+M = TypeVar("M", Counter, Gauge)
+
 
 class FrameworkHandle:
     """The handle that plugins are given; one per profile."""
@@ -59,8 +65,8 @@ class FrameworkHandle:
         self.recorder = recorder
         self.waiting = waiting
         self.client = client
-        self.work: list[Work] = []
-        """Background work that plugins asked for; started when this process leads."""
+        self.work: list[tuple[str, Work]] = []
+        """Background work, and the plugin that asked for it; started when this process leads."""
         self.evaluator: Evaluator | None = None
         self.spawner: Callable[[Work], None] | None = None
         """Starts what plugins spawn; without one it is collected in `pending_work`."""
@@ -68,11 +74,13 @@ class FrameworkHandle:
         self.nominations: Callable[[], Mapping[str, Mapping[str, PodInfo]]] | None = None
         """The nominations of the queue; without it there are none."""
         self.waits: Callable[[str], bool] | None = None
-        """Whether the queue has a group, by its key; without it no group waits."""
+        """Whether the queue has a complete group, by its key; without it no group waits."""
         self.reviews: Callable[[PodInfo], bool] | None = None
         """Which preemptors' victims extenders judge; without it none are."""
         self.finder: Callable[[Sequence[PodInfo], BoolColumn], Mapping[str, int] | None] | None = None
         """Finds the place of pods; without it there is none."""
+        self.announcer: Callable[[ClusterEvent], None] | None = None
+        """Hears of what plugins announce; without it nobody does."""
         self.attempts: Callable[[str], GroupAttempt | None] | None = None
         """Looks at a waiting group by its key; without it no group waits."""
         self.topology = Topology(state.nodes)
@@ -88,9 +96,18 @@ class FrameworkHandle:
         """All nodes as columns."""
         return self.state.nodes.view()
 
+    @property
+    def deadline(self) -> Deadline:
+        """Until when the unit has to be decided that is being decided now; never, outside of a decision."""
+        return self.evaluator.deadline if self.evaluator is not None else NO_DEADLINE
+
+    def within(self, deadline: Deadline) -> AbstractContextManager[None]:
+        """What is asked for in this block raises DeadlineExceeded from then on; for work in the background."""
+        return self.evaluator.within(deadline) if self.evaluator is not None else nullcontext()
+
     def run(self, work: Work) -> None:
         """Background work that lives and dies with leadership."""
-        self.work.append(work)
+        self.work.append((being_built.get(), work))
 
     def spawn(self, work: Work) -> None:
         """Do something once, in the background, now."""
@@ -112,7 +129,7 @@ class FrameworkHandle:
         return () if self.placed is None else self.placed.of(key)
 
     def is_waiting(self, key: str) -> bool:
-        """Whether members of a group wait for a node, by the group's key."""
+        """Whether members of a group wait for a node, and are enough, by the group's key."""
         return self.waits is not None and self.waits(key)
 
     def workload(self, pod: PodInfo) -> Mapping[str, str]:
@@ -129,10 +146,29 @@ class FrameworkHandle:
 
     def metric(self, name: str, help: str, labels: Iterable[str] = ()) -> Counter:
         """A counter of the plugin's own; the same for each profile and each call with the same name."""
-        counters = self._metrics.plugin_counters
-        if name not in counters:
-            counters[name] = Counter(name, help, tuple(labels), registry=self._metrics.registry)
-        return counters[name]
+        return self._own(Counter, self._metrics.plugin_counters, "metric", name, help, tuple(labels))
+
+    def gauge(self, name: str, help: str, labels: Iterable[str] = ()) -> Gauge:
+        """A gauge of the plugin's own, as `metric`."""
+        return self._own(Gauge, self._metrics.plugin_gauges, "gauge", name, help, tuple(labels))
+
+    def _own(
+        self, kind: Callable[..., M], known: dict[str, M], what: str, name: str, help: str, wanted: tuple[str, ...]
+    ) -> M:
+        if name not in known:
+            try:
+                known[name] = kind(name, help, wanted, registry=self._metrics.registry)
+            except (TypeError, ValueError) as error:
+                raise PluginError(being_built.get(), what, text_of(error)) from error
+        has = known[name]._labelnames
+        if has != wanted:
+            raise PluginError(being_built.get(), what, f"{name} has the labels {has}, not {wanted}")
+        return known[name]
+
+    def announce(self, event: ClusterEvent) -> None:
+        """Something has happened that rejected pods may wait for, as plugins have registered it."""
+        if self.announcer is not None:
+            self.announcer(event)
 
     def filter(self, pod: PodInfo, rows: Rows) -> BoolColumn:
         """Whether each of these nodes passes all filters for the pod as the columns are now."""

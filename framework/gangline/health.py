@@ -3,31 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import ssl
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from aiohttp import web
-
-from gangline.errors import ConfigError
 
 Checks = Mapping[str, Callable[[], str | None]]
 """By name; a check returns None if all is well, else why not."""
 
 SERVICE = "gpu-scheduler"
 """What /health and /ready call every process of the scheduler."""
-DRAIN = 5.0
-"""Seconds that requests under way have when a listener stops."""
-
-
-def parse_address(address: str, option: str) -> tuple[str, int]:
-    """``HOST:PORT``, ``[::]:PORT`` or ``:PORT`` (every address) as host and port; ConfigError for all else."""
-    host, colon, port = address.rpartition(":")
-    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535 or (":" in bare and bare == host):
-        raise ConfigError("", option, f"expected HOST:PORT or :PORT, got {address!r}")
-    return bare or "0.0.0.0", int(port)
 
 
 def routes(live: Checks, ready: Checks) -> list[web.RouteDef]:
@@ -61,39 +46,6 @@ def routes(live: Checks, ready: Checks) -> list[web.RouteDef]:
 def answer(body: Mapping[str, Any], status: int = 200) -> web.Response:
     """JSON without spaces."""
     return web.json_response(body, status=status, dumps=lambda value: json.dumps(value, separators=(",", ":")))
-
-
-class Listener:
-    """One application on one address; ``port`` is the real one after `start`, also for port 0.
-
-    ``option`` is the command line's name for the address. ConfigError if the address is none.
-    """
-
-    def __init__(self, app: web.Application, address: str, option: str, context: ssl.SSLContext | None = None) -> None:
-        self._address = address
-        self._option = option
-        self._host, self.port = parse_address(address, option)
-        self._context = context
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=DRAIN)
-        self.listening = False
-
-    async def start(self) -> None:
-        """Listens; ConfigError if the address cannot be had."""
-        await self._runner.setup()
-        try:
-            await web.TCPSite(self._runner, self._host, self.port, ssl_context=self._context).start()
-        except OSError as error:
-            await self._runner.cleanup()
-            # The operating system's words; asyncio puts its own around them.
-            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
-            raise ConfigError("", self._option, f"cannot listen on {self._address}: {reason}") from error
-        self.port = self._runner.addresses[0][1]
-        self.listening = True
-
-    async def stop(self) -> None:
-        """Takes no new connections, and ends the open ones when their requests are answered."""
-        self.listening = False
-        await self._runner.cleanup()
 
 
 def _failing(checks: Checks) -> dict[str, str]:

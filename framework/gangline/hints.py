@@ -23,7 +23,10 @@ class Action(enum.Flag):
     UPDATE_POD_SCALE_DOWN = enum.auto()
     UPDATE_POD_GATES_ELIMINATED = enum.auto()
     UPDATE_OTHER = enum.auto()
-    UPDATE_NODE = UPDATE_NODE_ALLOCATABLE | UPDATE_NODE_LABEL | UPDATE_NODE_TAINT | UPDATE_NODE_CONDITION
+    UPDATE_NODE_ANNOTATION = enum.auto()
+    UPDATE_NODE = (
+        UPDATE_NODE_ALLOCATABLE | UPDATE_NODE_LABEL | UPDATE_NODE_ANNOTATION | UPDATE_NODE_TAINT | UPDATE_NODE_CONDITION
+    )
     UPDATE_POD = UPDATE_POD_LABEL | UPDATE_POD_SCALE_DOWN | UPDATE_POD_GATES_ELIMINATED
     UPDATE = UPDATE_NODE | UPDATE_POD | UPDATE_OTHER
     ALL = ADD | DELETE | UPDATE
@@ -41,6 +44,10 @@ class ClusterEvent:
     resource: str
     action: Action
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.resource, str) or not isinstance(self.action, Action):
+            raise TypeError(f"an event is a plural and an Action, not {self.resource!r} and {self.action!r}")
+
     def matches(self, happened: ClusterEvent) -> bool:
         """Whether what happened is of this kind."""
         return self.resource in ("*", happened.resource) and bool(self.action & happened.action)
@@ -52,6 +59,10 @@ class EventHint:
 
     event: ClusterEvent
     hint: Hint | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.event, ClusterEvent) or not (self.hint is None or callable(self.hint)):
+            raise TypeError(f"an event hint is a ClusterEvent and a function or None, not {self.event!r}")
 
 
 ANY_EVENT = EventHint(ClusterEvent("*", Action.ALL))

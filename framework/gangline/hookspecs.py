@@ -2,12 +2,16 @@
 
 Names and meaning are kube-scheduler's. A plugin is a class, built once per profile as `Plugin(args, handle)`, that
 marks methods with `@hookimpl`; a method may leave out arguments that it does not need. `nodes` is a `NodeView`:
-arrays that a plugin returns have one entry per node of the view, `len(nodes)` of them.
+arrays that a plugin returns have one entry per node of the view, `len(nodes)` of them. Arrays that it is given cannot
+be written.
+
+Every answer is checked for type, length and range. A wrong one, or an exception, is the plugin's failure: the pod or
+gang is not placed and is tried again later, an event on it says why, and the log has the traceback.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 import pluggy
 
@@ -48,7 +52,8 @@ class Hooks:
     def queue_sort(self, pod: PodInfo, since: float) -> tuple[float, ...]:  # type: ignore[empty-body]  # contract only
         """The sort key of a pod: the smallest goes first. `since` is when it was queued, in seconds.
 
-        Called once per attempt. Exactly one plugin, the same in all profiles.
+        Called once per attempt. Exactly one plugin, the same in all profiles. At most 16 numbers, and no NaN; a pod for
+        which it fails goes last.
         """
 
     @hookspec
@@ -63,7 +68,18 @@ class Hooks:
         """Unsigned integers: 0 where a node is feasible, k > 0 for `self.reasons[k - 1]`.
 
         A plugin with more reasons than it can list has `explain(cycle, pod, code) -> Sequence[Reason]` instead.
-        Called over all nodes; a plugin that declares `reads` is called again only for nodes that changed.
+        Called over all nodes; a plugin that declares `reads` is called again only for nodes that changed. One whose
+        verdict also follows from labels or annotations of the pod names their keys in `reads_pod_labels` and
+        `reads_pod_annotations`.
+        """
+
+    @hookspec
+    def identity(self, pod: PodInfo, annotations: Mapping[str, str]) -> Hashable:
+        """What this plugin reads of a pod beyond its class, of labels, annotations or objects that they name; or None.
+
+        Members of a group that are of one class, and of which every plugin says the same, are alike: what holds for one
+        of them holds for all. `annotations` are those of the pod and its owners, as of `handle.workload(pod)`. Called
+        for each member in each attempt of its group, so it has to be quick.
         """
 
     @hookspec
@@ -112,7 +128,7 @@ class Hooks:
 
     @hookspec
     def permit(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
-        """Allow, reject, or `wait(seconds)`: the pod is then held until `handle.waiting` lets it go."""
+        """Allow, reject, or `wait(seconds)`, a finite number: the pod is held until `handle.waiting` lets it go."""
 
     @hookspec
     async def pre_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
@@ -131,7 +147,8 @@ class Hooks:
         """Sets of nodes among which a pod group could be placed as a whole, those to be tried first in lower tiers.
 
         Called once per attempt of a group, in order, until a plugin answers; None has no opinion, and a Status says why
-        there is no such set. A generator is read no further than needed. Without any answer all nodes are one set.
+        there is no such set. A generator is read no further than needed. Without any answer all nodes are one set. Rows
+        are numbers of nodes, each once; more than 16 sets for each node, and 4096, are too many.
         """
 
     @hookspec

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gangline.status import BoolColumn
+from gangline.status import BoolColumn, read_only
 
 MISSING = -1
 _INTEGER_LIMIT = 2**63
+_NO_LABELS: Mapping[str, str] = {}
+_MOST_HISTORY = 1024
+"""Values that a column may know though no node has them any more."""
+_MOST_DIGITS = 256
+"""Leading zeros count; a number of 64 bits has 19 digits."""
 
 
 class LabelColumn:
     """The values of one label on some nodes.
 
-    `ids` holds one number per node (int32), `MISSING` where the label is not set; `values[id]` is the text. A number
-    never changes its meaning, so it can be kept; equal numbers mean equal values.
+    `ids` holds one number per node (int32), `MISSING` where the label is not set; `values[id]` is the text. Equal
+    numbers mean equal values. A number has its meaning in this column only: keep texts, and ask for the column again.
     """
 
     __slots__ = ("_numbers", "_vocabulary", "ids", "values")
 
     def __init__(self, ids: NDArray[np.int32], store: _Key) -> None:
         self.ids = ids
+        """One number per node, int32; `MISSING` (-1) where the label is not set. Equal numbers mean equal values."""
         self.values: Sequence[str] = store.values
+        """The text of each number."""
         self._vocabulary = store.vocabulary
         self._numbers = store.numbers
 
@@ -57,10 +65,11 @@ class LabelColumn:
 class _Key:
     """One label key over all rows."""
 
-    __slots__ = ("_parsed", "ids", "values", "vocabulary")
+    __slots__ = ("_parsed", "ids", "shown", "values", "vocabulary")
 
     def __init__(self, capacity: int) -> None:
         self.ids = np.full(capacity, MISSING, dtype=np.int32)
+        self.shown = read_only(self.ids)
         self.values: list[str] = []
         self.vocabulary: dict[str, int] = {}
         self._parsed: tuple[NDArray[np.int64], BoolColumn] | None = None
@@ -91,39 +100,62 @@ class _Key:
 
 
 class Labels:
-    """The labels of all nodes; grows with the rows of its owner."""
+    """The labels of all nodes; grows with the rows of its owner.
 
-    def __init__(self, capacity: int, labels_of_rows: Callable[[], Iterable[Mapping[str, str]]]) -> None:
+    A key has a column while some node has the label and somebody has asked for it. One that no node has costs nothing,
+    however many selectors name it.
+    """
+
+    def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self._labels_of_rows = labels_of_rows
+        self._of: list[Mapping[str, str]] = []
+        """The labels of each row."""
+        self._count: Counter[str] = Counter()
+        """How many nodes have each key."""
         self._keys: dict[str, _Key] = {}
+        self._absent = _Key(capacity)
         self.version = 0
-        """Grows whenever a value changes that a column holds."""
+        """Grows whenever what a column says may have changed, the numbers of its values too."""
 
     def column(self, key: str, rows: slice | NDArray[np.intp]) -> LabelColumn:
         """The values of key on rows."""
         store = self._keys.get(key)
         if store is None:
-            store = self._keys[key] = _Key(self._capacity)
-            # Once per key that a pod or profile asks for; kept up to date cell by cell afterwards.
-            for row, labels in enumerate(self._labels_of_rows()):
-                if key in labels:
-                    store.set(row, labels[key])
-        return LabelColumn(store.ids[rows], store)
+            store = self._made(key) if key in self._count else self._absent
+        return LabelColumn(store.shown[rows], store)
 
     def update(self, row: int, labels: Mapping[str, str]) -> None:
         """The node in row has these labels now."""
-        for key, store in self._keys.items():
-            if store.set(row, labels.get(key)):
+        while len(self._of) <= row:
+            self._of.append(_NO_LABELS)
+        before, self._of[row] = self._of[row], labels
+        if before == labels:
+            return
+        for key in before.keys() - labels.keys():
+            self._count[key] -= 1
+            if key in self._keys:
+                self._keys[key].set(row, None)
                 self.version += 1
+            if not self._count[key]:
+                del self._count[key]
+                self._keys.pop(key, None)
+                self.version += 1
+        for key, value in labels.items():
+            if key not in before:
+                self._count[key] += 1
+                if self._count[key] == 1:
+                    self.version += 1  # who asked for it until now was told that nobody has it
+            if key in self._keys and self._keys[key].set(row, value):
+                self.version += 1
+                self._tidy(key)
 
     def grow(self, capacity: int) -> None:
         """Make room for more rows."""
         self._capacity = capacity
-        for store in self._keys.values():
+        for store in (*self._keys.values(), self._absent):
             ids = np.full(capacity, MISSING, dtype=np.int32)
             ids[: len(store.ids)] = store.ids
-            store.ids = ids
+            store.ids, store.shown = ids, read_only(ids)
 
     def columns(self) -> dict[str, list[str | None]]:
         """Every column that exists, as texts; for tests and debugging."""
@@ -132,11 +164,25 @@ class Labels:
             for key, store in self._keys.items()
         }
 
+    def _made(self, key: str) -> _Key:
+        """The column of a key; made once, and kept up to date cell by cell afterwards."""
+        store = self._keys[key] = _Key(self._capacity)
+        for row, labels in enumerate(self._of):
+            if key in labels:
+                store.set(row, labels[key])
+        return store
+
+    def _tidy(self, key: str) -> None:
+        """Number the values of a key anew when most of those that it knows are history."""
+        if len(self._keys[key].values) > 2 * self._count[key] + _MOST_HISTORY:
+            self._made(key)
+            self.version += 1
+
 
 def parse_integer(text: str) -> int | None:
     """A decimal integer as Go's ParseInt reads it, or None."""
     digits = text[1:] if text[:1] in ("+", "-") else text
-    if not (digits.isascii() and digits.isdigit()):
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= _MOST_DIGITS):
         return None
     number = int(text)
     return number if -_INTEGER_LIMIT <= number < _INTEGER_LIMIT else None

@@ -5,6 +5,8 @@ Rules
   record as it is, so the clocks of replicas need not agree.
 - A write names the resourceVersion that it was decided on; whoever gets a Conflict has not acquired.
 - The leader stops before its lease can have run out: its work is cancelled by a deadline that only a renewal moves on.
+  `Tenure` has the same deadline for whoever writes in another thread, where a cancellation may come late.
+- A process that hangs must lose the lease: while there is a ``complaint`` nothing is taken or renewed.
 - The lease is released after the work has ended, never before.
 """
 
@@ -25,6 +27,7 @@ from gangline.kube.interface import Client
 from gangline.kube.resources import LEASES
 from gangline.model import Lease, LeaseSpec, ObjectMeta
 from gangline.plugin import Clock
+from gangline.tenure import Tenure
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +87,8 @@ class Elector:
         identity: str,
         rng: Random,
         on_leading: Callable[[bool], None] = lambda leads: None,
+        tenure: Tenure | None = None,
+        complaint: Callable[[], str | None] = lambda: None,
     ) -> None:
         self.leader = ""
         self.is_leading = False
@@ -93,13 +98,15 @@ class Elector:
         self._identity = identity
         self._rng = rng
         self._on_leading = on_leading
+        self._tenure = tenure or Tenure(clock)
+        self._unfit = complaint
         self._name = f"{settings.resource_namespace}/{settings.resource_name}"
         self._record: LeaseSpec | None = None
         self._observed_at = -math.inf
         self._written: Lease | None = None  # the lease as this replica wrote it last, while nothing says it has changed
         self._complaint = ""
         # client-go waits one retry period after a renewal and then tries for the renew deadline.
-        self._tenure = min(settings.retry_period + settings.renew_deadline, settings.lease_duration)
+        self._term = min(settings.retry_period + settings.renew_deadline, settings.lease_duration)
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
         """Waits for leadership, then runs ``lead`` while the lease is renewed; returns when ``lead`` does.
@@ -108,8 +115,7 @@ class Elector:
         other case, cancellation too, the lease is released as soon as ``lead`` has ended.
         """
         self._on_leading(False)
-        deadline = await self._acquire() + self._tenure
-        tenure = asyncio.timeout_at(deadline)
+        tenure = asyncio.timeout_at(await self._acquire())
         try:
             async with tenure:
                 await self._lead(lead, tenure)
@@ -123,12 +129,13 @@ class Elector:
                 await self._release()
 
     async def _acquire(self) -> float:
-        """Tries until the lease is ours; returns when the successful try began, in the loop's time."""
+        """Tries until the lease is ours; returns until when it is, in the loop's time."""
         log.info("waiting to become the leader: lease %s, identity %s", self._name, self._identity)
         while True:
-            began = asyncio.get_running_loop().time()
+            began, began_at = asyncio.get_running_loop().time(), self._clock.monotonic()
             if await self._try():
-                return began
+                self._tenure.extend(began_at + self._term)
+                return began + self._term
             await asyncio.sleep(self._settings.retry_period * (1 + JITTER * self._rng.random()))
 
     async def _lead(self, lead: Callable[[], Awaitable[None]], tenure: asyncio.Timeout) -> None:
@@ -148,19 +155,23 @@ class Elector:
         loop = asyncio.get_running_loop()
         await asyncio.sleep(self._settings.retry_period)
         while not tenure.expired():  # what is lost stays lost, though the work may take a while to end
-            began = loop.time()
+            began, began_at = loop.time(), self._clock.monotonic()
             renewed = await self._try()
             if tenure.expired():
                 return
             if renewed:
-                tenure.reschedule(began + self._tenure)
+                self._tenure.extend(began_at + self._term)
+                tenure.reschedule(began + self._term)
             elif self._is_taken:
+                self._tenure.end()
                 tenure.reschedule(loop.time())
                 return
             await asyncio.sleep(self._settings.retry_period)
 
     def _leads(self, leads: bool) -> None:
         self.is_leading = leads
+        if not leads:
+            self._tenure.end()
         self._on_leading(leads)
 
     @property
@@ -170,12 +181,15 @@ class Elector:
     def _why_lost(self) -> str:
         if self._is_taken:
             return f"{self.leader} holds it now"
-        return f"not renewed for {self._tenure:g} s: {self._complaint or 'the event loop was held up'}"
+        return f"not renewed for {self._term:g} s: {self._complaint or 'the event loop was held up'}"
 
     # One try
 
     async def _try(self) -> bool:
         """One attempt to take or renew the lease: whether it is ours now."""
+        if why := self._unfit():
+            self._complain(why)
+            return False
         try:
             # Half the deadline, as kube-scheduler's client for leases has it: one lost answer must not cost the lease.
             async with asyncio.timeout(self._settings.renew_deadline / 2):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+import logging
 from collections.abc import Iterable, Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
-from prometheus_client.core import HistogramMetricFamily, Metric
-from prometheus_client.registry import Collector
 
+from gangline.exposition import Family, head, labels
+from gangline.failures import Failures
 from gangline.group_metrics import GroupMetrics
+from gangline.series import Series as Series
+
+log = logging.getLogger(__name__)
 
 PLUGIN_BUCKETS = tuple(1e-6 * 2**i for i in range(20))
 """Seconds: 1 us to 0.5 s."""
@@ -19,63 +22,39 @@ WAIT_BUCKETS = tuple(0.01 * 2**i for i in range(20))
 """Seconds: 10 ms to 1.5 h."""
 
 
-class Series:
-    """One histogram series, kept as plain numbers."""
+class Timings:
+    """Histograms by label values that are read only when Prometheus asks; recording costs well under a microsecond.
 
-    __slots__ = ("_bounds", "counts", "total")
+    A series that has seen nothing is left out, unless ``empty`` says otherwise.
+    """
 
-    def __init__(self, bounds: tuple[float, ...]) -> None:
+    def __init__(
+        self, name: str, help: str, labels: tuple[str, ...], bounds: tuple[float, ...], empty: bool = False
+    ) -> None:
+        self.name = name
+        self.help = help
+        self.labels = labels
         self._bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)
-        self.total = 0.0
-
-    def observe(self, value: float) -> None:
-        """Count one value."""
-        self.counts[bisect_left(self._bounds, value)] += 1
-        self.total += value
-
-    @property
-    def count(self) -> int:
-        """How many values were seen."""
-        return sum(self.counts)
-
-    def buckets(self) -> list[tuple[str, float]]:
-        """Cumulative counts as Prometheus wants them."""
-        total = 0
-        result = []
-        for bound, count in zip((*self._bounds, float("inf")), self.counts, strict=True):
-            total += count
-            result.append(("+Inf" if bound == float("inf") else repr(bound), float(total)))
-        return result
-
-
-class Timings(Collector):
-    """Histograms by label values that are read only when Prometheus asks; recording costs well under a microsecond."""
-
-    def __init__(self, name: str, help: str, labels: tuple[str, ...], bounds: tuple[float, ...]) -> None:
-        self._name = name
-        self._help = help
-        self._labels = labels
-        self._bounds = bounds
+        self._empty = empty
         self._series: dict[tuple[str, ...], Series] = {}
 
-    def series(self, *labels: str) -> Series:
+    def series(self, *values: str) -> Series:
         """The series of these label values; keep it and call `observe`."""
-        found = self._series.get(labels)
+        found = self._series.get(values)
         if found is None:
-            found = self._series[labels] = Series(self._bounds)
+            found = self._series[values] = Series(self._bounds)
         return found
 
     def items(self) -> Iterable[tuple[tuple[str, ...], Series]]:
         """All series by their label values."""
-        return self._series.items()
+        return tuple(self._series.items())
 
-    def collect(self) -> Iterator[Metric]:
-        """For the registry."""
-        family = HistogramMetricFamily(self._name, self._help, labels=self._labels)
-        for labels, series in self._series.items():
-            family.add_metric(labels, series.buckets(), series.total)
-        yield family
+    def lines(self) -> Iterator[str]:
+        """See Family; other threads may add series meanwhile."""
+        yield head(self.name, "histogram", self.help)
+        for values, series in self.items():
+            if series.count or self._empty:
+                yield from series.lines(self.name, labels(self.labels, values))
 
 
 def point_label(point: str) -> str:
@@ -86,10 +65,17 @@ def point_label(point: str) -> str:
 class Metrics:
     """Every metric of the scheduler."""
 
+    def fault(self, doing: str, error: BaseException) -> None:
+        """Something went wrong that should not: counted, and in the log with its traceback; the work goes on."""
+        self.faults.labels(doing).inc()
+        log.error("%s went wrong: %r", doing, error, exc_info=error)
+
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
         self.plugin_counters: dict[str, Counter] = {}
         """The counters of plugins, by name; profiles share them."""
+        self.plugin_gauges: dict[str, Gauge] = {}
+        """Their gauges."""
         self.plugins = Timings(
             "scheduler_plugin_execution_duration_seconds",
             "Duration of one plugin at one extension point.",
@@ -125,6 +111,7 @@ class Metrics:
             "Duration of one binding cycle.",
             ("result",),
             ATTEMPT_BUCKETS,
+            empty=True,  # alerts look at the rate of failures, which needs a zero to begin from
         )
         self.group_decision = Timings(
             "gangline_gang_decision_seconds",
@@ -132,7 +119,7 @@ class Metrics:
             ("profile",),
             ATTEMPT_BUCKETS,
         )
-        for timings in (
+        self.timings = (
             self.group_decision,
             self.plugins,
             self.points,
@@ -140,12 +127,19 @@ class Metrics:
             self.attempts,
             self.sli,
             self.binding,
-        ):
-            registry.register(timings)
+        )
+        self.families: list[Family] = [*self.timings]
+        """What writes itself, beside the registry; the scheduler adds what it has."""
         self.attempts_total = Counter(
             "scheduler_schedule_attempts",
             "Attempts to schedule, by result: scheduled, unschedulable, error.",
             ("result", "profile"),
+            registry=registry,
+        )
+        self.overruns = Counter(
+            "gangline_decisions_past_deadline",
+            "Decisions that were given up because they took longer than --pod-deadline or --gang-deadline allow.",
+            ("profile",),
             registry=registry,
         )
         self.pending = Gauge(
@@ -155,9 +149,25 @@ class Metrics:
             registry=registry,
         )
         self.groups = GroupMetrics(registry)
+        self.failures = Failures()
+        registry.register(self.failures.failed)
+        registry.register(self.failures.held)
+        self.plugin_counters[self.groups.ERRORS] = self.groups.errors
         self.invalid_objects = Counter(
             "gangline_invalid_objects",
             "Objects from the API server that could not be used.",
+            ("resource",),
+            registry=registry,
+        )
+        self.faults = Counter(
+            "gangline_faults",
+            "Faults of the scheduler itself, by what it was doing; each is in the log with its traceback.",
+            ("doing",),
+            registry=registry,
+        )
+        self.set_aside = Gauge(
+            "gangline_set_aside_objects",
+            "Objects that cannot be used and are set aside until they change.",
             ("resource",),
             registry=registry,
         )

@@ -4,23 +4,28 @@ Rules:
 - A node keeps its row while it lives; the row of a deleted node is used again. `alive` says which rows count.
 - Columns are changed cell by cell, never rebuilt; each change is noted in `changes`, so that whoever keeps
   something per row evaluates only the rows that changed.
-- Plugins get a `NodeView`, over all rows or over some; they read, and never write.
+- Plugins get a `NodeView`, over all rows or over some. Every column that others see cannot be written; `_own` holds
+  the same memory for `Nodes` alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gangline import requests
+from gangline import bounds, requests
+from gangline.changes import NODE, PODS, Changes
 from gangline.images import Images
 from gangline.labels import LabelColumn, Labels
-from gangline.model import ContainerImage, Node, Taint
+from gangline.model import Node, Taint
+from gangline.numbering import renumber
 from gangline.pods import PodInfo, ResourceAxis
-from gangline.status import BoolColumn
+from gangline.status import BoolColumn, read_only
 
 Int64Column = NDArray[np.int64]
 """One whole number per node."""
@@ -28,11 +33,11 @@ Int32Column = NDArray[np.int32]
 Rows = NDArray[np.intp]
 """Numbers of nodes."""
 
-NODE = 1
-"""A change of the node itself: labels, taints, allocatable, conditions."""
-PODS = 2
-"""A change of the pods on it."""
 _INITIAL_CAPACITY = 64
+_MOST_HISTORY = 256
+"""Taint sets that are kept though no node has them any more."""
+MOST_PODS = 4096
+"""Pods that are counted on one node. Anybody may create pods with a nodeName; sums over so many stay within 64 bits."""
 _T = TypeVar("_T", bound=np.generic)
 
 
@@ -44,47 +49,17 @@ class TaintKey(NamedTuple):
     effect: str
 
 
-class Changes:
-    """Which rows changed, in order; positions only grow."""
+@dataclass(slots=True, eq=False)
+class _Columns:
+    """The columns, to be written."""
 
-    def __init__(self, keep: int = 16384) -> None:
-        self._keep = keep
-        self._log: list[int] = []
-        self._base = 0
-        self._after = {NODE: 0, PODS: 0}
-        """Where the log stood after the last change of each kind."""
-
-    @property
-    def position(self) -> int:
-        """Where the next change will stand."""
-        return self._base + len(self._log)
-
-    def note(self, row: int, kind: int) -> None:
-        """Row changed."""
-        log = self._log
-        log.append(row)
-        self._after[kind] = self._base + len(log)
-        if len(log) > 2 * self._keep:
-            del log[: self._keep]
-            self._base += self._keep
-
-    def since(self, position: int, limit: int) -> tuple[Rows, int] | None:
-        """Rows changed since position, each once, and the kinds of all changes ORed; None for more than limit rows."""
-        start = position - self._base
-        if start < 0 or len(self._log) - start > 4 * limit:
-            return None
-        rows = dict.fromkeys(self._log[start:])
-        if len(rows) > limit:
-            return None
-        return np.fromiter(rows, dtype=np.intp, count=len(rows)), self.kinds_since(position)
-
-    def kinds_since(self, position: int) -> int:
-        """The kinds of all changes since position, ORed."""
-        kinds = 0
-        for kind, after in self._after.items():
-            if after > position:
-                kinds |= kind
-        return kinds
+    alive: BoolColumn
+    unschedulable: BoolColumn
+    taints: Int32Column
+    order: Int64Column
+    allocatable: Int64Column
+    requested: Int64Column
+    nonzero: Int64Column
 
 
 class Nodes:
@@ -99,6 +74,8 @@ class Nodes:
         """Nodes that live."""
         self.names: list[str] = []
         self.objects: list[Node | None] = []
+        self._offered: list[frozenset[str]] = []
+        """For each row the resources that its node names."""
         self.pods_on: list[dict[str, PodInfo]] = []
         """For each row the pods on it, by UID."""
         self.taint_sets: list[tuple[TaintKey, ...]] = [()]
@@ -106,19 +83,35 @@ class Nodes:
         self._row_of: dict[str, int] = {}
         self._free: list[int] = []
         self.changes = Changes()
-        self.labels = Labels(capacity, self._labels_of_rows)
-        self.images = Images(capacity, self._images_of_rows)
-        self.alive: BoolColumn = np.zeros(capacity, dtype=np.bool_)
-        self.unschedulable: BoolColumn = np.zeros(capacity, dtype=np.bool_)
-        self.taints: Int32Column = np.zeros(capacity, dtype=np.int32)
-        self.allocatable: Int64Column = np.zeros((max(8, len(axis)), capacity), dtype=np.int64)
-        self.requested: Int64Column = np.zeros_like(self.allocatable)
-        self.nonzero: Int64Column = np.zeros((2, capacity), dtype=np.int64)
+        self.labels = Labels(capacity)
+        self.annotations = Labels(capacity)
+        self.images = Images(capacity)
+        amounts = (max(8, len(axis)), capacity)
+        self._own = _Columns(
+            alive=np.zeros(capacity, dtype=np.bool_),
+            unschedulable=np.zeros(capacity, dtype=np.bool_),
+            taints=np.zeros(capacity, dtype=np.int32),
+            order=np.zeros(capacity, dtype=np.int64),
+            allocatable=np.zeros(amounts, dtype=np.int64),
+            requested=np.zeros(amounts, dtype=np.int64),
+            nonzero=np.zeros((2, capacity), dtype=np.int64),
+        )
+        self._show()
         self.everything = slice(0, 0)
         axis.on_growth(self._fit_axis)
-        self.order: Int64Column = np.zeros(capacity, dtype=np.int64)
-        """When each node was added, as a number that grows."""
         self._added = 0
+
+    def _show(self) -> None:
+        """What others see of the columns; to be called whenever one of them has become another array."""
+        own = self._own
+        self.alive = read_only(own.alive)
+        self.unschedulable = read_only(own.unschedulable)
+        self.taints = read_only(own.taints)
+        self.order = read_only(own.order)
+        """When each node was added, as a number that grows."""
+        self.allocatable = read_only(own.allocatable)
+        self.requested = read_only(own.requested)
+        self.nonzero = read_only(own.nonzero)
 
     def row_of(self, name: str) -> int | None:
         """The row of a node that lives, or None."""
@@ -135,18 +128,20 @@ class Nodes:
         if row is not None and _same_columns(self.objects[row], node):
             self.objects[row] = node  # a heartbeat: no column is concerned
             return row
+        bounds.check(node)
+        bounds.check_count(f"node {name}: metadata.labels", node.metadata.labels, bounds.MOST_LABELS)
+        bounds.check_count(f"node {name}: status.allocatable", node.status.allocatable, bounds.MOST_RESOURCES)
         amounts = requests.allocatable(node.status.allocatable, f"node {name}: status.allocatable")
-        for resource in amounts:
-            self.axis.row(resource)
         if row is None:
             row = self._take_row(name)
         self.objects[row] = node
-        self.allocatable[:, row] = 0
-        for resource, amount in amounts.items():
-            self.allocatable[self.axis.row(resource), row] = amount
-        self.unschedulable[row] = node.spec.unschedulable
-        self.taints[row] = self._taint_set(node.spec.taints)
+        if requests.PODS in amounts:
+            amounts[requests.PODS] = min(amounts[requests.PODS], MOST_PODS)
+        self._offer(row, amounts)
+        self._own.unschedulable[row] = node.spec.unschedulable
+        self._own.taints[row] = self._taint_set(node.spec.taints)
         self.labels.update(row, node.metadata.labels or {})
+        self.annotations.update(row, node.metadata.annotations or {})
         self.images.update(row, node.status.images)
         self.changes.note(row, NODE)
         return row
@@ -156,13 +151,14 @@ class Nodes:
         row = self._row_of.pop(name, None)
         if row is None:
             return None
-        self.alive[row] = False
+        self._own.alive[row] = False
         self.objects[row] = None
         self.names[row] = ""
-        self.allocatable[:, row] = 0
-        self.unschedulable[row] = False
-        self.taints[row] = 0
+        self._offer(row, {})
+        self._own.unschedulable[row] = False
+        self._own.taints[row] = 0
         self.labels.update(row, {})
+        self.annotations.update(row, {})
         self.images.update(row, [])
         self.count -= 1
         self._free.append(row)
@@ -171,30 +167,56 @@ class Nodes:
 
     def place(self, pod: PodInfo, row: int) -> None:
         """Put a pod on a node."""
-        cls = pod.cls
-        self.requested[cls.resources, row] += cls.amounts
-        self.nonzero[0, row] += cls.requests.nonzero[0]
-        self.nonzero[1, row] += cls.requests.nonzero[1]
+        cls, own = pod.cls, self._own
+        own.requested[cls.resources, row] += cls.amounts
+        own.nonzero[0, row] += cls.requests.nonzero[0]
+        own.nonzero[1, row] += cls.requests.nonzero[1]
         self.pods_on[row][pod.uid] = pod
         pod.row = row
         self.changes.note(row, PODS)
 
     def unplace(self, pod: PodInfo) -> None:
         """Take a pod off its node."""
-        cls, row = pod.cls, pod.row
-        self.requested[cls.resources, row] -= cls.amounts
-        self.nonzero[0, row] -= cls.requests.nonzero[0]
-        self.nonzero[1, row] -= cls.requests.nonzero[1]
+        cls, own, row = pod.cls, self._own, pod.row
+        own.requested[cls.resources, row] -= cls.amounts
+        own.nonzero[0, row] -= cls.requests.nonzero[0]
+        own.nonzero[1, row] -= cls.requests.nonzero[1]
         del self.pods_on[row][pod.uid]
         pod.row = -1
         self.changes.note(row, PODS)
 
+    def _offer(self, row: int, amounts: Mapping[str, int]) -> None:
+        """The node in row has these amounts now."""
+        before, self._offered[row] = self._offered[row], frozenset(amounts)
+        for resource in amounts.keys() - before:
+            if self.axis.offer(resource):
+                self._count_again(resource)
+        for resource in before - amounts.keys():
+            free = self.axis.withdraw(resource)
+            if free is not None:
+                self._own.allocatable[free] = self._own.requested[free] = 0
+        allocatable = self._own.allocatable
+        allocatable[:, row] = 0
+        for resource, amount in amounts.items():
+            allocatable[self.axis.row(resource), row] = amount
+        allocatable[self.axis.NOTHING, row] = 0
+
+    def _count_again(self, resource: str) -> None:
+        """A resource has come to be offered that pods may have asked for before: count what those on nodes take."""
+        classes = self.axis.users(resource)
+        if not classes:
+            return
+        column = self._own.requested[self.axis.row(resource)]
+        for row, pods in enumerate(self.pods_on):  # once for each resource that is new in the cluster
+            column[row] = sum(pod.cls.requests.real[resource] for pod in pods.values() if pod.cls in classes)
+
     def _fit_axis(self) -> None:
         """Make room for the resources that the axis has come to know."""
         if len(self.axis) > len(self.allocatable):
-            rows = 2 * len(self.axis)
-            self.allocatable = _grown(self.allocatable, (rows, self.allocatable.shape[1]))
-            self.requested = _grown(self.requested, (rows, self.requested.shape[1]))
+            rows, own = 2 * len(self.axis), self._own
+            own.allocatable = _grown(own.allocatable, (rows, own.allocatable.shape[1]))
+            own.requested = _grown(own.requested, (rows, own.requested.shape[1]))
+            self._show()
 
     def _take_row(self, name: str) -> int:
         if self._free:
@@ -207,48 +229,47 @@ class Nodes:
             self.size += 1
             self.names.append(name)
             self.objects.append(None)
+            self._offered.append(frozenset())
             self.pods_on.append({})
             self.everything = slice(0, self.size)
         self._row_of[name] = row
-        self.alive[row] = True
+        self._own.alive[row] = True
         self.count += 1
         self._added += 1
-        self.order[row] = self._added
+        self._own.order[row] = self._added
         return row
 
     def _grow(self, capacity: int) -> None:
-        self.alive = _grown(self.alive, (capacity,))
-        self.unschedulable = _grown(self.unschedulable, (capacity,))
-        self.taints = _grown(self.taints, (capacity,))
-        self.order = _grown(self.order, (capacity,))
-        self.allocatable = _grown(self.allocatable, (len(self.allocatable), capacity))
-        self.requested = _grown(self.requested, (len(self.requested), capacity))
-        self.nonzero = _grown(self.nonzero, (2, capacity))
+        own = self._own
+        own.alive = _grown(own.alive, (capacity,))
+        own.unschedulable = _grown(own.unschedulable, (capacity,))
+        own.taints = _grown(own.taints, (capacity,))
+        own.order = _grown(own.order, (capacity,))
+        own.allocatable = _grown(own.allocatable, (len(own.allocatable), capacity))
+        own.requested = _grown(own.requested, (len(own.requested), capacity))
+        own.nonzero = _grown(own.nonzero, (2, capacity))
+        self._show()
         self.labels.grow(capacity)
+        self.annotations.grow(capacity)
         self.images.grow(capacity)
 
     def _taint_set(self, taints: Iterable[Taint]) -> int:
         key = tuple(TaintKey(taint.key, taint.value, taint.effect) for taint in taints)
         number = self._taint_set_ids.get(key)
+        if number is None and len(self.taint_sets) > 2 * self.count + _MOST_HISTORY:
+            self._taint_set_ids = renumber(self.taint_sets, self._own.taints)
         if number is None:
             number = self._taint_set_ids[key] = len(self.taint_sets)
             self.taint_sets.append(key)
         return number
-
-    def _labels_of_rows(self) -> Iterator[Mapping[str, str]]:
-        for node in self.objects:
-            yield (node.metadata.labels or {}) if node is not None else {}
-
-    def _images_of_rows(self) -> Iterator[list[ContainerImage]]:
-        for node in self.objects:
-            yield node.status.images if node is not None else []
 
 
 class NodeView:
     """What a plugin sees: columns over all nodes, or over the few that are evaluated again.
 
     Every method returns one value per node of the view, in the same order; `len(view)` is their number. Rows of deleted
-    nodes are among them when the view is over all; what a plugin says about those is ignored.
+    nodes are among them when the view is over all; what a plugin says about those is ignored. The arrays cannot be
+    written: `free -= used` raises ValueError where `free = free - used` makes a new one.
     """
 
     __slots__ = ("_nodes", "index")
@@ -256,6 +277,7 @@ class NodeView:
     def __init__(self, nodes: Nodes, index: slice | Rows) -> None:
         self._nodes = nodes
         self.index = index
+        """Which rows of the cluster it is over: `column_over_all_rows[nodes.index]` is a column of this view."""
 
     def __len__(self) -> int:
         index = self.index
@@ -270,7 +292,7 @@ class NodeView:
     def rows(self) -> Rows:
         """The row of each node."""
         index = self.index
-        return np.arange(index.start, index.stop) if isinstance(index, slice) else index
+        return np.arange(index.start, index.stop) if isinstance(index, slice) else read_only(index)
 
     @property
     def position(self) -> int:
@@ -323,7 +345,7 @@ class NodeView:
 
     @property
     def taint_sets(self) -> list[tuple[TaintKey, ...]]:
-        """All taint sets that exist."""
+        """All taint sets that exist; their numbers may change whenever a node does."""
         return self._nodes.taint_sets
 
     def allocatable(self, resource: str) -> Int64Column:
@@ -351,17 +373,21 @@ class NodeView:
         """The values of a node label."""
         return self._nodes.labels.column(key, self.index)
 
+    def annotation(self, key: str) -> LabelColumn:
+        """The values of a node annotation, with everything that a column of a label has."""
+        return self._nodes.annotations.column(key, self.index)
+
     def image(self, name: str) -> tuple[BoolColumn, int]:
         """Which nodes hold an image (its name with tag), and its size in bytes."""
         return self._nodes.images.column(name, self.index)
 
     def node(self, i: int) -> Node | None:
-        """The i-th node of the view as the API server sent it."""
+        """The i-th node of the view as the API server sent it; shared by all, only to read."""
         return self._nodes.objects[self._row(i)]
 
     def pods(self, i: int) -> Mapping[str, PodInfo]:
         """The pods on the i-th node of the view, by UID."""
-        return self._nodes.pods_on[self._row(i)]
+        return MappingProxyType(self._nodes.pods_on[self._row(i)])
 
     def full(self, value: bool) -> BoolColumn:
         """The same truth value for each node."""
@@ -376,6 +402,7 @@ def _same_columns(before: Node | None, after: Node) -> bool:
     return (
         before is not None
         and before.metadata.labels == after.metadata.labels
+        and before.metadata.annotations == after.metadata.annotations
         and before.spec == after.spec
         and before.status.allocatable == after.status.allocatable
         and before.status.images == after.status.images

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from gangline.cache import Cache
 from gangline.errors import GanglineError
 from gangline.group_scheduling import GroupDecision, GroupRejection
+from gangline.groups.keys import GPU_COUNT
 from gangline.hints import Action
 from gangline.metrics import Metrics
 from gangline.plugin import Clock
@@ -49,7 +51,9 @@ class Outcomes:
     def finished(self, decision: Decision, status: Status) -> None:
         """The binding cycle of a pod has ended."""
         if status.is_success:
-            self._bound(decision, self._clock.monotonic())
+            now = self._clock.monotonic()
+            self._bound(decision, now)
+            self._metrics.groups.pod_bound(now - decision.unit.added)
             self._queue.done(decision.unit)
             return
         self._give_back(decision)
@@ -66,14 +70,15 @@ class Outcomes:
         if pod.uid in self._cache.pods:
             self._queue.done(unit)  # bound by somebody else meanwhile
             return
-        self._queue.requeue(unit, rejection.plugins, rejection.message, now, error=rejection.is_error)
+        message, backoff = self._backed_off(rejection, profile)
+        self._queue.requeue(unit, rejection.plugins, message, now, error=rejection.is_error, backoff=backoff)
         self._wake()
         if rejection.is_error:
-            log.error("pod %s: %s", pod.key, rejection.message)
+            log.error("pod %s: %s", pod.key, message)
         nominated = rejection.nominated_node_name
         if nominated == pod.nominated_node_name:
             nominated = None
-        self._tell(pod, rejection.message, rejection.is_error, nominated)
+        self._tell(pod, message, rejection.is_error, nominated)
 
     # Groups
 
@@ -116,6 +121,8 @@ class Outcomes:
         """A group is not even tried, and that has not changed for a while: what its `message` says is missing."""
         if unit.told != unit.message:
             unit.told = unit.message
+            if GPU_COUNT in unit.message:
+                self._metrics.groups.invalid("invalid_gpu_requirements")
             self._group_waits(GroupRejection(unit, unit.message, unit.rejected_by, group))
         for pod in unit.members:
             if not pod.gates and not _knows(pod, unit.message):
@@ -128,6 +135,8 @@ class Outcomes:
         self._count(unit, rejection.is_error, profile, now)
         if unit.place == "gone":
             return
+        message, backoff = self._backed_off(rejection, profile)
+        rejection = replace(rejection, message=message)
         self._queue.requeue(
             unit,
             rejection.plugins,
@@ -135,6 +144,7 @@ class Outcomes:
             now,
             error=rejection.is_error,
             retry_after=rejection.retry_after,
+            backoff=backoff,
         )
         self._wake()
         if rejection.is_error:
@@ -161,6 +171,14 @@ class Outcomes:
             self._recorder.group_condition(GroupCondition(group.object, False, reason, rejection.message))
 
     # Both
+
+    def _backed_off(self, rejection: Rejection | GroupRejection, profile: str) -> tuple[str, float | None]:
+        """What to say of a rejection, and for how long its unit backs off; None for as long as others do."""
+        if not rejection.is_late:
+            return rejection.message, None
+        self._metrics.overruns.labels(profile).inc()
+        seconds = self._queue.overrun(rejection.unit)
+        return f"{rejection.message}: it is tried again in {seconds:g} s", seconds
 
     def _bound(self, decision: Decision, now: float) -> None:
         pod, unit, profile = decision.pod, decision.unit, decision.runtime.name

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from gangline.cache import Cache
+from gangline.gpu_use import gpu_use
 from gangline.groups import Groups
 from gangline.nodes import Int64Column
 from gangline.pod_group import Membership, PodGroup, Problem
@@ -17,6 +18,9 @@ from gangline.topology import Domains, Topology
 from gangline.wire import GPU
 
 _START = re.compile(r"estimated start (\S+)")
+_KEPT = re.compile(
+    r"room is kept on ([0-9]{1,9}) nodes .{1,300} with ([0-9]{1,9}) GPUs since (\S+), until (\S+) at most"
+)
 
 
 class Gpus(msgspec.Struct, rename="camel"):
@@ -53,6 +57,17 @@ class LevelUse(msgspec.Struct, rename="camel"):
     """Domains of which every GPU is free."""
 
 
+class Reserved(msgspec.Struct, rename="camel"):
+    """Room that the scheduler keeps for a group."""
+
+    nodes: int
+    gpus: int
+    since: str
+    """RFC 3339."""
+    until: str
+    """RFC 3339: when it ends whatever was planned."""
+
+
 class Gang(msgspec.Struct, rename="camel"):
     """One group."""
 
@@ -66,6 +81,7 @@ class Gang(msgspec.Struct, rename="camel"):
     estimated_start: str = ""
     """RFC 3339, where the scheduler keeps room for it."""
     message: str = ""
+    reserved: Reserved | None = None
 
 
 class Waiting(msgspec.Struct, rename="camel"):
@@ -83,28 +99,33 @@ class Overview(msgspec.Struct, rename="camel"):
     levels: list[LevelUse]
     gangs: list[Gang]
     waiting: list[Waiting]
+    serves: list[str] | None = None
+    """The schedulerNames that the running scheduler serves; None where no running one is known."""
 
 
 MOST_DOMAINS = 3
 """Domains of a group that are named."""
 
 
-def overview(cluster: Cache, pending: Sequence[PodInfo], topology: Topology) -> Overview:
-    """The cluster with the pods that are bound on it, and those that wait for a node."""
-    total, used = _amounts(cluster)
+def overview(
+    cluster: Cache, pending: Sequence[PodInfo], topology: Topology, serves: Sequence[str] | None = None
+) -> Overview:
+    """The cluster with the pods that are bound on it, and those that wait for a node.
+
+    `serves` are the schedulerNames of the running scheduler; None where none is known.
+    """
+    use = gpu_use(cluster)
+    total, used = use.total, use.used
     groups = Groups(cluster)
     waiting, members = _split(pending, groups)
+    gangs = _gangs(cluster, groups, members, topology, serves)
     return Overview(
         gpus=_gpus(cluster, total, used, pending),
         levels=[_level(level, total, used) for level in topology.switches()],
-        gangs=sorted(_gangs(cluster, groups, members, topology), key=lambda gang: (not gang.waiting, gang.name)),
-        waiting=sorted((_waiting(pod) for pod in waiting), key=lambda each: each.pod),
+        gangs=sorted(gangs, key=lambda gang: (not gang.waiting, gang.name)),
+        waiting=sorted((_waiting(pod, serves) for pod in waiting), key=lambda each: each.pod),
+        serves=None if serves is None else list(serves),
     )
-
-
-def _amounts(cluster: Cache) -> tuple[Int64Column, Int64Column]:
-    view = cluster.nodes.view()
-    return view.allocatable(GPU), view.requested(GPU)
 
 
 def _gpus(cluster: Cache, total: Int64Column, used: Int64Column, pending: Sequence[PodInfo]) -> Gpus:
@@ -152,13 +173,19 @@ def _split(pods: Iterable[PodInfo], groups: Groups) -> tuple[list[PodInfo], dict
     return alone, members
 
 
-def _gangs(cluster: Cache, groups: Groups, waiting: Mapping[str, list[PodInfo]], topology: Topology) -> Iterable[Gang]:
+def _gangs(
+    cluster: Cache,
+    groups: Groups,
+    waiting: Mapping[str, list[PodInfo]],
+    topology: Topology,
+    serves: Sequence[str] | None,
+) -> Iterable[Gang]:
     _, placed = _split(cluster.pods.values(), groups)
     levels = topology.switches()
     for key in {**waiting, **placed}:
         there, here = placed.get(key, []), waiting.get(key, [])
         membership = groups.of((here or there)[0])
-        message = next((said for pod in here if (said := _said(pod))), "")
+        message = next((said for pod in here if (said := _why(pod, serves))), "")
         group = membership.group if isinstance(membership, Membership) else None
         if group is None and isinstance(membership, Problem):
             message = membership.message
@@ -172,7 +199,14 @@ def _gangs(cluster: Cache, groups: Groups, waiting: Mapping[str, list[PodInfo]],
             where=_where(there, levels[-1] if levels else None),
             estimated_start=found.group(1) if found else "",
             message=message,
+            reserved=_reserved(message),
         )
+
+
+def _reserved(message: str) -> Reserved | None:
+    """The room that is kept for a group, as the scheduler told its pods."""
+    found = _KEPT.search(message)
+    return Reserved(int(found[1]), int(found[2]), found[3], found[4]) if found else None
 
 
 def _name(group: PodGroup | None, key: str) -> str:
@@ -188,8 +222,18 @@ def _where(pods: Sequence[PodInfo], level: Domains | None) -> list[str]:
     return [level.path(d) for d in domains[:MOST_DOMAINS]] + ([f"and {more} more"] if more > 0 else [])
 
 
-def _waiting(pod: PodInfo) -> Waiting:
-    return Waiting(pod.key, pod.scheduler_name, _said(pod))
+def _waiting(pod: PodInfo, serves: Sequence[str] | None) -> Waiting:
+    return Waiting(pod.key, pod.scheduler_name, _why(pod, serves))
+
+
+def _why(pod: PodInfo, serves: Sequence[str] | None) -> str:
+    """What the scheduler has said of the pod, or that no running one of Gangline's will ever look at it."""
+    if serves is None or pod.scheduler_name in serves:
+        return _said(pod)
+    nobody = f"no running Gangline serves the schedulerName {pod.scheduler_name}: it serves {', '.join(serves)}"
+    if pod.scheduler_name == "default-scheduler":
+        nobody = "left to the cluster's own scheduler: no running Gangline serves default-scheduler"
+    return f"{nobody}; {said}" if (said := _said(pod)) else nobody
 
 
 def _said(pod: PodInfo) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import reprlib
 from dataclasses import dataclass
+
+import numpy as np
 
 from gangline.nodes import Rows
 
@@ -17,3 +20,10 @@ class Placement:
     name: str
     rows: Rows
     tier: int = 0
+
+    def __post_init__(self) -> None:
+        rows = self.rows
+        if not isinstance(rows, np.ndarray) or rows.ndim != 1 or rows.dtype.kind not in "iu":
+            raise TypeError(f"the rows of a placement are an array of whole numbers, not {reprlib.repr(rows)}")
+        if not isinstance(self.name, str) or not isinstance(self.tier, int):
+            raise TypeError("a placement has a text as its name and a whole number as its tier")

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from gangline.changes import NODE
 from gangline.cycle_state import Cycle
+from gangline.deadline import Deadline
 from gangline.diagnosis import Diagnosis
-from gangline.nodes import NODE, NodeView, Rows
+from gangline.hints import ClusterEvent
+from gangline.nodes import NodeView, Rows
 from gangline.pod_group import GroupAttempt, Membership, Problem
 from gangline.pods import PodInfo
 from gangline.status import BoolColumn, CodeColumn, Reason, ScoreColumn
@@ -22,6 +26,8 @@ class Tracker(Protocol):
     """Keeps something in step with where pods are: called for every placement and every removal, undone ones too.
 
     If it has a method `concerns(cls)`, it is asked once for each pod class whether it wants to be told of such pods.
+    A pod that `add` raises for is not placed; whatever `remove` raises, the pod goes. If there is a method `clear()`, a
+    tracker that has raised is cleared and told of all pods again; if not, the plugins that use it fail from then on.
     """
 
     def add(self, pod: PodInfo, row: int) -> None:
@@ -30,6 +36,9 @@ class Tracker(Protocol):
     def remove(self, pod: PodInfo, row: int) -> None:
         """Pod is no longer on row."""
 
+
+MOST_REASONS = 255
+"""Different texts with which a method that thinks node by node rejects nodes, in all."""
 
 K = TypeVar("K", bound=Tracker)
 S = TypeVar("S")
@@ -173,6 +182,15 @@ class Handle(Protocol):
         """The API client; for background work and for pre_bind, bind, post_bind only."""
         ...
 
+    @property
+    def deadline(self) -> Deadline:
+        """Until when the unit has to be decided that is being decided now: call its `check` in long loops."""
+        ...
+
+    def within(self, deadline: Deadline) -> AbstractContextManager[None]:
+        """What is asked for in this block raises DeadlineExceeded from then on; for work in the background."""
+        ...
+
     def run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Background work that lives and dies with leadership."""
 
@@ -196,7 +214,7 @@ class Handle(Protocol):
         ...
 
     def is_waiting(self, key: str) -> bool:
-        """Whether members of a group wait for a node, by the group's key."""
+        """Whether members of a group wait for a node, and are enough with those that have one, by the group's key."""
         ...
 
     def workload(self, pod: PodInfo) -> Mapping[str, str]:
@@ -214,6 +232,17 @@ class Handle(Protocol):
     def metric(self, name: str, help: str, labels: Iterable[str] = ()) -> Any:
         """A Prometheus counter of the plugin's own."""
         ...
+
+    def gauge(self, name: str, help: str, labels: Iterable[str] = ()) -> Any:
+        """A Prometheus gauge of the plugin's own."""
+        ...
+
+    def announce(self, event: ClusterEvent) -> None:
+        """Something has happened that rejected pods may wait for: those are tried whose plugins have registered it.
+
+        For what a plugin keeps itself, under a resource name of its own; objects of the API server are announced
+        anyway.
+        """
 
     def filter(self, pod: PodInfo, rows: Rows) -> BoolColumn:
         """Whether each of these nodes passes all filters for the pod as the columns are now; for what-if."""
@@ -261,13 +290,19 @@ def per_node(
     @functools.wraps(function)
     def filter(self: Any, cycle: Cycle, pod: PodInfo, nodes: NodeView) -> CodeColumn:
         verdicts = np.zeros(len(nodes), dtype=np.uint8)
+        numbers: dict[bool | str, int] = {}
         for i in np.flatnonzero(nodes.alive).tolist():  # a loop is what the author asked for
             answer = function(self, pod, nodes.node(i))
             if isinstance(answer, str) or not (answer is None or answer):
-                verdicts[i] = _reason_number(self, answer)
+                why = answer if isinstance(answer, str) else False
+                if why not in numbers:
+                    numbers[why] = _reason_number(self, why)
+                verdicts[i] = numbers[why]
         return verdicts
 
-    return _with_full_signature(filter)
+    lifted = _with_full_signature(filter)
+    lifted.is_lifted = True  # it makes its reasons as it goes
+    return lifted
 
 
 def _with_full_signature(lifted: Any) -> Any:
@@ -276,10 +311,14 @@ def _with_full_signature(lifted: Any) -> Any:
 
 
 def _reason_number(plugin: Any, answer: bool | str) -> int:
-    message = answer if isinstance(answer, str) else f"node(s) were rejected by {plugin.name}"
-    reasons: list[Any] = plugin.__dict__.setdefault("reasons", [])
+    """The number of a reason; what there are too many of is said in common."""
+    common = f"node(s) were rejected by {plugin.name}"
+    message = answer if isinstance(answer, str) else common
+    reasons: list[Any] = plugin.__dict__.setdefault("reasons", [Reason(common)])
     for number, reason in enumerate(reasons, start=1):
         if reason.message == message:
             return number
+    if len(reasons) == MOST_REASONS:
+        return 1
     reasons.append(Reason(message))
-    return min(len(reasons), 255)
+    return len(reasons)

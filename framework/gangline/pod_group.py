@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from gangline.deadline import NO_DEADLINE, Deadline
 from gangline.model import TypedReference
 from gangline.nodes import Int64Column, Rows
 from gangline.pods import PodInfo
@@ -113,12 +114,14 @@ class Problem:
 
 @dataclass(slots=True, eq=False)
 class Role:
-    """Members that are alike: one subgroup, one pod class; by rank."""
+    """Members that are alike: one subgroup, one pod class, one identity for all plugins; by rank."""
 
     subgroup: str
     pods: list[PodInfo]
     capacity: Int64Column
     """How many of them fit on each node as the cluster is, by requests and filters; at most len(pods)."""
+    room: int = 0
+    """How many such pods the cluster holds, however many there are."""
 
 
 def _nowhere() -> None:
@@ -145,6 +148,9 @@ class GroupAttempt:
 
     For those who try out what would help it, in a transaction; a few milliseconds for a large group.
     """
+
+    deadline: Deadline = NO_DEADLINE
+    """Until when the group has to be decided; a plugin that searches for long calls its `check` now and then."""
 
     @property
     def pods(self) -> list[PodInfo]:

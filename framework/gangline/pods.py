@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import copy
 import weakref
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from gangline import requests
+from gangline import bounds, requests
 from gangline.model import (
     ContainerStatus,
     OwnerReference,
@@ -30,6 +31,9 @@ from gangline.model import (
 from gangline.requests import Requests
 from gangline.wire import ALLOCATED, ALLOCATED_UUIDS
 
+MOST_OFFERED = 1024
+"""Resources that have a row at the same time. Further ones count as offered by nobody; a large cluster has dozens."""
+_MOST_INDICES = 1024
 _UNREAD_ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -83,19 +87,21 @@ class PodClass:
         namespace: str,
         spec: PodSpec,
         requests: Requests,
-        resources: NDArray[np.intp],
-        amounts: NDArray[np.int64],
     ) -> None:
         self.id = id
+        """Told apart by this."""
         self.namespace = namespace
+        """metadata.namespace of its pods."""
         self.spec = spec
         """The spec without what differs from pod to pod (node name, gates, group) and volumes that take no place."""
         self.requests = requests
-        self.resources = resources
-        """Rows of the resource axis that the pod uses, the number of pods among them."""
-        self.amounts = amounts
+        """`requests.real[resource]`: milli-CPU, bytes, or whole devices; with init containers and overhead."""
+        self.resources: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
+        """Rows of the resource axis that the pod uses, the number of pods among them; kept by the axis."""
+        self.amounts: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """How much of each, int64."""
         self.priority = spec.priority or 0
+        """spec.priority, 0 when absent."""
         self.memo: dict[Any, Any] = {}
         """What plugins derive from the class once: compiled selectors and the like."""
 
@@ -134,29 +140,48 @@ class PodInfo:
     def __init__(self, pod: Pod, cls: PodClass, labels: LabelSet) -> None:
         metadata, spec, status = pod.metadata, pod.spec, pod.status
         self.cls = cls
+        """Its class: everything that is read of namespace and spec, shared by pods that are alike in that."""
         self.labels = labels
+        """metadata.labels."""
         self.uid = metadata.uid or f"{metadata.namespace}/{metadata.name}"
+        """metadata.uid: its identity."""
         self.namespace = metadata.namespace
+        """metadata.namespace."""
         self.name = metadata.name
+        """metadata.name."""
         self.key = f"{metadata.namespace}/{metadata.name}"
+        """NAMESPACE/NAME."""
         annotations = metadata.annotations or {}
         annotations.pop(_UNREAD_ANNOTATION, None)
         if not spec.node_name:  # an allocation comes with the node; before that somebody has made it up
             annotations.pop(ALLOCATED, None)
             annotations.pop(ALLOCATED_UUIDS, None)
         self.annotations: Mapping[str, str] = annotations
+        """metadata.annotations; an allocation of devices only where the pod has a node."""
         self.owners: list[OwnerReference] = metadata.owner_references
+        """metadata.ownerReferences."""
         self.created = metadata.creation_timestamp or ""
+        """metadata.creationTimestamp, RFC 3339; "" where it is not known."""
         self.terminating = metadata.deletion_timestamp is not None
+        """Whether it is being deleted."""
         self.resource_version = metadata.resource_version
+        """metadata.resourceVersion."""
         self.scheduler_name = spec.scheduler_name
+        """spec.schedulerName."""
         self.node_name = spec.node_name
+        """spec.nodeName: "" until it is bound, also while it is assumed on a node."""
         self.gates = tuple(gate.name for gate in spec.scheduling_gates)
+        """The names of its scheduling gates."""
         self.group = spec.scheduling_group.pod_group_name if spec.scheduling_group else ""
+        """The PodGroup of Kubernetes that spec.schedulingGroup names; "" for none."""
         self.phase = status.phase
+        """status.phase."""
         self.start_time = status.start_time or ""
+        """status.startTime, RFC 3339; "" before the kubelet has taken it."""
         self.nominated_node_name = status.nominated_node_name
+        """The node on which room is being made for it; "" for none."""
         self.conditions = {c.type: c for c in status.conditions}
+        """status.conditions by type."""
         self.membership: tuple[int, Any] | None = None
         """What `groups` has found out about it, and when, so that it need not look twice."""
         self.row = -1
@@ -207,28 +232,31 @@ class _Key(msgspec.Struct):
 
 
 class ResourceAxis:
-    """Resource names to rows of the resource columns; a row keeps its meaning for ever."""
+    """Resource names to rows of the resource columns.
+
+    A resource has a row while some node offers it. What no node has needs none, whatever pods ask for: reading it gives
+    the row NOTHING, in which there is nothing. So pods cannot make the columns grow, and a resource that goes with its
+    last node gives its row back. Classes of pods hold the rows of what they ask for; the axis brings them up to date.
+    """
+
+    NOTHING = 4
 
     def __init__(self) -> None:
-        self.names: list[str] = [
-            requests.CPU,
-            requests.MEMORY,
-            requests.EPHEMERAL_STORAGE,
-            requests.PODS,
-        ]
-        self._rows = {name: row for row, name in enumerate(self.names)}
+        self.names: list[str] = [requests.CPU, requests.MEMORY, requests.EPHEMERAL_STORAGE, requests.PODS, ""]
+        """By row; "" for NOTHING and for rows that are free."""
+        self._rows = {name: row for row, name in enumerate(self.names) if name}
+        self._lasting = frozenset(self._rows)
+        self._offers: Counter[str] = Counter()
+        self._free: list[int] = []
+        self._users: dict[str, weakref.WeakSet[PodClass]] = {}
+        """The classes that ask for each resource which is not always there."""
         self._indices: dict[tuple[str, ...], slice | NDArray[np.intp]] = {}
         self._on_growth: list[Callable[[], None]] = []
+        self._tidied = _MOST_INDICES
 
     def row(self, name: str) -> int:
-        """The row of a resource; a new one when it was not seen before."""
-        row = self._rows.get(name)
-        if row is None:
-            row = self._rows[name] = len(self.names)
-            self.names.append(name)
-            for tell in self._on_growth:
-                tell()
-        return row
+        """The row of a resource; NOTHING for one that no node offers."""
+        return self._rows.get(name, self.NOTHING)
 
     def rows(self, names: tuple[str, ...]) -> slice | NDArray[np.intp]:
         """The rows of several resources; a slice where they follow each other, so that no copy is made."""
@@ -237,15 +265,73 @@ class ResourceAxis:
             rows = [self.row(name) for name in names]
             together = rows == list(range(rows[0], rows[0] + len(rows))) if rows else False
             found = slice(rows[0], rows[-1] + 1) if together else np.array(rows, dtype=np.intp)
+            if len(self._indices) >= _MOST_INDICES:
+                self._indices.clear()
             self._indices[names] = found
         return found
 
+    def offer(self, name: str) -> bool:
+        """One more node has the resource; says whether it was given a row just now."""
+        self._offers[name] += 1
+        if name in self._rows or len(self._rows) >= MOST_OFFERED:
+            return False
+        if self._free:
+            row = self._free.pop()
+            self.names[row] = name
+        else:
+            row = len(self.names)
+            self.names.append(name)
+        self._rows[name] = row
+        self._indices.clear()
+        for tell in self._on_growth:
+            tell()
+        self._bring_up_to_date(name)
+        return True
+
+    def withdraw(self, name: str) -> int | None:
+        """One node fewer has the resource; returns the row that this has set free, to be emptied."""
+        self._offers[name] -= 1
+        if self._offers[name] > 0:
+            return None
+        del self._offers[name]
+        if name in self._lasting or name not in self._rows:
+            return None
+        row = self._rows.pop(name)
+        self.names[row] = ""
+        self._free.append(row)
+        self._indices.clear()
+        self._bring_up_to_date(name)
+        return row
+
+    def follow(self, cls: PodClass) -> None:
+        """Keep the rows of a class as they should be, from now on."""
+        self._locate(cls)
+        for name in cls.requests.real.keys() - self._lasting:
+            self._users.setdefault(name, weakref.WeakSet()).add(cls)
+        if len(self._users) > 2 * self._tidied:
+            self._users = {name: users for name, users in self._users.items() if users}
+            self._tidied = max(_MOST_INDICES, len(self._users))
+
+    def users(self, name: str) -> Collection[PodClass]:
+        """The classes of pods that ask for a resource which is not always there."""
+        return self._users.get(name, ())
+
     def on_growth(self, tell: Callable[[], None]) -> None:
-        """Call tell whenever there is a new resource."""
+        """Call tell whenever there is a new row."""
         self._on_growth.append(tell)
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def _bring_up_to_date(self, name: str) -> None:
+        for cls in self.users(name):
+            self._locate(cls)
+
+    def _locate(self, cls: PodClass) -> None:
+        asked = {**cls.requests.real, requests.PODS: 1}
+        known = {self._rows[name]: amount for name, amount in asked.items() if name in self._rows}
+        cls.resources = np.array(list(known), dtype=np.intp)
+        cls.amounts = np.array(list(known.values()), dtype=np.int64)
 
 
 class Interner:
@@ -260,7 +346,11 @@ class Interner:
         self._next_labels = 0
 
     def pod(self, pod: Pod) -> PodInfo:
-        """The record of a pod. Raises InvalidObject when its requests cannot be read."""
+        """The record of a pod. Raises InvalidObject when its requests cannot be read, or it goes past the bounds."""
+        metadata = pod.metadata
+        bounds.check_count("metadata.labels", metadata.labels, bounds.MOST_LABELS)
+        bounds.check_count("metadata.annotations", metadata.annotations, bounds.MOST_LABELS)
+        bounds.check_count("metadata.ownerReferences", metadata.owner_references, bounds.MOST_IN_SPEC)
         return PodInfo(pod, self._class(pod), self.labels(pod.metadata.labels or {}))
 
     def labels(self, labels: dict[str, str]) -> LabelSet:
@@ -279,31 +369,25 @@ class Interner:
             pod.spec, node_name="", scheduling_gates=[], scheduling_group=None, volumes=volumes
         )
         status = pod.status if pod.spec.node_name else None
-        key = self._encode(
-            _Key(
-                pod.metadata.namespace,
-                spec,
-                _resized(status.container_statuses) if status else [],
-                _resized(status.init_container_statuses) if status else [],
-                status.allocated_resources if status else None,
-                status.resources if status else None,
-                status is not None
-                and any(c.type == "PodResizePending" and c.reason == "Infeasible" for c in status.conditions),
-            )
+        alike = _Key(
+            pod.metadata.namespace,
+            spec,
+            _resized(status.container_statuses) if status else [],
+            _resized(status.init_container_statuses) if status else [],
+            status.allocated_resources if status else None,
+            status.resources if status else None,
+            status is not None and requests.is_resize_infeasible(status),
         )
+        key = self._encode(alike)
         found = self._classes.get(key)
         if found is None:
+            bounds.check(alike, bounds.MOST_IN_SPEC)
             wanted = requests.compute(pod.spec, status)
-            amounts = {**wanted.real, requests.PODS: 1}
+            bounds.check_count("resources", wanted.real, bounds.MOST_RESOURCES)
             self._next_class += 1
-            found = self._classes[key] = PodClass(
-                self._next_class,
-                pod.metadata.namespace,
-                spec,
-                wanted,
-                np.array([self._axis.row(name) for name in amounts], dtype=np.intp),
-                np.array(list(amounts.values()), dtype=np.int64),
-            )
+            found = PodClass(self._next_class, pod.metadata.namespace, spec, wanted)
+            self._axis.follow(found)
+            self._classes[key] = found
         return found
 
 

@@ -16,6 +16,10 @@ class Victims:
     pods: tuple[PodInfo, ...]
     violations: int = 0
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.pods, tuple) or not all(isinstance(pod, PodInfo) for pod in self.pods):
+            raise TypeError("victims are a tuple of pods")
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Proposal:
@@ -27,3 +31,10 @@ class Proposal:
 
     candidates: Mapping[str, Victims]
     settle: Callable[[Mapping[str, Victims]], Status | str]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.candidates, Mapping) or not callable(self.settle):
+            raise TypeError("a proposal has a mapping of candidates, and a function that settles it")
+        for node, victims in self.candidates.items():
+            if not isinstance(node, str) or not isinstance(victims, Victims):
+                raise TypeError(f"a candidate is the name of a node with its Victims, not {node!r}")

@@ -11,6 +11,7 @@ import re
 from fractions import Fraction
 from functools import lru_cache
 
+from gangline.bounds import MOST_DIGITS
 from gangline.errors import InvalidQuantity
 
 _FORM = re.compile(r"(?P<number>[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?P<suffix>[KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?")
@@ -28,6 +29,9 @@ MAX_UNITS = 2**63 - 1
 
 @lru_cache(maxsize=65536)
 def _milli(text: str) -> int:
+    if len(text) > MOST_DIGITS:
+        why = f"a quantity of {len(text)} characters, and at most {MOST_DIGITS} are read"
+        raise InvalidQuantity("", text[:20] + "...", why)
     match = _FORM.fullmatch(text)
     if match is None:
         raise InvalidQuantity("", text, "not a quantity: a number with a suffix like m, k, Mi, Gi or e3 is expected")

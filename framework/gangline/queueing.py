@@ -5,7 +5,11 @@ Rules:
 - A unit that was rejected leaves `unschedulable` when a cluster event comes that one of the plugins that
   rejected it registered and whose hint says that it may help, or after `max_unschedulable` seconds.
 - Backing off doubles from `initial_backoff` to `max_backoff` seconds, counted in attempts that were rejected.
+- A unit that took too long to decide backs off for longer each time, until it changes; what changes all the time is not
+  tried all the time.
 - An event that comes while a unit is in flight is remembered; if the unit comes back rejected, it counts.
+- Events cost a bounded time, and a namespace that takes much of the scheduler's time lets others pass: see `hinting`
+  and `turns`.
 - Pods of one group are one unit. Members that come while it is in flight join it when it lands.
 - Members that come or go let a group that waits be looked at again: it may be enough now, or no longer contradictory.
 """
@@ -21,10 +25,13 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 from typing import Any
 
+from gangline.deadline import Deadline
+from gangline.hinting import Flights, Happened, HintTime
 from gangline.hints import ANY_EVENT, ClusterEvent, EventHint, Hint
-from gangline.nominating import Nominated
+from gangline.nominating import Nominated, Nominations
 from gangline.pods import PodInfo
 from gangline.status import Status
+from gangline.turns import Turns
 from gangline.units import Unit
 
 log = logging.getLogger(__name__)
@@ -39,11 +46,8 @@ MAX_UNSCHEDULABLE = 300.0
 """Seconds after which a rejected unit is tried again whatever happened."""
 
 
-@dataclass(slots=True)
-class _Happened:
-    event: ClusterEvent
-    old: Any
-    new: Any
+MAX_OVERRUN_BACKOFF = 600.0
+"""Seconds, at most, for which a unit backs off whose decision took too long."""
 
 
 @dataclass(slots=True)
@@ -73,15 +77,14 @@ class SchedulingQueue:
         self._profiles: dict[str, _Profile] = {}
         self._units: dict[str, Unit] = {}
         self._unit_of: dict[str, Unit] = {}
-        self._active: list[tuple[tuple[float, ...], int, Unit]] = []
+        self._active = Turns()
         self._backoff: list[tuple[float, int, Unit]] = []
         self._timers: list[tuple[float, int, Unit]] = []
         self._unschedulable: dict[str, Unit] = {}
         self._gated: dict[str, Unit] = {}
         self._groups: Counter[_Group] = Counter()
-        self._in_flight: dict[str, int] = {}
-        self._log: list[_Happened] = []
-        self._log_base = 0
+        self._flights = Flights()
+        self._hint_time = HintTime()
         self._nominated = Nominated()
         self._number = itertools.count()
 
@@ -139,6 +142,7 @@ class SchedulingQueue:
             return
         unit.members.append(pod)
         unit.leads = []
+        self._start_anew(unit, now)
         if unit.place == "gated":
             self._take_gated(unit.uid)
             self._admit(unit, now)
@@ -166,6 +170,7 @@ class SchedulingQueue:
             return
         if not _matters(before, pod) and not (unit.group and before.annotations != pod.annotations):
             return
+        self._start_anew(unit, now)
         if unit.place == "gated":
             self._take_gated(unit.uid)
             self._admit(unit, now)
@@ -197,7 +202,7 @@ class SchedulingQueue:
             self._look_again(unit)
             return
         self._units.pop(key, None)
-        self._land(key)
+        self._flights.land(key)
         self._take_unschedulable(key)
         self._take_gated(key)
         unit.place = "gone"  # what is left of it in a heap is passed over
@@ -230,7 +235,7 @@ class SchedulingQueue:
     @property
     def has_active(self) -> bool:
         """Whether there is something to try now."""
-        return bool(self._active)
+        return len(self._active) > 0
 
     def counts(self) -> dict[str, int]:
         """How many pods wait where."""
@@ -245,15 +250,18 @@ class SchedulingQueue:
     def pop(self, now: float) -> Unit | None:
         """The unit to try next, in flight from now on; None when nothing is due."""
         self._wake(now)
-        while self._active:
-            unit = heapq.heappop(self._active)[2]
+        while (unit := self._active.pop(now)) is not None:
             if unit.place == "active" and self._keep_together(unit, now):
                 self._move(unit, "in flight", now)
                 unit.attempts += 1
                 unit.changed = False
-                self._in_flight[unit.uid] = self._log_base + len(self._log)
+                self._flights.take(unit.uid)
                 return unit
         return None
+
+    def spent(self, namespace: str, seconds: float, now: float) -> None:
+        """Decisions on the units of a namespace have taken so long: see `turns`."""
+        self._active.spent(namespace, seconds, now)
 
     def done(self, unit: Unit) -> None:
         """The unit was bound; it is no longer waiting."""
@@ -273,14 +281,16 @@ class SchedulingQueue:
         now: float,
         error: bool = False,
         retry_after: float | None = None,
+        backoff: float | None = None,
     ) -> None:
         """The unit comes back: rejected by plugins, or after a fault (which backs off and is tried again).
 
-        It is tried again after `retry_after` seconds at the latest.
+        It is tried again after `retry_after` seconds at the latest, and not before `backoff` seconds where that is
+        given in place of the usual number.
         """
         if unit.place == "gone":
             return
-        events = self._land(unit.uid)
+        events = self._flights.land(unit.uid)
         if self._units.get(unit.uid) is not unit:
             return
         unit.rejected_by = frozenset(rejected_by)
@@ -289,8 +299,8 @@ class SchedulingQueue:
         if unit.late:
             unit.members, unit.late, unit.leads = unit.members + unit.late, [], []
             unit.changed = True
-        unit.due = now + self._backoff_of(unit)
-        if error or unit.changed or not unit.rejected_by or any(self._helps(unit, e) for e in events):
+        unit.due = now + (self._backoff_of(unit) if backoff is None else backoff)
+        if error or unit.changed or not unit.rejected_by or self._any_helps(unit, events, now):
             self._back_off_or_activate(unit, now)
         else:
             self._move(unit, "unschedulable", now)
@@ -300,9 +310,14 @@ class SchedulingQueue:
                 unit.wake_at = now + retry_after
                 heapq.heappush(self._timers, (unit.wake_at, next(self._number), unit))
 
+    def overrun(self, unit: Unit) -> float:
+        """A decision on the unit took too long: for how many seconds it has to back off, twice as many each time."""
+        unit.overruns += 1
+        return min(MAX_OVERRUN_BACKOFF, self._settings.max_backoff * 2.0 ** min(unit.overruns, 60))
+
     def next_due(self, now: float) -> float | None:
         """Seconds until something will be due without any event; None when nothing will."""
-        while self._backoff and self._backoff[0][2].place != "backoff":
+        while self._backoff and not _backs_off(*self._backoff[0]):
             heapq.heappop(self._backoff)
         times = [due for due, _, _ in (*self._backoff[:1], *self._timers[:1])]
         if self._unschedulable:
@@ -314,17 +329,21 @@ class SchedulingQueue:
 
     def happened(self, event: ClusterEvent, old: Any, new: Any, now: float) -> int:
         """Move back what an event may help; returns how many units were moved."""
-        wanting = [group for group in self._groups if self._hints_for(group, event)]
-        happened = _Happened(event, old, new)
-        if self._in_flight and self._is_wanted(event):
-            self._log.append(happened)
+        wanting = {group: hints for group in self._groups if (hints := self._hints_for(group, event))}
+        happened = Happened(event, old, new)
+        if self._flights and self._is_wanted(event):
+            self._flights.note(happened)
         if not wanting:
             return 0
-        moved = [u for u in self._unschedulable.values() if _group(u) in wanting and self._helps(u, happened)]
+        until = self._hint_time.begin(now)
+        moved, held = (
+            [u for u in units.values() if _helps(u, wanting.get(_group(u), ()), happened, until)]
+            for units in (self._unschedulable, self._gated)
+        )
+        self._hint_time.end()
         for unit in moved:
             self._take_unschedulable(unit.uid)
             self._back_off_or_activate(unit, now)
-        held = [u for u in self._gated.values() if _group(u) in wanting and self._helps(u, happened)]
         for unit in held:
             self._admit_again(unit, now)
         return len(moved) + sum(unit.place != "gated" for unit in held)
@@ -342,7 +361,7 @@ class SchedulingQueue:
         """Room is being made for pod on a node; "" takes the nomination back."""
         self._nominated.nominate(pod, node)
 
-    def nominated(self) -> Mapping[str, Mapping[str, PodInfo]]:
+    def nominated(self) -> Nominations:
         """Node name to the pods nominated to it, by UID."""
         return self._nominated.by_node
 
@@ -393,7 +412,7 @@ class SchedulingQueue:
         if unit.complete is None:
             unit.complete = now
         key = self._profiles[unit.scheduler_name].sort_key(unit.pod, unit.added)
-        heapq.heappush(self._active, (key, next(self._number), unit))
+        self._active.push(key, unit)
 
     def _move(self, unit: Unit, place: str, now: float) -> None:
         unit.place = place
@@ -401,10 +420,10 @@ class SchedulingQueue:
 
     def _wake(self, now: float) -> None:
         """What has backed off, and what has been unschedulable for too long, becomes active."""
-        while self._backoff and (self._backoff[0][0] <= now or self._backoff[0][2].place != "backoff"):
-            unit = heapq.heappop(self._backoff)[2]
-            if unit.place == "backoff":
-                self._activate(unit, now)
+        while self._backoff and (self._backoff[0][0] <= now or not _backs_off(*self._backoff[0])):
+            entry = heapq.heappop(self._backoff)
+            if _backs_off(*entry):
+                self._activate(entry[2], now)
         while self._timers and self._timers[0][0] <= now:
             due, _, unit = heapq.heappop(self._timers)
             if unit.wake_at != due:
@@ -429,6 +448,15 @@ class SchedulingQueue:
         doublings = min(unit.rejections - 1, 60)
         return min(settings.max_backoff, settings.initial_backoff * 2.0**doublings)
 
+    def _start_anew(self, unit: Unit, now: float) -> None:
+        """The unit has changed: that it took too long no longer counts, which it may have once in a while."""
+        if not unit.overruns or now < unit.renewed + MAX_OVERRUN_BACKOFF:
+            return
+        unit.overruns, unit.renewed = 0, now
+        unit.due = min(unit.due, now + self._backoff_of(unit))
+        if unit.place == "backoff":
+            heapq.heappush(self._backoff, (unit.due, next(self._number), unit))
+
     def _take_unschedulable(self, uid: str) -> Unit | None:
         unit = self._unschedulable.pop(uid, None)
         if unit is not None:
@@ -447,18 +475,6 @@ class SchedulingQueue:
         if not self._groups[group]:
             del self._groups[group]
 
-    def _land(self, uid: str) -> list[_Happened]:
-        """The unit is no longer in flight; returns what happened meanwhile."""
-        start = self._in_flight.pop(uid, None)
-        if start is None:
-            return []
-        events = self._log[start - self._log_base :]
-        # Units in flight are in the order in which they were taken: what is older than the first is of no use.
-        oldest = next(iter(self._in_flight.values()), self._log_base + len(self._log))
-        del self._log[: oldest - self._log_base]
-        self._log_base = oldest
-        return events
-
     def _hints_for(self, group: _Group, event: ClusterEvent) -> list[EventHint]:
         """What the plugins of a group have registered that matches an event."""
         scheduler_name, rejected_by = group
@@ -473,19 +489,37 @@ class SchedulingQueue:
             for hint in hints
         )
 
-    def _helps(self, unit: Unit, happened: _Happened) -> bool:
-        """Whether one of the plugins that rejected the unit wants the event, and its hint agrees."""
-        return any(
-            registered.hint is None or any(_agrees(registered.hint, pod, happened) for pod in unit.kinds())
-            for registered in self._hints_for(_group(unit), happened.event)
-        )
+    def _any_helps(self, unit: Unit, events: list[Happened] | None, now: float) -> bool:
+        """Whether one of the events may help a unit; where there were too many to keep, one may have."""
+        if not events:
+            return events is None
+        until = self._hint_time.begin(now)
+        helps = any(_helps(unit, self._hints_for(_group(unit), each.event), each, until) for each in events)
+        self._hint_time.end()
+        return helps
+
+
+def _backs_off(due: float, number: int, unit: Unit) -> bool:
+    """Whether an entry of the heap still counts: its unit may have gone on, or be due at another time."""
+    return unit.place == "backoff" and unit.due == due
 
 
 def _group(unit: Unit) -> _Group:
     return unit.scheduler_name, unit.rejected_by
 
 
-def _agrees(hint: Hint, pod: PodInfo, happened: _Happened) -> bool:
+def _helps(unit: Unit, hints: Sequence[EventHint], happened: Happened, until: Deadline) -> bool:
+    """Whether one of the plugins that rejected the unit wants the event, and its hint agrees or cannot be asked."""
+    for registered in hints:
+        if registered.hint is None or until.passed:
+            return True
+        for pod in unit.kinds():
+            if _agrees(registered.hint, pod, happened) or until.passed:
+                return True
+    return False
+
+
+def _agrees(hint: Hint, pod: PodInfo, happened: Happened) -> bool:
     """What a hint says; one that raises costs an attempt, as in kube-scheduler."""
     try:
         return bool(hint(pod, happened.old, happened.new))

@@ -3,6 +3,8 @@
 Rules:
 - Recording costs a dictionary access; nothing here does I/O.
 - The same thing said again before it was written becomes a count; said again later it becomes a series.
+- Warnings on one object are BURST at once and one more each PAUSE seconds: an object that always has something new
+  wrong with it does not fill the API server. What is more is counted as dropped.
 - When too much waits, the newest events are dropped and counted. Conditions are never dropped: the last one stands.
 """
 
@@ -20,6 +22,10 @@ from gangline.pods import PodInfo
 MOST_WAITING = 50_000
 MOST_REMEMBERED = 10_000
 """Events written already, kept so that a repetition becomes a series."""
+BURST = 25
+"""Warnings on one object that may differ from what waits already, at once."""
+PAUSE = 30.0
+"""Seconds until it may have one more."""
 MOST_BYTES = 1024
 """The API server refuses a longer note."""
 MOST_OF_NAME = 200
@@ -89,6 +95,8 @@ class EventRecorder:
         self._instance = instance
         self._waiting: OrderedDict[_Key, _Saying] = OrderedDict()
         self._written: OrderedDict[_Key, tuple[str, int]] = OrderedDict()
+        self._warned: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        """Warnings that count against BURST, and as of when, by the object; those that were warned last at the end."""
         self._conditions: OrderedDict[str, Condition] = OrderedDict()
         self._group_conditions: OrderedDict[str, GroupCondition] = OrderedDict()
         self._number = itertools.count()
@@ -107,10 +115,20 @@ class EventRecorder:
         if saying is not None:
             saying.count += 1
             saying.last = now
-        elif len(self._waiting) >= MOST_WAITING:
+        elif len(self._waiting) >= MOST_WAITING or (kind == "Warning" and not self._may_warn(key.uid, now)):
             self.dropped += 1
         else:
             self._waiting[key] = _Saying(regarding, reporter, now, now)
+
+    def _may_warn(self, uid: str, now: float) -> bool:
+        """Whether one more warning on an object is fine; it counts then."""
+        before, then = self._warned.pop(uid, (0.0, now))
+        number = max(0.0, before - max(0.0, now - then) / PAUSE)
+        may = number + 1 <= BURST
+        self._warned[uid] = (number + may, now)
+        if len(self._warned) > MOST_REMEMBERED:
+            self._warned.popitem(last=False)
+        return may
 
     def condition(self, condition: Condition) -> None:
         """The pod's condition is this now."""

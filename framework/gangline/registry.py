@@ -3,37 +3,24 @@
 from __future__ import annotations
 
 import inspect
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgspec
 import pluggy
 
-from gangline.errors import PluginError
+from gangline.calling import ASYNC_POINTS, check_of, timed, timed_async
+from gangline.declaring import check_class, check_reasons, events_of
+from gangline.errors import GanglineError, PluginError
+from gangline.failures import Failures, being_built, described, text_of
+from gangline.hints import EventHint, Hint
 from gangline.hookspecs import POINTS, PROJECT, Hooks
-from gangline.metrics import Metrics, Series, point_label
+from gangline.metrics import Metrics, point_label
 from gangline.plugin import Handle
-from gangline.proposal import Proposal
-from gangline.status import Narrow, Status
 
 GROUP = "gangline.plugins"
-ASYNC_POINTS = frozenset({"pre_bind", "bind", "post_bind"})
-_ANSWERS: dict[str, tuple[type[Any], ...]] = {
-    "pre_enqueue": (Status,),
-    "queue_sort": (tuple,),
-    "pre_filter": (Status, Narrow),
-    "post_filter": (Status, str, Proposal),
-    "pre_score": (Status,),
-    "reserve": (Status,),
-    "permit": (Status,),
-    "pre_bind": (Status,),
-    "bind": (Status,),
-}
-"""What may be answered besides None; columns are checked where they are used."""
 
 
 class Catalog:
@@ -44,6 +31,7 @@ class Catalog:
     ) -> None:
         self._classes = dict(classes)
         self._entries = dict(entries or {})
+        self._checked: dict[str, type[Any]] = {}
 
     @classmethod
     def discover(cls) -> Catalog:
@@ -55,7 +43,9 @@ class Catalog:
 
     def with_classes(self, *classes: type[Any]) -> Catalog:
         """The same catalog with more plugins, for tests and programs that bring their own."""
-        return Catalog({**self._classes, **{c.name: c for c in classes}}, self._entries)
+        more = Catalog({**self._classes, **{c.name: c for c in classes}}, self._entries)
+        more._checked = dict(self._checked)
+        return more
 
     @property
     def names(self) -> list[str]:
@@ -81,12 +71,13 @@ class Catalog:
             try:
                 found = entries[0].load()
             # A module that calls sys.exit must not end the scheduler without a word.
-            except (Exception, SystemExit) as error:
+            except BaseException as error:
                 raise PluginError(name, "", f"cannot be loaded from {self.origin(name)}: {error!r}") from error
             self._classes[name] = found
-        if getattr(found, "name", None) != name:
-            raise PluginError(name, "", f"its class says name = {getattr(found, 'name', None)!r}")
-        return found
+        if self._checked.get(name) is not found:
+            check_class(name, found)
+            self._checked[name] = found
+        return cast("type[Any]", found)
 
     def points(self) -> Mapping[str, frozenset[str]]:
         """For each plugin the extension points that it implements; looking one up imports it, as `load` does."""
@@ -133,6 +124,17 @@ class Implementation:
     """The same neither timed nor checked, for one of many pods; whatever it raises is passed on."""
     reads: int | None = None
     """Change kinds (NODE | PODS) on which its verdict on a node depends besides the pod class; None: anything."""
+    point: str = ""
+    failures: Failures = field(default_factory=Failures)
+
+    def refused(self, point: str, why: str) -> PluginError:
+        """The plugin has answered what it must not: what to raise."""
+        return self.failures.refused(self.name, point, why)
+
+    def check(self, answer: Any) -> None:
+        """For what `quick` has answered. Raises PluginError."""
+        if why := check_of(self.point)(answer):
+            raise self.refused(self.point, why)
 
 
 @dataclass(eq=False)
@@ -143,14 +145,11 @@ class CompiledProfile:
     plugins: dict[str, Any]
     points: dict[str, tuple[Implementation, ...]]
     unreserve: dict[str, Callable[..., Any]] = field(default_factory=dict)
-
-    @cached_property
-    def events(self) -> dict[str, Sequence[Any] | None]:
-        """For each plugin the events that it registers; None for one that registers nothing."""
-        return {
-            name: plugin.events_to_register() if hasattr(plugin, "events_to_register") else None
-            for name, plugin in self.plugins.items()
-        }
+    events: dict[str, Sequence[EventHint] | None] = field(default_factory=dict)
+    """For each plugin the events that it registers; None for one that registers nothing."""
+    failures: Failures = field(default_factory=Failures)
+    identities: list[tuple[str, Callable[[Any, Mapping[str, str]], Hashable]]] = field(default_factory=list)
+    """The hook `identity` of each plugin that has it, neither timed nor checked: it is called for many pods."""
 
 
 def compile_profile(
@@ -160,36 +159,84 @@ def compile_profile(
     args: Callable[[str, type[msgspec.Struct] | None], msgspec.Struct | None],
     handle: Handle,
     metrics: Metrics,
+    on_fault: Callable[[GanglineError], None] | None = None,
 ) -> CompiledProfile:
     """Build the plugins of a profile and list what is called at each point.
 
     `points` holds names and weights per extension point, in order; `args(name, type)` gives a plugin's validated
-    arguments. Raises PluginError for a plugin that cannot be built or has a hook with wrong arguments.
+    arguments. Raises PluginError for a plugin that cannot be built or declares what it must not; with `on_fault`, tells
+    of each such plugin and leaves it out.
     """
     manager = pluggy.PluginManager(PROJECT)
     manager.add_hookspecs(Hooks)
-    plugins: dict[str, Any] = {}
+    profile = CompiledProfile(name, {}, {}, failures=metrics.failures)
     for plugin_name in dict.fromkeys(n for listed in points.values() for n, _ in listed):
-        cls = catalog.load(plugin_name)
-        plugins[plugin_name] = _build(plugin_name, cls, args, handle)
         try:
-            manager.register(plugins[plugin_name], plugin_name)
-        except pluggy.PluginValidationError as error:
-            raise PluginError(plugin_name, "", str(error).replace("\n", " ")) from error
-    compiled = {
+            _add(profile, plugin_name, manager, catalog, args, handle)
+        except GanglineError as error:
+            if on_fault is None:
+                raise
+            on_fault(error)
+    profile.points = {
         point: tuple(
-            _implementation(manager, plugins, plugin_name, point, weight, metrics)
+            _implementation(manager, profile.plugins, plugin_name, point, weight, metrics)
             for plugin_name, weight in listed
-            if not _wraps(plugins[plugin_name], point)
+            if plugin_name in profile.plugins and not _wraps(profile.plugins[plugin_name], point)
         )
         for point, listed in points.items()
     }
-    unreserve = {
-        n: _bound(manager, plugins, n, "unreserve", metrics)
-        for n, plugin in plugins.items()
+    profile.unreserve = {
+        n: _bound(manager, profile.plugins, n, "unreserve", metrics)
+        for n, plugin in profile.plugins.items()
         if hasattr(plugin, "unreserve")
     }
-    return CompiledProfile(name, plugins, compiled, unreserve)
+    return profile
+
+
+def _add(
+    profile: CompiledProfile,
+    name: str,
+    manager: pluggy.PluginManager,
+    catalog: Catalog,
+    args: Callable[[str, type[msgspec.Struct] | None], msgspec.Struct | None],
+    handle: Handle,
+) -> None:
+    """Build one plugin and check what it declares."""
+    cls = catalog.load(name)
+    token = being_built.set(name)
+    try:
+        plugin = _build(name, cls, args, handle)
+        try:
+            manager.register(plugin, name)
+        except pluggy.PluginValidationError as error:
+            raise PluginError(name, "", str(error).replace("\n", " ")) from error
+        if "filter" in points_of(cls) and not _wraps(plugin, "filter"):
+            check_reasons(name, plugin)
+        events = events_of(name, plugin)
+    finally:
+        being_built.reset(token)
+    profile.plugins[name], profile.events[name] = plugin, _guarded(name, events, profile.failures)
+    for impl in manager.hook.identity.get_hookimpls():
+        if impl.plugin_name == name:
+            profile.identities.append((name, _with_arguments(impl.function, impl.argnames, ("pod", "annotations"))))
+
+
+def _guarded(name: str, events: Sequence[EventHint] | None, failures: Failures) -> Sequence[EventHint] | None:
+    """The same events, with hints whose faults are noted; the event counts then, which costs an attempt."""
+    if events is None:
+        return None
+
+    def guarded(hint: Hint) -> Hint:
+        def judge(pod: Any, old: Any, new: Any) -> bool:
+            try:
+                return bool(hint(pod, old, new))
+            except BaseException as error:  # nothing that a plugin raises goes further
+                failures.raised(name, "QueueingHint", error)
+                return True
+
+        return judge
+
+    return tuple(EventHint(each.event, guarded(each.hint) if each.hint is not None else None) for each in events)
 
 
 def _build(
@@ -205,7 +252,9 @@ def _build(
     except PluginError:
         raise
     except Exception as error:
-        raise PluginError(name, "", f"cannot be built: {error}") from error
+        raise PluginError(name, "", f"cannot be built: {text_of(error)}") from error
+    except BaseException as error:  # a plugin that exits must not end the process
+        raise PluginError(name, "", f"cannot be built: {described(error)}") from error
 
 
 def _wraps(plugin: Any, point: str) -> bool:
@@ -239,6 +288,8 @@ def _implementation(
         normalize=normalize,
         capacity=capacity,
         reads=getattr(plugin, "reads", None),
+        point=point,
+        failures=metrics.failures,
     )
 
 
@@ -263,9 +314,8 @@ def _bound(
         if impl is None:
             raise PluginError(name, point, "there is no method marked with @hookimpl")
         function = _with_arguments(impl.function, tuple(impl.argnames), wanted)
-    return (
-        _timed_async(function, name, point, series) if point in ASYNC_POINTS else _timed(function, name, point, series)
-    )
+    time_it = timed_async if point in ASYNC_POINTS else timed
+    return time_it(function, name, point, series, metrics.failures)
 
 
 def _through_pluggy(
@@ -292,53 +342,6 @@ def _with_arguments(function: Callable[..., Any], has: tuple[str, ...], wanted: 
     # Names are those of a hook's parameters; a call by position costs half of one that picks from *args.
     call: Callable[..., Any] = eval(f"lambda {', '.join(wanted)}: function({', '.join(has)})", {"function": function})
     return call
-
-
-def _timed(function: Callable[..., Any], name: str, point: str, series: Series) -> Callable[..., Any]:
-    clock, observe = time.perf_counter, series.observe
-    answers = _ANSWERS.get(point)
-
-    def call(*args: Any) -> Any:
-        start = clock()
-        try:
-            answer = function(*args)
-            if answers is not None and answer is not None:
-                _check_answer(name, point, answer, answers)
-            return answer
-        except PluginError:
-            raise
-        except Exception as error:
-            raise PluginError(name, point, f"{type(error).__name__}: {error}") from error
-        finally:
-            observe(clock() - start)
-
-    call.__wrapped__ = function  # type: ignore[attr-defined]  # functions take attributes
-    return call
-
-
-def _timed_async(function: Callable[..., Any], name: str, point: str, series: Series) -> Callable[..., Any]:
-    clock, observe = time.perf_counter, series.observe
-    answers = _ANSWERS.get(point)
-
-    async def call(*args: Any) -> Any:
-        start = clock()
-        try:
-            answer = await function(*args)
-        finally:
-            observe(clock() - start)
-        if answers is None:
-            return None
-        if answer is not None:
-            _check_answer(name, point, answer, answers)
-        return answer
-
-    return call
-
-
-def _check_answer(name: str, point: str, answer: object, answers: tuple[type[Any], ...]) -> None:
-    if not isinstance(answer, answers):
-        wanted = " or ".join(each.__name__ for each in answers)
-        raise PluginError(name, point, f"must return {wanted} or None, not {answer!r}")
 
 
 class Installed(NamedTuple):

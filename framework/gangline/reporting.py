@@ -73,7 +73,12 @@ class Reporter:
 
     async def _work(self, first: bool) -> None:
         while True:
-            if not self._may_write(first) or not await self.write_one():
+            try:
+                wrote = self._may_write(first) and await self.write_one()
+            except Exception as error:  # what cannot be told is not worth the process
+                self._metrics.fault("reporting", error)
+                wrote = False
+            if not wrote:
                 await asyncio.sleep(IDLE)
 
     def _may_write(self, first: bool) -> bool:

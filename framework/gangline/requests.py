@@ -1,7 +1,7 @@
 """What a pod asks for: the sum over its containers as kube-scheduler counts it.
 
 Containers add up; an init container counts by maximum together with the sidecars (restartable init
-containers) started before it; pod-level resources replace the sum where they are given; overhead is added.
+containers) started before it; pod-level resources replace the sum, each resource on its own; overhead is added.
 Source: k8s.io/component-helpers/resource (v1.36), described in its comments.
 """
 
@@ -18,13 +18,14 @@ CPU, MEMORY, EPHEMERAL_STORAGE, PODS = "cpu", "memory", "ephemeral-storage", "po
 DEFAULT_MILLI_CPU = 100
 DEFAULT_MEMORY = 200 * 1024 * 1024
 """Counted in scores for each container that names no request, so that such pods do not pile up on one node."""
-MAX_REQUEST = 2**52
-"""A larger request is cut to this: sums over all the pods of a node stay within 64 bits."""
+MAX_REQUEST = 2**50
+"""A larger request is cut to this: sums over all the pods that are counted on a node stay within 64 bits."""
 MAX_ALLOCATABLE = 2**56
 """A larger amount on a node is cut to this."""
 
 Milli = dict[str, int]
 """Resource name to thousandths."""
+_DEFAULTS: Mapping[str, int] = {CPU: DEFAULT_MILLI_CPU, MEMORY: DEFAULT_MEMORY * 1000}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,8 @@ class Requests:
     real: Mapping[str, int]
     """What is asked for; decides whether the pod fits."""
     nonzero: tuple[int, int]
-    """cpu and memory with defaults for containers that name none; kept per node for scoring."""
+    """cpu and memory with defaults for containers that name none, unless the pod as a whole asks for some of either and
+    the resource is named; kept per node for scoring."""
     scoring: Mapping[str, int]
     """Like ``real`` with those defaults and without pod-level resources; what NodeResourcesFit scores."""
 
@@ -52,23 +54,27 @@ def compute(spec: PodSpec, status: PodStatus | None = None) -> Requests:
             for entry in (*status.container_statuses, *status.init_container_statuses)
             if entry.resources is not None
         }
-        infeasible = any(c.type == "PodResizePending" and c.reason == "Infeasible" for c in status.conditions)
-    real = _containers(spec, statuses, infeasible, defaults=None)
-    defaults = {CPU: DEFAULT_MILLI_CPU, MEMORY: DEFAULT_MEMORY * 1000}
-    scoring = _containers(spec, statuses, infeasible, defaults)
-    nonzero = dict(scoring)
-    pod_level = _pod_level(spec, status, infeasible, real)
+        infeasible = is_resize_infeasible(status)
+    asked = _containers(spec, statuses, infeasible, {})
+    padded = _containers(spec, statuses, infeasible, _DEFAULTS)
+    pod_level = _pod_level(spec, status, infeasible)
     overhead = _parse(spec.overhead, "spec.overhead")
-    for sums in (real, nonzero):
-        sums.update(pod_level)
-    for sums in (real, nonzero, scoring):
-        _add(sums, overhead)
-    rounded = _round(nonzero)
+    real = _sum({**asked, **pod_level}, overhead)
+    scoring = _round(_sum(padded, overhead))
+    # A pod with requests of its own gets the default only for what neither it nor a container nor the overhead names.
+    filled = {name: padded[name] for name in _DEFAULTS if name in padded and not (pod_level and name in real)}
+    nonzero = _round(_sum({**asked, **filled, **pod_level}, overhead))
     return Requests(
         real={name: amount for name, amount in _round(real).items() if amount},
-        nonzero=(rounded.get(CPU, 0), rounded.get(MEMORY, 0)),
-        scoring=_round(scoring),
+        nonzero=(nonzero.get(CPU, 0), nonzero.get(MEMORY, 0)),
+        scoring=scoring,
     )
+
+
+def is_resize_infeasible(status: PodStatus) -> bool:
+    """Whether the kubelet has said that what the pod asks for now can never be given to it on its node."""
+    pending = next((c for c in status.conditions if c.type == "PodResizePending"), None)
+    return pending is not None and pending.reason == "Infeasible"
 
 
 def allocatable(resources: Resources | None, path: str) -> dict[str, int]:
@@ -77,29 +83,26 @@ def allocatable(resources: Resources | None, path: str) -> dict[str, int]:
 
 
 def _containers(
-    spec: PodSpec,
-    statuses: Mapping[str, ContainerStatus],
-    infeasible: bool,
-    defaults: Milli | None,
+    spec: PodSpec, statuses: Mapping[str, ContainerStatus], infeasible: bool, defaults: Mapping[str, int]
 ) -> Milli:
-    def wanted(container: Container, path: str) -> Milli:
-        requests = _container(container, statuses.get(container.name), infeasible, path)
-        return {**defaults, **requests} if defaults is not None else requests
-
+    """What all containers need at once; defaults stand in for what a container does not name."""
     total: Milli = {}
     for i, container in enumerate(spec.containers):
-        _add(total, wanted(container, f"spec.containers[{i}]"))
+        path = f"spec.containers[{i}]"
+        _add(total, {**defaults, **_container(container, statuses.get(container.name), infeasible, path)})
     sidecars: Milli = {}
     peak: Milli = {}
     for i, container in enumerate(spec.init_containers):
-        requests = wanted(container, f"spec.initContainers[{i}]")
-        if container.restart_policy == "Always":
-            _add(total, requests)
-            _add(sidecars, requests)
-            requests = dict(sidecars)
+        is_sidecar = container.restart_policy == "Always"
+        status = statuses.get(container.name) if is_sidecar else None  # no other init container can be resized
+        wanted = {**defaults, **_container(container, status, infeasible, f"spec.initContainers[{i}]")}
+        if is_sidecar:
+            _add(total, wanted)
+            _add(sidecars, wanted)
+            wanted = dict(sidecars)
         else:
-            _add(requests, sidecars)
-        _maximum(peak, requests)
+            _add(wanted, sidecars)
+        _maximum(peak, wanted)
     _maximum(total, peak)
     return total
 
@@ -119,20 +122,27 @@ def _container(container: Container, status: ContainerStatus | None, infeasible:
     return running
 
 
-def _pod_level(spec: PodSpec, status: PodStatus | None, infeasible: bool, containers: Milli) -> Milli:
+def _pod_level(spec: PodSpec, status: PodStatus | None, infeasible: bool) -> Milli:
+    """What is asked for the pod as a whole; only such resources count as can be given to a whole pod."""
     if spec.resources is None:
         return {}
     requests = _parse(spec.resources.requests, "spec.resources.requests")
-    for name, limit in _parse(spec.resources.limits, "spec.resources.limits").items():
-        if name not in requests and (name not in containers or name.startswith("hugepages-")):
-            requests[name] = limit  # an API server's default, should the pod not have been through one
+    limits = _parse(spec.resources.limits, "spec.resources.limits")
+    if limits:  # an API server's defaults, should the pod not have been through one
+        containers = _containers(spec, {}, False, {})
+        asked = {name: containers[name] for name in (CPU, MEMORY) if name in containers}
+        requests = {**limits, **asked, **requests}
+    running = requests
     if status is not None and status.resources is not None:
         running = _parse(status.resources.requests, "status.resources.requests")
         _maximum(running, _parse(status.allocated_resources, "status.allocatedResources"))
         if not infeasible:
             _maximum(running, requests)
-        requests = running
-    return {name: amount for name, amount in requests.items() if name in (CPU, MEMORY) or name.startswith("hugepages-")}
+    return {name: running.get(name, 0) for name in requests if _is_for_pods(name)}
+
+
+def _is_for_pods(name: str) -> bool:
+    return name in (CPU, MEMORY) or name.startswith("hugepages-")
 
 
 def _parse(resources: Resources | None, path: str) -> Milli:
@@ -145,6 +155,12 @@ def _parse(resources: Resources | None, path: str) -> Milli:
         if parsed[name] < 0:
             raise InvalidQuantity(f"{path}[{name}]", value, "must not be negative")
     return parsed
+
+
+def _sum(amounts: Mapping[str, int], more: Mapping[str, int]) -> Milli:
+    total = dict(amounts)
+    _add(total, more)
+    return total
 
 
 def _add(total: Milli, more: Mapping[str, int]) -> None:

@@ -5,22 +5,24 @@ Filters and scores over all nodes are in `evaluation`; this is the rest.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
-import logging
 import math
 import random
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
-from gangline.answers import MAX_SCORE
+from gangline.answers import placements_of
+from gangline.background import is_cancelled
 from gangline.cycle_state import Cycle
 from gangline.diagnosis import Diagnosis
-from gangline.errors import GanglineError, PluginError
+from gangline.errors import ApiError, PluginError
 from gangline.evaluation import Evaluator, Filtered
+from gangline.failures import SLOW, cause_of, shown
 from gangline.handle import FrameworkHandle
 from gangline.hookspecs import POINTS
 from gangline.metrics import Metrics, point_label
@@ -31,8 +33,6 @@ from gangline.proposal import Proposal, Victims
 from gangline.registry import CompiledProfile, Implementation
 from gangline.status import SUCCESS, Code, ScoreColumn, Status, unschedulable
 from gangline.topology import Topology
-
-log = logging.getLogger(__name__)
 
 GROUPS = "PodGroups"
 """Stands for a group as a whole among the plugins that reject a unit."""
@@ -80,6 +80,8 @@ class Runtime:
         self.profile = profile
         self.handle = handle
         self.evaluator = handle.evaluator = Evaluator(profile, handle.state.nodes, ties)
+        self.failures = metrics.failures
+        self._trackers = handle.state.trackers
         self.seconds = {point: metrics.points.series(point_label(point), profile.name) for point in POINTS}
         self.algorithm_seconds = metrics.algorithm.series(profile.name)
         self.bind_first: BindFirst | None = None
@@ -92,7 +94,16 @@ class Runtime:
     @_measured("filter")
     def filter(self, pod: PodInfo) -> Filtered:
         """Which nodes are feasible now, pre-filters included. Raises PluginError."""
+        if self._trackers.broken:
+            self._check_trackers()
         return self.evaluator.filter(pod)
+
+    def _check_trackers(self) -> None:
+        """Raise PluginError where what a plugin counts is out of step and stays so."""
+        self.handle.state.mend_trackers()
+        fault = self._trackers.fault(self.profile.plugins)
+        if fault is not None:
+            raise fault
 
     @_measured("score")
     def choose(self, filtered: Filtered, bonus: ScoreColumn | None = None) -> int:
@@ -109,8 +120,11 @@ class Runtime:
         for impl in self._at("pre_enqueue"):
             try:
                 status = impl.call(pod) if is_timed else impl.quick(pod)
-            except Exception as error:  # holds this pod, not the watch that brought it
-                why = str(error) if isinstance(error, PluginError) else f"plugin {impl.name} at pre_enqueue: {error!r}"
+                if status is not None:
+                    impl.check(status)
+            except BaseException as error:  # holds this pod, not the watch that brought it
+                why = str(self.failures.raised(impl.name, "pre_enqueue", error))
+                self.handle.recorder.event(pod, "Warning", "FailedScheduling", why)
                 return Status(Code.ERROR, (why,), impl.name)
             if status is not None and not status.is_success:
                 return _by(status, impl.name)
@@ -150,7 +164,7 @@ class Runtime:
         try:
             key: tuple[float, ...] = self._at("queue_sort")[0].call(pod, since)
         except PluginError as error:  # the pod goes to the end, and nobody else is harmed
-            log.error("pod %s: %s", pod.key, error)
+            self.handle.recorder.event(pod, "Warning", "FailedScheduling", str(error))
             return (math.inf, since)
         return key
 
@@ -189,6 +203,8 @@ class Runtime:
             answer = impl.call(diagnosis.cycle, diagnosis.pod, diagnosis.nodes, diagnosis)
             if isinstance(answer, Proposal):
                 answer = _settled(impl, answer, (yield answer))
+            elif isinstance(answer, str) and self.handle.state.nodes.row_of(answer) is None:
+                raise impl.refused("post_filter", f"nominates a node that is not there: {shown(answer)}")
             if isinstance(answer, str):
                 return answer, ", ".join(said)
             if answer is None:
@@ -215,7 +231,7 @@ class Runtime:
             if isinstance(answer, Status):
                 return _by(answer, impl.name)
             if answer is not None:
-                return _guarded(impl, answer)
+                return placements_of(impl, answer, self.handle.state.nodes.size)
         return (Placement("the cluster", np.flatnonzero(view.alive)),)
 
     @_measured("placement_score")
@@ -223,10 +239,7 @@ class Runtime:
         """The weighted scores of a placement."""
         total = 0.0
         for impl in self._at("placement_score"):
-            score = float(impl.call(attempt, placement, self.handle.nodes))
-            if not 0.0 <= score <= MAX_SCORE:
-                raise PluginError(impl.name, "placement_score", f"scores must be 0..100, got {score:g}")
-            total += impl.weight * score
+            total += impl.weight * float(impl.call(attempt, placement, self.handle.nodes))
         return total
 
     @property
@@ -260,31 +273,29 @@ class Runtime:
     def reserve_and_permit(self, cycle: Cycle, pod: PodInfo, node: str) -> tuple[Status, dict[str, float]]:
         """What `reserve` and then `permit` say, for one of many pods: nothing is timed. Raises PluginError."""
         holds: dict[str, float] = {}
-        point, name = "reserve", ""
-        try:
-            for impl in self._at("reserve"):
-                name = impl.name
-                if name in cycle.skipped:
+        for point in ("reserve", "permit"):
+            for impl in self._at(point):
+                if impl.name in cycle.skipped:
                     continue
-                status = impl.quick(cycle, pod, node)
-                if status is not None and not status.is_success:
-                    return _by(status, name), {}
-            point = "permit"
-            for impl in self._at("permit"):
-                name = impl.name
-                if name in cycle.skipped:
-                    continue
-                status = impl.quick(cycle, pod, node)
+                status = self._quickly(impl, point, cycle, pod, node)
                 if status is None or status.is_success:
                     continue
                 if status.code is not Code.WAIT:
-                    return _by(status, name), {}
-                holds[name] = status.timeout
-        except PluginError:
-            raise
-        except Exception as error:  # a plugin's bug fails its group, not the scheduler
-            raise PluginError(name, point, f"{type(error).__name__}: {error}") from error
+                    return _by(status, impl.name), {}
+                holds[impl.name] = status.timeout
         return SUCCESS, holds
+
+    def _quickly(self, impl: Implementation, point: str, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
+        start = time.perf_counter()
+        try:
+            status: Status | None = impl.quick(cycle, pod, node)
+        except BaseException as error:  # a plugin's bug fails its group, not the scheduler
+            raise self.failures.raised(impl.name, point, error) from cause_of(error)
+        if (seconds := time.perf_counter() - start) > SLOW:
+            self.failures.slow(impl.name, point, seconds)
+        if status is not None:
+            impl.check(status)
+        return status
 
     def unreserve(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
         """Give back what was claimed, in reverse order, whatever a plugin says."""
@@ -318,7 +329,7 @@ class Runtime:
     async def pre_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
         """What has to be on the API before the binding; the first failure counts."""
         for impl in self._at("pre_bind"):
-            status = await _answer(impl, "pre_bind", cycle, pod, node)
+            status = await self._answer(impl, "pre_bind", cycle, pod, node)
             if not status.is_success:
                 return status
         return SUCCESS
@@ -331,46 +342,41 @@ class Runtime:
             if bound is not None:
                 return bound
         for impl in self._at("bind"):
-            status = await _answer(impl, "bind", cycle, pod, node)
+            status = await self._answer(impl, "bind", cycle, pod, node)
             if status.code is not Code.SKIP:
                 return status
         return Status(Code.ERROR, ("no bind plugin took the pod",))
 
+    async def _answer(self, impl: Implementation, point: str, cycle: Cycle, pod: PodInfo, node: str) -> Status:
+        """A plugin's verdict; a fault becomes an error status that names the plugin."""
+        try:
+            status: Status | None = await impl.call(cycle, pod, node)
+        except BaseException as error:  # a plugin's bug fails its pod, not the scheduler
+            if isinstance(error, asyncio.CancelledError) and is_cancelled():
+                raise
+            if isinstance(error, ApiError):  # what the API server answers is no fault of the plugin
+                return Status(Code.ERROR, (str(error),), impl.name)
+            return Status(Code.ERROR, (str(self.failures.raised(impl.name, point, error)),), impl.name)
+        return SUCCESS if status is None else _by(status, impl.name)
+
     @_measured("post_bind")
     async def post_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> list[Status]:
         """Tell plugins that the pod is bound; returns what went wrong."""
-        statuses = [await _answer(i, "post_bind", cycle, pod, node) for i in self._at("post_bind")]
+        statuses = [await self._answer(i, "post_bind", cycle, pod, node) for i in self._at("post_bind")]
         return [status for status in statuses if not status.is_success]
 
 
-def _guarded(impl: Implementation, placements: Iterable[Placement]) -> Iterator[Placement]:
-    """What a plugin offers, as it comes; a fault on the way becomes one that names the plugin."""
-    try:
-        yield from placements
-    except GanglineError:
-        raise
-    except Exception as error:  # a plugin's bug fails its group, not the scheduler
-        raise PluginError(impl.name, "placement_generate", f"{type(error).__name__}: {error}") from error
-
-
-def _settled(impl: Implementation, proposal: Proposal, reviewed: Mapping[str, Victims] | Status) -> Status | str:
+def _settled(impl: Implementation, proposal: Proposal, reviewed: Mapping[str, Victims] | Status) -> Status | str | None:
     if isinstance(reviewed, Status):
         return reviewed
     try:
-        return proposal.settle(reviewed)
-    except Exception as error:  # a plugin's bug fails its pod, not the scheduler
-        raise PluginError(impl.name, "post_filter", f"{type(error).__name__}: {error}") from error
-
-
-async def _answer(impl: Implementation, point: str, cycle: Cycle, pod: PodInfo, node: str) -> Status:
-    """A plugin's verdict; a fault becomes an error status that names the plugin."""
-    try:
-        status = await impl.call(cycle, pod, node)
-    except GanglineError as error:
-        return Status(Code.ERROR, (str(error),), impl.name)
-    except Exception as error:  # a plugin's bug fails its pod, not the scheduler
-        return Status(Code.ERROR, (f"plugin {impl.name} at {point}: {error!r}",), impl.name)
-    return SUCCESS if status is None else _by(status, impl.name)
+        answer = proposal.settle(reviewed)
+    except BaseException as error:  # a plugin's bug fails its pod, not the scheduler
+        raise impl.failures.raised(impl.name, "post_filter", error) from cause_of(error)
+    if isinstance(answer, Proposal):
+        raise impl.refused("post_filter", "must settle a proposal with a Status or the name of a node")
+    impl.check(answer)
+    return answer
 
 
 def _by(status: Status, plugin: str) -> Status:

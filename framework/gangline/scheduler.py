@@ -12,15 +12,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from gangline.assembly import build_runtimes, group_events, watched_by
+from gangline.background import keep_going, once
 from gangline.binding import Binder
 from gangline.cache import Cache
+from gangline.census import Census
 from gangline.config import SchedulerConfiguration
-from gangline.errors import GanglineError
+from gangline.deadline import GANG_SECONDS, POD_SECONDS, Deadline
+from gangline.decisions import Decisions
 from gangline.extending import EXTENDER, Asker, Attempt, Extenders, HttpAsker
-from gangline.group_scheduling import GroupDecision, decide_group, offer_what_if
+from gangline.group_scheduling import GroupDecision, GroupRejection, decide_group, offer_what_if
 from gangline.groups import Groups
 from gangline.groups.strategy import strategy_of
-from gangline.kube.informer import Informer
+from gangline.hints import ClusterEvent
+from gangline.kube.informer import Handler, Informer
 from gangline.kube.interface import Client
 from gangline.kube.optional import OptionalInformer
 from gangline.kube.resources import NODES, PODS, STORED, Selection
@@ -28,8 +32,8 @@ from gangline.metrics import Metrics
 from gangline.nominating import Nominations, without
 from gangline.outcomes import Outcomes
 from gangline.plugin import Clock
-from gangline.pod_group import Membership
 from gangline.pods import PodInfo
+from gangline.quarantine import Quarantine, what_a_pod_takes
 from gangline.queueing import QueueSettings, SchedulingQueue
 from gangline.recording import EventRecorder
 from gangline.registry import Catalog
@@ -49,6 +53,8 @@ FRESH = 5.0
 """Seconds after the start for which the first lists count as new."""
 HOUSEKEEPING = 1.0
 """Seconds between two looks at expired assumptions and gauges."""
+MENDING = 30
+"""Seconds until a tracker is looked at again that is out of step and could not be mended."""
 LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 
 
@@ -61,6 +67,10 @@ class Options:
     identity: str = "gangline"
     seed: int | None = None
     """Of the random choice among equal nodes; None for a different one at each start."""
+    pod_deadline: float = POD_SECONDS
+    """Seconds of CPU time that the decision on one pod may take."""
+    gang_deadline: float = GANG_SECONDS
+    """The same for a whole group."""
 
 
 class Scheduler:
@@ -78,13 +88,15 @@ class Scheduler:
     ) -> None:
         options = options or Options()
         self.metrics = metrics or Metrics()
-        self.cache = Cache()
+        self.cache = Cache(self.metrics.failures)
         self.groups = Groups(self.cache)
-        self._topology_metrics = TopologyMetrics(self.cache.nodes)
-        self.metrics.registry.register(self._topology_metrics)
+        self._topology_metrics = TopologyMetrics(self.cache)
+        self.metrics.families.append(self._topology_metrics)
         self.waiting = WaitingPods()
         self.recorder = EventRecorder(clock, options.identity)
+        self.decisions = Decisions(clock)
         self.queue = SchedulingQueue()
+        self._options = options
         self._clock = clock
         self._started = clock.monotonic()
         self._catalog = catalog
@@ -94,23 +106,20 @@ class Scheduler:
         self.reporter = Reporter(
             client, self.recorder, clock, self.metrics, lambda: self.binder.pending, self._still_waiting
         )
-        self._cluster = cluster = Cluster(
-            self.cache, self.queue, self.waiting, self.recorder, clock, self.metrics, self._wake.set
-        )
+        self._cluster = cluster = Cluster(self.cache, self.queue, self.waiting, self.recorder, clock, self._wake.set)
         self._pods = PodHandler(cluster)
         self.outcomes = outcomes = Outcomes(
             self.cache, self.queue, self.recorder, clock, self.metrics, cluster, self._wake.set
         )
+        self._census = Census(self.queue, lambda: self.runtimes, outcomes, self.metrics)
         self.binder = Binder(
             self.waiting, outcomes.finished, clock, self.metrics, options.concurrency, outcomes.group_finished
         )
+        pods = Quarantine(PODS, self._pods, self.recorder, self.metrics, what_a_pod_takes)
         self.informers: list[Informer[Any]] = [
-            *(
-                Informer(client, resource, StoreHandler(cluster, resource), clock=clock.monotonic)
-                for resource in STORED
-            ),
-            Informer(client, NODES, NodeHandler(cluster), clock=clock.monotonic),
-            Informer(client, PODS, self._pods, field_selector=LIVE_PODS, clock=clock.monotonic),
+            *(self._informer(Selection(resource), StoreHandler(cluster, resource)) for resource in STORED),
+            self._informer(Selection(NODES), NodeHandler(cluster)),
+            self._informer(Selection(PODS, field_selector=LIVE_PODS), pods),
         ]
         self._followed = {Selection(informer.resource) for informer in self.informers}
         self._watching: asyncio.TaskGroup | None = None
@@ -149,7 +158,8 @@ class Scheduler:
             runtime.handle.spawner = self._spawn
             runtime.handle.nominations = self._nominated
             offer_what_if(runtime, self.cache, self._nominated, self.queue.group, self._clock.monotonic)
-            runtime.handle.waits = lambda key: self.queue.group(key) is not None
+            runtime.handle.waits = self._waits
+            runtime.handle.announcer = self._announced
             events = {**runtime.profile.events, GROUPS: group_events(self.groups)}
             if extenders is not None:
                 runtime.handle.reviews = extenders.review_preemption_of
@@ -168,7 +178,12 @@ class Scheduler:
         """Run what the plugins asked for in place of what those of an older configuration did."""
         for task in self._work:
             task.cancel()
-        self._work = [group.create_task(work()) for runtime in self.runtimes.values() for work in runtime.handle.work]
+        failures = self.metrics.failures
+        self._work = [
+            group.create_task(keep_going(work, plugin, failures))
+            for runtime in self.runtimes.values()
+            for plugin, work in runtime.handle.work
+        ]
 
     async def watch(self) -> None:
         """Keep the cache in step with the cluster; for leaders and standbys alike."""
@@ -184,8 +199,8 @@ class Scheduler:
             await informer.synced.wait()
 
     def unsynced(self) -> list[str]:
-        """The plurals that are not yet listed."""
-        return [informer.resource.key for informer in self.informers if not informer.synced.is_set()]
+        """The plurals that are not yet listed; any thread may ask."""
+        return [informer.resource.key for informer in tuple(self.informers) if not informer.synced.is_set()]
 
     async def lead(self) -> None:
         """Decide and bind until cancelled.
@@ -230,19 +245,29 @@ class Scheduler:
         for selection in selections:
             if selection in self._followed or Selection(selection.resource) in self._followed:
                 continue
-            informer = OptionalInformer(
-                self._client,
-                selection.resource,
-                StoreHandler(self._cluster, selection.resource),
-                namespace=selection.namespace or None,
-                label_selector=selection.label_selector,
-                field_selector=selection.field_selector,
-                clock=self._clock.monotonic,
-            )
+            informer = self._informer(selection, StoreHandler(self._cluster, selection.resource), OptionalInformer)
             self._followed.add(selection)
             self.informers.insert(0, informer)  # before pods, so that most is known when they are listed
             if self._watching is not None:
                 self._watching.create_task(informer.run())
+
+    def _informer(
+        self, selection: Selection[Any], handler: Handler[Any], kind: type[Informer[Any]] = Informer
+    ) -> Informer[Any]:
+        """An informer whose objects go through quarantine."""
+        guarded = handler
+        if not isinstance(guarded, Quarantine):
+            guarded = Quarantine(selection.resource, handler, self.recorder, self.metrics)
+        return kind(
+            self._client,
+            selection.resource,
+            guarded,
+            namespace=selection.namespace or None,
+            label_selector=selection.label_selector,
+            field_selector=selection.field_selector,
+            clock=self._clock.monotonic,
+            on_unreadable=guarded.unreadable,
+        )
 
     # The loop
 
@@ -250,15 +275,33 @@ class Scheduler:
         while True:
             await self.binder.has_room()
             until = time.perf_counter() + SLICE
-            while time.perf_counter() < until and (unit := self.queue.pop(self._clock.monotonic())) is not None:
-                if self._extenders is not None and not unit.group and self._extenders.decide_on(unit.pod):
-                    await self._ask(unit, self._extenders)
-                else:
-                    self._decide(unit)
+            while time.perf_counter() < until and (unit := self._next()) is not None:
+                namespace, start = unit.pod.namespace, self._clock.monotonic()
+                await self._decide_guarded(unit)
+                now = self._clock.monotonic()
+                self.queue.spent(namespace, now - start, now)
             if self.binder.pending or self.queue.has_active:
                 await asyncio.sleep(0)
             if not self.queue.has_active:
                 await self._rest()
+
+    def _next(self) -> Unit | None:
+        """The unit to decide next; None too where it cannot be said, which is tried again at the next look."""
+        try:
+            return self.queue.pop(self._clock.monotonic())
+        except Exception as error:
+            self.metrics.fault("queueing", error)
+            return None
+
+    async def _decide_guarded(self, unit: Unit) -> None:
+        """Nothing that goes wrong with one unit ends the work for the others."""
+        try:
+            if self._extenders is not None and not unit.group and self._extenders.decide_on(unit.pod):
+                await self._ask(unit, self._extenders)
+            else:
+                self._decide(unit)
+        except Exception as error:
+            self._broke(unit, error)
 
     async def _rest(self) -> None:
         """Wait until there may be something to decide."""
@@ -280,78 +323,104 @@ class Scheduler:
         if unit.group:
             self._decide_group(unit, runtime)
             return
-        outcome = decide(unit, runtime, self.cache, self._nominated())
-        runtime.algorithm_seconds.observe(time.perf_counter() - start)
-        self._decided(outcome, runtime)
+        outcome = decide(unit, runtime, self.cache, self._nominated(), Deadline(self._options.pod_deadline))
+        self._decided(outcome, runtime, time.perf_counter() - start)
 
     def _decide_group(self, unit: Unit, runtime: Runtime) -> None:
         """Decide a whole group at once."""
         start = time.perf_counter()
         strategy = strategy_of(runtime.handle.workload(unit.pod))
-        outcome = decide_group(unit, runtime, self.cache, self._nominated(), self._clock.monotonic())
+        deadline = Deadline(self._seconds_for(unit))
+        outcome = decide_group(unit, runtime, self.cache, self._nominated(), self._clock.monotonic(), deadline)
         seconds = time.perf_counter() - start
         runtime.group_seconds.observe(seconds)
         if isinstance(outcome, GroupDecision):
             self.metrics.groups.placed(strategy, seconds, outcome.score)
+            self.decisions.note_group(outcome)
             self.binder.submit_group(outcome)
         else:
             self.metrics.groups.rejected(strategy, seconds, outcome.is_error)
             self.outcomes.group_rejected(outcome, runtime.name)
 
+    def _seconds_for(self, unit: Unit) -> float:
+        """How long the decision on a group may take: no longer than that on a pod the first time while others wait.
+
+        Nearly every group is decided in milliseconds. One that takes seconds has them later, when it is tried again.
+        """
+        options = self._options
+        is_first = not unit.overruns and self.queue.has_active
+        return min(options.pod_deadline, options.gang_deadline) if is_first else options.gang_deadline
+
     async def _ask(self, unit: Unit, extenders: Extenders) -> None:
         """Decide one unit together with extenders; no other is decided meanwhile, as in kube-scheduler."""
         runtime = self.runtimes[unit.scheduler_name]
         start = time.perf_counter()
-        outcome = await Attempt(unit, runtime, self.cache, self.queue, extenders).decide()
-        runtime.algorithm_seconds.observe(time.perf_counter() - start)
+        limit = self._options.pod_deadline
+        outcome = await Attempt(unit, runtime, self.cache, self.queue, extenders, limit).decide()
+        seconds = time.perf_counter() - start
         if outcome is not None:
-            self._decided(outcome, runtime)
-        elif self.queue.get(unit.uid) is unit:
+            self._decided(outcome, runtime, seconds)
+            return
+        runtime.algorithm_seconds.observe(seconds)
+        if self.queue.get(unit.uid) is unit:
             self.queue.done(unit)  # bound by somebody else meanwhile
 
-    def _decided(self, outcome: Decision | Rejection, runtime: Runtime) -> None:
+    def _broke(self, unit: Unit, error: Exception) -> None:
+        """A decision failed by a fault that is no plugin's: the unit is tried again later, and others meanwhile."""
+        self.metrics.fault("deciding", error)
+        why = f"the scheduler failed: {type(error).__name__}: {error}"[:500]
+        try:
+            if unit.group:
+                rejected = GroupRejection(unit, why, frozenset(), is_error=True)
+                self.outcomes.group_rejected(rejected, unit.scheduler_name)
+            else:
+                rejection = Rejection(unit, unit.pod, why, frozenset(), is_error=True)
+                self.outcomes.rejected(rejection, unit.scheduler_name)
+        except Exception as another:
+            self.metrics.fault("rejecting", another)
+            self.queue.done(unit)
+
+    def _decided(self, outcome: Decision | Rejection, runtime: Runtime, seconds: float) -> None:
+        runtime.algorithm_seconds.observe(seconds)
+        pod = outcome.pod
+        strategy = strategy_of(runtime.handle.workload(pod) if pod.owners else pod.annotations)
         if isinstance(outcome, Decision):
+            self.metrics.groups.pod_placed(strategy, seconds)
+            self.decisions.note(outcome)
             self.binder.submit(outcome)
         else:
+            self.metrics.groups.rejected(strategy, seconds, outcome.is_error)
             self.outcomes.rejected(outcome, runtime.name)
 
     async def _housekeeping(self) -> None:
         while True:
             await asyncio.sleep(HOUSEKEEPING)
-            self.tidy()
+            try:
+                self.tidy()
+            except Exception as error:
+                self.metrics.fault("housekeeping", error)
 
     def tidy(self) -> None:
         """Drop assumptions that nobody confirmed, and bring the gauges up to date."""
         for pod in self.cache.expire(self._clock.monotonic()):
             log.warning("pod %s was bound, but no watch event confirmed it in time", pod.key)
-        for place, number in self.queue.counts().items():
-            self.metrics.pending.labels(place).set(number)
-        self.metrics.groups.waiting.set(sum(bool(unit.group) for unit in self.queue))
-        self.metrics.groups.partial.set(self._partial_groups())
-        self._tell_held_groups()
+        if self.cache.trackers.broken and int(self._clock.monotonic()) % MENDING == 0:
+            self.cache.mend_trackers(again=True)
+        self._census.look(self._clock.monotonic())
+        self._topology_metrics.take()
         for informer in self.informers:
             self.metrics.informer_relists.labels(informer.resource.key).set(informer.relists)
         self.metrics.cache_size.labels("nodes").set(self.cache.nodes.count)
         self.metrics.cache_size.labels("pods").set(len(self.cache.pods))
         self.metrics.cache_size.labels("assumed_pods").set(self.cache.assumed)
 
-    def _tell_held_groups(self) -> None:
-        """Say what groups wait for that are not even tried, once they have waited for the same for a while."""
-        until = self._clock.monotonic() - HOUSEKEEPING
-        for unit in self.queue:
-            if unit.group and unit.place == "gated" and unit.entered <= until:
-                membership = self.runtimes[unit.scheduler_name].handle.group_of(unit.pod)
-                self.outcomes.group_held(unit, membership.group if isinstance(membership, Membership) else None)
+    def _waits(self, key: str) -> bool:
+        """Whether a group waits whose members are enough for it to be tried."""
+        unit = self.queue.group(key)
+        return unit is not None and self.runtimes[unit.scheduler_name].admit(unit.everybody()).is_success
 
-    def _partial_groups(self) -> int:
-        """Groups of which some members have a node, but fewer than the group needs, and none is being bound."""
-        return sum(1 for unit in self.queue if unit.group and unit.place != "in flight" and self._is_partial(unit))
-
-    def _is_partial(self, unit: Unit) -> bool:
-        handle = self.runtimes[unit.scheduler_name].handle
-        membership = handle.group_of(unit.pod)
-        placed = len(handle.members(unit.group))
-        return isinstance(membership, Membership) and 0 < placed < membership.group.min_member
+    def _announced(self, event: ClusterEvent) -> None:
+        self._cluster.happened(event.resource, event.action, None, None)
 
     def _still_waiting(self, uid: str) -> PodInfo | None:
         """The pod as it is now while it waits for a decision; None once it is being bound, bound or gone."""
@@ -361,11 +430,4 @@ class Scheduler:
     def _spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run a plugin's background work once, while this process leads; a failure is logged."""
         if self._background is not None:
-            self._background.create_task(_logged(work))
-
-
-async def _logged(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    try:
-        await work()
-    except GanglineError as error:
-        log.error("background work: %s", error)
+            self._background.create_task(once(work, "", self.metrics.failures))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from gangline.cache import Cache
 from gangline.cycle_state import Cycle
+from gangline.deadline import NO_DEADLINE, POD_SECONDS, Deadline, exceeded
 from gangline.errors import GanglineError
 from gangline.evaluation import Filtered
 from gangline.nominating import Nominations
@@ -29,6 +30,10 @@ class Decision:
     cycle: Cycle
     runtime: Runtime
     holds: Mapping[str, float]
+    feasible: int = 0
+    """Nodes among which it was chosen; 0 where none was: for a member of a gang, or where room was made for it."""
+    scores: tuple[tuple[tuple[str, int], ...], list[float]] | None = None
+    """Plugins with their weights, and the score that each gave the node; see `Evaluator.scores_at`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,19 +48,30 @@ class Rejection:
     """The node on which room is being made; "" when there is none any more, None when nothing has changed."""
     is_error: bool = False
     """A fault, not a verdict: worth another try whatever happens in the cluster."""
+    is_late: bool = False
+    """The deadline has passed: worth another try, but each time a later one."""
 
 
-def decide(unit: Unit, runtime: Runtime, cache: Cache, nominations: Nominations) -> Decision | Rejection:
-    """One scheduling cycle. A plugin that raises fails this unit alone."""
+def decide(
+    unit: Unit, runtime: Runtime, cache: Cache, nominations: Nominations, deadline: Deadline | None = None
+) -> Decision | Rejection:
+    """One scheduling cycle, within a deadline. A plugin that raises fails this unit alone."""
     pod = unit.pod
+    runtime.evaluator.deadline = deadline or Deadline(POD_SECONDS)
     try:
         filtered = find_feasible(pod, runtime, cache, nominations)
         if not filtered.feasible.any():
             return _unschedulable(unit, runtime, filtered)
         row = choose(pod, runtime, cache, filtered)
-        return commit(unit, runtime, cache, filtered.cycle, row)
+        scores = runtime.evaluator.scores_at(filtered, row)
+        outcome = commit(unit, runtime, cache, filtered.cycle, row)
+        if isinstance(outcome, Decision):
+            outcome.feasible, outcome.scores = filtered.count, scores
+        return outcome
     except GanglineError as error:
-        return Rejection(unit, pod, str(error), frozenset(), is_error=True)
+        return Rejection(unit, pod, str(error), frozenset(), is_error=True, is_late=exceeded(error))
+    finally:
+        runtime.evaluator.deadline = NO_DEADLINE
 
 
 def find_feasible(pod: PodInfo, runtime: Runtime, cache: Cache, nominations: Nominations) -> Filtered:
@@ -105,7 +121,14 @@ def choose(pod: PodInfo, runtime: Runtime, cache: Cache, filtered: Filtered, bon
 def _unschedulable(unit: Unit, runtime: Runtime, filtered: Filtered) -> Rejection:
     diagnosis = runtime.evaluator.diagnose(filtered)
     rejection = Rejection(unit, unit.pod, diagnosis.message(), frozenset(diagnosis.plugins()))
-    return helped(rejection, *runtime.post_filter(diagnosis)) if diagnosis.nodes.count else rejection
+    if not diagnosis.nodes.count:
+        return rejection
+    try:
+        return helped(rejection, *runtime.post_filter(diagnosis))
+    except GanglineError as error:
+        if not exceeded(error):
+            raise
+        return replace(rejection, message=f"{rejection.message} {error}", is_error=True, is_late=True)
 
 
 def helped(rejection: Rejection, nominated: str | None, said: str) -> Rejection:
@@ -123,7 +146,7 @@ def commit(unit: Unit, runtime: Runtime, cache: Cache, cycle: Cycle, row: int) -
         holds: Mapping[str, float] = {}
         if status.is_success:
             status, holds = runtime.permit(cycle, pod, node)
-    except GanglineError:
+    except Exception:  # a fault of ours too must leave nothing reserved
         give_back(runtime, cache, cycle, pod, node)
         raise
     if status.is_success:

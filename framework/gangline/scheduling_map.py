@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from gangline.model import ObjectMeta
 from gangline.wire import COMPLETION_INDEX, POD_INDEX
@@ -47,6 +48,7 @@ class SchedulingMap:
     faults: tuple[Fault, ...] = ()
 
 
+@lru_cache(maxsize=8)
 def parse(text: str) -> SchedulingMap:
     """The map in an annotation; blank lines mean nothing, and of two lines for one index the last counts."""
     entries: dict[int, Entry] = {}

@@ -1,81 +1,55 @@
-"""Serves health, metrics and the running configuration over HTTP."""
+"""The pages of the scheduler beside its metrics: the configuration at work, decisions, and the version."""
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import metadata
 from typing import Any
 
 import yaml
 from aiohttp import web
-from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
-from prometheus_client.aiohttp import make_aiohttp_handler
 
 from gangline import health
 from gangline.config import SchedulerConfiguration, show
-from gangline.health import Checks
+from gangline.guarding import Handler
 from gangline.version import commit
 
 
-class Server:
-    """The HTTP server of one process; make one for each registry, to which it adds the metrics of the process.
+def pages(
+    configuration: Callable[[], SchedulerConfiguration],
+    decisions: Callable[[str], Mapping[str, Any] | None] = lambda uid: None,
+) -> Mapping[str, Handler]:
+    """By their paths. ``configuration`` is asked on every request for /configz.
 
-    ``live`` and ``ready`` are the checks of `gangline.health`. ``configuration`` is asked on every request for
-    /configz. ``port`` is the real one after `start`, also for port 0.
+    ``decisions`` tells by pod UID why a pod is where it is.
     """
 
-    def __init__(
-        self,
-        listen: str,
-        live: Checks,
-        ready: Checks,
-        registry: CollectorRegistry,
-        configuration: Callable[[], SchedulerConfiguration],
-    ) -> None:
-        self._configuration = configuration
-        app = web.Application()
-        app.add_routes(
-            [
-                *health.routes(live, ready),
-                web.get("/metrics", make_aiohttp_handler(registry)),
-                web.get("/configz", self._configz),
-                web.get("/version", self._version),
-            ]
-        )
-        self._listener = health.Listener(app, listen, "--listen")
-        for collector in (ProcessCollector, GCCollector, PlatformCollector):
-            collector(registry=registry)
+    async def configz(request: web.Request) -> web.StreamResponse:
+        return health.answer({"componentconfig": _without_keys(yaml.safe_load(show(configuration())))})
 
-    @property
-    def port(self) -> int:
-        """The port that is listened on."""
-        return self._listener.port
+    async def decision(request: web.Request) -> web.StreamResponse:
+        found = decisions(request.match_info["uid"])
+        if found is None:
+            return health.answer({"error": "no such decision is remembered"}, status=404)
+        return health.answer(found)
 
-    async def start(self) -> None:
-        """Listens; ConfigError if the address cannot be had."""
-        await self._listener.start()
+    return {"/configz": configz, "/decisions/{uid}": decision, "/version": _version}
 
-    async def stop(self) -> None:
-        """Closes every connection."""
-        await self._listener.stop()
 
-    async def _configz(self, request: web.Request) -> web.Response:
-        return health.answer({"componentconfig": _without_keys(yaml.safe_load(show(self._configuration())))})
-
-    async def _version(self, request: web.Request) -> web.Response:
-        version = metadata.version("gangline")
-        major, minor = version.split(".")[:2]
-        return health.answer(
-            {
-                "major": major,
-                "minor": minor,
-                "gitVersion": f"v{version}",
-                "gitCommit": commit(),
-                "pythonVersion": platform.python_version(),
-                "platform": f"{platform.system().lower()}/{platform.machine()}",
-            }
-        )
+async def _version(request: web.Request) -> web.StreamResponse:
+    version = metadata.version("gangline")
+    major, minor = version.split(".")[:2]
+    return health.answer(
+        {
+            "major": major,
+            "minor": minor,
+            "gitVersion": f"v{version}",
+            "gitCommit": commit(),
+            "pythonVersion": platform.python_version(),
+            "platform": f"{platform.system().lower()}/{platform.machine()}",
+        }
+    )
 
 
 def _without_keys(document: dict[str, Any]) -> dict[str, Any]:

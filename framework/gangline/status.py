@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import enum
+import math
+import reprlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +18,15 @@ CodeColumn = NDArray[np.unsignedinteger]
 """One verdict per node: 0 feasible, k > 0 a reason of the plugin."""
 ScoreColumn = NDArray[np.float64]
 """One score per node."""
+MAX_SCORE = 100.0
+_Array = TypeVar("_Array", bound=NDArray[Any])
+
+
+def read_only(column: _Array) -> _Array:
+    """The same memory, not to be written: to write there raises ValueError, as it does in each slice of it."""
+    view = column.view()
+    view.flags.writeable = False
+    return view
 
 
 class Code(enum.Enum):
@@ -37,6 +48,10 @@ class Reason:
     message: str
     resolvable: bool = True
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.message, str):
+            raise TypeError(f"a reason is a text, not {reprlib.repr(self.message)}")
+
     @property
     def code(self) -> Code:
         """The verdict that this reason stands for."""
@@ -48,10 +63,21 @@ class Status:
     """A verdict on a pod as a whole."""
 
     code: Code
+    """What kind of verdict it is."""
     reasons: tuple[str, ...] = ()
+    """Why, in the words of an event."""
     plugin: str = ""
+    """Who said it; filled in by the framework."""
     timeout: float = 0.0
     """Seconds to wait at most; only for WAIT, from permit."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.code, Code):
+            raise TypeError(f"the code of a status is a Code, not {reprlib.repr(self.code)}")
+        if not isinstance(self.reasons, tuple) or not all(isinstance(reason, str) for reason in self.reasons):
+            raise TypeError(f"the reasons of a status are a tuple of texts, not {reprlib.repr(self.reasons)}")
+        if not 0.0 <= self.timeout < math.inf:
+            raise ValueError(f"a pod waits for a finite number of seconds, not for {self.timeout}")
 
     @property
     def is_success(self) -> bool:
@@ -103,6 +129,10 @@ class Narrow:
     """From pre_filter: only the nodes with these names can be feasible; the others are not looked at."""
 
     names: frozenset[str]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.names, frozenset):
+            raise TypeError(f"the names of nodes are a frozenset, not {reprlib.repr(self.names)}")
 
 
 def codes(*conditions: BoolColumn) -> CodeColumn:

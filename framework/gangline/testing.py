@@ -44,6 +44,7 @@ def make_node(
     taints: Iterable[str] = (),
     unschedulable: bool = False,
     images: Mapping[str, int] | None = None,
+    annotations: Mapping[str, str] | None = None,
 ) -> model.Node:
     """A node; taints are written "key=value:Effect" or "key:Effect", images are names and bytes.
 
@@ -54,7 +55,10 @@ def make_node(
         amounts[GPU] = gpus
     return model.Node(
         metadata=model.ObjectMeta(
-            name=name, uid=f"node-{name}", labels={"kubernetes.io/hostname": name, **(labels or {})}
+            name=name,
+            uid=f"node-{name}",
+            labels={"kubernetes.io/hostname": name, **(labels or {})},
+            annotations=dict(annotations) if annotations else None,
         ),
         spec=model.NodeSpec(unschedulable=unschedulable, taints=[_taint(text) for text in taints]),
         status=model.NodeStatus(
@@ -181,6 +185,7 @@ class FakeHandle(FrameworkHandle):
         self.fake_clock = FakeClock()
         self.fake_recorder = FakeRecorder()
         self.bindings = FakeBindings()
+        self.fake_metrics = metrics or Metrics()
         super().__init__(
             SCHEDULER,
             cache,
@@ -188,7 +193,7 @@ class FakeHandle(FrameworkHandle):
             self.fake_recorder,
             WaitingPods(),
             self.bindings if client is None else client,
-            metrics or Metrics(),
+            self.fake_metrics,
         )
 
 

@@ -17,12 +17,12 @@ import numpy as np
 
 from gangline.labels import MISSING
 from gangline.nodes import Int32Column, Int64Column, Nodes, Rows
-from gangline.status import BoolColumn
+from gangline.status import BoolColumn, read_only
 
 NONE = -1
 """In no domain."""
 HOST = "host"
-_NUMBER = re.compile(r"(\d+)")
+_NUMBER = re.compile(r"(\d{1,18})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class Domains:
             else:
                 ordered = sorted(family, key=lambda domain: natural(self.values[domain]))
                 positions[ordered] = np.arange(len(ordered))
-        return positions
+        return read_only(positions)
 
     @cached_property
     def order(self) -> Int64Column:
@@ -139,7 +139,7 @@ class Domains:
             outer = np.where(self.parents >= 0, self.wider.order[self.parents], len(self.wider))
         order = np.empty(len(self), dtype=np.int64)
         order[np.lexsort((self.positions, outer))] = np.arange(len(self))
-        return order
+        return read_only(order)
 
     def path(self, domain: int) -> str:
         """The name of a domain below those of the wider ones: "spine-1/leaf-3"."""
@@ -158,6 +158,7 @@ class Topology:
         self._levels: tuple[Level, ...] = ()
         self._domains: dict[str, Domains] = {}
         self._rank: Int64Column | None = None
+        self._switches: list[Domains] | None = None
 
     def use(self, levels: Sequence[Level]) -> None:
         """Take these levels, widest first; with none, those of `KNOWN_LEVELS` that some node has a label of."""
@@ -197,7 +198,10 @@ class Topology:
 
     def switches(self) -> list[Domains]:
         """The levels that hold more than one node in a domain, widest first: where to look for neighbours."""
-        return [level for level in self.chain() if len(level) < int(np.count_nonzero(level.ids >= 0))]
+        self._refresh()
+        if self._switches is None:
+            self._switches = [each for each in self.chain() if len(each) < int(np.count_nonzero(each.ids >= 0))]
+        return self._switches
 
     def rank(self) -> Int64Column:
         """For each row its place when the nodes are walked through along the topology, neighbours together."""
@@ -206,8 +210,9 @@ class Topology:
             keys = [np.arange(self._nodes.size)]
             for level in reversed(levels):
                 keys.append(np.where(level.ids >= 0, np.append(level.order, len(level))[level.ids], len(level)))
-            self._rank = np.empty(self._nodes.size, dtype=np.int64)
-            self._rank[np.lexsort(keys)] = np.arange(self._nodes.size)
+            rank = np.empty(self._nodes.size, dtype=np.int64)
+            rank[np.lexsort(keys)] = np.arange(self._nodes.size)
+            self._rank = read_only(rank)
         return self._rank
 
     def names(self) -> str:
@@ -220,7 +225,7 @@ class Topology:
             return
         self._levels = self._configured or self._found()
         self._domains = {}
-        self._rank = None
+        self._rank = self._switches = None
         wider: Domains | None = None
         for level in self._levels:
             wider = self._domains[level.name] = self._worked_out(level, wider)
@@ -249,7 +254,7 @@ class Topology:
         parents = (unique // (len(values) + 1) - 1).astype(np.int32)
         chosen: list[int] = (unique % (len(values) + 1)).tolist()
         named = tuple(values[number] for number in chosen)
-        return Domains(level.name, ids, named, parents, wider)
+        return Domains(level.name, read_only(ids), named, read_only(parents), wider)
 
     def _labelled(self, level: Level) -> tuple[Sequence[str], Int32Column]:
         column = self._nodes.labels.column(level.label, self._nodes.everything)
@@ -268,7 +273,8 @@ class Topology:
 
 def natural(name: str) -> tuple[tuple[int, str], ...]:
     """A sort key by which leaf-2 comes before leaf-10."""
-    return tuple((int(part), "") if part.isdigit() else (-1, part) for part in _NUMBER.split(name) if part)
+    parts = (part for part in _NUMBER.split(name) if part)
+    return tuple((int(part), "") if _NUMBER.fullmatch(part) else (-1, part) for part in parts)
 
 
 def _last_number(name: str) -> int | None:

@@ -1,87 +1,110 @@
-"""How full and how fragmented the domains of the network are; worked out from the columns when Prometheus asks."""
+"""How full and how fragmented the domains of the network are, from what the loop that decides hands over."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
-from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
-from gangline.nodes import Int64Column, Nodes
-from gangline.status import BoolColumn
+from gangline.cache import Cache
+from gangline.exposition import escaped, head
+from gangline.gpu_use import Gathered, GpuUse, counted, gather
+from gangline.model import Node
+from gangline.nodes import Int64Column
 from gangline.topology import Domains, Topology
-from gangline.wire import GPU
 
-GPUS = (GPU, "amd.com/gpu")
+_FULL = "GPUs of the domain that are in use."
+_PARTLY = "Nodes of the domain that are partly in use"
 _BY_DOMAIN = {
-    "topology_domain_utilization_ratio": "GPUs of the domain that are in use.",
-    "topology_gpu_utilization_ratio": "GPUs of the domain that are in use.",
-    "topology_domain_fragmentation_ratio": "Nodes of the domain that are partly in use: neither empty nor full.",
-    "topology_scheduler_domain_fragmentation_ratio": "Nodes of the domain that are partly in use.",
+    "topology_domain_utilization_ratio": _FULL,
+    "topology_gpu_utilization_ratio": _FULL,
+    "topology_domain_fragmentation_ratio": f"{_PARTLY}: neither empty nor full.",
+    "topology_scheduler_domain_fragmentation_ratio": f"{_PARTLY}.",
 }
 
 
-class TopologyMetrics(Collector):
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
+    """Copies, and objects that never change: what another thread may read. Columns have a value per row."""
+
+    levels: Sequence[Domains]
+    names: Sequence[str]
+    nodes: Sequence[Node | None]
+    gpus: Gathered
+
+
+class TopologyMetrics:
     """Gauges per domain of every level, and per node with GPUs."""
 
-    def __init__(self, nodes: Nodes) -> None:
-        self._nodes = nodes
+    def __init__(self, cluster: Cache) -> None:
+        self._cluster = cluster
+        self._snapshot: _Snapshot | None = None
         self.topology: Topology | None = None
         """The levels to tell of; without them there is nothing to tell."""
 
-    def collect(self) -> Iterator[Metric]:
-        """For the registry."""
+    def take(self) -> None:
+        """Hand over what there is now; called by the thread that the columns belong to."""
         if self.topology is None:
+            self._snapshot = None
             return
-        total, used = self._gpus()
-        yield from self._of_domains(self.topology.switches(), total, used)
-        yield from self._of_nodes(self.topology.switches(), total, used)
-        whole = GaugeMetricFamily("topology_gpu_allocation_ratio", "GPUs of the cluster that are in use.")
-        whole.add_metric((), float(used.sum()) / max(1, int(total.sum())))
-        yield whole
-
-    def _gpus(self) -> tuple[Int64Column, Int64Column]:
-        view = self._nodes.view()
-        total, used = view.amounts(GPUS)
-        return total.sum(axis=0), used.sum(axis=0)
-
-    def _of_domains(self, levels: Sequence[Domains], total: Int64Column, used: Int64Column) -> Iterator[Metric]:
-        families = {name: GaugeMetricFamily(name, help, labels=("domain",)) for name, help in _BY_DOMAIN.items()}
-        partial = (used > 0) & (used < total)
-        for level in levels:
-            full = _ratios(level, used, total)
-            holes = _ratios(level, partial.astype(np.int64), (total > 0).astype(np.int64))
-            for domain in range(len(level)):  # a series for each is what was asked for
-                for name, family in families.items():
-                    ratios = holes if "fragmentation" in name else full
-                    family.add_metric((level.path(domain),), float(ratios[domain]))
-        yield from families.values()
-
-    def _of_nodes(self, levels: Sequence[Domains], total: Int64Column, used: Int64Column) -> Iterator[Metric]:
-        allocated = GaugeMetricFamily(
-            "topology_node_gpu_allocated", "GPUs of the node that are in use.", labels=("node", "domain")
+        nodes = self._cluster.nodes
+        self._snapshot = _Snapshot(
+            self.topology.switches(),
+            nodes.names[: nodes.size],
+            nodes.objects[: nodes.size],
+            gather(self._cluster),
         )
-        health = GaugeMetricFamily(
-            "topology_node_health_status", "1 where the node is ready, else 0.", labels=("node", "domain")
-        )
-        narrowest = levels[-1] if levels else None
-        ready = self._ready()
-        for row in np.flatnonzero(total > 0).tolist():  # as above
-            domain = int(narrowest.ids[row]) if narrowest is not None else -1
-            labels = (self._nodes.names[row], narrowest.path(domain) if narrowest is not None and domain >= 0 else "")
-            allocated.add_metric(labels, float(used[row]))
-            health.add_metric(labels, float(ready[row]))
-        yield allocated
-        yield health
 
-    def _ready(self) -> BoolColumn:
-        ready = np.zeros(self._nodes.size, dtype=np.bool_)
-        for row, node in enumerate(self._nodes.objects):
-            conditions = node.status.conditions if node is not None else ()
-            ready[row] = any(c.type == "Ready" and c.status == "True" for c in conditions)
-        return ready
+    def lines(self) -> Iterator[str]:
+        """See Family."""
+        taken = self._snapshot
+        if taken is None:
+            return
+        paths = [[escaped(level.path(domain)) for domain in range(len(level))] for level in taken.levels]
+        gpus = counted(taken.gpus)
+        yield from _of_domains(taken, gpus, paths)
+        yield from _of_nodes(taken, gpus, paths)
+        yield head("topology_gpu_allocation_ratio", "gauge", "GPUs of the cluster that are in use.")
+        yield f"topology_gpu_allocation_ratio {float(gpus.used.sum()) / max(1, int(gpus.total.sum()))!r}\n"
 
 
-def _ratios(level: Domains, part: Int64Column, whole: Int64Column) -> np.ndarray:
-    return level.sums(part) / np.maximum(1, level.sums(whole))
+def _of_domains(taken: _Snapshot, gpus: GpuUse, paths: Sequence[Sequence[str]]) -> Iterator[str]:
+    total, used = gpus.total, gpus.used
+    partial = ((used > 0) & (used < total)).astype(np.int64)
+    full = [_ratios(level, used, total) for level in taken.levels]
+    holes = [_ratios(level, partial, (total > 0).astype(np.int64)) for level in taken.levels]
+    for name, help in _BY_DOMAIN.items():
+        yield head(name, "gauge", help)
+        ratios = holes if "fragmentation" in name else full
+        for named, values in zip(paths, ratios, strict=True):
+            for path, value in zip(named, values, strict=True):  # a series for each is what was asked for
+                yield f'{name}{{domain="{path}"}} {value!r}\n'
+
+
+def _of_nodes(taken: _Snapshot, gpus: GpuUse, paths: Sequence[Sequence[str]]) -> Iterator[str]:
+    narrowest = taken.levels[-1].ids.tolist() if taken.levels else [-1] * len(taken.names)
+    domains = paths[-1] if paths else []
+    rows = np.flatnonzero(gpus.total > 0).tolist()  # as above
+    pairs = [
+        f'domain="{domains[narrowest[row]] if narrowest[row] >= 0 else ""}",node="{escaped(taken.names[row])}"'
+        for row in rows
+    ]
+    yield head("topology_node_gpu_allocated", "gauge", "GPUs of the node that are in use.")
+    for pair, count in zip(pairs, gpus.used[rows].tolist(), strict=True):
+        yield f"topology_node_gpu_allocated{{{pair}}} {count}.0\n"
+    yield head("topology_node_health_status", "gauge", "1 where the node is ready, else 0.")
+    for pair, row in zip(pairs, rows, strict=True):
+        yield f"topology_node_health_status{{{pair}}} {1.0 if _is_ready(taken.nodes[row]) else 0.0}\n"
+
+
+def _is_ready(node: Node | None) -> bool:
+    for condition in node.status.conditions if node is not None else ():
+        if condition.type == "Ready":
+            return condition.status == "True"
+    return False
+
+
+def _ratios(level: Domains, part: Int64Column, whole: Int64Column) -> list[float]:
+    ratios: list[float] = (level.sums(part) / np.maximum(1, level.sums(whole))).tolist()
+    return ratios

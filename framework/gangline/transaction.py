@@ -20,6 +20,9 @@ class Placer(Protocol):
     def place(self, pod: PodInfo, row: int) -> None:
         """Put a pod on a row."""
 
+    def put_back(self, pod: PodInfo, row: int) -> None:
+        """The same where it was before; cannot fail."""
+
     def unplace(self, pod: PodInfo) -> None:
         """Take it off."""
 
@@ -64,14 +67,18 @@ class Transaction:
 
     def place(self, pod: PodInfo, row: int) -> None:
         """Put a pod that is nowhere on a row."""
+        if pod.row >= 0 or row < 0 or not self._log.depth:
+            raise ValueError(f"{pod.key} cannot be put on row {row}: it is on {pod.row}, or no block is open")
         self._placer.place(pod, row)
         self._log.steps.append(lambda: self._placer.unplace(pod))
 
     def unplace(self, pod: PodInfo) -> None:
         """Take a pod off its row."""
         row = pod.row
+        if row < 0 or not self._log.depth:
+            raise ValueError(f"{pod.key} cannot be taken off: it is on no row, or no block is open")
         self._placer.unplace(pod)
-        self._log.steps.append(lambda: self._placer.place(pod, row))
+        self._log.steps.append(lambda: self._placer.put_back(pod, row))
 
     def on_rollback(self, undo: Callable[[], None]) -> None:
         """Call undo when this block is undone; for plugins with state of their own."""

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 from gangline.pods import PodInfo
+from gangline.wire import CLAIM
 
 
 @dataclass(slots=True, eq=False)
@@ -19,6 +20,10 @@ class Unit:
     """When it was last put into the active queue."""
     complete: float | None = None
     """When it was put there first: for a group, when enough of its members had come."""
+    overruns: int = 0
+    """Decisions that took too long, since a change let it start anew."""
+    renewed: float = -math.inf
+    """When that was."""
     attempts: int = 0
     rejections: int = 0
     """Attempts that counted towards backing off."""
@@ -39,7 +44,7 @@ class Unit:
     wake_at: float = math.inf
     """When it is tried again whatever happens in the cluster."""
     leads: list[PodInfo] = field(default_factory=list)
-    """One member of each pod class, for hints; empty when that has to be worked out."""
+    """One member of each pod class and claim, for hints; empty when that has to be worked out."""
     told: str = ""
     """What of a group that is held was told last."""
     scheduler_name: str = ""
@@ -59,9 +64,9 @@ class Unit:
         return self.group or self.members[0].uid
 
     def kinds(self) -> list[PodInfo]:
-        """One member of each pod class."""
+        """One member of each pod class and claim."""
         if not self.leads:
-            self.leads = list({pod.cls.id: pod for pod in self.members}.values())
+            self.leads = list({(pod.cls.id, pod.annotations.get(CLAIM)): pod for pod in self.members}.values())
         return self.leads
 
     def everybody(self) -> list[PodInfo]:

@@ -1,25 +1,26 @@
-"""From watch events to the cache and the queue: what each kind of object changes, and what that may help."""
+"""From watch events to the cache and the queue: what each kind of object changes, and what that may help.
+
+Handlers may raise whatever an object makes them raise: `quarantine` stands before each.
+"""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
+import msgspec
+
+from gangline import bounds
 from gangline.cache import Cache, Store
-from gangline.errors import InvalidObject
 from gangline.hints import Action, ClusterEvent
 from gangline.kube.resources import Resource
-from gangline.metrics import Metrics
-from gangline.model import HasMetadata, Node, Pod, TypedReference
+from gangline.model import HasMetadata, Node, Pod
 from gangline.plugin import Clock
 from gangline.pods import PodInfo
 from gangline.queueing import SchedulingQueue
 from gangline.recording import EventRecorder
 from gangline.units import Unit
 from gangline.waiting import WaitingPods
-
-log = logging.getLogger(__name__)
 
 
 class Cluster:
@@ -32,7 +33,6 @@ class Cluster:
         waiting: WaitingPods,
         recorder: EventRecorder,
         clock: Clock,
-        metrics: Metrics,
         wake: Callable[[], None],
     ) -> None:
         self.cache = cache
@@ -40,20 +40,12 @@ class Cluster:
         self.waiting = waiting
         self.recorder = recorder
         self.clock = clock
-        self.metrics = metrics
         self.wake = wake
 
     def happened(self, resource: str, action: Action, old: Any, new: Any) -> None:
         """Let the queue move what this may help."""
         if self.queue.happened(ClusterEvent(resource, action), old, new, self.clock.monotonic()):
             self.wake()
-
-    def invalid(self, kind: str, plural: str, namespace: str, name: str, uid: str, error: InvalidObject) -> None:
-        """An object cannot be used: say so on that object alone."""
-        self.metrics.invalid_objects.labels(plural).inc()
-        log.warning("%s %s cannot be used: %s", kind, f"{namespace}/{name}".lstrip("/"), error)
-        regarding = TypedReference(kind=kind, namespace=namespace, name=name, uid=uid, api_version="v1")
-        self.recorder.about(regarding, "gangline", "Warning", f"Invalid{kind}", str(error), "Decoding")
 
 
 class PodHandler:
@@ -64,16 +56,12 @@ class PodHandler:
         self._others: dict[str, PodInfo] = {}  # without a node and of no profile of ours, by UID; a new one may come
 
     def upsert(self, pod: Pod, /) -> None:
-        """A pod is there, or has changed."""
+        """A pod is there, or has changed. Raises InvalidObject."""
         c = self._cluster
-        try:
-            record = c.cache.record(pod)
-        except InvalidObject as error:
-            metadata = pod.metadata
-            self.remove(metadata.namespace, metadata.name, metadata.uid)
-            c.invalid("Pod", "pods", metadata.namespace, metadata.name, metadata.uid, error)
-            return
+        record = c.cache.record(pod)
         self._others.pop(record.uid, None)
+        if not record.node_name and record.uid in c.cache.pods and not c.cache.is_assumed(record.uid):
+            self.remove(record.namespace, record.name, record.uid)  # it has lost its node: etcd was set back in time
         if record.is_terminal:
             self.remove(record.namespace, record.name, record.uid)
         elif record.node_name:
@@ -162,17 +150,12 @@ class NodeHandler:
         self._cluster = cluster
 
     def upsert(self, node: Node, /) -> None:
-        """A node is there, or has changed."""
+        """A node is there, or has changed. Raises InvalidObject."""
         c = self._cluster
         name = node.metadata.name
         row = c.cache.nodes.row_of(name)
         old = c.cache.nodes.objects[row] if row is not None else None
-        try:
-            c.cache.upsert_node(node)
-        except InvalidObject as error:
-            c.cache.remove_node(name)
-            c.invalid("Node", "nodes", "", name, node.metadata.uid, error)
-            return
+        c.cache.upsert_node(node)
         action = Action.ADD if old is None else _node_change(old, node)
         if action:
             c.happened("nodes", action, old, node)
@@ -195,7 +178,8 @@ class StoreHandler:
         self._store: Store[HasMetadata] = cluster.cache.store(resource.key)
 
     def upsert(self, obj: HasMetadata, /) -> None:
-        """An object is there, or has changed."""
+        """An object is there, or has changed. Raises InvalidObject."""
+        bounds.check(cast(msgspec.Struct, obj))
         old = self._store.get(obj.metadata.name, obj.metadata.namespace)
         self._store.upsert(obj)
         action = Action.ADD if old is None else Action.UPDATE_OTHER
@@ -229,6 +213,8 @@ def _node_change(old: Node, new: Node) -> Action:
         action |= Action.UPDATE_NODE_ALLOCATABLE
     if old.metadata.labels != new.metadata.labels:
         action |= Action.UPDATE_NODE_LABEL
+    if old.metadata.annotations != new.metadata.annotations:
+        action |= Action.UPDATE_NODE_ANNOTATION
     if old.spec != new.spec:
         action |= Action.UPDATE_NODE_TAINT
     before = [(c.type, c.status, c.reason) for c in old.status.conditions]

@@ -31,6 +31,8 @@ LEASE_NODE = "gpu.scheduling/node"
 """On a Lease: the node of the devices, a hash of it where it is longer than 63 characters."""
 NODE_ALIAS = "gpu-node-name"
 """On a node: the name by which a scheduling map may call it."""
+ALLOW = "gangline.dev/allow"
+"""On a namespace: what its pods may ask others to obey, such as "min-runtime, scheduling-map"; "*" for all."""
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 """On a pod: its index in an indexed Job, written by Kubernetes."""
 POD_INDEX = "apps.kubernetes.io/pod-index"
@@ -208,6 +210,12 @@ class GpuNodeStatusStatus(Object):
     """status of a GpuNodeStatus."""
 
     total: int = 0
+    healthy: int = 0
+    """Devices that are healthy."""
+    used: int = 0
+    """Devices on which the agent knows pods."""
+    free: int = 0
+    """Healthy devices on which it knows none."""
     devices: list[GpuDevice] = []
     fabric: Fabric | None = None
     driver_version: str = ""

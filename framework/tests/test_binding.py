@@ -87,7 +87,7 @@ async def test_a_decision_is_bound_with_its_annotations() -> None:
     [
         (answering("Lock", "pre_bind", unschedulable("lock lost")), "lock lost", "Lock"),
         (answering("Lock", "pre_bind", Conflict(409, "Conflict", "taken")), "409 Conflict: taken", "Lock"),
-        (answering("Lock", "pre_bind", KeyError("x")), "plugin Lock at pre_bind: KeyError('x')", "Lock"),
+        (answering("Lock", "pre_bind", KeyError("x")), "plugin Lock at pre_bind: KeyError: 'x'", "Lock"),
         (
             answering("Lock", "pre_bind", 7),
             "plugin Lock at pre_bind: must return Status or None, not 7",
@@ -136,7 +136,7 @@ async def test_a_failure_after_the_binding_is_only_logged(caplog: pytest.LogCapt
         await until(lambda: "is bound, but" in caplog.text)
 
     assert bench.told["p"].is_success
-    assert "pod default/p is bound, but plugin After at post_bind: KeyError('x')" in caplog.text
+    assert "pod default/p is bound, but plugin After at post_bind: KeyError: 'x'" in caplog.text
 
 
 def slow() -> tuple[type[Any], list[asyncio.Event], list[int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import subprocess
 import sys
 import tomllib
@@ -15,6 +16,8 @@ import pytest
 from click.testing import CliRunner
 
 from gangline import config, main
+from gangline.commands.explain import read_case
+from gangline.errors import ConfigError
 from gangline.registry import Catalog
 from gangline.testing import cluster, make_node, make_pod, run_score
 
@@ -60,6 +63,11 @@ def test_help_lists_the_commands_without_importing_them() -> None:
     assert all(name in text and summary in text for name, summary in main.SUMMARIES.items())
 
 
+@pytest.mark.parametrize("group", ["certs", "config", "defrag", "plugins", "profiles"])
+def test_help_of_a_group_is_not_cut(group: str) -> None:
+    assert "..." not in invoked(group, "--help").replace("[ARGS]...", "")
+
+
 @pytest.mark.parametrize(
     ("words", "code", "line"),
     [
@@ -77,6 +85,14 @@ def test_the_exit_code_is_0_1_or_2(
     found, err = ended(monkeypatch, capsys, words)
 
     assert found == code and line in err
+
+
+def test_a_case_of_several_documents_is_told_what_a_case_is(tmp_path: Path) -> None:
+    file = tmp_path / "case.yaml"
+    file.write_text("pod: {}\n---\npod: {}\n")
+
+    with pytest.raises(ConfigError, match="a case is one document of YAML or JSON"):
+        read_case(file)
 
 
 def test_a_failure_is_one_line_that_names_the_place(
@@ -183,3 +199,32 @@ def test_a_command_whose_package_is_missing_says_so() -> None:
         main.load("agent", "nothing_like_this.main:agent")
 
     assert str(error.value.message) == "the command agent needs the package nothing_like_this, which is not installed"
+
+
+def test_a_new_plugin_brings_a_test_arguments_and_a_case_that_pass(tmp_path: Path) -> None:
+    folder = tmp_path / "prefer-rack"
+    invoked("plugins", "new", "PreferRack", "--directory", folder)
+    site = tmp_path / "site"
+    environment = {**os.environ, "PYTHONPATH": str(site), "COLUMNS": "200"}
+
+    def ran(*words: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", *words], cwd=folder, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    ran("pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target", str(site), ".")
+
+    assert "3 passed" in ran("pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio")
+    explained = ran("gangline", "explain", "-f", "case.yaml", "--config", "profile.yaml")
+    assert "PreferRack x2" in explained and "default/mine would go to b" in explained
+
+
+def test_a_name_that_a_built_in_has_is_warned_about(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main.cli, ["plugins", "new", "ImageLocality", "--directory", str(tmp_path / "new")])
+
+    assert result.exit_code == 0
+    assert "warning: ImageLocality is there already" in result.stderr and "take another name" in result.stderr
+    other = CliRunner().invoke(main.cli, ["plugins", "new", "PreferRack", "--directory", str(tmp_path / "other")])
+    assert "warning" not in other.stderr

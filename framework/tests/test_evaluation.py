@@ -53,6 +53,7 @@ class Narrowing:
     """Narrows the nodes down to those in an annotation."""
 
     name = "Narrowing"
+    reasons = (Reason("never"),)
 
     @hookimpl
     def pre_filter(self, pod: PodInfo) -> Narrow | Status | None:
@@ -396,7 +397,8 @@ def test_another_answer_than_a_verdict_is_named(point: str, answer: Any, why: st
 def test_a_plugin_that_breaks_on_a_few_nodes_only_is_named_too(point: str, change: str) -> None:
     answers: dict[str, Any] = {"filter": np.zeros(2, dtype=np.uint8), "score": np.zeros(2)}
     hooks = {point: hookimpl(lambda self, nodes: answers[point])}  # for all nodes, even when asked for one
-    forgetful = type("Forgetful", (), {"name": "Forgetful", "reads": NODE | PODS, **hooks})
+    said = {"name": "Forgetful", "reads": NODE | PODS, "reasons": (Reason("never"),)}
+    forgetful = type("Forgetful", (), {**said, **hooks})
 
     cache = scored(1, 2)
     runtime = make_runtime(cache, forgetful)

@@ -286,3 +286,24 @@ def test_a_gang_is_placed_exactly_when_one_domain_of_its_level_holds_it(
     for member in decided.members if isinstance(decided, GroupDecision) else ():
         total[member.pod.row] += gpus
     assert total == gangs.cache.nodes.view().requested("nvidia.com/gpu").tolist() and max(total) <= 8
+
+
+def test_a_gang_without_room_always_has_a_reason() -> None:
+    gangs = Gangs(fabric(spines=1, leaves=1))
+
+    decided = gangs.decide(gangs.gang("a", 5))
+
+    assert isinstance(decided, GroupRejection)
+    assert "4 of 5 pods fit on 4 nodes" in decided.message
+    assert "4 of 4 nodes would do for one such pod" in decided.message
+    assert "0/4 nodes are available" not in decided.message
+
+
+def test_the_nodes_that_reject_members_are_counted_with_their_reasons() -> None:
+    gangs = Gangs(fabric(spines=1, leaves=1))
+    gangs.occupy("s0-l0-n0", 8)
+
+    decided = gangs.decide(gangs.gang("a", 4))
+
+    assert isinstance(decided, GroupRejection)
+    assert "3 of 4 nodes would do for one such pod; 1 Insufficient nvidia.com/gpu" in decided.message

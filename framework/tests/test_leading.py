@@ -17,6 +17,7 @@ from gangline.errors import LeadershipLost
 from gangline.leading import JITTER, Action, Elector, claim, decide
 from gangline.model import LeaseSpec
 from gangline.simulate.time import EPOCH, VirtualClock, run
+from gangline.tenure import Tenure
 
 from .fake_leases import LeaseClient, LeaseStore
 
@@ -48,8 +49,17 @@ class Replica:
         self.told: list[bool] = []
         self.spans: list[tuple[float, float]] = []
         clock = Skewed(world.clock, skew)
+        self.tenure = Tenure(clock)
+        self.hangs: str | None = None
         self.elector = Elector(
-            self.client.as_client(), clock, SETTINGS, name, Random(name), on_leading=self.told.append
+            self.client.as_client(),
+            clock,
+            SETTINGS,
+            name,
+            Random(name),
+            on_leading=self.told.append,
+            tenure=self.tenure,
+            complaint=lambda: self.hangs,
         )
         self._world = world
         self._led = asyncio.Event()
@@ -92,6 +102,13 @@ class World:
     @property
     def record(self) -> LeaseSpec:
         return self.store.leases[LEASE].spec
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Let a tenth of a second pass again and again until something holds."""
+        while True:
+            if holds():
+                return
+            await asyncio.sleep(0.1)
 
     def start(self, name: str, skew: float = 0.0, winds_down: float = 0.0) -> Replica:
         self.replicas.append(Replica(self, name, skew, winds_down))
@@ -496,5 +513,74 @@ def test_run_returns_and_releases_when_the_work_is_done() -> None:
 
         assert 100 <= world.now < 101
         assert world.record.holder_identity == ""
+
+    in_virtual_time(story)
+
+
+# What the loop that decides is told, and what is told of it
+
+
+@pytest.mark.parametrize("skew", [0.0, 3600.0], ids=["same clocks", "an hour ahead"])
+def test_what_is_written_in_another_thread_may_be_written_until_the_deadline_and_no_longer(skew: float) -> None:
+    async def story(world: World) -> None:
+        a = world.start("a", skew=skew, winds_down=60.0)  # its loop is held: the cancellation has no effect for long
+        before = a.tenure.holds()
+        await a.leads()
+        held = a.tenure.holds()
+        await asyncio.sleep(60)
+        a.client.cut()
+        cut = world.now
+        await world.until(lambda: not a.tenure.holds())
+
+        assert (before, held) == (False, True)
+        assert world.now - cut <= SETTINGS.renew_deadline + SETTINGS.retry_period + 0.1 < SETTINGS.lease_duration
+        assert not a.running.done()
+
+    in_virtual_time(story)
+
+
+def test_nothing_may_be_written_any_more_once_another_holds_the_lease_or_the_work_has_ended() -> None:
+    async def story(world: World) -> None:
+        a, b = world.start("a", winds_down=5.0), world.start("b")
+        await a.leads()
+        world.store.put(*LEASE, HELD)
+        await world.until(lambda: not a.tenure.holds())
+        assert world.now <= LONGEST_WAIT
+        await a.stop()
+        await b.leads()
+        await b.stop()
+
+        assert not b.tenure.holds()
+
+    in_virtual_time(story)
+
+
+def test_a_process_that_hangs_loses_the_lease_and_another_takes_over() -> None:
+    async def story(world: World) -> None:
+        a = world.start("a", winds_down=1000.0)
+        await a.leads()
+        b = world.start("b")
+        await asyncio.sleep(60)
+        a.hangs, hung = "the event loop has not turned for 61 s", world.now
+        took = await b.leads() - hung
+
+        assert took <= SETTINGS.lease_duration + LONGEST_WAIT
+        assert not a.tenure.holds()
+        with pytest.raises(LeadershipLost, match=r"the event loop has not turned for 61 s|b holds it now"):
+            await a.running
+
+    in_virtual_time(story)
+
+
+def test_a_process_that_hangs_does_not_become_the_leader() -> None:
+    async def story(world: World) -> None:
+        a = world.start("a")
+        a.hangs = "the event loop has not turned for 61 s"
+        await asyncio.sleep(60)
+        asked = list(a.client.asked)
+        a.hangs = None
+        await a.leads()
+
+        assert asked == []
 
     in_virtual_time(story)

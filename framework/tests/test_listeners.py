@@ -9,9 +9,9 @@ import pytest
 
 from gangline import NODE, Handle, config, hookimpl
 from gangline.cache import Cache
+from gangline.changes import PODS as PODS_ON_IT
 from gangline.kube.resources import GPU_CLAIMS, PODS, Resource
 from gangline.model import HasMetadata, Node, ObjectMeta
-from gangline.nodes import PODS as PODS_ON_IT
 from gangline.registry import Catalog
 from gangline.scheduler import Scheduler
 from gangline.simulate import InMemoryServer, SimulatedClient, VirtualClock, run

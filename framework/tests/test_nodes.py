@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import functools
 import operator
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangline.nodes import NODE, PODS, Changes
-from gangline.testing import GPU, cluster, make_node, make_pod
+from gangline import CodeColumn, NodeView, PluginError, Reason, codes, hookimpl
+from gangline.changes import NODE, PODS, Changes
+from gangline.testing import GPU, cluster, make_node, make_pod, run_filter
 
 
 @given(
@@ -83,3 +87,57 @@ def test_more_nodes_and_resources_than_there_was_room_for_keep_their_values() ->
 
     assert len(view) == 150
     assert all(view.allocatable(f"example.com/r{i % 20}")[i] == i + 1 for i in range(150))
+
+
+COLUMNS: dict[str, Callable[[NodeView], Any]] = {
+    "alive": lambda view: view.alive,
+    "unschedulable": lambda view: view.unschedulable,
+    "taints": lambda view: view.taints,
+    "allocatable": lambda view: view.allocatable(GPU),
+    "requested": lambda view: view.requested(GPU),
+    "amounts": lambda view: view.amounts(("cpu", "memory"))[1],
+    "nonzero": lambda view: view.nonzero,
+    "label": lambda view: view.label("rack").ids,
+    "image": lambda view: view.image("main:1")[0],
+}
+
+
+@pytest.mark.parametrize("column", COLUMNS.values(), ids=COLUMNS)
+@pytest.mark.parametrize("grown", [0, 200], ids=["as made", "grown"])
+def test_nobody_can_write_to_a_column_that_a_view_gives(column: Callable[[NodeView], Any], grown: int) -> None:
+    cache = cluster([make_node("a", labels={"rack": "r"}, images={"main:1": 5})], [make_pod("p", gpus=3, node="a")])
+    column(cache.nodes.view())  # made before the nodes are more than there was room for
+    for i in range(grown):
+        cache.upsert_node(make_node(f"n{i}", resources={f"example.com/r{i}": 1}))
+
+    for view in (cache.nodes.view(), cache.nodes.view(slice(0, 1))):
+        before = column(view).copy()
+        with pytest.raises(ValueError, match="read-only"):
+            column(view)[...] = 0
+        assert column(view).tolist() == before.tolist()
+
+
+def test_what_is_free_cannot_be_worked_out_in_place_and_the_plugin_is_named() -> None:
+    class InPlace:
+        name = "InPlace"
+        reasons = (Reason("full"),)
+
+        @hookimpl
+        def filter(self, nodes: NodeView) -> CodeColumn:
+            free = nodes.allocatable(GPU)
+            free -= nodes.requested(GPU)
+            return codes(free < 1)
+
+    cache = cluster([make_node("a", gpus=8)], [make_pod("p", gpus=3, node="a")])
+
+    with pytest.raises(PluginError, match="plugin InPlace at filter: ValueError: output array is read-only"):
+        run_filter(InPlace, make_pod("q"), cache)
+
+    assert cache.nodes.view().allocatable(GPU).tolist() == [8]
+
+
+def test_the_pods_on_a_node_cannot_be_taken_off_by_who_looks_at_them() -> None:
+    cache = cluster([make_node("a")], [make_pod("p", node="a")])
+
+    with pytest.raises(TypeError):
+        del cache.nodes.view().pods(0)["pod-default-p"]  # type: ignore[attr-defined]  # what a plugin must not do

@@ -113,9 +113,10 @@ def test_resources_keep_their_rows_and_growth_is_told() -> None:
     axis, told = ResourceAxis(), []
     axis.on_growth(lambda: told.append(len(axis)))
 
-    gpu = axis.row("nvidia.com/gpu")
+    axis.offer("nvidia.com/gpu")
+    axis.offer("nvidia.com/gpu")
 
-    assert [axis.row(name) for name in ("cpu", "memory", "nvidia.com/gpu")] == [0, 1, gpu]
-    assert told == [5]
+    assert [axis.row(name) for name in ("cpu", "memory", "nvidia.com/gpu")] == [0, 1, 5]
+    assert told == [6]
     assert axis.rows(("cpu", "memory")) == slice(0, 2)
-    assert np.arange(9)[axis.rows(("memory", "nvidia.com/gpu"))].tolist() == [1, gpu]
+    assert np.arange(9)[axis.rows(("memory", "nvidia.com/gpu"))].tolist() == [1, 5]

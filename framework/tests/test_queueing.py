@@ -172,7 +172,7 @@ def test_what_happened_is_forgotten_once_nobody_in_flight_can_need_it() -> None:
         else:
             q.done(unit)
 
-    assert len(q._log) == 49
+    assert len(q._flights) == 49
 
 
 def test_five_minutes_after_its_rejection_a_unit_is_tried_again() -> None:
@@ -356,8 +356,9 @@ class AnyHistory(RuleBasedStateMachine):
         held = {"unschedulable": self.queue._unschedulable, "gated": self.queue._gated}
         for place, units_there in held.items():
             assert units_there.keys() == {u.uid for u in units.values() if u.place == place}
-        for place, heap in (("active", self.queue._active), ("backoff", self.queue._backoff)):
-            there = [entry[2].uid for entry in heap if entry[2].place == place]
+        backoff = [entry[2] for entry in self.queue._backoff]
+        for place, heap in (("active", list(self.queue._active)), ("backoff", backoff)):
+            there = [unit.uid for unit in heap if unit.place == place]
             assert sorted(there) == sorted(u.uid for u in units.values() if u.place == place)
 
     def teardown(self) -> None:

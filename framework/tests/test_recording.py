@@ -119,7 +119,7 @@ def test_an_event_of_a_pod_with_a_long_name_has_a_name_that_is_allowed() -> None
 def test_when_too_much_waits_the_newest_are_dropped_and_counted() -> None:
     events, _ = recorder()
     for i in range(recording.MOST_WAITING + 5):
-        events.event(POD, "Warning", "FailedScheduling", str(i))
+        events.event(POD, "Normal", "Moved", str(i))
 
     assert events.dropped == 5 and events.waiting == recording.MOST_WAITING
     assert written(events).note == "0"
@@ -127,13 +127,13 @@ def test_when_too_much_waits_the_newest_are_dropped_and_counted() -> None:
 
 def test_what_was_written_long_ago_is_forgotten_and_told_anew() -> None:
     events, _ = recorder()
-    events.event(POD, "Warning", "FailedScheduling", "first")
+    events.event(POD, "Normal", "Moved", "first")
     written(events)
     for i in range(recording.MOST_REMEMBERED):
-        events.event(POD, "Warning", "FailedScheduling", str(i))
+        events.event(POD, "Normal", "Moved", str(i))
         written(events)
 
-    events.event(POD, "Warning", "FailedScheduling", "first")
+    events.event(POD, "Normal", "Moved", "first")
 
     assert written(events).series is None
 
@@ -167,3 +167,39 @@ def test_an_object_of_the_cluster_is_spoken_of_in_the_default_namespace() -> Non
     event = written(events)
 
     assert event.metadata.namespace == "default" and event.reporting_controller == "gangline"
+
+
+def test_an_object_that_always_has_something_new_wrong_with_it_does_not_flood_the_api_server() -> None:
+    events, clock = recorder()
+    for n in range(3000):
+        events.event(pod("odd"), "Warning", "InvalidPod", f"reason {n}")
+        clock.advance(0.02)
+    events.event(pod("other"), "Warning", "InvalidPod", "wrong")
+    events.event(pod("odd"), "Normal", "Scheduled", "assigned")
+
+    assert events.waiting <= recording.BURST + 60 / recording.PAUSE + 3
+    assert events.dropped >= 2900
+    said = [written(events) for _ in range(events.waiting)]
+    assert {event.regarding.name for event in said if event.regarding} == {"odd", "other"}
+    assert said[-1].reason == "Scheduled"
+
+
+def test_an_object_is_warned_about_again_after_a_while() -> None:
+    events, clock = recorder()
+    for n in range(100):
+        events.event(pod("odd"), "Warning", "InvalidPod", f"reason {n}")
+    while events.next_event() is not None:
+        pass
+    clock.advance(recording.PAUSE + 1)
+    events.event(pod("odd"), "Warning", "InvalidPod", "another")
+
+    assert written(events).note == "another"
+
+
+def test_the_objects_that_were_warned_about_are_forgotten_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording, "MOST_REMEMBERED", 10)
+    events, _ = recorder()
+    for n in range(100):
+        events.event(pod(f"p-{n}"), "Warning", "InvalidPod", "wrong")
+
+    assert len(events._warned) == 10

@@ -178,11 +178,11 @@ def test_a_companion_method_without_the_mark_is_refused_at_load(point: str, meth
     with pytest.raises(PluginError) as error:
         make_runtime(cluster(), forgotten)
 
-    assert str(error.value) == f"plugin Forgotten at {method}: there is no method marked with @hookimpl"
+    assert str(error.value) == f"plugin Forgotten at {method}: is not marked with @hookimpl"
 
 
 def test_the_points_are_those_of_the_contracts() -> None:
-    companions = {"capacity", "events_to_register", "normalize_score", "unreserve"}
+    companions = {"capacity", "events_to_register", "identity", "normalize_score", "unreserve"}
 
     assert {name for name in vars(Hooks) if not name.startswith("_")} == {*POINTS, *companions}
 

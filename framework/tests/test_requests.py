@@ -173,3 +173,62 @@ def test_a_limit_of_the_whole_pod_counts_only_where_no_container_asks() -> None:
     limits = ResourceRequirements(limits={"cpu": "8", "memory": "1Gi"})
 
     assert compute(PodSpec(containers=[asking("1")], resources=limits)).real == {"cpu": 1000, "memory": 1024 * MI}
+
+
+@pytest.mark.parametrize(
+    ("requests", "nonzero"),
+    [
+        ({"memory": "1Gi"}, (1000, 1024 * MI)),
+        ({"cpu": "4"}, (4000, MI)),
+        ({"cpu": "4", "memory": "1Gi"}, (4000, 1024 * MI)),
+        ({"nvidia.com/gpu": "1"}, (1000 + DEFAULT_MILLI_CPU, MI + DEFAULT_MEMORY)),
+    ],
+    ids=["memory", "cpu", "both", "neither, for a pod has no devices of its own"],
+)
+def test_a_pod_with_requests_of_its_own_gets_a_default_only_for_what_nobody_names(
+    requests: Resources, nonzero: tuple[int, int]
+) -> None:
+    spec = PodSpec(containers=[asking("1", "1Mi"), Container()], resources=ResourceRequirements(requests=requests))
+
+    assert compute(spec).nonzero == nonzero
+
+
+def test_a_default_stands_in_where_neither_the_pod_nor_a_container_names_a_resource() -> None:
+    pod_level = ResourceRequirements(requests={"memory": "1Gi"})
+    nothing = PodSpec(containers=[Container(), Container()], resources=pod_level)
+    overhead = PodSpec(containers=[Container()], resources=pod_level, overhead={"cpu": "10m"})
+
+    assert compute(nothing).nonzero == (2 * DEFAULT_MILLI_CPU, 1024 * MI)
+    assert compute(overhead).nonzero == (10, 1024 * MI)
+
+
+def test_what_the_kubelet_says_of_a_plain_init_container_does_not_count() -> None:
+    status = PodStatus(
+        init_container_statuses=[ContainerStatus("init", {"cpu": "8"}, ResourceRequirements(requests={"cpu": "8"}))]
+    )
+    plain = PodSpec(containers=[asking("1")], init_containers=[asking("2", name="init")])
+    sidecar = PodSpec(containers=[asking("1")], init_containers=[asking("2", name="init", restart="Always")])
+
+    assert compute(plain, status).real == {"cpu": 2000}
+    assert compute(sidecar, status).real == {"cpu": 9000}
+
+
+def test_a_resize_of_the_whole_pod_counts_for_what_the_pod_asks_for_and_for_nothing_else() -> None:
+    spec = PodSpec(containers=[asking("1", "1Mi")], resources=ResourceRequirements(requests={"cpu": "2"}))
+    status = PodStatus(
+        conditions=[PodCondition("PodResizePending", "True", reason="Infeasible")],
+        resources=ResourceRequirements(requests={"memory": "1Gi"}),
+    )
+
+    assert compute(spec, status).real == {"memory": MI}
+
+
+def test_of_two_conditions_of_a_resize_the_first_counts() -> None:
+    conditions = [PodCondition("PodResizePending", "True", reason=reason) for reason in ("Deferred", "Infeasible")]
+    running = ContainerStatus("main", {"cpu": "1"}, ResourceRequirements(requests={"cpu": "1"}))
+
+    found = compute(
+        PodSpec(containers=[asking("2", name="main")]), PodStatus(conditions=conditions, container_statuses=[running])
+    )
+
+    assert found.real == {"cpu": 2000}

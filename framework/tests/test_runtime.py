@@ -78,7 +78,7 @@ async def test_an_async_answer_is_the_plugins_and_its_fault_names_it(point: str)
     status = await call(runtime.evaluator.filter(POD).cycle, POD, "a")
 
     assert (status.code, status.plugin) == (Code.ERROR, "Broken")
-    assert status.message == f"plugin Broken at {point}: KeyError('x')"
+    assert status.message == f"plugin Broken at {point}: KeyError: 'x'"
 
 
 async def test_a_bind_that_is_not_async_fails_its_pod_alone() -> None:
@@ -128,7 +128,7 @@ def test_work_is_kept_until_somebody_starts_it() -> None:
     handle.spawner = started.append
     handle.spawn(work)
 
-    assert handle.work == [work] and handle.pending_work == [work] and started == [work]
+    assert handle.work == [("", work)] and handle.pending_work == [work] and started == [work]
 
 
 def test_nominations_are_those_of_the_queue_and_without_one_there_are_none() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from gangline import Handle, NodeView, hookimpl, resources
+from gangline import Handle, NodeView, Reason, hookimpl, resources
 from gangline.config import load
 from gangline.kube.resources import LEASES, PODS
 from gangline.registry import Catalog
@@ -25,6 +25,7 @@ class Watcher:
     """Watches marked leases of one namespace, and pods, which the scheduler follows anyway."""
 
     name = "Watcher"
+    reasons = (Reason("never"),)
     watches = (resources.Selection(LEASES, "locks", "mark=yes"), resources.Selection(PODS, "locks"))
 
     def __init__(self, args: None, handle: Handle) -> None:

@@ -4,31 +4,51 @@ from __future__ import annotations
 
 import pytest
 from prometheus_client import CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families as parse
 
 from gangline.group_metrics import GroupMetrics
+from gangline.groups.keys import GPU_COUNT
+from gangline.groups.strategy import PLACEMENT_STRATEGY
+from gangline.kube.resources import NODES, PODS
+from gangline.simulate import SimulatedCluster
+from gangline.testing import make_node, make_pod
 from gangline.topology import Topology
 from gangline.topology_metrics import TopologyMetrics
 
+from .gang_cluster import PROFILE, GangCluster
 from .gangs import Gangs, fabric
+
+DEFAULT = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
 DOMAINS = ("spine-0", "spine-0/leaf-0", "spine-0/leaf-1")
 
 
+class Told:
+    """The samples of a page."""
+
+    def __init__(self, text: str) -> None:
+        samples = [sample for family in parse(text) for sample in family.samples]
+        self._values = {(sample.name, *sorted(sample.labels.items())): sample.value for sample in samples}
+
+    def get_sample_value(self, name: str, labels: dict[str, str] | None = None) -> float | None:
+        return self._values.get((name, *sorted((labels or {}).items())))
+
+
 @pytest.fixture
-def registry() -> CollectorRegistry:
+def registry() -> Told:
     """Two leaves of two nodes: one node full, one half full, two empty."""
     gangs = Gangs(fabric(spines=1, leaves=2, nodes=2))
     gangs.occupy("s0-l0-n0", 8)
     gangs.occupy("s0-l0-n1", 4)
-    registry = CollectorRegistry()
-    metrics = TopologyMetrics(gangs.cache.nodes)
+    metrics = TopologyMetrics(gangs.cache)
     metrics.topology = Topology(gangs.cache.nodes)
-    registry.register(metrics)
-    return registry
+    metrics.take()
+    gangs.occupy("s0-l1-n0", 8)  # too late: what was handed over does not change
+    return Told("".join(metrics.lines()))
 
 
 @pytest.mark.parametrize("name", ["topology_domain_utilization_ratio", "topology_gpu_utilization_ratio"])
-def test_a_domain_is_as_full_as_its_gpus_are_used(registry: CollectorRegistry, name: str) -> None:
+def test_a_domain_is_as_full_as_its_gpus_are_used(registry: Told, name: str) -> None:
     values = {
         d: registry.get_sample_value(name, {"domain": d}) for d in ("spine-0", "spine-0/leaf-0", "spine-0/leaf-1")
     }
@@ -39,7 +59,7 @@ def test_a_domain_is_as_full_as_its_gpus_are_used(registry: CollectorRegistry, n
 @pytest.mark.parametrize(
     "name", ["topology_domain_fragmentation_ratio", "topology_scheduler_domain_fragmentation_ratio"]
 )
-def test_a_domain_is_fragmented_by_the_nodes_that_are_partly_used(registry: CollectorRegistry, name: str) -> None:
+def test_a_domain_is_fragmented_by_the_nodes_that_are_partly_used(registry: Told, name: str) -> None:
     values = {
         d: registry.get_sample_value(name, {"domain": d}) for d in ("spine-0", "spine-0/leaf-0", "spine-0/leaf-1")
     }
@@ -47,7 +67,7 @@ def test_a_domain_is_fragmented_by_the_nodes_that_are_partly_used(registry: Coll
     assert values == {"spine-0": 1 / 4, "spine-0/leaf-0": 1 / 2, "spine-0/leaf-1": 0.0}
 
 
-def test_nodes_and_the_whole_cluster_are_told_too(registry: CollectorRegistry) -> None:
+def test_nodes_and_the_whole_cluster_are_told_too(registry: Told) -> None:
     node = {"node": "s0-l0-n1", "domain": "spine-0/leaf-0"}
 
     assert registry.get_sample_value("topology_node_gpu_allocated", node) == 4
@@ -75,3 +95,58 @@ def test_decisions_are_counted_by_strategy_and_result() -> None:
     assert value("topology_scheduler_placement_duration_seconds_count") == 1
     assert value("topology_scheduler_recovery_duration_seconds_sum") == 3.0
     assert value("topology_recovery_duration_seconds_count") == 1
+
+
+def test_pods_on_their_own_are_counted_with_the_groups() -> None:
+    plain = SimulatedCluster()
+    plain.create(NODES, make_node("a", gpus=1))
+    consolidated = {PLACEMENT_STRATEGY: "consolidated"}
+    plain.create(PODS, make_pod("p", gpus=1, annotations=consolidated), make_pod("q", gpus=2))
+
+    async def story() -> CollectorRegistry:
+        async with plain.scheduling(DEFAULT) as scheduler:
+            await plain.until(lambda: plain.bound() == {"p": "a"} and bool(plain.message("q")))
+            return scheduler.metrics.registry
+
+    value = plain.play(story).get_sample_value
+
+    assert value("topology_scheduler_attempts_total", {"strategy": "consolidated"}) == 1
+    assert value("topology_scheduler_success_total", {"strategy": "consolidated"}) == 1
+    assert value("topology_scheduler_latency_seconds_count", {"strategy": "consolidated"}) == 1
+    assert value("topology_scheduler_placement_duration_seconds_count") == 1
+    assert (value("topology_scheduler_errors_total", {"type": "placement_balanced"}) or 0) >= 1
+
+
+@pytest.mark.parametrize(
+    ("key", "kind"), [(GPU_COUNT, "invalid_gpu_requirements"), (PLACEMENT_STRATEGY, "invalid_strategy")]
+)
+def test_an_annotation_that_cannot_be_read_is_counted_once(key: str, kind: str) -> None:
+    plain = SimulatedCluster()
+    plain.create(NODES, make_node("a"))
+    plain.create(PODS, make_pod("p", gpus=1, annotations={key: "nonsense"}))
+    profile = DEFAULT + "profiles: [{plugins: {multiPoint: {enabled: [{name: TopologyAnnotations}]}}}]"
+
+    async def story() -> CollectorRegistry:
+        async with plain.scheduling(profile) as scheduler:
+            await plain.until(lambda: bool(plain.bound()))
+            return scheduler.metrics.registry
+
+    assert plain.play(story).get_sample_value("topology_scheduler_errors_total", {"type": kind}) == 1
+
+
+def test_a_workload_that_is_held_for_its_gpu_count_is_counted() -> None:
+    gangs = GangCluster()
+    template = {"metadata": {}, "spec": {"schedulerName": "gangs", "containers": [{"name": "main", "image": "i"}]}}
+    meta = {"name": "train", "annotations": {GPU_COUNT: "nonsense"}}
+    gangs.server.apply_manifest(
+        {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {"parallelism": 2, "template": template}}
+    )
+
+    async def story() -> CollectorRegistry:
+        async with gangs.scheduling(PROFILE) as scheduler:
+            await gangs.until(lambda: any("gpu-count" in note for note in gangs.notes()))
+            return scheduler.metrics.registry
+
+    value = gangs.play(story).get_sample_value
+
+    assert value("topology_scheduler_errors_total", {"type": "invalid_gpu_requirements"}) == 1

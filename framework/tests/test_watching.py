@@ -8,8 +8,17 @@ import pytest
 
 from gangline import SUCCESS, Action, model, on
 from gangline.cache import Cache
-from gangline.kube.resources import NAMESPACES, POD_GROUPS_V1BETA1, SCHEDULER_PLUGINS_POD_GROUPS
+from gangline.kube.informer import Handler
+from gangline.kube.resources import (
+    NAMESPACES,
+    NODES,
+    POD_GROUPS_V1BETA1,
+    PODS,
+    SCHEDULER_PLUGINS_POD_GROUPS,
+    Resource,
+)
 from gangline.metrics import Metrics
+from gangline.quarantine import Quarantine, what_a_pod_takes
 from gangline.queueing import SchedulingQueue
 from gangline.recording import Condition, EventRecorder
 from gangline.testing import SCHEDULER, FakeClock, make_node, make_pod
@@ -28,10 +37,9 @@ class World:
         self.recorder = EventRecorder(self.clock, "host-1")
         self.woken = 0
         self.heard: list[tuple[str, Any, Any]] = []
-        self.cluster = Cluster(
-            self.cache, self.queue, self.waiting, self.recorder, self.clock, self.metrics, self._wake
-        )
-        self.pods, self.nodes = PodHandler(self.cluster), NodeHandler(self.cluster)
+        self.cluster = Cluster(self.cache, self.queue, self.waiting, self.recorder, self.clock, self._wake)
+        self.pods = self.guarded(PODS, PodHandler(self.cluster), what_a_pod_takes)
+        self.nodes = self.guarded(NODES, NodeHandler(self.cluster))
         hints = [
             on(resource, action, self._hear(f"{resource} {action.name}"))
             for resource in ("pods", "nodes", "namespaces", SCHEDULER_PLUGINS_POD_GROUPS.key)
@@ -52,6 +60,9 @@ class World:
     @property
     def events(self) -> list[str]:
         return [what for what, _, _ in self.heard]
+
+    def guarded(self, resource: Resource[Any], handler: Handler[Any], *more: Any) -> Quarantine[Any]:
+        return Quarantine(resource, handler, self.recorder, self.metrics, *more)
 
     def listener(self) -> None:
         """Have a rejected pod that hears every event."""
@@ -143,6 +154,16 @@ def test_a_deleted_pod_frees_what_it_held_and_is_told_once(world: World) -> None
     world.pods.remove("default", "p", UID)
 
     assert requested(world) == [0] and world.events == ["pods ADD", "pods DELETE"]
+
+
+def test_a_pod_that_has_lost_its_node_frees_what_it_held_and_is_queued(world: World) -> None:
+    world.pods.upsert(pod(node="a"))
+
+    world.pods.upsert(pod())
+
+    unit = world.queue.get(UID)
+    assert requested(world) == [0] and UID not in world.cache.pods
+    assert unit is not None and unit.place == "active" and world.events == ["pods ADD", "pods DELETE"]
 
 
 def test_a_waiting_pod_that_is_deleted_leaves_the_queue(world: World) -> None:

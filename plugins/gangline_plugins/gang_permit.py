@@ -79,9 +79,9 @@ class GangPermit:
         gang = self._gangs.get(group.key)
         if gang is None:
             bound = sum(bool(member.node_name) and member is not pod for member in self._handle.members(group.key))
-            gang = self._gangs[group.key] = _Gang(group, bound, wait(group.timeout or self._timeout))
-        if gang.group is not group:
-            gang.group, gang.hold = group, wait(group.timeout or self._timeout)
+            gang = self._gangs[group.key] = _Gang(group, bound, self._hold(group))
+        elif gang.group is not group:
+            gang.group, gang.hold = group, self._hold(group)
         gang.reserved.add(pod.uid)
         self._gang_of[pod.uid] = gang
 
@@ -109,6 +109,9 @@ class GangPermit:
     async def post_bind(self, pod: PodInfo) -> None:
         """A bound member is known by its node."""
         self._leave(pod)
+
+    def _hold(self, group: PodGroup) -> Status:
+        return wait(group.timeout or self._timeout)
 
     def _leave(self, pod: PodInfo) -> _Gang | None:
         """The member is no longer on its way; returns the gang when others still are."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Annotated
 
 import msgspec
@@ -97,6 +97,12 @@ class InterPodAffinity:
             self._has_enemies(terms, nodes) if terms.anti else nowhere,
             nowhere if repelled is None else repelled,
         )
+
+    @hookimpl
+    def identity(self, pod: PodInfo, annotations: Mapping[str, str]) -> Hashable:
+        """Which anti-affinity of placed pods means this pod, by its labels."""
+        matching = self._owners.matching(pod)
+        return frozenset(id(term) for term, _ in matching if term.role is Role.REPELS) or None if matching else None
 
     @hookimpl
     def pre_score(self, cycle: Cycle, pod: PodInfo, nodes: NodeView) -> Status | None:

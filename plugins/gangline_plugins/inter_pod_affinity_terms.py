@@ -7,12 +7,16 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gangline import NOTHING, InvalidObject, PodClass, PodInfo, Selector, State, compile_selector, model
+from gangline import NOTHING, BoundedCache, InvalidObject, PodClass, PodInfo, Selector, State, compile_selector, model
 from gangline_plugins.pod_counting import Clause, NamespaceLabels, Query, SelectorIndex, derived
 from gangline_plugins.pod_counting_columns import RowCounts
 
 _IDLE_TERMS = 256
-_REMEMBERED = 4096
+_MATCHES_BYTES = 16 * 1024 * 1024
+"""For which terms mean which pods: 40,000 kinds of pods that none means, thousands that some mean."""
+_ENTRY_BYTES = 400
+_MATCH_BYTES = 64
+"""Of one term of one kind of pods: a pair, and its place in a list."""
 Match = tuple["OwnedTerm", RowCounts]
 
 
@@ -81,11 +85,16 @@ class TermOwners:
 
     def __init__(self, state: State) -> None:
         self._namespaces = NamespaceLabels(state)
+        self._changes = 0
+        self.clear()
+
+    def clear(self) -> None:
+        """Nothing is placed."""
         self._terms: dict[OwnedTerm, RowCounts] = {}
         self._idle: OrderedDict[OwnedTerm, None] = OrderedDict()
         self._index: SelectorIndex[OwnedTerm] = SelectorIndex()
-        self._changes = 0
-        self._matches: OrderedDict[tuple[str, int], tuple[int, int, list[Match]]] = OrderedDict()
+        self._changes += 1
+        self._matches: BoundedCache[tuple[str, int], tuple[int, int, list[Match]]] = BoundedCache(_MATCHES_BYTES, _size)
 
     def concerns(self, cls: PodClass) -> bool:
         """Whether its pods own terms."""
@@ -121,9 +130,7 @@ class TermOwners:
         version = self._namespaces.version
         known = self._matches.get(key)
         if known is None or known[0] != self._changes or known[1] != version:
-            known = self._matches[key] = (self._changes, version, list(self._find(pod)))
-            if len(self._matches) > _REMEMBERED:
-                self._matches.popitem(last=False)
+            known = self._matches.put(key, (self._changes, version, list(self._find(pod))))
         return known[2]
 
     def _find(self, pod: PodInfo) -> Iterator[Match]:
@@ -136,6 +143,11 @@ class TermOwners:
         del self._terms[term]
         self._index.remove(term.clause.selector, term)
         self._changes += 1
+
+
+def _size(key: object, matches: tuple[int, int, list[Match]]) -> int:
+    """Bytes of what is remembered of the terms that mean a pod; the terms and counts are there anyway."""
+    return _ENTRY_BYTES + _MATCH_BYTES * len(matches[2])
 
 
 def _compile(pod: PodInfo) -> PodTerms:

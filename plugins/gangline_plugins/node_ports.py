@@ -68,6 +68,10 @@ class PortsInUse:
     """Port to row to addresses, kept in step with the pods."""
 
     def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Nothing is placed."""
         self._rows: defaultdict[Port, dict[int, Counter[str]]] = defaultdict(dict)
 
     def concerns(self, cls: PodClass) -> bool:

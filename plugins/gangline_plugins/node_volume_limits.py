@@ -173,6 +173,10 @@ class UsesOfRows:
     """What the pods on each row use, kept in step with them."""
 
     def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Nothing is placed."""
         self._uses: defaultdict[int, Counter[Use]] = defaultdict(Counter)
         self._counts: NDArray[np.int64] = np.zeros(64, dtype=np.int64)
 
@@ -320,12 +324,19 @@ def _in_tree(cls: PodClass) -> tuple[Attachable, ...]:
     return found
 
 
+def _ebs_volume(id: str) -> str:
+    """Both aws://ZONE/vol-1 and vol-1 name the volume vol-1; what is no URL names itself."""
+    try:
+        return urlsplit(id).path.strip("/")
+    except ValueError:
+        return id
+
+
 def _find_in_tree(spec: model.PodSpec) -> Iterator[Attachable]:
     for volume in spec.volumes:
         if volume.gce_persistent_disk is not None:
             yield Attachable(_GCE, f"projects/UNSPECIFIED/zones/UNSPECIFIED/disks/{volume.gce_persistent_disk.pd_name}")
         elif volume.aws_elastic_block_store is not None:
-            # Both aws://ZONE/vol-1 and vol-1 name the volume vol-1.
-            yield Attachable(_EBS, urlsplit(volume.aws_elastic_block_store.volume_id).path.strip("/"))
+            yield Attachable(_EBS, _ebs_volume(volume.aws_elastic_block_store.volume_id))
         elif volume.azure_disk is not None:
             yield Attachable(_AZURE, volume.azure_disk.disk_uri)

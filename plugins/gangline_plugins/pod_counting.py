@@ -172,6 +172,10 @@ class PodCounts:
     def __init__(self, state: State, limits: Limits | None = None) -> None:
         self._limits = limits or Limits()
         self._namespaces = NamespaceLabels(state)
+        self.clear()
+
+    def clear(self) -> None:
+        """Nothing is placed."""
         self._seen = self._namespaces.version
         self._rows = 1
         self._groups: dict[tuple[str, int, bool], _Group] = {}

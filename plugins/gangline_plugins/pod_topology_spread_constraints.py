@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
 
-from gangline import EVERYTHING, InvalidObject, PodInfo, Selector, State, compile_selector, from_map, model
+from gangline import (
+    EVERYTHING,
+    BoundedCache,
+    InvalidObject,
+    PodInfo,
+    Selector,
+    State,
+    compile_selector,
+    from_map,
+    model,
+)
 from gangline_plugins.pod_counting import Clause, Query, SelectorIndex, derived
 
 HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
-_REMEMBERED = 4096
+_REMEMBERED_BYTES = 8 * 1024 * 1024
+"""For the constraints that follow from services and controllers, and as much for what services select: thousands."""
 _LABEL_NAME = re.compile(
     r"(?=[^/]{1,253}/|[^/]+$)([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
     r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
@@ -102,7 +112,7 @@ class PodConstraints:
             )
         self.has_hard_defaults = any(c.when_unsatisfiable == "DoNotSchedule" for c in self._defaults)
         self._selectors = DefaultSelectors(state)
-        self._built: OrderedDict[tuple[str, Selector], Constraints] = OrderedDict()
+        self._built: BoundedCache[tuple[str, Selector], Constraints] = BoundedCache(_REMEMBERED_BYTES)
 
     def hard(self, pod: PodInfo) -> Constraints:
         """As `of`, without looking for defaults where none of them is hard."""
@@ -122,9 +132,7 @@ class PodConstraints:
         key = (pod.namespace, selector)
         found = self._built.get(key)
         if found is None:
-            found = self._built[key] = self._build(pod.namespace, selector)
-            if len(self._built) > _REMEMBERED:
-                self._built.popitem(last=False)
+            found = self._built.put(key, self._build(pod.namespace, selector))
         return found
 
     def _build(self, namespace: str, selector: Selector) -> Constraints:
@@ -144,7 +152,7 @@ class DefaultSelectors:
         }
         self._version = -1
         self._by_namespace: dict[str, SelectorIndex[Selector]] = {}
-        self._of_services: dict[tuple[str, int], frozenset[_Requirement]] = {}
+        self._of_services: BoundedCache[tuple[str, int], frozenset[_Requirement]] = BoundedCache(_REMEMBERED_BYTES)
 
     def of(self, pod: PodInfo) -> Selector:
         """The selector; an empty one where nothing selects the pod."""
@@ -172,10 +180,8 @@ class DefaultSelectors:
         key = (pod.namespace, pod.labels.id)
         found = self._of_services.get(key)
         if found is None:
-            if len(self._of_services) >= _REMEMBERED:
-                self._of_services.clear()
             matching = [s for s in services.candidates(pod.labels) if s.matches(pod.labels)]
-            found = self._of_services[key] = frozenset(r for s in matching for r in s.requirements or ())
+            found = self._of_services.put(key, frozenset(r for s in matching for r in s.requirements or ()))
         return found
 
     def _read_services(self) -> None:

@@ -101,6 +101,7 @@ class TopologyPlacement:
         self, attempt: GroupAttempt, tiers: Sequence[Domains | None], nodes: NodeView
     ) -> Iterator[Placement]:
         for tier, level in enumerate(tiers):
+            attempt.deadline.check()
             if level is None:
                 yield Placement("the cluster", np.flatnonzero(nodes.alive), tier)
             else:

@@ -102,6 +102,10 @@ class VolumesInUse:
     """Claims and disks of the pods that are placed."""
 
     def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Nothing is placed."""
         self._claims: Counter[tuple[str, str]] = Counter()
         self._disks: defaultdict[Disk, dict[int, Counter[bool]]] = defaultdict(dict)
 

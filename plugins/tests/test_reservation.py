@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import random
+from typing import Any
 
+import pytest
 from framework.tests.gang_cluster import PROFILE, GangCluster, profile_with
 from framework.tests.gangs import Gangs
 
-from gangline.group_scheduling import GroupRejection
+from gangline import model
+from gangline.deadline import Deadline
+from gangline.group_scheduling import GroupRejection, decide_group
 from gangline.kube.resources import NODES, PODS
 from gangline.scheduler import Scheduler
 from gangline.simulate import Kubelet, SimulatedClient, running
 from gangline.testing import cluster, make_node, make_pod
+from gangline.units import Unit
+from gangline.wire import ALLOW
 from gangline_plugins.reservation import Reservation, ReservationArgs
+from gangline_plugins.reservation.room import Leaving
 
 NODES_IN_ALL = 64
 MAX_RUNTIME, RUN = "gangline.dev/max-runtime", "gangline.dev/run-seconds"
@@ -84,14 +91,23 @@ def test_with_one_it_starts_when_it_was_told() -> None:
     assert waited is not None and waited <= 600.0 + 30.0
 
 
-def reserved(gpus_of_gang: int = 8) -> tuple[Gangs, float]:
-    """Two nodes with a pod each that ends after 100 and 200 s, and a gang of two that waits; with its start."""
-    cache = cluster(make_node(f"n{i}", gpus=8, cpu=64, memory="512Gi") for i in range(2))
-    gangs = Gangs(cache, Reservation, args={"Reservation": ReservationArgs()})
+def busy(*runs: str, namespace: str = "default", allow: str = "", **args: Any) -> Gangs:
+    """A node for each pod that is on it and says how long it runs."""
+    cache = cluster(make_node(f"n{i}", gpus=8, cpu=64, memory="512Gi") for i in range(len(runs)))
+    meta = model.ObjectMeta(name=namespace, annotations={ALLOW: allow})
+    cache.store("namespaces").upsert(model.Namespace(meta))
+    gangs = Gangs(cache, Reservation, args={"Reservation": ReservationArgs(**args)})
     gangs.handle.waits = lambda key: True
-    for i, seconds in enumerate((100, 200)):
-        pod = make_pod(f"busy-{i}", gpus=8, node=f"n{i}", annotations={MAX_RUNTIME: f"{seconds}s"})
+    for i, said in enumerate(runs):
+        notes = {MAX_RUNTIME: said} if said else {}
+        pod = make_pod(f"busy-{i}", gpus=8, node=f"n{i}", annotations=notes, namespace=namespace)
         cache.upsert_pod(cache.record(pod))
+    return gangs
+
+
+def reserved(gpus_of_gang: int = 8, **args: Any) -> tuple[Gangs, float]:
+    """Two nodes with a pod each that ends after 100 and 200 s, and a gang of two that waits; with its start."""
+    gangs = busy("100s", "200s", **args)
     rejected = gangs.decide(gangs.gang("big", 2, gpus=gpus_of_gang))
     assert isinstance(rejected, GroupRejection) and "estimated start" in rejected.message
     return gangs, gangs.handle.clock.now() + 200.0
@@ -161,3 +177,190 @@ def test_planning_changes_nothing() -> None:
     gangs, _ = reserved()
 
     assert gangs.cache.nodes.view().requested("nvidia.com/gpu").tolist() == [8, 8]
+
+
+# When it ends
+
+
+def events(gangs: Gangs) -> list[tuple[str, str]]:
+    """Reason and note of what was told, each once."""
+    return list(dict.fromkeys((event.reason, event.note) for event in gangs.handle.fake_recorder.events))
+
+
+def gauge(gangs: Gangs, name: str) -> list[tuple[dict[str, str], float]]:
+    """The series of a metric."""
+    families = gangs.handle.fake_metrics.registry.collect()
+    return [(dict(each.labels), each.value) for family in families for each in family.samples if each.name == name]
+
+
+def test_a_reservation_is_told_in_events_and_gauges() -> None:
+    gangs, _ = reserved()
+
+    assert events(gangs) == [
+        ("ReservationBegan", "Room is kept on 2 nodes for gang default/big, which is to start at 1970-01-01T00:20:00Z")
+    ]
+    whose = {"namespace": "default", "gang": "big"}
+    assert gauge(gangs, "gangline_reserved_nodes") == [(whose, 2.0)]
+    assert gauge(gangs, "gangline_reserved_gpus") == [(whose, 16.0)]
+    assert gauge(gangs, "gangline_reservation_start_time_seconds") == [(whose, 1000.0)]
+
+
+def test_a_gang_that_is_incomplete_keeps_no_room_and_is_told_why() -> None:
+    gangs, _ = reserved()
+    announced: list[str] = []
+    gangs.handle.announcer = lambda event: announced.append(event.resource)
+    gangs.handle.waits = lambda key: False
+
+    assert small(gangs)["n0"]
+    reason, note = events(gangs)[-1]
+    assert (reason, note) == (
+        "ReservationEnded",
+        "Room is kept no longer for gang default/big: the gang is not complete any more",
+    )
+    assert gauge(gangs, "gangline_reserved_nodes") == []
+    assert ({"reason": "incomplete"}, 1.0) in gauge(gangs, "gangline_reservations_ended_total")
+    assert announced == ["reservations"]
+
+
+def test_a_reservation_ends_when_its_time_has_passed() -> None:
+    gangs, at = reserved()
+    gangs.handle.fake_clock.seconds = at + 61.0
+
+    assert small(gangs)["n0"]
+    assert "has passed" in events(gangs)[-1][1]
+
+
+def test_a_reservation_lasts_no_longer_than_the_profile_allows_and_then_pauses_as_long() -> None:
+    gangs, _ = reserved(max_reservation_seconds=50.0)
+    pods = [gangs.pod("big", i) for i in range(2)]
+    seen = []
+
+    for seconds in (1049.0, 1050.0, 1099.0, 1100.0):
+        gangs.handle.fake_clock.seconds = seconds
+        rejected = gangs.decide(pods)
+        assert isinstance(rejected, GroupRejection)
+        seen.append("room is kept on 2 nodes" in rejected.message)
+        if seconds == 1050.0:
+            assert "no room is kept for it before 1970-01-01T00:18:20Z" in rejected.message
+
+    assert seen == [True, False, False, True]
+
+
+def test_a_plan_that_takes_too_long_leaves_the_reservation_as_it_was() -> None:
+    gangs, _ = reserved()
+    gangs.handle.fake_clock.seconds += 30.0  # it is time to plan anew
+    leaving = gangs.cache.shared(Leaving)
+    pods = [gangs.pod("big", i) for i in range(2)]
+    unit = Unit(pods, added=1000.0, group=gangs.runtime.group_key(pods[0]))
+    while_planning = Deadline(1.0, lambda: 0.0 if leaving.kept is not None else 2.0)
+
+    rejected = decide_group(unit, gangs.runtime, gangs.cache, {}, 1000.0, while_planning)
+
+    assert isinstance(rejected, GroupRejection) and rejected.is_late
+    assert leaving.kept is not None and leaving.kept.gang == "big"
+    assert not small(gangs)["n0"]
+
+
+def test_a_reservation_that_has_served_is_over() -> None:
+    gangs, _ = reserved()
+    for i in range(2):
+        gangs.cache.remove_pod(f"pod-default-busy-{i}")
+
+    placed = gangs.place([gangs.pod("big", i) for i in range(2)])
+
+    assert len(placed) == 2
+    assert events(gangs)[-1][1] == "Room is kept no longer for gang default/big: the gang has its place"
+    assert gauge(gangs, "gangline_reserved_gpus") == []
+
+
+# What others say
+
+
+@pytest.mark.parametrize(
+    ("allow", "is_believed"), [("", False), ("min-runtime", False), ("max-runtime", True), ("*", True)]
+)
+def test_what_another_namespace_promises_counts_where_it_may_promise(allow: str, is_believed: bool) -> None:
+    gangs = busy("100s", "200s", namespace="other", allow=allow)
+
+    rejected = gangs.decide(gangs.gang("big", 2))
+
+    assert isinstance(rejected, GroupRejection)
+    assert ("estimated start" in rejected.message) is is_believed
+
+
+@pytest.mark.parametrize("text", ["99999999h", "9" * 63 + "h", "9" * 5000 + "h", "infh", "1e400s", "-1h", "\u0663h"])
+def test_no_promise_of_anybody_fails_a_gang(text: str) -> None:
+    gangs = busy("100s", text, namespace="other", allow="*")
+
+    rejected = gangs.decide(gangs.gang("big", 2))
+
+    assert isinstance(rejected, GroupRejection) and not rejected.is_error, rejected
+
+
+def test_a_promise_that_is_too_long_is_cut_and_the_pod_is_told() -> None:
+    gangs = busy("99999999h")
+
+    rejected = gangs.decide(gangs.gang("big", 1))
+
+    assert isinstance(rejected, GroupRejection)
+    assert "estimated start 1970-01-08T00:16:40Z" in rejected.message
+    assert "MaxRuntimeCut" in [reason for reason, _ in events(gangs)]
+
+
+@pytest.mark.parametrize("start", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "soon", "9" * 5000])
+def test_no_start_of_a_pod_fails_a_gang(start: str) -> None:
+    gangs = busy("")
+    pod = make_pod("busy-0", gpus=8, node="n0", annotations={MAX_RUNTIME: "1h"})
+    pod.status.start_time = start
+    gangs.cache.upsert_pod(gangs.cache.record(pod))
+
+    rejected = gangs.decide(gangs.gang("big", 1))
+
+    assert isinstance(rejected, GroupRejection) and not rejected.is_error, rejected
+
+
+def test_gangs_need_permission_for_a_reservation_where_the_profile_says_so() -> None:
+    gangs = busy("100s", require_reservation_permission=True)
+
+    rejected = gangs.decide(gangs.gang("big", 1))
+
+    assert isinstance(rejected, GroupRejection)
+    assert 'does not list "reservation"' in rejected.message and "estimated" not in rejected.message
+
+
+# A whole story
+
+
+class TwoTenants(GangCluster):
+    """Four nodes, two of them full for ten minutes; a gang that needs all, and pods of another namespace."""
+
+    def __init__(self) -> None:
+        super().__init__(leaves=0)
+        self.create(NODES, *(make_node(f"n{n}", gpus=8, cpu=64, memory="512Gi") for n in range(4)))
+        notes = {MAX_RUNTIME: "10m"}
+        self.create(
+            PODS,
+            *(make_pod(f"busy-{n}", 8, node=f"n{n}", annotations=notes, scheduler_name="gangs") for n in range(2)),
+        )
+
+    def seconds_to_start(self, delete: str, **args: Any) -> float:
+        """Virtual seconds from the deletion of a member to the start of the others' pods."""
+        return self.play(lambda: self._story(delete, **args))
+
+    async def _story(self, delete: str, **args: Any) -> float:
+        async with self.scheduling(profile_with("Reservation", **args)):
+            self.add_gang("big", 4, {})
+            await self.until(lambda: "room is kept on" in self.message("big-0"))
+            self.create(PODS, *(make_pod(f"job-{n}", 8, namespace="other", scheduler_name="gangs") for n in range(2)))
+            await self.until(lambda: "reserved for a waiting group" in self.message("job-0", "other"))
+            if delete:
+                self.server.delete(PODS, delete, namespace="default")
+            return await self.until(lambda: len(self.bound("job-")) == 2, seconds=700.0)
+
+
+def test_other_tenants_start_at_once_when_a_member_of_the_reserved_gang_is_deleted() -> None:
+    assert TwoTenants().seconds_to_start("big-3") <= 12.0
+
+
+def test_other_tenants_start_when_the_reservation_has_lasted_as_long_as_it_may() -> None:
+    assert 20.0 <= TwoTenants().seconds_to_start("", maxReservationSeconds=30.0) <= 45.0

@@ -477,9 +477,10 @@ def test_only_the_pods_own_claims_wake_it() -> None:
 def placed(volumes: VolumeCluster, name: str, on: str) -> tuple[Cycle, PodInfo, Status]:
     """Prepare, place on a node and reserve, as a group's cycle does."""
     record = volumes.pod(pod(name, f"claim-of-{name}"))
-    cycle = volumes.runtime.evaluator.prepare(record)
+    prepared = volumes.runtime.evaluator.prepare(record)
     row = volumes.cache.nodes.row_of(on)
-    assert cycle is not None and row is not None
+    assert prepared is not None and row is not None
+    cycle, _ = prepared
     volumes.cache.assume(record, row)
     return cycle, record, volumes.runtime.reserve(cycle, record, on)
 

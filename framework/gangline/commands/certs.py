@@ -42,7 +42,7 @@ def certs() -> None:
     """Make and rotate the certificates of the webhook."""
 
 
-@certs.command("ensure")
+@certs.command("ensure", short_help="Make the certificate, or renew it where needed.")
 @_NAMESPACE
 @_SERVICE
 @click.option("--secret", required=True, help="The Secret with tls.crt, tls.key and ca.crt; it is made if missing.")
@@ -85,7 +85,7 @@ async def _ensure(kubeconfig: str | None, wanted: Wanted) -> str:
         return await ensure(client, wanted, SystemClock())
 
 
-@certs.command()
+@certs.command(short_help="Write a new certificate into a folder.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="The folder to write to.")
 @_NAMESPACE
 @_SERVICE

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
+import msgspec
 
 from gangline import config as configuration
 from gangline.assembly import build_runtimes
 from gangline.cache import Cache
 from gangline.clock import SystemClock
+from gangline.commands import profiles
+from gangline.config import (
+    Expanded,
+    PluginConfig,
+    PluginRef,
+    Plugins,
+    PluginSet,
+    Profile,
+    SchedulerConfiguration,
+    Seconds,
+)
+from gangline.config.durations import format_duration
+from gangline.errors import GanglineError
 from gangline.metrics import Metrics
 from gangline.recording import NoRecorder
 from gangline.registry import Catalog
@@ -25,10 +40,11 @@ def config() -> None:
     """Check, convert or show KubeSchedulerConfiguration files."""
 
 
-@config.command()
+@config.command(short_help="Say what is wrong in files.")
 @_FILES
 def validate(files: Sequence[Path]) -> None:
-    """Load the files and build every profile with the plugins that are installed."""
+    """Load the files and build every profile with the plugins that are installed; a line for each fault."""
+    faults: list[GanglineError] = []
     loaded = configuration.load_files(list(files))
     runtimes = build_runtimes(
         loaded,
@@ -40,20 +56,63 @@ def validate(files: Sequence[Path]) -> None:
         None,
         Metrics(),
         random.Random(0),
+        on_fault=faults.append,
     )
+    for fault in faults[:-1]:
+        click.echo(f"gangline: {fault}", err=True)
+    if faults:
+        raise faults[-1]
     for name, runtime in runtimes.items():
         click.echo(f"{name}: {len(runtime.profile.plugins)} plugins")
 
 
-@config.command()
+@config.command(short_help="Write files as kubescheduler.config.k8s.io/v1.")
 @_FILES
 def convert(files: Sequence[Path]) -> None:
     """Write the configuration as kubescheduler.config.k8s.io/v1, with what differs from the defaults."""
     click.echo(configuration.convert(configuration.load_files(list(files))), nl=False)
 
 
-@config.command()
-@_FILES
-def show(files: Sequence[Path]) -> None:
-    """Write the configuration with every default spelled out."""
-    click.echo(configuration.show(configuration.load_files(list(files))), nl=False)
+@config.command(short_help="Write files with every default spelled out.")
+@click.argument("files", type=click.Path(path_type=Path), nargs=-1, metavar="[FILE]...")
+@click.option("--profile", default=None, help="An installed profile by its name, instead of files.")
+def show(files: Sequence[Path], profile: str | None) -> None:
+    """Write the configuration with every default spelled out: plugins of each point, weights, arguments.
+
+    Without files it is what `gangline run` serves without --config.
+    """
+    named = files or profile
+    loaded = profiles.choose([str(file) for file in files], profile) if named else profiles.served()
+    click.echo(configuration.show(effective(loaded, Catalog.discover())), nl=False)
+
+
+def effective(loaded: SchedulerConfiguration, catalog: Catalog) -> SchedulerConfiguration:
+    """The same with the plugins that each point ends up with, and all their arguments. Raises ConfigError."""
+    points = catalog.points()
+    expanded = configuration.expand_all(loaded.profiles, points, configuration.default_plugins(points))
+    spelled = tuple(_spelled(profile, expanded[profile.scheduler_name], catalog) for profile in loaded.profiles)
+    return msgspec.structs.replace(loaded, profiles=spelled)
+
+
+def _spelled(profile: Profile, expanded: Expanded, catalog: Catalog) -> Profile:
+    """Each point names its plugins itself, and none of them comes from elsewhere."""
+    nothing = (PluginRef("*"),)
+    sets = {point: PluginSet(enabled=refs, disabled=nothing) for point, refs in expanded.items()}
+    args = []
+    for name in dict.fromkeys(ref.name for refs in expanded.values() for ref in refs):
+        type_: type[msgspec.Struct] | None = getattr(catalog.load(name), "args_type", None)
+        given = next((entry.args for entry in profile.plugin_config if entry.name == name), None)
+        if type_ is None:
+            spelled = given
+        else:
+            spelled = msgspec.to_builtins(configuration.plugin_args(profile, name, type_), enc_hook=_plain)
+        if spelled:
+            args.append(PluginConfig(name, spelled))
+    plugins = Plugins(multi_point=PluginSet(disabled=nothing), **sets)
+    return dataclasses.replace(profile, plugins=plugins, plugin_config=tuple(args))
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Seconds):
+        return format_duration(value)
+    raise NotImplementedError(type(value))

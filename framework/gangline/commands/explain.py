@@ -9,61 +9,107 @@ from typing import Any, Literal
 
 import click
 import msgspec
+from rich.console import Console
 from rich.table import Table
 
 from gangline import config, model
 from gangline.cache import Cache
+from gangline.commands import profiles
+from gangline.commands.answering import Answer, GangReport, Placed, answer
 from gangline.commands.output import console, table
-from gangline.errors import ConfigError, NotFound
+from gangline.commands.running import find_running, judges
+from gangline.errors import ConfigError
 from gangline.explain.case import cluster_runtimes, converted, load_cluster
-from gangline.explain.live import load_live
 from gangline.explain.report import NodeReport, Report
 from gangline.explain.report import explain as explain_pod
+from gangline.explain.targets import Target, parse
 from gangline.kube import auth
 from gangline.kube.client import HttpClient
-from gangline.kube.resources import PODS
-
-_DEFAULT = (
-    "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles: [{schedulerName: %s}]"
-)
+from gangline.runtime import Runtime
 
 
 @click.command()
-@click.argument("pod", required=False, metavar="[NAMESPACE/POD]")
+@click.argument("target", required=False, metavar="[POD|NAMESPACE/POD|KIND/NAME]")
+@click.option("-n", "--namespace", default=None, help="Of the pod or the workload; default: default.")
 @click.option("-f", "--file", type=click.Path(path_type=Path), default=None, help="A case file instead of a cluster.")
 @click.option(
     "--config", "files", type=click.Path(), multiple=True, help="KubeSchedulerConfiguration; may be repeated."
+)
+@click.option("--profile", default=None, help="An installed profile by its name, whatever serves the pod.")
+@click.option(
+    "--scheduler",
+    metavar="URL",
+    default=None,
+    envvar="GANGLINE_SCHEDULER",
+    help="Where the running scheduler answers; default: it is looked for through the API server.",
 )
 @click.option("--kubeconfig", type=click.Path(), default=None, help="Default: as kubectl, then in-cluster.")
 @click.option("--why-not", metavar="NODE", default=None, help="Everything about one node.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def explain(
-    pod: str | None,
+    target: str | None,
+    namespace: str | None,
     file: Path | None,
     files: Sequence[str],
+    profile: str | None,
+    scheduler: str | None,
     kubeconfig: str | None,
     why_not: str | None,
     output: Literal["table", "json"],
 ) -> None:
-    """Judge a pod of the cluster, or the `pod` of a case file, as the scheduler would now; nothing is changed.
+    """Say why a pod is where it is, and judge it as the scheduler would now; nothing is changed.
+
+    KIND/NAME is a workload, as in job/train or deployment/web. It is judged by the profile that serves its
+    schedulerName: that of the running scheduler, or, where that cannot be asked, an installed one.
 
     A case file is YAML or JSON with lists of objects (nodes, pods, pvcs, ...) and the pod under `pod`.
     """
-    if (pod is None) == (file is None):
+    if (target is None) == (file is None):
         raise click.UsageError("name either a pod or a case file")
     if file is not None:
-        case = read_case(file)
-        cluster, wanted = load_cluster(case), converted(case["pod"], model.Pod, "pod")
-    else:
-        cluster, wanted = asyncio.run(_live(str(pod), kubeconfig))
-    report = explain_pod(_runtime(cluster, wanted, files), cluster.record(_unbound(wanted)))
-    if why_not is not None and report.node(why_not) is None:
-        raise click.ClickException(f"there is no node {why_not!r}")
+        report = _of_case(file, files, profile)
+        _check(report, why_not)
+        _print_report(report, why_not, output)
+        return
+    found = asyncio.run(_live(parse(str(target), namespace), files, profile, scheduler, kubeconfig))
+    _check(found.report, why_not)
     if output == "json":
-        shown: Any = report if why_not is None else report.node(why_not)
-        click.echo(msgspec.json.format(msgspec.json.encode(shown, enc_hook=_encode)).decode())
-    else:
-        _show(report, why_not)
+        if why_not is not None and found.report is not None:
+            click.echo(_json(found.report.node(why_not)))
+        else:
+            click.echo(_json(_plain(found)))
+        return
+    show(found, why_not, console())
+
+
+def _check(report: Report | None, why_not: str | None) -> None:
+    if why_not is not None and report is not None and report.node(why_not) is None:
+        raise click.ClickException(f"there is no node {why_not!r}")
+
+
+def _of_case(file: Path, files: Sequence[str], profile: str | None) -> Report:
+    """A case judged by the profile that was named, else by the one of all installed that serves the pod."""
+    case = read_case(file)
+    cluster, pod = load_cluster(case), converted(case["pod"], model.Pod, "pod")
+    configuration = config.load_files(files) if files else profiles.choose((), profile)
+    return explain_pod(_serving(cluster, configuration, pod, profile, files), cluster.record(_unbound(pod)))
+
+
+def _serving(
+    cluster: Cache,
+    configuration: config.SchedulerConfiguration,
+    pod: model.Pod,
+    profile: str | None,
+    files: Sequence[str],
+) -> Runtime:
+    runtimes, name = cluster_runtimes(cluster, configuration), pod.spec.scheduler_name
+    if profile is not None and len(runtimes) == 1:
+        return next(iter(runtimes.values()))
+    if name not in runtimes:
+        where = files[0] if files else "the installed profiles"
+        why = f"none serves the pod's scheduler name {name!r}; there are {', '.join(runtimes)}"
+        raise ConfigError(where, "profiles", why)
+    return runtimes[name]
 
 
 def read_case(file: Path) -> dict[str, Any]:
@@ -73,22 +119,20 @@ def read_case(file: Path) -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(str(file), "", f"cannot be read: {error.strerror}") from error
     except msgspec.DecodeError as error:
-        raise ConfigError(str(file), "", " ".join(str(error).split())) from error
+        why = f"a case is one document of YAML or JSON: {' '.join(str(error).split())}"
+        raise ConfigError(str(file), "", why) from error
     if not isinstance(case, dict) or "pod" not in case:
         raise ConfigError(str(file), "pod", "is missing: the pod that is to be explained")
     return case
 
 
-async def _live(pod: str, kubeconfig: str | None) -> tuple[Cache, model.Pod]:
-    namespace, _, name = pod.rpartition("/")
-    async with HttpClient(auth.load(kubeconfig)) as client:
-        try:
-            found = await client.get(PODS, name, namespace=namespace or "default")
-        except NotFound:
-            raise click.ClickException(f"there is no pod {namespace or 'default'}/{name}") from None
-        cluster, _ = await load_live(client)
-    cluster.remove_pod(found.metadata.uid)  # judged as if it were to be placed now
-    return cluster, found
+async def _live(
+    target: Target, files: Sequence[str], profile: str | None, scheduler: str | None, kubeconfig: str | None
+) -> Answer:
+    credentials = auth.load(kubeconfig)
+    async with HttpClient(credentials) as client:
+        running = await find_running(client, scheduler, credentials)
+        return await answer(client, target, await judges(client, files, profile, running))
 
 
 def _unbound(pod: model.Pod) -> model.Pod:
@@ -96,21 +140,83 @@ def _unbound(pod: model.Pod) -> model.Pod:
     return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=""))
 
 
-def _runtime(cluster: Cache, pod: model.Pod, files: Sequence[str]) -> Any:
-    name = pod.spec.scheduler_name
-    loaded = config.load_files(files) if files else config.load(_DEFAULT % name, "the default profile")
-    runtimes = cluster_runtimes(cluster, loaded)
-    if name not in runtimes:
-        raise ConfigError(files[0], "profiles", f"none serves the pod's scheduler name {name!r}")
-    return runtimes[name]
-
-
 def _encode(value: Any) -> Any:
     return value.value  # the codes are an enum
 
 
-def _show(report: Report, why_not: str | None) -> None:
-    screen = console()
+def _json(value: Any) -> str:
+    return msgspec.json.format(msgspec.json.encode(value, enc_hook=_encode)).decode()
+
+
+def _plain(found: Answer) -> dict[str, Any]:
+    """The report as it always was, and beside it what else is known."""
+    fields = {} if found.report is None else {name: getattr(found.report, name) for name in Report.__slots__}
+    more = {"about": found.about, "judgedBy": found.judged_by, "placed": found.placed, "notes": found.notes}
+    return {**fields, **more, "gang": found.gang}
+
+
+# Words
+
+
+def show(found: Answer, why_not: str | None, screen: Console) -> None:
+    """Print an answer."""
+    for note in found.notes:
+        screen.print(f"note: {note}", markup=False)
+    for placed in found.placed:
+        _show_placed(placed, screen)
+    if found.gang is not None:
+        _show_gang(found.gang, screen)
+    if found.report is None:
+        return
+    if found.placed or found.gang is not None or found.notes:
+        screen.print()
+    on_its_own = " on its own" if found.gang is not None else ""
+    now = ", if it were to be placed now" if found.placed and found.gang is None else ""
+    screen.print(f"{found.report.pod}{on_its_own}{now}, by the profile {found.report.profile} of {found.judged_by}:")
+    _show(found.report, why_not, screen)
+
+
+def _show_placed(placed: Placed, screen: Console) -> None:
+    devices = f", devices {placed.devices}" if placed.devices else ""
+    screen.print(f"{placed.pod} is on {placed.node}{devices}")
+    decision = placed.decision
+    if decision is None:
+        screen.print(
+            "  why is not known: no running scheduler that could be asked remembers it (--scheduler URL says where)"
+        )
+        return
+    among = f", the best of {decision['feasibleNodes']} nodes" if decision.get("feasibleNodes", 0) > 1 else ""
+    only = ", the only node that would do" if decision.get("feasibleNodes") == 1 else ""
+    screen.print(f"  decided {decision['time']} by the profile {decision['profile']}{among}{only}")
+    if (gang := decision.get("gang")) is not None:
+        screen.print(
+            f"  as one of {gang['members']} pods of gang {gang['name']}, placed together on {gang['placement']} "
+            f"(score {gang['score']:.2f} of 1)"
+        )
+    if scores := decision.get("scores"):
+        each = ", ".join(f"{score['plugin']} {score['score']:g} x{score['weight']}" for score in scores)
+        screen.print(f"  its scores then: {each}")
+
+
+def _show_gang(gang: GangReport, screen: Console) -> None:
+    size = f" ({gang.dialect}, {gang.min_member} pods)" if gang.min_member else ""
+    screen.print(f"gang {gang.name}{size}: {len(gang.placed)} placed")
+    if gang.places:
+        screen.print(f"  would be placed on {gang.placement} (score {gang.score:.2f} of 1):")
+        for pod, node in sorted(gang.places.items()):
+            screen.print(f"    {pod} on {node}")
+    if gang.message:
+        screen.print(f"  {gang.message}", markup=False)
+
+
+def _print_report(report: Report, why_not: str | None, output: Literal["table", "json"]) -> None:
+    if output == "json":
+        click.echo(_json(report if why_not is None else report.node(why_not)))
+    else:
+        _show(report, why_not, console())
+
+
+def _show(report: Report, why_not: str | None, screen: Console) -> None:
     nodes = [node for node in report.nodes if why_not in (None, node.name)]
     nodes.sort(key=lambda node: (bool(node.rejections), -(node.total or 0), node.name))
     screen.print(_table(report, nodes))

@@ -36,6 +36,8 @@ class Judged:
     """By schedulerName; what they start in the background never runs."""
     groups: Mapping[str, Unit]
     """The groups that wait, by key, those first that wait longest."""
+    pending: Sequence[PodInfo] = ()
+    """Every pod that waits for a node."""
 
 
 @asynccontextmanager
@@ -73,7 +75,7 @@ async def judge(client: Client, configuration: SchedulerConfiguration, clock: Cl
         runtime.handle.nominations = lambda: nominations
         runtime.handle.waits = lambda key: key in groups
         offer_what_if(runtime, cluster, lambda: nominations, groups.get, clock.monotonic)
-    return Judged(cluster, runtimes, dict(sorted(groups.items(), key=lambda item: item[1].added)))
+    return Judged(cluster, runtimes, dict(sorted(groups.items(), key=lambda item: item[1].added)), pending)
 
 
 async def _load_watched(client: Client, cluster: Cache, runtimes: Sequence[Runtime]) -> None:

@@ -10,6 +10,9 @@ from rich.table import Table
 _WIDE = 200
 """Columns when the output goes to a file or another program, so that nothing is cut off."""
 
+_LONGEST = 10_000
+"""Columns of the longest line."""
+
 
 def console(record: bool = False) -> Console:
     """Standard output."""
@@ -22,3 +25,11 @@ def table(*columns: str) -> Table:
     for column in columns:
         result.add_column(column, overflow="fold")
     return result
+
+
+def print_whole(shown: Table) -> None:
+    """Print a table; where nobody looks at a terminal each row is one line, however long."""
+    screen = console()
+    if not sys.stdout.isatty():
+        screen.width = max(_WIDE, screen.measure(shown, options=screen.options.update_width(_LONGEST)).maximum)
+    screen.print(shown)

@@ -7,10 +7,10 @@ import re
 from pathlib import Path
 
 import click
-from rich.console import Console
+import msgspec
 from rich.markup import escape
-from rich.table import Table
 
+from gangline.commands.output import print_whole, table
 from gangline.hookspecs import POINTS
 from gangline.registry import Catalog, distributions
 
@@ -28,30 +28,81 @@ dependencies = ["gangline", "numpy"]
 
 [project.entry-points."gangline.plugins"]
 {name} = "{package}:{name}"
+
+[tool.hatch.build.targets.wheel]
+include = ["{package}.py"]
 """,
     "{package}.py": '''\
 """{name}: prefer nodes that carry the label that the pod names."""
 
+import msgspec
 import numpy as np
 
 from gangline import NodeView, PodInfo, ScoreColumn, hookimpl
 
-ANNOTATION = "example.com/prefer-label"
+
+class Args(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """Arguments, as `pluginConfig` of a profile has them."""
+
+    annotation: str = "example.com/prefer-label"
+    """On a pod: the label that it prefers nodes to have."""
 
 
 class {name}:
     """Scores 100 where the node has the label named in the pod's annotation, else 0."""
 
     name = "{name}"
+    args_type = Args
+
+    def __init__(self, args: Args) -> None:
+        self._annotation = args.annotation
 
     @hookimpl
     def score(self, pod: PodInfo, nodes: NodeView) -> ScoreColumn:
         """One value per node."""
-        key = pod.annotations.get(ANNOTATION)
+        key = pod.annotations.get(self._annotation)
         if key is None:
             return np.zeros(len(nodes))
         return 100.0 * nodes.label(key).exists
 ''',
+    "test_{package}.py": '''\
+"""{name} on a small cluster."""
+
+from {package} import Args, {name}
+
+from gangline.testing import cluster, make_node, make_pod, run_score
+
+CLUSTER = cluster([make_node("a", labels={{"fast": ""}}), make_node("b")])
+
+
+def test_nodes_with_the_label_are_preferred() -> None:
+    pod = make_pod("p", annotations={{"example.com/prefer-label": "fast"}})
+
+    assert run_score({name}, pod, CLUSTER) == {{"a": 100.0, "b": 0.0}}
+
+
+def test_a_pod_that_names_no_label_has_no_preference() -> None:
+    assert run_score({name}, make_pod("p"), CLUSTER) == {{"a": 0.0, "b": 0.0}}
+
+
+def test_the_annotation_can_be_another_one() -> None:
+    pod = make_pod("p", annotations={{"example.com/other": "fast"}})
+
+    assert run_score({name}, pod, CLUSTER, Args(annotation="example.com/other")) == {{"a": 100.0, "b": 0.0}}
+''',
+    "case.yaml": """\
+# gangline explain -f case.yaml --config profile.yaml
+nodes:
+- metadata: {{name: a}}
+  status: {{allocatable: {{cpu: "8", memory: 32Gi, pods: "110"}}}}
+- metadata: {{name: b, labels: {{fast: ""}}}}
+  status: {{allocatable: {{cpu: "8", memory: 32Gi, pods: "110"}}}}
+pod:
+  metadata: {{name: mine, namespace: default, annotations: {{example.com/wants: fast}}}}
+  spec:
+    schedulerName: my-scheduler
+    containers: [{{name: main, resources: {{requests: {{cpu: "1"}}}}}}]
+""",
     "profile.yaml": """\
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -62,12 +113,17 @@ profiles:
       enabled:
       - name: {name}
         weight: 2
+  pluginConfig:
+  - name: {name}
+    args: {{annotation: example.com/wants}}
 """,
     "README.md": """\
 # {name}
 
-    pip install -e .
+    pip install pytest -e .
     gangline plugins list
+    pytest                                                # {package}.py on a small cluster
+    gangline explain -f case.yaml --config profile.yaml   # mine would go to b
     gangline run --config profile.yaml
 
 Pods with `schedulerName: my-scheduler` are scheduled with it.
@@ -75,22 +131,41 @@ Pods with `schedulerName: my-scheduler` are scheduled with it.
 }
 
 
+class Listed(msgspec.Struct):
+    """One plugin as `gangline plugins list -o json` has it."""
+
+    plugin: str
+    points: list[str]
+    source: str
+    """The distribution and the object."""
+    unusable: str
+    """Why it cannot be used; "" when it can."""
+
+
 @click.group()
 def plugins() -> None:
     """List plugins, or start a new one."""
 
 
-@plugins.command("list")
-def list_() -> None:
+@plugins.command("list", short_help="List every plugin that is installed.")
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def list_(output: str) -> None:
     """Every plugin that is installed, with the extension points that it implements or why it cannot be used."""
-    table = Table("PLUGIN", "EXTENSION POINTS", "FROM", box=None, pad_edge=False)
+    rows = []
     for name, origin, points, fault in distributions(Catalog.discover()):
-        does = f"unusable: {fault}" if fault else ", ".join(point for point in POINTS if point in points)
-        table.add_row(name, escape(does), origin)
-    Console().print(table)
+        at = [point for point in POINTS if point in points]
+        rows.append(Listed(plugin=name, points=at, source=origin, unusable=fault))
+    if output == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(rows)).decode())
+        return
+    shown = table("PLUGIN", "EXTENSION POINTS", "FROM")
+    for row in rows:
+        does = f"unusable: {row.unusable}" if row.unusable else ", ".join(row.points)
+        shown.add_row(row.plugin, escape(does), escape(row.source))
+    print_whole(shown)
 
 
-@plugins.command()
+@plugins.command(short_help="Write a working plugin to a new folder.")
 @click.argument("name")
 @click.option("--directory", type=click.Path(path_type=Path), default=None, help="Default: ./NAME in lower case.")
 def new(name: str, directory: Path | None) -> None:
@@ -105,4 +180,11 @@ def new(name: str, directory: Path | None) -> None:
     words = {"name": name, "package": package, "package_dashed": package.replace("_", "-")}
     for file, text in _SKELETON.items():
         (folder / file.format(**words)).write_text(text.format(**words))
+    shadowed = Catalog.discover().origin(name) if name in Catalog.discover().names else ""
+    if shadowed:
+        click.echo(
+            f"warning: {name} is there already ({shadowed}): installed beside it neither of them can be used; "
+            "take another name, and disable the old one in the profile",
+            err=True,
+        )
     click.echo(f"{folder}: a working plugin; next: pip install -e {folder}")

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 
+import click
+import msgspec
+
 from gangline import config
+from gangline.commands.output import console, table
 from gangline.config import SchedulerConfiguration
 from gangline.errors import ConfigError
 
 log = logging.getLogger(__name__)
 
 GROUP = "gangline.profiles"
+PACKAGED = ("gangline", "gpu-scheduler", "topology-aware-scheduler")
+"""The profiles that are served where nobody says which."""
+LIKE = "gpu-scheduler"
+"""The profile that serves a name which no profile has."""
 
 
 def installed() -> dict[str, str]:
@@ -29,6 +39,37 @@ def installed() -> dict[str, str]:
     return found
 
 
+def served(environ: Mapping[str, str] = os.environ) -> SchedulerConfiguration:
+    """What `gangline run` serves without a file: `SCHEDULER_NAME`, or the packaged profiles but default-scheduler's.
+
+    A name that no installed profile has is served as gpu-scheduler is. Pods that name no scheduler are left to the
+    cluster's own, with which it would race, until a file or SCHEDULER_NAME says otherwise. Raises ConfigError.
+    """
+    texts, name = installed(), environ.get("SCHEDULER_NAME", "")
+    if not name:
+        return _named(texts, PACKAGED)
+    for each in texts:
+        if any(profile.scheduler_name == name for profile in config.load(texts[each], each).profiles):
+            return config.load(texts[each], each)
+    like = _named(texts, (LIKE,))
+    (profile,) = like.profiles
+    return msgspec.structs.replace(like, profiles=(dataclasses.replace(profile, scheduler_name=name),))
+
+
+def no_scheduler_name(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    """Say what to do instead of the option that old versions of kube-scheduler had."""
+    if value is not None:
+        instead = f"set SCHEDULER_NAME={value}, or schedulerName: {value} in a profile of --config"
+        raise click.UsageError(f"there is no --scheduler-name: {instead}")
+
+
+def _named(texts: Mapping[str, str], names: Sequence[str]) -> SchedulerConfiguration:
+    missing = [name for name in names if name not in texts]
+    if missing:
+        raise ConfigError("", "", f"the profiles {', '.join(missing)} are not installed: give a file with --config")
+    return config.load_texts({name: texts[name] for name in names})
+
+
 def choose(files: Sequence[str], profile: str | None) -> SchedulerConfiguration:
     """The configuration in files, or a named profile, or all installed ones. Raises ConfigError."""
     if files:
@@ -39,3 +80,28 @@ def choose(files: Sequence[str], profile: str | None) -> SchedulerConfiguration:
     if profile not in texts:
         raise ConfigError("--profile", profile, f"not installed; there are {', '.join(sorted(texts))}")
     return config.load(texts[profile], profile)
+
+
+@click.group("profiles")
+def group() -> None:
+    """List the profiles that can be chosen by name."""
+
+
+@group.command("list", short_help="List every profile that is installed.")
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def list_(output: str) -> None:
+    """Every installed profile: the schedulerName that it serves, and whether `gangline run` does without a file."""
+    rows: list[tuple[str, str, bool, list[str]]] = []
+    for name, text in sorted(installed().items()):
+        for profile in config.load(text, name).profiles:
+            plugins = [plugin.name for plugin in profile.plugins.multi_point.enabled]
+            rows.append((name, profile.scheduler_name, name in PACKAGED, plugins))
+    if output == "json":
+        fields = ("profile", "schedulerName", "served", "adds")
+        told = [dict(zip(fields, row, strict=True)) for row in rows]
+        click.echo(msgspec.json.format(msgspec.json.encode(told)).decode())
+        return
+    shown = table("PROFILE", "SCHEDULERNAME", "SERVED WITHOUT A FILE", "PLUGINS BESIDE THE DEFAULT ONES")
+    for name, scheduler_name, is_served, plugins in rows:
+        shown.add_row(name, scheduler_name, "yes" if is_served else "no", ", ".join(plugins) or "-")
+    console().print(shown)

@@ -9,7 +9,7 @@ import random
 import signal
 import socket
 import uuid
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import click
@@ -17,16 +17,25 @@ import msgspec
 import uvloop
 
 from gangline import config, logs
+from gangline.beside import Beside
 from gangline.clock import SystemClock
+from gangline.commands import profiles
+from gangline.deadline import GANG_SECONDS, POD_SECONDS
+from gangline.endpoints import Endpoints, Pages, add_process
+from gangline.exposition import Exposition
 from gangline.kube import auth
 from gangline.kube.client import HttpClient
+from gangline.kube.interface import Client
 from gangline.leading import Elector
+from gangline.loops import LoopThread, across
 from gangline.memory import keep_memory, settle_memory
 from gangline.metrics import Metrics
 from gangline.registry import Catalog
 from gangline.reloading import Reloader
 from gangline.scheduler import Options, Scheduler
-from gangline.serving import Server
+from gangline.server_tls import pair_of_files
+from gangline.serving import pages
+from gangline.tenure import Heartbeat, Tenure
 
 log = logging.getLogger(__name__)
 
@@ -35,10 +44,46 @@ log = logging.getLogger(__name__)
 @click.option(
     "--config", "files", type=click.Path(), multiple=True, help="KubeSchedulerConfiguration; may be repeated."
 )
+@click.option("--scheduler-name", hidden=True, expose_value=False, callback=profiles.no_scheduler_name)
 @click.option("--kubeconfig", type=click.Path(), default=None, help="Default: as kubectl, then in-cluster.")
 @click.option("--leader-elect/--no-leader-elect", default=None, help="Overrides leaderElection.leaderElect.")
-@click.option("--listen", default="0.0.0.0:8080", show_default=True, help="Health and metrics.")
+@click.option("--listen", default="0.0.0.0:8080", show_default=True, help="Health, over plain HTTP.")
+@click.option(
+    "--secure-listen",
+    default="0.0.0.0:10259",
+    show_default=True,
+    help="Metrics and configuration, over TLS, for whom the API server lets see them; health too. Empty: nowhere.",
+)
+@click.option(
+    "--tls-cert-file",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="Of --secure-listen, read again when it changes. Default: a certificate made at the start.",
+)
+@click.option("--tls-private-key-file", type=click.Path(path_type=Path), default=None, help="Its key.")
+@click.option("--plain-metrics", is_flag=True, help="Metrics on --listen too, for everybody who reaches it.")
+@click.option(
+    "--hang-limit",
+    type=click.FloatRange(min=1.0),
+    default=60.0,
+    show_default=True,
+    help="Seconds for which deciding may stand still; then the lease is given up, and /livez fails.",
+)
 @click.option("--concurrency", default=64, show_default=True, help="Bindings under way at the same time.")
+@click.option(
+    "--pod-deadline",
+    type=click.FloatRange(min=0.01),
+    default=POD_SECONDS,
+    show_default=True,
+    help="Seconds of CPU time that the decision on one pod may take.",
+)
+@click.option(
+    "--gang-deadline",
+    type=click.FloatRange(min=0.01),
+    default=GANG_SECONDS,
+    show_default=True,
+    help="Seconds of CPU time that the decision on a whole pod group may take.",
+)
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("--log-level", default=lambda: os.environ.get("LOG_LEVEL", "info"), help="Default: $LOG_LEVEL or info.")
 def run(
@@ -46,11 +91,22 @@ def run(
     kubeconfig: str | None,
     leader_elect: bool | None,
     listen: str,
+    secure_listen: str,
+    tls_cert_file: Path | None,
+    tls_private_key_file: Path | None,
+    plain_metrics: bool,
+    hang_limit: float,
     concurrency: int,
+    pod_deadline: float,
+    gang_deadline: float,
     log_format: logs.Form,
     log_level: str,
 ) -> None:
-    """Schedule pods until SIGTERM."""
+    """Schedule pods until SIGTERM.
+
+    Without --config it serves the packaged profiles (`gangline profiles list`), or the schedulerName in
+    $SCHEDULER_NAME alone. Pods that name no scheduler are the cluster's own scheduler's, unless a file says otherwise.
+    """
     logs.configure(log_level, log_format)
     keep_memory()
     configuration = load(files)
@@ -62,24 +118,30 @@ def run(
         [Path(file) for file in files],
         election,
         kubeconfig or configuration.client_connection.kubeconfig or None,
-        listen,
-        Options(concurrency=concurrency, identity=f"{socket.gethostname()}_{uuid.uuid4()}"),
+        Endpoints(listen, secure_listen, pair_of_files(tls_cert_file, tls_private_key_file), plain_metrics),
+        hang_limit,
+        Options(
+            concurrency=concurrency,
+            identity=f"{socket.gethostname()}_{uuid.uuid4()}",
+            pod_deadline=pod_deadline,
+            gang_deadline=gang_deadline,
+        ),
     )
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(program.run())
 
 
 def load(files: Sequence[str]) -> config.SchedulerConfiguration:
-    """The configuration in files, or the default one without files."""
-    if files:
-        return config.load_files([Path(file) for file in files])
-    return config.load(
-        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n", "the default configuration"
-    )
+    """The configuration in files; without files the packaged profiles, or the name in $SCHEDULER_NAME."""
+    return config.load_files([Path(file) for file in files]) if files else profiles.served()
 
 
 class Program:
-    """Everything that `gangline run` keeps going."""
+    """Everything that `gangline run` keeps going.
+
+    The main loop follows the cluster, decides and binds. A thread beside it elects the leader, and serves: neither may
+    wait for a decision, however long that takes.
+    """
 
     def __init__(
         self,
@@ -87,50 +149,71 @@ class Program:
         files: Sequence[Path],
         election: config.LeaderElection,
         kubeconfig: str | None,
-        listen: str,
+        endpoints: Endpoints,
+        hang_limit: float,
         options: Options,
     ) -> None:
         self._configuration = configuration
         self._files = files
         self._election = election
         self._kubeconfig = kubeconfig
-        self._listen = listen
+        self._endpoints = endpoints
         self._options = options
+        self._clock = SystemClock()
+        self._tenure = Tenure(self._clock)
+        self._heartbeat = Heartbeat(self._clock, hang_limit)
 
     async def run(self) -> None:
         """Run until a signal; raises GanglineError when something cannot go on."""
         metrics = Metrics()
-        clock = SystemClock()
-        async with HttpClient(auth.load(self._kubeconfig), connections=self._options.concurrency + 64) as client:
-            scheduler = Scheduler(self._configuration, client, clock, Catalog.discover(), self._options, metrics)
-            leading = metrics.is_leader.labels(self._election.resource_name)
-            elector = Elector(
-                client,
-                clock,
-                self._election,
-                self._options.identity,
-                random.Random(),
-                lambda yes: leading.set(int(yes)),
+        may_write = self._tenure.holds if self._election.leader_elect else lambda: True
+        async with (
+            LoopThread("beside", uvloop.new_event_loop) as thread,
+            HttpClient(
+                auth.load(self._kubeconfig), connections=self._options.concurrency + 64, may_write=may_write
+            ) as client,
+        ):
+            scheduler = Scheduler(self._configuration, client, self._clock, Catalog.discover(), self._options, metrics)
+            beside = Beside(
+                lambda: auth.load(self._kubeconfig),
+                self._endpoints,
+                self._pages(scheduler, metrics),
+                lambda leases: self._elector(leases, metrics),
             )
-            server = Server(
-                self._listen,
-                live={},
-                ready={"informers": lambda: ", ".join(scheduler.unsynced()) or None},
-                registry=metrics.registry,
-                configuration=lambda: scheduler.config,
-            )
-            await server.start()
+            await thread.call(beside.open)
             try:
-                await self._until_signal(scheduler, elector)
+                await self._until_signal(scheduler, beside, thread)
             finally:
-                await server.stop()
+                await thread.call(beside.close)
 
-    async def _until_signal(self, scheduler: Scheduler, elector: Elector) -> None:
+    def _pages(self, scheduler: Scheduler, metrics: Metrics) -> Pages:
+        add_process(metrics.registry)
+        return Pages(
+            live={"deciding": self._heartbeat.complaint},
+            ready={"informers": lambda: ", ".join(scheduler.unsynced()) or None},
+            exposition=Exposition(metrics.registry, metrics.families),
+            guarded=pages(lambda: scheduler.config, scheduler.decisions.of),
+        )
+
+    def _elector(self, leases: Client, metrics: Metrics) -> Elector:
+        leading = metrics.is_leader.labels(self._election.resource_name)
+        return Elector(
+            leases,
+            self._clock,
+            self._election,
+            self._options.identity,
+            random.Random(),
+            lambda yes: leading.set(int(yes)),
+            self._tenure,
+            self._heartbeat.complaint,
+        )
+
+    async def _until_signal(self, scheduler: Scheduler, beside: Beside, thread: LoopThread) -> None:
         loop = asyncio.get_running_loop()
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
-        work = asyncio.create_task(self._work(scheduler, elector))
+        work = asyncio.create_task(self._work(scheduler, beside, thread))
         stopping = asyncio.create_task(stop.wait())
         done, _ = await asyncio.wait((work, stopping), return_when=asyncio.FIRST_COMPLETED)
         if work in done:
@@ -140,11 +223,18 @@ class Program:
         work.cancel()
         await asyncio.wait((work,))
 
-    async def _work(self, scheduler: Scheduler, elector: Elector) -> None:
+    async def _work(self, scheduler: Scheduler, beside: Beside, thread: LoopThread) -> None:
+        here = asyncio.get_running_loop()
+
+        async def while_leading(lead: Callable[[], Awaitable[None]]) -> None:
+            """The election beside, and in here what the leader does."""
+            await thread.call(lambda: beside.elector.run(lambda: across(here, lead)))
+
         async with asyncio.TaskGroup() as group:
+            group.create_task(self._heartbeat.run())
             group.create_task(Reloader(self._files, scheduler.use).run())
             group.create_task(_settle_memory(scheduler))
-            await scheduler.run(elector.run if self._election.leader_elect else None)
+            await scheduler.run(while_leading if self._election.leader_elect else None)
 
 
 async def _settle_memory(scheduler: Scheduler) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from gangline.cache import Cache
 from gangline.commands.profiles import choose
+from gangline.commands.running import Running, find_running
 from gangline.explain.case import cluster_runtimes
 from gangline.explain.live import load_live
 from gangline.kube import auth
@@ -15,18 +17,36 @@ from gangline.pods import PodInfo
 from gangline.topology import Topology
 
 
-def see(kubeconfig: str | None, files: Sequence[str], profile: str | None) -> tuple[Cache, list[PodInfo], Topology]:
-    """The cluster, the pods that wait, and the topology of the first profile that groups pods, or else of the first.
+@dataclass(frozen=True, slots=True, eq=False)
+class Seen:
+    """A cluster as it was when it was listed."""
+
+    cluster: Cache
+    pending: list[PodInfo]
+    topology: Topology
+    """Of the first profile that groups pods, or else of the first."""
+    running: Running | None
+    """The scheduler that runs; None where none was found, or asked for."""
+
+
+def see(
+    kubeconfig: str | None, files: Sequence[str], profile: str | None, scheduler: str | None = None, ask: bool = False
+) -> Seen:
+    """The cluster as the profiles see it, with the running scheduler where it is asked for.
 
     Raises ApiError and ConfigError.
     """
     configuration = choose(files, profile)
-    cluster, pending = asyncio.run(_load(kubeconfig))
+    cluster, pending, running = asyncio.run(_load(kubeconfig, scheduler, ask))
     runtimes = list(cluster_runtimes(cluster, configuration).values())
     grouping = next((runtime for runtime in runtimes if runtime.handle.placed is not None), runtimes[0])
-    return cluster, pending, grouping.topology
+    return Seen(cluster, pending, grouping.topology, running)
 
 
-async def _load(kubeconfig: str | None) -> tuple[Cache, list[PodInfo]]:
-    async with HttpClient(auth.load(kubeconfig)) as client:
-        return await load_live(client, with_groups=True)
+async def _load(
+    kubeconfig: str | None, scheduler: str | None, ask: bool
+) -> tuple[Cache, list[PodInfo], Running | None]:
+    credentials = auth.load(kubeconfig)
+    async with HttpClient(credentials) as client:
+        running = await find_running(client, scheduler, credentials) if ask else None
+        return *await load_live(client, with_groups=True), running

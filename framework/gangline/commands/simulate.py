@@ -10,10 +10,13 @@ import click
 import msgspec
 from rich.console import Console
 
+from gangline import config
 from gangline.commands.output import console, table
 from gangline.commands.profiles import choose
+from gangline.config import SchedulerConfiguration
 from gangline.config.durations import parse_duration
 from gangline.errors import GanglineError
+from gangline.simulate.folders import Sorted, sort_out
 from gangline.simulate.session import NodeUse, Outcome
 from gangline.simulate.session import simulate as run_simulation
 
@@ -42,6 +45,7 @@ def simulate(
     """Schedule the objects in files or folders of YAML, without a cluster.
 
     Jobs, Deployments, ReplicaSets and StatefulSets become pods; time is virtual, so that an hour passes in seconds.
+    Profiles among the files are simulated with, unless others are named; what is no object is left out with a line.
     """
     try:
         seconds = float(parse_duration(duration))
@@ -49,7 +53,10 @@ def simulate(
         raise click.UsageError(
             f"--duration {duration!r} is no duration: something like 90s or 1h30m is expected"
         ) from None
-    outcome = run_simulation(manifests, choose(files, profile), seconds, seed)
+    found = sort_out(manifests)
+    outcome = run_simulation(found, _configuration(files, profile, found), seconds, seed)
+    if not outcome.nodes:
+        outcome.warnings.append("there are no nodes: name a file with Node objects, too, or every pod stays pending")
     for warning in outcome.warnings:
         click.echo(f"warning: {warning}", err=True)
     if output == "json":
@@ -64,13 +71,29 @@ def simulate(
         screen.save_html(str(report))
 
 
+def _configuration(files: Sequence[str], profile: str | None, found: Sorted) -> SchedulerConfiguration:
+    """The profiles that were named; else those among the manifests, and installed ones for other names."""
+    chosen = choose(files, profile)
+    if not found.profiles:
+        return chosen
+    where = ", ".join(found.profiles)
+    if files or profile is not None:
+        found.notes.append(f"{where}: left out, other profiles were named")
+        return chosen
+    mine = config.load_texts(found.profiles)
+    names = {each.scheduler_name for each in mine.profiles}
+    others = tuple(each for each in chosen.profiles if each.scheduler_name not in names)
+    found.notes.append(f"{where}: its profiles are simulated: {', '.join(sorted(names))}")
+    return msgspec.structs.replace(mine, profiles=(*mine.profiles, *others))
+
+
 def show(outcome: Outcome, screen: Console) -> None:
     """Print an outcome as tables."""
     devices = outcome.devices
     placed = table("NODE", *(device.upper() for device in devices), "CPU", "PODS")
     for node in outcome.nodes:
         cells = [_share(node, device) for device in devices]
-        placed.add_row(node.name, *cells, _cpu(node), _names(node.pods))
+        placed.add_row(node.name, *cells, _cpu(node), _names(node))
     screen.print(placed)
     if outcome.pending:
         screen.print()
@@ -87,6 +110,11 @@ def show(outcome: Outcome, screen: Console) -> None:
     )
 
 
+def _with_devices(pod: str, ids: Sequence[int]) -> str:
+    name = pod.removeprefix("default/")
+    return f"{name} (GPU {','.join(map(str, ids))})" if ids else name
+
+
 def _share(node: NodeUse, device: str) -> str:
     total, used = node.allocatable.get(device, 0), node.used.get(device, 0)
     if not total:
@@ -99,7 +127,8 @@ def _cpu(node: NodeUse) -> str:
     return f"{node.used.get('cpu', 0) / 1000:g}/{node.allocatable.get('cpu', 0) / 1000:g}"
 
 
-def _names(pods: Sequence[str]) -> str:
-    shown = [name.removeprefix("default/") for name in sorted(pods)[:_SHOWN_PODS]]
-    more = len(pods) - len(shown)
+def _names(node: NodeUse) -> str:
+    """The pods, each with its GPUs where they are known."""
+    shown = [_with_devices(name, node.devices.get(name, ())) for name in sorted(node.pods)[:_SHOWN_PODS]]
+    more = len(node.pods) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "") or "-"

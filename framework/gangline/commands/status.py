@@ -21,11 +21,26 @@ _MOST_WAITING = 20
     "--config", "files", type=click.Path(), multiple=True, help="KubeSchedulerConfiguration; may be repeated."
 )
 @click.option("--profile", default=None, help="An installed profile by its name; default: all of them.")
+@click.option(
+    "--scheduler",
+    metavar="URL",
+    default=None,
+    envvar="GANGLINE_SCHEDULER",
+    help="Where the running scheduler answers; default: it is looked for through the API server.",
+)
 @click.option("--kubeconfig", type=click.Path(), default=None, help="Default: as kubectl, then in-cluster.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
-def status(files: Sequence[str], profile: str | None, kubeconfig: str | None, output: Literal["table", "json"]) -> None:
+def status(
+    files: Sequence[str],
+    profile: str | None,
+    scheduler: str | None,
+    kubeconfig: str | None,
+    output: Literal["table", "json"],
+) -> None:
     """Show GPUs, gangs and waiting pods as the API server knows them; nothing is changed."""
-    found = overview(*see(kubeconfig, files, profile))
+    seen = see(kubeconfig, files, profile, scheduler, ask=True)
+    serves = seen.running.serves if seen.running is not None else None
+    found = overview(seen.cluster, seen.pending, seen.topology, serves)
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(found)).decode())
     else:
@@ -48,6 +63,11 @@ def show(found: Overview, screen: Console) -> None:
         for gang in found.gangs:
             gangs.add_row(*_row(gang))
         screen.print(gangs)
+        for gang in found.gangs:
+            if gang.reserved is not None:
+                kept = gang.reserved
+                room = f"{kept.nodes} nodes with {kept.gpus} GPUs"
+                screen.print(f"reserved: {room} for {gang.name} since {kept.since}, until {kept.until} at most")
     if found.waiting:
         screen.print()
         pods = table("PENDING", "SCHEDULER", "WHY")
@@ -56,6 +76,12 @@ def show(found: Overview, screen: Console) -> None:
         screen.print(pods)
         if len(found.waiting) > _MOST_WAITING:
             screen.print(f"and {len(found.waiting) - _MOST_WAITING} more")
+    if found.serves is None and (found.waiting or any(gang.waiting for gang in found.gangs)):
+        screen.print()
+        screen.print(
+            "no running scheduler of Gangline was found, so it is not known which names are served; "
+            "--scheduler URL says where one answers"
+        )
 
 
 def _row(gang: Gang) -> tuple[str, ...]:

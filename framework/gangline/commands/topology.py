@@ -14,8 +14,8 @@ from rich.text import Text
 from gangline.cache import Cache
 from gangline.commands.output import console
 from gangline.commands.seeing import see
+from gangline.gpu_use import gpu_use
 from gangline.topology import Domains, Topology
-from gangline.wire import GPU
 
 _MOST_BLOCKS = 16
 """GPUs of a node that are drawn one by one."""
@@ -33,7 +33,8 @@ def topology(
     files: Sequence[str], profile: str | None, kubeconfig: str | None, output: Literal["text", "json", "svg"]
 ) -> None:
     """Draw spines, leaves, nodes and GPUs: one block per GPU, filled where it is in use."""
-    cluster, _, levels = see(kubeconfig, files, profile)
+    seen = see(kubeconfig, files, profile)
+    cluster, levels = seen.cluster, seen.topology
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(list(nodes_of(cluster, levels)))).decode())
         return
@@ -51,15 +52,16 @@ def topology(
 def nodes_of(cluster: Cache, topology: Topology) -> Iterator[dict[str, Any]]:
     """Each node with the domains that it is in, widest first, and its GPUs; along the topology."""
     view = cluster.nodes.view()
-    total, used = view.allocatable(GPU), view.requested(GPU)
+    use = gpu_use(cluster)
     levels = topology.switches()
     for row in np.argsort(topology.rank()).tolist():
         if view.alive[row]:
             yield {
                 "node": view.names[row],
                 "domains": {level.level: _name(level, row) for level in levels},
-                "gpus": int(total[row]),
-                "used": int(used[row]),
+                "gpus": int(use.total[row]),
+                "used": int(use.used[row]),
+                "ids": sorted(use.ids.get(row, ())),
                 "schedulable": not bool(view.unschedulable[row]),
             }
 
@@ -95,7 +97,11 @@ def _blocks(node: dict[str, Any]) -> Text:
         return Text("·", style="dim")
     if node["gpus"] > _MOST_BLOCKS:
         return Text(f"{node['used']}/{node['gpus']}")
-    return Text("█" * node["used"], style=_USED) + Text("░" * (node["gpus"] - node["used"]), style=_FREE)
+    taken = node["ids"] if len(node["ids"]) == node["used"] else range(node["used"])  # in their places where known
+    text = Text()
+    for id in range(node["gpus"]):
+        text.append("█" if id in taken else "░", style=_USED if id in taken else _FREE)
+    return text
 
 
 def _name(level: Domains, row: int) -> str:

@@ -1,9 +1,9 @@
 """KubeSchedulerConfiguration: loading, checking, expanding to plugins per point, writing back."""
 
-from gangline.config.args import decode_args, plugin_args
+from gangline.config.args import check_no_args, decode_args, plugin_args
 from gangline.config.defaults import DEFAULT_PLUGINS, default_plugins
 from gangline.config.durations import Seconds
-from gangline.config.expanding import Expanded, expand, expand_all
+from gangline.config.expanding import Expanded, expand, expand_all, name_faults, place_of
 from gangline.config.loading import fingerprint, load, load_files, load_texts
 from gangline.config.schema import (
     POINTS,
@@ -37,6 +37,7 @@ __all__ = [
     "Profile",
     "SchedulerConfiguration",
     "Seconds",
+    "check_no_args",
     "convert",
     "decode_args",
     "default_plugins",
@@ -46,6 +47,8 @@ __all__ = [
     "load",
     "load_files",
     "load_texts",
+    "name_faults",
+    "place_of",
     "plugin_args",
     "show",
 ]

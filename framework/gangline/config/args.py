@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec import inspect
 
 from gangline.config.durations import Seconds, parse_duration
-from gangline.config.explaining import explained
+from gangline.config.explaining import did_you_mean, explained
 from gangline.config.schema import Profile
+from gangline.errors import ConfigError
 
 Args = TypeVar("Args", bound=msgspec.Struct)
 
@@ -23,6 +25,14 @@ def plugin_args(profile: Profile, plugin: str, type_: type[Args]) -> Args:
     return decode_args(profile.file, f"{profile.path}.pluginConfig[{plugin}].args", None, type_)
 
 
+def check_no_args(profile: Profile, plugin: str) -> None:
+    """Raise ConfigError where ``profile`` gives arguments to a plugin that takes none."""
+    for index, entry in enumerate(profile.plugin_config):
+        if entry.name == plugin and entry.args:
+            path = f"{profile.path}.pluginConfig[{index}].args"
+            raise ConfigError(profile.file, path, f"{plugin} takes no arguments, got {', '.join(map(str, entry.args))}")
+
+
 def decode_args(file: str, path: str, args: Mapping[str, Any] | None, type_: type[Args]) -> Args:
     """``args`` as a ``type_``; fields that are not given get its defaults.
 
@@ -30,9 +40,34 @@ def decode_args(file: str, path: str, args: Mapping[str, Any] | None, type_: typ
     """
     data = dict(args or {})
     try:
-        return msgspec.convert(data, type_, dec_hook=decode_custom)
+        decoded = msgspec.convert(data, type_, dec_hook=decode_custom)
     except msgspec.ValidationError as error:
         raise explained(error, file, path, data, type_) from error
+    except Exception as error:  # of the plugin's own type
+        raise ConfigError(file, path, f"cannot be read as {type_.__name__}: {error!r}") from error
+    for field, known in unknown_fields(data, inspect.type_info(type_)):  # whatever the type itself says of them
+        raise ConfigError(file, f"{path}{field}", f"unknown field; {did_you_mean(field.rpartition('.')[2], known)}")
+    return decoded
+
+
+def unknown_fields(data: object, info: inspect.Type, path: str = "") -> Iterator[tuple[str, list[str]]]:
+    """Fields that a type does not have, by their path, and those that it has there."""
+    if isinstance(info, inspect.UnionType):
+        kinds = [each for each in info.types if not isinstance(each, inspect.NoneType)]
+        info = kinds[0] if len(kinds) == 1 else info
+    if isinstance(info, inspect.StructType) and isinstance(data, dict):
+        fields = {field.encode_name: field.type for field in info.fields}
+        for key, value in data.items():
+            if key not in fields:
+                yield f"{path}.{key}", list(fields)
+            else:
+                yield from unknown_fields(value, fields[key], f"{path}.{key}")
+    elif isinstance(info, inspect.ListType | inspect.VarTupleType) and isinstance(data, list):
+        for index, value in enumerate(data):
+            yield from unknown_fields(value, info.item_type, f"{path}[{index}]")
+    elif isinstance(info, inspect.DictType) and isinstance(data, dict):
+        for key, value in data.items():
+            yield from unknown_fields(value, info.value_type, f"{path}.{key}")
 
 
 def decode_custom(type_: type, value: object) -> object:

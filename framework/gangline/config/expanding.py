@@ -15,7 +15,8 @@ up: any other plugin that is installed may be broken.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from gangline.config.defaults import DEFAULT_PLUGINS
 from gangline.config.explaining import did_you_mean
@@ -41,7 +42,8 @@ def expand(profile: Profile, points: Mapping[str, frozenset[str]], defaults: Seq
     plugin that is not installed, for one that cannot be loaded or does not implement the point that it
     is enabled at, and unless there are exactly one queueSort, at least one bind plugin.
     """
-    _check_names(profile, points)
+    for fault in name_faults(profile, points):
+        raise fault
     if absent := _absent(profile, points):
         names = ", ".join(absent)
         log.warning("%s: %s: left out, as it is not installed: %s", profile.file, profile.path, names)
@@ -123,8 +125,8 @@ def _absent(profile: Profile, points: Mapping[str, frozenset[str]]) -> list[str]
     return [name for name in dict.fromkeys(names) if name not in points]
 
 
-def _check_names(profile: Profile, points: Mapping[str, frozenset[str]]) -> None:
-    """Every plugin that the profile names is installed, or kube-scheduler's, and implements the point."""
+def name_faults(profile: Profile, points: Mapping[str, frozenset[str]]) -> Iterator[ConfigError]:
+    """Every plugin that the profile names has to be installed, or kube-scheduler's, and to implement the point."""
     # A file may also disable a plugin that kube-scheduler had once.
     may_disable = REPLACED_BY.keys() | {"*"}
     for point, name in POINT_NAMES.items():
@@ -132,15 +134,32 @@ def _check_names(profile: Profile, points: Mapping[str, frozenset[str]]) -> None
         path = f"{profile.path}.plugins.{name}"
         for index, plugin in enumerate(chosen.enabled):
             place = f"{path}.enabled[{index}].name"
-            _check_known(profile.file, place, plugin.name, points)
+            yield from _fault(_check_known, profile.file, place, plugin.name, points)
             if plugin.name in points:
-                _check_implements(profile.file, place, plugin.name, point, points)
+                yield from _fault(_check_implements, profile.file, place, plugin.name, point, points)
         for index, plugin in enumerate(chosen.disabled):
             if plugin.name not in may_disable:
-                _check_known(profile.file, f"{path}.disabled[{index}].name", plugin.name, points)
+                yield from _fault(_check_known, profile.file, f"{path}.disabled[{index}].name", plugin.name, points)
     for index, entry in enumerate(profile.plugin_config):
         place = f"{profile.path}.pluginConfig[{index}].name"
-        _check_known(profile.file, place, entry.name, points)
+        yield from _fault(_check_known, profile.file, place, entry.name, points)
+
+
+def _fault(check: Callable[..., None], *args: Any) -> Iterator[ConfigError]:
+    try:
+        check(*args)
+    except ConfigError as error:
+        yield error
+
+
+def place_of(profile: Profile, plugin: str) -> str:
+    """Where a profile names a plugin; the profile itself for one that it has by default."""
+    for point, name in POINT_NAMES.items():
+        chosen: PluginSet = getattr(profile.plugins, point)
+        for index, each in enumerate(chosen.enabled):
+            if each.name == plugin:
+                return f"{profile.path}.plugins.{name}.enabled[{index}].name"
+    return profile.path
 
 
 def _check_known(file: str, path: str, plugin: str, points: Mapping[str, frozenset[str]]) -> None:

@@ -1,6 +1,7 @@
 """Reads YAML text into plain data: one document, string keys, no key twice, no nulls.
 
-A ConfigMap manifest that holds a configuration is as good as the configuration itself.
+A ConfigMap manifest that holds a configuration is as good as the configuration itself. A text may be odd: values that
+hold themselves, or that aliases multiply, are refused as what is nested too deeply is.
 """
 
 from __future__ import annotations
@@ -11,6 +12,11 @@ import yaml
 
 from gangline.config.explaining import quoted
 from gangline.errors import ConfigError
+
+DEEPEST = 64
+"""Levels of mappings and lists."""
+MOST = 200_000
+"""Values of a document, those of an alias counted each time."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -69,16 +75,36 @@ def _document(text: bytes | str, file: str) -> dict[str, Any]:
         before = decoded[: error.position].split("\n")
         place = f"{len(before)}:{len(before[-1]) + 1}"
         raise ConfigError(file, place, f"not valid YAML: {error.reason}") from error
+    except ValueError as error:  # a date or a number that looks like one and is none
+        raise ConfigError(file, "", f"not valid YAML: {error}") from error
+    except RecursionError as error:
+        raise ConfigError(file, "", _TOO_DEEP) from error
     if not isinstance(document, dict):
         got = "nothing" if document is None else quoted(document)
         raise ConfigError(file, "", f"expected a mapping, got {got}")
-    return {key: _without_nulls(value) for key, value in document.items() if value is not None}
+    found: dict[str, Any] = _Nulls(file).left_out(document, DEEPEST)
+    return found
 
 
-def _without_nulls(value: object) -> object:
-    """A key whose value is null is a key that is not there, as in every Kubernetes API."""
-    if isinstance(value, dict):
-        return {key: _without_nulls(each) for key, each in value.items() if each is not None}
-    if isinstance(value, list):
-        return [_without_nulls(each) for each in value]
-    return value
+_TOO_DEEP = f"nested deeper than {DEEPEST} levels"
+
+
+class _Nulls:
+    """Leaves out keys whose value is null: they are as good as not there, as in every Kubernetes API."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._left = MOST
+
+    def left_out(self, value: Any, depth: int) -> Any:
+        """The value without them. Raises ConfigError where there is too much of it."""
+        self._left -= 1
+        if depth < 0:
+            raise ConfigError(self._file, "", _TOO_DEEP)
+        if self._left < 0:
+            raise ConfigError(self._file, "", f"holds more than {MOST} values")
+        if isinstance(value, dict):
+            return {key: self.left_out(each, depth - 1) for key, each in value.items() if each is not None}
+        if isinstance(value, list):
+            return [self.left_out(each, depth - 1) for each in value]
+        return value

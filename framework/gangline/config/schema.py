@@ -179,7 +179,7 @@ class Settings(Section, frozen=True):
     healthz_bind_address: str | None = None
     """Accepted, and has no effect: `--listen` says where health is served."""
     metrics_bind_address: str | None = None
-    """Accepted, and has no effect: `--listen` says where metrics are served."""
+    """Accepted, and has no effect: `--secure-listen` says where metrics are served."""
     enable_profiling: bool = True
     """Accepted, and has no effect."""
     enable_contention_profiling: bool | None = None

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from gangline.cache import Cache
-from gangline.errors import InvalidObject
+from gangline.errors import Forbidden, InvalidObject
 from gangline.groups import WATCHES
 from gangline.kube.interface import Client
-from gangline.kube.resources import NODES, PODS, STORED, Resource
+from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES, NODES, PODS, RESOURCE_CLAIMS, STORED, Resource
 from gangline.pods import PodInfo
+
+_DEVICES: tuple[Resource[Any], ...] = (GPU_NODE_STATUSES, GPU_CLAIMS, RESOURCE_CLAIMS)
 
 
 async def load_live(client: Client, with_groups: bool = False) -> tuple[Cache, list[PodInfo]]:
@@ -20,9 +22,9 @@ async def load_live(client: Client, with_groups: bool = False) -> tuple[Cache, l
     """
     cluster = Cache()
     pending: list[PodInfo] = []
-    for resource in [*STORED, *(await _served(client) if with_groups else ())]:
+    for resource in [*STORED, *(await _served(client, with_groups))]:
         store = cluster.store(resource.key)
-        for obj in (await client.list(resource)).items:
+        for obj in await _listed(client, resource):
             store.upsert(obj)
     for node in (await client.list(NODES)).items:
         try:
@@ -42,10 +44,21 @@ async def load_live(client: Client, with_groups: bool = False) -> tuple[Cache, l
     return cluster, pending
 
 
-async def _served(client: Client) -> list[Resource[Any]]:
-    """What groups are read from, as far as the API server knows it."""
+async def _listed(client: Client, resource: Resource[Any]) -> list[Any]:
+    """All objects; what only counts GPUs is left out where whoever asks may not see it."""
+    try:
+        return (await client.list(resource)).items
+    except Forbidden:
+        if resource not in _DEVICES:
+            raise
+        return []
+
+
+async def _served(client: Client, with_groups: bool) -> list[Resource[Any]]:
+    """What GPUs are counted by, and what groups are read from, as far as the API server knows it."""
     kinds: list[Resource[Any]] = []
-    for resource in WATCHES:
+    wanted: list[Resource[Any]] = [*_DEVICES, *(WATCHES if with_groups else ())]
+    for resource in wanted:
         if resource not in STORED and resource.plural in await client.served(resource.group, resource.version):
             kinds.append(resource)
     return kinds

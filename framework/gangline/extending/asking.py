@@ -12,6 +12,7 @@ import aiohttp
 from gangline.config import Extender
 from gangline.errors import ExtenderError
 from gangline.extending.tls import context_of
+from gangline.kube.connecting import Connector
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,6 +86,7 @@ class HttpAsker:
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(
+                connector=Connector(),
                 headers={"User-Agent": f"gangline/{version('gangline')}", "Accept": "application/json"},
                 cookie_jar=aiohttp.DummyCookieJar(),
             )

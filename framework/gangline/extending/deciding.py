@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gangline.answers import MAX_SCORE
 from gangline.config import Extender
 from gangline.diagnosis import Rejection
 from gangline.errors import ExtenderError
@@ -18,7 +17,7 @@ from gangline.extending.wire import ExtenderFilterResult, HostPriority, Returned
 from gangline.nodes import Nodes
 from gangline.pods import PodInfo
 from gangline.proposal import Victims
-from gangline.status import BoolColumn, Reason, ScoreColumn
+from gangline.status import MAX_SCORE, BoolColumn, Reason, ScoreColumn
 
 EXTENDER = "Extender"
 """Stands for all extenders among the plugins that reject a pod; it wants every cluster event."""

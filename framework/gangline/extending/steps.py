@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import numpy as np
 
 from gangline.cache import Cache
+from gangline.deadline import POD_SECONDS, Deadline, exceeded
 from gangline.errors import ExtenderError, GanglineError
 from gangline.evaluation import Filtered
 from gangline.extending import deciding
@@ -39,6 +41,8 @@ class Attempt:
     cache: Cache
     queue: SchedulingQueue
     extenders: Extenders
+    seconds: float = POD_SECONDS
+    """Of CPU time for each step between two answers of extenders."""
 
     async def decide(self) -> Decision | Rejection | None:
         """A decision as `scheduling.decide` makes it; None when the pod was deleted, or bound by others, meanwhile."""
@@ -47,7 +51,7 @@ class Attempt:
         except GanglineError as error:
             if not self._is_waiting():
                 return None
-            return Rejection(self.unit, self.unit.pod, str(error), frozenset(), is_error=True)
+            return Rejection(self.unit, self.unit.pod, str(error), frozenset(), is_error=True, is_late=exceeded(error))
 
     async def _decide(self) -> Decision | Rejection | None:
         filtered = self._filter()
@@ -85,7 +89,8 @@ class Attempt:
         if not filtered.feasible.any():
             why = "no node that the extenders left is still feasible"
             return Rejection(unit, unit.pod, why, frozenset(), is_error=True)
-        row = choose(unit.pod, self.runtime, self.cache, filtered, deciding.bonus(scores, nodes))
+        with self._in_time():
+            row = choose(unit.pod, self.runtime, self.cache, filtered, deciding.bonus(scores, nodes))
         return commit(unit, self.runtime, self.cache, filtered.cycle, row)
 
     async def _reject(self, filtered: Filtered, failed: Mapping[str, Reason]) -> Rejection | None:
@@ -99,12 +104,14 @@ class Attempt:
             return rejection
         steps = self.runtime.post_filter_steps(diagnosis)
         try:
-            proposal = next(steps)
+            with self._in_time():
+                proposal = next(steps)
             while True:
                 left = await self._review(proposal.candidates)
                 if not self._is_waiting():
                     return None
-                proposal = steps.send(left)
+                with self._in_time():
+                    proposal = steps.send(left)
         except StopIteration as end:
             return helped(rejection, *end.value)
 
@@ -115,7 +122,11 @@ class Attempt:
             return Status(Code.ERROR, (f"preemption: {error}",))
 
     def _filter(self) -> Filtered:
-        return find_feasible(self.unit.pod, self.runtime, self.cache, self.queue.nominated())
+        with self._in_time():
+            return find_feasible(self.unit.pod, self.runtime, self.cache, self.queue.nominated())
+
+    def _in_time(self) -> AbstractContextManager[None]:
+        return self.runtime.evaluator.within(Deadline(self.seconds))
 
     def _nodes(self, filtered: Filtered) -> dict[str, Node]:
         """The feasible nodes by name."""

@@ -17,6 +17,7 @@ import msgspec
 from gangline.groups import keys
 from gangline.groups.parsing import fallback, flag, invalid, level, level_name, number
 from gangline.pod_group import ANYWHERE, TopologyConstraint
+from gangline.texts import from_json
 from gangline.topology import HOST, KNOWN_LEVELS
 
 FREE = TopologyConstraint()
@@ -109,10 +110,7 @@ def _koordinator(annotations: Mapping[str, str]) -> TopologyConstraint | None:
     text = annotations.get(keys.KOORDINATOR_TOPOLOGY)
     if text is None:
         return None
-    try:
-        wanted = msgspec.json.decode(text, type=_Gathering).gather_strategy
-    except (msgspec.DecodeError, UnicodeEncodeError) as error:
-        raise invalid(keys.KOORDINATOR_TOPOLOGY, text, str(error)) from None
+    wanted = from_json(f"annotation {keys.KOORDINATOR_TOPOLOGY}", text, _Gathering).gather_strategy
     by_strategy: dict[str, list[str]] = {"MustGather": [], "PreferGather": []}
     for each in wanted:
         by_strategy[each.strategy].append(level_name(keys.KOORDINATOR_TOPOLOGY, text, _layer(each.layer)))

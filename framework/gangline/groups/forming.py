@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 from gangline.errors import InvalidObject
@@ -13,17 +12,32 @@ from gangline.kube.resources import Resource
 from gangline.model import TypedReference
 from gangline.pod_group import Membership, PodGroup, Problem, SubGroup, TopologyConstraint
 from gangline.pods import PodInfo
+from gangline.sizes import BoundedCache
 
-MOST_PARTS = 10_000
-"""Sub-groups of one group; nobody means more."""
+MOST_MEMBERS = 16_384
+"""Of one group: more than the nodes of the largest clusters that Kubernetes supports."""
+MOST_PARTS = 1024
+"""Sub-groups of one group: each is placed by itself."""
+_SLICES_BYTES = 8 * 1024 * 1024
+"""For the sub-groups of all slices that are remembered: some dozens of groups of the largest size."""
 
 
 def attempt(dialect: str, pod: PodInfo, name: str, form: Callable[[], Membership]) -> Membership | Problem:
-    """What `form` returns; a Problem of the group with this name where it raises InvalidObject."""
+    """What `form` returns; a Problem of the group with this name where it raises InvalidObject, or is too large."""
     try:
-        return form()
+        made = form()
+        check_size(made.group.min_member, made.group.size, len(made.group.subgroups))
+        return made
     except InvalidObject as error:
         return Problem(f"{dialect}:{pod.namespace}/{name}", str(error))
+
+
+def check_size(least: int, size: int, parts: int) -> None:
+    """Refuse a group that says it is larger than any. Raises InvalidObject."""
+    if max(least, size) > MOST_MEMBERS:
+        raise InvalidObject("the size of the group", max(least, size), f"a group has at most {MOST_MEMBERS} members")
+    if parts > MOST_PARTS:
+        raise InvalidObject("the sub-groups of the group", parts, f"a group has at most {MOST_PARTS}")
 
 
 def missing(kind: str, namespace: str, name: str) -> InvalidObject:
@@ -76,9 +90,20 @@ def slices_of(needed: int, size: int, constraints: Constraints) -> tuple[SubGrou
     return slices("", needed, max(needed, size), constraints.slice_size, constraints.slice_topology)
 
 
-@lru_cache(maxsize=4096)
+_Slices = tuple[str, int, int, int, TopologyConstraint]
+_slices: BoundedCache[_Slices, tuple[SubGroup, ...]] = BoundedCache(_SLICES_BYTES)
+
+
 def slices(prefix: str, needed: int, total: int, size: int, topology: TopologyConstraint) -> tuple[SubGroup, ...]:
     """So many pods in slices of a size, the first of which have to be whole. Raises InvalidObject."""
+    key = (prefix, needed, total, size, topology)
+    found = _slices.get(key)
+    if found is None:
+        found = _slices.put(key, _cut(*key))
+    return found
+
+
+def _cut(prefix: str, needed: int, total: int, size: int, topology: TopologyConstraint) -> tuple[SubGroup, ...]:
     count = -(-total // size)
     if count > MOST_PARTS:
         raise InvalidObject("topology slices", size, f"{total} pods make {count} slices; at most {MOST_PARTS} are")

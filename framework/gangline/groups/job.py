@@ -7,7 +7,7 @@ from typing import Any
 from gangline.errors import InvalidObject
 from gangline.groups import keys
 from gangline.groups.constraints import constraints_of
-from gangline.groups.forming import member, missing, not_more_than, slices_of
+from gangline.groups.forming import check_size, member, missing, not_more_than, slices_of
 from gangline.groups.owners import CONTROLLERS, annotations_of, controller_of, job_size, workload_of
 from gangline.groups.parsing import flag, number
 from gangline.groups.reading import Lookup
@@ -50,6 +50,7 @@ class JobReader:
         constraints = constraints_of(annotations)
         to_come = _to_come(job, size)
         least = to_come if least is None else min(least, to_come)
+        check_size(least, to_come, 0)
         whole = least if to_come == size else 0  # it is not known which slices have succeeded
         group = PodGroup(
             pod.namespace,

@@ -9,7 +9,7 @@ from typing import Any
 from gangline.errors import InvalidObject
 from gangline.groups import keys
 from gangline.groups.constraints import FREE, Constraints, constraints_of
-from gangline.groups.forming import MOST_PARTS, attempt, missing, not_more_than, slice_name, slices
+from gangline.groups.forming import MOST_PARTS, attempt, check_size, missing, not_more_than, slice_name, slices
 from gangline.groups.owners import job_size
 from gangline.groups.parsing import level, number
 from gangline.groups.reading import Lookup
@@ -17,11 +17,12 @@ from gangline.kube.resources import JOB_SETS, Resource
 from gangline.model import JobSet, ReplicatedJob
 from gangline.pod_group import ANYWHERE, Membership, PodGroup, Problem, SubGroup, TopologyConstraint
 from gangline.pods import PodInfo
+from gangline.sizes import BoundedCache
 from gangline.wire import COMPLETION_INDEX
 
 _NOTHING: Mapping[str, str] = {}
-_MOST = 10_000
-"""JobSets whose layout is remembered."""
+_REMEMBERED_BYTES = 16 * 1024 * 1024
+"""For the layouts of JobSets, and as much for the groups made of them: thousands of usual ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +60,8 @@ class JobSetReader:
     watches: tuple[Resource[Any], ...] = (JOB_SETS,)
 
     def __init__(self) -> None:
-        self._layouts: dict[tuple[str, str], tuple[JobSet, list[Part]]] = {}
-        self._groups: dict[tuple[str, str], tuple[JobSet, PodGroup]] = {}
+        self._layouts: BoundedCache[tuple[str, str], tuple[JobSet, list[Part]]] = BoundedCache(_REMEMBERED_BYTES)
+        self._groups: BoundedCache[tuple[str, str], tuple[JobSet, PodGroup]] = BoundedCache(_REMEMBERED_BYTES)
 
     def read(self, pod: PodInfo, lookup: Lookup) -> Membership | Problem | None:
         """See `Reader`."""
@@ -86,10 +87,8 @@ class JobSetReader:
         known = self._layouts.get(key)
         if known is not None and known[0] is found:
             return known[1]
-        if len(self._layouts) > _MOST:
-            self._layouts.clear()
         parts = _layout(found)
-        self._layouts[key] = (found, parts)
+        self._layouts.put(key, (found, parts))
         return parts
 
     def _group(self, found: JobSet, parts: list[Part], name: str) -> PodGroup:
@@ -97,10 +96,8 @@ class JobSetReader:
         known = self._groups.get(key)
         if known is not None and known[0] is found:
             return known[1]
-        if len(self._groups) > _MOST:
-            self._groups.clear()
         group = _formed(self.dialect, found, parts, name)
-        self._groups[key] = (found, group)
+        self._groups.put(key, (found, group))
         return group
 
 
@@ -169,6 +166,7 @@ def _formed(dialect: str, found: JobSet, parts: list[Part], name: str) -> PodGro
     left = least
     for part in parts:
         subgroups += _subgroups(part, min(left, part.needed), hoisted)
+        check_size(least, size, len(subgroups))
         left -= min(left, part.needed)
     return PodGroup(
         found.metadata.namespace, name, dialect, least, size=size, topology=topology, subgroups=tuple(subgroups)

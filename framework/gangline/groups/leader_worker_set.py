@@ -8,7 +8,7 @@ from typing import Any
 from gangline.errors import InvalidObject
 from gangline.groups import keys
 from gangline.groups.constraints import FREE, constraints_of
-from gangline.groups.forming import MOST_PARTS, attempt, not_more_than
+from gangline.groups.forming import MOST_PARTS, attempt, check_size, not_more_than
 from gangline.groups.owners import annotations_of
 from gangline.groups.parsing import invalid, level, number
 from gangline.groups.reading import Lookup
@@ -16,9 +16,15 @@ from gangline.kube.resources import LEADER_WORKER_SETS, Resource
 from gangline.model import LeaderWorkerSet, PodTemplate
 from gangline.pod_group import ANYWHERE, Membership, PodGroup, Problem, SubGroup, TopologyConstraint
 from gangline.pods import PodInfo
+from gangline.sizes import BoundedCache
 
 LEADER, WORKERS = "leader", "workers"
 _NOTHING: Mapping[str, str] = {}
+_CUTS = (keys.LWS_SUBGROUP_SIZE, keys.LWS_SUBGROUP_TYPE, keys.LWS_SUBGROUP_EXCLUSIVE)
+"""The annotations by which a replica is cut into sub-groups."""
+_REMEMBERED_BYTES = 16 * 1024 * 1024
+"""For the groups that are remembered: thousands of usual ones."""
+_Key = tuple[str | int | TopologyConstraint | None, ...]
 
 
 class LeaderWorkerSetReader:
@@ -30,6 +36,10 @@ class LeaderWorkerSetReader:
 
     dialect = "leader-worker-set"
     watches: tuple[Resource[Any], ...] = (LEADER_WORKER_SETS,)
+
+    def __init__(self) -> None:
+        self._groups: BoundedCache[_Key, tuple[LeaderWorkerSet | None, PodGroup]] = BoundedCache(_REMEMBERED_BYTES)
+        """One for all pods of a replica that say the same."""
 
     def read(self, pod: PodInfo, lookup: Lookup) -> Membership | Problem | None:
         """See `Reader`."""
@@ -55,16 +65,15 @@ class LeaderWorkerSetReader:
         leader_first = bool(exclusive) or (found is not None and found.spec.startup_policy == "LeaderReady")
         least = 1 if leader_first else number(annotations, keys.MIN_MEMBER) or size
         not_more_than(f"annotation {keys.MIN_MEMBER}", least, size)
-        group = PodGroup(
-            pod.namespace,
-            name,
-            self.dialect,
-            least,
-            size=size,
-            topology=TopologyConstraint(exclusive) if exclusive else constraints_of(annotations).topology,
-            subgroups=_within(least, _parts(own, size, found)),
-        )
-        return Membership(group, _part(own, size, rank), rank)
+        topology = TopologyConstraint(exclusive) if exclusive else constraints_of(annotations).topology
+        key = (pod.namespace, name, least, size, topology, *(own.get(each) for each in _CUTS))
+        known = self._groups.get(key)
+        if known is None or known[0] is not found:
+            check_size(least, size, 0)
+            parts = _within(least, _parts(own, size, found))
+            group = PodGroup(pod.namespace, name, self.dialect, least, size, topology, parts)
+            known = self._groups.put(key, (found, group))
+        return Membership(known[1], _part(own, size, rank), rank)
 
 
 def _parts(annotations: Mapping[str, str], size: int, found: LeaderWorkerSet | None) -> list[tuple[str, int, Any]]:
@@ -77,7 +86,8 @@ def _parts(annotations: Mapping[str, str], size: int, found: LeaderWorkerSet | N
     exclusive = level(annotations, keys.LWS_SUBGROUP_EXCLUSIVE)
     constraint = TopologyConstraint(exclusive) if exclusive != ANYWHERE else FREE
     if size // each >= MOST_PARTS:
-        raise invalid(keys.LWS_SUBGROUP_SIZE, each, f"{size} pods make too many sub-groups")
+        why = f"{size} pods make too many sub-groups; at most {MOST_PARTS} are"
+        raise invalid(keys.LWS_SUBGROUP_SIZE, each, why)
     apart = annotations.get(keys.LWS_SUBGROUP_TYPE) == "LeaderExcluded"
     extra = (size - 1) % each == 0
     cut = size - 1 if apart or extra else size

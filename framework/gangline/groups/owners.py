@@ -2,7 +2,10 @@
 
     Pod -> Job -> CronJob | JobSet        Pod -> ReplicaSet -> Deployment        Pod -> StatefulSet -> LeaderWorkerSet
 
-A controller of another kind ends the chain: nothing is known of it but its name.
+Rules:
+- A controller of another kind ends the chain: nothing is known of it but its name.
+- A reference is believed where namespace, kind, name and UID are all those of an object that is there. A UID alone says
+  nothing: whoever may create a pod writes there what it likes.
 """
 
 from __future__ import annotations
@@ -43,6 +46,8 @@ CONTROLLERS: tuple[Resource[Any], ...] = (
 _STORE_OF = {(each.group, each.kind): each.key for each in CONTROLLERS}
 _UNREAD = "kubectl.kubernetes.io/last-applied-configuration"
 _NO_ANNOTATIONS: Mapping[str, str] = {}
+OwnerKey = tuple[str, str, str, str, str]
+"""Namespace, apiVersion, kind, name and UID: what tells an owner from all others."""
 _LONGEST = 8
 """Controllers above each other; a longer chain is a circle."""
 _MOST = 50_000
@@ -66,6 +71,11 @@ def controller_of(owners: list[OwnerReference]) -> OwnerReference | None:
         if owner.controller:
             return owner
     return None
+
+
+def key_of(reference: OwnerReference, namespace: str) -> OwnerKey:
+    """What tells the owner from all others, as an object in this namespace names it."""
+    return namespace, reference.api_version, reference.kind, reference.name, reference.uid
 
 
 def is_followed(reference: OwnerReference) -> bool:
@@ -149,7 +159,7 @@ class Owners:
 
     def __init__(self, lookup: Lookup) -> None:
         self._lookup = lookup
-        self._chains: dict[str, tuple[Chain, Sight]] = {}
+        self._chains: dict[OwnerKey, tuple[Chain, Sight]] = {}
 
     def annotations(self, pod: PodInfo) -> Mapping[str, str]:
         """The pod's annotations over those of its controllers, the nearest winning."""
@@ -168,14 +178,15 @@ class Owners:
 
     def chain(self, reference: OwnerReference, namespace: str) -> tuple[Chain, Sight]:
         """The chain that begins with a controller, and what it was read from."""
-        known = self._chains.get(reference.uid)
+        key = key_of(reference, namespace)
+        known = self._chains.get(key)
         if known is not None and known[1].holds():
             return known
         if len(self._chains) > _MOST:
             self._chains.clear()
         seen = Seen(self._lookup)
         chain = chain_of(reference, namespace, seen)
-        made = self._chains[reference.uid] = (chain, seen.sight())
+        made = self._chains[key] = (chain, seen.sight())
         return made
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from gangline.config.durations import parse_duration
 from gangline.errors import InvalidObject
 from gangline.groups import keys
 from gangline.labels import parse_integer
+from gangline.moments import span
 from gangline.pod_group import ANYWHERE, Step
 from gangline.pods import PodInfo
 from gangline.wire import COMPLETION_INDEX, POD_INDEX
@@ -57,7 +57,7 @@ def flag(values: Mapping[str, str], key: str) -> bool | None:
 
 
 def seconds(values: Mapping[str, str], key: str) -> float | None:
-    """The Go duration that stands there; None for nothing. Raises InvalidObject."""
+    """The Go duration that stands there, at most a hundred years; None for nothing. Raises InvalidObject."""
     text = values.get(key)
     if text is None:
         return None
@@ -115,9 +115,7 @@ def level_name(key: str, text: str, name: str) -> str:
 
 
 def _duration(key: str, text: str, part: str) -> float:
-    if len(part) > _LONGEST:
-        raise invalid(key, text, "is too long for a duration")
     try:
-        return float(parse_duration(part))
+        return span(part)
     except ValueError as error:
         raise invalid(key, text, str(error)) from None

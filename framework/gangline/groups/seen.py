@@ -46,7 +46,7 @@ class Seen:
         self._lookup = lookup
         self._chains = chains
         self._found: Found = {}
-        self._got: dict[str, Any] = {}
+        self._got: dict[tuple[str, str, str, str, str], Any] = {}
         self._shared: Sight | None = None
 
     def store(self, plural: str) -> Any:
@@ -55,11 +55,12 @@ class Seen:
 
     def chain(self, reference: OwnerReference, namespace: str) -> Any:
         """The chain that begins with a controller, from those that are remembered; None where none are."""
-        if self._chains is None or reference.uid in self._got:
-            return self._got.get(reference.uid)
+        key = (namespace, reference.api_version, reference.kind, reference.name, reference.uid)
+        if self._chains is None or key in self._got:
+            return self._got.get(key)
         chain, sight = self._chains(reference, namespace)
         self._found.update(sight.found)
-        self._got[reference.uid] = chain
+        self._got[key] = chain
         self._shared = sight
         return chain
 

@@ -59,6 +59,13 @@ class Credentials:
         current = self._access.authorization
         return current if current != rejected else None
 
+    def unverified(self) -> ssl.SSLContext:
+        """Shows the same client certificate to whomever: for this machine's ports, whose names no certificate has."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        _load_client_certificate(context, self._access)
+        return context
+
     async def _renew(self) -> None:
         self._read_at = self._clock()
         try:

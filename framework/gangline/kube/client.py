@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -23,9 +22,10 @@ import msgspec
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 from yarl import URL
 
-from gangline.errors import ApiError, InvalidObject, NotFound
+from gangline.errors import ApiError, GanglineError, InvalidObject, NotFound
 from gangline.kube import decoding, faults
 from gangline.kube.auth import Credentials
+from gangline.kube.connecting import Connector
 from gangline.kube.interface import Listing, PatchKind, WatchEvent
 from gangline.kube.resources import PODS, Resource, T, group_path
 from gangline.kube.writing import CONNECT_TIMEOUT, KeptWriter, ProxiedWriter, Writer
@@ -38,6 +38,7 @@ METADATA = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 METADATA_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 APPLY = "application/apply-patch+yaml"
 READ_ATTEMPTS = 5
+LARGEST_RAW = 4 << 20  # bytes of the body of a path that is not the API server's own
 _NO_QUERY: Mapping[str, str] = {}
 WATCH_SECONDS = (
     300,
@@ -55,7 +56,8 @@ class HttpClient:
     """Implements `gangline.kube.interface.Client`; make it inside a running event loop.
 
     ``timeout`` is in seconds, for everything but watches; a list may take longer while data keeps
-    coming. ``connections`` bounds the open connections, those of watches included.
+    coming. ``connections`` bounds the open connections, those of watches included. ``may_write`` is asked before
+    each write is sent; one that it forbids is Unavailable.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class HttpClient:
         connections: int = 256,
         on_invalid: decoding.OnInvalid = log_invalid,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        may_write: Callable[[], bool] = lambda: True,
     ) -> None:
         self.invalid_objects = 0
         self._credentials = credentials
@@ -74,12 +77,7 @@ class HttpClient:
         self._limits = aiohttp.ClientTimeout(total=timeout, sock_connect=CONNECT_TIMEOUT)
         self._list_limits = aiohttp.ClientTimeout(sock_read=timeout, sock_connect=CONNECT_TIMEOUT)
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=connections,
-                keepalive_timeout=60,
-                ssl=credentials.ssl_context or True,
-                socket_factory=_socket,
-            ),
+            connector=Connector(limit=connections, keepalive_timeout=60, ssl=credentials.ssl_context or True),
             headers={"User-Agent": f"gangline/{version('gangline')}", "Accept": JSON},
             cookie_jar=aiohttp.DummyCookieJar(),
             read_bufsize=BUFFER,
@@ -87,7 +85,7 @@ class HttpClient:
             timeout=self._limits,
         )
         self._writer: Writer = (
-            ProxiedWriter(self._session, credentials.server, credentials.server_name)
+            ProxiedWriter(self._session, credentials.server, credentials.server_name, may_write)
             if credentials.proxy
             else KeptWriter(
                 credentials.server,
@@ -96,6 +94,7 @@ class HttpClient:
                 connections=connections,
                 timeout=timeout,
                 headers={"User-Agent": f"gangline/{version('gangline')}", "Accept": JSON},
+                may_send=may_write,
             )
         )
 
@@ -125,12 +124,16 @@ class HttpClient:
         label_selector: str = "",
         field_selector: str = "",
         resource_version: str = "",
+        limit: int = 0,
+        more: str = "",
     ) -> Listing[T]:
         """See the interface."""
         query = {
             "labelSelector": label_selector,
             "fieldSelector": field_selector,
-            "resourceVersion": resource_version,
+            "resourceVersion": "" if more else resource_version,
+            "limit": str(limit) if limit else "",
+            "continue": more,
         }
         accept = METADATA_LIST if resource.metadata_only else JSON
         body = await self._read(resource.path(namespace), query, self._list_limits, accept)
@@ -177,6 +180,14 @@ class HttpClient:
         except NotFound:
             return set()
         return decoding.decode_served(body)
+
+    async def raw(self, path: str, seconds: float) -> bytes:
+        """The body of a GET of any path of the API server, those that it proxies to pods too; asked once.
+
+        Raises ApiError, also where the body is larger than a configuration may be.
+        """
+        async with self._open(path, {}, aiohttp.ClientTimeout(total=seconds), "*/*") as answer:
+            return await bounded(answer, path)
 
     # Writing
 
@@ -313,8 +324,8 @@ class HttpClient:
         """The body of a good answer to a write; whatever goes wrong comes out as an ApiError."""
         target = _target(path, query)
         headers = {"Content-Type": content_type}
-        authorization = await self._credentials.authorization()
         try:
+            authorization = await self._credentials.authorization()
             while True:
                 if authorization:
                     headers["Authorization"] = authorization
@@ -324,7 +335,9 @@ class HttpClient:
                 asked = {"Retry-After": answer.retry_after} if answer.retry_after else {}
                 failure = faults.from_answer(answer.status, answer.phrase, asked, answer.body)
                 authorization = await self._other_authorization(failure, authorization)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except GanglineError:
+            raise
+        except Exception as error:
             raise faults.from_exception(error, f"{method} {self._credentials.server}{path}") from error
 
     async def _other_authorization(self, failure: ApiError, rejected: str | None) -> str:
@@ -341,8 +354,8 @@ class HttpClient:
         """A good answer to a GET, its body not read yet; whatever goes wrong comes out as an ApiError."""
         url = URL(f"{self._credentials.server}{_target(path, query)}", encoded=True)
         headers = {"Accept": accept}
-        authorization = await self._credentials.authorization()
         try:
+            authorization = await self._credentials.authorization()
             while True:
                 if authorization:
                     headers["Authorization"] = authorization
@@ -355,7 +368,9 @@ class HttpClient:
                     text = await answer.read()
                     failure = faults.from_answer(answer.status, answer.reason or "", answer.headers, text)
                 authorization = await self._other_authorization(failure, authorization)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except GanglineError:
+            raise
+        except Exception as error:
             raise faults.from_exception(error, f"GET {self._credentials.server}{path}") from error
 
     def _report(self, resource: Resource[Any], namespace: str, name: str, error: InvalidObject) -> None:
@@ -364,6 +379,16 @@ class HttpClient:
 
 
 _BINDING = Resource("", "v1", "bindings", "Binding", Binding)
+
+
+async def bounded(answer: aiohttp.ClientResponse, path: str) -> bytes:
+    """The body of an answer of whoever it may be. Raises ApiError where it is too large."""
+    body = bytearray()
+    async for chunk in answer.content.iter_any():
+        body += chunk
+        if len(body) > LARGEST_RAW:
+            raise ApiError(answer.status, "TooLarge", f"{path}: more than {LARGEST_RAW} bytes")
+    return bytes(body)
 
 
 def _target(path: str, query: Mapping[str, str]) -> str:
@@ -378,14 +403,3 @@ def _encode(resource: Resource[T], obj: T) -> bytes:
     """The object as JSON with its apiVersion and kind, which the structs do not carry."""
     head = {"apiVersion": resource.api_version, "kind": resource.kind}
     return msgspec.json.encode(head | msgspec.to_builtins(obj))
-
-
-def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
-    """A socket that notices within a minute that the other end is gone: watches may be silent."""
-    family, kind, protocol, _, _ = address
-    made = socket.socket(family, kind, protocol)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 3)):
-        if hasattr(socket, option):  # not everywhere
-            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-    return made

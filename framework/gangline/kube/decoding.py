@@ -1,7 +1,11 @@
 """From the bytes of a list or a watch to structs, so that one bad object never hides the others.
 
-The fast path decodes a whole list, or a whole event, straight into structs. Only when that fails is
-the text taken apart: the objects that fit are used, those that do not are handed to a callback.
+The fast path decodes a whole list, or a whole event, straight into structs; fields that nobody reads are skipped. Only
+when that fails is the text taken apart: the objects that fit are used, those that do not are handed on as unreadable,
+with what can be told of them. Nothing that a server sends raises anything but InvalidObject and ApiError.
+
+JSON can be nested deeper than any decoder goes (`managedFields` is up to whoever writes an object, and skipping takes
+the same recursion as reading). Such text is cut: what lies deeper than anything that is read becomes null.
 """
 
 from __future__ import annotations
@@ -13,9 +17,10 @@ from typing import Any, Generic
 
 import msgspec
 
-from gangline.errors import InvalidObject, Unavailable
+from gangline.bounds import DEEPEST
+from gangline.errors import ApiError, InvalidObject, Unavailable
 from gangline.kube.faults import Status, from_status
-from gangline.kube.interface import EventType, Listing, WatchEvent
+from gangline.kube.interface import EventType, Listing, Unreadable, WatchEvent
 from gangline.kube.resources import Resource, T
 from gangline.model import ListMeta, ObjectMeta
 
@@ -23,6 +28,12 @@ OnInvalid = Callable[[Resource[Any], str, str, InvalidObject], None]
 """Told the resource, namespace and name of an object that was skipped, and why."""
 
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
+_NESTING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
+_VERSION = re.compile(rb'"resourceVersion"\s*:\s*"(\d{1,20})"')
+_WRAPPING = 4
+"""Levels that a list or an event puts around an object."""
+Undecodable = (msgspec.MsgspecError, RecursionError, ValueError)
+"""What decoders raise; a ValueError is a text that is no UTF-8, or a number of too many digits."""
 
 
 class _List(msgspec.Struct, Generic[T]):
@@ -32,7 +43,7 @@ class _List(msgspec.Struct, Generic[T]):
 
 class _RawList(msgspec.Struct):
     metadata: ListMeta
-    items: list[msgspec.Raw] = []
+    items: list[msgspec.Raw] | None = None
 
 
 class _Event(msgspec.Struct, Generic[T]):
@@ -66,9 +77,6 @@ class _Identified(msgspec.Struct):
     metadata: _Identity
 
 
-_raw_list = msgspec.json.Decoder(_RawList)
-_raw_event = msgspec.json.Decoder(_RawEvent)
-_identified = msgspec.json.Decoder(_Identified)
 _status = msgspec.json.Decoder(Status)
 
 
@@ -80,7 +88,7 @@ def _decoder(cls: Any) -> msgspec.json.Decoder[Any]:
 def decode_object(resource: Resource[T], data: bytes | msgspec.Raw) -> T:
     """One object; raises InvalidObject that names it and the field."""
     try:
-        obj: T = _decoder(resource.type).decode(data)
+        obj: T = _decode(resource.type, data)
     except msgspec.ValidationError as error:
         raise _invalid(resource, data, error) from None
     except msgspec.DecodeError as error:
@@ -92,35 +100,31 @@ def decode_list(resource: Resource[T], data: bytes, on_invalid: OnInvalid) -> Li
     """A whole list body; objects that do not fit are reported and listed as invalid."""
     try:
         whole: _List[T] = _decoder(_List[resource.type]).decode(data)  # type: ignore[name-defined]  # a run-time type
-        return Listing(whole.items or [], whole.metadata.resource_version)
-    except msgspec.ValidationError:
+        return Listing(whole.items or [], whole.metadata.resource_version, more=whole.metadata.continue_)
+    except Undecodable:
         pass
-    except msgspec.DecodeError as error:
-        raise _garbled(resource, error) from error
     try:
-        raw = _raw_list.decode(data)
+        raw: _RawList = _decode(_RawList, data)
     except msgspec.ValidationError as error:
         raise InvalidObject(f"list of {resource.plural}", None, str(error)) from error
+    except msgspec.DecodeError as error:
+        raise _garbled(resource, error) from error
     items: list[T] = []
-    invalid: list[ObjectMeta] = []
-    for text in raw.items:
+    invalid: list[Unreadable] = []
+    for text in raw.items or ():
         try:
             items.append(decode_object(resource, text))
-        except InvalidObject as error:
-            metadata = _identity(text)
-            on_invalid(resource, metadata.namespace, metadata.name, error)
-            invalid.append(metadata)
-    return Listing(items, raw.metadata.resource_version, tuple(invalid))
+        except (InvalidObject, ApiError) as error:
+            invalid.append(_unreadable(resource, text, error, on_invalid))
+    return Listing(items, raw.metadata.resource_version, tuple(invalid), raw.metadata.continue_)
 
 
 def decode_event(resource: Resource[T], line: bytes, on_invalid: OnInvalid) -> WatchEvent[T]:
     """One line of a watch; an ERROR event is raised as the exception that it stands for."""
     try:
         event: _Event[T] = _decoder(_Event[resource.type]).decode(line)  # type: ignore[name-defined]  # a run-time type
-    except msgspec.ValidationError:
+    except Undecodable:
         return _decode_odd_event(resource, line, on_invalid)
-    except msgspec.DecodeError as error:
-        raise _garbled(resource, error) from error
     version = event.object.metadata.resource_version
     if event.type is EventType.BOOKMARK:
         return WatchEvent(EventType.BOOKMARK, None, version)
@@ -134,29 +138,95 @@ def _decode_odd_event(resource: Resource[T], line: bytes, on_invalid: OnInvalid)
     deletion, because it is the object's identity that counts there.
     """
     try:
-        raw = _raw_event.decode(line)
-    except msgspec.ValidationError as error:
+        raw: _RawEvent = _decode(_RawEvent, line)
+    except msgspec.MsgspecError as error:
         raise _garbled(resource, error) from error
     if raw.type == "ERROR":
-        raise from_status(_status.decode(raw.object))
+        raise _failure(raw.object)
     metadata = _identity(raw.object)
     version = metadata.resource_version
     if raw.type == "DELETED":
         bare = msgspec.convert({"metadata": metadata}, resource.type)
         return WatchEvent(EventType.DELETED, bare, version)
-    if raw.type != "BOOKMARK":
-        try:
-            decode_object(resource, raw.object)
-        except InvalidObject as error:
-            on_invalid(resource, metadata.namespace, metadata.name, error)
-    return WatchEvent(EventType.BOOKMARK, None, version)
+    if raw.type == "BOOKMARK":
+        return WatchEvent(EventType.BOOKMARK, None, version)
+    try:
+        obj = decode_object(resource, raw.object)
+    except (InvalidObject, ApiError) as error:
+        unreadable = _unreadable(resource, raw.object, error, on_invalid)
+        return WatchEvent(EventType.BOOKMARK, None, version, unreadable)
+    if raw.type not in _CHANGES:
+        return WatchEvent(EventType.BOOKMARK, None, version)
+    return WatchEvent(EventType(raw.type), obj, version)
+
+
+_CHANGES = (EventType.ADDED.value, EventType.MODIFIED.value)
+
+
+def _failure(status: msgspec.Raw) -> ApiError:
+    """What an ERROR event stands for; one that says nothing that can be read is worth another try."""
+    try:
+        return from_status(_status.decode(status))
+    except Undecodable as error:
+        return Unavailable(0, "Garbled", f"the watch failed, and the answer does not say why: {error}")
+
+
+def _unreadable(
+    resource: Resource[Any], text: bytes | msgspec.Raw, error: InvalidObject | ApiError, on_invalid: OnInvalid
+) -> Unreadable:
+    """Report an object that cannot be used, and pass on what there is of it."""
+    metadata = _identity(text)
+    if not isinstance(error, InvalidObject):
+        error = InvalidObject(f"{resource.kind} {metadata.namespace}/{metadata.name}", None, error.message)
+    on_invalid(resource, metadata.namespace, metadata.name, error)
+    return Unreadable(metadata, error, bytes(text))
+
+
+def _decode(cls: Any, data: bytes | msgspec.Raw) -> Any:
+    """Decode, if need be after mending the text. Raises msgspec's errors alone."""
+    decoder = _decoder(cls)
+    try:
+        return decoder.decode(data)
+    except RecursionError:
+        data = cut(bytes(data))
+    except UnicodeDecodeError:
+        data = bytes(data).decode("utf-8", "replace").encode()
+    except msgspec.MsgspecError:
+        raise
+    except ValueError as error:
+        raise msgspec.ValidationError(str(error)) from error
+    try:
+        return decoder.decode(data)
+    except msgspec.MsgspecError:
+        raise
+    except (RecursionError, ValueError) as error:
+        raise msgspec.ValidationError(str(error)) from error
+
+
+def cut(data: bytes, depth: int = DEEPEST + _WRAPPING) -> bytes:
+    """The same JSON with null in place of what is nested deeper than depth levels."""
+    pieces: list[bytes] = []
+    level, start, cut_from = 0, 0, 0
+    for token in _NESTING.finditer(data):
+        mark = data[token.start()]
+        if mark in b"[{":
+            level += 1
+            if level == depth + 1:
+                cut_from = token.start()
+        elif mark in b"]}":
+            if level == depth + 1:
+                pieces += (data[start:cut_from], b"null")
+                start = token.end()
+            level -= 1
+    pieces.append(data[start:])
+    return b"".join(pieces)
 
 
 def decode_served(data: bytes) -> set[str]:
     """The plurals in a discovery body; subresources are left out."""
     try:
-        found = msgspec.json.decode(data, type=_ServedList)
-    except msgspec.DecodeError as error:
+        found = _decode(_ServedList, data)
+    except msgspec.MsgspecError as error:
         raise Unavailable(0, "Garbled", f"discovery: {error}") from error
     return {resource.name for resource in found.resources if "/" not in resource.name}
 
@@ -181,10 +251,12 @@ class LineSplitter:
 
 
 def _identity(text: bytes | msgspec.Raw) -> ObjectMeta:
+    """Who an object is, as far as can be told."""
     try:
-        found = _identified.decode(text).metadata
-    except msgspec.ValidationError:
-        return ObjectMeta()
+        found = _decode(_Identified, text).metadata
+    except msgspec.MsgspecError:
+        version = _VERSION.search(bytes(text))
+        return ObjectMeta(resource_version=version[1].decode() if version else "")
     return ObjectMeta(
         name=found.name,
         namespace=found.namespace,
@@ -204,7 +276,10 @@ def _invalid(resource: Resource[Any], data: bytes | msgspec.Raw, error: msgspec.
 
 def _value(data: bytes | msgspec.Raw, path: str) -> Any:
     """The value at a path such as ``.spec.containers[0].name``."""
-    value = msgspec.json.decode(data)
+    try:
+        value = _decode(Any, data)
+    except msgspec.MsgspecError:
+        return None
     for key, index in _STEP.findall(path):
         inner = value.get(key) if key and isinstance(value, dict) else None
         value = value[int(index)] if index and isinstance(value, list) else inner

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
 
 import aiohttp
@@ -29,6 +30,8 @@ _BY_STATUS: dict[int, type[ApiError]] = {
     422: Invalid,
     429: TooManyRequests,
 }
+log = logging.getLogger(__name__)
+
 _JITTER = wait_random_exponential(multiplier=0.2, max=5.0)
 
 
@@ -69,7 +72,14 @@ def from_answer(code: int, phrase: str, headers: Mapping[str, str], body: bytes)
 
 
 def from_exception(error: Exception, what: str) -> Unavailable:
-    """The exception for a request that got no whole answer; ``what`` names the request."""
+    """The exception for a request that got no whole answer; ``what`` names the request.
+
+    An error that no request should raise comes from a library or a bug. It is this request's failure alone, and is
+    logged with its traceback.
+    """
+    if not isinstance(error, aiohttp.ClientError | OSError | asyncio.TimeoutError):
+        log.error("%s failed in a way that it should not", what, exc_info=error)
+        return Unavailable(0, "InternalError", f"{what}: {type(error).__name__}: {error}")
     if isinstance(error, asyncio.TimeoutError):
         return Unavailable(0, "Timeout", f"{what}: no answer in time")
     if isinstance(error, aiohttp.ServerDisconnectedError):

@@ -3,8 +3,12 @@
 Rules
 - The handler sees the latest state of every object, and a removal for every object that is gone,
   whatever happened in between. An object made again under its name is removed, then upserted.
+- Lists come page by page, so that neither memory nor time is taken for all objects at once.
 - Only identities and resourceVersions are kept here; the objects belong to the handler.
-- An error of the API never ends `run`; an exception of the handler does, because it is a bug.
+- An object that cannot be decoded is handed to `on_unreadable`; what the handler knew of it stays as it was. When it
+  is gone the handler is told so, though it may never have seen the object.
+- Nothing ends `run` but being cancelled. An exception of the handler is logged with its traceback and concerns that
+  object alone; after any other all objects are listed anew.
 """
 
 from __future__ import annotations
@@ -13,18 +17,19 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import aclosing
 from typing import Generic, Protocol, TypeVar, cast
 
-from gangline.errors import ApiError, Gone, Unavailable
-from gangline.kube.interface import Client, EventType, Listing, WatchEvent
+from gangline.errors import ApiError, Gone, Invalid, Unavailable
+from gangline.kube.interface import Client, EventType, Listing, Unreadable, WatchEvent
 from gangline.kube.resources import Resource, T
 from gangline.model import HasMetadata
 
 log = logging.getLogger(__name__)
 
 BREATH = 256  # objects handled before other tasks get a turn
+PAGE = 500  # objects asked for at once; what kubectl asks for
 BACKOFF = (0.5, 30.0)  # seconds after the first failure, and at most
 SHORT_WATCH = 1.0  # seconds; a watch that ends sooner without an event counts as a failure
 
@@ -61,6 +66,7 @@ class Informer(Generic[T]):
         label_selector: str = "",
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         clock: Callable[[], float] = time.monotonic,
+        on_unreadable: Callable[[Unreadable], None] = lambda unreadable: None,
     ) -> None:
         self.synced = asyncio.Event()
         self.resource_version = ""
@@ -75,8 +81,10 @@ class Informer(Generic[T]):
         self._label_selector = label_selector
         self._sleep = sleep
         self._clock = clock
+        self._on_unreadable = on_unreadable
         self._known: dict[tuple[str, str], tuple[str, str]] = {}  # (namespace, name): (uid, version)
-        self._list_from: str | None = "0"  # the resourceVersion to list at; None: go on watching
+        self._must_list = True  # else go on watching
+        self._asked = 0  # how often for a new list
         self._failures = 0
         self._complaint = ""
         self._watching: asyncio.Timeout | None = None
@@ -90,8 +98,8 @@ class Informer(Generic[T]):
     def relist(self) -> None:
         """Asks for a new list: ``synced`` is unset until the handler has seen it."""
         self.synced.clear()
-        if self._list_from is None:
-            self._list_from = self.resource_version
+        self._must_list = True
+        self._asked += 1
         if self._watching is not None and not self._watching.expired():
             self._watching.reschedule(0)
 
@@ -99,36 +107,54 @@ class Informer(Generic[T]):
         """One list, or one watch to its end; returns the seconds to wait before the next step."""
         started, events = self._clock(), self.events
         try:
-            if self._list_from is not None:
-                await self._list(self._list_from)
+            if self._must_list:
+                await self._list()
                 return 0.0
             await self._watch()
         except ApiError as error:
             return self._failed(error)
+        except Exception as error:
+            return self._broke(error)
         self._complaint = ""
         if self.events == events and self._clock() - started < SHORT_WATCH:
             return self._back_off()
         self._failures = 0
         return 0.0
 
-    async def _list(self, resource_version: str) -> None:
+    async def _list(self) -> None:
+        """Lists the latest state: a page at an older resourceVersion would be of just that one."""
         self.relists += 1
-        listing = await self._client.list(
-            self.resource,
-            resource_version=resource_version,
-            namespace=self._namespace,
-            field_selector=self._field_selector,
-            label_selector=self._label_selector,
-        )
-        self._complaint = ""
-        self._remove_missing(listing)
-        for count, obj in enumerate(listing.items, start=1):
+        asked = self._asked
+        there: set[tuple[str, str]] = set()
+        invalid: set[str] = set()
+        listing: Listing[T] | None = None
+        while listing is None or listing.more:
+            listing = await self._client.list(
+                self.resource,
+                namespace=self._namespace,
+                field_selector=self._field_selector,
+                label_selector=self._label_selector,
+                limit=PAGE,
+                more=listing.more if listing is not None else "",
+            )
+            self._complaint = ""
+            there.update((obj.metadata.namespace, obj.metadata.name) for obj in listing.items)
+            invalid.update(each.metadata.uid for each in listing.invalid)
+            if not listing.more:
+                self._remove_missing(there, invalid)
+            await self._take(listing)
+        self.resource_version = listing.resource_version
+        if asked == self._asked:  # else this list began too early to be the one that is asked for
+            self._must_list = False
+            self.synced.set()
+
+    async def _take(self, page: Listing[T]) -> None:
+        for unreadable in page.invalid:
+            self._set_aside(unreadable)
+        for count, obj in enumerate(page.items, start=1):
             self._upsert(obj)
             if not count % BREATH:
                 await asyncio.sleep(0)
-        self.resource_version = listing.resource_version
-        self._list_from = None
-        self.synced.set()
 
     async def _watch(self) -> None:
         """Handles events until the stream ends or `relist` cuts it short."""
@@ -158,12 +184,25 @@ class Informer(Generic[T]):
     def _handle(self, event: WatchEvent[T]) -> None:
         self.events += 1
         self._failures = 0
+        if event.unreadable is not None:
+            self._set_aside(event.unreadable)
         if event.object is not None:
             if event.type is EventType.DELETED:
                 self._remove(event.object.metadata.namespace, event.object.metadata.name)
             else:
                 self._upsert(event.object)
         self.resource_version = event.resource_version or self.resource_version
+
+    def _set_aside(self, unreadable: Unreadable) -> None:
+        """It is there, so it is known, in no version that could be used."""
+        metadata = unreadable.metadata
+        key = (metadata.namespace, metadata.name)
+        known = self._known.get(key)
+        if known is not None and metadata.uid and known[0] != metadata.uid:
+            self._remove(*key)
+        if metadata.name:
+            self._known.setdefault(key, (metadata.uid, ""))
+        self._on_unreadable(unreadable)
 
     def _upsert(self, obj: T) -> None:
         metadata = obj.metadata
@@ -175,25 +214,33 @@ class Informer(Generic[T]):
         if known is not None and known[0] != metadata.uid:
             self._remove(*key)
         self._known[key] = identity
-        self._handler.upsert(obj)
+        try:
+            self._handler.upsert(obj)
+        except Exception as error:
+            self._report(f"{metadata.namespace}/{metadata.name}", error)
 
     def _remove(self, namespace: str, name: str) -> None:
         known = self._known.pop((namespace, name), None)
         if known is not None:
-            self._handler.remove(namespace, name, known[0])
+            try:
+                self._handler.remove(namespace, name, known[0])
+            except Exception as error:
+                self._report(f"{namespace}/{name}", error)
 
-    def _remove_missing(self, listing: Listing[T]) -> None:
+    def _report(self, name: str, error: Exception) -> None:
+        """A handler failed on one object; the others are none the worse for it."""
+        log.error("%s %s could not be used: %r", self.resource.kind, name.lstrip("/"), error, exc_info=error)
+
+    def _remove_missing(self, there: Iterable[tuple[str, str]], invalid: set[str]) -> None:
         """Removes what the list lacks; what could not be decoded exists, so it stays as it was."""
-        listed = {(obj.metadata.namespace, obj.metadata.name) for obj in listing.items}
-        uids = {metadata.uid for metadata in listing.invalid}
-        for key, (uid, _) in list(self._known.items()):
-            if key not in listed and uid not in uids:
+        for key in self._known.keys() - there:
+            if self._known[key][0] not in invalid:
                 self._remove(*key)
 
     def _failed(self, error: ApiError) -> float:
         """Decides how to go on after an error: watch on, or list anew; and when."""
-        if isinstance(error, Gone) or "Too large resource version" in error.message:
-            self._list_from = ""
+        if isinstance(error, Gone | Invalid) or "Too large resource version" in error.message:
+            self._must_list = True
             if not self._failures:
                 self._failures = 1
                 return 0.0
@@ -201,6 +248,13 @@ class Informer(Generic[T]):
             self._complaint = str(error)
             level = logging.WARNING if isinstance(error, Unavailable) else logging.ERROR
             log.log(level, "cannot follow %s: %s", self.resource.key, error)
+        return self._back_off()
+
+    def _broke(self, error: Exception) -> float:
+        """Something went wrong that should not: nobody knows what the handler has seen, so all is listed anew."""
+        log.error("following %s went wrong: %r", self.resource.key, error, exc_info=error)
+        self._known = {key: (uid, "") for key, (uid, _) in self._known.items()}
+        self._must_list = True
         return self._back_off()
 
     def _back_off(self) -> float:

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from gangline.errors import InvalidObject
 from gangline.kube.resources import Resource, T
 from gangline.model import HasMetadata, ObjectMeta
 
@@ -34,21 +35,39 @@ class PatchKind(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Unreadable:
+    """An object that exists and cannot be decoded: who it is, as far as can be told, and why."""
+
+    metadata: ObjectMeta
+    error: InvalidObject
+    data: bytes = b""
+    """Its JSON, for whoever can use a part of it."""
+
+
+@dataclass(frozen=True, slots=True)
 class WatchEvent(Generic[Seen]):
-    """One change; ``object`` is None for a bookmark, which only moves the resourceVersion on."""
+    """One change; ``object`` is None for a bookmark, which only moves the resourceVersion on.
+
+    An object that cannot be decoded comes as a bookmark with ``unreadable``.
+    """
 
     type: EventType
     object: Seen | None
     resource_version: str
+    unreadable: Unreadable | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[T]):
-    """The objects at one resourceVersion; ``invalid`` ones exist but could not be decoded."""
+    """The objects at one resourceVersion; ``invalid`` ones exist but could not be decoded.
+
+    ``more`` asks for the next page of a list that came in part, and is empty on the last.
+    """
 
     items: list[T]
     resource_version: str
-    invalid: tuple[ObjectMeta, ...] = ()
+    invalid: tuple[Unreadable, ...] = ()
+    more: str = ""
 
 
 class Client(Protocol):
@@ -62,10 +81,14 @@ class Client(Protocol):
         label_selector: str = "",
         field_selector: str = "",
         resource_version: str = "",
+        limit: int = 0,
+        more: str = "",
     ) -> Listing[T]:
         """All objects, not older than ``resource_version``.
 
-        ``""`` reads the latest state; ``"0"`` takes what the server has in memory, perhaps stale.
+        ``""`` reads the latest state; ``"0"`` takes what the server has in memory, perhaps stale. With a ``limit`` a
+        server may answer with so many objects and ``more``, which asks for those that follow as they were then, or
+        is Gone after some minutes. Servers give all objects at once for ``"0"``.
         """
         ...
 

@@ -30,6 +30,9 @@ class OptionalInformer(Informer[T]):
             except ApiError as error:
                 await self._sleep(self._failed(error))
                 continue
+            except Exception as error:  # nothing that a server answers ends this
+                await self._sleep(self._broke(error))
+                continue
             if served:
                 while not (delay := await self.step()):
                     pass
@@ -52,7 +55,7 @@ class OptionalInformer(Informer[T]):
         """The kind is not there, so neither are its objects."""
         for key in list(self._known):
             self._remove(*key)
-        self._list_from = ""
+        self._must_list = True
 
     async def _wait(self, due: asyncio.Event) -> None:
         try:

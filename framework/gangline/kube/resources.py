@@ -129,10 +129,23 @@ VALIDATING_WEBHOOKS = Resource(
     model.WebhookConfiguration,
     namespaced=False,
 )
+TOKEN_REVIEWS = Resource(
+    "authentication.k8s.io", "v1", "tokenreviews", "TokenReview", model.TokenReview, namespaced=False
+)
+SUBJECT_ACCESS_REVIEWS = Resource(
+    "authorization.k8s.io",
+    "v1",
+    "subjectaccessreviews",
+    "SubjectAccessReview",
+    model.SubjectAccessReview,
+    namespaced=False,
+)
 GPU_CLAIMS = Resource(wire.GPU_GROUP, wire.GPU_VERSION, "gpuclaims", "GpuClaim", wire.GpuClaim)
 GPU_NODE_STATUSES = Resource(
     wire.GPU_GROUP, wire.GPU_VERSION, "gpunodestatuses", "GpuNodeStatus", wire.GpuNodeStatus, namespaced=False
 )
+
+RESOURCE_CLAIMS = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", model.ResourceClaim)
 
 
 def _pod_groups(group: str, version: str, type_: type[T]) -> Resource[T]:

@@ -6,13 +6,14 @@ about a third. HTTP is parsed by httptools.
 Rules:
 - One request at a time on a connection, and never another one after a failure, a time-out or a cancellation.
 - Nothing is sent twice: only the caller knows whether that would be right.
+- Whether a write may be sent is asked at the last moment, when nothing is left to wait for.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, cast
 from urllib.parse import SplitResult, urlsplit
@@ -20,6 +21,10 @@ from urllib.parse import SplitResult, urlsplit
 import aiohttp
 import httptools
 from yarl import URL
+
+from gangline.errors import Unavailable
+
+MaySend = Callable[[], bool]
 
 CONNECT_TIMEOUT = 10.0
 """Seconds."""
@@ -36,7 +41,7 @@ class Answer:
 
 
 class Writer(Protocol):
-    """Sends one request and waits for its answer. Raises OSError and TimeoutError."""
+    """Sends one request and waits for its answer. Raises OSError and TimeoutError, and Unavailable if it may not."""
 
     async def request(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Answer:
         """``target`` is path and query, encoded."""
@@ -49,14 +54,16 @@ class Writer(Protocol):
 class ProxiedWriter:
     """Writes through an HTTP proxy, by the general client."""
 
-    def __init__(self, session: aiohttp.ClientSession, server: str, server_name: str | None) -> None:
+    def __init__(self, session: aiohttp.ClientSession, server: str, server_name: str | None, may_send: MaySend) -> None:
         self._session = session
+        self._may_send = may_send
         self._server = server
         self._server_name = server_name
 
     async def request(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Answer:
         """See Writer."""
         url = URL(f"{self._server}{target}", encoded=True)
+        _check(self._may_send)
         async with self._session.request(
             method, url, data=body, headers=headers, server_hostname=self._server_name
         ) as answer:
@@ -79,7 +86,9 @@ class KeptWriter:
         connections: int,
         timeout: float,
         headers: Mapping[str, str],
+        may_send: MaySend = lambda: True,
     ) -> None:
+        self._may_send = may_send
         self._address: SplitResult = urlsplit(server)
         self._ssl = ssl_context
         self._server_name = server_name
@@ -96,6 +105,7 @@ class KeptWriter:
         async with self._room:
             connection = self._open_one() or await self._connect()
             try:
+                _check(self._may_send)
                 answer = await connection.request(head.encode("latin-1") + body)
             except BaseException:
                 connection.close()
@@ -222,6 +232,11 @@ class _Connection(asyncio.Protocol):
     def _fail(self, error: Exception) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_exception(error)
+
+
+def _check(may_send: MaySend) -> None:
+    if not may_send():
+        raise Unavailable(0, "NotLeading", "not sent: this process is no longer the leader")
 
 
 def _lines(headers: Mapping[str, str]) -> str:

@@ -1,6 +1,8 @@
-"""What `gangline certs` keeps up to date: Secrets, and whom the API server trusts when it calls a webhook."""
+"""What `gangline certs` keeps up to date, and what an API server is asked about whoever asks us."""
 
 from __future__ import annotations
+
+import msgspec
 
 from gangline.model.base import Object, ObjectMeta
 
@@ -31,3 +33,64 @@ class WebhookConfiguration(Object):
 
     metadata: ObjectMeta
     webhooks: list[Webhook] = []
+
+
+class UserInfo(Object):
+    """Whom a token or a certificate stands for."""
+
+    username: str = ""
+    uid: str = ""
+    groups: list[str] = []
+    extra: dict[str, list[str]] = {}
+
+
+class TokenReviewSpec(Object):
+    """The token in question."""
+
+    token: str = ""
+
+
+class TokenReviewStatus(Object):
+    """Whose it is, if anybody's."""
+
+    authenticated: bool = False
+    user: UserInfo = msgspec.field(default_factory=UserInfo)
+
+
+class TokenReview(Object):
+    """Whom does this token stand for?"""
+
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: TokenReviewSpec = msgspec.field(default_factory=TokenReviewSpec)
+    status: TokenReviewStatus = msgspec.field(default_factory=TokenReviewStatus)
+
+
+class NonResourceAttributes(Object):
+    """A path that is no object, and what is done with it."""
+
+    path: str = ""
+    verb: str = ""
+
+
+class SubjectAccessReviewSpec(Object):
+    """Who wants what."""
+
+    non_resource_attributes: NonResourceAttributes = msgspec.field(default_factory=NonResourceAttributes)
+    user: str = ""
+    groups: list[str] = []
+    uid: str = ""
+    extra: dict[str, list[str]] = {}
+
+
+class SubjectAccessReviewStatus(Object):
+    """Whether it is allowed."""
+
+    allowed: bool = False
+
+
+class SubjectAccessReview(Object):
+    """May they do this?"""
+
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: SubjectAccessReviewSpec = msgspec.field(default_factory=SubjectAccessReviewSpec)
+    status: SubjectAccessReviewStatus = msgspec.field(default_factory=SubjectAccessReviewStatus)

@@ -21,12 +21,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from gangline import config
-from gangline.kube.resources import EVENTS, PODS, Resource, T
+from gangline.kube.resources import EVENTS, NAMESPACES, PODS, Resource, T
 from gangline.registry import Catalog
 from gangline.scheduler import Options, Scheduler
 from gangline.simulate.client import SimulatedClient
 from gangline.simulate.server import InMemoryServer
 from gangline.simulate.time import VirtualClock, run
+from gangline.wire import ALLOW
 
 STEP = 0.05  # seconds between two looks at what a story waits for
 
@@ -38,7 +39,9 @@ class SimulatedCluster:
 
     def __init__(self) -> None:
         self.clock = VirtualClock()
+        """Its time, which passes while a story waits."""
         self.server = InMemoryServer(self.clock)
+        """The API server in memory: `apply_manifest` takes what kubectl would."""
 
     # Objects
 
@@ -74,6 +77,10 @@ class SimulatedCluster:
         events = self.list(EVENTS)
         return [each.note for each in events if not name or (each.regarding and each.regarding.name == name)]
 
+    def allow(self, permissions: str, namespace: str = "default") -> None:
+        """What the pods of a namespace may ask others to obey, from now on."""
+        self.server.patch(NAMESPACES, namespace, {"metadata": {"annotations": {ALLOW: permissions}}})
+
     # Stories
 
     def play(self, story: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
@@ -104,6 +111,7 @@ class SimulatedCluster:
         *,
         plugins: Iterable[type[Any]] = (),
         seed: int = 0,
+        options: Options | None = None,
     ) -> AsyncIterator[Scheduler]:
         """A scheduler that runs until the block ends; any number of them may run side by side.
 
@@ -113,7 +121,7 @@ class SimulatedCluster:
         client = client or SimulatedClient(self.server)
         catalog = Catalog.discover().with_classes(*plugins)
         loaded = config.load(configuration, "configuration")
-        scheduler = Scheduler(loaded, client, self.clock, catalog, Options(seed=seed))
+        scheduler = Scheduler(loaded, client, self.clock, catalog, options or Options(seed=seed))
         async with running(scheduler.run()):
             yield scheduler
 

@@ -65,7 +65,12 @@ _Loader.yaml_implicit_resolvers = {
 
 def read(paths: Iterable[str | Path]) -> list[Manifest]:
     """All objects in files and folders, those that others refer to first. Raises ConfigError."""
-    found = [manifest for path in paths for file in _files(Path(path)) for manifest in _manifests(file)]
+    found = [manifest for path in paths for file in _files(Path(path)) for manifest in documents(file)]
+    return in_order(found)
+
+
+def in_order(found: Iterable[Manifest]) -> list[Manifest]:
+    """Those that others refer to first."""
     return sorted(found, key=lambda each: _rank(each.data))
 
 
@@ -156,7 +161,8 @@ def _files(path: Path) -> list[Path]:
     return files
 
 
-def _manifests(file: Path) -> Iterator[Manifest]:
+def documents(file: Path) -> Iterator[Manifest]:
+    """The objects of one file. Raises ConfigError."""
     try:
         text = file.read_text("utf-8")
     except OSError as error:

@@ -60,6 +60,10 @@ class InMemoryServer:
         """
         return loading.apply(self._objects, manifests.read(paths))
 
+    def load_manifests(self, found: Iterable[Manifest]) -> list[str]:
+        """Applies manifests that were read, as `load` does."""
+        return loading.apply(self._objects, found)
+
     def apply_manifest(self, data: Mapping[str, Any]) -> list[str]:
         """Applies one object, or the items of a list, as `load` does."""
         return loading.apply(self._objects, manifests.taken_apart(Manifest("", "", without_nulls(data))))

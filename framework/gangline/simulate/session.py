@@ -10,7 +10,8 @@ from pathlib import Path
 import msgspec
 
 from gangline.config import SchedulerConfiguration
-from gangline.kube.resources import NODES, PODS
+from gangline.gpu_use import GPUS, device_ids
+from gangline.kube.resources import GPU_NODE_STATUSES, NODES, PODS
 from gangline.model import Node, Pod
 from gangline.registry import Catalog
 from gangline.requests import PODS as POD_SLOTS
@@ -18,21 +19,28 @@ from gangline.requests import allocatable, compute
 from gangline.scheduler import Options, Scheduler
 from gangline.simulate.client import SimulatedClient
 from gangline.simulate.controller import Workloads
+from gangline.simulate.folders import Sorted, sort_out
 from gangline.simulate.kubelet import Kubelet
 from gangline.simulate.server import InMemoryServer
 from gangline.simulate.time import VirtualClock, run
+from gangline.wire import GPU, GpuNodeStatus
 
 _STANDARD = ("cpu", "memory", "ephemeral-storage", POD_SLOTS)
 
 
 @dataclass(slots=True)
 class NodeUse:
-    """A node, the pods on it, and how much of each resource they use; cpu in milli-CPU."""
+    """A node, the pods on it, and how much of each resource they use; cpu in milli-CPU.
+
+    GPUs that a claim or a scheduling map has given count as used, too; those that several share count once.
+    """
 
     name: str
     allocatable: dict[str, int]
     used: dict[str, int] = field(default_factory=dict)
     pods: list[str] = field(default_factory=list)
+    devices: dict[str, list[int]] = field(default_factory=dict)
+    """Pod to the ids of its GPUs, as far as they are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +62,7 @@ class Outcome:
     seconds: float
     """Of virtual time."""
     decisions: int
+    """On single pods and on whole gangs."""
     decision_seconds: float
     """Real time that all decisions took."""
     warnings: list[str]
@@ -64,11 +73,14 @@ class Outcome:
         return sorted({r for node in self.nodes for r in node.allocatable if r not in _STANDARD})
 
 
-def simulate(paths: Sequence[str | Path], config: SchedulerConfiguration, seconds: float, seed: int = 0) -> Outcome:
+def simulate(
+    paths: Sequence[str | Path] | Sorted, config: SchedulerConfiguration, seconds: float, seed: int = 0
+) -> Outcome:
     """Load manifests and schedule for so many virtual seconds. Raises ConfigError and PluginError."""
+    found = paths if isinstance(paths, Sorted) else sort_out(paths)
     clock = VirtualClock()
     server = InMemoryServer(clock)
-    warnings = server.load([str(path) for path in paths])
+    warnings = [*found.notes, *server.load_manifests(found.manifests)]
     if config.extenders:
         config = msgspec.structs.replace(config, extenders=())
         warnings.append("extenders: none of them is asked in a simulation")
@@ -96,13 +108,15 @@ async def _story(
                 task.result()
         nodes = (await client.list(NODES)).items
         pods = (await client.list(PODS)).items
+        reports = (await client.list(GPU_NODE_STATUSES)).items
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    series = [runtime.algorithm_seconds for runtime in scheduler.runtimes.values()]
+    runtimes = scheduler.runtimes.values()
+    series = [each for runtime in runtimes for each in (runtime.algorithm_seconds, runtime.group_seconds)]
     return Outcome(
-        nodes=_uses(nodes, pods),
+        nodes=_uses(nodes, pods, reports),
         pending=[PendingPod(_key(pod), _why(pod, scheduler)) for pod in pods if not pod.spec.node_name],
         finished=sum(pod.status.phase in ("Succeeded", "Failed") for pod in pods),
         seconds=clock.monotonic() - start,
@@ -112,18 +126,30 @@ async def _story(
     )
 
 
-def _uses(nodes: Sequence[Node], pods: Sequence[Pod]) -> list[NodeUse]:
+def _uses(nodes: Sequence[Node], pods: Sequence[Pod], reports: Sequence[GpuNodeStatus]) -> list[NodeUse]:
     uses = {
         node.metadata.name: NodeUse(node.metadata.name, allocatable(node.status.allocatable, node.metadata.name))
         for node in nodes
     }
+    for report in reports:
+        if report.metadata.name in uses and report.status.devices:
+            uses[report.metadata.name].allocatable.setdefault(GPU, len(report.status.devices))
+    requested: dict[str, set[int]] = {}
+    given: dict[str, set[int]] = {}
     for pod in pods:
         use = uses.get(pod.spec.node_name)
         if use is None or pod.status.phase in ("Succeeded", "Failed"):
             continue
         use.pods.append(_key(pod))
-        for resource, amount in compute(pod.spec).real.items():
+        real = compute(pod.spec).real
+        for resource, amount in real.items():
             use.used[resource] = use.used.get(resource, 0) + amount
+        if ids := device_ids(pod.metadata.annotations or {}):
+            use.devices[_key(pod)] = list(ids)
+            by = requested if any(real.get(resource) for resource in GPUS) else given
+            by.setdefault(use.name, set()).update(ids)
+    for name, held in given.items():
+        uses[name].used[GPU] = uses[name].used.get(GPU, 0) + len(held - requested.get(name, set()))
     return sorted(uses.values(), key=lambda use: use.name)
 
 

@@ -2,6 +2,8 @@
 
 # ruff: noqa: E501 - tables of whole messages, one case on a line
 
+from itertools import pairwise
+
 import pytest
 
 from gangline.config import load
@@ -18,6 +20,10 @@ def message(text: str | bytes) -> str:
     return str(error.value)
 
 
+MULTIPLIED = "a: &a [x]\n" + "".join(f"{b}: &{b} [{','.join(9 * [f'*{a}'])}]\n" for a, b in pairwise("abcdefgh"))
+"""Short, and some millions of values long once every alias stands for what it means."""
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -27,6 +33,11 @@ def message(text: str | bytes) -> str:
         ("a: 1\na: 2", '2:1: not valid YAML: key "a" is there twice'),
         ("a: 1\nyes: 2", "2:1: not valid YAML: a key has to be a string"),
         ("a: 1\n---\nb: 2", "2:1: not valid YAML: expected a single document in the stream, but found another document"),
+        ("a: &a [*a]", "nested deeper than 64 levels"),
+        ("a: &a {b: *a}", "nested deeper than 64 levels"),
+        ("a: " + "[" * 2000, "nested deeper than 64 levels"),
+        ("a: 2026-13-45", "not valid YAML: month must be in 1..12"),
+        (MULTIPLIED, "holds more than 200000 values"),
         ("a: 1\nb: \x00", "2:4: not valid YAML: special characters are not allowed"),
         (b"a: \xff", "not UTF-8 at byte 3"),
         ("", "expected a mapping, got nothing"),

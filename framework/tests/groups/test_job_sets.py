@@ -157,7 +157,7 @@ def test_a_job_set_that_comes_late_is_waited_for(world: World) -> None:
             {f"{KUEUE}-slice-size": "2", f"{KUEUE}-slice-required-topology": "host"},
             "topology slices: 2: belongs on the template of a replicated job",
         ),
-        ([replicated(replicas=20_000)], {EXCLUSIVE: "rack"}, "more than 10000 exclusive Jobs"),
+        ([replicated(replicas=20_000)], {EXCLUSIVE: "rack"}, "more than 1024 exclusive Jobs"),
         ([replicated(replicas=1)], {EXCLUSIVE: "rack"}, "job-index: 1: replicatedJob workers has 1 Jobs"),
     ],
     ids=["part", "elastic", "two levels", "slices of all", "many", "job"],
@@ -261,9 +261,10 @@ def test_workers_that_wait_for_a_ready_leader_are_not_waited_for(world: World) -
         (0, None, {}, "size: is not set, and LeaderWorkerSet default/l does not exist"),
         (4, 4, {}, "worker-index: 4: expected a whole number below the size, 4"),
         (0, 4, {"subgroup_size": "none"}, "subgroup-size: 'none': expected a whole number from 1"),
-        (0, 2_000_000_000, {"subgroup_size": "1"}, "2000000000 pods make too many sub-groups"),
+        (0, 2_000_000_000, {"subgroup_size": "1"}, "2000000000: a group has at most 16384 members"),
+        (0, 9_999, {"subgroup_size": "1"}, "9999 pods make too many sub-groups"),
     ],
-    ids=["no size", "rank", "no number", "many"],
+    ids=["no size", "rank", "no number", "huge", "many"],
 )
 def test_a_replica_that_makes_no_sense_is_a_problem(
     world: World, rank: int, size: int | None, annotations: dict[str, str], says: str

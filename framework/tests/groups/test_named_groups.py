@@ -335,7 +335,7 @@ def test_slices_are_sub_groups_of_consecutive_ranks(world: World) -> None:
     [
         (None, "8", "slices are cut by rank, and the pod has no index"),
         (9, "8", "the group has 3 slices of 3 pods, and the pod has index 9"),
-        (0, "2000000000", "at most 10000 are"),
+        (0, "2000000000", "at most 1024 are"),
     ],
     ids=["no index", "beyond", "too many"],
 )

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
 import pytest
 
 from gangline import model
-from gangline.groups import Owners
+from gangline.groups import Owners, keys
 from gangline.kube.resources import (
     CRON_JOBS,
     DEPLOYMENTS,
+    GPU_CLAIMS,
     JOB_SETS,
     JOBS,
+    KAI_POD_GROUPS,
     LEADER_WORKER_SETS,
+    POD_GROUPS_V1BETA1,
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,
+    SCHEDULER_PLUGINS_POD_GROUPS,
     STATEFUL_SETS,
+    VOLCANO_POD_GROUPS,
     Resource,
 )
+from gangline.pod_group import Problem
+from gangline.pods import PodInfo
+from gangline.wire import CLAIM
 
 from .stories import World, owner_reference
 
@@ -105,3 +116,70 @@ def test_what_kubectl_has_applied_last_is_left_out(world: World, owners: Owners)
     owner = world.job(annotations={"kubectl.kubernetes.io/last-applied-configuration": "{}"})
 
     assert owners.annotations(world.pod(owner=owner)) == {}
+
+
+def named(pod: PodInfo, namespace: str) -> PodInfo:
+    """The same pod in another namespace."""
+    pod.namespace = namespace
+    return pod
+
+
+def test_a_pod_of_another_namespace_that_names_the_uid_changes_nothing(world: World, owners: Owners) -> None:
+    owner = world.job(annotations={"a": "job"})
+    stranger = named(world.pod("stranger", owner=owner), "elsewhere")
+
+    assert owners.annotations(stranger) == {}, "it is no pod of that Job"
+    assert owners.annotations(world.pod(owner=owner)) == {"a": "job"}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"name": "other"}, {"kind": "ReplicaSet", "api_version": "apps/v1"}, {"api_version": "batch.example.com/v1"}],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_a_reference_that_fits_the_uid_alone_is_not_believed(
+    world: World, owners: Owners, fields: dict[str, str]
+) -> None:
+    owner = world.job(annotations={"a": "job"})
+    stranger = world.pod("stranger", owner=msgspec.structs.replace(owner, **fields))
+
+    assert owners.annotations(stranger) == {}
+    assert owners.annotations(world.pod(owner=owner)) == {"a": "job"}
+
+
+def test_groups_are_not_poisoned_by_a_stranger_that_names_their_owner(world: World) -> None:
+    owner = world.job()
+    stranger = named(world.pod("stranger", owner=owner), "elsewhere")
+
+    assert isinstance(world.groups.of(stranger), Problem)
+    assert world.member(world.pod(owner=owner)).group.min_member == 4
+
+
+@pytest.mark.parametrize(
+    ("labels", "annotations", "spec"),
+    [
+        pytest.param({keys.POD_GROUP: "g"}, {}, {}, id="scheduler-plugins"),
+        pytest.param({}, {keys.KAI_GROUP: "g"}, {}, id="kai"),
+        pytest.param({}, {keys.VOLCANO_GROUP: "g"}, {}, id="volcano"),
+        pytest.param({keys.KOORDINATOR_GROUP: "g"}, {}, {}, id="koordinator"),
+        pytest.param({keys.KUEUE_GROUP: "g"}, {}, {}, id="kueue"),
+        pytest.param({keys.LWS_GROUP: "g", keys.LWS_NAME: "g", keys.LWS_GROUP_INDEX: "0"}, {}, {}, id="lws"),
+        pytest.param({keys.JOB_SET: "g", keys.JOB_SET_PART: "p"}, {}, {}, id="job-set"),
+        pytest.param({}, {CLAIM: "g"}, {}, id="gang-ref"),
+        pytest.param({}, {}, {"scheduling_group": model.SchedulingGroup(pod_group_name="g")}, id="upstream"),
+        pytest.param({keys.POD_GROUP: "../default/g"}, {keys.KAI_GROUP: "default/g"}, {}, id="a path"),
+    ],
+)
+def test_a_pod_of_another_namespace_is_in_no_group_of_this_one(
+    world: World, labels: dict[str, str], annotations: dict[str, str], spec: dict[str, Any]
+) -> None:
+    for resource in (SCHEDULER_PLUGINS_POD_GROUPS, KAI_POD_GROUPS, VOLCANO_POD_GROUPS, POD_GROUPS_V1BETA1):
+        world.put(resource, "g", {"minMember": 2})
+    world.put(GPU_CLAIMS, "g", {"gangRef": "g"})
+    world.put(LEADER_WORKER_SETS, "g", {"leaderWorkerTemplate": {"size": 2}})
+    world.put(JOB_SETS, "g", {"replicatedJobs": [{"name": "p", "template": {"spec": {}}}]})
+
+    found = world.groups.of(named(world.pod(labels=labels, annotations=annotations, **spec), "elsewhere"))
+
+    key = found.key if isinstance(found, Problem) else found.group.key if found is not None else ":elsewhere/"
+    assert key.partition(":")[2].startswith("elsewhere/")

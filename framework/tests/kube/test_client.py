@@ -79,7 +79,7 @@ async def test_an_object_that_does_not_fit_is_skipped_in_a_list_and_reported(
     listing = await client.list(PODS)
 
     assert [found.metadata.name for found in listing.items] == ["a"]
-    assert [metadata.uid for metadata in listing.invalid] == ["uid-b"]
+    assert [each.metadata.uid for each in listing.invalid] == ["uid-b"]
     assert client.invalid_objects == 1
     assert skipped[0][:2] == ("default", "b")
     assert str(skipped[0][2]) == ("Pod default/b: spec.priority: 'high': Expected `int | null`, got `str`")
@@ -402,3 +402,36 @@ async def test_credentials_without_a_successor_raise_what_the_server_said(
         await client.get(PODS, "a", namespace="default")
 
     assert len(server.asked) == 1
+
+
+async def test_an_exception_that_nobody_expects_fails_its_request_alone_and_is_logged(
+    server: FakeApiServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    readings = iter([Access(server.url, authorization="Bearer one", valid_for=0.0)])
+
+    def read() -> Access:
+        if found := next(readings, None):
+            return found
+        raise RuntimeError("File descriptor 9 is used by transport")
+
+    async with HttpClient(Credentials(read), sleep=lambda seconds: asyncio.sleep(0)) as client:
+        for request in (
+            client.get(PODS, "a", namespace="default"),
+            client.list(PODS),
+            watched(client),
+            client.bind("default", "a", "uid", "node", {}),
+        ):
+            with pytest.raises(errors.Unavailable, match="RuntimeError: File descriptor 9"):
+                await request
+
+    assert any(record.exc_info for record in caplog.records)
+
+
+async def test_a_process_that_may_not_write_reads_on(server: FakeApiServer) -> None:
+    server.answers("GET", POD_A, pod("a", 2))
+    async with HttpClient(Credentials(lambda: Access(server.url)), may_write=lambda: False) as client:
+        with pytest.raises(errors.Unavailable, match="not sent"):
+            await client.bind("default", "a", "uid", "node", {})
+        await client.get(PODS, "a", namespace="default")
+
+    assert [asked.method for asked in server.asked] == ["GET"]

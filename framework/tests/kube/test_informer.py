@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gangline.kube.client import HttpClient
-from gangline.kube.informer import BREATH, Informer
+from gangline.kube.informer import BREATH, PAGE, Informer
 from gangline.kube.resources import PODS
 from gangline.model import Pod
 
@@ -51,7 +51,7 @@ async def informer(client: HttpClient, recorder: Recorder, waits: list[float]) -
     yield Informer(client, PODS, recorder, sleep=sleep)
 
 
-async def test_the_first_list_is_taken_from_memory_and_makes_it_synced(
+async def test_the_first_list_makes_it_synced(
     server: FakeApiServer, informer: Informer[Pod], recorder: Recorder
 ) -> None:
     server.answers("GET", ALL_PODS, listed(7, pod("a", 3), pod("b", 4)))
@@ -60,7 +60,6 @@ async def test_the_first_list_is_taken_from_memory_and_makes_it_synced(
 
     assert recorder.told == [("upsert", "a", "3"), ("upsert", "b", "4")]
     assert informer.synced.is_set()
-    assert server.asked[0].query["resourceVersion"] == "0"
     assert informer.resource_version == "7"
 
 
@@ -132,7 +131,7 @@ async def test_gone_lists_at_once_and_reads_the_latest_state(
         watches = await server.was_asked("WATCH", ALL_PODS, 2)
 
     lists = server.of("GET", ALL_PODS)
-    assert [asked.query.get("resourceVersion") for asked in lists] == ["0", None]
+    assert [asked.query.get("resourceVersion") for asked in lists] == [None, None]
     assert watches[1].query["resourceVersion"] == "90"
     assert recorder.told[1:] == [("remove", "default", "a", "uid-a"), ("upsert", "b", "80")]
     assert waits == []
@@ -158,8 +157,43 @@ async def test_a_relist_tells_only_what_changed(
         ("remove", "default", "remade", "first"),
         ("upsert", "remade", "14"),
     ]
-    assert server.asked[1].query["resourceVersion"] == "7"
+    assert "resourceVersion" not in server.asked[1].query
     assert informer.relists == 2
+
+
+async def test_a_long_list_comes_in_pages_and_is_synced_after_the_last(
+    server: FakeApiServer, informer: Informer[Pod], recorder: Recorder
+) -> None:
+    first, last = listed(20, pod("a", 1), pod("b", 3)), listed(20, pod("c", 4))
+    first["metadata"]["continue"] = "the rest"
+    server.answers("GET", ALL_PODS, listed(7, pod("a", 1), pod("gone", 2)))
+    server.answers("GET", ALL_PODS, first)
+    server.answers("GET", ALL_PODS, last)
+    await informer.step()
+    recorder.told.clear()
+
+    informer.relist()
+    await informer.step()
+
+    assert [asked.query.get("continue") for asked in server.asked[1:]] == [None, "the rest"]
+    assert {asked.query["limit"] for asked in server.asked} == {str(PAGE)}
+    assert recorder.told == [("upsert", "b", "3"), ("remove", "default", "gone", "uid-gone"), ("upsert", "c", "4")]
+    assert informer.synced.is_set() and informer.resource_version == "20"
+
+
+async def test_a_page_that_is_too_old_to_go_on_lists_all_anew(
+    server: FakeApiServer, informer: Informer[Pod], recorder: Recorder, waits: list[float]
+) -> None:
+    first = listed(7, pod("a", 1))
+    first["metadata"]["continue"] = "the rest"
+    server.answers("GET", ALL_PODS, first)
+    server.fails("GET", ALL_PODS, 410, "Expired")
+    server.answers("GET", ALL_PODS, listed(30, pod("a", 1), pod("b", 25)))
+
+    assert await informer.step() == 0.0 and not informer.synced.is_set()
+    await informer.step()
+
+    assert recorder.told == [("upsert", "a", "1"), ("upsert", "b", "25")] and informer.synced.is_set()
 
 
 async def test_a_relist_cuts_a_running_watch_short(server: FakeApiServer, informer: Informer[Pod]) -> None:
@@ -188,6 +222,45 @@ async def test_an_object_that_no_longer_fits_stays_as_it_was(
     await informer.step()
 
     assert recorder.told == [("upsert", "a", "3")]
+
+
+@pytest.mark.parametrize("how", ["list", "event"])
+async def test_an_object_that_was_never_readable_is_removed_when_it_is_gone(
+    server: FakeApiServer, informer: Informer[Pod], recorder: Recorder, how: str
+) -> None:
+    bad = pod("a", 3, priority="high")
+    server.answers("GET", ALL_PODS, listed(7, bad))
+    server.answers("GET", ALL_PODS, listed(9))
+    server.streams(ALL_PODS, event("DELETED", bad))
+    await informer.step()
+
+    if how == "list":
+        informer.relist()
+    await informer.step()
+
+    assert recorder.told == [("remove", "default", "a", "uid-a")]
+
+
+async def test_a_list_that_began_before_a_new_one_was_asked_for_is_not_the_new_one(
+    client: HttpClient, server: FakeApiServer
+) -> None:
+    class Asking(Recorder):
+        def upsert(self, obj: Pod, /) -> None:
+            super().upsert(obj)
+            if len(self.told) == 1:
+                following.relist()
+
+    handler = Asking()
+    following: Informer[Pod] = Informer(client, PODS, handler)
+    server.answers("GET", ALL_PODS, listed(7, pod("a", 3)))
+    server.answers("GET", ALL_PODS, listed(9, pod("a", 8)))
+
+    await following.step()
+    assert not following.synced.is_set()
+    await following.step()
+
+    assert following.synced.is_set()
+    assert handler.told == [("upsert", "a", "3"), ("upsert", "a", "8")]
 
 
 async def test_an_error_is_logged_once_and_the_waits_grow(
@@ -234,15 +307,23 @@ async def test_other_tasks_get_a_turn_between_events(
     assert set(seen) >= {0, BREATH, 2 * BREATH, 3 * BREATH}
 
 
-async def test_an_exception_of_the_handler_is_not_hidden(server: FakeApiServer, client: HttpClient) -> None:
+async def test_an_exception_of_the_handler_concerns_that_object_alone_and_is_logged(
+    server: FakeApiServer, client: HttpClient, caplog: pytest.LogCaptureFixture
+) -> None:
     class Broken(Recorder):
         def upsert(self, obj: Pod, /) -> None:
-            raise RuntimeError("a bug")
+            if obj.metadata.name == "a":
+                raise RuntimeError("a bug")
+            super().upsert(obj)
 
-    server.answers("GET", ALL_PODS, listed(7, pod("a", 3)))
+    server.answers("GET", ALL_PODS, listed(7, pod("a", 3), pod("b", 4)))
+    broken = Broken()
+    informer = Informer(client, PODS, broken)
 
-    with pytest.raises(RuntimeError, match="a bug"):
-        await Informer(client, PODS, Broken()).run()
+    await informer.step()
+
+    assert broken.told == [("upsert", "b", "4")] and informer.synced.is_set()
+    assert "Pod default/a could not be used" in caplog.text and "Traceback" in caplog.text
 
 
 class running:

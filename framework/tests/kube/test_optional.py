@@ -156,6 +156,21 @@ def test_a_server_that_does_not_answer_says_nothing_about_a_kind() -> None:
     assert case.client.asked > 2
 
 
+def test_an_answer_that_nobody_understands_ends_nothing() -> None:
+    case = Case()
+    case.client.fault = RecursionError("nested too deeply")
+
+    async def story() -> AsyncIterator[None]:
+        await asyncio.sleep(5)
+        case.client.fault = None
+        case.client.kinds = {PLURAL}
+        await asyncio.sleep(60)
+        yield
+
+    play(case, story())
+    assert case.names.there == ["c"]
+
+
 @pytest.mark.parametrize("name", ["c", "d"])
 def test_changes_are_seen_like_those_of_any_kind(name: str) -> None:
     case = Case()

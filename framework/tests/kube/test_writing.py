@@ -9,7 +9,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from gangline.errors import Unavailable
 from gangline.kube.writing import Answer, KeptWriter
+from gangline.tenure import Tenure
+from gangline.testing import FakeClock
 
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -21,6 +24,7 @@ class Peer:
         self.replies = list(replies)
         self.requests: list[bytes] = []
         self.connections = 0
+        self.heard = asyncio.Semaphore(0)
         self.closed = asyncio.Semaphore(0)
 
     async def all_closed(self) -> None:
@@ -34,6 +38,7 @@ class Peer:
                 head = await reader.readuntil(b"\r\n\r\n")
                 length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
                 self.requests.append(head + await reader.readexactly(length))
+                self.heard.release()
                 reply = self.replies.pop(0)
                 if reply == b"hang up":
                     break
@@ -51,7 +56,9 @@ class Peer:
 
 
 @asynccontextmanager
-async def talking(peer: Peer, seconds: float = 5.0) -> AsyncIterator[KeptWriter]:
+async def talking(
+    peer: Peer, seconds: float = 5.0, may_send: Callable[[], bool] = lambda: True
+) -> AsyncIterator[KeptWriter]:
     server = await asyncio.start_server(peer.talk, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     writer = KeptWriter(
@@ -61,6 +68,7 @@ async def talking(peer: Peer, seconds: float = 5.0) -> AsyncIterator[KeptWriter]
         connections=2,
         timeout=seconds,
         headers={"Accept": "application/json"},
+        may_send=may_send,
     )
     try:
         yield writer
@@ -141,3 +149,33 @@ async def test_no_more_connections_are_opened_than_allowed() -> None:
         await asyncio.gather(*(writer.request("POST", "/", {}, b"") for _ in range(20)))
 
     assert (len(peer.requests), peer.connections) == (20, 2)
+
+
+async def test_a_request_is_not_sent_after_the_tenure_of_the_leader() -> None:
+    clock, peer = FakeClock(), Peer(reply(), reply())
+    tenure = Tenure(clock)
+    tenure.extend(clock.monotonic() + 10.0)
+    async with talking(peer, may_send=tenure.holds) as writer:
+        await writer.request("POST", "/one", {}, b"{}")
+        clock.advance(10.0)
+        with pytest.raises(Unavailable, match="no longer the leader"):
+            await writer.request("POST", "/two", {}, b"{}")
+
+    assert [request.split()[1] for request in peer.requests] == [b"/base/one"]
+
+
+async def test_whether_a_request_may_be_sent_is_asked_when_it_has_its_connection() -> None:
+    """It has waited for another one's answer before, and much may have happened meanwhile."""
+    clock, peer = FakeClock(), Peer(b"never", b"never", reply())
+    tenure = Tenure(clock)
+    tenure.extend(clock.monotonic() + 10.0)
+    async with talking(peer, seconds=0.2, may_send=tenure.holds) as writer:
+        first = [asyncio.create_task(writer.request("POST", "/held", {}, b"{}")) for _ in range(2)]
+        last = asyncio.create_task(writer.request("POST", "/late", {}, b"{}"))
+        for _ in first:
+            await peer.heard.acquire()
+        tenure.end()
+        answers = await asyncio.gather(*first, last, return_exceptions=True)
+
+    assert [type(answer) for answer in answers] == [TimeoutError, TimeoutError, Unavailable]
+    assert len(peer.requests) == 2

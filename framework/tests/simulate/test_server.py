@@ -417,5 +417,5 @@ async def test_an_object_that_does_not_fit_is_reported_and_does_not_hide_others(
     listing = await client.list(PODS)
 
     assert [each.metadata.name for each in listing.items] == ["good"]
-    assert [each.name for each in listing.invalid] == ["bad"]
+    assert [each.metadata.name for each in listing.invalid] == ["bad"]
     assert reported == ["Pod default/bad: spec.priority: 'high': Expected `int | null`, got `str`"]

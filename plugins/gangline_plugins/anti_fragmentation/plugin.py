@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gangline import Cycle, EventHint, Handle, Membership, NodeView, PodInfo, ScoreColumn, Status, hookimpl
+from gangline import (
+    BoundedCache,
+    Cycle,
+    EventHint,
+    Handle,
+    Membership,
+    NodeView,
+    PodInfo,
+    ScoreColumn,
+    Status,
+    hookimpl,
+)
 from gangline.requests import CPU
 from gangline_plugins.anti_fragmentation.arguments import AntiFragmentationArgs, typical_of
+from gangline_plugins.anti_fragmentation.begun import Begun
 from gangline_plugins.anti_fragmentation.gradient import Values
 from gangline_plugins.anti_fragmentation.holes import Holes, Shares
 from gangline_plugins.anti_fragmentation.rating import Asked, Balanced, Published, score_of, worth_of
 from gangline_plugins.anti_fragmentation.typical import WHOLE, History, Kind, Typical, kind_of, typical
 from gangline_plugins.gpu.devices import device_table
+from gangline_plugins.gpu.links import MOST_DEVICES
 from gangline_plugins.gpu.wants import Want
 
-_KEPT = 512
-"""Kinds of pods for which scores are kept; at 5,000 nodes one takes 40 KiB."""
+_KEPT_BYTES = 24 * 1024 * 1024
+"""For the scores that are kept, of one kind of pods each; at 5,000 nodes one takes 40 KiB."""
 _NEWS = 0.05
 """What is typical is worked out anew when so much of what was asked for is newer."""
 
@@ -49,8 +61,9 @@ class AntiFragmentation:
         self._shares: Shares = {}
         self._is_restored = False
         self._news = 0.0
-        self._kept: OrderedDict[Asked, _Kept] = OrderedDict()
+        self._kept: BoundedCache[Asked, _Kept] = BoundedCache(_KEPT_BYTES)
         self._holes: Holes | None = None
+        self._begun: Begun | None = None
         self._use(self._given or ())
 
     @hookimpl
@@ -66,17 +79,17 @@ class AntiFragmentation:
 
     @hookimpl
     def score(self, pod: PodInfo, nodes: NodeView) -> ScoreColumn:
-        """0..100, over 50 where less is left that nobody can use."""
+        """0..100: where less is left that nobody can use, in domains that are begun before others."""
         self._learn()
         asked = self._asked(pod)
         self._rating.gradient.refresh(nodes)
         kept = self._kept.get(asked)
         if kept is None or not self._refresh(kept, asked, nodes):
-            kept = self._kept[asked] = _Kept(self._rating.scores(asked, nodes), self._rating.gradient.version)
-            if len(self._kept) > _KEPT:
-                self._kept.popitem(last=False)
-        self._kept.move_to_end(asked)
-        return self._charged(kept.scores, nodes) if asked.count else kept.scores
+            kept = _Kept(self._rating.scores(asked, nodes), self._rating.gradient.version)
+            self._kept.put(asked, kept)
+        if not asked.count or self._begun is None:
+            return kept.scores
+        return self._begun.raised(self._charged(kept.scores, nodes), nodes)
 
     def _charged(self, scores: Values, nodes: NodeView) -> Values:
         """The scores less what it costs to break domains that are complete."""
@@ -122,7 +135,7 @@ class AntiFragmentation:
         cpu = pod.cls.requests.real.get(CPU, 0)
         if not isinstance(want, Want) or want.exclusivity in ("MIG", "Replicas"):
             return Asked(cpu)
-        return Asked(cpu, want.count, self._milli(want))
+        return Asked(cpu, min(want.count, MOST_DEVICES), self._milli(want))
 
     def _milli(self, want: Want) -> int:
         """Thousandths of a device; of the largest one where the want is in memory."""
@@ -135,6 +148,8 @@ class AntiFragmentation:
     # What is typical
 
     def _count(self, pod: PodInfo) -> None:
+        if self._gangs.has_counted(pod.uid) and (self._given is not None or self._history.has_counted(pod.uid)):
+            return  # the members of a gang are asked again in each attempt
         want = self._table.wants.of(pod)
         asked, now = self._asked(pod), self._handle.clock.now()
         self._gang_news += self._gangs.count(pod.uid, self._gpus_of_gang(pod, asked), now)
@@ -166,7 +181,8 @@ class AntiFragmentation:
         self.typical = kinds
         """What placements are rated for."""
         self._rating = self._rating_type(kinds, self._table.columns)
-        self._holes = None
+        self._holes, self._begun = None, None
         if self._rating_type is Balanced:
             self._holes = Holes(self._rating.gradient, self._table.columns, self._handle.topology)
+            self._begun = Begun(self._rating.gradient, self._table.columns, self._handle.topology)
         self._kept.clear()

@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Generic, TypeVar
 
 import msgspec
 
-from gangline import BoolColumn, NodeView, PodInfo, model, node_selection
+from gangline import BoolColumn, BoundedCache, NodeView, PodInfo, model, node_selection, size_of
 from gangline.requests import CPU
 
 WHOLE = 1000
@@ -25,6 +24,8 @@ COVERAGE = 0.95
 _SEEN = 65_536
 """Pods that are remembered as counted."""
 _RESCALE = 2.0**512
+_KINDS_BYTES = 8 * 1024 * 1024
+"""For what pods are told apart by: thousands of kinds, tens of thousands where they do not name nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +91,22 @@ class History(Generic[Counted]):
         """Seconds."""
         self._start = now
         self._counts: dict[Counted, float] = {}
+        self._bytes = 0
+        """Of all that is counted by."""
         self._seen: OrderedDict[str, None] = OrderedDict()
         self.weight = 0.0
         """Of all that is counted, in units that grow with time."""
 
+    def has_counted(self, uid: str) -> bool:
+        """Whether a pod was counted; it is not forgotten soon."""
+        if uid not in self._seen:
+            return False
+        self._seen.move_to_end(uid)
+        return True
+
     def count(self, uid: str, kind: Counted, now: float) -> float:
         """Count a pod unless it was; returns what it weighs."""
-        if uid in self._seen:
-            self._seen.move_to_end(uid)
+        if self.has_counted(uid):
             return 0.0
         self._seen[uid] = None
         if len(self._seen) > _SEEN:
@@ -106,13 +115,28 @@ class History(Generic[Counted]):
         if weight > _RESCALE:
             self._rescale(weight)
             self._start, weight = now, 1.0
+        if kind not in self._counts:
+            self._bytes += size_of(kind)
         self._counts[kind] = self._counts.get(kind, 0.0) + weight
         self.weight += weight
+        if self._bytes > _KINDS_BYTES:
+            self._forget_rare()
         return weight
 
     def counts(self) -> Mapping[Counted, float]:
         """What each kind weighs now, in units of `weight`."""
         return self._counts
+
+    def _forget_rare(self) -> None:
+        """Forget those that weigh least, half of what there is room for."""
+        kept: dict[Counted, float] = {}
+        self._bytes = 0
+        for kind, weight in sorted(self._counts.items(), key=lambda item: item[1], reverse=True):
+            self._bytes += size_of(kind)
+            if self._bytes > _KINDS_BYTES // 2:
+                break
+            kept[kind] = weight
+        self._counts, self.weight = kept, sum(kept.values())
 
     def _rescale(self, unit: float) -> None:
         """Count in larger units from now on; kinds that weigh nothing any more are forgotten."""
@@ -146,6 +170,12 @@ def _place(kind: Kind, count: float) -> tuple[float, int, int, int, tuple[tuple[
     return (count, kind.cpu, kind.milli, kind.count, kind.where.labels, kind.where.required)
 
 
-@lru_cache(maxsize=1024)
+_selectors: BoundedCache[bytes, model.NodeSelector] = BoundedCache(4 * 1024 * 1024)
+"""Thousands of usual ones."""
+
+
 def _selector(required: bytes) -> model.NodeSelector:
-    return msgspec.msgpack.decode(required, type=model.NodeSelector)
+    found = _selectors.get(required)
+    if found is None:
+        found = _selectors.put(required, msgspec.msgpack.decode(required, type=model.NodeSelector))
+    return found

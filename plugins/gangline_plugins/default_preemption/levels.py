@@ -14,6 +14,10 @@ class PriorityLevels:
     """A tracker with one column of counts per priority."""
 
     def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Nothing is placed."""
         self._counts: dict[int, NDArray[np.int32]] = {}
 
     def add(self, pod: PodInfo, row: int) -> None:

@@ -23,7 +23,7 @@ from gangline_plugins.defragmentation.arguments import DefragmentationArgs
 from gangline_plugins.defragmentation.checking import changed, lacks_room
 from gangline_plugins.defragmentation.following import Following
 from gangline_plugins.defragmentation.plan import Move, Plan, Step
-from gangline_plugins.defragmentation.record import CONFIG_MAP, Record
+from gangline_plugins.defragmentation.record import CONFIG_MAP, Record, owner_in
 
 _ANSWER = 30.0
 """Seconds in which a scheduler has to say that it keeps the room."""
@@ -236,7 +236,8 @@ class _Arrivals:
         found = []
         for uid, pod in self._pods.pods.items():
             if uid not in self._before and pod.spec.node_name and pod.metadata.deletion_timestamp is None:
-                owner = next((each.uid for each in pod.metadata.owner_references if each.controller), "")
+                controller = next((each for each in pod.metadata.owner_references if each.controller), None)
+                owner = owner_in(pod.metadata.namespace, controller)
                 if owner in self._nodes:
                     found.append((owner, pod))
         return found

@@ -72,7 +72,7 @@ def defrag() -> None:
     """Make room by moving running pods and gangs aside, at the least cost."""
 
 
-@defrag.command()
+@defrag.command(short_help="Show what would be moved, and what that costs.")
 @_options
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def plan(output: Literal["table", "json"], **options: Any) -> None:
@@ -84,7 +84,7 @@ def plan(output: Literal["table", "json"], **options: Any) -> None:
         show(found.plan, console())
 
 
-@defrag.command()
+@defrag.command(short_help="Plan, show the plan, and carry it out.")
 @_options
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def apply(yes: bool, **options: Any) -> None:

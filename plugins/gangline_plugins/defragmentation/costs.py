@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 
 from gangline import Handle, InvalidObject, PodInfo
 from gangline.groups.keys import MIN_RUNTIME
 from gangline.groups.parsing import flag, seconds
+from gangline.moments import moment
 from gangline.wire import GPU
 from gangline_plugins.gpu.devices import device_table
 from gangline_plugins.gpu.links import MOST_DEVICES
 from gangline_plugins.gpu.wants import Want
+from gangline_plugins.telling import tell_once
 
 CHECKPOINT_INTERVAL = "gangline.dev/checkpoint-interval"
 """On a workload or its pods: how long after a checkpoint the next one is made, from the start on: "15m"."""
@@ -25,7 +26,7 @@ _LEAST_GPUS = 0.01
 
 
 class Costs:
-    """Judges pods at one moment. Raises InvalidObject, which names the pod, for an annotation that cannot be read."""
+    """Judges pods at one moment; `of` is for those that do not stay."""
 
     def __init__(
         self, handle: Handle, restart_seconds: float, priority_seconds: float, pods: Iterable[PodInfo]
@@ -50,14 +51,21 @@ class Costs:
         return want.count * (want.milli / _WHOLE if want.exclusivity == "Shared" and want.milli else 1.0)
 
     def why_stays(self, pod: PodInfo) -> str:
-        """Why a pod says that it is not to be moved; "" when it does not."""
+        """Why a pod says that it is not to be moved; "" when it does not.
+
+        One that says something that cannot be read stays, so that no pod is moved at a cost that nobody knows, and none
+        keeps others from being moved; the pod is told.
+        """
         annotations = self._handle.workload(pod)
         try:
             if flag(annotations, NEVER_MOVE):
                 return f"{NEVER_MOVE} is set"
             least = seconds(annotations, MIN_RUNTIME)
+            self._lost(pod, annotations)
         except InvalidObject as error:
-            raise _named(pod, error) from error
+            why = str(error if error.path.startswith("pod ") else _named(pod, error))
+            tell_once(self._handle, pod, "InvalidMoveAnnotation", why)
+            return why
         return f"younger than its {MIN_RUNTIME}" if least is not None and self._age(pod) < least else ""
 
     def _lost(self, pod: PodInfo, annotations: Mapping[str, str]) -> float:
@@ -80,19 +88,16 @@ class Costs:
     def _age(self, pod: PodInfo) -> float:
         """Seconds since a pod was started; 0 for one that has not."""
         try:
-            return max(0.0, self._now - datetime.fromisoformat(pod.start_time).timestamp()) if pod.start_time else 0.0
+            return max(0.0, self._now - moment(pod.start_time)) if pod.start_time else 0.0
         except ValueError:
             raise InvalidObject(f"pod {pod.key}: status.startTime", pod.start_time, "is no time") from None
 
 
 def _moment(pod: PodInfo, text: str) -> float:
     try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None:
-        raise InvalidObject(_where(pod, LAST_CHECKPOINT), text, 'expected a time such as "2026-01-31T12:00:00Z"')
-    return moment.timestamp()
+        return moment(text)
+    except ValueError as error:
+        raise InvalidObject(_where(pod, LAST_CHECKPOINT), text, str(error)) from None
 
 
 def _where(pod: PodInfo, key: str) -> str:

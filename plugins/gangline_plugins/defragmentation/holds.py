@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gangline import BoolColumn, NodeView, PodInfo, Rows
-from gangline_plugins.defragmentation.record import Record
+from gangline_plugins.defragmentation.record import Record, owner_of
 
 
 @dataclass(slots=True, eq=False)
@@ -76,13 +76,13 @@ class Holds:
     def _of(self, pod: PodInfo, row: int) -> _Place | None:
         if not self._places or pod.controller is None:
             return None
-        return self._places.get((pod.controller.uid, row))
+        return self._places.get((owner_of(pod), row))
 
     # Verdicts
 
     def elsewhere(self, pod: PodInfo, nodes: NodeView) -> BoolColumn:
         """Nodes that are not those on which room is kept for the pods of its controller; none where none is."""
-        owner = pod.controller.uid if pod.controller is not None else ""
+        owner = owner_of(pod)
         rows = [row for (each, row), place in self._places.items() if each == owner and place.left]
         return ~np.isin(nodes.rows, rows) if owner and rows else nodes.full(False)
 
@@ -95,7 +95,7 @@ class Holds:
         if not record.group or group != record.group:
             kept = [row for name in record.nodes if (row := nodes.row_of(name)) is not None]
             refused |= np.isin(nodes.rows, kept)
-        owner = pod.controller.uid if pod.controller is not None else ""
+        owner = owner_of(pod)
         rows, wanted = self._wanted(owner)
         if len(rows):
             at = nodes.at(rows)

@@ -131,7 +131,7 @@ class _Census:
 
 
 def find_movable(handle: Handle, costs: Costs, own: str = "", priority: int | None = None) -> Movable:
-    """Everybody but the members of the group `own`; of no higher priority, if one is given. Raises InvalidObject."""
+    """Everybody but the members of the group `own`; of no higher priority, if one is given."""
     return _Census(handle, costs, own, priority).take()
 
 

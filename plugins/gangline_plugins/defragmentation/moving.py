@@ -11,6 +11,7 @@ from gangline import BoolColumn, Handle, Membership, PodInfo, Transaction
 from gangline.wire import GPU
 from gangline_plugins.defragmentation.movable import Movable
 from gangline_plugins.defragmentation.plan import Move, Step
+from gangline_plugins.defragmentation.record import owner_of
 from gangline_plugins.gpu.devices import device_table
 
 
@@ -94,12 +95,11 @@ def _move(moved: Moved, movable: Movable, handle: Handle, batch: int) -> Move:
 def _steps(moved: Moved, handle: Handle) -> Iterator[Step]:
     names = handle.nodes.names
     for pod, source, destination in zip(moved.pods, moved.sources, moved.destinations, strict=True):
-        owner = pod.controller
         yield Step(
             pod.namespace,
             pod.name,
             pod.uid,
-            owner.uid if owner is not None else "",
+            owner_of(pod),
             names[source],
             names[destination],
             dict(pod.cls.requests.real),

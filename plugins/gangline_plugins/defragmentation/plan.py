@@ -14,7 +14,7 @@ class Step(msgspec.Struct, frozen=True, rename="camel"):
     name: str
     uid: str
     owner: str
-    """The UID of its controller."""
+    """Its controller, NAMESPACE/UID; "" where it has none."""
     source: str
     destination: str
     requests: dict[str, int]

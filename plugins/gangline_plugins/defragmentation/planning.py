@@ -18,7 +18,7 @@ from gangline_plugins.defragmentation.plan import Plan, Protected
 
 
 class Planner:
-    """Plans for one profile. Raises InvalidObject for an annotation that cannot be read."""
+    """Plans for one profile."""
 
     def __init__(self, handle: Handle, args: DefragmentationArgs) -> None:
         self._handle = handle
@@ -58,7 +58,7 @@ class Planner:
         level = self._handle.topology.find(level_name)
         if level is None:
             known = self._handle.topology.names()
-            raise InvalidObject("level", level_name, f"is no level of the topology: {known}")
+            raise InvalidObject("level", level_name, f"is no level of the topology; there are {known}")
         goal = Plan(f"complete domains of level {level.level}: {count}", profile=self._handle.profile)
         use = use_of(level, self._handle)
         there, most = int(use.complete.sum()), int((use.gpus > 0).sum())

@@ -10,9 +10,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from gangline import (
+    GANG_SECONDS,
     SKIP,
     Action,
     CodeColumn,
+    Deadline,
     EventHint,
     GanglineError,
     GroupAttempt,
@@ -172,17 +174,20 @@ class Defragmentation:
         """One round: plan for those that wait longest, and carry out the first plan; whether it had to stop."""
         self._waiting = {key: since for key, since in self._waiting.items() if self._handle.is_waiting(key)}
         for key in sorted(self._waiting, key=self._waiting.__getitem__)[:_MOST_PLANS]:
-            attempt = self._handle.attempt(key)
-            if attempt is None or self._is_helped(attempt):
-                continue
+            attempt: GroupAttempt | None = None
             try:
-                plan = self.planner.for_group(attempt)
+                with self._handle.within(Deadline(GANG_SECONDS)):
+                    attempt = self._handle.attempt(key)
+                    if attempt is None or self._is_helped(attempt):
+                        continue
+                    plan = self.planner.for_group(attempt)
                 if plan.moves:
                     await self._carry_out(plan, attempt.first)
                     return False
             except GanglineError as error:
-                log.error("defragmentation for %s: %s", attempt.group.name, error)
-                self._tell(attempt.first, "Warning", "DefragmentationStopped", str(error))
+                log.error("defragmentation for %s: %s", key, error)
+                if attempt is not None:
+                    self._tell(attempt.first, "Warning", "DefragmentationStopped", str(error))
                 return True
             await asyncio.sleep(0)
         return False

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gangline import InvalidObject, NodeView, model
+from gangline import InvalidObject, NodeView, PodInfo, model
+from gangline.texts import from_json
 from gangline_plugins.defragmentation.plan import Plan, Step
 
 CONFIG_MAP = "gangline-moves"
@@ -22,7 +23,7 @@ class Hold(msgspec.Struct, frozen=True, rename="camel"):
     """Room on a node for a pod that a controller makes in place of one that was evicted."""
 
     owner: str
-    """The UID of the controller."""
+    """Which controller; see `owner_of`."""
     node: str
     requests: dict[str, int]
     known: list[str]
@@ -45,6 +46,16 @@ class Record(msgspec.Struct, frozen=True, rename="camel"):
     holds: list[Hold]
 
 
+def owner_of(pod: PodInfo) -> str:
+    """The controller of a pod, NAMESPACE/UID, as pods of other namespaces may name the UID; "" where it has none."""
+    return owner_in(pod.namespace, pod.controller)
+
+
+def owner_in(namespace: str, controller: model.OwnerReference | None) -> str:
+    """The controller of a pod in a namespace; "" where it has none."""
+    return f"{namespace}/{controller.uid}" if controller is not None else ""
+
+
 def record_of(plan: Plan, nodes: NodeView, id: str, until: float) -> Record:
     """What to keep while a plan is carried out, given all nodes."""
     holds = list(_holds(plan, nodes))
@@ -59,7 +70,7 @@ def _holds(plan: Plan, nodes: NodeView) -> Iterator[Hold]:
 def _known(step: Step, nodes: NodeView) -> list[str]:
     row = nodes.row_of(step.destination)
     pods = nodes.pods(row).values() if row is not None else ()
-    return [pod.uid for pod in pods if pod.controller is not None and pod.controller.uid == step.owner]
+    return [pod.uid for pod in pods if step.owner and owner_of(pod) == step.owner]
 
 
 def written(record: Record) -> dict[str, str]:
@@ -73,10 +84,7 @@ def read(config_map: model.ConfigMap) -> Record:
     where = f"ConfigMap {config_map.metadata.namespace}/{config_map.metadata.name}: data.{RECORD}"
     if text is None:
         raise InvalidObject(where, None, "is missing")
-    try:
-        return msgspec.json.decode(text, type=Record)
-    except msgspec.DecodeError as error:
-        raise InvalidObject(where, None, " ".join(str(error).split())) from None
+    return from_json(where, text, Record)
 
 
 def held(config_map: model.ConfigMap) -> str:

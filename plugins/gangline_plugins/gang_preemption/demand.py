@@ -54,6 +54,7 @@ class Demand:
         nodes = handle.nodes
         self.size = len(nodes)
         self.needed = max(1, attempt.needed)
+        self.deadline = attempt.deadline
         self._names = tuple({name: None for role in attempt.roles for name in _requests(role.pods[0])})
         allocatable, requested = nodes.amounts(self._names)
         self.free: Amounts = allocatable - requested

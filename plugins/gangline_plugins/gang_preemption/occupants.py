@@ -146,11 +146,11 @@ class Occupants:
 class _Census:
     """Goes over all pods that have a node."""
 
-    def __init__(self, handle: Handle, preemptor: str, priority: int) -> None:
+    def __init__(self, handle: Handle, preemptor: str, priority: int, sparing: Sparing) -> None:
         self._handle = handle
         self._preemptor = preemptor
         self._priority = priority
-        self._sparing = Sparing(handle)
+        self._sparing = sparing
         self._members: dict[str, list[PodInfo]] = {}
         self._groups: dict[str, PodGroup] = {}
         self._broken: set[str] = set()
@@ -194,6 +194,6 @@ class _Census:
             self.found.append(Occupant(pods, priority, key, group, spared, is_broken))
 
 
-def find_occupants(handle: Handle, preemptor: str, priority: int) -> Occupants:
+def find_occupants(handle: Handle, preemptor: str, priority: int, sparing: Sparing) -> Occupants:
     """All that comes after a preemptor, given the key of its group and its priority."""
-    return _Census(handle, preemptor, priority).take()
+    return _Census(handle, preemptor, priority, sparing).take()

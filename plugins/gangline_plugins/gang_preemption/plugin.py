@@ -32,6 +32,7 @@ from gangline_plugins.gang_preemption.domains import Stages, find_domains, stage
 from gangline_plugins.gang_preemption.occupants import SPARE, WHOLE, Occupants, Unit, find_occupants
 from gangline_plugins.gang_preemption.room import Room
 from gangline_plugins.gang_preemption.searching import find_victims
+from gangline_plugins.gang_preemption.sparing import GangPreemptionArgs, Sparing
 from gangline_plugins.gang_preemption.trying import Trials
 from gangline_plugins.preemption.budgets import Budgets
 from gangline_plugins.preemption.evicting import Evictor, Preemptor
@@ -64,9 +65,11 @@ class GangPreemption:
     """Nominates a whole group to the nodes on which making room costs least, and has its victims evicted."""
 
     name = "GangPreemption"
+    args_type = GangPreemptionArgs
 
-    def __init__(self, args: None, handle: Handle) -> None:
+    def __init__(self, args: GangPreemptionArgs, handle: Handle) -> None:
         self._handle = handle
+        self._args = args
         self._evictor = Evictor(handle, self.name)
         self._attempts = handle.metric("scheduler_preemption_attempts", "Total preemption attempts in the cluster.")
         self._victims = handle.metric("scheduler_preemption_victims", "Number of selected preemption victims.")
@@ -94,7 +97,8 @@ class GangPreemption:
         refusal = self._refusal(attempt)
         if refusal:
             return unschedulable(f"preemption: {refusal}")
-        occupants = find_occupants(self._handle, attempt.group.key, priority_of(attempt))
+        sparing = Sparing(self._handle, self._args)
+        occupants = find_occupants(self._handle, attempt.group.key, priority_of(attempt), sparing)
         trials = Trials(self._handle, attempt, occupants.leaving)
         if occupants.leaving and (placed := trials.verify(())) is not None:
             return Plan((), placed)

@@ -33,7 +33,8 @@ class Room:
         self._change(units, -1)
 
     def fits(self) -> bool:
-        """Whether the group may fit; what says no is sure."""
+        """Whether the group may fit; what says no is sure. Raises DeadlineExceeded."""
+        self._demand.deadline.check()
         return bool(self._demand.is_met(self._holds.sum(axis=1, keepdims=True))[0])
 
     @property

@@ -2,44 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import datetime
+from typing import Annotated
 
-from gangline import Handle, InvalidObject, PodInfo
+import msgspec
+
+from gangline import Handle, InvalidObject, PodInfo, permissions
 from gangline.groups.keys import MIN_RUNTIME
 from gangline.groups.parsing import seconds
+from gangline.moments import moment
+from gangline_plugins.telling import tell_once
+
+
+class GangPreemptionArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """Arguments."""
+
+    max_min_runtime_seconds: Annotated[float, msgspec.Meta(ge=0)] = 3600.0
+    """Seconds for which `gangline.dev/min-runtime` spares a pod at most; what says more is cut, with an event."""
+    require_permission: bool = True
+    """Only pods of namespaces that allow `min-runtime` in their annotation `gangline.dev/allow` are spared."""
 
 
 class Sparing:
-    """Judges pods at one moment; a value that cannot be read is told to the pod, and spares nobody."""
+    """Judges pods at one moment; what cannot be read, is too long or not allowed is told to the pod."""
 
-    def __init__(self, handle: Handle) -> None:
+    def __init__(self, handle: Handle, args: GangPreemptionArgs) -> None:
         self._handle = handle
+        self._args = args
         self._now = handle.clock.now()
-        self._by_owner: dict[str, str | None] = {}
+        self._namespaces = handle.state.store("namespaces")
+        self._may: dict[str, bool] = {}
+        """By namespace."""
 
     def is_spared(self, pod: PodInfo) -> bool:
         """Whether the pod is younger than its minimum runtime; one that has not started is of age 0."""
         text = self._promised(pod)
         if text is None:
             return False
+        if not self._is_allowed(pod.namespace):
+            why = permissions.missing(permissions.MIN_RUNTIME, pod.namespace)
+            tell_once(self._handle, pod, "MinRuntimeNotAllowed", f"{MIN_RUNTIME} spares nobody: {why}")
+            return False
         try:
             least = seconds({MIN_RUNTIME: text}, MIN_RUNTIME) or 0.0
         except InvalidObject as error:
-            self._handle.recorder.event(pod, "Warning", "InvalidMinRuntime", str(error))
+            tell_once(self._handle, pod, "InvalidMinRuntime", str(error))
             return False
-        return self._now - self._start(pod) < least
+        most = self._args.max_min_runtime_seconds
+        if least > most:
+            note = f"{MIN_RUNTIME} {text} is cut to {most:g} seconds, the most that this profile allows"
+            tell_once(self._handle, pod, "MinRuntimeCut", note)
+        return self._now - self._start(pod) < min(least, most)
 
     def _promised(self, pod: PodInfo) -> str | None:
-        """What the pod or its workload says; workloads are asked once."""
+        """What the pod or its workload says."""
         own = pod.annotations.get(MIN_RUNTIME)
-        if own is not None or not pod.owners:
-            return own
-        owner = pod.owners[0].uid
-        if owner not in self._by_owner:
-            behind: Mapping[str, str] = self._handle.workload(pod)
-            self._by_owner[owner] = behind.get(MIN_RUNTIME)
-        return self._by_owner[owner]
+        return own if own is not None or not pod.owners else self._handle.workload(pod).get(MIN_RUNTIME)
+
+    def _is_allowed(self, namespace: str) -> bool:
+        if not self._args.require_permission:
+            return True
+        if namespace not in self._may:
+            self._may[namespace] = permissions.is_allowed(permissions.MIN_RUNTIME, namespace, self._namespaces)
+        return self._may[namespace]
 
     def _start(self, pod: PodInfo) -> float:
-        return datetime.fromisoformat(pod.start_time).timestamp() if pod.start_time else self._now
+        """When it started: not in the future, and long ago where what it says is no time."""
+        if not pod.start_time:
+            return self._now
+        try:
+            return min(moment(pod.start_time), self._now)
+        except ValueError:
+            return 0.0

@@ -52,9 +52,3 @@ def names_instances(uuids: Iterable[str]) -> bool:
 def join(items: Iterable[object]) -> str:
     """A list as annotations hold it: "0,1"."""
     return ",".join(map(str, items))
-
-
-def read_ids(text: str) -> tuple[int, ...]:
-    """The ids in `0,1` or `node:0,1`, rising; what is no id is left out."""
-    parts = (part.strip() for part in text.rpartition(":")[2].split(","))
-    return tuple(sorted({int(part) for part in parts if part.isascii() and part.isdigit()}))

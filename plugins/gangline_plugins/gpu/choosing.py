@@ -9,23 +9,23 @@ Rules:
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gangline import Rows
+from gangline import BoundedCache, Rows, size_of
 from gangline_plugins.gpu.device_sets import NEVER, DeviceSets, Masks, Ranks, dense, device_sets, leftovers
 from gangline_plugins.gpu.links import MOST_DEVICES, LinkClass, LinkClasses, Matrix
 
 Floats = NDArray[np.float32]
 Policy = Literal["contiguous", "spread", "preferIds"]
 Mode = Literal["Required", "Preferred", "Ignore"]
-_TABLES = 256
-"""Tables that are kept; one for 16 devices takes 0.8 MiB, one for 8 takes 3 KiB."""
-_JOINT_TABLES = 64
+_TABLES_BYTES = 32 * 1024 * 1024
+"""For the tables that are kept: one for 16 devices takes 0.8 MiB, one for 8 takes 3 KiB."""
+_JOINT_BYTES = 32 * 1024 * 1024
+"""For those over all link classes: one takes as much as those of all classes."""
 _CELLS = 1 << 18
 """Masks times sets that are worked out in one go."""
 _UNKNOWN = np.uint32(1 << 31)
@@ -56,6 +56,8 @@ class Choices:
         self._sets = np.full(size, _UNKNOWN, dtype=np.uint32)
         self._gbps = np.zeros(size, dtype=np.float32)
         self._kept = np.zeros(size, dtype=np.float32)
+        self.nbytes = self._sets.nbytes + self._gbps.nbytes + self._kept.nbytes + self._quality.nbytes
+        """Bytes of what no other table shares."""
 
     def choose(self, mask: int) -> int:
         """The best set within a mask of free devices, as a mask; 0 when there is none."""
@@ -106,23 +108,20 @@ class ChoiceTables:
 
     def __init__(self, classes: LinkClasses) -> None:
         self._classes = classes
-        self._tables: OrderedDict[tuple[int, int, Rule], Choices] = OrderedDict()
-        self._joint: OrderedDict[tuple[int, Rule], _Joint] = OrderedDict()
+        self._tables: BoundedCache[tuple[LinkClass, int, Rule], Choices] = BoundedCache(_TABLES_BYTES, _size)
+        self._joint: BoundedCache[tuple[int, Rule], _Joint] = BoundedCache(_JOINT_BYTES, _size)
         self._seen = 0
         self._speeds: Matrix = np.zeros(0)
         """Of all links of the classes that were seen, each once."""
 
     def of(self, links: LinkClass, count: int, rule: Rule) -> Choices:
         """The table of a link class for count devices."""
+        count = min(count, MOST_DEVICES + 1)
         rule = _in_steps(rule, links.gbps)
-        key = (links.number, count, rule)
+        key = (links, count, rule)
         found = self._tables.get(key)
         if found is None:
-            found = self._tables[key] = Choices(links, count, rule)
-            if len(self._tables) > _TABLES:
-                self._tables.popitem(last=False)
-        else:
-            self._tables.move_to_end(key)
+            found = self._tables.put(key, Choices(links, count, rule))
         return found
 
     def look_up(self, numbers: NDArray[np.int32], masks: Masks, count: int, rule: Rule) -> tuple[Masks, Floats, Floats]:
@@ -137,15 +136,14 @@ class ChoiceTables:
 
     def _places(self, numbers: NDArray[np.int32], masks: Masks, count: int, rule: Rule) -> tuple[_Joint, Rows]:
         """The joint table, and where in it each node's answer stands."""
-        if len(self._classes.all) != self._seen:
-            self._seen = len(self._classes.all)
+        count = min(count, MOST_DEVICES + 1)
+        if self._classes.version != self._seen:
+            self._seen = self._classes.version
             self._speeds = np.unique([links.gbps for links in self._classes.all])
         rule = _in_steps(rule, self._speeds)
         joint = self._joint.get((count, rule))
-        if joint is None or joint.classes != len(self._classes.all):
-            joint = self._joint[count, rule] = _Joint(self._classes)
-            if len(self._joint) > _JOINT_TABLES:
-                self._joint.popitem(last=False)
+        if joint is None or joint.version != self._classes.version:
+            joint = self._joint.put((count, rule), _Joint(self._classes))
         places = (numbers * np.int32(joint.size) + masks.view(np.int32)).astype(np.intp)
         new = joint.sets.take(places) == _UNKNOWN
         if new.any():
@@ -164,13 +162,19 @@ class _Joint:
     """What was found in the tables of all classes for one count and rule, side by side, so that one look-up does."""
 
     def __init__(self, classes: LinkClasses) -> None:
-        self.classes = len(classes.all)
+        self.version = classes.version
         self.size = max((1 << links.present.bit_length() for links in classes.all), default=1)
-        length = (self.classes + 1) * self.size
+        length = (len(classes.all) + 1) * self.size
         self.sets = np.full(length, _UNKNOWN, dtype=np.uint32)
         self.sets[-self.size :] = 0  # the last are for nodes without a class, whose number is -1
         self.gbps = np.zeros(length, dtype=np.float32)
         self.kept = np.ones(length, dtype=np.float32)
+        self.nbytes = self.sets.nbytes + self.gbps.nbytes + self.kept.nbytes
+
+
+def _size(key: object, table: Choices | _Joint) -> int:
+    """Bytes that a table takes."""
+    return table.nbytes + size_of(key)
 
 
 def _in_steps(rule: Rule, speeds: Matrix) -> Rule:
@@ -196,7 +200,10 @@ def _quality(sets: DeviceSets, rule: Rule) -> Ranks:
             columns.append(satisfied)
         columns += [sets.in_row & sets.together, sets.gbps, sets.inside]
     ranks = dense(*columns) * sets.levels
-    return np.where(satisfied, ranks, NEVER) if rule.mode == "Required" else ranks
+    if rule.mode != "Required":
+        return ranks
+    allowed = satisfied & sets.in_row if rule.policy == "contiguous" else satisfied
+    return np.where(allowed, ranks, NEVER)
 
 
 def _listed(sets: DeviceSets, prefer_ids: tuple[int, ...]) -> Matrix:

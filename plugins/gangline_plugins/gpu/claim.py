@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Annotated
 from weakref import WeakKeyDictionary
 
@@ -26,15 +27,17 @@ from gangline import (
     on,
     unschedulable,
 )
-from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES
-from gangline.wire import ALLOCATED, CLAIM, GpuNodeStatus
+from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES, RESOURCE_CLAIMS
+from gangline.wire import ALLOCATED, CLAIM, GPU, GpuNodeStatus
 from gangline.wire import GpuClaim as Claim
+from gangline_plugins.gpu.believing import SETTLE
 from gangline_plugins.gpu.claim_status import ClaimStatuses
 from gangline_plugins.gpu.counting import count
-from gangline_plugins.gpu.devices import DeviceTable, device_table, says_the_same
+from gangline_plugins.gpu.devices import DeviceTable, device_table
 from gangline_plugins.gpu.feasibility import REASONS, Feasibility, Fits, Limits
-from gangline_plugins.gpu.hardware import heartbeat
+from gangline_plugins.gpu.hardware import heartbeat, says_the_same
 from gangline_plugins.gpu.wants import FabricWant, Problem, Want
+from gangline_plugins.telling import tell_once
 
 WANT: StateKey[Want] = StateKey("GpuClaim want")
 FITS: StateKey[Fits] = StateKey("GpuClaim fits")
@@ -53,6 +56,8 @@ class GpuClaimArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     """Devices whose health is not known may be allocated."""
     stale_after_seconds: Annotated[float, msgspec.Meta(gt=0)] = 300.0
     """Seconds after a node's last report from which its devices are of unknown health."""
+    require_request: bool = False
+    """Pods whose claim gives them whole GPUs have to request as many of `nvidia.com/gpu`, so that quotas count them."""
     fail_requests_greater_than_one: bool = False
     """As the device plugin's setting: time-sliced nodes admit no pod that asks for several replicas."""
 
@@ -63,16 +68,21 @@ class GpuClaim:
     name = "GpuClaim"
     args_type = GpuClaimArgs
     reasons = REASONS
-    watches = (GPU_CLAIMS, GPU_NODE_STATUSES)
+    watches = (GPU_CLAIMS, GPU_NODE_STATUSES, RESOURCE_CLAIMS)
 
     def __init__(self, args: GpuClaimArgs, handle: Handle) -> None:
         self._handle = handle
         self._implicit = args.implicit_claims
+        self._requires_request = args.require_request
         self._limits = Limits(args.stale_after_seconds, args.allow_unknown_health, args.fail_requests_greater_than_one)
         self._table = device_table(handle.state)
         self._feasibility = _feasibility.setdefault(self._table, Feasibility(self._table))
         self._statuses = ClaimStatuses(handle)
         self._judged: tuple[GpuNodeStatus | None, bool] = (None, False)
+        self._doubted = handle.metric(
+            "gangline_unbelieved_allocations", "Pods that said to have devices and were not believed."
+        )
+        handle.run(self._look_at_doubts)
 
     @hookimpl
     def events_to_register(self) -> Sequence[EventHint]:
@@ -98,6 +108,9 @@ class GpuClaim:
             return unschedulable(want.message, resolvable=False)
         if want.implicit and not self._implicit:
             return SKIP
+        if self._requires_request and (lacking := _lacks_request(pod, want)):
+            tell_once(self._handle, pod, "GpuRequestMissing", lacking)
+            return unschedulable(lacking, resolvable=False)
         self._table.forget(pod.uid)
         if not want.implicit and self._statuses.is_new(pod):
             self._statuses.tell(pod, "Pending")
@@ -110,6 +123,11 @@ class GpuClaim:
         fits = self._feasibility.of(cycle.read(WANT), self._limits, nodes, self._handle.clock.now())
         cycle.write(FITS, fits)
         return fits.codes.copy()
+
+    @hookimpl
+    def identity(self, pod: PodInfo, annotations: Mapping[str, str]) -> Hashable:
+        """What its claim says; without one, requests tell."""
+        return self._table.wants.of(pod) if CLAIM in annotations else None
 
     @hookimpl
     def capacity(self, cycle: Cycle, nodes: NodeView) -> Int64Column | None:
@@ -159,6 +177,16 @@ class GpuClaim:
         if cycle.get(WANT) is not None and allocation is not None:
             self._statuses.tell(pod, "Bound", node, allocation)
 
+    async def _look_at_doubts(self) -> None:
+        """Say of pods what they are not believed, once everything that may speak for them has had time to come."""
+        while True:
+            await asyncio.sleep(SETTLE)
+            for _ in self._table.settle_beliefs(self._handle.clock.monotonic()):
+                await asyncio.sleep(0)
+            for doubt in self._table.beliefs.open_doubts():
+                if tell_once(self._handle, doubt.pod, "AllocationNotBelieved", doubt.note):
+                    self._doubted.inc()
+
     def _warn_of_late_claim(self, pod: PodInfo) -> None:
         """The webhook tells the containers of a pod to read UUIDs when it sees that the claim is for instances."""
         name = pod.annotations.get(CLAIM, "")
@@ -179,6 +207,14 @@ class GpuClaim:
 
     def _frees_devices(self, pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> bool:
         return old is None or ALLOCATED in old.annotations or self._table.wants.of(old) is not None
+
+
+def _lacks_request(pod: PodInfo, want: Want) -> str:
+    """What to tell a pod that does not request the GPUs that its claim gives it; "" where it does."""
+    requested = pod.cls.requests.real.get(GPU, 0)
+    if want.implicit or want.exclusivity != "Exclusive" or requested == want.count:
+        return ""
+    return f"the pod's claim gives it {want.count} GPUs, and it requests {requested} {GPU}: they have to be as many"
 
 
 def _is_its_claim(pod: PodInfo, old: Claim | None, new: Claim) -> bool:

@@ -73,11 +73,19 @@ class Columns:
                 setattr(self, name, _grown(column, capacity, _EMPTY.get(name, 0)))
 
     def profile(self, name: str) -> tuple[NDArray[np.int16], NDArray[np.int16]]:
-        """All instances of a MIG profile and the free ones; columns of zeros where no node has any."""
+        """All instances of a MIG profile and the free ones, to read; columns of zeros where no node has any."""
+        if name not in self.instances:  # pods may name any: that leaves nothing behind
+            none = np.zeros(self.capacity, dtype=np.int16)
+            return none, none
+        return self.instances[name], self.free_instances[name]
+
+    def set_instances(self, row: int, name: str, total: int, free: int) -> None:
+        """A node has so many instances of a MIG profile."""
         if name not in self.instances:
             self.instances[name] = np.zeros(self.capacity, dtype=np.int16)
             self.free_instances[name] = np.zeros(self.capacity, dtype=np.int16)
-        return self.instances[name], self.free_instances[name]
+        self.instances[name][row] = total
+        self.free_instances[name][row] = free
 
 
 def _grown(column: NDArray[Any], capacity: int, fill: float) -> NDArray[Any]:

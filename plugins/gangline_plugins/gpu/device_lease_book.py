@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 
 from gangline import PodInfo, State, model
 from gangline.wire import ALLOCATED
@@ -46,11 +46,14 @@ class LeaseBook:
         self._nodes: frozenset[str] | None = None
         self._ids: dict[str, dict[Key, tuple[str, tuple[int, ...]]]] = {}
         """By UID and lease: the node and the devices held."""
+        self._held: dict[str, dict[tuple[str, Key], tuple[int, ...]]] = {}
+        """By node: the devices by UID and lease."""
         self._uids: dict[Key, tuple[str, ...]] = {}
         self._marks: dict[str, list[PodInfo]] = {}
         self._lifted: set[str] = set()
         """Pods whose marks come back if they leave the node where they are assumed."""
         self._visitor = ""
+        self._table.beliefs.leases = self
         state.follow_nodes(self)
         self._store.subscribe(self)
 
@@ -81,6 +84,18 @@ class LeaseBook:
         """The leases that a pod holds, as they were seen last."""
         found = (self._store.get(name, namespace) for namespace, name in self._ids.get(uid, ()))
         return [lease for lease in found if lease is not None]
+
+    def held(self, uid: str, node: str) -> frozenset[int]:
+        """The devices of a node that are locked for a pod."""
+        return frozenset(id for on, ids in self._ids.get(uid, {}).values() if on == node for id in ids)
+
+    def holders(self, node: str) -> Mapping[int, Collection[str]]:
+        """For each locked device of a node the UIDs of the pods that it is locked for."""
+        found: dict[int, set[str]] = {}
+        for (uid, _), ids in self._held.get(node, {}).items():
+            for id in ids:
+                found.setdefault(id, set()).add(uid)
+        return found
 
     def visit(self, uid: str) -> None:
         """This pod is being decided on: its own leases are not in its way."""
@@ -119,15 +134,27 @@ class LeaseBook:
     def _take(self, key: Key, holds: dict[str, tuple[str, tuple[int, ...]]]) -> None:
         for uid in self._uids.pop(key, ()):
             if uid not in holds:
-                self._ids[uid].pop(key, None)
+                self._let_go(uid, key)
                 self._remark(uid)
+                self._table.judge_again(uid)
         if holds:
             self._uids[key] = tuple(holds)
         for uid, hold in holds.items():
             known = self._ids.setdefault(uid, {})
             if known.get(key) != hold or uid in self._lifted:
+                self._let_go(uid, key)
                 known[key] = hold
+                self._held.setdefault(hold[0], {})[uid, key] = hold[1]
                 self._remark(uid)
+                self._table.judge_again(uid)
+
+    def _let_go(self, uid: str, key: Key) -> None:
+        before = self._ids[uid].pop(key, None)
+        if before is not None:
+            on = self._held[before[0]]
+            on.pop((uid, key), None)
+            if not on:
+                del self._held[before[0]]
 
     # Nodes
 
@@ -148,7 +175,7 @@ class LeaseBook:
             self._remark(uid)
 
     def _on(self, node: str) -> list[str]:
-        return [uid for uid, holds in self._ids.items() if any(on == node for on, _ in holds.values())]
+        return list(dict.fromkeys(uid for uid, _ in self._held.get(node, ())))
 
     # Where pods are
 

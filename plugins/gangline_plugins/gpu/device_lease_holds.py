@@ -3,22 +3,24 @@
 Rules:
 - A lease locks one device, or all devices of a node. It lists its holders in the annotation HOLDERS, by UID of the
   pod. A pod that two schedulers try at once may have a second hold, under UID/ATTEMPT; see `uid_of`.
-- Holders share a device only where their allocations allow it; what a scheduling map says is never refused.
+- Holders share a device only where their allocations allow it; pods of scheduling maps share with those of their own
+  namespace.
 - `by` is the attempt that wrote a hold. An attempt may take back only what it wrote itself, and nothing that another
   scheduler may rely on: a hold that was `adopted` from another scheduler stays until its pod has ended or is elsewhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
 
-from gangline import model
+from gangline import InvalidObject, model
+from gangline.texts import MOST_IDS, device_ids, from_json
 from gangline.wire import ALLOCATED, LEASE_NODE, LEASE_POD, LEASE_POD_NAMESPACE
-from gangline_plugins.gpu.allocation import Allocation, read_ids
+from gangline_plugins.gpu.allocation import Allocation
 from gangline_plugins.gpu.device_lease_names import device_of, lease_labels, lease_name
 from gangline_plugins.gpu.node_devices import FULL
 
@@ -45,6 +47,18 @@ class Hold(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """UUIDs of MIG instances."""
     adopted: bool = False
 
+    def __post_init__(self) -> None:
+        """Raises ValueError, a decoder ValidationError, for devices that no node has and amounts that do not fit."""
+        if not all(0 <= id < MOST_IDS for id in self.ids):
+            raise ValueError(f"ids have to be 0 to {MOST_IDS - 1}")
+        if any(amounts and len(amounts) != len(self.ids) for amounts in (self.milli, self.memory)):
+            raise ValueError("there has to be one amount for each id")
+
+    @property
+    def namespace(self) -> str:
+        """Of the pod."""
+        return self.pod.partition("/")[0]
+
     @property
     def scheduler(self) -> str:
         """Which process wrote it."""
@@ -53,7 +67,6 @@ class Hold(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 Holders = Mapping[str, Hold]
 """By the UID of the pod, or UID/ATTEMPT."""
-_holders = msgspec.json.Decoder(dict[str, Hold])
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +141,8 @@ def holders_of(lease: model.Lease) -> dict[str, Hold]:
     text = (lease.metadata.annotations or {}).get(HOLDERS)
     if text is not None:
         try:
-            return _holders.decode(text)
-        except msgspec.MsgspecError:
+            return from_json(f"annotation {HOLDERS}", text, dict[str, Hold])
+        except InvalidObject:
             pass  # somebody has edited it; what the other fields say still holds
     holder, device = lease.spec.holder_identity, device_of(lease.metadata.name)
     if not holder or device is None:
@@ -171,8 +184,6 @@ def lease_of(
 
 def in_the_way(uid: str, hold: Hold, holders: Holders, memory: Sequence[int]) -> list[str]:
     """The holders beside which there is no place for this hold; `memory` is MiB by device id, 0 if unknown."""
-    if hold.kind == "Explicit":
-        return []
     found: dict[str, None] = {}
     for place, id in enumerate(hold.ids):
         there = {other: h for other, h in holders.items() if uid_of(other) != uid and id in h.ids}
@@ -181,10 +192,12 @@ def in_the_way(uid: str, hold: Hold, holders: Holders, memory: Sequence[int]) ->
     return list(found)
 
 
-def is_over(hold: Hold, uid: str, node: str, pod: model.Pod | None) -> bool:
+def is_over(hold: Hold, uid: str, node: str, pod: model.Pod | None, locked: Collection[int]) -> bool:
     """Whether a pod, as it is on the API server, has no use for a hold any more and never will.
 
-    Of a hold that does not say which pod it is for, nobody can know.
+    `locked` are the devices of the node that leases lock for the pod: that it has other devices than the hold's is
+    believed of an annotation that names locked ones only. Of a hold that does not say which pod it is for, nobody can
+    know.
     """
     if hold.pod.endswith("/"):
         return False
@@ -193,10 +206,15 @@ def is_over(hold: Hold, uid: str, node: str, pod: model.Pod | None) -> bool:
     if not pod.spec.node_name:
         return False
     allocated = (pod.metadata.annotations or {}).get(ALLOCATED)
-    return pod.spec.node_name != node or (allocated is not None and not set(hold.ids) <= set(read_ids(allocated)))
+    if pod.spec.node_name != node:
+        return True
+    said = set(device_ids(allocated)) if allocated is not None else set(hold.ids)
+    return not said.issuperset(hold.ids) and said.issubset(locked)
 
 
 def _may_share(hold: Hold, other: Hold) -> bool:
+    if hold.kind == "Explicit":
+        return other.kind == "Explicit" and hold.namespace == other.namespace
     if hold.kind == "MIG":
         return other.kind == "MIG" and not set(hold.instances) & set(other.instances)
     return hold.kind in ("Shared", "Replicas") and other.kind in ("Shared", "Replicas")

@@ -9,7 +9,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -46,8 +46,12 @@ class Taken:
 class Locks:
     """The leases in one namespace."""
 
-    def __init__(self, client: Client, namespace: str, clock: Clock) -> None:
+    def __init__(
+        self, client: Client, namespace: str, clock: Clock, held: Callable[[str, str], Collection[int]]
+    ) -> None:
+        """`held` tells which devices are locked for the UID of a pod on a node."""
         self.namespace = namespace
+        self._held = held
         self._client = client
         self._clock = clock
         self._lanes = [asyncio.Lock() for _ in range(_LANES)]
@@ -148,7 +152,7 @@ class Locks:
         """Add a hold to a lease that is there, in place of holds that are over. Raises Conflict, NotFound."""
         holders = holders_of(lease)
         while rivals := in_the_way(part.uid, part.hold, holders, memory):
-            over = [h for h in rivals if is_over(holders[h], uid_of(h), part.node, await self.live_pod(holders[h]))]
+            over = [h for h in rivals if await self._is_over(h, holders[h], part.node)]
             if not over:
                 return Taken(lease, rivals[0], holders[rivals[0]])
             for holder in over:
@@ -159,6 +163,10 @@ class Locks:
         holders[place] = msgspec.structs.replace(part.hold, adopted=adopted)
         await self._replace(lease, part.node, holders)
         return None
+
+    async def _is_over(self, holder: str, hold: Hold, node: str) -> bool:
+        uid = uid_of(holder)
+        return is_over(hold, uid, node, await self.live_pod(hold), self._held(uid, node))
 
     async def _give_back(self, part: Part) -> None:
         for _ in range(_ATTEMPTS):

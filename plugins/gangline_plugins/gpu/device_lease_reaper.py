@@ -12,8 +12,8 @@ import logging
 from collections.abc import Iterable, Sequence
 
 from gangline import ApiError, GanglineError, Handle, NotFound, model, resources
+from gangline.texts import device_ids
 from gangline.wire import ALLOCATED
-from gangline_plugins.gpu.allocation import read_ids
 from gangline_plugins.gpu.device_lease_book import LeaseBook
 from gangline_plugins.gpu.device_lease_holds import Hold, Part, holders_of, is_over, node_of, uid_of
 from gangline_plugins.gpu.device_lease_locks import Locks
@@ -140,7 +140,7 @@ class Reaper:
         if pod is None or pod.node_name != node:
             return False
         allocated = pod.annotations.get(ALLOCATED)
-        return allocated is None or set(hold.ids) <= set(read_ids(allocated))
+        return allocated is None or set(hold.ids) <= set(device_ids(allocated))
 
     async def _free(self, lease: model.Lease, live: LivePods) -> None:
         node, holders = node_of(lease), holders_of(lease)
@@ -163,7 +163,7 @@ class Reaper:
         if hold.pod not in live:
             live[hold.pod] = await self._locks.live_pod(hold)
         pod = live[hold.pod]
-        if is_over(hold, uid, node, pod):
+        if is_over(hold, uid, node, pod, self._book.held(uid, node)):
             return True
         if pod is None or pod.spec.node_name or uid in self._handle.state.pods:
             return False

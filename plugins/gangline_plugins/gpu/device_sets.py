@@ -6,13 +6,13 @@ What depends on a claim's rule does not belong here, so that all rules share it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gangline import BoundedCache, size_of
 from gangline_plugins.gpu.links import MOST_DEVICES, NO_ISLAND, LinkClass, Matrix, ids_of
 
 Masks = NDArray[np.uint32]
@@ -20,14 +20,21 @@ Masks = NDArray[np.uint32]
 Ranks = NDArray[np.int64]
 NEVER = -(2**61)
 """Below every sum of ranks, twice too."""
+_SETS_BYTES = 32 * 1024 * 1024
+"""For the sets of all counts and classes that are kept, and as much for what they leave over: for 16 devices, sets take
+4 MiB at most and what they leave over 1.5 MiB; for 8 both are small."""
 _WHOLE = 256
 """Masks up to which the worth of every set in every mask is kept."""
 
 
 class DeviceSets:
-    """The sets of `count` devices, lowest ids first; every array has one entry per set."""
+    """The sets of `count` devices, lowest ids first; every array has one entry per set.
+
+    There are none of more devices than a node may have, so all such counts are the same.
+    """
 
     def __init__(self, links: LinkClass, count: int) -> None:
+        count = min(count, MOST_DEVICES + 1)
         self.ids = np.array(list(combinations(ids_of(links.present), count)), dtype=np.intp).reshape(-1, count)
         self.masks: Masks = (np.uint32(1) << self.ids.astype(np.uint32)).sum(axis=1, dtype=np.uint32)
         pairs = links.gbps[self.ids[:, :, None], self.ids[:, None, :]]
@@ -80,9 +87,16 @@ class Leftovers:
     """How many different ranks by nearness there are."""
 
 
-@lru_cache(maxsize=64)
+_leftovers: BoundedCache[LinkClass, Leftovers] = BoundedCache(_SETS_BYTES)
+
+
 def leftovers(links: LinkClass) -> Leftovers:
-    """For all masks of the devices of a class."""
+    """What is left over, for all masks of the devices of a class; kept as `device_sets`."""
+    found = _leftovers.get(links)
+    return _leftovers.put(links, _work_out(links)) if found is None else found
+
+
+def _work_out(links: LinkClass) -> Leftovers:
     masks = np.arange(1 << links.present.bit_length(), dtype=np.uint32)
     bits = (masks[:, None] >> np.arange(MOST_DEVICES, dtype=np.uint32) & np.uint32(1)).astype(np.float64)
     gbps = _within(bits, links.gbps)
@@ -91,10 +105,15 @@ def leftovers(links: LinkClass) -> Leftovers:
     return Leftovers(gbps, by_links, by_nearness, int(by_links.max()) + 1, int(by_nearness.max()) + 1)
 
 
-@lru_cache(maxsize=128)
+_device_sets: BoundedCache[tuple[LinkClass, int], DeviceSets] = BoundedCache(
+    _SETS_BYTES, lambda key, sets: size_of(*vars(sets).values())
+)
+
+
 def device_sets(links: LinkClass, count: int) -> DeviceSets:
     """The sets of count devices of a class; the same object as long as it is in use."""
-    return DeviceSets(links, count)
+    found = _device_sets.get((links, count))
+    return _device_sets.put((links, count), DeviceSets(links, count)) if found is None else found
 
 
 def dense(*columns: NDArray[Any]) -> Ranks:

@@ -4,8 +4,8 @@ Rules:
 - One table per cluster, shared by all plugins and profiles: `device_table(state)`.
 - Hardware comes from GpuNodeStatus, occupancy from where pods are: the cache tells of every placement and removal,
   hypothetical ones too, so a transaction that is undone leaves the table as it was, with the same devices.
-- A bound pod has the devices that its annotation says. Any other placed pod gets those that the choice tables give;
-  `reserve` makes that firm, so that it can be written on the pod.
+- A bound pod has the devices that its annotation says, as far as that is believed; see `believing`. Any other placed
+  pod gets those that the choice tables give; `reserve` makes that firm, so that it can be written on the pod.
 - Whatever changes on a row is noted with the state, so that verdicts that are kept for it are worked out again.
 """
 
@@ -14,40 +14,29 @@ from __future__ import annotations
 import logging
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Literal
 
-import msgspec
+import numpy as np
 
-from gangline import PODS, PodInfo, State, model
-from gangline.wire import ALLOCATED, ALLOCATED_UUIDS, GpuDevice, GpuNodeStatus
+from gangline import PodInfo, State, model
+from gangline.texts import device_ids
+from gangline.wire import ALLOCATED, ALLOCATED_UUIDS, SCHEDULING_MAP, GpuNodeStatus
 from gangline_plugins.gpu import hardware as reports
-from gangline_plugins.gpu.allocation import Allocation, names_instances, read_ids
+from gangline_plugins.gpu.allocation import Allocation, names_instances
+from gangline_plugins.gpu.believing import AT_ONCE, Beliefs
 from gangline_plugins.gpu.choosing import ChoiceTables
-from gangline_plugins.gpu.columns import NO_CLASS, Columns
+from gangline_plugins.gpu.columns import Columns
+from gangline_plugins.gpu.hardware import says_the_same
 from gangline_plugins.gpu.late_claims import LateClaims
-from gangline_plugins.gpu.links import MOST_DEVICES, LinkClasses, ids_of
-from gangline_plugins.gpu.node_devices import EVERY, FULL, NodeDevices
-from gangline_plugins.gpu.wants import Problem, Want, Wants
+from gangline_plugins.gpu.links import MOST_DEVICES, LinkClasses
+from gangline_plugins.gpu.node_devices import NodeDevices
+from gangline_plugins.gpu.publishing import Publisher
+from gangline_plugins.gpu.taken_off import OTHER, REMEMBERED, Before
+from gangline_plugins.gpu.wants import Problem, Want, Wants, plain_want
 
 log = logging.getLogger(__name__)
-
-_REMEMBERED = 65_536
-"""Choices of pods that were taken off, so that putting them back gives the same devices."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Before:
-    """What a pod had when it was taken off a row, and the state in which that left the node.
-
-    When the node is in that state again, putting the pod back undoes taking it off.
-    """
-
-    pod: weakref.ref[PodInfo]
-    row: int
-    allocation: Allocation | None
-    state: int
 
 
 def device_table(state: State) -> DeviceTable:
@@ -60,22 +49,27 @@ class DeviceTable:
 
     def __init__(self, state: State) -> None:
         self.columns = Columns()
-        self.classes = LinkClasses()
+        self.classes = LinkClasses(lambda: np.unique(self.columns.link_class).tolist())
         self.tables = ChoiceTables(self.classes)
         self.wants = Wants(state)
-        self.hca_sets: list[frozenset[str]] = [frozenset()]
-        self._hca_set_numbers: dict[frozenset[str], int] = {frozenset(): 0}
+        self.beliefs = Beliefs(state)
+        self._publisher = Publisher(self.columns, state)
         self._state = state
         self._nodes: dict[int, NodeDevices] = {}
         self._row_of: dict[str, int] = {}
         self._reports: dict[int, GpuNodeStatus] = {}
         self._allocations: dict[str, Allocation] = {}
-        self._before: OrderedDict[str, _Before] = OrderedDict()
+        self._before: OrderedDict[str, Before] = OrderedDict()
         self._store = state.store("gpunodestatuses")
         self._late = LateClaims(self._count_anew)
         state.follow_nodes(self)
         self._store.subscribe(self)
         state.store("gpuclaims").subscribe(self._late)
+
+    @property
+    def hca_sets(self) -> Sequence[frozenset[str]]:
+        """The sets of RDMA adapters that nodes have, by the number in the columns."""
+        return self._publisher.hca_sets
 
     # Reading and reserving
 
@@ -101,6 +95,43 @@ class DeviceTable:
                 found.setdefault(id, []).append(uid)
         return found
 
+    def is_taken_from(self, pod: PodInfo, row: int, ids: Iterable[int]) -> bool:
+        """Whether others have one of these devices who do not share it with a pod of a scheduling map."""
+        wanted, sharers = set(ids), self._sharers(pod, row)
+        return any(
+            not sharers.issuperset(uids) for id, uids in self.holders(row).items() if id in wanted and uids != [pod.uid]
+        )
+
+    def _sharers(self, pod: PodInfo, row: int) -> set[str]:
+        """The UIDs of the pods of maps in the pod's namespace on a row, and its own."""
+        node = self._nodes.get(row)
+        found = {pod.uid}
+        for uid, other in node.pods.items() if node is not None else ():
+            allocation = self._allocations.get(uid)
+            is_mapped = SCHEDULING_MAP in other.annotations and other.namespace == pod.namespace
+            if is_mapped and allocation is not None and allocation.exclusivity == "Explicit":
+                found.add(uid)
+        return found
+
+    def settle_beliefs(self, now: float) -> Iterator[None]:
+        """Judge for good what pods say that have been here for a while, some of them at each step."""
+        due = self.beliefs.settle(now)
+        for number, uid in enumerate(due, start=1):
+            self.judge_again(uid)
+            if number % AT_ONCE == 0:
+                yield
+        if due or self.beliefs.doubts:
+            self.beliefs.forget(self._state.pods.keys())
+
+    def judge_again(self, uid: str) -> None:
+        """What goes with the allocation of a pod has changed."""
+        pod = self._state.pods.get(uid)
+        if pod is not None and pod.row >= 0 and ALLOCATED in pod.annotations:
+            self.remove(pod, pod.row)
+            if (before := self._before.get(uid)) is not None:
+                self._before[uid] = replace(before, state=OTHER)
+            self.add(pod, pod.row)
+
     def uuids(self, row: int, ids: Iterable[int]) -> tuple[str, ...]:
         """The UUIDs of devices, "" for one that is not known."""
         node = self._nodes.get(row)
@@ -123,7 +154,7 @@ class DeviceTable:
         allocation = Allocation(row, wanted, self.uuids(row, wanted), "Explicit", is_firm=True)
         node.pods[pod.uid] = pod
         self._hold(pod.uid, node, allocation)
-        self._publish(row, node)
+        self._publisher.taken(row, node)
         return allocation
 
     def move(self, pod: PodInfo, ids: Iterable[int]) -> Allocation | None:
@@ -139,7 +170,7 @@ class DeviceTable:
         moved = node.charged(Allocation(found.row, chosen, self.uuids(found.row, chosen)), want)
         fits = len(chosen) == len(found.ids) and node.fits(moved)
         self._hold(pod.uid, node, moved if fits else found)
-        self._publish(found.row, node)
+        self._publisher.taken(found.row, node)
         return moved if fits else None
 
     def forget(self, uid: str) -> None:
@@ -157,9 +188,9 @@ class DeviceTable:
         text = pod.annotations.get(ALLOCATED)
         want = self.wants.of(pod)
         if isinstance(want, Problem):
-            want = None
-            if text is not None:
-                self._late.wait(pod)
+            if text is None:
+                return
+            self._late.wait(pod)
         if text is None and want is None:
             return
         node = self._node(row)
@@ -168,9 +199,9 @@ class DeviceTable:
         if allocation is None:
             return
         self._hold(pod.uid, node, allocation)
-        if text is not None:
+        if text is not None and allocation.is_firm:
             self._make_way(allocation, pod.uid, node, row)
-        self._publish(row, node)
+        self._publisher.taken(row, node)
 
     def remove(self, pod: PodInfo, row: int) -> None:
         """The pod is no longer on row."""
@@ -179,13 +210,13 @@ class DeviceTable:
             return
         self._late.forget(pod)
         released = self._release(pod.uid, node)
-        self._before[pod.uid] = _Before(weakref.ref(pod), row, released, node.state)
-        if len(self._before) > _REMEMBERED:
+        self._before[pod.uid] = Before(weakref.ref(pod), row, released, node.state)
+        if len(self._before) > REMEMBERED:
             self._before.popitem(last=False)
         if released is not None:
-            self._publish(row, node)
+            self._publisher.taken(row, node)
 
-    def _put_back(self, pod: PodInfo, before: _Before) -> None:
+    def _put_back(self, pod: PodInfo, before: Before) -> None:
         """Undo taking it off: it has what it had, whatever has become of its claim since."""
         node = self._node(before.row)
         node.pods[pod.uid] = pod
@@ -193,14 +224,13 @@ class DeviceTable:
             self._late.wait(pod)
         if before.allocation is not None:
             self._hold(pod.uid, node, before.allocation)
-            self._publish(before.row, node)
+            self._publisher.taken(before.row, node)
 
     def _count_anew(self, pod: PodInfo) -> None:
-        found = self._allocations.get(pod.uid)
-        if found is not None:
-            self.remove(pod, found.row)
+        if pod.row >= 0:
+            self.remove(pod, pod.row)
             self.forget(pod.uid)  # what it had was counted without its claim
-            self.add(pod, found.row)
+            self.add(pod, pod.row)
 
     # Nodes and reports
 
@@ -215,7 +245,8 @@ class DeviceTable:
             report: GpuNodeStatus | None = self._store.get(name)
             if report is not None:
                 self._take(report, row, devices)
-        elif before != (devices.replicas, devices.mps, devices.mig_single):
+                return
+        if before != (devices.replicas, devices.mps, devices.mig_single):
             self._settle(row, devices)
 
     def node_removed(self, name: str, row: int) -> None:
@@ -223,7 +254,7 @@ class DeviceTable:
         self._row_of.pop(name, None)
         self._reports.pop(row, None)
         self._nodes[row] = NodeDevices()
-        self._publish_hardware(row, self._nodes[row])
+        self._publisher.hardware(row, self._nodes[row], row in self._reports)
 
     def on_upsert(self, report: GpuNodeStatus) -> None:
         """An agent reported."""
@@ -265,32 +296,64 @@ class DeviceTable:
         return node
 
     def _allocate(
-        self, pod: PodInfo, want: Want | None, text: str | None, row: int, node: NodeDevices
+        self, pod: PodInfo, want: Want | Problem | None, text: str | None, row: int, node: NodeDevices
     ) -> Allocation | None:
         before = self._before.get(pod.uid)
         if text is not None:
-            written = self._written(pod, want, text, row, node)
-            had = before.allocation if before is not None and before.row == row else None
-            is_known = had is not None and had.is_firm and (had.ids, had.uuids) == (written.ids, written.uuids)
-            return had if is_known else written
+            written = self._written(pod, want, text, row, node, before)
+            if written is not None:
+                return written
+            want = want if isinstance(want, Want) else plain_want(pod)
+            before = None  # not believed: it has as many as it asks for, nobody knows which
         if before is not None and before.row == row:
             if before.state == node.state:
                 return before.allocation
             if before.allocation is not None and before.allocation.is_firm and node.fits(before.allocation):
                 return before.allocation
-        if want is None:
+        if not isinstance(want, Want):
             return None
         return node.choose(want, row, self.tables) or (node.choose_anyway(want, row) if pod.node_name else None)
 
-    def _written(self, pod: PodInfo, want: Want | None, text: str, row: int, node: NodeDevices) -> Allocation:
-        ids = read_ids(text)
+    def _written(
+        self,
+        pod: PodInfo,
+        want: Want | Problem | None,
+        text: str,
+        row: int,
+        node: NodeDevices,
+        before: Before | None,
+    ) -> Allocation | None:
+        """What a bound pod says that it has, as far as it is believed; None where nothing of it is."""
+        said = device_ids(text)
         uuids = tuple(filter(None, pod.annotations.get(ALLOCATED_UUIDS, "").split(",")))
+        had = before.allocation if before is not None and before.row == row else None
+        known = (said, uuids or self.uuids(row, said))
+        same = had if had is not None and had.is_firm and (had.ids, had.uuids) == known else None
+        if same is not None and not self.beliefs.has_judged(pod.uid):
+            self.beliefs.trust(pod, said)  # it was given them here
+            return same
+        present = node.hardware.present if node.hardware is not None else None
+        ids = self.beliefs.judge(pod, want, said, present, self._shared(pod, row))
+        if same is not None and ids == said:
+            return same
+        if said and not ids:
+            return None
+        if ids != said or (isinstance(want, Want) and len(uuids) > max(want.count, len(ids))):
+            uuids = ()
         kind: Literal["MIG", "Explicit", "Exclusive"] = "Exclusive"
         if names_instances(uuids):
             kind = "MIG"  # whatever has become of the claim since
-        elif want is None:
+        elif not isinstance(want, Want):
             kind = "Explicit"
-        return node.charged(Allocation(row, ids, uuids or self.uuids(row, ids), kind, is_firm=True), want)
+        allocation = Allocation(row, ids, uuids or self.uuids(row, ids), kind, is_firm=True)
+        return node.charged(allocation, want if isinstance(want, Want) else None)
+
+    def _shared(self, pod: PodInfo, row: int) -> set[int]:
+        """The devices that other pods of the same map have."""
+        if SCHEDULING_MAP not in pod.annotations:
+            return set()
+        sharers = self._sharers(pod, row)
+        return {id for id, uids in self.holders(row).items() if sharers.issuperset(uids)}
 
     def _make_way(self, allocation: Allocation, uid: str, node: NodeDevices, row: int) -> None:
         """Pods for which devices were only guessed move off those that a pod turns out to have."""
@@ -317,76 +380,19 @@ class DeviceTable:
     def _settle(self, row: int, node: NodeDevices) -> None:
         """Hardware has changed: what is written or reserved stays, what was guessed is guessed again."""
         node.clear()
-        firm = {uid: a for uid in node.pods if (a := self._allocations.pop(uid, None)) is not None and a.is_firm}
+        had = {uid: self._allocations.pop(uid, None) for uid in node.pods}
+        firm = {
+            uid: a
+            for uid, a in had.items()
+            if a is not None and a.is_firm and ALLOCATED not in node.pods[uid].annotations
+        }
         for uid, allocation in firm.items():
             want = self.wants.of(node.pods[uid])
             self._hold(uid, node, node.charged(allocation, want if isinstance(want, Want) else None))
-        for uid, pod in node.pods.items():
-            want = self.wants.of(pod)
-            if uid not in firm and isinstance(want, Want):
-                found = self._allocate(pod, want, None, row, node)
+        for uid, pod in sorted(node.pods.items(), key=lambda each: ALLOCATED not in each[1].annotations):
+            want, text = self.wants.of(pod), pod.annotations.get(ALLOCATED)
+            if uid not in firm and (text is not None or isinstance(want, Want)):
+                found = self._allocate(pod, want, text, row, node)
                 if found is not None:
                     self._hold(uid, node, found)
-        self._publish_hardware(row, node)
-
-    # Columns
-
-    def _publish_hardware(self, row: int, node: NodeDevices) -> None:
-        c, hardware = self.columns, node.hardware
-        c.known[row], c.unusable[row] = hardware is not None, bool(node.problem)
-        if row not in self._reports:
-            c.heartbeat[row] = reports.NO_HEARTBEAT
-        c.present[row] = hardware.present if hardware else 0
-        c.healthy[row] = hardware.healthy if hardware else 0
-        c.unknown[row] = hardware.unknown if hardware else 0
-        c.mig[row] = hardware.mig if hardware else 0
-        c.link_class[row] = hardware.links.number if hardware else NO_CLASS
-        c.memory_total[row] = hardware.memory if hardware else 0
-        c.ports[row] = hardware.ports if hardware else 0
-        c.cu_file[row] = hardware.cu_file if hardware else False
-        c.hcas[row] = self._hca_set(hardware.hcas) if hardware else 0
-        c.replicas[row], c.mps[row], c.mig_single[row] = node.replicas, node.mps, node.mig_single
-        for column in (*c.instances.values(), *c.free_instances.values()):
-            column[row] = 0
-        node.unpublished = EVERY
-        self._publish(row, node)
-        self._state.touch(row)
-
-    def _publish(self, row: int, node: NodeDevices) -> None:
-        """Bring the columns of what is taken up to date."""
-        c, hardware = self.columns, node.hardware
-        c.busy[row], c.whole[row] = node.busy, node.taken_whole
-        for id in ids_of(node.unpublished):
-            c.milli[row, id] = max(0, FULL - node.milli[id])
-            if hardware is not None:
-                c.memory[row, id] = max(0, hardware.memory[id] - node.memory[id])
-        node.unpublished = 0
-        if hardware is not None and hardware.instances:
-            for profile, total, free in node.instance_counts():
-                every, unused = c.profile(profile)
-                every[row], unused[row] = total, free
-        self._state.touch(row, PODS)
-
-    def _hca_set(self, names: frozenset[str]) -> int:
-        number = self._hca_set_numbers.get(names)
-        if number is None:
-            number = self._hca_set_numbers[names] = len(self.hca_sets)
-            self.hca_sets.append(names)
-        return number
-
-
-def says_the_same(before: GpuNodeStatus, after: GpuNodeStatus) -> bool:
-    """Whether two reports differ at most in when they were made, and in the pods that the agent saw on the devices."""
-    return (
-        before.spec == after.spec
-        and before.status.fabric == after.status.fabric
-        and _are_same(before.status.devices, after.status.devices)
-    )
-
-
-def _are_same(before: list[GpuDevice], after: list[GpuDevice]) -> bool:
-    return before == after or _without_users(before) == _without_users(after)
-
-
-def _without_users(devices: list[GpuDevice]) -> list[GpuDevice]:
-    return [msgspec.structs.replace(device, in_use_by=[]) for device in devices]
+        self._publisher.hardware(row, node, row in self._reports)

@@ -7,7 +7,6 @@ Rules:
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -15,7 +14,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from gangline import BoolColumn, CodeColumn, NodeView, Reason, Rows
+from gangline import BoolColumn, BoundedCache, CodeColumn, NodeView, Reason, Rows
 from gangline_plugins.gpu.choosing import Floats
 from gangline_plugins.gpu.device_sets import Masks
 from gangline_plugins.gpu.devices import DeviceTable
@@ -23,8 +22,8 @@ from gangline_plugins.gpu.links import MOST_DEVICES
 from gangline_plugins.gpu.node_devices import FULL
 from gangline_plugins.gpu.wants import ANY_PROFILE, Want
 
-_KEPT = 128
-"""Wants for which verdicts are kept; at 5,000 nodes one takes 50 KiB."""
+_KEPT_BYTES = 8 * 1024 * 1024
+"""For the verdicts that are kept, on one want each; at 5,000 nodes one takes 50 KiB."""
 _BITS = np.uint32(1) << np.arange(MOST_DEVICES, dtype=np.uint32)
 
 
@@ -107,7 +106,7 @@ class Feasibility:
 
     def __init__(self, table: DeviceTable) -> None:
         self._table = table
-        self._kept: OrderedDict[tuple[Want, Limits], Fits] = OrderedDict()
+        self._kept: BoundedCache[tuple[Want, Limits], Fits] = BoundedCache(_KEPT_BYTES, fewest=16)
 
     def of(self, want: Want, limits: Limits, nodes: NodeView, now: float) -> Fits:
         """The verdicts on all nodes as they are now; valid until something changes."""
@@ -116,10 +115,7 @@ class Feasibility:
         stale = self._table.columns.heartbeat[nodes.index] < now - limits.stale_after
         fits = self._kept.get(key)
         if fits is None or not self._refresh(fits, want, limits, nodes, stale):
-            fits = self._kept[key] = self.evaluate(want, limits, nodes, stale)
-            if len(self._kept) > _KEPT:
-                self._kept.popitem(last=False)
-        self._kept.move_to_end(key)
+            fits = self._kept.put(key, self.evaluate(want, limits, nodes, stale))
         fits.position, fits.stale = position, stale
         return fits
 
@@ -160,8 +156,10 @@ class Feasibility:
             first.append((stale, Why.STALE))
         _overrule(fits.codes, first)
         self._judge_fabric(want, nodes, fits)
-        if want.implicit:
-            fits.codes[unknown] = 0
+        if want.implicit and unknown.any():
+            one = c.mps[index] | (limits.one_replica & (c.replicas[index] > 1))  # as node labels say
+            is_too_many = one & (want.count > 1) & (want.exclusivity in ("Exclusive", "Replicas"))
+            fits.codes[unknown] = np.where(is_too_many, Why.ONE_REPLICA, 0).astype(np.uint8)[unknown]
         return fits
 
     def _reinterpret(self, want: Want, limits: Limits, nodes: NodeView, fits: Fits) -> None:

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 
+import msgspec
+
+from gangline.moments import moment
 from gangline.wire import Fabric, GpuDevice, GpuNodeStatus, Hca
-from gangline_plugins.gpu.links import MOST_DEVICES, LinkClass, LinkClasses, mask_of
+from gangline_plugins.gpu.links import MOST_CLASSES, MOST_DEVICES, LinkClass, LinkClasses, mask_of
 
 NO_HEARTBEAT = float("inf")
+MOST_PORTS = 1024
+"""RDMA ports of a node."""
+MOST_MEMORY = 2**31 - 1
+"""MiB of a device."""
+MOST_GBPS = 2**31 - 1
+"""GB/s of a link."""
+MOST_INSTANCES = 64
+"""MIG instances of a device; those that there are have 7 at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +64,11 @@ def read(status: GpuNodeStatus, classes: LinkClasses) -> Hardware | str:
         if device.id in seen:
             return f"{where}.id is {device.id}, as that of an earlier device"
         seen.add(device.id)
+        if why := _wrong_with(device):
+            return f"{where}.{why}"
+    ports = sum(hca.ports for hca in (status.status.fabric or Fabric()).hcas)
+    if not 0 <= ports <= MOST_PORTS:
+        return f"GpuNodeStatus {node}: status.fabric.hcas have {ports} ports; 0 to {MOST_PORTS} are read"
     return _hardware(devices, status.status.fabric or Fabric(), classes)
 
 
@@ -62,7 +77,7 @@ def heartbeat(status: GpuNodeStatus) -> float:
     if not status.status.heartbeat_time:
         return NO_HEARTBEAT
     try:
-        return datetime.fromisoformat(status.status.heartbeat_time).timestamp()
+        return moment(status.status.heartbeat_time)
     except ValueError:
         return 0.0
 
@@ -72,13 +87,28 @@ def profile_name(name: str) -> str:
     return name.removeprefix("MIG ").replace("+", ".").lower()
 
 
-def _hardware(devices: list[GpuDevice], fabric: Fabric, classes: LinkClasses) -> Hardware:
+def _wrong_with(device: GpuDevice) -> str:
+    """Which field of a device says what no device can be, "" for none."""
+    if not 0 <= device.memory_mi_b <= MOST_MEMORY:
+        return f"memoryMiB is {device.memory_mi_b}; it must be 0 to {MOST_MEMORY}"
+    if len(device.mig_devices) > MOST_INSTANCES:
+        return f"migDevices has {len(device.mig_devices)} entries; {MOST_INSTANCES} are read"
+    speeds = (device.bandwidth_gbps, *(link.gbps for link in device.links))
+    if not all(0 <= gbps <= MOST_GBPS for gbps in speeds):
+        return f"bandwidthGBps must be 0 to {MOST_GBPS}"
+    return ""
+
+
+def _hardware(devices: list[GpuDevice], fabric: Fabric, classes: LinkClasses) -> Hardware | str:
     uuids, memory = [""] * MOST_DEVICES, [0] * MOST_DEVICES
     for device in devices:
         uuids[device.id], memory[device.id] = device.uuid, device.memory_mi_b
+    links = classes.intern(devices)
+    if links is None:
+        return f"the cluster has more than {MOST_CLASSES} kinds of links between GPUs"
     active = [hca for hca in fabric.hcas if is_up(hca)]
     return Hardware(
-        links=classes.intern(devices),
+        links=links,
         present=mask_of(d.id for d in devices),
         healthy=mask_of(d.id for d in devices if d.health == "Healthy"),
         unknown=mask_of(d.id for d in devices if d.health == "Unknown"),
@@ -101,3 +131,20 @@ def is_up(hca: Hca) -> bool:
     """Whether an adapter can be used; one that says nothing of its state can."""
     state = hca.state.lower()
     return not state or ("active" in state and "inactive" not in state) or state.endswith("up")
+
+
+def says_the_same(before: GpuNodeStatus, after: GpuNodeStatus) -> bool:
+    """Whether two reports differ at most in when they were made, and in the pods that the agent saw on the devices."""
+    return (
+        before.spec == after.spec
+        and before.status.fabric == after.status.fabric
+        and _are_same(before.status.devices, after.status.devices)
+    )
+
+
+def _are_same(before: list[GpuDevice], after: list[GpuDevice]) -> bool:
+    return before == after or _without_users(before) == _without_users(after)
+
+
+def _without_users(devices: list[GpuDevice]) -> list[GpuDevice]:
+    return [msgspec.structs.replace(device, in_use_by=[]) for device in devices]

@@ -7,7 +7,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -19,6 +19,8 @@ from gangline.wire import GpuDevice
 
 MOST_DEVICES: Final = 16
 """Devices of one node that can be told apart; their ids are 0 to 15."""
+MOST_CLASSES: Final = 64
+"""Kinds of hardware at the same time; the tables of all of them stand side by side. A large cluster has a dozen."""
 NO_ISLAND: Final = -1
 _NEARNESS = {"NVLINK": 10, "PIX": 8, "PXB": 6, "PHB": 4, "NODE": 2, "SYS": 0}
 _SAME_NUMA = 1
@@ -43,26 +45,46 @@ class LinkClass:
 
 
 class LinkClasses:
-    """All link classes, each once."""
+    """All link classes, each once.
 
-    def __init__(self) -> None:
+    What nodes report may change again and again, so the numbers of classes that no node is of any more are given to
+    new ones: `in_use` says which numbers nodes have, when there are MOST_CLASSES.
+    """
+
+    def __init__(self, in_use: Callable[[], Collection[int]] | None = None) -> None:
+        self._in_use = in_use
+        self.version = 0
+        """Grows with each new class; what is kept by number holds for one version."""
         self.all: list[LinkClass] = []
         self.fastest = 0.0
         """GB/s of the best link of all."""
         self._known: dict[tuple[bytes, ...], LinkClass] = {}
+        self._free: list[int] = []
 
-    def intern(self, devices: Sequence[GpuDevice]) -> LinkClass:
-        """The class of these devices, whose ids are 0 to 15 and differ."""
+    def intern(self, devices: Sequence[GpuDevice]) -> LinkClass | None:
+        """The class of these devices, whose ids are 0 to 15 and differ; None where there are too many classes."""
         present = mask_of(device.id for device in devices)
         gbps, nearness = _matrices(devices)
         islands = _islands(devices)
         key = (present.to_bytes(4), gbps.tobytes(), nearness.tobytes(), bytes(i + 1 for i in islands))
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = LinkClass(len(self.all), present, gbps, nearness, islands)
-            self.all.append(found)
+            if len(self.all) >= MOST_CLASSES and not self._free:
+                self._sweep()
+                if not self._free:
+                    return None
+            number = self._free.pop() if self._free else len(self.all)
+            found = self._known[key] = LinkClass(number, present, gbps, nearness, islands)
+            self.all[number : number + 1] = [found]
+            self.version += 1
             self.fastest = max(self.fastest, float(gbps.max()))
         return found
+
+    def _sweep(self) -> None:
+        """Find the numbers that no node has, and forget their classes."""
+        used = set(self._in_use()) if self._in_use is not None else range(len(self.all))
+        self._known = {key: each for key, each in self._known.items() if each.number in used}
+        self._free = [number for number in range(len(self.all)) if number not in used]
 
 
 def mask_of(ids: Iterable[int]) -> int:

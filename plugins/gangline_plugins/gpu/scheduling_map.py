@@ -1,52 +1,101 @@
 """GpuSchedulingMap: pods go to the node, and get the devices, that their annotation gpu-scheduling-map names.
 
-Nobody checks whether the devices are free: pods of a map may share them. The device table counts them as taken as long
-as one such pod is there, so other pods stay away.
+Rules:
+- A map takes what is free, and what pods of maps in its own namespace have: those may share. What anybody else has, by
+  a claim, a request, a share or a lease, it does not take.
+- The device table counts the devices as taken as long as one such pod is there, so other pods stay away.
+- A map takes devices that no request tells the quota of, so the namespace has to allow it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
 
 from gangline import (
     SKIP,
     Action,
+    CodeColumn,
     Cycle,
     EventHint,
     Handle,
     Narrow,
+    NodeView,
     PodInfo,
+    Reason,
     State,
     StateKey,
     Status,
     hookimpl,
     model,
     on,
+    permissions,
     unschedulable,
 )
 from gangline.scheduling_map import Entry, parse, pod_index
-from gangline.wire import ALLOCATED, ALLOCATED_UUIDS, NODE_ALIAS, SCHEDULING_MAP
-from gangline_plugins.gpu.allocation import join, read_ids
+from gangline.wire import ALLOCATED, ALLOCATED_UUIDS, NODE_ALIAS, SCHEDULING_MAP, GpuNodeStatus
+from gangline_plugins.gpu.allocation import join
+from gangline_plugins.gpu.believing import ids_in, metadata_of
 from gangline_plugins.gpu.devices import device_table
+from gangline_plugins.gpu.hardware import says_the_same
+from gangline_plugins.gpu.links import MOST_DEVICES, mask_of
+from gangline_plugins.telling import tell_once
 
-ENTRY: StateKey[Entry] = StateKey("GpuSchedulingMap entry")
+_TAKEN, _MISSING = 1, 2
+"""What `reasons` says, as filter verdicts count."""
+
+
+class GpuSchedulingMapArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """Arguments."""
+
+    require_permission: bool = True
+    """Maps count only in namespaces that allow `scheduling-map` in their annotation `gangline.dev/allow`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a map says of one pod, with the nodes that it means."""
+
+    entry: Entry
+    ids: tuple[int, ...]
+    nodes: frozenset[str]
+
+
+PLACE: StateKey[Place] = StateKey("GpuSchedulingMap place")
 
 
 class GpuSchedulingMap:
     """Narrows to the node of the pod's entry in `pre_filter`, and takes its devices in `reserve`."""
 
     name = "GpuSchedulingMap"
+    args_type = GpuSchedulingMapArgs
+    reasons = (
+        Reason("node(s) had GPUs of the scheduling map that other pods use", resolvable=True),
+        Reason("node(s) didn't have the GPUs of the scheduling map", resolvable=False),
+    )
 
-    def __init__(self, args: None, handle: Handle) -> None:
+    def __init__(self, args: GpuSchedulingMapArgs, handle: Handle) -> None:
         self._handle = handle
+        self._needs_permission = args.require_permission
+        self._namespaces = handle.state.store("namespaces")
         self._table = device_table(handle.state)
         self._table.wants.maps = True
+        self._table.beliefs.maps_are_free = not args.require_permission
         self._aliases = handle.state.shared(Aliases, handle.state)
 
     @hookimpl
     def events_to_register(self) -> Sequence[EventHint]:
-        """A node comes, or gets the name that the map calls it by."""
-        return (on("nodes", Action.ADD | Action.UPDATE_NODE_LABEL),)
+        """A node comes, or gets the name that the map calls it by; devices are given back; the namespace allows it."""
+        return (
+            on("nodes", Action.ADD | Action.UPDATE_NODE_LABEL),
+            on("pods", Action.DELETE),
+            on("leases", Action.UPDATE | Action.DELETE),
+            on("gpunodestatuses", Action.ADD | Action.UPDATE, _says_more),
+            on("namespaces", Action.ADD | Action.UPDATE, _is_its_namespace),
+        )
 
     @hookimpl
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | Narrow | None:
@@ -54,31 +103,69 @@ class GpuSchedulingMap:
         text = pod.annotations.get(SCHEDULING_MAP)
         if text is None:
             return SKIP
+        if self._needs_permission and not self._is_allowed(pod.namespace):
+            return self._refuse(pod, permissions.missing(permissions.SCHEDULING_MAP, pod.namespace))
         found = parse(text)
         if found.faults:
             faults = "; ".join(map(str, found.faults))
             self._tell(pod, "InvalidSchedulingMapLine", f"{SCHEDULING_MAP}: skipped {faults}")
-        index = pod_index(_metadata(pod))
+        index = pod_index(metadata_of(pod))
         if index is None:
             return self._refuse(pod, "the pod has no index: no index label, and its name does not end in -NUMBER")
         entry = found.entries.get(index)
         if entry is None:
             return self._refuse(pod, f"there is no entry for index {index}")
+        ids = ids_in(entry.devices)
+        if ids is None:
+            return self._refuse(
+                pod, f"{entry.devices[:64]!r} are no device ids, such as 0,1; they go to {MOST_DEVICES - 1}"
+            )
         nodes = self._nodes(entry.node)
         if not nodes:
             return self._refuse(pod, f"there is no node {entry.node}, by its name or its label {NODE_ALIAS}")
-        cycle.write(ENTRY, entry)
+        cycle.write(PLACE, Place(entry, ids, nodes))
         return Narrow(nodes)
 
     @hookimpl
-    def reserve(self, cycle: Cycle, pod: PodInfo) -> Status | None:
+    def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeView) -> CodeColumn:
+        """Nodes that lack the devices, or on which others have them."""
+        place, columns = cycle.read(PLACE), self._table.columns
+        verdicts: CodeColumn = np.zeros(len(nodes), dtype=np.uint8)
+        named = [row for name in place.nodes if (row := self._handle.nodes.row_of(name)) is not None]
+        mask = mask_of(place.ids)
+        for i in np.flatnonzero(np.isin(nodes.rows, named)).tolist():  # the nodes that the entry means, most often one
+            row = int(nodes.rows[i])
+            if columns.known[row] and mask & ~int(columns.present[row]):
+                verdicts[i] = _MISSING
+            elif mask & int(columns.busy[row]) and self._table.is_taken_from(pod, row, place.ids):
+                verdicts[i] = _TAKEN
+        return verdicts
+
+    @hookimpl
+    def identity(self, pod: PodInfo, annotations: Mapping[str, str]) -> Hashable:
+        """The entry of the pod; what is wrong with it where there is none."""
+        if SCHEDULING_MAP not in pod.annotations:
+            return None
+        text, index = pod.annotations[SCHEDULING_MAP], pod_index(metadata_of(pod))
+        return "no index" if index is None else parse(text).entries.get(index, "no entry")
+
+    @hookimpl
+    def reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
         """Take the devices; they travel to the pod with its binding, written as in the map."""
-        entry = cycle.get(ENTRY)
-        if entry is not None:
-            allocation = self._table.assign(pod, read_ids(entry.devices))
-            cycle.annotations[ALLOCATED] = entry.devices
-            cycle.annotations[ALLOCATED_UUIDS] = join(allocation.uuids)
+        place = cycle.get(PLACE)
+        if place is None:
+            return None
+        if self._table.is_taken_from(pod, pod.row, place.ids):  # by one that was placed in the same cycle
+            return unschedulable(
+                f"{SCHEDULING_MAP}: others have got GPUs {place.entry.devices} of node {node} meanwhile"
+            )
+        allocation = self._table.assign(pod, place.ids)
+        cycle.annotations[ALLOCATED] = place.entry.devices
+        cycle.annotations[ALLOCATED_UUIDS] = join(allocation.uuids)
         return None
+
+    def _is_allowed(self, namespace: str) -> bool:
+        return permissions.is_allowed(permissions.SCHEDULING_MAP, namespace, self._namespaces)
 
     def _nodes(self, name: str) -> frozenset[str]:
         """The node of that name, or else those that are called so by their label."""
@@ -91,7 +178,7 @@ class GpuSchedulingMap:
         return unschedulable(f"{SCHEDULING_MAP}: {why}", resolvable=False)
 
     def _tell(self, pod: PodInfo, reason: str, note: str) -> None:
-        self._handle.recorder.event(pod, "Warning", reason, note)
+        tell_once(self._handle, pod, reason, note)
 
 
 class Aliases:
@@ -121,12 +208,9 @@ class Aliases:
             self.nodes.pop(alias, None)
 
 
-def _metadata(pod: PodInfo) -> model.ObjectMeta:
-    """What says which pod of its workload it is."""
-    return model.ObjectMeta(
-        name=pod.name,
-        namespace=pod.namespace,
-        labels=dict(pod.labels),
-        annotations=dict(pod.annotations),
-        owner_references=pod.owners,
-    )
+def _is_its_namespace(pod: PodInfo, old: model.Namespace | None, new: model.Namespace | None) -> bool:
+    return new is not None and new.metadata.name == pod.namespace
+
+
+def _says_more(pod: PodInfo, old: GpuNodeStatus | None, new: GpuNodeStatus | None) -> bool:
+    return old is None or new is None or not says_the_same(old, new)

@@ -7,14 +7,14 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from gangline import PodInfo, State
-from gangline.wire import CLAIM, GPU, MIG_PREFIX, SCHEDULING_MAP, SHARED_GPU, ClaimDevices, GpuClaim
+from gangline.wire import ALLOCATED, CLAIM, GPU, MIG_PREFIX, SCHEDULING_MAP, SHARED_GPU, ClaimDevices, GpuClaim
 from gangline_plugins.gpu.choosing import Rule
-from gangline_plugins.gpu.hardware import profile_name
+from gangline_plugins.gpu.hardware import MOST_PORTS, profile_name
 from gangline_plugins.gpu.links import MOST_DEVICES
 
 Exclusivity = Literal["Exclusive", "Shared", "MIG", "Replicas"]
@@ -24,6 +24,10 @@ _PLAIN = Rule()
 _SPARE = 1024
 _MOST_INSTANCES = 64
 """As the CRD allows."""
+TOO_MANY = 1000 * MOST_DEVICES + 1
+"""More than any node has, be it devices or pieces of them: who asks for more is given this number, and no node."""
+_MOST_MEMORY_GIB = 2**20
+"""Of one device: far beyond any, and far below what its columns hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +86,11 @@ class Wants:
         self._read: dict[tuple[str, str], tuple[GpuClaim, Want | Problem]] = {}
 
     def of(self, pod: PodInfo) -> Want | Problem | None:
-        """What the pod wants; None when no GPUs, or those that its scheduling map names."""
-        if self.maps and SCHEDULING_MAP in pod.annotations:
+        """What the pod wants; None when no GPUs, or those that its scheduling map names.
+
+        One that is bound and has not got what its map says has what it asks for otherwise.
+        """
+        if self.maps and SCHEDULING_MAP in pod.annotations and (not pod.node_name or ALLOCATED in pod.annotations):
             return None
         name = pod.annotations.get(CLAIM)
         return self._of_claim(pod.namespace, name) if name else plain_want(pod)
@@ -129,7 +136,7 @@ def claim_want(claim: GpuClaim) -> Want | Problem:
         exclusivity=devices.exclusivity,
         rule=Rule(
             devices.policy,
-            tuple(dict.fromkeys(devices.prefer_ids)) if devices.policy == "preferIds" else (),
+            _preferred(devices.prefer_ids) if devices.policy == "preferIds" else (),
             topology.mode,
             0.0 if topology.mode == "Ignore" else float(topology.min_bandwidth_gbps),
         ),
@@ -139,11 +146,16 @@ def claim_want(claim: GpuClaim) -> Want | Problem:
         selector=tuple(sorted(labels.items())),
         fabric=FabricWant(
             rdma=network.rdma_required if network else False,
-            min_ports=network.min_ports if network else 0,
+            min_ports=min(max(network.min_ports, 0), MOST_PORTS + 1) if network else 0,
             preferred_hcas=tuple(network.preferred_hcas) if network else (),
             cu_file=storage.cu_file if storage else "",
         ),
     )
+
+
+def _preferred(ids: Sequence[int]) -> tuple[int, ...]:
+    """Those that a device may have, each once: others are never there."""
+    return tuple(dict.fromkeys(id for id in ids if 0 <= id < MOST_DEVICES))
 
 
 def _wrong(devices: ClaimDevices) -> str:
@@ -153,8 +165,8 @@ def _wrong(devices: ClaimDevices) -> str:
         return f"devices.count is {devices.count}; it must be 1 to {most}"
     if devices.fraction is not None and not 0.01 <= devices.fraction <= 1.0:
         return f"devices.fraction is {devices.fraction:g}; it must be 0.01 to 1"
-    if devices.memory_gi_b is not None and devices.memory_gi_b < 1:
-        return f"devices.memoryGiB is {devices.memory_gi_b}; it must be at least 1"
+    if devices.memory_gi_b is not None and not 1 <= devices.memory_gi_b <= _MOST_MEMORY_GIB:
+        return f"devices.memoryGiB is {devices.memory_gi_b}; it must be 1 to {_MOST_MEMORY_GIB}"
     if devices.exclusivity != "Shared" and (devices.fraction is not None or devices.memory_gi_b is not None):
         return f"devices.fraction and devices.memoryGiB contradict exclusivity {devices.exclusivity}"
     if devices.exclusivity != "MIG" and devices.mig_profile:
@@ -165,11 +177,12 @@ def _wrong(devices: ClaimDevices) -> str:
 
 
 def _plain_want(amounts: Mapping[str, int]) -> Want | None:
-    if count := amounts.get(GPU, 0):
-        return Want(count, implicit=True)
-    if count := amounts.get(SHARED_GPU, 0):
-        return Want(count, "Replicas", implicit=True)
+    if (count := amounts.get(GPU, 0)) > 0:
+        return Want(min(count, TOO_MANY), implicit=True)
+    if (count := amounts.get(SHARED_GPU, 0)) > 0:
+        return Want(min(count, TOO_MANY), "Replicas", implicit=True)
     for name, count in sorted(amounts.items()):
-        if name.startswith(MIG_PREFIX) and count:
-            return Want(count, "MIG", profile=profile_name(name.removeprefix(MIG_PREFIX)), implicit=True)
+        if name.startswith(MIG_PREFIX) and count > 0:
+            profile = profile_name(name.removeprefix(MIG_PREFIX))
+            return Want(min(count, TOO_MANY), "MIG", profile=profile, implicit=True)
     return None

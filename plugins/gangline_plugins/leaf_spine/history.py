@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from gangline import PodInfo
+from gangline import InvalidObject, PodInfo
+from gangline.texts import from_json
 
 NEWS = 0.2
 """How much the newest placement counts; all older ones together count the rest."""
 GOOD = 1.0
 _DIGITS = 3
-_decode = msgspec.json.Decoder(dict[str, float]).decode
 
 
 class History:
@@ -41,8 +41,8 @@ class History:
     def load(self, text: str) -> bool:
         """Take averages that were written before, for leaves of which nothing is known; False if they make no sense."""
         try:
-            written = _decode(text)
-        except msgspec.MsgspecError:
+            written = from_json("history", text, dict[str, float])
+        except InvalidObject:
             return False
         if not all(0.0 <= average <= 1.0 for average in written.values()):
             return False

@@ -146,6 +146,7 @@ class LeafSpine:
         tier = 0
         for choice in choices:
             for batch in choice.batches(placed):
+                self._handle.deadline.check()
                 weights = self._configured.settings.weights
                 scores = score(batch.offers, choice.demand.amount, choice.fewest, weights)
                 for i, value in enumerate(scores.tolist()):

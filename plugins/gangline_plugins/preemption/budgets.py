@@ -9,6 +9,11 @@ from dataclasses import dataclass
 from gangline import InvalidObject, PodInfo, Selector, compile_selector
 from gangline.model import PodDisruptionBudget
 
+MOST = 100
+"""Budgets of one namespace that are looked at, in the order of their names: each costs every preemption in the
+namespace time, and thousands of them would make its pods immune. What they cover is spared where that can be, and not
+for certain, in any case."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Budget:
@@ -21,27 +26,23 @@ class Budgets:
     """All budgets at one moment."""
 
     def __init__(self, budgets: Iterable[PodDisruptionBudget]) -> None:
-        self._by_namespace: defaultdict[str, list[_Budget]] = defaultdict(list)
-        self._matching: dict[tuple[str, int], tuple[_Budget, ...]] = {}
+        self._given: defaultdict[str, list[PodDisruptionBudget]] = defaultdict(list)
         for budget in budgets:
-            selector = _selector(budget)
-            if selector is not None:
-                disrupted = frozenset(budget.status.disrupted_pods or ())
-                self._by_namespace[budget.metadata.namespace].append(
-                    _Budget(selector, budget.status.disruptions_allowed, disrupted)
-                )
+            self._given[budget.metadata.namespace].append(budget)
+        self._of_namespace: dict[str, list[_Budget]] = {}
+        self._matching: dict[tuple[str, int], tuple[_Budget, ...]] = {}
 
     @property
     def any(self) -> bool:
         """Whether there is a budget at all."""
-        return bool(self._by_namespace)
+        return bool(self._given)
 
     def split(self, pods: Sequence[PodInfo]) -> tuple[list[PodInfo], list[PodInfo]]:
         """The pods whose disruption would break a budget, and the others; both in the order given.
 
         Pods use up what a budget allows in that order. A pod that the API server has counted as disrupted uses nothing.
         """
-        if not self._by_namespace:
+        if not self._given:
             return [], list(pods)
         left: dict[_Budget, int] = {}
         violating: list[PodInfo] = []
@@ -56,13 +57,25 @@ class Budgets:
         return violating, others
 
     def _of(self, pod: PodInfo) -> tuple[_Budget, ...]:
-        if not pod.labels or pod.namespace not in self._by_namespace:
+        if not pod.labels or pod.namespace not in self._given:
             return ()
         key = pod.namespace, pod.labels.id
         found = self._matching.get(key)
         if found is None:
-            budgets = self._by_namespace[pod.namespace]
+            budgets = self._read(pod.namespace)
             found = self._matching[key] = tuple(b for b in budgets if b.selector.matches(pod.labels))
+        return found
+
+    def _read(self, namespace: str) -> list[_Budget]:
+        """The budgets of a namespace, read when they are first asked for: those of others cost nothing."""
+        found = self._of_namespace.get(namespace)
+        if found is None:
+            found = self._of_namespace[namespace] = []
+            for budget in sorted(self._given[namespace], key=lambda each: each.metadata.name)[:MOST]:
+                selector = _selector(budget)
+                if selector is not None:
+                    disrupted = frozenset(budget.status.disrupted_pods or ())
+                    found.append(_Budget(selector, budget.status.disruptions_allowed, disrupted))
         return found
 
 

@@ -1,49 +1,79 @@
-"""When a pod will have ended, from what it or its workload says."""
+"""When a pod will have ended, from what it or its workload says, as far as that is believed."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from datetime import datetime
 
-from gangline import InvalidObject, PodInfo
+from gangline import Handle, InvalidObject, PodInfo, permissions
 from gangline.groups.parsing import seconds
+from gangline.moments import LONGEST_SPAN, moment
+from gangline_plugins.reservation.arguments import ReservationArgs
+from gangline_plugins.telling import tell_once
 
 MAX_RUNTIME = "gangline.dev/max-runtime"
 """On a pod or its workload: how long the pod runs at most, as a duration: "90m"."""
 
 
-def longest_run(pod: PodInfo, annotations: Mapping[str, str]) -> float:
-    """Seconds that the pod runs at most; infinite where neither annotation nor activeDeadlineSeconds says so.
+class Lifetimes:
+    """Judges pods for the gang of a namespace.
 
-    `annotations` are those of the pod over those of its workload. Raises InvalidObject for a duration that is none.
+    `activeDeadlineSeconds` is believed of everybody, since Kubernetes ends such pods. The annotation promises and
+    nobody holds it to that, so another namespace's gang counts on it only where an administrator has allowed it.
     """
-    said = seconds(annotations, MAX_RUNTIME)
+
+    def __init__(self, handle: Handle, args: ReservationArgs) -> None:
+        self._handle = handle
+        self._args = args
+        self._namespaces = handle.state.store("namespaces")
+
+    def end_of(self, pod: PodInfo, now: float, beneficiary: str) -> float:
+        """Seconds since the epoch at which the pod will have ended at the latest; infinite where nobody knows.
+
+        `beneficiary` is the namespace of the gang that waits for it. A pod that has not started yet starts now; one
+        that is being deleted ends now.
+        """
+        if pod.terminating:
+            return now
+        longest = min(self._said(pod, beneficiary), _deadline(pod))
+        if math.isinf(longest):
+            longest = self._args.default_max_runtime_seconds or math.inf
+        if math.isinf(longest):
+            return math.inf  # whenever it started
+        return max(now, _started(pod, now) + longest)
+
+    def _said(self, pod: PodInfo, beneficiary: str) -> float:
+        """Seconds that the annotation lets it run at most; infinite where it says nothing that counts."""
+        annotations = self._handle.workload(pod)
+        if MAX_RUNTIME not in annotations or not self._is_believed(pod.namespace, beneficiary):
+            return math.inf
+        try:
+            said = seconds(annotations, MAX_RUNTIME)
+        except InvalidObject as error:
+            tell_once(self._handle, pod, "InvalidMaxRuntime", str(error))
+            return math.inf
+        longest = self._args.longest_max_runtime_seconds
+        if said is not None and said > longest:
+            note = f"{MAX_RUNTIME} {annotations[MAX_RUNTIME]} is cut to {longest:g} seconds, the most in this profile"
+            tell_once(self._handle, pod, "MaxRuntimeCut", note)
+        return math.inf if said is None else min(said, longest)
+
+    def _is_believed(self, namespace: str, beneficiary: str) -> bool:
+        return (
+            namespace == beneficiary
+            or not self._args.require_max_runtime_permission
+            or permissions.is_allowed(permissions.MAX_RUNTIME, namespace, self._namespaces)
+        )
+
+
+def _deadline(pod: PodInfo) -> float:
+    """Seconds after which Kubernetes ends the pod; infinite where it does not."""
     deadline = pod.spec.active_deadline_seconds
-    return min(math.inf if said is None else said, math.inf if deadline is None else float(deadline))
-
-
-def end_of(pod: PodInfo, annotations: Mapping[str, str], now: float, default: float) -> float:
-    """Seconds since the epoch at which the pod will have ended at the latest; infinite where nobody knows.
-
-    A pod that has not started yet starts now; one that is being deleted ends now; `default` seconds are taken for one
-    that does not say how long it runs, or says it in a way that cannot be read.
-    """
-    if pod.terminating:
-        return now
-    if math.isinf(default) and MAX_RUNTIME not in annotations and pod.cls.spec.active_deadline_seconds is None:
-        return math.inf
-    try:
-        longest = longest_run(pod, annotations)
-    except InvalidObject:
-        longest = math.inf
-    if math.isinf(longest):
-        longest = default
-    return max(now, _started(pod, now) + longest)
+    return math.inf if deadline is None else float(max(0, min(deadline, int(LONGEST_SPAN))))
 
 
 def _started(pod: PodInfo, now: float) -> float:
+    """When it started; not in the future, and now where what it says is no time."""
     try:
-        return datetime.fromisoformat(pod.start_time).timestamp() if pod.start_time else now
+        return min(moment(pod.start_time), now) if pod.start_time else now
     except ValueError:
         return now

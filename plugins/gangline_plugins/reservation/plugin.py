@@ -1,14 +1,11 @@
-"""The plugin: who gets the reservation, which pods it keeps out, and what the group is told."""
+"""The plugin: who gets the reservation, which pods it keeps out, when it ends, and what the group is told."""
 
 from __future__ import annotations
 
-import math
+import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
-from datetime import UTC, datetime
-from typing import Annotated
 
-import msgspec
 import numpy as np
 
 from gangline import (
@@ -26,27 +23,29 @@ from gangline import (
     codes,
     hookimpl,
     on,
+    permissions,
     unschedulable,
 )
-from gangline_plugins.reservation.lifetimes import end_of
+from gangline.moments import shown
+from gangline.wire import GPU
+from gangline_plugins.reservation.arguments import ReservationArgs
+from gangline_plugins.reservation.ending import EVENTS, End, Notices
+from gangline_plugins.reservation.lifetimes import Lifetimes
 from gangline_plugins.reservation.planning import Plan, plan
 from gangline_plugins.reservation.room import Kept, Leaving
 
-
-class ReservationArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """Arguments."""
-
-    default_max_runtime_seconds: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    """Seconds that a pod is taken to run which does not say how long; without it such a pod is taken never to end."""
-    replan_seconds: Annotated[float, msgspec.Meta(ge=0)] = 10.0
-    """Seconds for which a plan stands while nothing better is asked for."""
+LOOK = 1.0
+"""Seconds between two looks at whether the gang is still complete."""
+LATE = 60.0
+"""Seconds after the planned start at which a reservation ends that nobody has planned anew."""
 
 
 class Reservation:
     """Keeps room for the group that comes first among those that wait: highest priority, then longest wait.
 
     Other pods of no higher priority may use that room only if they end before the group is to start, or if what they
-    take is left over beside it.
+    take is left over beside it. It ends with the group's start, when the group is incomplete, when its time has passed
+    or when it has lasted too long.
     """
 
     name = "Reservation"
@@ -55,42 +54,48 @@ class Reservation:
 
     def __init__(self, args: ReservationArgs, handle: Handle) -> None:
         self._handle = handle
-        self._default = args.default_max_runtime_seconds or math.inf
-        self._replan = args.replan_seconds
+        self._args = args
+        self._lifetimes = Lifetimes(handle, args)
         self._leaving = handle.state.tracker(Leaving)
+        self._notices = Notices(handle)
+        self._began = asyncio.Event()
+        if self._leaving.kept is not None:
+            self._began.set()  # an earlier configuration has made it
+        handle.run(self._look)
 
     @hookimpl
     def events_to_register(self) -> Sequence[EventHint]:
         """Pods that go: the reserved group may start, and then what was kept out may go elsewhere."""
-        return (on("pods", Action.ADD | Action.DELETE), on("nodes", Action.ADD))
+        return (on("pods", Action.ADD | Action.DELETE), on("nodes", Action.ADD), on(EVENTS, Action.DELETE))
 
     @hookimpl
     def pod_group_post_filter(self, attempt: GroupAttempt, nodes: NodeView) -> Status | None:
         """Plan when and where the group starts, and keep that room for it, if it comes first."""
-        self._tidy()
-        kept = self._leaving.kept
         now = self._handle.clock.now()
+        kept = self._tidy(now)
         group = attempt.group
         queued = self._handle.clock.monotonic() - attempt.waited
         if kept is not None and kept.key != group.key and not _comes_first(attempt, queued, kept):
             return unschedulable(f"room is kept for {kept.name} before it")
-        if kept is not None and kept.key == group.key and now - kept.planned < self._replan and kept.at > now:
+        refusal = self._refusal(attempt, now)
+        if refusal:
+            return unschedulable(refusal)
+        is_own = kept is not None and kept.key == group.key
+        if kept is not None and is_own and now - kept.planned < self._args.replan_seconds and kept.at > now:
             return unschedulable(_said(kept, nodes))
         found = self._plan(attempt, nodes, now)
-        if found is None:
-            if kept is not None and kept.key == group.key:
-                self._leaving.drop()
-            return None
-        kept = self._keep(attempt, found, queued, now, nodes)
-        return unschedulable(_said(kept, nodes))
+        if found is not None:
+            return unschedulable(_said(self._keep(attempt, found, queued, now, nodes, kept), nodes))
+        if kept is not None and is_own:
+            self._end(kept, End.UNKNOWN)
+        elif kept is not None:
+            self._leaving.keep(kept, self._end_of, nodes)
+        return None
 
     @hookimpl
     def pre_filter(self, pod: PodInfo) -> Status | None:
         """Nothing to do without a reservation, for its group, for what comes before it, and for what ends first."""
-        if self._leaving.kept is None:
-            return SKIP
-        self._tidy()
-        kept = self._leaving.kept
+        kept = self._tidy(self._handle.clock.now()) if self._leaving.kept is not None else None
         if kept is None or pod.priority > kept.priority or self._key_of(pod) == kept.key:
             return SKIP
         return SKIP if self._end_of(pod) <= kept.at else None
@@ -105,21 +110,76 @@ class Reservation:
         """The group has its place: the reservation has served."""
         kept = self._leaving.kept
         if kept is not None and self._key_of(pod) == kept.key:
-            self._leaving.drop()
+            self._end(kept, End.SERVED)
 
-    def _tidy(self) -> None:
-        """A group that no longer waits needs no room."""
+    # Its end
+
+    async def _look(self) -> None:
+        """Look at the reservation while there is one, so that it ends without anybody asking."""
+        while True:
+            await self._began.wait()
+            await asyncio.sleep(LOOK)
+            if self._tidy(self._handle.clock.now()) is None:
+                self._began.clear()
+
+    def _tidy(self, now: float) -> Kept | None:
+        """The reservation that there is, unless its end has come."""
         kept = self._leaving.kept
-        if kept is not None and not self._handle.is_waiting(kept.key):
-            self._leaving.drop()
+        if kept is None:
+            return None
+        end = self._end_at(kept, now)
+        if end is not None:
+            self._end(kept, end)
+        return self._leaving.kept
+
+    def _end_at(self, kept: Kept, now: float) -> End | None:
+        if now >= kept.until:
+            return End.LIMIT
+        if now > kept.at + LATE:
+            return End.LATE
+        if not 0.0 <= now - self._leaving.looked < LOOK:
+            self._leaving.looked = now
+            return None if self._handle.is_waiting(kept.key) else End.INCOMPLETE
+        return None
+
+    def _end(self, kept: Kept, why: End) -> None:
+        self._leaving.drop()
+        if why is End.SERVED:
+            self._leaving.since.pop(kept.key, None)
+        self._notices.ended(kept, why)
+
+    def _refusal(self, attempt: GroupAttempt, now: float) -> str:
+        """Why the group gets no reservation now, "" where it may have one."""
+        group, longest = attempt.group, self._args.max_reservation_seconds
+        if self._args.require_reservation_permission:
+            store = self._handle.state.store("namespaces")
+            if not permissions.is_allowed(permissions.RESERVATION, group.namespace, store):
+                return f"no room is kept for it: {permissions.missing(permissions.RESERVATION, group.namespace)}"
+        since = self._leaving.since
+        for key in [key for key, first in since.items() if now >= first + 2 * longest]:
+            del since[key]
+        first = since.get(group.key, now)
+        if now < first + longest:
+            return ""
+        return f"no room is kept for it before {shown(first + 2 * longest)}: it was for {longest:g} seconds"
+
+    # Its beginning
 
     def _plan(self, attempt: GroupAttempt, nodes: NodeView, now: float) -> Plan | None:
+        kept = self._leaving.kept
         self._leaving.drop()  # what is kept for this group must not keep it out, and it gives way to a new plan
         placed = [pod for pod in self._handle.state.pods.values() if pod.row >= 0]
-        with self._handle.state.transaction() as tx:
-            return plan(attempt, placed, lambda pod: self._ends(pod, now), tx)
+        try:
+            with self._handle.state.transaction() as tx:
+                return plan(attempt, placed, lambda pod: self._lifetimes.end_of(pod, now, attempt.group.namespace), tx)
+        except BaseException:  # the deadline has passed, for one: nothing new is known
+            if kept is not None:
+                self._leaving.keep(kept, self._end_of, nodes)
+            raise
 
-    def _keep(self, attempt: GroupAttempt, found: Plan, queued: float, now: float, nodes: NodeView) -> Kept:
+    def _keep(
+        self, attempt: GroupAttempt, found: Plan, queued: float, now: float, nodes: NodeView, before: Kept | None
+    ) -> Kept:
         pods = {pod.uid: pod for pod in attempt.pods}
         rows = np.unique(np.fromiter(found.rows.values(), dtype=np.intp))
         wanted: dict[str, np.ndarray] = defaultdict(lambda: np.zeros(len(rows), dtype=np.int64))
@@ -127,16 +187,35 @@ class Reservation:
             for resource, amount in pods[uid].cls.requests.real.items():
                 wanted[resource][np.searchsorted(rows, row)] += amount
         group = attempt.group
-        name = f"gang {group.namespace}/{group.name}"
-        kept = Kept(group.key, name, _priority(attempt), queued, found.at, now, rows, dict(wanted))
+        since = self._leaving.since.setdefault(group.key, now)
+        until = since + self._args.max_reservation_seconds
+        kept = Kept(
+            group.key,
+            group.namespace,
+            group.name,
+            _priority(attempt),
+            queued,
+            found.at,
+            now,
+            since,
+            until,
+            rows,
+            dict(wanted),
+            tuple(attempt.pods),
+        )
         self._leaving.keep(kept, self._end_of, nodes)
+        self._began.set()
+        if before is None or before.key != kept.key:
+            if before is not None:
+                self._notices.ended(before, End.OUTRANKED)
+            self._notices.began(kept)
+        self._notices.show(kept)
         return kept
 
-    def _ends(self, pod: PodInfo, now: float) -> float:
-        return end_of(pod, self._handle.workload(pod), now, self._default)
-
     def _end_of(self, pod: PodInfo) -> float:
-        return self._ends(pod, self._handle.clock.now())
+        kept = self._leaving.kept
+        beneficiary = kept.namespace if kept is not None else ""
+        return self._lifetimes.end_of(pod, self._handle.clock.now(), beneficiary)
 
     def _key_of(self, pod: PodInfo) -> str:
         membership = self._handle.group_of(pod)
@@ -153,6 +232,8 @@ def _comes_first(attempt: GroupAttempt, queued: float, kept: Kept) -> bool:
 
 
 def _said(kept: Kept, nodes: NodeView) -> str:
-    start = datetime.fromtimestamp(kept.at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     names = [nodes.names[row] for row in kept.rows[:1].tolist()]
-    return f"room is kept on {len(kept.rows)} nodes ({names[0]}, ...); estimated start {start}"
+    return (
+        f"room is kept on {len(kept.rows)} nodes ({names[0]}, ...) with {kept.amount(GPU)} GPUs since "
+        f"{shown(kept.since)}, until {shown(kept.until)} at most; estimated start {shown(kept.at)}"
+    )

@@ -17,7 +17,8 @@ class Kept:
 
     key: str
     """Of the group."""
-    name: str
+    namespace: str
+    gang: str
     priority: int
     queued: float
     """When the group was queued, on the clock that only grows."""
@@ -25,15 +26,34 @@ class Kept:
     """Seconds since the epoch at which it starts."""
     planned: float
     """When this was worked out."""
+    since: float
+    """When room was first kept for the group."""
+    until: float
+    """When that ends whatever is planned."""
     rows: Rows
     wanted: dict[str, NDArray[np.int64]]
     """For each resource how much the group takes on each of the rows."""
+    pods: tuple[PodInfo, ...]
+    """The members that have no node yet."""
+
+    @property
+    def name(self) -> str:
+        """What messages call the group."""
+        return f"gang {self.namespace}/{self.gang}"
+
+    def amount(self, resource: str) -> int:
+        """How much of a resource is kept in all."""
+        return int(self.wanted[resource].sum()) if resource in self.wanted else 0
 
 
 class Leaving:
     """A tracker of what will have left each row by the time of the reservation."""
 
     def __init__(self) -> None:
+        self.looked = 0.0
+        """When somebody looked whether the group is still complete, in seconds since the epoch."""
+        self.since: dict[str, float] = {}
+        """When room was first kept for groups that have not started since, by their keys."""
         self._kept: Kept | None = None
         self._place: dict[int, int] = {}
         self._ends: Callable[[PodInfo], float] = lambda pod: np.inf

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,12 +32,19 @@ from gangline import (
     on,
     resources,
 )
-from gangline.wire import GpuNodeStatus
+from gangline.wire import CLAIM, SCHEDULING_MAP, GpuNodeStatus
 from gangline_plugins.leaf_spine.configured import configured
 from gangline_plugins.topology_annotations.closeness import closeness, compactness, spread
 from gangline_plugins.topology_annotations.networks import UNKNOWN, Networks
 from gangline_plugins.topology_annotations.siblings import Siblings
-from gangline_plugins.topology_annotations.wishes import NO_WISHES, PREFERRED_DOMAIN, Wishes, read
+from gangline_plugins.topology_annotations.wishes import (
+    GPU_COUNT,
+    NO_WISHES,
+    PREFERRED_DOMAIN,
+    Wishes,
+    invalid,
+    read,
+)
 
 WISHES: StateKey[Wishes] = StateKey("TopologyAnnotations wishes")
 _TOLD = 4096
@@ -84,6 +91,7 @@ class TopologyAnnotations:
         self.watches = (resources.GPU_NODE_STATUSES, *self._configured.watches)
         self._networks = Networks(handle, self._configured)
         self._siblings = handle.state.tracker(Siblings)
+        self._errors = handle.metric("topology_scheduler_errors", "Annotations that cannot be read.", ("type",))
         self._told: OrderedDict[str, tuple[str, ...]] = OrderedDict()
         self._judged: _Judged | None = None
         self._masks: tuple[list[Domains], dict[str, BoolColumn]] = ([], {})
@@ -110,6 +118,12 @@ class TopologyAnnotations:
         """Nodes whose network is too slow, or of which it is not known."""
         gbps = self._networks.gbps(nodes)
         return codes((gbps != UNKNOWN) & (gbps < cycle.read(WISHES).gbps), gbps == UNKNOWN)
+
+    @hookimpl
+    def identity(self, pod: PodInfo, annotations: Mapping[str, str]) -> Hashable:
+        """What the pod and its owners wish."""
+        wishes = read(annotations)[0] if annotations else NO_WISHES
+        return None if wishes is NO_WISHES else wishes
 
     @hookimpl
     def pre_score(self, cycle: Cycle, pod: PodInfo) -> Status | None:
@@ -155,9 +169,12 @@ class TopologyAnnotations:
 
     def _wishes(self, pod: PodInfo) -> Wishes:
         """What the workload wishes; what cannot be read is told once, in an event."""
-        wishes, problems = read(self._handle.workload(pod))
+        annotations = self._handle.workload(pod)
+        wishes, problems = read(annotations)
         if wishes is NO_WISHES and not problems:
             return wishes
+        if GPU_COUNT in annotations and not _asks_for_gpus(pod):
+            problems += (f"{GPU_COUNT}: {annotations[GPU_COUNT]!r}, but the pods ask for no GPU",)
         domain = wishes.preferred_domain
         if domain and not self._preferred(domain).any():
             problems += (f"{PREFERRED_DOMAIN}: there is no domain {domain!r}",)
@@ -165,6 +182,8 @@ class TopologyAnnotations:
             self._told[pod.uid] = problems
             if len(self._told) > _TOLD:
                 self._told.popitem(last=False)
+            for kind in invalid(problems):
+                self._errors.labels(kind).inc()
             if problems:
                 recorder = self._handle.recorder
                 recorder.event(pod, "Warning", "InvalidTopologyAnnotation", "; ".join(problems))
@@ -199,6 +218,13 @@ class TopologyAnnotations:
                 found |= np.isin(level.ids, wanted)
             self._masks[1][name] = found
         return found
+
+
+def _asks_for_gpus(pod: PodInfo) -> bool:
+    """By its requests, whoever makes the GPUs and whatever piece of one it is, by a claim or by a map."""
+    if CLAIM in pod.annotations or SCHEDULING_MAP in pod.annotations:
+        return True
+    return any(name.endswith("/gpu") or name.startswith("nvidia.com/") for name in pod.cls.requests.real)
 
 
 def _has_other_adapters(pod: PodInfo, old: GpuNodeStatus | None, new: GpuNodeStatus) -> bool:

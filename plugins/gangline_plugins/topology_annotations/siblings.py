@@ -1,28 +1,36 @@
-"""Where the pods of each owner are; a tracker, so hypothetical placements count too."""
+"""Where the pods of each owner are; a tracker, so hypothetical placements count too.
+
+An owner is known by its namespace too: pods of another namespace that name its UID are not its pods.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from gangline import PodInfo
+from gangline.groups.owners import OwnerKey, key_of
 
 
 class Siblings:
     """For each owner how many of its pods are on which row."""
 
     def __init__(self) -> None:
-        self._rows: dict[str, dict[int, int]] = {}
+        self.clear()
+
+    def clear(self) -> None:
+        """Nothing is placed."""
+        self._rows: dict[OwnerKey, dict[int, int]] = {}
 
     def of(self, pod: PodInfo) -> Mapping[int, int]:
         """Row to the number of pods that the pod's owner manages there."""
         owner = pod.controller
-        return self._rows.get(owner.uid, {}) if owner is not None else {}
+        return self._rows.get(key_of(owner, pod.namespace), {}) if owner is not None else {}
 
     def add(self, pod: PodInfo, row: int) -> None:
         """The pod is on row."""
         owner = pod.controller
         if owner is not None:
-            rows = self._rows.setdefault(owner.uid, {})
+            rows = self._rows.setdefault(key_of(owner, pod.namespace), {})
             rows[row] = rows.get(row, 0) + 1
 
     def remove(self, pod: PodInfo, row: int) -> None:
@@ -30,9 +38,10 @@ class Siblings:
         owner = pod.controller
         if owner is None:
             return
-        rows = self._rows[owner.uid]
+        key = key_of(owner, pod.namespace)
+        rows = self._rows[key]
         rows[row] -= 1
         if not rows[row]:
             del rows[row]
         if not rows:
-            del self._rows[owner.uid]
+            del self._rows[key]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from gangline.groups.strategy import PLACEMENT_STRATEGY, STRATEGIES, Strategy, strategy_of
@@ -17,7 +17,7 @@ NETWORK_BANDWIDTH = f"{PREFIX}network-bandwidth"
 LATENCY_SENSITIVE = f"{PREFIX}latency-sensitive"
 """On a workload or its pods: "true" prefers domains of low latency, and closeness."""
 KEYS = (GPU_COUNT, PREFERRED_DOMAIN, NETWORK_BANDWIDTH, LATENCY_SENSITIVE, PLACEMENT_STRATEGY)
-_POSITIVE = re.compile(r"0*[1-9][0-9]{0,8}")
+_POSITIVE = re.compile(r"0{0,32}[1-9][0-9]{0,8}")
 _GBPS = re.compile(r"([1-9][0-9]{0,6})Gb(?:ps)?")
 _TRUTH = {"true": True, "false": False}
 
@@ -63,3 +63,9 @@ def read(annotations: Mapping[str, str]) -> tuple[Wishes, tuple[str, ...]]:
     if PREFERRED_DOMAIN in annotations and not domain:
         wrong(PREFERRED_DOMAIN, "the name of a domain")
     return Wishes(domain, gbps, bool(sensitive), strategy_of(annotations)), tuple(problems)
+
+
+def invalid(problems: Iterable[str]) -> list[str]:
+    """The kinds of error that are counted of what is wrong with annotations, as `read` says it."""
+    kinds = {GPU_COUNT: "invalid_gpu_requirements", PLACEMENT_STRATEGY: "invalid_strategy"}
+    return [kind for key, kind in kinds.items() if any(problem.startswith(f"{key}:") for problem in problems)]

@@ -81,15 +81,19 @@ def test_gangs_of_one_node_need_no_complete_leaf() -> None:
     assert np.ptp(plain) < 1e-9
 
 
-def test_without_gangs_scores_are_as_they_are_without_a_topology() -> None:
+def test_without_gangs_nodes_of_one_leaf_are_in_the_order_in_which_they_are_without_a_topology() -> None:
     cluster = Cluster()
     cluster.expect_singles(20)
     cluster.occupy("s0-l0-n0", 3)
+    cluster.occupy("s0-l0-n1", 5)
 
     asked = cluster.plugin._asked(cluster.single("new"))
-    scores = cluster.scores()
+    scores, plain = cluster.scores(), cluster.plugin._rating.scores(asked, cluster.cache.nodes.view())
 
-    assert np.array_equal(scores, cluster.plugin._rating.scores(asked, cluster.cache.nodes.view()))
+    for leaf in ("s0-l0", "s0-l1"):
+        rows = [row for row, name in enumerate(cluster.cache.nodes.names) if name.startswith(leaf)]
+        assert np.array_equal(np.argsort(scores[rows], kind="stable"), np.argsort(plain[rows], kind="stable"))
+    assert cluster.best() == {"s0-l0"}
 
 
 def test_pods_without_gpus_break_nothing() -> None:

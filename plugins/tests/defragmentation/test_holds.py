@@ -24,7 +24,7 @@ class Kept(Fragmented):
         self.holds = Holds()
         self.cache.track(self.holds)
         self.nodes = [f"s0-l0-n{n}" for n in range(4)]
-        hold = Hold("uid-moved", "s0-l1-n0", {GPU: 4, "cpu": 1000}, known or [])
+        hold = Hold("default/uid-moved", "s0-l1-n0", {GPU: 4, "cpu": 1000}, known or [])
         self.record = Record("r", self.handle.clock.now() + 60.0, "default-scheduler", "", group, self.nodes, [hold])
         self.holds.take(self.record, self.handle.nodes)
 
@@ -86,7 +86,7 @@ def test_a_pod_that_was_on_the_node_before_does_not_use_up_the_room() -> None:
 def test_room_kept_on_a_node_that_is_gone_binds_nobody() -> None:
     cluster = Kept()
     cluster.holds.drop()
-    gone = msgspec.structs.replace(cluster.record, holds=[Hold("uid-moved", "gone", {GPU: 4}, [])])
+    gone = msgspec.structs.replace(cluster.record, holds=[Hold("default/uid-moved", "gone", {GPU: 4}, [])])
 
     cluster.holds.take(gone, cluster.handle.nodes)
 
@@ -103,8 +103,8 @@ def test_a_record_is_read_as_it_was_written() -> None:
     ("data", "said"),
     [
         pytest.param({}, "data.record: is missing", id="missing"),
-        pytest.param({"record": "{"}, "data.record: Input data was truncated", id="no-json"),
-        pytest.param({"record": "{}"}, "data.record: Object missing required field `id`", id="no-record"),
+        pytest.param({"record": "{"}, "data.record: '{': Input data was truncated", id="no-json"),
+        pytest.param({"record": "{}"}, "data.record: '{}': Object missing required field `id`", id="no-record"),
     ],
 )
 def test_a_record_that_cannot_be_read_names_the_config_map(data: dict[str, str], said: str) -> None:

@@ -11,6 +11,7 @@ from gangline.group_scheduling import GroupDecision, GroupRejection, decide_grou
 from gangline.groups import Groups
 from gangline.testing import FakeHandle, cluster, make_node, make_pod, make_runtime
 from gangline.units import Unit
+from gangline.wire import ALLOW
 from gangline_plugins.gang_permit import GangPermit
 from gangline_plugins.gang_preemption import GangPreemption
 from gangline_plugins.gang_preemption.plugin import Plan
@@ -49,6 +50,7 @@ class Bench:
         self.handle = FakeHandle(self.cache)
         self.handle.fake_clock.seconds = NOW
         self.handle.grouping = Groups(self.cache)
+        self.allow("*")
         self.plans: list[Plan | Status] = []
         bench = self
 
@@ -69,6 +71,11 @@ class Bench:
             *plugins,
             handle=self.handle,
         )
+
+    def allow(self, permissions: str) -> None:
+        """What the namespace lets its pods ask for."""
+        meta = model.ObjectMeta(name="default", annotations={ALLOW: permissions})
+        self.cache.store("namespaces").upsert(model.Namespace(meta))
 
     # What runs
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from gangline import model
 from gangline.group_scheduling import GroupDecision, GroupRejection
+from gangline.testing import make_pod
 
-from .preemption_cases import ONE_LEAF, Bench, leaf
+from .preemption_cases import ONE_LEAF, Bench, at, leaf
 
 
 def test_a_gang_goes_as_a_whole() -> None:
@@ -199,6 +201,51 @@ def test_a_minimum_runtime_that_cannot_be_read_is_told_and_spares_nobody() -> No
 
     assert bench.preempt(bench.members("new", 2)) == ["a-0", "a-1"]
     assert "annotation gangline.dev/min-runtime" in bench.handle.fake_recorder.events[0].note
+
+
+def test_a_minimum_runtime_spares_nobody_whose_namespace_does_not_allow_it() -> None:
+    bench = Bench(leaves=1)
+    bench.allow("max-runtime, scheduling-map")
+    bench.gang("a", leaf(0), age=60, annotations={"gangline.dev/min-runtime": "30m"})
+
+    assert bench.preempt(bench.members("new", 2)) == ["a-0", "a-1"]
+    assert bench.preempt(bench.members("other", 2)) == ["a-0", "a-1"]
+    assert [event.reason for event in bench.handle.fake_recorder.events] == ["MinRuntimeNotAllowed"] * 2, "once a pod"
+
+
+@pytest.mark.parametrize("text", ["99999999h", "9" * 63 + "h", "2h"])
+def test_no_minimum_runtime_spares_for_longer_than_the_profile_lets_it(text: str) -> None:
+    bench = Bench(leaves=2)
+    bench.gang("young", leaf(0), age=3599, annotations={"gangline.dev/min-runtime": text})
+    bench.gang("old", leaf(1), priority=5, age=3601, annotations={"gangline.dev/min-runtime": text})
+
+    assert bench.preempt(bench.members("new", 2)) == ["old-0", "old-1"]
+    assert {event.reason for event in bench.handle.fake_recorder.events} == {"MinRuntimeCut"}
+
+
+@pytest.mark.parametrize("start", ["0001-01-01T00:00:00Z", "soon", "9" * 5000])
+def test_a_pod_whose_start_is_no_time_is_not_spared(start: str) -> None:
+    bench = Bench(leaves=1)
+    for node in leaf(0):
+        pod = make_pod(f"a-{node}", 8, cpu=1, node=node, annotations={"gangline.dev/min-runtime": "30m"})
+        pod.status.start_time = start
+        bench.cache.upsert_pod(bench.cache.record(pod))
+
+    assert bench.preempt(bench.members("new", 2)) == ["a-l0-n0", "a-l0-n1"]
+
+
+def test_what_a_stranger_with_the_same_owner_says_spares_nobody_else() -> None:
+    bench = Bench(leaves=2)
+    job = model.OwnerReference("Job", "train", "the-uid", "batch/v1", controller=True)
+    meta = model.ObjectMeta("train", "default", "the-uid", annotations={"gangline.dev/min-runtime": "30m"})
+    bench.cache.store("jobs").upsert(model.Job(metadata=meta))
+    for node, namespace in zip((*leaf(0), *leaf(1)), ("thief", "thief", "default", "default"), strict=True):
+        pod = make_pod(f"a-{node}", 8, cpu=1, node=node, namespace=namespace)
+        pod.metadata.owner_references = [job]
+        pod.status.start_time = at(60)
+        bench.cache.upsert_pod(bench.cache.record(pod))
+
+    assert bench.preempt(bench.members("new", 2)) == ["a-l0-n0", "a-l0-n1"]
 
 
 # Disruption budgets

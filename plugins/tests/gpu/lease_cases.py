@@ -14,8 +14,8 @@ from gangline.scheduler import Scheduler
 from gangline.simulate import Faults, SimulatedClient, SimulatedCluster
 from gangline.simulate.client import no_faults
 from gangline.testing import make_node, make_pod
+from gangline.texts import device_ids
 from gangline.wire import ALLOCATED, CLAIM, MANAGED
-from gangline_plugins.gpu.allocation import read_ids
 from gangline_plugins.gpu.device_lease_holds import holders_of, node_of, uid_of
 
 from .gpu_cases import claim, report
@@ -38,6 +38,7 @@ class LeaseCluster(SimulatedCluster):
 
     def __init__(self, nodes: int = 2, prefix: str = "node") -> None:
         super().__init__()
+        self.allow("scheduling-map")
         for name in (f"{prefix}-{number}" for number in range(nodes)):
             self.create(NODES, make_node(name))
             self.create(GPU_NODE_STATUSES, report(name))
@@ -90,7 +91,7 @@ class LeaseCluster(SimulatedCluster):
         allocated: dict[tuple[str, int], list[str]] = {}
         for pod in self.pods():
             if pod.spec.node_name and pod.status.phase not in ("Succeeded", "Failed"):
-                for id in read_ids((pod.metadata.annotations or {})[ALLOCATED]):
+                for id in device_ids((pod.metadata.annotations or {})[ALLOCATED]):
                     allocated.setdefault((pod.spec.node_name, id), []).append(pod.metadata.uid)
         return allocated
 

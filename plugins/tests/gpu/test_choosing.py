@@ -14,11 +14,13 @@ from gangline_plugins.gpu.choosing import Choices, ChoiceTables, Mode, Policy, R
 from gangline_plugins.gpu.links import LinkClass, LinkClasses, Matrix, ids_of, mask_of
 from gangline_plugins.gpu.named_hardware import devices
 
+from .test_links import interned
+
 Ids = tuple[int, ...]
 
 
 def links_of(hardware: str | list[GpuDevice]) -> LinkClass:
-    return LinkClasses().intern(devices(hardware) if isinstance(hardware, str) else hardware)
+    return interned(LinkClasses(), devices(hardware) if isinstance(hardware, str) else hardware)
 
 
 def chosen(hardware: str, free: str, count: int, rule: Rule | None = None) -> str:
@@ -62,7 +64,11 @@ def best_by_trying(links: LinkClass, free: Ids, count: int, rule: Rule) -> Ids:
         near = (of_all(ids, links.nearness), of_all(left, links.nearness), sum(id + 1 in left for id in left))
         return (quality, of_all(left, links.gbps), *near, tuple(-id for id in ids))
 
-    allowed = [ids for ids in combinations(free, count) if rule.mode != "Required" or satisfied(ids)]
+    def is_allowed(ids: Ids) -> bool:
+        in_row = rule.policy != "contiguous" or ids[-1] - ids[0] == count - 1
+        return rule.mode != "Required" or (satisfied(ids) and in_row)
+
+    allowed = [ids for ids in combinations(free, count) if is_allowed(ids)]
     return max(allowed, key=worth, default=())
 
 
@@ -84,7 +90,7 @@ def machines(draw: st.DrawFn) -> LinkClass:
         found.append(
             GpuDevice(id=id, links=links, island=island, numa_node=draw(st.integers(-1, 1)), bandwidth_gbps=300)
         )
-    return LinkClasses().intern(found)
+    return interned(LinkClasses(), found)
 
 
 @st.composite
@@ -135,6 +141,12 @@ def test_required_takes_only_what_shares_an_island_and_is_fast_enough() -> None:
     assert chosen("hgx-h100", "0123", 2, Rule(mode="Required", min_gbps=1000)) == ""
 
 
+def test_contiguous_and_required_takes_only_ids_that_follow_each_other() -> None:
+    assert chosen("hgx-h100", "0247", 2, Rule(mode="Required")) == ""
+    assert chosen("hgx-h100", "02457", 2, Rule(mode="Required")) == "45"
+    assert chosen("hgx-h100", "0247", 2, Rule("preferIds", (2, 7), mode="Required")) == "27"
+
+
 def test_preferred_takes_what_there_is() -> None:
     assert chosen("pcie-bridged-8", "047", 2, Rule(min_gbps=400)) == "47"
 
@@ -172,7 +184,7 @@ def test_sixteen_devices_are_chosen_from_like_eight() -> None:
 
 def test_bandwidths_that_the_same_links_have_share_a_table() -> None:
     classes = LinkClasses()
-    tables, links = ChoiceTables(classes), classes.intern(devices("hgx-h100"))
+    tables, links = ChoiceTables(classes), interned(classes, devices("hgx-h100"))
 
     assert tables.of(links, 2, Rule(min_gbps=100)) is tables.of(links, 2, Rule(min_gbps=899))
     assert tables.of(links, 2, Rule(mode="Required", min_gbps=901)).choose(0xFF) == 0
@@ -181,13 +193,13 @@ def test_bandwidths_that_the_same_links_have_share_a_table() -> None:
 def test_nodes_of_several_kinds_are_looked_up_together_each_in_its_own_table() -> None:
     classes = LinkClasses()
     tables = ChoiceTables(classes)
-    first = classes.intern(devices("pcie-bridged-4"))
+    first = interned(classes, devices("pcie-bridged-4"))
     rule = Rule(min_gbps=500)
     masks = np.array([0b1110, 0b1110, 0b1110], dtype=np.uint32)
     numbers = np.array([first.number, -1, first.number], dtype=np.int32)
 
     before = tables.look_up(numbers, masks, 2, rule)
-    numbers[1:] = classes.intern(devices("hgx-h100")).number
+    numbers[1:] = interned(classes, devices("hgx-h100")).number
     after = tables.look_up(numbers, masks, 2, rule)
     assert [before[0].tolist(), after[0].tolist()] == [[0b1100, 0, 0b1100], [0b1100, 0b0110, 0b0110]]
     assert [before[1].tolist(), after[1].tolist()] == [[600, 0, 600], [600, 900, 900]]

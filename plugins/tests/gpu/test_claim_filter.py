@@ -12,6 +12,7 @@ from gangline.model import Pod
 from gangline.testing import FakeHandle, make_node, make_pod, make_runtime, run_filter
 from gangline.wire import (
     ALLOCATED,
+    GPU,
     SHARED_GPU,
     ClaimNetwork,
     ClaimStorage,
@@ -21,6 +22,7 @@ from gangline.wire import (
     MigDevice,
 )
 from gangline_plugins.gpu.claim import GpuClaim, GpuClaimArgs
+from gangline_plugins.gpu.devices import device_table
 from gangline_plugins.gpu.named_hardware import devices
 
 from .gpu_cases import claim, claim_pod, gpu_cluster, report
@@ -184,6 +186,21 @@ def test_a_plain_request_on_a_time_sliced_node_is_for_replicas() -> None:
 
 
 @pytest.mark.parametrize(("labels", "strict"), [(MPS, False), (TIME_SLICED, True)])
+def test_the_labels_of_a_node_without_an_agent_say_so_too(labels: dict[str, str], strict: bool) -> None:
+    args = GpuClaimArgs(fail_requests_greater_than_one=strict)
+    cache = gpu_cluster(nodes=[make_node("a", gpus=8, labels=labels), make_node("b", gpus=8)])
+
+    def verdicts(gpus: int, resource: str = GPU) -> dict[str, str]:
+        said = run_filter(GpuClaim, make_pod("p", resources={resource: gpus}), cache, args)
+        return {node: "".join(why) for node, why in said.items()}
+
+    one_each = "node(s) gave no pod more than one replica of a shared GPU"
+    assert verdicts(2) == {"a": one_each, "b": ""}
+    assert verdicts(2, SHARED_GPU)["a"] == one_each
+    assert verdicts(1) == {"a": "", "b": ""}
+
+
+@pytest.mark.parametrize(("labels", "strict"), [(MPS, False), (TIME_SLICED, True)])
 def test_some_sharing_nodes_give_a_pod_one_replica_at_most(labels: dict[str, str], strict: bool) -> None:
     args = GpuClaimArgs(fail_requests_greater_than_one=strict)
     why = "node(s) gave no pod more than one replica of a shared GPU"
@@ -233,7 +250,7 @@ def test_what_cannot_be_cured_is_told_before_what_can() -> None:
         ({"count": 2, "policy": "spread", "mode": "Required"}, "policy spread and topology.mode Required contradict"),
         ({"fraction": 0.5}, "devices.fraction and devices.memoryGiB contradict exclusivity Exclusive"),
         ({"exclusivity": "Shared", "fraction": 1.5}, "devices.fraction is 1.5; it must be 0.01 to 1"),
-        ({"exclusivity": "Shared", "memory_gi_b": 0}, "devices.memoryGiB is 0; it must be at least 1"),
+        ({"exclusivity": "Shared", "memory_gi_b": 0}, "devices.memoryGiB is 0; it must be 1 to 1048576"),
         ({"exclusivity": "MIG"}, "exclusivity MIG needs devices.migProfile"),
         ({"exclusivity": "MIG", "mig_profile": "1g.10gb", "count": 65}, "devices.count is 65; it must be 1 to 64"),
         ({"mig_profile": "1g.10gb"}, "devices.migProfile contradicts exclusivity Exclusive"),
@@ -272,3 +289,29 @@ def test_kept_verdicts_follow_pods_reports_claims_and_time() -> None:
     cache.store("gpuclaims").upsert(claim(count=3))
     seen.append(feasible())
     assert seen == ["ab", "a", "ab", "b", "ab", "a", "ab"]
+
+
+@pytest.mark.parametrize(("gpus", "is_scheduled"), [(2, True), (0, False), (1, False), (3, False)])
+def test_a_pod_has_to_request_what_its_claim_gives_where_the_profile_says_so(gpus: int, is_scheduled: bool) -> None:
+    cache = gpu_cluster([report("a")], [claim(count=2)])
+    handle = FakeHandle(cache)
+    runtime = make_runtime(cache, GpuClaim, args={"GpuClaim": GpuClaimArgs(require_request=True)}, handle=handle)
+
+    filtered = [runtime.evaluator.filter(cache.record(claim_pod("p", gpus=gpus))) for _ in range(2)]
+
+    assert [bool(each.feasible[0]) for each in filtered] == [is_scheduled] * 2
+    told = [event.note for event in handle.fake_recorder.events if event.reason == "GpuRequestMissing"]
+    assert told == (
+        []
+        if is_scheduled
+        else [f"the pod's claim gives it 2 GPUs, and it requests {gpus} nvidia.com/gpu: they have to be as many"]
+    )
+
+
+@pytest.mark.parametrize("gpus", [2, 0])
+def test_a_request_beside_a_claim_is_counted_once(gpus: int) -> None:
+    cache = gpu_cluster([report("a")], [claim(count=2)])
+    for number in range(2):
+        cache.assume(cache.record(claim_pod(f"p{number}", gpus=gpus)), 0)
+
+    assert int(device_table(cache).columns.busy[0]).bit_count() == 4

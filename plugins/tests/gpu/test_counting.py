@@ -24,7 +24,8 @@ from .gpu_cases import claim, claim_pod, gpu_cluster, report
 
 def capacity(node: GpuNodeStatus, *held: int, **wants: Any) -> int:
     """How many pods with a claim fit on the only node, some devices of which are taken."""
-    pods = [make_pod("held", node="a", annotations={ALLOCATED: ",".join(map(str, held))})] if held else []
+    written = {ALLOCATED: ",".join(map(str, held))}
+    pods = [make_pod("held", gpus=len(held), node="a", annotations=written)] if held else []
     cache = gpu_cluster([node], [claim(**wants)], pods, [make_node("a")])
     runtime = make_runtime(cache, GpuClaim)
     (counted,) = runtime.evaluator.capacities(runtime.filter(cache.record(claim_pod("p"))))

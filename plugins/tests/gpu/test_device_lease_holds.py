@@ -29,7 +29,7 @@ LONG = "gpu-worker." * 22  # 242 characters
 
 
 def hold(*ids: int, by: str = "one.1", **fields: Any) -> Hold:
-    return Hold(pod="ns/p", by=by, ids=ids, **fields)
+    return Hold(**{"pod": "ns/p", "by": by, "ids": ids, **fields})
 
 
 # Names
@@ -121,7 +121,10 @@ MEMORY = {"kind": "Shared", "memory": (6000,)}
     [
         pytest.param({}, {}, True, id="exclusive twice"),
         pytest.param({}, {"kind": "Explicit"}, True, id="exclusive where a map is"),
-        pytest.param({"kind": "Explicit"}, {}, False, id="a map is never refused"),
+        pytest.param({"kind": "Explicit"}, {}, True, id="a map where exclusive is"),
+        pytest.param({"kind": "Explicit"}, SHARED, True, id="a map where shared is"),
+        pytest.param({"kind": "Explicit"}, {"kind": "Explicit"}, False, id="maps of one namespace"),
+        pytest.param({"kind": "Explicit"}, {"kind": "Explicit", "pod": "else/p"}, True, id="maps of two namespaces"),
         pytest.param(SHARED, {}, True, id="shared where exclusive is"),
         pytest.param(SHARED, SHARED, True, id="more than a device"),
         pytest.param(SHARED, {"kind": "Replicas", "milli": (400,)}, False, id="just a device"),
@@ -181,8 +184,12 @@ def pod_with(node: str = "", ids: str | None = None, phase: str = "", uid: str =
     ],
 )
 def test_when_a_hold_is_over(pod: model.Pod | None, over: bool) -> None:
-    assert is_over(hold(0, 1), "uid", "n", pod) is over
+    assert is_over(hold(0, 1), "uid", "n", pod, {0, 1, 2, 3}) is over
+
+
+def test_a_hold_is_not_over_because_of_an_annotation_that_no_lease_goes_with() -> None:
+    assert not is_over(hold(0, 1), "uid", "n", pod_with("n", "2,3"), {0, 1, 2})
 
 
 def test_a_hold_that_does_not_name_its_pod_is_never_over() -> None:
-    assert not is_over(Hold(pod="ns/", by="", ids=(0,)), "uid", "n", None)
+    assert not is_over(Hold(pod="ns/", by="", ids=(0,)), "uid", "n", None, ())

@@ -5,20 +5,26 @@ import numpy as np
 import pytest
 
 from gangline.wire import DeviceLink, GpuDevice
-from gangline_plugins.gpu.links import NO_ISLAND, LinkClass, LinkClasses, ids_of, mask_of
+from gangline_plugins.gpu.links import MOST_CLASSES, NO_ISLAND, LinkClass, LinkClasses, ids_of, mask_of
 from gangline_plugins.gpu.named_hardware import NAMES, devices
 
 
 def links_of(found: list[GpuDevice]) -> LinkClass:
-    return LinkClasses().intern(found)
+    return interned(LinkClasses(), found)
+
+
+def interned(classes: LinkClasses, found: list[GpuDevice]) -> LinkClass:
+    made = classes.intern(found)
+    assert made is not None
+    return made
 
 
 def test_equal_hardware_is_one_class() -> None:
     classes = LinkClasses()
 
-    first = classes.intern(devices("hgx-h100"))
-    again = classes.intern([msgspec.structs.replace(d, uuid="other") for d in devices("hgx-h100")])
-    other = classes.intern(devices("dgx-a100"))
+    first = interned(classes, devices("hgx-h100"))
+    again = interned(classes, [msgspec.structs.replace(d, uuid="other") for d in devices("hgx-h100")])
+    other = interned(classes, devices("dgx-a100"))
     assert first is again
     assert [links.number for links in (first, other)] == [0, 1]
 
@@ -71,3 +77,29 @@ def test_devices_on_one_socket_are_nearer() -> None:
 def test_masks_are_sets_of_ids() -> None:
     assert ids_of(mask_of([5, 0, 3, 3])) == (0, 3, 5)
     assert mask_of([16, -1]) == 0
+
+
+def speeds(gbps: int) -> list[GpuDevice]:
+    return [GpuDevice(id=id, bandwidth_gbps=gbps, island="a") for id in range(2)]
+
+
+def test_classes_of_the_past_make_room_for_new_ones() -> None:
+    used: set[int] = set()
+    classes = LinkClasses(lambda: used)
+    kept = classes.intern(speeds(1))
+    assert kept is not None
+    used.add(kept.number)
+
+    for gbps in range(2, 5 * MOST_CLASSES):
+        found = classes.intern(speeds(gbps))
+        assert found is not None and found.number != kept.number and classes.all[found.number] is found
+
+    assert len(classes.all) == MOST_CLASSES and classes.intern(speeds(1)) is kept
+
+
+def test_more_classes_than_there_is_room_for_are_refused() -> None:
+    classes = LinkClasses(lambda: range(MOST_CLASSES))
+
+    found = [classes.intern(speeds(gbps)) for gbps in range(MOST_CLASSES + 1)]
+
+    assert found[-1] is None and None not in found[:-1]

@@ -7,15 +7,26 @@ from typing import Any
 
 import pytest
 
-from gangline import model
+from gangline import PodInfo, model
 from gangline.kube.resources import NODES
 from gangline.testing import FakeHandle, make_node, make_pod, make_runtime
-from gangline.wire import ALLOCATED, ALLOCATED_UUIDS, COMPLETION_INDEX, NODE_ALIAS, POD_INDEX, SCHEDULING_MAP
+from gangline.wire import (
+    ALLOCATED,
+    ALLOCATED_UUIDS,
+    ALLOW,
+    CLAIM,
+    COMPLETION_INDEX,
+    NODE_ALIAS,
+    POD_INDEX,
+    SCHEDULING_MAP,
+)
 from gangline_plugins.gpu.claim import GpuClaim, GpuClaimArgs
+from gangline_plugins.gpu.device_lease_book import lease_book
+from gangline_plugins.gpu.device_lease_holds import Hold, lease_of
 from gangline_plugins.gpu.devices import device_table
-from gangline_plugins.gpu.scheduling_map import GpuSchedulingMap
+from gangline_plugins.gpu.scheduling_map import GpuSchedulingMap, GpuSchedulingMapArgs
 
-from .gpu_cases import gpu_cluster, report
+from .gpu_cases import claim, gpu_cluster, report
 from .lease_cases import LeaseCluster, plain
 
 
@@ -25,15 +36,31 @@ class Maps:
     def __init__(self) -> None:
         nodes = [make_node("node-0"), make_node("node-1", labels={NODE_ALIAS: "left"})]
         self.cache = gpu_cluster([report("node-0"), report("node-1")], nodes=nodes)
+        self.allow("scheduling-map")
         self.handle = FakeHandle(self.cache)
         plugins = (GpuClaim, GpuSchedulingMap)
-        self.runtime = make_runtime(self.cache, *plugins, args={"GpuClaim": GpuClaimArgs()}, handle=self.handle)
+        self.runtime = make_runtime(
+            self.cache,
+            *plugins,
+            args={"GpuClaim": GpuClaimArgs(), "GpuSchedulingMap": GpuSchedulingMapArgs()},
+            handle=self.handle,
+        )
+
+    def allow(self, permissions: str, namespace: str = "default") -> None:
+        """What a namespace lets its pods ask for."""
+        meta = model.ObjectMeta(name=namespace, annotations={ALLOW: permissions})
+        self.cache.store("namespaces").upsert(model.Namespace(meta))
 
     def feasible(self, pod: model.Pod) -> tuple[list[str], str]:
         """The nodes that are left, and why none is."""
         filtered = self.runtime.evaluator.filter(self.cache.record(pod))
         names = [name for row, name in enumerate(self.cache.nodes.names) if name and filtered.feasible[row]]
         return names, filtered.status.message if filtered.status else ""
+
+    def why_not(self, pod: model.Pod) -> str:
+        """Why node-0 is not feasible."""
+        diagnosis = self.runtime.evaluator.diagnose(self.runtime.evaluator.filter(self.cache.record(pod)))
+        return "; ".join(reason for rejection in diagnosis.all_of(0) for reason in rejection[2])
 
     @property
     def notes(self) -> list[str]:
@@ -147,3 +174,138 @@ def test_the_canonical_map_puts_five_pods_where_it_says() -> None:
         ("worker-4", "3"),
         ("worker-4", "3"),
     ]
+
+
+# What others have
+
+
+def holds(maps: Maps, name: str, ids: str, namespace: str = "tenant", **fields: Any) -> PodInfo:
+    """A pod of another tenant that is on node-0 with devices of its own."""
+    pod = make_pod(name, namespace=namespace, node="node-0", **fields)
+    pod.metadata.annotations = {**(pod.metadata.annotations or {}), ALLOCATED: ids}
+    record = maps.cache.record(pod)
+    maps.cache.upsert_pod(record)
+    return record
+
+
+TAKEN = "node(s) had GPUs of the scheduling map that other pods use"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"gpus": 1}, {"annotations": {CLAIM: "whole"}}, {"annotations": {CLAIM: "half"}}],
+    ids=["request", "claim", "share"],
+)
+def test_a_map_does_not_take_what_another_tenant_has(fields: Mapping[str, Any]) -> None:
+    maps = Maps()
+    for each in (
+        claim("whole", namespace="tenant", count=1),
+        claim("half", namespace="tenant", count=1, exclusivity="Shared", fraction=0.5),
+    ):
+        maps.cache.store("gpuclaims").upsert(each)
+    holds(maps, "theirs", "3", **fields)
+
+    assert maps.why_not(mapped("0=node-0:2,3")) == TAKEN
+    assert maps.feasible(mapped("0=node-0:2"))[0] == ["node-0"]
+
+
+def test_maps_share_within_their_namespace_only() -> None:
+    maps = Maps()
+    maps.allow("scheduling-map", "tenant")
+    holds(maps, "app-0", "3", annotations={SCHEDULING_MAP: "0=node-0:3"})
+
+    assert maps.feasible(mapped("1=node-0:3", "app-1", namespace="tenant"))[0] == ["node-0"]
+    assert maps.feasible(mapped("1=node-0:3", "app-1"))[0] == []
+
+
+def test_what_preemption_takes_away_a_map_may_take() -> None:
+    maps = Maps()
+    victim = holds(maps, "theirs", "3", gpus=1)
+
+    with maps.cache.transaction() as tx:
+        tx.unplace(victim)
+        without = maps.feasible(mapped("0=node-0:3"))[0]
+
+    assert without == ["node-0"] and maps.feasible(mapped("0=node-0:3"))[0] == []
+
+
+def test_a_map_does_not_take_what_a_lease_locks_for_a_pod_that_is_not_known_here() -> None:
+    maps = Maps()
+    lease_book(maps.cache)
+    hold = Hold(pod="default/app-9", by="other.1", ids=(3,))
+    maps.cache.store("leases").upsert(lease_of("gpu-node-0-3", "locks", "node-0", {"uid": hold}, ""))
+
+    assert maps.feasible(mapped("0=node-0:3"))[0] == []
+
+
+def test_a_device_that_went_to_another_after_the_filter_is_not_taken() -> None:
+    maps = Maps()
+    pod = maps.cache.record(mapped("0=node-0:3"))
+    filtered = maps.runtime.evaluator.filter(pod)
+    holds(maps, "theirs", "3", gpus=1)
+    maps.cache.assume(pod, 0)
+
+    status = maps.runtime.reserve(filtered.cycle, pod, "node-0")
+
+    assert "others have got GPUs 3 of node node-0 meanwhile" in status.message
+
+
+def test_a_node_without_the_device_is_not_feasible() -> None:
+    maps = Maps()
+    maps.cache.store("gpunodestatuses").upsert(report("node-0", "pcie-4"))
+
+    assert maps.feasible(mapped("0=node-0:3"))[0] == ["node-0"]
+    assert maps.why_not(mapped("0=node-0:4")) == "node(s) didn't have the GPUs of the scheduling map"
+
+
+@pytest.mark.parametrize("devices", ["GPU-abc", "all", "16", "-1", "0,x", "9" * 5000, "\u0663"])
+def test_what_is_no_device_id_is_refused(devices: str) -> None:
+    names, message = Maps().feasible(mapped(f"0=node-0:{devices}"))
+
+    assert names == [] and "are no device ids" in message
+
+
+# Permission
+
+
+def test_a_map_needs_the_permission_of_its_namespace() -> None:
+    maps = Maps()
+    maps.allow("min-runtime")
+
+    seen = [maps.feasible(mapped("0=node-0:0")) for _ in range(3)]
+
+    assert seen[0][0] == [] and 'does not list "scheduling-map"' in seen[0][1]
+    assert len(maps.notes) == 1, "it is told once"
+    maps.allow("scheduling-map")
+    assert maps.feasible(mapped("0=node-0:0"))[0] == ["node-0"]
+
+
+def test_a_pod_that_was_refused_is_tried_when_its_namespace_allows_it() -> None:
+    cluster = LeaseCluster(nodes=1)
+    cluster.allow("")
+    cluster.add_pod("app-0", uses="", annotations={SCHEDULING_MAP: "0=node-0:3"})
+
+    async def story() -> None:
+        async with cluster.scheduler():
+            await cluster.until(lambda: "does not allow it" in cluster.message("app-0"))
+            cluster.allow("scheduling-map")
+            await cluster.until_bound("app-0", seconds=12)
+
+    cluster.play(story)
+
+
+def test_no_map_puts_a_pod_beside_one_that_has_its_device_for_itself() -> None:
+    cluster = LeaseCluster(nodes=1)
+    cluster.add_claim(count=1)
+    cluster.add_pod("theirs")
+
+    async def story() -> None:
+        async with cluster.scheduler():
+            await cluster.until_bound("theirs")
+            (device,) = (id for _, id in cluster.allocated())
+            cluster.add_pod("app-0", uses="", annotations={SCHEDULING_MAP: f"0=node-0:{device}"})
+            await cluster.until(lambda: "other pods use" in cluster.message("app-0"))
+            cluster.set_phase("theirs", "Succeeded")
+            await cluster.until_bound("app-0", seconds=30)
+
+    cluster.play(story)

@@ -14,11 +14,12 @@ from gangline.groups.strategy import PLACEMENT_STRATEGY
 from gangline.pod_group import GroupAttempt, PodGroup, Role
 from gangline.runtime import Runtime
 from gangline.testing import FakeHandle, cluster, make_node, make_pod, make_runtime
-from gangline.wire import Fabric, GpuNodeStatus, GpuNodeStatusStatus, Hca
+from gangline.wire import CLAIM, Fabric, GpuNodeStatus, GpuNodeStatusStatus, Hca
 from gangline_plugins.leaf_spine import LeafSpine
 from gangline_plugins.leaf_spine.arguments import LeafSpineArgs
 from gangline_plugins.leaf_spine.documents import Domain
 from gangline_plugins.topology_annotations import TopologyAnnotations
+from gangline_plugins.topology_annotations.siblings import Siblings
 from gangline_plugins.topology_annotations.wishes import (
     GPU_COUNT,
     LATENCY_SENSITIVE,
@@ -121,6 +122,21 @@ def test_a_domain_that_does_not_exist_is_told() -> None:
 
     assert set(bench.scores(owned("p", {PREFERRED_DOMAIN: "leaf-9"})).values()) == {0.0}
     assert "there is no domain 'leaf-9'" in bench.handle.fake_recorder.events[0].note
+
+
+def test_a_number_of_gpus_for_pods_that_ask_for_none_is_told() -> None:
+    bench = Bench(FABRIC)
+    nothing = owned("p", {GPU_COUNT: "8"})
+    nothing.spec.containers = [model.Container(name="main")]
+    by_claim = owned("q", {GPU_COUNT: "8", CLAIM: "pair"})
+    by_claim.spec.containers = [model.Container(name="main")]
+
+    assert set(bench.verdicts(nothing).values()) == {()}
+    bench.verdicts(by_claim)
+
+    (event,) = bench.handle.fake_recorder.events
+    assert (event.pod, event.kind) == ("default/p", "Warning")
+    assert event.note == "topology.scheduler/gpu-count: '8', but the pods ask for no GPU"
 
 
 def test_a_good_gpu_count_is_no_matter_here() -> None:
@@ -326,3 +342,17 @@ def test_a_rejected_pod_waits_for_nodes_and_reports_of_adapters() -> None:
     assert other(pod, report("n", 100), report("n", 400))
     assert other(pod, None, report("n", 400))
     assert not other(pod, report("n", 400), report("n", 400))
+
+
+def test_pods_of_another_namespace_that_name_the_owner_are_no_siblings() -> None:
+    tracker = Siblings()
+    cache = cluster()
+    mine, stranger = cache.record(owned("a")), cache.record(owned("b"))
+    stranger.namespace = "elsewhere"
+
+    tracker.add(stranger, 3)
+    tracker.add(mine, 1)
+
+    assert tracker.of(mine) == {1: 1}
+    tracker.remove(stranger, 3)
+    assert tracker.of(mine) == {1: 1} and tracker.of(stranger) == {}

@@ -1,0 +1,92 @@
+"""How much is read of one object: the one place that says what is too large, too deep or too many.
+
+The API server takes objects of up to about 1.5 MB and limits little inside of them: 10,000 node selectors, containers
+or resource names in one pod are fine with it. Each would cost every scheduler time or memory, so an object past these
+bounds is set aside with the reason, and is read again when it changes. No object that is meant seriously comes near.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from typing import Any
+
+import msgspec
+
+from gangline.errors import InvalidObject
+
+MOST_IN_SPEC = 256
+"""Entries of any list or map in a pod's spec: containers, tolerations, terms, keys of a selector. A kubelet runs 110
+pods on a node by default, and a pod of more than some dozen containers is unheard of."""
+MOST_ENTRIES = 4096
+"""Entries of any list or map of texts or numbers in a pod's spec (the values of a selector), and of any list or map of
+any other object: images on a node, data of a ConfigMap."""
+MOST_IN_ALL = 16_384
+"""Entries of all lists and maps of an object together."""
+MOST_RESOURCES = 256
+"""Names of resources in one map of requests, limits or allocatable amounts. Nodes with MIG and SR-IOV have dozens."""
+MOST_LABELS = 1024
+"""Labels or annotations of one object; the API server allows 256 KiB of annotations."""
+MOST_DIGITS = 128
+"""Characters of a quantity. 2^63 bytes, the most that a quantity can say, has 19 digits."""
+MOST_INTEGER = 2**63 - 1
+"""The integers of the API have 64 bits; custom resources may hold any."""
+DEEPEST = 64
+"""Levels of nesting that are read. What is read of pods, the deepest of all kinds, has 14."""
+MOST_JSON = 256 * 1024
+"""Characters of JSON in an annotation that are read: as many as the API server takes for all annotations together."""
+
+
+def check(obj: msgspec.Struct, most: int = MOST_ENTRIES) -> None:
+    """Raise InvalidObject, with the path, where an object goes past the bounds.
+
+    ``most`` is how many entries a list or a map may have that holds other structs; those of texts and numbers may have
+    MOST_ENTRIES. The cost is some microseconds for an object of usual size.
+    """
+    left = MOST_IN_ALL
+    pending: list[tuple[Any, tuple[Any, str] | None]] = [(obj, None)]
+    while pending:
+        owner, place = pending.pop()
+        for name in owner.__struct_fields__:
+            value = getattr(owner, name)
+            kind = type(value)
+            if value is None or kind is str or kind is bool or kind is float:
+                continue
+            if kind is int:
+                if not -MOST_INTEGER <= value <= MOST_INTEGER:
+                    raise InvalidObject(_path(place, name), None, "an integer of more than 64 bits")
+            elif kind is list or kind is dict:
+                if not value:
+                    continue
+                left -= len(value)
+                entries = value if kind is list else value.values()
+                inner = next(iter(entries))
+                limit = most if isinstance(inner, msgspec.Struct) or kind is dict else MOST_ENTRIES
+                if len(value) > limit:
+                    check_count(_path(place, name), value, limit)
+                if left < 0:
+                    raise InvalidObject("", None, f"more than {MOST_IN_ALL} entries in all")
+                pending.extend((each, (place, name)) for each in entries if isinstance(each, msgspec.Struct))
+                if kind is list and type(inner) is int and not all(abs(each) <= MOST_INTEGER for each in value):
+                    raise InvalidObject(_path(place, name), None, "an integer of more than 64 bits")
+            elif isinstance(value, msgspec.Struct):
+                pending.append((value, (place, name)))
+
+
+def check_count(path: str, entries: Sized | None, most: int) -> None:
+    """Raise InvalidObject where a map or list has more entries than are read."""
+    if entries is not None and len(entries) > most:
+        raise InvalidObject(path, None, f"{len(entries)} entries, and at most {most} are read")
+
+
+def _path(place: Any, name: str) -> str:
+    """The way to a field in the names of the API, without the numbers of list entries."""
+    names = [name]
+    while place is not None:
+        place, outer = place
+        names.append(outer)
+    return ".".join(_camel(each) for each in reversed(names))
+
+
+def _camel(name: str) -> str:
+    head, *tail = name.split("_")
+    return head + "".join(each.title() for each in tail)

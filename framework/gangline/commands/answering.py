@@ -1,0 +1,172 @@
+"""Why pods of a live cluster are where they are, or wait: what the scheduler has decided, and what it would now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gangline.clock import SystemClock
+from gangline.commands.judging import Judged, judge
+from gangline.commands.running import Judges
+from gangline.errors import ConfigError, Forbidden, NotFound
+from gangline.explain.report import Report, explain
+from gangline.explain.targets import Target
+from gangline.group_scheduling import GroupDecision, GroupRejection, decide_group
+from gangline.kube.interface import Client
+from gangline.kube.resources import GPU_CLAIMS, PODS
+from gangline.plugin import Clock
+from gangline.pod_group import Problem
+from gangline.pods import PodInfo
+from gangline.runtime import Runtime
+from gangline.units import Unit
+from gangline.wire import ALLOCATED, CLAIM
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A pod that has a node."""
+
+    pod: str
+    node: str
+    devices: str
+    """Its device ids, "0,1"; "" for none."""
+    decision: Mapping[str, Any] | None
+    """Why it is there, as the running scheduler remembers it; None where it does not, or cannot be asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class GangReport:
+    """What would become of a gang now, judged as a whole."""
+
+    name: str
+    dialect: str
+    min_member: int
+    placed: dict[str, str]
+    """Members that have a node, and which."""
+    places: dict[str, str]
+    """Where the others would go; empty where there is no room for the gang."""
+    placement: str
+    score: float
+    message: str
+    """Why it waits; "" where it would be placed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is known of what was asked about."""
+
+    about: str
+    judged_by: str
+    """Where the profile is from."""
+    placed: tuple[Placed, ...]
+    gang: GangReport | None
+    report: Report | None
+    """Of the first pod that waits, else of the pod as if it were to be placed now."""
+    notes: tuple[str, ...]
+
+
+async def answer(client: Client, target: Target, judges: Judges, clock: Clock | None = None) -> Answer:
+    """Look at the cluster once; nothing is changed. Raises ApiError, and ConfigError where there is no such pod."""
+    clock = clock or SystemClock()
+    judged = await judge(client, judges.configuration, clock)
+    cluster = judged.cluster
+    pods = target.pods([*cluster.pods.values(), *judged.pending], cluster)
+    if not pods:
+        raise ConfigError("", str(target), await _absent(client, target))
+    waiting = [pod for pod in pods if not pod.node_name]
+    subject = (waiting or pods)[0]
+    notes = await _notes(client, subject, judges)
+    runtime = judged.runtimes.get(judges.profile or subject.scheduler_name)
+    placed = [pod for pod in pods if pod.node_name]
+    found = Answer(
+        about=str(target),
+        judged_by=judges.source,
+        placed=tuple([await _placed(pod, judges) for pod in placed]),
+        gang=None,
+        report=None,
+        notes=notes,
+    )
+    if runtime is None:
+        return found
+    found = replace(found, report=_report(judged, runtime, subject))
+    return replace(found, gang=_gang(judged, runtime, subject, clock)) if waiting else found
+
+
+async def _absent(client: Client, target: Target) -> str:
+    if target.kind != "Pod":
+        return "no pod of it runs or waits"
+    try:
+        pod = await client.get(PODS, target.name, namespace=target.namespace)
+    except NotFound:
+        return "there is no such pod"
+    if pod.status.phase in ("Succeeded", "Failed"):
+        return f"has ended on node {pod.spec.node_name or '-'}: {pod.status.phase}"
+    return "cannot be used as it is: the scheduler leaves it out, and an event on it says why"
+
+
+async def _placed(pod: PodInfo, judges: Judges) -> Placed:
+    running = judges.running
+    decision = await running.decision(pod.uid) if running is not None else None
+    return Placed(pod.key, pod.node_name, pod.annotations.get(ALLOCATED, ""), decision)
+
+
+async def _notes(client: Client, pod: PodInfo, judges: Judges) -> tuple[str, ...]:
+    """What stands in the way of an answer, or of the pod, before any node is looked at."""
+    notes = []
+    running, name = judges.running, pod.scheduler_name
+    if running is not None and name not in running.serves:
+        notes.append(f"{running.where} does not serve the schedulerName {name}: it serves {', '.join(running.serves)}")
+    elif not judges.profile and name not in judges.serves:
+        notes.append(f"nobody is known to serve the schedulerName {name}: no profile of {judges.source} does")
+    if not judges.profile and name not in judges.serves:
+        notes.append("where the pod would go cannot be said: --profile or --config names who is to judge it")
+    if pod.gates:
+        notes.append(f"the pod is held by its scheduling gates: {', '.join(pod.gates)}")
+    claim = pod.annotations.get(CLAIM)
+    if claim and not await _exists(client, pod.namespace, claim):
+        notes.append(f"the pod names the GpuClaim {pod.namespace}/{claim}, and there is none")
+    return tuple(notes)
+
+
+async def _exists(client: Client, namespace: str, claim: str) -> bool:
+    try:
+        await client.get(GPU_CLAIMS, claim, namespace=namespace)
+    except NotFound:
+        return False
+    except Forbidden:  # who asks may not know
+        return True
+    return True
+
+
+def _report(judged: Judged, runtime: Runtime, pod: PodInfo) -> Report:
+    """Each node about this pod alone; a pod that has a node is taken off it first, and put back."""
+    if not pod.node_name:
+        return explain(runtime, pod)
+    judged.cluster.remove_pod(pod.uid)
+    return explain(runtime, pod.anew())
+
+
+def _gang(judged: Judged, runtime: Runtime, pod: PodInfo, clock: Clock) -> GangReport | None:
+    """What the whole gang of a pod would get; the cluster that was listed is spent afterwards."""
+    membership = runtime.handle.group_of(pod)
+    if membership is None:
+        return None
+    if isinstance(membership, Problem):
+        return GangReport(membership.key.partition(":")[2], "", 0, {}, {}, "", 0.0, membership.message)
+    group = membership.group
+    placed = {member.key: member.node_name for member in runtime.handle.members(group.key)}
+    report = GangReport(f"{group.namespace}/{group.name}", group.dialect, group.min_member, placed, {}, "", 0.0, "")
+    mine = [other for other in judged.pending if runtime.group_key(other) == group.key]
+    unit = judged.groups.get(group.key) or Unit(mine, added=clock.monotonic(), group=group.key)
+    held = runtime.admit(unit.members)
+    if not held.is_success:
+        return replace(report, message=held.message)
+    nominations = runtime.handle.nominated()
+    outcome: GroupDecision | GroupRejection = decide_group(
+        unit, runtime, judged.cluster, nominations, clock.monotonic()
+    )
+    if isinstance(outcome, GroupRejection):
+        return replace(report, message=outcome.message)
+    places = {member.pod.key: member.node for member in outcome.members}
+    return replace(report, places=places, placement=outcome.placement, score=outcome.score, message=outcome.why_left)

@@ -1,0 +1,52 @@
+"""How long a decision may take, as a value that whoever searches looks at between two steps.
+
+It counts the CPU time of the thread that decides, so that a busy machine does not make decisions fail.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+
+from gangline.errors import DeadlineExceeded
+
+POD_SECONDS = 1.0
+"""Of CPU time for one pod."""
+GANG_SECONDS = 5.0
+"""Of CPU time for a whole pod group."""
+
+
+class Deadline:
+    """So many seconds from now, by a clock; the thread that made it is the one that looks."""
+
+    __slots__ = ("_clock", "_earliest", "_end", "seconds")
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.thread_time) -> None:
+        self.seconds = seconds
+        self._clock = clock
+        self._end = clock() + seconds
+        # The CPU time of a thread never runs faster than the time on the wall, and to read that costs a tenth.
+        self._earliest = time.perf_counter() + seconds if clock is time.thread_time else -math.inf
+
+    @property
+    def passed(self) -> bool:
+        """Whether it has passed."""
+        return time.perf_counter() >= self._earliest and self._clock() >= self._end
+
+    def check(self) -> None:
+        """Raise DeadlineExceeded when it has passed."""
+        if time.perf_counter() >= self._earliest and self._clock() >= self._end:
+            raise DeadlineExceeded(self.seconds)
+
+
+NO_DEADLINE = Deadline(math.inf)
+"""For what nobody waits for."""
+
+
+def exceeded(error: BaseException) -> bool:
+    """Whether a deadline that has passed is behind an error, whoever has wrapped it on the way."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, DeadlineExceeded):
+        cause = cause.__cause__
+    return cause is not None

@@ -1,0 +1,191 @@
+"""What plugins do wrong: counted, and written to the log with its traceback, a few times a minute and no more.
+
+Whoever calls a plugin makes the PluginError here, where the fault is met, and raises it; what it then means for a pod
+is for others to say. So a fault is told of once, however far it goes.
+"""
+
+from __future__ import annotations
+
+import logging
+import reprlib
+import time
+import types
+from collections import Counter
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+import prometheus_client as metrics
+
+from gangline.errors import DeadlineExceeded, PluginError
+
+log = logging.getLogger(__name__)
+
+SLOW = 0.05
+"""Seconds for which a hook may hold the loop before it is named in the log."""
+PAUSE = 60.0
+"""Seconds for which the log does not repeat itself."""
+MOST_TEXTS = 5
+"""Different faults of one plugin at one point that are written in that time."""
+MOST_OF_TEXT = 500
+"""Characters of a fault that a message shows."""
+
+T = TypeVar("T")
+
+being_built: ContextVar[str] = ContextVar("being_built", default="")
+"""The plugin that is being built: what it asks for is put down to it."""
+
+
+class Failures:
+    """Takes note of what plugins do wrong; one for each process."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._said: dict[tuple[str, str, str], _Said] = {}
+        self.counts: Counter[tuple[str, str]] = Counter()
+        """By plugin and extension point."""
+        self.slow_counts: Counter[tuple[str, str]] = Counter()
+        labels = ("plugin", "extension_point")
+        self.failed = metrics.Counter(
+            "gangline_plugin_failures",
+            "Exceptions of plugins, and answers that they must not give.",
+            labels,
+            registry=None,
+        )
+        self.held = metrics.Counter(
+            "gangline_slow_hooks", "Calls of plugins that held the loop for more than 50 ms.", labels, registry=None
+        )
+
+    def raised(self, plugin: str, point: str, error: BaseException) -> PluginError | DeadlineExceeded:
+        """A plugin has raised: what to raise in turn. A PluginError that came through it is left as it is.
+
+        So is DeadlineExceeded, which is no fault of it.
+        """
+        if isinstance(error, DeadlineExceeded):
+            return error
+        if isinstance(error, PluginError):
+            if error.is_counted:
+                return error
+            found = error
+            found.plugin = found.plugin or plugin
+        else:
+            found = PluginError(plugin, point, described(error))
+            found.__cause__ = error
+        self._note(found, plugin, point, error)
+        return found
+
+    def refused(self, plugin: str, point: str, why: str) -> PluginError:
+        """A plugin has answered what it must not: what to raise."""
+        found = PluginError(plugin, point, why)
+        self._note(found, plugin, point, None)
+        return found
+
+    def slow(self, plugin: str, point: str, seconds: float) -> None:
+        """A plugin has held the loop for so many seconds."""
+        self.slow_counts[plugin, point] += 1
+        self.held.labels(plugin, point).inc()
+        left_out = self._due("slow", plugin, point, "")
+        if left_out is not None:
+            log.warning("plugin %s at %s held the loop for %.3f s%s", plugin, point, seconds, _and(left_out))
+
+    def _note(self, found: PluginError, plugin: str, point: str, error: BaseException | None) -> None:
+        found.is_counted = True
+        self.counts[plugin, point] += 1
+        self.failed.labels(plugin, point).inc()
+        left_out = self._due("failed", plugin, point, str(found))
+        if left_out is not None:
+            log.error("%s%s", found, _and(left_out), exc_info=error)
+
+    def _due(self, what: str, plugin: str, point: str, text: str) -> int | None:
+        """How many lines were left out since the last one; None when this one is to be left out too."""
+        now = self._clock()
+        said = self._said.get((what, plugin, point))
+        if said is None or now - said.since >= PAUSE:
+            self._said[what, plugin, point] = _Said(now, text)
+            return said.left_out if said is not None else 0
+        if text in said.texts or len(said.texts) >= MOST_TEXTS:
+            said.left_out += 1
+            return None
+        said.texts.add(text)
+        return 0
+
+
+class _Said:
+    """What the log has said of one plugin at one point."""
+
+    __slots__ = ("left_out", "since", "texts")
+
+    def __init__(self, since: float, text: str) -> None:
+        self.since = since
+        self.texts = {text}
+        self.left_out = 0
+
+
+def described(error: BaseException) -> str:
+    """An exception in one line, whatever its own text does."""
+    text = text_of(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def text_of(error: BaseException) -> str:
+    """What an exception says."""
+    try:
+        return cut(str(error))
+    except BaseException:  # the exception is the plugin's, and so is its text
+        return "its text cannot be had"
+
+
+def shown(answer: object) -> str:
+    """An answer of a plugin in one line, whatever its own text does."""
+    try:
+        return cut(reprlib.repr(answer))
+    except BaseException:  # the answer is the plugin's, and so is its text
+        return f"a {type(answer).__name__}"
+
+
+def cut(text: str) -> str:
+    """As much of a text as a message shows."""
+    return text if len(text) <= MOST_OF_TEXT else f"{text[: MOST_OF_TEXT - 3]}..."
+
+
+def cause_of(error: BaseException) -> BaseException | None:
+    """What the PluginError that is made of it comes from; one that came through keeps its own cause."""
+    return error.__cause__ if isinstance(error, PluginError | DeadlineExceeded) else error
+
+
+def name_of(thing: object) -> str:
+    """Who a method or function of a plugin belongs to, for messages."""
+    thing = getattr(thing, "func", thing)  # of a partial
+    owner = getattr(thing, "__self__", thing)
+    name = getattr(owner, "name", None)
+    if isinstance(name, str) and name:
+        return name
+    return getattr(thing, "__qualname__", None) or type(owner).__name__
+
+
+@types.coroutine
+def stepped(work: Coroutine[Any, Any, T], slow: Callable[[float], None]) -> Generator[Any, Any, T]:
+    """Await what a plugin does, and tell of each step of it that holds the loop too long."""
+    clock, value, error = time.perf_counter, None, None
+    while True:
+        start = clock()
+        try:
+            waits = work.send(value) if error is None else work.throw(error)
+        except StopIteration as end:
+            answer: T = end.value
+            return answer
+        finally:
+            if (seconds := clock() - start) > SLOW:
+                slow(seconds)
+        value, error = None, None
+        try:
+            value = yield waits
+        except GeneratorExit:
+            work.close()
+            raise
+        except BaseException as thrown:  # a cancellation, which the work is to see
+            error = thrown
+
+
+def _and(left_out: int) -> str:
+    return f" (and {left_out} more lines like this, left out)" if left_out else ""

@@ -1,0 +1,167 @@
+"""Lets in who may see a path, as the API server says: its authentication and authorization, as kube-scheduler has them.
+
+Rules
+- A token is asked about by TokenReview, a client's certificate is checked by the TLS context; SubjectAccessReview then
+  says whether that user may get the path. Answers hold for `KEEP` seconds.
+- Closed when in doubt: without an answer of the API server nobody is let in.
+- Questions are few at a time, so that a flood of tokens does not become a flood of requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Hashable
+from ssl import SSLObject
+from typing import Any, Generic, TypeVar
+
+from aiohttp import web
+
+from gangline.errors import GanglineError, NotFound
+from gangline.kube.interface import Client
+from gangline.kube.resources import CONFIG_MAPS, SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS
+from gangline.model import (
+    NonResourceAttributes,
+    SubjectAccessReview,
+    SubjectAccessReviewSpec,
+    TokenReview,
+    TokenReviewSpec,
+    UserInfo,
+)
+
+log = logging.getLogger(__name__)
+
+KEEP = 10.0
+"""Seconds for which an answer holds."""
+MOST_KEPT = 1024
+"""Answers that are kept at most."""
+AT_A_TIME = 4
+"""Questions under way at most."""
+AUTHENTICATED = "system:authenticated"
+CLIENT_CA = ("kube-system", "extension-apiserver-authentication", "client-ca-file")
+"""Namespace and name of the ConfigMap, and the key in it, where every API server says whose certificates it takes."""
+CLIENT_CA_PERIOD = 60.0
+"""Seconds between two looks at it."""
+
+Answer = TypeVar("Answer")
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Guard:
+    """Asks the API server who somebody is and what they may do."""
+
+    def __init__(self, client: Client, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._client = client
+        self._users: _Kept[UserInfo | None] = _Kept(monotonic)
+        self._verdicts: _Kept[bool] = _Kept(monotonic)
+        self._room = asyncio.Semaphore(AT_A_TIME)
+
+    def protected(self, handler: Handler) -> Handler:
+        """The handler behind this guard, which answers 401, 403 or 503 in its place."""
+
+        async def guarded(request: web.Request) -> web.StreamResponse:
+            return await self._refusal(request) or await handler(request)
+
+        return guarded
+
+    async def _refusal(self, request: web.Request) -> web.Response | None:
+        verb, path = request.method.lower(), request.path
+        try:
+            user = await self._user(request)
+            if user is None:
+                return _refused(401, "Unauthorized")
+            if not await self._may(user, path, verb):
+                return _refused(403, f'Forbidden: user "{user.username}" cannot {verb} path "{path}"')
+        except GanglineError as error:
+            log.warning("whether somebody may %s %s cannot be told: %s", verb, path, error)
+            return _refused(503, "Service Unavailable: the API server does not say who may do this")
+        return None
+
+    async def _user(self, request: web.Request) -> UserInfo | None:
+        if user := _certified(request):
+            return user
+        kind, _, token = request.headers.get("Authorization", "").partition(" ")
+        token = token.strip()
+        if kind.lower() != "bearer" or not token:
+            return None
+        return await self._asked(self._users, hashlib.sha256(token.encode()).digest(), lambda: self._review(token))
+
+    async def _review(self, token: str) -> UserInfo | None:
+        review = await self._client.create(TOKEN_REVIEWS, TokenReview(spec=TokenReviewSpec(token)))
+        return review.status.user if review.status.authenticated else None
+
+    async def _may(self, user: UserInfo, path: str, verb: str) -> bool:
+        extra = tuple((key, tuple(values)) for key, values in sorted(user.extra.items()))
+        key = (user.username, user.uid, tuple(user.groups), extra, path, verb)
+
+        async def ask() -> bool:
+            wanted = NonResourceAttributes(path, verb)
+            spec = SubjectAccessReviewSpec(wanted, user.username, user.groups, user.uid, user.extra)
+            review = await self._client.create(SUBJECT_ACCESS_REVIEWS, SubjectAccessReview(spec=spec))
+            return review.status.allowed
+
+        return await self._asked(self._verdicts, key, ask)
+
+    async def _asked(self, kept: _Kept[Answer], key: Hashable, ask: Callable[[], Awaitable[Answer]]) -> Answer:
+        if (found := kept.get(key)) is not None:
+            return found[0]
+        async with self._room:
+            if (found := kept.get(key)) is not None:  # while this one waited
+                return found[0]
+            answer = await ask()
+            kept.put(key, answer)
+            return answer
+
+
+async def follow_client_ca(client: Client, trust: Callable[[str], None]) -> None:
+    """Hand over for ever whose certificates the API server takes; nobody's while it does not say."""
+    namespace, name, key = CLIENT_CA
+    complaint = ""
+    while True:
+        try:
+            found = await client.get(CONFIG_MAPS, name, namespace=namespace)
+            trust((found.data or {}).get(key, ""))
+            complaint = ""
+        except NotFound:
+            trust("")
+        except GanglineError as error:
+            if str(error) != complaint:
+                complaint = str(error)
+                log.warning("clients are known by their tokens alone: %s", error)
+        await asyncio.sleep(CLIENT_CA_PERIOD)
+
+
+class _Kept(Generic[Answer]):
+    """The latest answers, each for a while."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._answers: OrderedDict[Hashable, tuple[float, Answer]] = OrderedDict()
+
+    def get(self, key: Hashable) -> tuple[Answer] | None:
+        found = self._answers.get(key)
+        return (found[1],) if found is not None and self._monotonic() < found[0] else None
+
+    def put(self, key: Hashable, answer: Answer) -> None:
+        self._answers[key] = (self._monotonic() + KEEP, answer)
+        self._answers.move_to_end(key)
+        if len(self._answers) > MOST_KEPT:
+            self._answers.popitem(last=False)
+
+
+def _certified(request: web.Request) -> UserInfo | None:
+    """The user that a client's certificate names; the handshake has checked it."""
+    tls: SSLObject | None = request.transport.get_extra_info("ssl_object") if request.transport else None
+    shown: Any = tls.getpeercert() if tls is not None else None
+    names = [pair for part in (shown or {}).get("subject", ()) for pair in part]
+    user = next((value for key, value in names if key == "commonName"), "")
+    groups = [value for key, value in names if key == "organizationName"]
+    return UserInfo(user, groups=[*groups, AUTHENTICATED]) if user else None
+
+
+def _refused(status: int, text: str) -> web.Response:
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+    return web.Response(text=f"{text}\n", status=status, headers=headers)

@@ -1,0 +1,110 @@
+"""Runs an event loop in a thread of its own, and awaits from one loop what runs in another."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import Self, TypeVar
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Work = Callable[[], Awaitable[T]]
+LoopFactory = Callable[[], asyncio.AbstractEventLoop]
+
+
+async def across(loop: asyncio.AbstractEventLoop, work: Work[T], gone: asyncio.Future[None] | None = None) -> T:
+    """What ``work`` returns or raises when it runs in another loop.
+
+    A cancellation is passed on, and waits until the work has ended there. ``gone`` is a future of this loop that is
+    done when the other one is no more; RuntimeError then.
+    """
+    here = asyncio.get_running_loop()
+    ended: asyncio.Future[asyncio.Task[T]] = here.create_future()
+    tasks: list[asyncio.Task[T]] = []
+
+    def start() -> None:
+        tasks.append(loop.create_task(_awaited(work)))
+        tasks[0].add_done_callback(lambda task: here.call_soon_threadsafe(ended.set_result, task))
+
+    def cancel() -> None:
+        tasks[0].cancel()
+
+    loop.call_soon_threadsafe(start)
+    cancelled: asyncio.CancelledError | None = None
+    while not ended.done():
+        try:
+            await asyncio.wait((ended, gone) if gone else (ended,), return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError as error:
+            cancelled = error
+            with suppress(RuntimeError):  # it is closed
+                loop.call_soon_threadsafe(cancel)
+        if gone is not None and gone.done() and not ended.done():
+            raise RuntimeError("the event loop of the other thread has ended") from cancelled
+    task = ended.result()
+    if task.cancelled() and cancelled is None:
+        raise RuntimeError("the event loop of the other thread has ended")
+    if cancelled is not None and (task.cancelled() or task.exception() is None):
+        raise cancelled
+    return task.result()
+
+
+async def _awaited(work: Work[T]) -> T:
+    return await work()
+
+
+class LoopThread:
+    """An event loop in a thread of its own, while in the block; what runs there at its end is cancelled."""
+
+    def __init__(self, name: str, factory: LoopFactory = asyncio.new_event_loop) -> None:
+        self._factory = factory
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    async def __aenter__(self) -> Self:
+        self._home = asyncio.get_running_loop()
+        self._gone: asyncio.Future[None] = self._home.create_future()
+        self._started: asyncio.Future[asyncio.AbstractEventLoop] = self._home.create_future()
+        self._thread.start()
+        await asyncio.wait((self._started, self._gone), return_when=asyncio.FIRST_COMPLETED)
+        if not self._started.done():
+            raise RuntimeError(f"the thread {self._thread.name} has not started")
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if not self._gone.done():
+            with suppress(RuntimeError):  # it has just ended by itself
+                self._started.result().call_soon_threadsafe(self._stop.set)
+            await asyncio.wait((self._gone,))
+        self._thread.join()
+
+    async def call(self, work: Work[T]) -> T:
+        """See `across`."""
+        return await across(self._started.result(), work, self._gone)
+
+    def _run(self) -> None:
+        try:
+            with asyncio.Runner(loop_factory=self._factory) as runner:
+                runner.run(self._stay())
+        except Exception:  # nobody could see it here; who waits for this loop is told that it has ended
+            log.exception("the event loop of thread %s has ended", self._thread.name)
+        finally:
+            with suppress(RuntimeError):  # the other loop is closed: nobody waits
+                self._home.call_soon_threadsafe(self._end)
+
+    async def _stay(self) -> None:
+        self._stop = asyncio.Event()
+        self._home.call_soon_threadsafe(self._started.set_result, asyncio.get_running_loop())
+        await self._stop.wait()
+
+    def _end(self) -> None:
+        if not self._gone.done():
+            self._gone.set_result(None)

@@ -1,0 +1,118 @@
+"""How much memory values take, and caches that are bounded by what they really hold.
+
+An entry is measured once, when it is put there, and not when it is used.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Generic, TypeVar
+
+import msgspec
+import numpy as np
+
+OBJECT_BYTES = 64
+"""Of a Python object beside what it refers to: header, the collector's links, a dictionary's slot for it."""
+_REFERENCE_BYTES = 16
+_MOST_VISITED = 20_000
+"""Objects that are looked at for one value; of a larger one this much is counted."""
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+def size_of(*values: object) -> int:
+    """Bytes of arrays and texts, and a fixed sum for each object: containers, dataclasses and structs with their parts.
+
+    Each object counts once. Whatever else there is counts as one object: it belongs to somebody else.
+    """
+    total, visited = 0, 0
+    seen: set[int] = set()
+    pending: list[object] = list(values)
+    while pending and visited < _MOST_VISITED:
+        value = pending.pop()
+        if value is None or isinstance(value, bool | int | float | type) or id(value) in seen:
+            continue
+        visited += 1
+        seen.add(id(value))
+        total += OBJECT_BYTES
+        if isinstance(value, str | bytes):
+            total += len(value)
+        elif isinstance(value, np.ndarray):
+            memory = value if value.base is None or not isinstance(value.base, np.ndarray) else value.base
+            if memory is value or id(memory) not in seen:
+                seen.add(id(memory))
+                total += memory.nbytes
+        else:
+            parts = list(_parts(value))
+            total += _REFERENCE_BYTES * len(parts)
+            pending += parts
+    return total
+
+
+def _parts(value: object) -> Iterator[object]:
+    if isinstance(value, list | tuple | set | frozenset):
+        yield from value
+    elif isinstance(value, dict):
+        yield from value.keys()
+        yield from value.values()
+    elif isinstance(value, msgspec.Struct):
+        yield from (getattr(value, name) for name in value.__struct_fields__)
+    elif is_dataclass(value):
+        yield from (getattr(value, field.name, None) for field in fields(value))
+
+
+class BoundedCache(Generic[K, V]):
+    """Keeps what was used last, up to so many bytes, and always at least the newest `fewest` entries."""
+
+    def __init__(self, most_bytes: int, size: Callable[[K, V], int] = size_of, fewest: int = 1) -> None:
+        self._most = most_bytes
+        self._size = size
+        self._fewest = fewest
+        self._kept: OrderedDict[K, V] = OrderedDict()
+        self._sizes: dict[K, int] = {}
+        self.bytes = 0
+        """What all entries take."""
+
+    def get(self, key: K) -> V | None:
+        """What is kept under key, or None; it stays longer for having been asked for."""
+        found = self._kept.get(key)
+        if found is not None:
+            self._kept.move_to_end(key)
+        return found
+
+    def put(self, key: K, value: V) -> V:
+        """Keep value under key; returns it."""
+        self._kept[key] = value
+        self._kept.move_to_end(key)
+        self.measure(key)
+        return value
+
+    def measure(self, key: K) -> None:
+        """What is kept under key has grown; what is too much goes."""
+        if key not in self._kept:
+            return
+        size = self._size(key, self._kept[key])
+        self.bytes += size - self._sizes.get(key, 0)
+        self._sizes[key] = size
+        while self.bytes > self._most and len(self._kept) > self._fewest:
+            oldest, _ = self._kept.popitem(last=False)
+            self.bytes -= self._sizes.pop(oldest)
+
+    def clear(self) -> None:
+        """Keep nothing."""
+        self._kept.clear()
+        self._sizes.clear()
+        self.bytes = 0
+
+    def items(self) -> Mapping[K, V]:
+        """All that is kept, the oldest first; for tests and debugging."""
+        return self._kept
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._kept

@@ -1,0 +1,46 @@
+"""Reads what somebody has written as text into an annotation or label: device ids, JSON.
+
+Whatever stands there, the answer is a value or an InvalidObject: no digits, no nesting and no encoding ends the reader.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from gangline.bounds import MOST_JSON
+from gangline.errors import InvalidObject
+
+MOST_IDS = 256
+"""Device ids in one list; more are not looked at."""
+_MOST_ID_DIGITS = 4
+T = TypeVar("T")
+
+
+def device_ids(text: str) -> tuple[int, ...]:
+    """The ids in `0,1` or `node:0,1`, rising, each once; what is no id is left out."""
+    listed = text.rpartition(":")[2].split(",", MOST_IDS)[:MOST_IDS]
+    parts = (part.strip() for part in listed)
+    return tuple(
+        sorted({int(part) for part in parts if len(part) <= _MOST_ID_DIGITS and part.isascii() and part.isdigit()})
+    )
+
+
+def from_json(key: str, text: str, type_: type[T]) -> T:
+    """The JSON that stands at key, as a type that msgspec knows. Raises InvalidObject."""
+    if len(text) > MOST_JSON:
+        raise InvalidObject(key, None, f"{len(text)} characters of JSON, and at most {MOST_JSON} are read")
+    try:
+        found: T = _decoder(cast(Any, type_)).decode(text)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise InvalidObject(key, text, str(error)) from None
+    except RecursionError:
+        raise InvalidObject(key, text, "is nested too deeply") from None
+    return found
+
+
+@cache
+def _decoder(type_: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(type_)

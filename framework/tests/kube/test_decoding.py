@@ -1,0 +1,112 @@
+"""Nothing that a server sends raises anything but InvalidObject and ApiError, and one object never hides another."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gangline.errors import ApiError, InvalidObject, Unavailable
+from gangline.kube.decoding import cut, decode_event, decode_list, decode_object
+from gangline.kube.interface import EventType
+from gangline.kube.resources import PODS
+
+DEEP = b'{"f:a":' * 3000 + b"1" + b"}" * 3000
+
+
+def body(name: str, more: bytes = b"", version: int = 4) -> bytes:
+    head = b'{"metadata":{"name":"%b","namespace":"default","uid":"u-%b","resourceVersion":"%d"'
+    return head % (name.encode(), name.encode(), version) + more + b'},"spec":{"nodeName":"n"}}'
+
+
+def listing(*items: bytes) -> bytes:
+    return b'{"metadata":{"resourceVersion":"9","continue":"c"},"items":[' + b",".join(items) + b"]}"
+
+
+def event(kind: str, obj: bytes) -> bytes:
+    return b'{"type":"%b","object":%b}' % (kind.encode(), obj)
+
+
+def ignore(*_: Any) -> None:
+    return None
+
+
+def test_fields_that_nobody_reads_may_be_nested_as_deeply_as_they_like() -> None:
+    deep = body("deep", b',"managedFields":[{"fieldsV1":' + DEEP + b"}]")
+
+    found = decode_object(PODS, deep)
+    listed = decode_list(PODS, listing(body("a"), deep, body("b")), ignore)
+    watched = decode_event(PODS, event("MODIFIED", deep), ignore)
+
+    assert (found.metadata.name, found.spec.node_name) == ("deep", "n")
+    assert [pod.metadata.name for pod in listed.items] == ["a", "deep", "b"] and listed.more == "c"
+    assert watched.type is EventType.MODIFIED and watched.object == found
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        pytest.param(b',"labels":{"a":"\xff"}', id="no-utf8"),
+        pytest.param(b',"generation":' + b"9" * 5000, id="digits"),
+        pytest.param(b',"labels":[' + DEEP + b"]", id="deep-where-it-is-read"),
+        pytest.param(b',"labels":{"a":null}', id="null"),
+    ],
+)
+def test_an_object_that_cannot_be_read_leaves_the_others_and_says_who_it_is(bad: bytes) -> None:
+    found = decode_list(PODS, listing(body("a"), body("bad", bad), body("b")), ignore)
+    watched = decode_event(PODS, event("ADDED", body("bad", bad, version=7)), ignore)
+
+    readable = {pod.metadata.name for pod in found.items} - {"bad"}
+    assert readable == {"a", "b"} and len(found.items) + len(found.invalid) == 3
+    assert watched.resource_version == "7" and (watched.object is not None or watched.unreadable is not None)
+
+
+@pytest.mark.parametrize("status", [b"null", b"[]", b'"x"', b'{"code":"x"}', b"{}", DEEP], ids=lambda b: b[:8].decode())
+def test_a_watch_error_that_says_nothing_is_worth_another_try(status: bytes) -> None:
+    with pytest.raises(ApiError):
+        decode_event(PODS, event("ERROR", status), ignore)
+
+
+def test_a_watch_error_without_an_object_is_unavailable() -> None:
+    with pytest.raises(Unavailable, match="does not say why"):
+        decode_event(PODS, event("ERROR", b"null"), ignore)
+
+
+def test_an_event_of_an_unknown_type_is_passed_over() -> None:
+    found = decode_event(PODS, event("RENAMED", body("a", version=12)), ignore)
+
+    assert (found.type, found.object, found.resource_version) == (EventType.BOOKMARK, None, "12")
+
+
+Json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(Json, st.integers(min_value=1, max_value=6))
+def test_cutting_leaves_what_is_less_deep_as_it_was(value: Any, depth: int) -> None:
+    def expected(value: Any, left: int) -> Any:
+        if isinstance(value, list):
+            return [expected(each, left - 1) for each in value] if left else None
+        if isinstance(value, dict):
+            return {key: expected(each, left - 1) for key, each in value.items()} if left else None
+        return value
+
+    text = json.dumps(value)
+
+    assert json.dumps(json.loads(cut(text.encode(), depth))) == json.dumps(expected(value, depth))
+
+
+@given(st.binary(max_size=60), st.sampled_from([decode_list, decode_event]))
+def test_no_bytes_raise_anything_else(text: bytes, decode: Callable[..., Any]) -> None:
+    for sent in (text, b'{"type":"ADDED","object":' + text + b"}", listing(body("a"), text), body("a", text)):
+        try:
+            decode(PODS, sent, ignore)
+        except (InvalidObject, ApiError):
+            continue

@@ -1,0 +1,123 @@
+"""Domains that are begun, for a GPU of theirs is in use: a pod on its own goes there, and complete ones stay complete.
+
+Rules:
+- A domain of a narrow level counts before one of a wider level: a begun leaf, else a leaf of a begun spine.
+- Among domains that are begun the fullest comes first, where nodes are otherwise alike.
+- A node in no domain of the narrowest level is a domain of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gangline import Domains, Int64Column, NodeView, Rows, Topology
+from gangline_plugins.anti_fragmentation.capacity import all_devices
+from gangline_plugins.anti_fragmentation.gradient import Gradient, Values
+from gangline_plugins.gpu.columns import Columns
+
+_FULLNESS = 1e-3
+"""What fullness is worth beside a point of the score: it decides among nodes that are otherwise alike."""
+
+
+class Begun:
+    """What is in use of each domain, in step with a gradient."""
+
+    def __init__(self, gradient: Gradient, columns: Columns, topology: Topology) -> None:
+        self._gradient = gradient
+        self._columns = columns
+        self._topology = topology
+        self._version = -1
+        self._chain: Sequence[Domains] = ()
+        self._levels: Sequence[Domains] = ()
+        self._used: Int64Column = np.zeros(0, dtype=np.int64)
+        """Thousandths of GPUs in use on each node."""
+        self._all: Int64Column = np.zeros(0, dtype=np.int64)
+        """Thousandths of all GPUs of each node."""
+        self._in_use: list[Int64Column] = []
+        """Thousandths in use of each domain of each level, widest first."""
+        self._devices: Int64Column = np.zeros(0, dtype=np.int64)
+        """Thousandths of all GPUs of each domain of the narrowest level, at least 1."""
+        self._above: list[Rows] = []
+        """For each level the domain that each domain of the narrowest one is in; behind the last for none."""
+        self._order: Rows = np.zeros(0, dtype=np.intp)
+        """Nodes domain by domain of the narrowest level, those in none first."""
+        self._starts: Rows = np.zeros(0, dtype=np.intp)
+        """Where in that order each domain begins, from those in none on."""
+        self._of_domain: Values = np.zeros(0)
+        self._steps: Values = np.zeros(0)
+        """What is added to the score of each node."""
+
+    def raised(self, scores: Values, nodes: NodeView) -> Values:
+        """Scores of 0..100 as before among nodes of equally begun domains, above those of others; still 0..100.
+
+        `nodes` are all of them, and the gradient is up to date.
+        """
+        self._refresh(nodes)
+        if not self._levels:
+            return scores
+        raised: Values = scores + self._steps
+        raised /= len(self._levels) + 1.0 + _FULLNESS / 100.0
+        return raised
+
+    def _refresh(self, nodes: NodeView) -> None:
+        chain = self._topology.chain()
+        is_same = len(chain) == len(self._chain) and all(a is b for a, b in zip(chain, self._chain, strict=True))
+        if not is_same or len(self._used) != len(nodes):
+            self._chain, self._levels = chain, self._topology.switches()
+            self._start(nodes)
+        elif self._gradient.version != self._version:
+            self._follow(nodes, np.flatnonzero(self._gradient.changed_in > self._version))
+        self._version = self._gradient.version
+
+    def _start(self, nodes: NodeView) -> None:
+        self._all = all_devices(nodes, self._columns)
+        self._used = np.where(self._all > 0, self._all - self._gradient.free.sum(axis=1), 0)
+        self._in_use = [level.sums(self._used) for level in self._levels]
+        if not self._levels:
+            return
+        narrowest = self._levels[-1]
+        self._devices = np.maximum(narrowest.sums(self._all), 1)
+        self._order = np.argsort(narrowest.ids, kind="stable")
+        self._starts = np.searchsorted(narrowest.ids[self._order], np.arange(-1, len(narrowest) + 1))
+        ancestors = ((level, narrowest.ancestors(level)) for level in self._levels)
+        self._above = [np.where(above >= 0, above, len(level)).astype(np.intp) for level, above in ancestors]
+        self._of_domain = self._worked_out()
+        self._steps = np.append(self._of_domain, 0.0)[narrowest.ids]
+        self._judge_alone()
+
+    def _follow(self, nodes: NodeView, rows: Rows) -> None:
+        """Take in what has changed, usually on one node."""
+        devices = all_devices(nodes.at(rows), self._columns)
+        if (devices != self._all[rows]).any():
+            self._start(nodes)
+            return
+        used = np.where(devices > 0, devices - self._gradient.free[rows].sum(axis=1), 0)
+        change, self._used[rows] = used - self._used[rows], used
+        for level, in_use in zip(self._levels, self._in_use, strict=True):
+            inside = level.ids[rows] >= 0
+            np.add.at(in_use, level.ids[rows[inside]], change[inside])
+        if not self._levels:
+            return
+        of_domain = self._worked_out()
+        for domain in np.flatnonzero(of_domain != self._of_domain).tolist():  # usually one
+            self._steps[self._rows(domain)] = of_domain[domain]
+        self._of_domain = of_domain
+        self._judge_alone()
+
+    def _rows(self, domain: int) -> Rows:
+        """The nodes of a domain of the narrowest level; of -1, those in none."""
+        return self._order[self._starts[domain + 1] : self._starts[domain + 2]]
+
+    def _judge_alone(self) -> None:
+        alone = self._rows(-1)
+        if len(alone):
+            self._steps[alone] = 100.0 * len(self._levels) * (self._used[alone] > 0)
+
+    def _worked_out(self) -> Values:
+        """For each domain of the narrowest level what is added to the scores of its nodes."""
+        steps: Values = _FULLNESS * self._in_use[-1] / self._devices
+        for in_use, above in zip(self._in_use, self._above, strict=True):
+            steps += np.append(100.0 * (in_use > 0), 0.0)[above]
+        return steps

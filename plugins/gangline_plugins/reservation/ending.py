@@ -1,0 +1,85 @@
+"""What is told of a reservation: events on its pods, gauges while it lasts, and those that wait for its end."""
+
+from __future__ import annotations
+
+import logging
+from enum import Enum
+
+from gangline import Action, ClusterEvent, Handle
+from gangline.moments import shown
+from gangline.wire import GPU
+from gangline_plugins.reservation.room import Kept
+
+log = logging.getLogger(__name__)
+EVENTS = "reservations"
+"""What happens to reservations, as pods that were kept out register it."""
+_MOST_TOLD = 8
+"""Pods of a gang that get an event."""
+_LABELS = ("namespace", "gang")
+
+
+class End(Enum):
+    """Why a reservation ended: what the metric calls it, and what people are told."""
+
+    SERVED = ("served", "the gang has its place")
+    INCOMPLETE = ("incomplete", "the gang is not complete any more")
+    LATE = ("late", "the time at which the gang was to start has passed")
+    LIMIT = ("limit", "it has lasted as long as the profile allows")
+    OUTRANKED = ("outranked", "another gang comes first now")
+    UNKNOWN = ("unknown", "nobody knows any more when the gang can start")
+
+    @property
+    def label(self) -> str:
+        """One word."""
+        return self.value[0]
+
+    @property
+    def words(self) -> str:
+        """A clause."""
+        return self.value[1]
+
+
+class Notices:
+    """Tells."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+        self._nodes = handle.gauge(
+            "gangline_reserved_nodes", "Nodes on which room is kept for a waiting gang.", _LABELS
+        )
+        self._gpus = handle.gauge("gangline_reserved_gpus", "GPUs that are kept for a waiting gang.", _LABELS)
+        self._since = handle.gauge(
+            "gangline_reservation_start_time_seconds", "Since when room is kept for a waiting gang.", _LABELS
+        )
+        self._ended = handle.metric(
+            "gangline_reservations_ended",
+            "Reservations that ended: served, incomplete, late, limit, outranked, unknown.",
+            ("reason",),
+        )
+
+    def began(self, kept: Kept) -> None:
+        """Room is kept from now on."""
+        note = f"Room is kept on {len(kept.rows)} nodes for {kept.name}, which is to start at {shown(kept.at)}"
+        log.info("%s", note)
+        self._tell(kept, "Normal", "ReservationBegan", note)
+
+    def show(self, kept: Kept) -> None:
+        """Bring the gauges up to date."""
+        labels = (kept.namespace, kept.gang)
+        self._nodes.labels(*labels).set(len(kept.rows))
+        self._gpus.labels(*labels).set(kept.amount(GPU))
+        self._since.labels(*labels).set(kept.since)
+
+    def ended(self, kept: Kept, why: End) -> None:
+        """Room is kept no longer; what it kept out may be tried at once."""
+        for gauge in (self._nodes, self._gpus, self._since):
+            gauge.remove(kept.namespace, kept.gang)
+        self._ended.labels(why.label).inc()
+        note = f"Room is kept no longer for {kept.name}: {why.words}"
+        log.info("%s", note)
+        self._tell(kept, "Normal" if why is End.SERVED else "Warning", "ReservationEnded", note)
+        self._handle.announce(ClusterEvent(EVENTS, Action.DELETE))
+
+    def _tell(self, kept: Kept, kind: str, reason: str, note: str) -> None:
+        for pod in kept.pods[:_MOST_TOLD]:
+            self._handle.recorder.event(pod, kind, reason, note, action="Reserving")

@@ -1,0 +1,90 @@
+"""Domains that are begun come first, whatever the order in which pods have come and gone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from framework.tests.gangs import LEAF, SPINE, Gangs, fabric
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gangline.cache import Cache
+from gangline.testing import cluster, make_node, make_pod
+from gangline_plugins.anti_fragmentation import AntiFragmentation
+
+NODES = [f"s{s}-l{leaf}-n{n}" for s in range(2) for leaf in range(2) for n in range(2)]
+Scores = Callable[[], dict[str, float]]
+
+
+def scoring(cache: Cache) -> tuple[Gangs, Scores]:
+    gangs = Gangs(cache, AntiFragmentation)
+
+    def scores() -> dict[str, float]:
+        filtered = gangs.runtime.evaluator.filter(cache.record(make_pod("new", gpus=1)))
+        found = gangs.runtime.evaluator.scores(filtered)["AntiFragmentation"]
+        rows = np.flatnonzero(filtered.feasible).tolist()
+        return {cache.nodes.names[row]: float(score) for row, score in zip(rows, found, strict=True)}
+
+    return gangs, scores
+
+
+def order_of(name: str, used: dict[str, int]) -> tuple[bool, bool]:
+    """Whether the leaf, and whether the spine of a node is begun."""
+    leaf, spine = name.rsplit("-", 1)[0], name.split("-")[0]
+    in_use = [other for other, gpus in used.items() if gpus]
+    return any(other.startswith(leaf) for other in in_use), any(other.startswith(spine) for other in in_use)
+
+
+@given(st.lists(st.tuples(st.sampled_from(NODES), st.booleans()), max_size=12))
+def test_a_node_of_a_begun_leaf_scores_more_and_then_one_of_a_begun_spine(steps: list[tuple[str, bool]]) -> None:
+    gangs, scores = scoring(fabric(spines=2, leaves=2, nodes=2))
+    used = dict.fromkeys(NODES, 0)
+    scores()
+    for number, (node, comes) in enumerate(steps):
+        if comes and used[node] < 7:
+            gangs.cache.upsert_pod(gangs.cache.record(make_pod(f"busy-{number}", gpus=1, node=node)))
+            used[node] += 1
+        elif not comes and used[node]:
+            pod = next(p for p in gangs.cache.pods.values() if gangs.cache.nodes.names[p.row] == node)
+            gangs.cache.remove_pod(pod.uid)
+            used[node] -= 1
+
+        found = scores()
+
+        for one in NODES:
+            for other in NODES:
+                if order_of(one, used) > order_of(other, used):
+                    assert found[one] > found[other]
+
+
+def test_of_nodes_that_are_alike_the_one_in_the_fullest_leaf_comes_first() -> None:
+    gangs, scores = scoring(fabric(spines=1, leaves=2, nodes=4))
+    for node in ("s0-l0-n0", "s0-l1-n0", "s0-l1-n1"):
+        gangs.occupy(node, 8)
+
+    found = scores()
+
+    assert max(found, key=found.__getitem__).startswith("s0-l1")
+
+
+def test_a_node_in_no_leaf_is_a_leaf_of_its_own() -> None:
+    labels = [{SPINE: "s", LEAF: "a"}, {SPINE: "s", LEAF: "a"}, {}, {}]
+    gangs, scores = scoring(cluster(make_node(f"n{i}", cpu=64, labels=each) for i, each in enumerate(labels)))
+    gangs.occupy("n2", 1)
+
+    found = scores()
+
+    assert max(found, key=found.__getitem__) == "n2"
+
+
+def test_without_domains_scores_are_what_they_were() -> None:
+    gangs, scores = scoring(cluster(make_node(f"n{i}", cpu=64) for i in range(3)))
+    gangs.occupy("n1", 1)
+    plugin = gangs.runtime.profile.plugins["AntiFragmentation"]
+
+    found = scores()
+
+    asked = plugin._asked(gangs.cache.record(make_pod("new", gpus=1)))
+    assert list(found.values()) == pytest.approx(plugin._rating.scores(asked, gangs.cache.nodes.view()).tolist())
