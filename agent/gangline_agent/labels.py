@@ -77,11 +77,11 @@ def _compute(gpu: Gpu) -> dict[str, str]:
 
 def _versions(reading: Reading) -> dict[str, str]:
     made: dict[str, str] = {}
-    if reading.driver:
-        parts = [*reading.driver.split("."), "", ""]
-        made["nvidia.com/cuda.driver-version.full"] = reading.driver
+    if driver := _value(reading.driver):
+        parts = [*driver.split("."), "", ""]
+        made["nvidia.com/cuda.driver-version.full"] = driver
         for name, part in zip(("major", "minor", "revision"), parts, strict=False):
-            made[f"nvidia.com/cuda.driver-version.{name}"] = part
+            made[f"nvidia.com/cuda.driver-version.{name}"] = _value(part)
     if reading.cuda != (0, 0):
         major, minor = reading.cuda
         made["nvidia.com/cuda.runtime-version.full"] = f"{major}.{minor}"

@@ -6,25 +6,28 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import click
-from aiohttp import web
+from prometheus_client import CollectorRegistry
 
 from gangline import logs
+from gangline.endpoints import Endpoints, Pages, Served, add_process
 from gangline.errors import GanglineError
-from gangline.health import Listener, routes
+from gangline.exposition import Exposition
 from gangline.kube import auth
 from gangline.kube.client import HttpClient
 from gangline.kube.interface import Client
 from gangline.kube.resources import NODES
 from gangline.model import Node
 from gangline.version import version_option
+from gangline.wire import GpuNodeStatusStatus
 from gangline_agent import hardware, nvml, templates
+from gangline_agent.metrics import NodeMetrics
 from gangline_agent.observing import Observer
 from gangline_agent.publishing import Publisher, Reporter
 from gangline_agent.simulate import Simulation
@@ -43,6 +46,8 @@ class Parts:
 
     runs: Sequence[Runs]
     waiting_for: Callable[[], str | None]
+    newest: Callable[[], Mapping[str, GpuNodeStatusStatus]]
+    """Node to what is reported of it, for metrics."""
 
 
 Build = Callable[[Client], Parts]
@@ -57,7 +62,13 @@ Build = Callable[[Client], Parts]
 )
 @click.option("--simulate", "what", metavar="WHAT", help=f"{', '.join(hardware.PRESETS)}, or a file.")
 @click.option("--nodes", metavar="SELECTOR", help="Simulate all nodes with these labels, instead of one.")
-@click.option("--listen", default=None, help="Health, over plain HTTP, such as 0.0.0.0:8080. Default: nowhere.")
+@click.option("--listen", default="", help="Health, over plain HTTP, as 0.0.0.0:8080. Default: nowhere.")
+@click.option(
+    "--secure-listen",
+    default="",
+    help="Metrics, over TLS, as 0.0.0.0:10259, for whom the API server lets see them; health too. Default: nowhere.",
+)
+@click.option("--plain-metrics", is_flag=True, help="Metrics on --listen too, for everybody who reaches it.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("--log-level", default=lambda: logs.level_from(os.environ), help="Default: $LOG_LEVEL or info.")
 @version_option("gangline-agent")
@@ -68,7 +79,9 @@ def agent(
     period: float,
     what: str | None,
     nodes: str | None,
-    listen: str | None,
+    listen: str,
+    secure_listen: str,
+    plain_metrics: bool,
     log_format: logs.Form,
     log_level: str,
 ) -> None:
@@ -79,7 +92,8 @@ def agent(
     if not nodes and not node_name:
         raise click.UsageError("the node is not known: set NODE_NAME or give --node-name")
     build = _simulating(what, node_name, nodes, period) if what else _observing(str(node_name), host_root, period)
-    asyncio.run(_run(kubeconfig, build, listen))
+    endpoints = Endpoints(listen, secure_listen, plain_metrics=plain_metrics)
+    asyncio.run(_run(kubeconfig, build, endpoints))
 
 
 def main() -> None:
@@ -102,7 +116,11 @@ def _observing(node_name: str, host_root: Path, period: float) -> Build:
         usage = Usage(client, node_name)
         reporter = Reporter(Publisher(client, usage.of), node_name, find)
         observer = Observer(nvml.Nvml(api, host_root), host_root, reporter, period)
-        return Parts((reporter, observer, usage), reporter.waiting_for)
+        return Parts(
+            (reporter, observer, usage),
+            reporter.waiting_for,
+            lambda: {node_name: reporter.newest} if reporter.newest else {},
+        )
 
     return build
 
@@ -114,17 +132,19 @@ def _simulating(what: str, node_name: str | None, nodes: str | None, period: flo
 
     def build(client: Client) -> Parts:
         simulation = Simulation(client, template, period, label_selector=nodes or "", field_selector=field_selector)
-        return Parts((simulation, templates.Follower(what, simulation.use)), simulation.waiting_for)
+        return Parts((simulation, templates.Follower(what, simulation.use)), simulation.waiting_for, simulation.newest)
 
     return build
 
 
-async def _run(kubeconfig: str | None, build: Build, listen: str | None) -> None:
+async def _run(kubeconfig: str | None, build: Build, endpoints: Endpoints) -> None:
     """Runs the parts until SIGTERM or SIGINT; raises what ends one of them."""
     async with AsyncExitStack() as stack:
-        parts = build(await stack.enter_async_context(HttpClient(auth.load(kubeconfig))))
-        if listen:
-            await _listen(listen, parts, stack)
+        client = await stack.enter_async_context(HttpClient(auth.load(kubeconfig)))
+        parts = build(client)
+        served = Served(endpoints, pages(parts), client)
+        await served.open()
+        stack.push_async_callback(served.close)
         work = asyncio.create_task(_together(parts.runs))
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -134,13 +154,12 @@ async def _run(kubeconfig: str | None, build: Build, listen: str | None) -> None
             work.result()
 
 
-async def _listen(address: str, parts: Parts, stack: AsyncExitStack) -> None:
-    """Serves health, and leaves the end of that to the stack."""
-    app = web.Application()
-    app.add_routes(routes(live={}, ready={"published": parts.waiting_for}))
-    listener = Listener(app, address, "--listen")
-    await listener.start()
-    stack.push_async_callback(listener.stop)
+def pages(parts: Parts) -> Pages:
+    """Health and metrics."""
+    registry = CollectorRegistry()
+    registry.register(NodeMetrics(parts.newest))
+    add_process(registry)
+    return Pages(live={}, ready={"published": parts.waiting_for}, exposition=Exposition(registry))
 
 
 async def _together(parts: Sequence[Runs]) -> None:

@@ -3,6 +3,7 @@
 Rules
 - What a GPU or a driver does not support is left out; any other error of one GPU makes that GPU unhealthy, with what
   was read of it last; an error of NVML as a whole is Unavailable, and the next reading starts a new session.
+- Bytes that are no text, where NVML should name a GPU, make that GPU unhealthy; anywhere else they count as nothing.
 - What an event says of a GPU holds for as long as the session, because a GPU does not tell when it was reset.
 """
 
@@ -178,7 +179,7 @@ class Nvml:
     def _remember(self, device: Any, problem: str) -> None:
         try:
             uuid: str = self._api.nvmlDeviceGetUUID(device)
-        except self._api.NVMLError as error:
+        except (self._api.NVMLError, UnicodeDecodeError) as error:
             log.warning("an event of a GPU that does not answer (%s): %s", problem, error)
             return  # the reading that follows finds it
         log.warning("GPU %s: %s", uuid, problem)
@@ -191,8 +192,8 @@ class Nvml:
         api = self._api
         try:
             gpu = self._describe(index, api.nvmlDeviceGetHandleByIndex(index))
-        except api.NVMLError as error:
-            if error.value in self._fatal:
+        except (api.NVMLError, UnicodeDecodeError) as error:
+            if not isinstance(error, UnicodeDecodeError) and error.value in self._fatal:
                 raise
             known = self._known.get(index, Gpu(id=index))
             return replace(known, problems=(*self._incidents.get(known.uuid, ()), self._lost(error)))
@@ -200,6 +201,8 @@ class Nvml:
         return gpu
 
     def _lost(self, error: Any) -> str:
+        if isinstance(error, UnicodeDecodeError):
+            return f"NVML says what is no text: {error}"
         if error.value == self._api.NVML_ERROR_GPU_IS_LOST:
             return "GPU is lost: it has fallen off the bus"
         return f"NVML cannot read the GPU: {error}"
@@ -216,7 +219,7 @@ class Nvml:
             id=index,
             uuid=uuid,
             product=api.nvmlDeviceGetName(handle),
-            memory_mib=api.nvmlDeviceGetMemoryInfo(handle).total // MIB,
+            memory_mib=self._memory(handle),
             bus_id=bus_id,
             numa_node=fabric.numa_node(self._root, bus_id),
             pcie_gbps=inventory.pcie_gbps(
@@ -259,9 +262,14 @@ class Nvml:
             if instance is None:
                 continue
             name: str = api.nvmlDeviceGetName(instance)  # "NVIDIA A100-SXM4-40GB MIG 1g.5gb"
-            memory = api.nvmlDeviceGetMemoryInfo(instance).total // MIB
+            memory = self._memory(instance)
             found.append(MigInstance(api.nvmlDeviceGetUUID(instance), name.rpartition("MIG ")[2], memory))
         return tuple(found)
+
+    def _memory(self, handle: Any) -> int:
+        """Its memory in MiB; 0 where it is not known, for which drivers have all bits set."""
+        mib: int = self._api.nvmlDeviceGetMemoryInfo(handle).total // MIB
+        return mib if mib < 2**31 else 0  # the field of the GpuNodeStatus is an int32
 
     def _memory_problems(self, handle: Any) -> list[str]:
         """What the GPU says of its memory; all of it goes away when the GPU is reset."""
@@ -317,9 +325,11 @@ class Nvml:
     # Errors
 
     def _ask(self, default: T, function: Callable[..., Any], *args: Any) -> Any | T:
-        """What a function gives, or the default where the GPU or the driver does not have it."""
+        """What a function gives, or the default where the GPU or the driver does not have it, or has no text for it."""
         try:
             return function(*args)
+        except UnicodeDecodeError:
+            return default
         except self._api.NVMLError as error:
             if error.value not in self._left_out:
                 raise

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
@@ -19,7 +19,7 @@ from gangline.errors import ApiError, Forbidden, NotFound
 from gangline.kube.interface import Client
 from gangline.kube.resources import GPU_NODE_STATUSES, NODES
 from gangline.model import Node
-from gangline.wire import GpuNodeStatusStatus
+from gangline.wire import GpuDevice, GpuNodeStatusStatus
 from gangline_agent import labels
 
 log = logging.getLogger(__name__)
@@ -29,6 +29,17 @@ BACKOFF = wait_random_exponential(multiplier=0.5, max=30.0)  # seconds
 
 Sleep = Callable[[float], Awaitable[None]]
 Users = Callable[[str], Mapping[int, list[str]]]
+
+
+def counted(devices: Sequence[GpuDevice]) -> dict[str, int]:
+    """What columns of kubectl show: devices in all, healthy ones, those in use, and healthy ones that are not."""
+    healthy = [device for device in devices if device.health == "Healthy"]
+    return {
+        "total": len(devices),
+        "healthy": len(healthy),
+        "used": sum(bool(device.in_use_by) for device in devices),
+        "free": sum(not device.in_use_by for device in healthy),
+    }
 
 
 class Publisher:
@@ -54,8 +65,8 @@ class Publisher:
         """Writes the status of a GpuNodeStatus. Raises ApiError, NotFound if there is none."""
         users = self._users(name)
         devices = [msgspec.structs.replace(each, in_use_by=users.get(each.id, [])) for each in status.devices]
-        told = msgspec.structs.replace(status, devices=devices)
-        body = {"status": {"total": told.total, **msgspec.to_builtins(told)}}
+        counts = counted(devices)
+        body = {"status": {**msgspec.to_builtins(msgspec.structs.replace(status, devices=devices)), **counts}}
         async with self._turn:
             await self._client.apply(GPU_NODE_STATUSES, name, body, field_manager=STATUS_MANAGER, subresource="status")
 

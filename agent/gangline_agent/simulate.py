@@ -13,6 +13,7 @@ from gangline.kube.informer import Informer
 from gangline.kube.interface import Client
 from gangline.kube.resources import NODES
 from gangline.model import Node
+from gangline.wire import GpuNodeStatusStatus
 from gangline_agent import inventory
 from gangline_agent.publishing import BACKOFF, Publisher, Reporter
 from gangline_agent.templates import Template
@@ -40,6 +41,7 @@ class Simulation:
         self._usage = Usage(client)
         self._publisher = Publisher(client, self._usage.of)
         self._informer = Informer(client, NODES, self, label_selector=label_selector, field_selector=field_selector)
+        self._chosen_by = label_selector or field_selector
         self._members: dict[str, _Member] = {}
         self._leaving: dict[str, asyncio.Task[None]] = {}
         self._group: asyncio.TaskGroup
@@ -50,6 +52,11 @@ class Simulation:
             self._group.create_task(self._informer.run())
             self._group.create_task(self._usage.run())
             self._group.create_task(self._beat())
+            await self._informer.synced.wait()
+            if self._members:
+                log.info("simulating %d nodes: %s", len(self._members), self._chosen_by)
+            else:
+                log.warning("no node is there yet with %s: none is simulated", self._chosen_by)
 
     def waiting_for(self) -> str | None:
         """What the API does not have yet; None if it has all."""
@@ -60,6 +67,10 @@ class Simulation:
             return None
         name, why = next(iter(late.items()))
         return f"{len(late)} of {len(self._members)} nodes are not published, such as {name}: {why}"
+
+    def newest(self) -> dict[str, GpuNodeStatusStatus]:
+        """What is reported of each node."""
+        return {name: newest for name, member in self._members.items() if (newest := member.newest) is not None}
 
     def use(self, template: Template) -> None:
         """Reports what this template says from now on."""
@@ -118,6 +129,11 @@ class _Member:
         if first is not None:
             await asyncio.wait((first,))
         await self._reporter.run()
+
+    @property
+    def newest(self) -> GpuNodeStatusStatus | None:
+        """What is reported of the node."""
+        return self._reporter.newest
 
     def waiting_for(self) -> str | None:
         """See Reporter."""

@@ -10,6 +10,7 @@ from gangline.kube.informer import Informer
 from gangline.kube.interface import Client
 from gangline.kube.resources import PODS
 from gangline.model import Pod
+from gangline.texts import device_ids
 from gangline.wire import ALLOCATED
 
 FINISHED = ("Succeeded", "Failed")
@@ -21,7 +22,7 @@ class Usage:
     def __init__(self, client: Client, node: str = "") -> None:
         chosen = f"spec.nodeName={node}" if node else "spec.nodeName!="
         self._informer = Informer(client, PODS, self, field_selector=chosen)
-        self._ids: dict[str, dict[str, list[int]]] = {}
+        self._ids: dict[str, dict[str, tuple[int, ...]]] = {}
         """For each node the device ids of each pod on it, by UID."""
         self._nodes: dict[str, str] = {}
 
@@ -40,7 +41,7 @@ class Usage:
     def upsert(self, pod: Pod, /) -> None:
         """For the informer."""
         uid, node = pod.metadata.uid, pod.spec.node_name
-        ids = _ids_in((pod.metadata.annotations or {}).get(ALLOCATED, ""))
+        ids = device_ids((pod.metadata.annotations or {}).get(ALLOCATED, ""))
         if pod.status.phase in FINISHED or not ids:
             self.remove(pod.metadata.namespace, pod.metadata.name, uid)
         else:
@@ -54,9 +55,3 @@ class Usage:
         users.pop(uid, None)
         if not users:
             self._ids.pop(node, None)
-
-
-def _ids_in(text: str) -> list[int]:
-    """The ids in `0,1`; what is no id is left out, a user's map may hold anything."""
-    parts = (part.strip() for part in text.split(","))
-    return sorted({int(part) for part in parts if part.isascii() and part.isdigit()})

@@ -66,3 +66,11 @@ def test_discovery_is_known_by_its_timestamp() -> None:
     assert labels.discovered_elsewhere({"nvidia.com/gfd.timestamp": "1767225600"})
     assert not labels.discovered_elsewhere({"nvidia.com/gpu.present": "true"})
     assert not labels.discovered_elsewhere(None)
+
+
+@pytest.mark.parametrize("driver", ["\ufffd", "570 beta", "x" * 96, "-570.1-"])
+def test_a_version_that_is_no_value_of_a_label_is_made_one(driver: str) -> None:
+    made = labels.labels_of(replace(hardware.dgx_h100(), driver=driver))
+
+    allowed = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
+    assert all(allowed.fullmatch(value) for value in made.values())

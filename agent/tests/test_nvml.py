@@ -65,6 +65,12 @@ def test_a_switched_machine_is_read(tmp_path: Path) -> None:
     assert not any(problems(Nvml(hgx(), tmp_path)))
 
 
+def test_memory_with_all_bits_set_is_not_known(tmp_path: Path) -> None:
+    reading = Nvml(FakeNvml([FakeGpu(0, memory_mib=2**44 - 1)]), tmp_path).read()
+
+    assert reading.gpus[0].memory_mib == 0
+
+
 def test_links_to_other_gpus_name_them_and_idle_links_do_not_count(tmp_path: Path) -> None:
     to_one = [FakeLink("00000000:02:00.0", version=pynvml.NVML_NVLINK_VERSION_3_0) for _ in range(4)]
     api = FakeNvml([FakeGpu(0, links=[*to_one, FakeLink(active=False)]), FakeGpu(1)])
@@ -268,3 +274,22 @@ def test_gpus_without_events_are_not_waited_for(tmp_path: Path) -> None:
     session.read()
 
     assert not session.watching
+
+
+class Garbled(FakeNvml):
+    """NVML whose texts are not UTF-8: those of its second GPU, and the version of the driver."""
+
+    def nvmlDeviceGetName(self, handle: FakeGpu | FakeMig) -> str:
+        return b"\xff".decode() if handle is self.gpus[1] else super().nvmlDeviceGetName(handle)
+
+    def nvmlSystemGetDriverVersion(self) -> str:
+        return b"\xff".decode()
+
+
+def test_a_gpu_whose_name_is_no_text_is_unhealthy_and_the_others_are_not(tmp_path: Path) -> None:
+    reading = Nvml(Garbled([FakeGpu(0), FakeGpu(1)]), tmp_path).read()
+
+    assert reading.driver == ""
+    assert reading.gpus[0].problems == ()
+    [problem] = reading.gpus[1].problems
+    assert problem.startswith("NVML says what is no text")

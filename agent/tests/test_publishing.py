@@ -11,7 +11,7 @@ from gangline.errors import ApiError, Conflict, Forbidden, NotFound, Unavailable
 from gangline.kube.resources import GPU_NODE_STATUSES, NODES
 from gangline.model import Node
 from gangline.wire import GpuDevice, GpuNodeStatusStatus
-from gangline_agent.publishing import Publisher, Reporter
+from gangline_agent.publishing import Publisher, Reporter, counted
 
 from .stories import Applied, RecordingClient, add_node, play
 
@@ -63,7 +63,7 @@ def test_the_object_then_its_status_then_the_labels_are_applied() -> None:
             "node",
             "gpu-agent-status",
             "status",
-            {"status": {"total": 1, "devices": devices, "heartbeatTime": "t1"}},
+            {"status": {"total": 1, "healthy": 1, "used": 0, "free": 1, "devices": devices, "heartbeatTime": "t1"}},
         ),
         Applied("nodes", "node", "gpu-agent", None, {"metadata": {"uid": uid, "labels": LABELS}}),
     ]
@@ -98,7 +98,9 @@ def test_a_node_without_gpus_says_0() -> None:
         agent.report(NONE, {})
         await agent.publish()
 
-    assert play(story).applied[1].body == {"status": {"total": 0, "heartbeatTime": "t2"}}
+    assert play(story).applied[1].body == {
+        "status": {"total": 0, "healthy": 0, "used": 0, "free": 0, "heartbeatTime": "t2"}
+    }
 
 
 def test_where_discovery_runs_labels_are_left_to_it() -> None:
@@ -214,3 +216,9 @@ def test_only_the_object_with_its_uid_is_withdrawn() -> None:
         assert (await client.list(GPU_NODE_STATUSES)).items == []
 
     play(story)
+
+
+def test_the_columns_of_kubectl_are_counted() -> None:
+    devices = [GpuDevice(id=id, health="Healthy", in_use_by=["uid"] if id < 2 else []) for id in range(3)]
+
+    assert counted([*devices, GpuDevice(id=3, health="Unhealthy")]) == {"total": 4, "healthy": 3, "used": 2, "free": 1}

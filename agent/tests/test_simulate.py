@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
+
+import pytest
 
 from gangline.errors import Forbidden
 from gangline.kube.interface import EventType
@@ -49,6 +52,24 @@ async def until(client: RecordingClient, holds: Callable[[Statuses], bool]) -> S
 
 def total(statuses: Statuses) -> int:
     return sum(each.status.total for each in statuses.values())
+
+
+@pytest.mark.parametrize(
+    ("labels", "line"),
+    [({"gpus": ""}, "simulating 1 nodes: gpus"), ({}, "no node is there yet with gpus: none is simulated")],
+    ids=["some", "none"],
+)
+def test_it_says_whether_there_are_nodes_to_simulate(
+    caplog: pytest.LogCaptureFixture, labels: dict[str, str], line: str
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def story(client: RecordingClient) -> None:
+        await add_node(client, "a", labels)
+        async with simulating(client):
+            await eventually(lambda: line in caplog.messages)
+
+    play(story)
 
 
 def test_it_waits_for_the_nodes_and_then_for_each_of_them_to_be_published() -> None:

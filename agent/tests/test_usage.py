@@ -66,3 +66,9 @@ def users(client: RecordingClient) -> list[list[str]]:
     """Of each device as it was reported last."""
     reports = [each for each in client.applied if each.plural == GPU_NODE_STATUSES.plural and each.subresource]
     return [device.get("inUseBy", []) for device in reports[-1].body["status"]["devices"]] if reports else []
+
+
+def test_an_annotation_that_holds_no_ids_is_nobodys() -> None:
+    seen = usage(pod("x", "9" * 5000), pod("y", "²,-1,x,1"))
+
+    assert seen.of("a") == {1: ["uid-y"]}

@@ -12,7 +12,7 @@ def enabled(profile: Profile) -> set[str]:
 
 
 def test_there_are_profiles() -> None:
-    assert names() == ["default", "gpu-scheduler", "topology-aware-scheduler"]
+    assert names() == ["default", "gangline", "gpu-scheduler", "topology-aware-scheduler"]
 
 
 @pytest.mark.parametrize("name", names())
@@ -33,7 +33,7 @@ def test_the_gpu_scheduler_packs_gpus() -> None:
 
     spread, fit = profile.plugin_config
     assert profile.scheduler_name == "gpu-scheduler"
-    assert profile.plugins.score.enabled == (PluginRef("NodeResourcesFit", 10),)
+    assert PluginRef("NodeResourcesFit", 10) in profile.plugins.score.enabled
     assert profile.plugins.score.disabled == (PluginRef("NodeResourcesBalancedAllocation"),)
     assert spread.args == {"defaultingType": "List"}
     assert fit.args is not None
@@ -55,6 +55,13 @@ def test_pods_that_belong_together_are_placed_together(name: str) -> None:
     gangs = {"GangPermit", "TopologyPlacement", "TopologyAnnotations", "GangPreemption", "Reservation"}
     assert gangs < enabled(profile)
     assert ("LeafSpine" in enabled(profile)) == (name == "topology-aware-scheduler")
+
+
+def test_gangline_is_the_gpu_scheduler_by_another_name() -> None:
+    (profile,), (other,) = (load(read(name), name).profiles for name in ("gangline", "gpu-scheduler"))
+
+    assert profile.scheduler_name == "gangline"
+    assert (profile.plugins, profile.plugin_config) == (other.plugins, other.plugin_config)
 
 
 def test_an_unknown_profile_is_a_key_error() -> None:

@@ -6,6 +6,7 @@ Rules
   user wrote, and the user is told. The variables of the fabric are proposals: what the user set stays.
 - It holds device ids, and UUIDs where ids would not do: no id names a MIG instance, and in a container to which the
   runtime shows some devices only, these are counted from 0.
+- A pod with a claim requests the GPUs that the claim gives it; see `requesting`.
 - Doing it twice changes nothing, so that the API server may ask again after other webhooks.
 """
 
@@ -26,15 +27,20 @@ from gangline_webhook.pods import (
     Pod,
     from_annotation,
 )
+from gangline_webhook.requesting import Mode, Requests, requests_of
 from gangline_webhook.reviewing import Operation, Verdict
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line says: whose maps are read, and whether UUIDs go to the container runtime."""
+    """What the command line says."""
 
     scheduler_names: frozenset[str]
+    """Whose maps are read."""
     nvidia_visible_devices: bool = False
+    """Whether UUIDs go to the container runtime."""
+    claim_requests: Mode = "add"
+    """What becomes of pods with claims that do not request their GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +53,10 @@ class Wanted:
 
 def mutate(pod: Pod, claim: GpuClaim | None, options: Options) -> Verdict:
     """What to change in a new pod; ``claim`` is the one that it names, None if it names none or it is not known."""
-    patch = _without_forged(pod)
+    asked = requests_of(pod, claim, options.claim_requests) if claim is not None else Requests()
+    if asked.refusal:
+        return Verdict(allowed=False, message=f"pod {pod.metadata.name}: {asked.refusal}")
+    patch = [*_without_forged(pod), *asked.patch]
     warnings = [f"the annotation {key} was removed: only the scheduler sets it" for key in _forged(pod)]
     wanted, doubts = _wanted(pod, claim, options)
     warnings += doubts

@@ -17,15 +17,18 @@ import click
 import uvloop
 
 from gangline import logs
-from gangline.errors import GanglineError
-from gangline.health import Listener
+from gangline.certificate_files import Certificates
+from gangline.endpoints import Endpoints, Served
+from gangline.errors import ConfigError, GanglineError
 from gangline.kube import auth
 from gangline.kube.client import HttpClient
+from gangline.listening import Limits, Listener
 from gangline.version import version_option
-from gangline_webhook.certificates import Certificates
+from gangline_webhook.bodies import PATIENCE
 from gangline_webhook.claims import Claims, NoClaims, WatchedClaims
 from gangline_webhook.injecting import Options
-from gangline_webhook.serving import Metrics, Reviewer, health
+from gangline_webhook.requesting import MODES, Mode
+from gangline_webhook.serving import DEADLINE, MOST_CONNECTIONS, Metrics, Reviewer, pages
 
 log = logging.getLogger(__name__)
 
@@ -34,12 +37,11 @@ CONNECTIONS = 32  # to the API server: one watch, and a few questions at a time
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the command line says; ``kubeconfig`` counts only with ``claims``."""
+    """What the command line says; ``claims`` need credentials, and so do metrics over TLS."""
 
-    certificate: Path
-    key: Path
+    certificates: Certificates
     addr: str
-    listen: str
+    endpoints: Endpoints
     options: Options
     claims: bool
     kubeconfig: str | None
@@ -51,7 +53,14 @@ class Settings:
     "--tls-private-key-file", type=click.Path(path_type=Path), default=Path("/certs/tls.key"), show_default=True
 )
 @click.option("--addr", default=":8443", show_default=True, help="Reviews, over TLS.")
-@click.option("--listen", default="0.0.0.0:8080", show_default=True, help="Health and metrics, over plain HTTP.")
+@click.option("--listen", default="0.0.0.0:8080", show_default=True, help="Health, over plain HTTP.")
+@click.option(
+    "--secure-listen",
+    default="0.0.0.0:10259",
+    show_default=True,
+    help="Metrics, over TLS, for whom the API server lets see them; health too. Empty: nowhere.",
+)
+@click.option("--plain-metrics", is_flag=True, help="Metrics on --listen too, for everybody who reaches it.")
 @click.option(
     "--scheduler-name",
     "scheduler_names",
@@ -69,6 +78,13 @@ class Settings:
     show_default=True,
     help="Follow GpuClaims: for the variables of NCCL and cuFile, and for the UUIDs of MIG instances.",
 )
+@click.option(
+    "--claim-requests",
+    type=click.Choice(MODES),
+    default="add",
+    show_default=True,
+    help="Pods whose claim gives them whole GPUs and that request none: add the request, refuse them, or leave them.",
+)
 @click.option("--kubeconfig", type=click.Path(), default=None, help="Default: as kubectl, then in-cluster.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("--log-level", default=lambda: logs.level_from(os.environ), help="Default: $LOG_LEVEL or info.")
@@ -78,17 +94,22 @@ def webhook(
     tls_private_key_file: Path,
     addr: str,
     listen: str,
+    secure_listen: str,
+    plain_metrics: bool,
     scheduler_names: Sequence[str],
     nvidia_visible_devices: bool,
     claims: bool,
+    claim_requests: Mode,
     kubeconfig: str | None,
     log_format: logs.Form,
     log_level: str,
 ) -> None:
     """Serve admission reviews until SIGTERM: pods get their GPU variables, claims are checked."""
     logs.configure(log_level, log_format)
-    options = Options(frozenset(scheduler_names), nvidia_visible_devices)
-    settings = Settings(tls_cert_file, tls_private_key_file, addr, listen, options, claims, kubeconfig)
+    options = Options(frozenset(scheduler_names), nvidia_visible_devices, claim_requests)
+    certificates = Certificates(tls_cert_file, tls_private_key_file)
+    endpoints = Endpoints(listen, secure_listen, certificates, plain_metrics)
+    settings = Settings(certificates, addr, endpoints, options, claims, kubeconfig)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve(settings))
 
@@ -98,17 +119,14 @@ async def serve(settings: Settings) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    certificates = Certificates(settings.certificate, settings.key)
     async with AsyncExitStack() as stack:
-        watched = None
-        if settings.claims:
-            credentials = auth.load(settings.kubeconfig)
-            watched = WatchedClaims(await stack.enter_async_context(HttpClient(credentials, connections=CONNECTIONS)))
-        await _listen(settings, certificates, watched or NoClaims(), stack)
+        client = await _client(settings, stack)
+        watched = WatchedClaims(client) if settings.claims and client else None
+        await _listen(settings, client, watched or NoClaims(), stack)
         gc.collect()
         gc.freeze()  # what is there now stays; collections need not walk it
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(certificates.run())]
+            tasks = [group.create_task(settings.certificates.run())]
             if watched:
                 tasks.append(group.create_task(watched.run()))
             await stop.wait()
@@ -117,14 +135,28 @@ async def serve(settings: Settings) -> None:
                 task.cancel()
 
 
-async def _listen(settings: Settings, certificates: Certificates, claims: Claims, stack: AsyncExitStack) -> None:
+async def _client(settings: Settings, stack: AsyncExitStack) -> HttpClient | None:
+    """Raises ConfigError without credentials, unless nothing but metrics needs them."""
+    try:
+        credentials = auth.load(settings.kubeconfig)
+    except ConfigError as error:
+        if settings.claims:
+            raise
+        log.info("no metrics over TLS: %s", error)
+        return None
+    return await stack.enter_async_context(HttpClient(credentials, connections=CONNECTIONS))
+
+
+async def _listen(settings: Settings, client: HttpClient | None, claims: Claims, stack: AsyncExitStack) -> None:
     """Starts both servers, and leaves their end to the stack."""
     metrics = Metrics()
     reviewer = Reviewer(claims, settings.options, metrics)
-    reviews = Listener(reviewer.application(), settings.addr, "--addr", certificates.context)
-    beside = Listener(health(metrics.registry, lambda: reviews.listening), settings.listen, "--listen")
-    await beside.start()
-    stack.push_async_callback(beside.stop)
+    limits = Limits(connections=MOST_CONNECTIONS, head=PATIENCE, request=PATIENCE + DEADLINE)
+    certificates = settings.certificates
+    reviews = Listener(reviewer.application(), settings.addr, "--addr", lambda: certificates.context, limits)
+    beside = Served(settings.endpoints, pages(metrics.registry, lambda: reviews.listening), client)
+    await beside.open()
+    stack.push_async_callback(beside.close)
     await reviews.start()
     stack.push_async_callback(reviews.stop)
     log.info("reviews on port %d, health on port %d", reviews.port, beside.port)

@@ -11,6 +11,8 @@ from gangline.model import Object, ObjectMeta, ResourceRequirements
 
 CUDA_VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 NVIDIA_VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
+MOST_CONTAINERS = 1000
+"""Of a pod that gets variables: each costs a part of the answer, and no node runs so many."""
 
 
 class EnvVar(Object):
@@ -46,6 +48,10 @@ class Pod(Object):
     def annotation(self, key: str) -> str:
         """Its value, empty if it is not there."""
         return (self.metadata.annotations or {}).get(key, "")
+
+    def has_too_many_containers(self) -> bool:
+        """Whether it has more than are looked at."""
+        return len(self.spec.containers or ()) + len(self.spec.init_containers or ()) > MOST_CONTAINERS
 
     def containers(self) -> Iterator[tuple[str, Container]]:
         """All containers, the init containers last, each with its path for a JSON patch."""

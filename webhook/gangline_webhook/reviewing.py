@@ -2,7 +2,9 @@
 
 Rules
 - An answer carries the request's uid and apiVersion, or the API server takes it for a failed call.
-- What cannot be read is answered too, with the uid as far as it can be made out.
+- What cannot be read is refused, with the uid as far as it can be made out: an answer that is none would let the object
+  in unchanged where the failurePolicy is Ignore.
+- The uid is looked for where the API server writes it, at the beginning; an object cannot put another one there.
 """
 
 from __future__ import annotations
@@ -26,7 +28,17 @@ Operation = dict[str, Any]
 
 _NULL = msgspec.Raw(b"null")
 _UID = re.compile(rb'"request"\s*:\s*\{\s*"uid"\s*:\s*"([0-9A-Za-z-]{1,64})"')
-_REASONS = {400: "BadRequest", 413: "RequestEntityTooLarge", 422: "Invalid", 500: "InternalError"}
+_HEAD = 1024
+"""Bytes at the beginning of a review in which its uid stands."""
+_REASONS = {
+    400: "BadRequest",
+    408: "Timeout",
+    413: "RequestEntityTooLarge",
+    422: "Invalid",
+    500: "InternalError",
+    503: "ServiceUnavailable",
+    504: "Timeout",
+}
 
 
 class Malformed(GanglineError):
@@ -93,12 +105,12 @@ _reviews = msgspec.json.Decoder(Review)
 _identities = msgspec.json.Decoder(_Identified)
 
 
-def read(body: bytes) -> Review:
+def read(body: bytes | bytearray) -> Review:
     """The review in a request's body; Malformed if it is none."""
     try:
         review = _reviews.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Malformed(_uid_in(body), VERSIONS[0], _words(error)) from None
+        raise Malformed(uid_in(body), VERSIONS[0], _words(error)) from None
     if review.kind != "AdmissionReview":
         raise Malformed(review.request.uid, VERSIONS[0], f"kind: expected AdmissionReview, got {review.kind!r}")
     if review.api_version not in VERSIONS:
@@ -141,12 +153,12 @@ def _status(code: int, message: str) -> dict[str, Any]:
     return {"status": "Failure", "code": code, "reason": _REASONS[code], "message": message}
 
 
-def _uid_in(body: bytes) -> str:
-    """The uid in a body that is not what it should be, perhaps not even JSON."""
+def uid_in(body: bytes | bytearray) -> str:
+    """The uid in a body that is not what it should be, perhaps not even JSON; empty if it is not to be found."""
     try:
         return _identities.decode(body).request.uid
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        found = _UID.search(body)
+        found = _UID.search(body[:_HEAD])
         return found[1].decode() if found else ""
 
 

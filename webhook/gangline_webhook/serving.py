@@ -1,26 +1,35 @@
-"""Serves reviews over TLS, and health and metrics beside them over plain HTTP."""
+"""Serves reviews over TLS, and health and metrics beside them over plain HTTP.
+
+What a review is answered
+- Its content cannot be read, or is too much: it is refused, with HTTP 200, because that is a verdict.
+- The webhook fails, is busy or is not told all in time: HTTP 500, 503, 504 or 408, and failurePolicy decides.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
-from prometheus_client import CollectorRegistry, Counter, GCCollector, Histogram, PlatformCollector, ProcessCollector
-from prometheus_client.aiohttp import make_aiohttp_handler
+from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from gangline.health import routes
+from gangline.endpoints import Pages, add_process
+from gangline.exposition import Exposition
 from gangline.wire import CLAIM, GpuClaim
 from gangline_webhook import injecting, reviewing, validating
+from gangline_webhook.bodies import Bodies, Refused, too_many_parts
 from gangline_webhook.claims import Claims
-from gangline_webhook.pods import Pod
+from gangline_webhook.pods import MOST_CONTAINERS, Pod
 from gangline_webhook.reviewing import Malformed, Review, Verdict
 
 log = logging.getLogger(__name__)
 
-LARGEST = 8 << 20
-"""Bytes of a review: two objects of the largest size that the API server takes, and some."""
+MOST_CONNECTIONS = 160
+"""More than API servers open at once; each may cost SMALL bytes and what TLS needs."""
+DEADLINE = 2.0
+"""Seconds for a verdict, once the review is there."""
 BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
 Decide = Callable[[Review], Awaitable[Verdict]]
@@ -31,11 +40,10 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        for collector in (ProcessCollector, GCCollector, PlatformCollector):
-            collector(registry=self.registry)
+        add_process(self.registry)
         self.requests = Counter(
             "gangline_webhook_requests",
-            "Reviews by outcome: allowed, patched, denied, malformed, error.",
+            "Reviews by outcome: allowed, patched, denied, malformed, error, busy, slow.",
             ("path", "outcome"),
             registry=self.registry,
         )
@@ -51,14 +59,17 @@ class Metrics:
 class Reviewer:
     """Answers reviews; it keeps nothing between two of them."""
 
-    def __init__(self, claims: Claims, options: injecting.Options, metrics: Metrics) -> None:
+    def __init__(
+        self, claims: Claims, options: injecting.Options, metrics: Metrics, bodies: Bodies | None = None
+    ) -> None:
         self._claims = claims
         self._options = options
         self._metrics = metrics
+        self._bodies = bodies or Bodies()
 
     def application(self) -> web.Application:
         """The two paths; everything else is 404."""
-        app = web.Application(client_max_size=LARGEST)
+        app = web.Application()
         for path, decide in (("/mutate", self.mutate), ("/validate", self.validate)):
             app.router.add_post(path, self._handler(path, decide))
         return app
@@ -69,6 +80,8 @@ class Reviewer:
         if request.kind.kind != "Pod" or request.operation != "CREATE" or request.sub_resource:
             return Verdict()
         pod = reviewing.decode(review, request.object, Pod)
+        if pod.has_too_many_containers():
+            return Verdict(False, f"a pod that uses GPUs may have {MOST_CONTAINERS} containers")
         if not (name := pod.annotation(CLAIM)):
             return injecting.mutate(pod, None, self._options)
         found = await self._claims.find(request.namespace, name)
@@ -96,10 +109,13 @@ class Reviewer:
 
         async def handle(request: web.Request) -> web.Response:
             started = time.perf_counter()
-            status, body, outcome = await _reply(request, decide)
+            status, body, outcome = await _reply(request, decide, self._bodies)
             self._metrics.requests.labels(path, outcome).inc()
             duration.observe(time.perf_counter() - started)
-            return web.Response(body=body, status=status, content_type="application/json")
+            response = web.Response(body=body, status=status, content_type="application/json")
+            if not request.content.at_eof():
+                response.force_close()
+            return response
 
         return handle
 
@@ -117,35 +133,45 @@ def _validate_claim(review: Review, updated: bool) -> Verdict:
     return validating.validate_claim(claim, old)
 
 
-async def _reply(request: web.Request, decide: Decide) -> tuple[int, bytes, str]:
-    """Status, body and outcome; a request that breaks off is left to the server."""
+async def _reply(request: web.Request, decide: Decide, bodies: Bodies) -> tuple[int, bytes, str]:
+    """Status, body and outcome, whatever comes; a request that breaks off is left to the server."""
     try:
-        body = await request.read()
-    except web.HTTPRequestEntityTooLarge:
-        why = f"a review may have {LARGEST} bytes"
-        return 413, reviewing.failure("", reviewing.VERSIONS[0], 413, why), "malformed"
-    except web.RequestPayloadError as error:
-        why = f"the body cannot be read: {error}"
-        return 400, reviewing.failure("", reviewing.VERSIONS[0], 400, why), "malformed"
+        async with bodies.read(request) as body:
+            return await answered(request.path, body, decide)
+    except Refused as error:
+        uid = reviewing.uid_in(error.start)
+        outcome = {408: "slow", 503: "busy"}.get(error.status, "malformed")
+        return *_refusal(uid, reviewing.VERSIONS[0], error.status, str(error)), outcome
+
+
+async def answered(path: str, body: bytearray, decide: Decide) -> tuple[int, bytes, str]:
+    """Status, body and outcome of a review, whatever it holds."""
+    uid, version = "", reviewing.VERSIONS[0]
     try:
+        if why := too_many_parts(body):
+            raise Malformed(reviewing.uid_in(body), version, why)
         review = reviewing.read(body)
+        uid, version = review.request.uid, review.api_version
+        async with asyncio.timeout(DEADLINE):
+            verdict = await decide(review)
+        outcome = "denied" if not verdict.allowed else "patched" if verdict.patch else "allowed"
+        return 200, reviewing.answer(review, verdict), outcome
     except Malformed as error:
-        return 400, reviewing.failure(error.uid, error.version, 400, str(error)), "malformed"
-    try:
-        verdict = await decide(review)
-    except Malformed as error:
-        return 400, reviewing.failure(error.uid, error.version, 400, str(error)), "malformed"
+        return *_refusal(error.uid, error.version, 400, str(error)), "malformed"
+    except TimeoutError:
+        log.error("%s: review %s was not decided in %g s", path, uid, DEADLINE)
+        return 504, reviewing.failure(uid, version, 504, f"no verdict within {DEADLINE:g} s"), "error"
     except Exception as error:  # one review must not end the server
-        log.exception("%s: review %s failed", request.path, review.request.uid)
-        why = f"internal error: {type(error).__name__}"
-        return 500, reviewing.failure(review.request.uid, review.api_version, 500, why), "error"
-    outcome = "denied" if not verdict.allowed else "patched" if verdict.patch else "allowed"
-    return 200, reviewing.answer(review, verdict), outcome
+        log.exception("%s: review %s failed", path, uid or "without a uid")
+        return 500, reviewing.failure(uid, version, 500, f"internal error: {type(error).__name__}"), "error"
 
 
-def health(registry: CollectorRegistry, ready: Callable[[], bool]) -> web.Application:
+def _refusal(uid: str, version: str, code: int, why: str) -> tuple[int, bytes]:
+    """Status and body: a verdict where there is a uid and the content is at fault, else a failure."""
+    status = 200 if uid and code in (400, 413) else code
+    return status, reviewing.failure(uid, version, code, why)
+
+
+def pages(registry: CollectorRegistry, ready: Callable[[], bool]) -> Pages:
     """Liveness, readiness and metrics."""
-    app = web.Application()
-    app.add_routes(routes(live={}, ready={"reviews": lambda: None if ready() else "not listening"}))
-    app.add_routes([web.get("/metrics", make_aiohttp_handler(registry))])
-    return app
+    return Pages({}, {"reviews": lambda: None if ready() else "not listening"}, Exposition(registry))

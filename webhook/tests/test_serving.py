@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import gzip
 import io
 import json
 import ssl
@@ -14,22 +16,25 @@ import aiohttp
 import msgspec
 import pytest
 
+from gangline.certificate_files import Certificates
+from gangline.endpoints import Endpoints, Served
 from gangline.errors import ConfigError
-from gangline.health import Listener
+from gangline.listening import Listener
 from gangline.wire import GpuClaim
 from gangline_e2e.certificates import Authority
-from gangline_webhook.certificates import Certificates
+from gangline_webhook.bodies import LARGEST
 from gangline_webhook.claims import MISSING, UNREADABLE, Found
 from gangline_webhook.injecting import Options
-from gangline_webhook.serving import LARGEST, Metrics, Reviewer, health
+from gangline_webhook.serving import Metrics, Reviewer, pages
 
-from .reviews import CUDA, UID, Document, env, field_ref, patched, pod, review, text
+from .reviews import CUDA, UID, Document, container, env, field_ref, patched, pod, review, text
 
+NESTED = text(review(pod(managedFields="here"))).replace(b'"here"', b"[" * 5000 + b"]" * 5000)
 CLAIMED = {"gpu.scheduling/claim": "four"}
 
 
 class KnownClaims:
-    """Claims of the namespace team by name; "broken" raises, "slow" cannot be read."""
+    """Claims of the namespace team by name; some names do something else."""
 
     def __init__(self, **claims: Document) -> None:
         self._claims = claims
@@ -37,6 +42,10 @@ class KnownClaims:
     async def find(self, namespace: str, name: str) -> Found:
         if name == "broken":
             raise RuntimeError("a bug")
+        if name == "hanging":
+            await asyncio.Event().wait()
+        if name == "exhausting":
+            raise MemoryError
         if name == "slow":
             return Found(doubt=UNREADABLE)
         if namespace != "team" or name not in self._claims:
@@ -58,8 +67,9 @@ class Running:
         )
         reviewer = Reviewer(claims, Options(frozenset({"gpu-scheduler"})), metrics)
         certificates = Certificates(pair.certificate, pair.key)
-        self.reviews = Listener(reviewer.application(), "127.0.0.1:0", "--addr", certificates.context)
-        self.beside = Listener(health(metrics.registry, lambda: self.reviews.listening), "127.0.0.1:0", "--listen")
+        self.reviews = Listener(reviewer.application(), "127.0.0.1:0", "--addr", lambda: certificates.context)
+        endpoints = Endpoints("127.0.0.1:0", "", plain_metrics=True)
+        self.beside = Served(endpoints, pages(metrics.registry, lambda: self.reviews.listening), None)
         self._tls = ssl.create_default_context(cafile=authority.certificate)
 
     async def post(self, path: str, body: Any, **headers: str) -> tuple[int, Any]:
@@ -83,11 +93,11 @@ class Running:
 @pytest.fixture
 async def running(tmp_path: Path) -> AsyncIterator[Running]:
     made = Running(tmp_path)
-    await made.beside.start()
+    await made.beside.open()
     await made.reviews.start()
     yield made
     await made.reviews.stop()
-    await made.beside.stop()
+    await made.beside.close()
 
 
 async def test_a_new_pod_with_a_claim_is_patched(running: Running) -> None:
@@ -175,47 +185,88 @@ async def test_the_older_version_is_answered_in_kind(running: Running) -> None:
 
 @pytest.mark.parametrize("path", ["/mutate", "/validate"])
 @pytest.mark.parametrize(
-    ("body", "uid"),
+    "body",
     [
-        pytest.param(b"", "", id="nothing"),
-        pytest.param(b"\x00\xff{", "", id="noise"),
-        pytest.param(text(review({"kind": "Pod", "spec": []})), UID, id="an object that does not fit"),
-        pytest.param(text({"request": {"uid": UID, "operation": 1}}), UID, id="a request that does not fit"),
-        pytest.param(text({"request": {"uid": UID}})[:-2], UID, id="cut off"),
+        pytest.param(text(review({"kind": "Pod", "spec": []})), id="an object that does not fit"),
+        pytest.param(text({"request": {"uid": UID, "operation": 1}}), id="a request that does not fit"),
+        pytest.param(text({"request": {"uid": UID}})[:-2], id="cut off"),
+        pytest.param(NESTED, id="nested deeply"),
+        pytest.param(text(review(pod(annotations={"a": "?"}))).replace(b"?", b"\xff"), id="no Unicode"),
+        pytest.param(text(review({"kind": "Pod", "spec": {"containers": [{}] * 60_000}})), id="too many objects"),
+        pytest.param(text(review({"kind": "Pod", "spec": [0] * 600_000})), id="too many elements"),
     ],
 )
-async def test_a_malformed_review_is_answered_400_with_its_uid(
-    running: Running, path: str, body: bytes, uid: str
-) -> None:
+async def test_a_review_that_cannot_be_read_is_refused(running: Running, path: str, body: bytes) -> None:
     if path == "/validate":
         body = body.replace(b'"CREATE"', b'"UPDATE"')
 
     status, answer = await running.post(path, body)
 
     response = answer["response"]
-    assert (status, answer["kind"]) == (400, "AdmissionReview")
-    assert (response["uid"], response["allowed"], response["status"]["code"]) == (uid, False, 400)
+    assert (status, answer["kind"]) == (200, "AdmissionReview")  # the API server takes no verdict that is not 200
+    assert (response["uid"], response["allowed"], response["status"]["code"]) == (UID, False, 400)
+    assert response["status"]["message"].startswith("the AdmissionReview cannot be read: ")
 
 
-async def test_a_review_that_is_too_large_is_answered_413(running: Running) -> None:
-    status, answer = await running.post("/mutate", b" " * (LARGEST + 1))
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"\x00\xff{", id="noise"),
+        pytest.param(text({"request": {"uid": 7}}), id="a uid that is none"),
+        pytest.param(b" " * 2000 + text({"request": {"uid": UID}})[:-2], id="a uid far from where it should be"),
+    ],
+)
+async def test_what_has_no_uid_is_answered_400(running: Running, body: bytes) -> None:
+    status, answer = await running.post("/mutate", body)
 
-    assert (status, answer["response"]["status"]["code"]) == (413, 413)
+    assert (status, answer["response"]["uid"], answer["response"]["allowed"]) == (400, "", False)
 
 
-async def test_a_body_that_is_not_packed_as_it_says_is_answered_400(running: Running) -> None:
-    status, _ = await running.post("/mutate", b"not gzip", **{"Content-Encoding": "gzip"})
+async def test_a_uid_inside_of_the_object_is_not_that_of_the_review(running: Running) -> None:
+    foreign = {"kind": "Pod", "metadata": {"request": {"uid": "another"}}, "spec": []}
 
-    assert status == 400
+    _, answer = await running.post("/mutate", review(foreign))
+
+    assert answer["response"]["uid"] == UID
 
 
-async def test_a_bug_is_answered_500_with_the_uid_and_the_server_goes_on(
-    running: Running, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("body", "status", "uid"),
+    [
+        pytest.param(b" " * (LARGEST + 1), 413, "", id="without a uid"),
+        pytest.param(text(review(pod())) + b" " * LARGEST, 200, UID, id="with a uid"),
+    ],
+)
+async def test_a_review_that_is_too_large_is_refused(running: Running, body: bytes, status: int, uid: str) -> None:
+    said, answer = await running.post("/mutate", body)
+
+    response = answer["response"]
+    assert (said, response["uid"], response["allowed"], response["status"]["code"]) == (status, uid, False, 413)
+
+
+async def test_a_body_that_is_packed_is_not_unpacked(running: Running) -> None:
+    bomb = gzip.compress(text(review(pod())) + b" " * (64 << 20))
+
+    status, answer = await running.post("/mutate", bomb, **{"Content-Encoding": "gzip"})
+
+    assert (status, answer["response"]["allowed"]) == (400, False)
+
+
+async def test_a_verdict_that_takes_too_long_is_answered_504(running: Running) -> None:
+    status, answer = await running.post("/mutate", review(pod(annotations={"gpu.scheduling/claim": "hanging"})))
+
+    assert (status, answer["response"]["uid"], answer["response"]["status"]["code"]) == (504, UID, 504)
+
+
+@pytest.mark.parametrize(("claim", "logged"), [("broken", "RuntimeError: a bug"), ("exhausting", "MemoryError")])
+async def test_a_fault_of_its_own_is_answered_500_with_the_uid_and_the_server_goes_on(
+    running: Running, caplog: pytest.LogCaptureFixture, claim: str, logged: str
 ) -> None:
-    status, answer = await running.post("/mutate", review(pod(annotations={"gpu.scheduling/claim": "broken"})))
+    status, answer = await running.post("/mutate", review(pod(annotations={"gpu.scheduling/claim": claim})))
 
     assert (status, answer["response"]["uid"], answer["response"]["status"]["code"]) == (500, UID, 500)
-    assert "a bug" in caplog.text
+    assert "Traceback" in caplog.text and logged in caplog.text
     assert env(await running.mutated(pod(annotations=CLAIMED))) == [field_ref(CUDA)]
 
 
@@ -258,4 +309,15 @@ async def test_an_address_in_use_is_refused(running: Running) -> None:
     taken = f"127.0.0.1:{running.beside.port}"
 
     with pytest.raises(ConfigError, match=f"^--listen: cannot listen on {taken}: Address already in use"):
-        await Listener(health(Metrics().registry, lambda: True), taken, "--listen").start()
+        await Served(Endpoints(taken, ""), pages(Metrics().registry, lambda: True), None).open()
+
+
+async def test_a_pod_with_absurdly_many_containers_is_refused(running: Running) -> None:
+    containers = [container(f"c-{number}") for number in range(1001)]
+
+    status, answer = await running.post("/mutate", review(pod(*containers, annotations=CLAIMED)))
+    _, fewer = await running.post("/mutate", review(pod(*containers[1:], annotations=CLAIMED)))
+
+    assert (status, answer["response"]["allowed"]) == (200, False)
+    assert answer["response"]["status"]["message"] == "a pod that uses GPUs may have 1000 containers"
+    assert fewer["response"]["allowed"]

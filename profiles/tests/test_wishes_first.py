@@ -1,0 +1,145 @@
+"""Of all nodes that will do, the chosen one is best in what is asked for, and among those best in everything else."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gangline import config, model
+from gangline.assembly import build_runtimes
+from gangline.cache import Cache
+from gangline.clock import SystemClock
+from gangline.groups import Groups
+from gangline.metrics import Metrics
+from gangline.ranking import outranking
+from gangline.recording import NoRecorder
+from gangline.registry import Catalog
+from gangline.runtime import Runtime
+from gangline.testing import cluster, make_node, make_pod
+from gangline.waiting import WaitingPods
+from gangline_profiles import names, read
+
+from .placing import LEAF, SPINE
+
+HOST = "kubernetes.io/hostname"
+CHART = Path(__file__).parents[2] / "charts" / "gpu-scheduler" / "values.yaml"
+WISHES = {"TaintToleration", "NodeAffinity", "PodTopologySpread", "InterPodAffinity", "TopologyAnnotations", "GpuClaim"}
+FOR_GPUS = [name for name in names() if name != "default"]
+
+
+def text_of(profile: str) -> str:
+    """A packaged profile, or that of the chart."""
+    if profile != "chart":
+        return read(profile)
+    (default,) = yaml.safe_load(CHART.read_text())["profiles"]
+    made = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    return yaml.safe_dump({**made, "profiles": [{"schedulerName": "chart", **default}]})
+
+
+def runtime_of(profile: str, cache: Cache) -> Runtime:
+    (runtime,) = build_runtimes(
+        config.load(text_of(profile), profile),
+        Catalog.discover(),
+        cache,
+        SystemClock(),
+        NoRecorder(),
+        WaitingPods(),
+        None,
+        Metrics(),
+        random.Random(1),
+        Groups(cache),
+    ).values()
+    return runtime
+
+
+@pytest.mark.parametrize("profile", [*FOR_GPUS, "chart"])
+def test_what_users_ask_for_outranks_the_rest_in_every_profile_for_gpus(profile: str) -> None:
+    weights = runtime_of(profile, Cache()).evaluator.weights()
+
+    assert outranking(weights) == WISHES
+
+
+def test_the_default_profile_sums_up_as_kube_scheduler_does() -> None:
+    weights = runtime_of("default", Cache()).evaluator.weights()
+
+    assert outranking(weights) == frozenset()
+    assert {name: weight for name, weight in weights.items() if weight > 1} == {
+        "TaintToleration": 3,
+        "NodeAffinity": 2,
+        "PodTopologySpread": 2,
+        "InterPodAffinity": 2,
+    }
+
+
+def nodes(draw: st.DrawFn) -> list[model.Node]:
+    taints = ("slow=yes:PreferNoSchedule",)
+    return [
+        make_node(f"n{i}", labels={SPINE: "s0", LEAF: f"leaf-{i % 3}"}, taints=taints if draw(st.booleans()) else ())
+        for i in range(6)
+    ]
+
+
+def affinity(draw: st.DrawFn) -> model.Affinity:
+    leaf = draw(st.sampled_from(["leaf-0", "leaf-2"]))
+    preference = {"matchExpressions": [{"key": LEAF, "operator": "In", "values": [leaf]}]}
+    selector = {"matchLabels": {"app": draw(st.sampled_from("ab"))}}
+    term = {"labelSelector": selector, "topologyKey": draw(st.sampled_from([HOST, LEAF]))}
+    kinds = {
+        "nodeAffinity": {"weight": draw(st.integers(1, 100)), "preference": preference},
+        "podAntiAffinity": {"weight": draw(st.integers(1, 100)), "podAffinityTerm": term},
+    }
+    asked = {
+        kind: {"preferredDuringSchedulingIgnoredDuringExecution": [wish]}
+        for kind, wish in kinds.items()
+        if draw(st.booleans())
+    }
+    return msgspec.convert(asked, model.Affinity)
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> tuple[Cache, model.Pod]:
+    """A cluster in use, and a pod that asks for this and that."""
+    running = [
+        make_pod(f"p{i}", gpus=draw(st.integers(0, 2)), node=f"n{draw(st.integers(0, 5))}", labels={"app": app})
+        for i, app in enumerate(draw(st.lists(st.sampled_from("ab"), max_size=8)))
+    ]
+    asked: dict[str, Any] = draw(
+        st.dictionaries(
+            st.just("topology.scheduler/preferred-domain"), st.sampled_from(["leaf-1", "leaf-2"]), max_size=1
+        )
+    )
+    pod = make_pod("new", gpus=1, labels={"app": "a"}, annotations=asked, affinity=affinity(draw))
+    return cluster(nodes(draw), running), pod
+
+
+@pytest.mark.parametrize("profile", [*FOR_GPUS, "chart"])
+@settings(max_examples=40, deadline=None)
+@given(problem=problems())
+def test_the_chosen_node_is_best_in_what_is_asked_for_and_then_in_the_rest(
+    profile: str, problem: tuple[Cache, model.Pod]
+) -> None:
+    cache, pod = problem
+    runtime = runtime_of(profile, cache)
+    evaluator = runtime.evaluator
+
+    filtered = evaluator.filter(cache.record(pod))
+    chosen = evaluator.choose(filtered)
+
+    scores, weights = evaluator.scores(filtered), evaluator.weights()
+    index = np.flatnonzero(filtered.feasible).tolist()
+    ranks = {
+        row: tuple(
+            sum(weights[name] * float(each[at]) for name, each in scores.items() if (name in WISHES) is wished)
+            for wished in (True, False)
+        )
+        for at, row in enumerate(index)
+    }
+    assert ranks[chosen] == max(ranks.values())
