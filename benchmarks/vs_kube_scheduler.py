@@ -121,7 +121,10 @@ def start_gangline(
     def start() -> int:
         log = (folder / "gangline.log").open("ab")
         process = subprocess.Popen(
-            [*command, "--listen", f"127.0.0.1:{free_port()}"], stderr=log, stdout=log, env=environment
+            [*command, "--listen", f"127.0.0.1:{free_port()}", "--secure-listen", "127.0.0.1:0"],
+            stderr=log,
+            stdout=log,
+            env=environment,
         )
         processes.append(process)
         return process.pid

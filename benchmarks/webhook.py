@@ -170,7 +170,7 @@ async def measure(folder: Path, rate: float, seconds: float, clients: int) -> Ru
     pair = authority.server("webhook")
     port, health = free_ports()
     files = [f"--tls-cert-file={pair.certificate}", f"--tls-private-key-file={pair.key}", "--no-claims"]
-    places = [f"--addr=127.0.0.1:{port}", f"--listen=127.0.0.1:{health}"]
+    places = [f"--addr=127.0.0.1:{port}", f"--listen=127.0.0.1:{health}", "--secure-listen="]
     command = [sys.executable, "-m", "gangline", "webhook", *files, *places]
     process = processes.start("webhook", command, folder / "webhook.log")
     try:

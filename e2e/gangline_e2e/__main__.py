@@ -16,6 +16,8 @@ from gangline_e2e.harness import Options
 from gangline_e2e.workloads import is_ready, kwok_node
 
 NODES_S = 300
+LABELS = {"type": "kwok"}
+"""As nodes of KWOK have them, by which `gangline agent --nodes type=kwok` finds them."""
 
 _folder = click.option(
     "--dir",
@@ -67,7 +69,7 @@ def down(folder: Path) -> None:
 
 async def _create_nodes(kubeconfig: Path, count: int) -> None:
     async with connect(kubeconfig) as api:
-        await api.create_many(kwok_node(f"node-{index:05}") for index in range(count))
+        await api.create_many(kwok_node(f"node-{index:05}", labels=LABELS) for index in range(count))
         await api.wait_for("/api/v1/nodes", is_ready, count, NODES_S)
 
 

@@ -105,6 +105,15 @@ class Api:
             changed: Manifest = await _answer(response)
             return changed
 
+    async def send_text(self, method: str, path: str, text: str = "") -> str:
+        """One request with JSON that is sent as it stands; the answer is not decoded either."""
+        headers = {"Content-Type": "application/json"}
+        async with self._session.request(method, path, data=text.encode(), headers=headers) as response:
+            answer = await response.text()
+            if not response.ok:
+                raise HarnessError(f"{method} {path}: {response.status}: {answer[:500]}")
+            return answer
+
     async def bind(self, pod: str, node: str) -> None:
         """Bind a pod of this client's namespace to a node, as a scheduler does."""
         await self.request("POST", f"{self.pods}/{pod}/binding", binding(pod, node))

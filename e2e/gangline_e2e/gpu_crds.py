@@ -43,9 +43,9 @@ def node_status(name: str, node: str | None = None) -> Manifest:
     }
 
 
-def policies() -> Manifests:
-    """The validating admission policies of the chart and their bindings."""
-    files = sorted((CHART / "policies").glob("*.yaml"))
+def agent_policies() -> Manifests:
+    """The validating admission policies of the chart that hold an agent to its node, and their bindings."""
+    files = [CHART / "policies" / f"{name}.yaml" for name in ("node-labels", "node-status")]
     return [each for file in files for each in yaml.safe_load_all(file.read_text())]
 
 

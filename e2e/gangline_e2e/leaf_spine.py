@@ -27,7 +27,7 @@ async def leaf_spine(release: Release, folder: Path) -> AsyncIterator[dict[str, 
     for node in nodes:
         leaves.setdefault(node["metadata"]["labels"][LEAF], set()).add(node["metadata"]["name"])
     names = set().union(*leaves.values())
-    words = ["agent", "--kubeconfig", str(release.helm.kubeconfig), "--simulate", "gb200", "--nodes", "type=kwok"]
+    words = ["agent", "--kubeconfig", str(release.simulator), "--simulate", "gb200", "--nodes", "type=kwok"]
     log = folder / "agent.log"
     agent = processes.start("agent of leaves", [sys.executable, "-m", "gangline", *words], log)
 

@@ -23,15 +23,20 @@ from gangline_e2e import binaries, egress
 from gangline_e2e.api import Api, connect
 from gangline_e2e.chart import CHART, RELEASE, Helm, HelmFailed
 from gangline_e2e.gang_crds import install_foreign
-from gangline_e2e.harness import ControlPlane, Options
+from gangline_e2e.harness import ADMINS, ControlPlane, Options
 from gangline_e2e.kubelet import Kubelet
 from gangline_e2e.workloads import GPU, Manifest, Manifests, is_pod_ready
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 OWN = f"/api/v1/namespaces/{RELEASE}"
 TEAM = "team"
+SIMULATOR = "simulator"
+"""Who reports the GPUs of nodes that have no agent."""
+PROMETHEUS = "prometheus"
 VALUES: Manifest = {
+    "metrics": {"readers": [{"name": PROMETHEUS, "namespace": TEAM}]},
     "agent": {"simulate": "dgx-h100"},
+    "policies": {"trustedUsers": [SIMULATOR]},
     **yaml.safe_load((EXAMPLES / "leaf-spine" / "values.yaml").read_text()),
 }
 JOBS = f"/apis/batch/v1/namespaces/{TEAM}/jobs"
@@ -44,7 +49,7 @@ AUDITED = {"level": "Metadata", "userGroups": [f"system:serviceaccounts:{RELEASE
 class Release:
     """The release at work; ``api`` is an administrator's client for the namespace of a team that uses it.
 
-    ``before`` is the inventory of the cluster before the release came.
+    ``before`` is the inventory of the cluster before the release came, ``simulator`` the kubeconfig of SIMULATOR.
     """
 
     api: Api
@@ -52,6 +57,7 @@ class Release:
     kubelet: Kubelet
     before: set[str]
     audit: Path
+    simulator: Path
 
     async def pods(self, app: str) -> Manifests:
         """The pods of a component that are not on their way out."""
@@ -89,6 +95,22 @@ class Release:
 
         await self.api.until(gone, "the team's pods are gone")
 
+    async def metrics(self, pod: Manifest) -> str:
+        """The metrics of a pod of the release, as Prometheus scrapes them."""
+        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+        path = f"/api/v1/namespaces/{TEAM}/serviceaccounts/{PROMETHEUS}/token"
+        made = await self.api.request("POST", path, request)
+        headers = {"Authorization": f"Bearer {made['status']['token']}"}
+        url = f"https://{pod['status']['podIP']}:10259/metrics"
+        async with aiohttp.request("GET", url, headers=headers, ssl=False, raise_for_status=True) as answer:
+            return await answer.text()
+
+    async def leads(self, pod: Manifest) -> bool:
+        """Whether a scheduler of the release is the leader, as its metrics say."""
+        return (
+            re.search(r"^leader_election_master_status\{.*\} 1\.0$", await self.metrics(pod), re.MULTILINE) is not None
+        )
+
     def requests(self) -> Manifests:
         """All that the service accounts of the release have asked of the API server, as its audit log has it."""
         return [json.loads(line) for line in self.audit.read_text().splitlines()]
@@ -120,18 +142,8 @@ async def release(folder: Path, program: Path) -> AsyncIterator[Release]:
             await helm.install(RELEASE, VALUES, CHART, "--wait", "--timeout", "150s")
         except HelmFailed as error:
             raise HelmFailed(f"{error}\n{kubelet.logs()[-10_000:]}") from None
-        yield Release(api, helm, kubelet, before, folder / "audit.log")
-
-
-async def metrics(pod: Manifest) -> str:
-    """The metrics of a pod of the release."""
-    async with aiohttp.request("GET", f"http://{pod['status']['podIP']}:8080/metrics") as answer:
-        return await answer.text()
-
-
-async def leads(pod: Manifest) -> bool:
-    """Whether a scheduler of the release is the leader, as its metrics say."""
-    return re.search(r"^leader_election_master_status\{.*\} 1\.0$", await metrics(pod), re.MULTILINE) is not None
+        simulator = control_plane.kubeconfig_for(SIMULATOR, (ADMINS, f"{SIMULATOR}s"))
+        yield Release(api, helm, kubelet, before, folder / "audit.log", simulator)
 
 
 def _options(folder: Path, socket: Path) -> Options:
@@ -151,12 +163,17 @@ async def _prepare(api: Api) -> None:
     """Namespaces, the nodes with GPUs and one without, and the kinds of other systems."""
     await install_foreign(api)
     for name in (RELEASE, TEAM):
-        await api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        metadata = {"name": name, "annotations": {"gangline.dev/allow": "scheduling-map"}}
+        await api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    await api.create(
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": PROMETHEUS, "namespace": TEAM}}
+    )
     await api.create_many(_node(name, gpus=8) for name in GPU_NODES)
     await api.create(_node("control", gpus=0))
 
     async def accounts() -> bool:
-        return all([await api.list(f"/api/v1/namespaces/{name}/serviceaccounts") for name in (RELEASE, TEAM)])
+        paths = [f"/api/v1/namespaces/{name}/serviceaccounts" for name in (RELEASE, TEAM)]
+        return all(["default" in [each["metadata"]["name"] for each in await api.list(path)] for path in paths])
 
     await api.until(accounts, "the namespaces have service accounts")
 

@@ -27,7 +27,7 @@ NAME = "gangline"
 
 
 class Gangline:
-    """One scheduler process; its configuration file and its log stand in ``folder``.
+    """One scheduler process; its configuration file and its log stand in ``folder``. ``more`` are options for it.
 
     As a context manager it starts on entry, and on exit it stops, if it runs still.
     """
@@ -40,14 +40,17 @@ class Gangline:
         *,
         leader_elect: bool = False,
         python_path: Path | None = None,
+        more: Sequence[str] = (),
     ) -> None:
         self.config_file = folder / "config.yaml"
         self.log_file = folder / "gangline.log"
         self._kubeconfig = kubeconfig
         self._leader_elect = leader_elect
+        self._more = more
         self._python_path = python_path
         self._process: Process | None = None
-        self._url = ""
+        self.url = ""
+        self.secure_url = ""
         folder.mkdir(parents=True, exist_ok=True)
         self.configure(config)
 
@@ -62,11 +65,11 @@ class Gangline:
         """Start it and wait until /readyz answers 200; StartFailed shows the end of its log."""
         if self.alive():
             raise HarnessError(f"{NAME}: runs already")
-        listen = f"127.0.0.1:{_free_port()}"
-        self._url = f"http://{listen}"
-        process = self._process = processes.start(NAME, self._command(listen), self.log_file)
+        listen, secure = (f"127.0.0.1:{_free_port()}" for _ in range(2))
+        self.url, self.secure_url = f"http://{listen}", f"https://{secure}"
+        process = self._process = processes.start(NAME, self._command(listen, secure), self.log_file)
         deadline = time.monotonic() + START_S
-        while not _answers(f"{self._url}/readyz"):
+        while not _answers(f"{self.url}/readyz"):
             if not process.alive() or time.monotonic() > deadline:
                 why = "not ready in time" if process.alive() else "ended before it was ready"
                 self.stop()
@@ -100,7 +103,7 @@ class Gangline:
 
     def metrics(self) -> str:
         """What it says at /metrics now."""
-        with urllib.request.urlopen(f"{self._url}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(f"{self.url}/metrics", timeout=10) as answer:
             text: str = answer.read().decode()
             return text
 
@@ -118,10 +121,11 @@ class Gangline:
             raise HarnessError(f"{NAME}: was not started")
         return self._process
 
-    def _command(self, listen: str) -> list[str]:
+    def _command(self, listen: str, secure: str) -> list[str]:
         env = ["env", f"PYTHONPATH={self._python_path}"] if self._python_path else []
         elect = "--leader-elect" if self._leader_elect else "--no-leader-elect"
-        return [*env, *command(self.config_file, self._kubeconfig), "--listen", listen, elect]
+        ports = ["--listen", listen, "--plain-metrics", "--secure-listen", secure]
+        return [*env, *command(self.config_file, self._kubeconfig), *ports, *self._more, elect]
 
 
 def command(config: Path, kubeconfig: Path) -> list[str]:

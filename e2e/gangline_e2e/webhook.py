@@ -54,7 +54,12 @@ class Webhook:
     def start(self) -> None:
         """Start it and wait until it is ready."""
         files = [f"--tls-cert-file={self._folder}/tls.crt", f"--tls-private-key-file={self._folder}/tls.key"]
-        places = [f"--addr=127.0.0.1:{self._port}", f"--listen=127.0.0.1:{self._health}"]
+        places = [
+            f"--addr=127.0.0.1:{self._port}",
+            f"--listen=127.0.0.1:{self._health}",
+            "--plain-metrics",
+            "--secure-listen=",
+        ]
         served = [f"--kubeconfig={self._kubeconfig}", *(f"--scheduler-name={name}" for name in self._scheduler_names)]
         command = [sys.executable, "-m", "gangline", "webhook", *files, *places, *served]
         process = self._process = processes.start("webhook", command, self.log)

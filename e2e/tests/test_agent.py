@@ -16,7 +16,7 @@ import yaml
 from gangline_e2e import processes
 from gangline_e2e.api import Api, connect
 from gangline_e2e.errors import Refused
-from gangline_e2e.gpu_crds import NODE_STATUSES, install, node_status, policies
+from gangline_e2e.gpu_crds import NODE_STATUSES, agent_policies, install, node_status
 from gangline_e2e.processes import Process
 from gangline_e2e.sources import Cluster
 from gangline_e2e.workloads import Manifest, binding, gpu_pod, kwok_node
@@ -193,7 +193,7 @@ async def test_the_agent_of_a_node_may_write_the_status_of_that_node_only(
     await add_fleet(api, 2)
     mine, other = (f"{api.namespace}-{index}" for index in range(2))
     kubeconfig = await _agent_on(api, control_plane, mine, tmp_path)
-    await api.create_many(policies())
+    await api.create_many(agent_policies())
     async with connect(kubeconfig, api.namespace) as forger:
 
         async def refused() -> bool:
@@ -223,7 +223,7 @@ async def test_the_agent_of_a_node_may_write_the_status_of_that_node_only(
 )
 async def test_a_token_that_is_not_of_a_pod_on_the_node_writes_nothing(api: Api, headers: dict[str, str]) -> None:
     await _allow(api)
-    await api.create_many(policies())
+    await api.create_many(agent_policies())
     user = {"Impersonate-User": f"system:serviceaccount:{api.namespace}:{AGENT}", **headers}
     manifest = node_status(f"{api.namespace}-0")
 

@@ -26,7 +26,7 @@ VALUE_SETS: dict[str, Manifest] = {
     "many of each": {"replicaCount": 5, "autoscaling": {"enabled": True}, "priorityClassName": "system-node-critical"},
     "cert-manager": {"webhook": {"certificates": {"mode": "cert-manager"}}},
     "provided": {"webhook": {"certificates": {"mode": "provided", "secretName": "mine"}, "caBundle": "LS0tLS0="}},
-    "monitoring": {"metrics": MONITORING, "networkPolicy": {"enabled": True}},
+    "monitoring": {"metrics": MONITORING, "networkPolicy": {"enabled": False}},
     "without CRDs": {"crds": {"install": False}, "policies": {"install": False}},
     "scheduler alone": {"webhook": {"enabled": False}, "agent": {"enabled": False}},
     "defragmentation": {"profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": "Defragmentation"}]}}}]},
@@ -53,10 +53,15 @@ NOT_WATCHED = (
     resources.SECRETS,
     resources.MUTATING_WEBHOOKS,
     resources.VALIDATING_WEBHOOKS,
+    resources.TOKEN_REVIEWS,
+    resources.SUBJECT_ACCESS_REVIEWS,
 )
 KINDS = [each for each in vars(resources).values() if isinstance(each, Resource) and each not in NOT_WATCHED]
 SERVERS = ("Deployment/gpu-scheduler", "Deployment/gpu-scheduler-webhook", "DaemonSet/gpu-scheduler-agent")
 EXAMPLES = CHART.parents[1] / "examples"
+POLICY = "ValidatingAdmissionPolicy"
+AGENT_POLICIES = {"node-status", "node-labels", "node-status-writers"}
+SCHEDULER_POLICIES = {"allocations", "device-locks", "claim-status", "scheduling-map", "min-runtime"}
 NOT_SERVED = {"monitoring.coreos.com/v1", "cert-manager.io/v1"}
 
 
@@ -195,8 +200,8 @@ async def test_all_pods_run_without_privileges(helm: Helm) -> None:
             assert container["resources"]["requests"].keys() == {"cpu", "memory"}
 
 
-async def test_every_server_is_probed_where_it_listens_and_may_be_reached_there(helm: Helm) -> None:
-    rendered = await helm.render({"networkPolicy": {"enabled": True}})
+async def test_every_server_is_probed_where_it_listens(helm: Helm) -> None:
+    rendered = await helm.render()
 
     for component in SERVERS:
         (container,) = pod_specs(rendered)[component]["containers"]
@@ -204,8 +209,6 @@ async def test_every_server_is_probed_where_it_listens_and_may_be_reached_there(
         probes = [container[probe]["httpGet"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")]
         assert [each["path"] for each in probes] == ["/healthz", "/healthz", "/readyz"]
         assert all(f"--listen=0.0.0.0:{ports[each['port']]}" in container["args"] for each in probes)
-        policy = one(rendered, "NetworkPolicy", component.partition("/")[2])["spec"]
-        assert {port["port"] for rule in policy["ingress"] for port in rule["ports"]} == set(ports.values())
 
 
 async def test_each_component_has_a_service_account_of_its_own(helm: Helm) -> None:
@@ -264,8 +267,8 @@ async def test_no_role_has_a_wildcard_or_all_secrets(helm: Helm) -> None:
 
     rules = [rule for each in rendered if each["kind"] in ("Role", "ClusterRole") for rule in each["rules"]]
     assert rules
-    assert not [rule for rule in rules if "*" in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]]
-    secrets = [rule for rule in rules if "secrets" in rule["resources"]]
+    assert not [rule for rule in rules if "*" in [word for words in rule.values() for word in words]]
+    secrets = [rule for rule in rules if "secrets" in rule.get("resources", ())]
     assert all(
         rule["verbs"] == ["create"] or rule["resourceNames"] == ["gpu-scheduler-webhook-cert"] for rule in secrets
     )
@@ -306,14 +309,54 @@ async def test_provided_certificates_are_mounted_and_trusted(helm: Helm) -> None
     assert not [each for each in rendered if each["kind"] in ("Job", "CronJob", "Certificate")]
 
 
-async def test_the_policies_are_for_the_agents_of_this_release_alone(helm: Helm) -> None:
-    rendered = await helm.render({"serviceAccount": {"name": "gpus"}}, "elsewhere")
+async def test_the_policies_name_the_accounts_of_this_release_and_who_is_trusted(helm: Helm) -> None:
+    rendered = await helm.render(
+        {"serviceAccount": {"name": "gpus"}, "policies": {"trustedUsers": ["a", "b:c"]}}, "elsewhere"
+    )
 
-    policies = [each for each in rendered if each["kind"] == "ValidatingAdmissionPolicy"]
-    assert {each["metadata"]["name"] for each in policies} == {"gpu-scheduler-node-status", "gpu-scheduler-node-labels"}
-    for policy in policies:
-        (condition,) = policy["spec"]["matchConditions"]
-        assert "'^system:serviceaccount:elsewhere:gpus-agent$'" in condition["expression"]
+    conditions = _conditions(rendered)
+    for name in ("node-status", "node-labels", "node-status-writers"):
+        assert "'^system:serviceaccount:elsewhere:gpus-agent$'" in conditions[name]
+    for name in ("allocations", "device-locks", "claim-status", "node-status-writers"):
+        assert (
+            "!(request.userInfo.username in ['system:serviceaccount:elsewhere:gpus', 'a', 'b:c'])" in conditions[name]
+        )
+    assert conditions.keys() == {*AGENT_POLICIES, *SCHEDULER_POLICIES}
+
+
+async def test_every_policy_fails_closed_and_has_its_binding(helm: Helm) -> None:
+    rendered = await helm.render()
+
+    policies = {each["metadata"]["name"]: each for each in rendered if each["kind"] == POLICY}
+    bound = {each["spec"]["policyName"]: each for each in rendered if each["kind"] == f"{POLICY}Binding"}
+    assert {each["spec"]["failurePolicy"] for each in policies.values()} == {"Fail"}
+    assert bound.keys() == policies.keys()
+    actions = {name: each["spec"]["validationActions"] for name, each in bound.items()}
+    assert actions.pop("gpu-scheduler-min-runtime") == ["Warn", "Audit"]
+    assert all(each == ["Deny"] for each in actions.values())
+
+
+async def test_without_agents_nobody_is_held_to_a_node(helm: Helm) -> None:
+    rendered = await helm.render({"agent": {"enabled": False}})
+
+    assert _conditions(rendered).keys() == SCHEDULER_POLICIES
+
+
+async def test_a_permission_is_asked_for_where_the_profile_asks_for_it(helm: Helm) -> None:
+    enabled = {"multiPoint": {"enabled": [{"name": "GpuSchedulingMap"}, {"name": "GangPreemption"}]}}
+    trusting = [{"name": "GpuSchedulingMap", "args": {"requirePermission": False}}]
+    profiles = [
+        {"schedulerName": "strict", "plugins": enabled},
+        {"schedulerName": "trusting", "plugins": enabled, "pluginConfig": trusting},
+        {"schedulerName": "plain"},
+    ]
+
+    some = _conditions(await helm.render({"profiles": profiles}))
+    none = _conditions(await helm.render({"profiles": profiles[2:]}))
+
+    assert "in ['strict']" in some["scheduling-map"]
+    assert "in ['strict', 'trusting']" in some["min-runtime"]
+    assert none.keys() == {*AGENT_POLICIES, *SCHEDULER_POLICIES} - {"scheduling-map", "min-runtime"}
 
 
 async def test_a_packaged_chart_renders_the_same(helm: Helm, tmp_path: Path) -> None:
@@ -328,6 +371,17 @@ def _client(path: str) -> Manifest:
     """How the chart leads to the webhook; the caBundle is written later."""
     service = {"namespace": RELEASE, "name": "gpu-scheduler-webhook", "path": path, "port": 443}
     return {"service": service}
+
+
+def _conditions(rendered: Manifests) -> dict[str, str]:
+    """The match conditions of each policy, by its name without what all of them begin with."""
+    policies = [each for each in rendered if each["kind"] == POLICY]
+    return {
+        each["metadata"]["name"].removeprefix("gpu-scheduler-"): " ".join(
+            condition["expression"] for condition in each["spec"]["matchConditions"]
+        )
+        for each in policies
+    }
 
 
 def _on_one_line(webhook: Manifest) -> Manifest:

@@ -26,7 +26,7 @@ from gangline_e2e.egress import container_port
 from gangline_e2e.errors import Refused, WaitedTooLong
 from gangline_e2e.gpu_crds import NODE_STATUSES, node_status
 from gangline_e2e.leaf_spine import LEAF, leaf_spine
-from gangline_e2e.release import GPU_NODES, OWN, TEAM, VALUES, Release, leads, metrics, release
+from gangline_e2e.release import GPU_NODES, OWN, TEAM, VALUES, Release, release
 from gangline_e2e.workloads import (
     Manifest,
     cuda_devices,
@@ -178,6 +178,8 @@ async def test_a_pod_with_a_claim_gets_linked_devices_and_sees_them(installed: R
 
 
 async def test_the_five_pods_of_the_canonical_map_go_where_it_says(installed: Release) -> None:
+    allowed = {"metadata": {"annotations": {"gangline.dev/allow": "scheduling-map"}}}
+    await installed.api.merge(f"/api/v1/namespaces/{installed.api.namespace}", allowed)
     await installed.apply("scheduling-map/pods.yaml")
 
     pods = await installed.api.wait_for(installed.api.pods, is_running, 5)
@@ -289,14 +291,14 @@ async def test_every_alert_asks_for_a_metric_that_there_is(installed: Release) -
 
     served = ""
     for pod in [*await installed.pods("gpu-scheduler"), *await installed.pods("gpu-scheduler-webhook")]:
-        served += await metrics(pod)
+        served += await installed.metrics(pod)
     asked = {name for rule in group["rules"] for name in re.findall(r"\b[a-z]+(?:_[a-z]+)+(?=[{)])", rule["expr"])}
     assert len(asked) == 5
     assert {name for name in asked if name not in served} == set()
 
 
 async def test_when_the_leader_is_gone_another_one_schedules(installed: Release) -> None:
-    (leader,) = [each for each in await installed.pods("gpu-scheduler") if await leads(each)]
+    (leader,) = [each for each in await installed.pods("gpu-scheduler") if await installed.leads(each)]
 
     await installed.api.delete(f"{OWN}/pods/{_name(leader)}")
     await installed.api.create(_pod("next", gpus=1))

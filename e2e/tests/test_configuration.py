@@ -137,7 +137,8 @@ def test_a_missing_configuration_file_ends_the_start_with_one_line(tmp_path: Pat
 
 def _run(config: Path, kubeconfig: Path) -> subprocess.CompletedProcess[str]:
     """A start that is expected to end by itself."""
-    words = [*command(config, kubeconfig), "--no-leader-elect", "--listen", "127.0.0.1:0"]
+    where = ["--listen", "127.0.0.1:0", "--secure-listen", "127.0.0.1:0"]
+    words = [*command(config, kubeconfig), "--no-leader-elect", *where]
     return subprocess.run(
         words, capture_output=True, text=True, check=False, timeout=20, env={**os.environ, "HOME": ""}
     )

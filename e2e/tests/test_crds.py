@@ -150,12 +150,13 @@ async def test_how_a_claim_shares_devices_stays_once_a_pod_has_some(api: Api) ->
 async def test_a_claim_shows_its_columns(api: Api) -> None:
     await api.create(claim("shown", devices={"count": 2, "policy": "spread"}))
     status = {"phase": "Bound", "nodeName": "node-a", "gpuIds": [0, 1], "allocated": "node-a:0,1"}
+    status["message"] = "two of node-a"
     await api.merge(f"{claims(api)}/shown/status", {"status": status})
 
     names, cells = await columns(api, claims(api))
 
-    assert names == ["Name", "Req", "Policy", "Topology", "Allocated"]
-    assert cells == ["shown", "2", "spread", "Preferred", "node-a:0,1"]
+    assert names == ["Name", "Req", "Policy", "Topology", "Allocated", "Phase", "Message"]
+    assert cells == ["shown", "2", "spread", "Preferred", "node-a:0,1", "Bound", "two of node-a"]
 
 
 async def test_the_status_of_a_claim_is_written_apart_from_its_spec(api: Api) -> None:
@@ -174,15 +175,15 @@ async def test_the_status_of_a_claim_is_written_apart_from_its_spec(api: Api) ->
 async def test_a_node_status_shows_its_columns(api: Api) -> None:
     name = f"{api.namespace}-node"
     await api.create(node_status(name))
-    status = {"total": 2, "devices": [{"id": 0, "health": "Healthy"}, {"id": 1}]}
+    status = {"total": 2, "healthy": 1, "used": 1, "free": 0, "devices": [{"id": 0, "health": "Healthy"}, {"id": 1}]}
     await api.merge(f"{NODE_STATUSES}/{name}/status", {"status": status})
 
     table = await api.request("GET", f"{NODE_STATUSES}/{name}", headers=TABLE)
     names, cells = await columns(api, f"{NODE_STATUSES}/{name}")
 
-    assert names == ["Name", "Node", "Devices"]
-    assert cells == [name, name, 2]
-    assert [each["name"] for each in table["columnDefinitions"]][3:7] == ["Model", "Driver", "Clique", "Heartbeat"]
+    assert names == ["Name", "Node", "Devices", "Healthy", "Used", "Free"]
+    assert cells == [name, name, 2, 1, 1, 0]
+    assert [each["name"] for each in table["columnDefinitions"]][6:10] == ["Model", "Driver", "Clique", "Heartbeat"]
     found = await api.get(f"{NODE_STATUSES}/{name}")
     assert [device["health"] for device in found["status"]["devices"]] == ["Healthy", "Unknown"]
 

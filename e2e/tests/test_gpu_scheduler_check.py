@@ -63,6 +63,8 @@ async def installed(whole: ControlPlane, start_gangline: StartGangline, tmp_path
             client = at_url(webhook.url("/mutate"), webhook.authority)
             await api.create(mutating("gpu-scheduler-webhook", client, failure_policy="Fail"))
             await api.create_many(kwok_node(f"node{number}", gpus=4) for number in range(1, 5))
+            allowed = {"metadata": {"annotations": {"gangline.dev/allow": "scheduling-map"}}}
+            await api.merge(f"/api/v1/namespaces/{api.namespace}", allowed)
             yield api
 
 

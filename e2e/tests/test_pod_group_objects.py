@@ -18,7 +18,6 @@ from gangline.kube.client import HttpClient
 from gangline.kube.interface import EventType
 from gangline.kube.optional import OptionalInformer
 from gangline.kube.resources import DEPLOYMENTS, POD_GROUPS_V1ALPHA2, POD_GROUPS_V1BETA1, Resource
-from gangline.metrics import Metrics
 from gangline.pod_group import Membership, Problem
 from gangline.queueing import SchedulingQueue
 from gangline.recording import EventRecorder
@@ -167,9 +166,7 @@ async def _membership(groups: Groups, pod: Any) -> Membership | None:
 async def following(cache: Cache, client: HttpClient) -> AsyncIterator[None]:
     """Both versions of the upstream PodGroup are kept in the cache, as the scheduler does it."""
     clock = FakeClock()
-    cluster = Cluster(
-        cache, SchedulingQueue(), WaitingPods(), EventRecorder(clock, "test"), clock, Metrics(), lambda: None
-    )
+    cluster = Cluster(cache, SchedulingQueue(), WaitingPods(), EventRecorder(clock, "test"), clock, lambda: None)
     kinds = (POD_GROUPS_V1BETA1, POD_GROUPS_V1ALPHA2)
     informers = [OptionalInformer(client, kind, StoreHandler(cluster, kind)) for kind in kinds]
     tasks = [asyncio.create_task(informer.run()) for informer in informers]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -116,6 +117,29 @@ async def test_a_forged_allocation_is_taken_from_a_new_pod_and_refused_on_an_old
 
 
 @pytest.mark.usefixtures("webhook")
+async def test_a_pod_that_is_nested_too_deeply_is_refused_and_not_let_in_unchanged(empty: Api) -> None:
+    deep = {"manager": "me", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "time": None}
+    pod = _pod("deep", {CLAIM: "four"})
+    pod["metadata"]["managedFields"] = [{**deep, "fieldsV1": "here"}]
+    nested = json.dumps(pod).replace('"here"', '{"f:a":' * 2000 + "{}" + "}" * 2000)
+
+    async with empty._session.post(empty.pods, data=nested, headers={"Content-Type": "application/json"}) as answer:
+        said = await answer.text()
+
+    assert answer.status == 400, said[:500]
+    assert "the AdmissionReview cannot be read: it is nested too deeply" in said
+
+
+@pytest.mark.usefixtures("webhook")
+async def test_a_pod_with_absurdly_many_containers_is_refused_with_a_reason(empty: Api) -> None:
+    greedy = _pod("greedy", {CLAIM: "four"})
+    greedy["spec"]["containers"] = [{"name": f"c-{number}", "image": "a"} for number in range(1001)]
+
+    with pytest.raises(Refused, match="a pod that uses GPUs may have 1000 containers"):
+        await empty.create(greedy)
+
+
+@pytest.mark.usefixtures("webhook")
 async def test_the_schedulers_binding_may_set_the_allocation(empty: Api) -> None:
     await empty.create(kwok_node("node-a"))
     await empty.create(_pod("claimed", {CLAIM: "four"}))
@@ -193,6 +217,30 @@ async def test_a_claim_that_the_schema_lets_through_is_refused_when_it_comes_and
         await empty.merge(path, {"spec": {"network": nonsense}})
 
 
+@pytest.mark.usefixtures("webhook")
+async def test_a_quota_counts_the_gpus_of_claims(empty: Api) -> None:
+    await empty.create(_claim("four"))
+    await _set_quota(empty, gpus=6)
+
+    stored = await empty.create(_pod("first", {CLAIM: "four"}))
+    with pytest.raises(Refused, match=r"exceeded quota: gpus, requested: requests\.nvidia\.com/gpu=4, used: .*=4"):
+        await empty.create(_pod("second", {CLAIM: "four"}))
+
+    asked = {"limits": {"nvidia.com/gpu": "4"}, "requests": {"nvidia.com/gpu": "4"}}
+    found = stored["spec"]["containers"][0]["resources"]
+    assert {kind: {"nvidia.com/gpu": found[kind]["nvidia.com/gpu"]} for kind in asked} == asked
+
+
+@pytest.mark.usefixtures("webhook")
+async def test_a_request_that_disagrees_with_the_claim_is_refused(empty: Api) -> None:
+    await empty.create(_claim("four"))
+
+    with pytest.raises(
+        Refused, match=r"GpuClaim four gives the pod 4 GPUs, and its requests for nvidia\.com/gpu are 1"
+    ):
+        await empty.create(gpu_pod("cheap", gpus=1, annotations={CLAIM: "four"}))
+
+
 async def test_certificate_and_authority_are_replaced_while_it_runs(empty: Api, webhook: Webhook) -> None:
     probe = _pod("probe-1", {MAP: CANONICAL}, scheduler=OTHER)
     assert _env(await empty.request("POST", empty.pods, probe, dryRun="All")) is None
@@ -237,6 +285,15 @@ def _claim(name: str, **spec: Any) -> Manifest:
         "metadata": {"name": name},
         "spec": {"devices": {"count": 4}, **spec},
     }
+
+
+async def _set_quota(api: Api, gpus: int) -> None:
+    """A quota of the namespace, with the status that its controller would give it."""
+    hard = {"requests.nvidia.com/gpu": str(gpus)}
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "gpus"}, "spec": {"hard": hard}}
+    await api.create(quota)
+    path = f"/api/v1/namespaces/{api.namespace}/resourcequotas/gpus/status"
+    await api.merge(path, {"status": {"hard": hard, "used": {"requests.nvidia.com/gpu": "0"}}})
 
 
 def _env(pod: Manifest, container: str = "main") -> Any:
