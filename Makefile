@@ -2,23 +2,22 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-UV := 0.13.8
 STAMP := $(VENV)/.installed
 LOCK = $(BIN)/uv pip compile --quiet --generate-hashes --no-header --no-annotate --no-emit-index-url --python-version 3.11
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup run test e2e control-plane lint docs lock image-check bench clean
+.PHONY: help setup run test fuzz e2e control-plane lint docs lock image image-check bench clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 setup: $(STAMP) ## install Gangline and its tools into .venv
 
-$(STAMP): pyproject.toml requirements/dev.txt
+$(STAMP): pyproject.toml requirements/dev.txt requirements/uv.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r requirements/uv.txt
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes --no-deps --compile-bytecode -r requirements/dev.txt
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-build-isolation --no-deps --editable .
 	@touch $@
@@ -28,6 +27,9 @@ run: setup ## schedule the quick-start workload on the embedded simulator
 
 test: setup ## unit tests
 	$(BIN)/pytest
+
+fuzz: setup ## odd inputs of every kind, for an hour or MINUTES=5; what fails is kept in .fuzz/
+	$(BIN)/python -m gangline_fuzz run --minutes $(or $(MINUTES),60) $(if $(SEED),--seed $(SEED))
 
 control-plane: setup ## build etcd, kube-apiserver, kube-scheduler, kube-controller-manager, kwok and helm (needs Go)
 	$(BIN)/python -m gangline_e2e build
@@ -50,14 +52,18 @@ docs: setup ## build the documentation as a site, in site/
 image-check: setup ## build and run what the container image holds, without Docker
 	$(BIN)/python charts/image/image_check.py
 
-lock: setup ## lock the packages named in pyproject.toml: for developers, for the image, and for building its wheel
+image: setup ## build the container image, its SBOM and its provenance, in dist/; needs Docker (TAG=, BASE=IMAGE@sha256:DIGEST)
+	$(BIN)/python charts/image/make_image.py --tag "$(or $(TAG),gangline)" --base "$(BASE)"
+
+lock: setup ## lock the packages named in pyproject.toml: for developers, for the image, for building its wheel, and uv
 	$(LOCK) --group dev -o requirements/dev.txt pyproject.toml
 	$(LOCK) --extra agent -c requirements/dev.txt -o requirements/runtime.txt pyproject.toml
 	$(LOCK) --group build -c requirements/dev.txt -o requirements/build.txt
+	$(LOCK) --group uv -o requirements/uv.txt
 
 bench: setup control-plane ## the benchmarks: cycles per second, and side by side with kube-scheduler
 	$(BIN)/python benchmarks/cycle.py
 	$(BIN)/python benchmarks/vs_kube_scheduler.py
 
 clean: ## remove the virtual environment and caches
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache site
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache site dist

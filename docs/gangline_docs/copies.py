@@ -8,7 +8,7 @@ from pathlib import Path
 from gangline_docs.markdown import page, table
 
 ROOT = Path(__file__).parents[2]
-PLACES = {"plugins/README.md": "reference/plugins.md", "docs/design.md": "design.md"}
+PLACES = {"plugins/README.md": "reference/plugins.md", "docs/design.md": "design.md", "SECURITY.md": "security.md"}
 """Files of the repository that are pages of the site."""
 TRACES = ROOT / "plugins" / "gangline_plugins" / "anti_fragmentation" / "README.md"
 _COLUMNS = ("variant", "FirstFit", "BestFit", "FGD", "FGD, random ties", "balanced")
@@ -23,6 +23,11 @@ def benchmarks() -> str:
 def changelog() -> str:
     """What has changed from version to version."""
     return with_links(ROOT / "CHANGELOG.md")
+
+
+def security() -> str:
+    """How to report a vulnerability, and who may do what."""
+    return with_links(ROOT / "SECURITY.md")
 
 
 def chart_values() -> str:

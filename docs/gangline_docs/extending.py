@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 import gangline
 from gangline import hookspecs
+from gangline.calling import ASYNC_POINTS
 from gangline.hookspecs import POINTS, Hooks
-from gangline.registry import ASYNC_POINTS
+from gangline_docs import members
 from gangline_docs.markdown import code, page, prose, table
 from gangline_docs.source import constant_doc
 
@@ -27,6 +28,7 @@ def render() -> str:
         "## Extension points",
         *(_hook(name, each) for name, each in hooks().items()),
         "## What a plugin imports\n\n" + table(("Name", "What it is"), _api()),
+        *members.render(),
     )
 
 

@@ -48,7 +48,7 @@ def seen() -> tuple[Cache, list[PodInfo], Topology]:
 
 def glance() -> Overview:
     """What `gangline status` shows."""
-    return overview(*seen())
+    return overview(*seen(), [PROFILE])
 
 
 def status() -> str:

@@ -9,9 +9,12 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
-from gangline.metrics import Metrics, Timings
+from gangline.failures import Failures
+from gangline.group_metrics import Placements
+from gangline.metrics import Metrics
 from gangline.registry import Catalog
 from gangline.testing import FakeHandle, cluster, make_runtime
+from gangline_agent.metrics import NodeMetrics
 from gangline_docs.markdown import code, page, prose, table
 from gangline_webhook.serving import Metrics as WebhookMetrics
 
@@ -33,7 +36,8 @@ def of_scheduler() -> list[Described]:
     catalog = Catalog.discover()
     plugins = [catalog.load(name) for name in catalog.names]
     make_runtime(cache, *plugins, handle=FakeHandle(cache, metrics=metrics), metrics=metrics)
-    return sorted(_described(metrics.registry), key=lambda each: each.name)
+    timings = (Described(each.name, "histogram", each.labels, each.help) for each in metrics.timings)
+    return sorted([*_described(metrics.registry), *timings], key=lambda each: each.name)
 
 
 def of_webhook() -> list[Described]:
@@ -41,20 +45,30 @@ def of_webhook() -> list[Described]:
     return sorted(_described(WebhookMetrics().registry), key=lambda each: each.name)
 
 
+def of_agent() -> list[Described]:
+    """What `gangline agent` serves, without the metrics of any Python process."""
+    families = NodeMetrics(dict).collect()
+    found = [
+        Described(f"{f.name}_info" if f.type == "info" else f.name, f.type, _label_names(f), f.documentation)
+        for f in families
+    ]
+    return sorted(found, key=lambda each: each.name)
+
+
 def render() -> str:
     """The page."""
     summary = (
-        "Served as `/metrics` on the port of `--listen`. Names that kube-scheduler has mean the same here, so its "
-        "dashboards and alerts work. Each process also has Python's own: `process_*` (CPU, memory, files), "
-        "`python_gc_*`, `python_info`. A histogram has `_bucket`, `_sum` and `_count`."
+        "Served as `/metrics` by [the ports with TLS](../operating/endpoints.md). Names that kube-scheduler has mean "
+        "the same here, so its dashboards and alerts work. Each process also has Python's own: `process_*` (CPU, "
+        "memory, files), `python_gc_*`, `python_info`. A histogram has `_bucket`, `_sum` and `_count`."
     )
     return page(
         "Metrics",
         summary,
         "## Scheduler\n\n" + _table(of_scheduler()),
         "## Webhook\n\n" + _table(of_webhook()),
-        "## Agent\n\nThe node agent serves no metrics; what it knows is in the GpuNodeStatus of its node, and "
-        "`status.heartbeatTime` says how old that is.",
+        "## Agent\n\nServed with `--secure-listen`, as in the chart: the newest report, which is also in the "
+        "GpuNodeStatus of the node. One that simulates tells of all its nodes.\n\n" + _table(of_agent()),
     )
 
 
@@ -70,14 +84,17 @@ def _described(registry: CollectorRegistry) -> Iterator[Described]:
     for collector in _collectors(registry):
         for family in collector.describe() if hasattr(collector, "describe") else collector.collect():
             name = f"{family.name}_total" if family.type == "counter" else family.name
-            yield Described(name, family.type, _labels(collector), family.documentation)
+            yield Described(name, family.type, _label_names(family, collector), family.documentation)
 
 
 def _collectors(registry: CollectorRegistry) -> list[Any]:
     """The collectors of metrics that are ours; prometheus_client has no public way to list them."""
-    return [each for each in registry._collector_to_names if isinstance(each, MetricWrapperBase | Timings)]
+    return [
+        each for each in registry._collector_to_names if isinstance(each, MetricWrapperBase | Placements | Failures)
+    ]
 
 
-def _labels(collector: Any) -> tuple[str, ...]:
-    """The names of its labels; samples would carry them, but there are none yet."""
-    return collector._labels if isinstance(collector, Timings) else tuple(collector._labelnames)
+def _label_names(family: Any, collector: Any = None) -> tuple[str, ...]:
+    """The labels that a family was made with; prometheus_client has no public name for them."""
+    names = getattr(family, "_labelnames", None)
+    return tuple(names if names is not None else collector._labelnames)

@@ -17,6 +17,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/values.md": copies.chart_values,
     "benchmarks.md": copies.benchmarks,
     "changelog.md": copies.changelog,
+    "security.md": copies.security,
 }
 
 PARTS: dict[str, Callable[[], str]] = {

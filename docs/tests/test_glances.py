@@ -30,6 +30,9 @@ def test_the_gang_that_waits_for_room_says_when_it_starts(gangs: dict[str, Gang]
     assert (gangs["align"].placed, gangs["align"].waiting) == (0, 4)
     assert re.fullmatch(r"2026-01-01T02:00:\d\dZ", gangs["align"].estimated_start)
     assert "room is kept on 4 nodes" in gangs["align"].message
+    reserved = gangs["align"].reserved
+    assert reserved is not None and reserved.nodes == 4 and reserved.since < reserved.until
+    assert gangs["evaluate"].reserved is None
 
 
 def test_the_gang_that_no_leaf_holds_says_so(gangs: dict[str, Gang]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,8 @@ from gangline.metrics import Metrics
 from gangline.registry import GROUP, Catalog
 from gangline.topology import KNOWN_LEVELS
 from gangline.wire import GpuClaim, GpuNodeStatus
-from gangline_docs import commands, configuration, copies, crds, extending, metrics, names, plugins, site
+from gangline_docs import commands, configuration, copies, crds, extending, members, metrics, names, plugins, site
+from gangline_docs.markdown import code
 from gangline_docs.structs import fields
 from gangline_webhook.serving import Metrics as WebhookMetrics
 
@@ -164,7 +166,8 @@ def options_of(command: Any) -> list[str]:
 
 def test_every_extension_point_and_every_name_of_the_api_is_there() -> None:
     page = extending.render()
-    listed = {row[0].strip("`"): row[1] for row in cells(page) if row[0].startswith("`")}
+    exported = page.partition("\n## Members\n")[0]
+    listed = {row[0].strip("`"): row[1] for row in cells(exported) if row[0].startswith("`")}
 
     assert [point for point in POINTS if f"\n### {point}\n" not in page] == []
     assert set(listed) == set(gangline.__all__)
@@ -176,3 +179,30 @@ def test_parts_of_pages_are_filled_in() -> None:
 
     assert "| default |" in text and "{{" not in text
     assert "`events_to_register`" in copies.plugin_rules()
+
+
+@pytest.mark.parametrize("cls", members.CLASSES, ids=lambda cls: cls.__name__)
+def test_every_public_member_is_listed_with_what_it_is(cls: type[Any]) -> None:
+    slots = [name for name, each in vars(cls).items() if not name.startswith("_")]
+
+    found = {each.name: each for each in members.of_class(cls)}
+
+    assert set(slots) <= found.keys()
+    assert [name for name, each in found.items() if not each.meaning] == []
+    page = extending.render()
+    assert [each.how for each in found.values() if f"| {code(each.how)} |" not in page] == []
+
+
+@pytest.mark.parametrize("module", members.MODULES, ids=lambda module: module.__name__)
+def test_what_plugins_are_tested_with_is_listed(module: types.ModuleType) -> None:
+    found = {each.name: each for each in members.of_module(module)}
+
+    assert {"make_node", "make_pod", "run_filter"} <= found.keys() or {"SimulatedCluster", "Kubelet"} <= found.keys()
+    assert [name for name, each in found.items() if not each.meaning] == []
+
+
+def test_members_say_their_types_and_units() -> None:
+    text = extending.render()
+
+    assert "`allocatable(resource: str) -> Int64Column`" in text and "milli-CPU, bytes or whole devices" in text
+    assert "run_filter(plugin: type[Any], pod: model.Pod" in text

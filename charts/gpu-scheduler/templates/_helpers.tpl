@@ -110,8 +110,20 @@ affinity: {{- toYaml . | nindent 2 }}
 {{/* Annotations of a pod that serves metrics; call with (list $ more). */}}
 {{- define "gangline.podAnnotations" -}}
 {{- $values := (index . 0).Values -}}
-{{- $scrape := dict "prometheus.io/scrape" "true" "prometheus.io/port" "8080" -}}
+{{- $scrape := dict "prometheus.io/scrape" "true" "prometheus.io/port" "10259" "prometheus.io/scheme" "https" -}}
+{{- if $values.metrics.plain -}}
+{{- $scrape = dict "prometheus.io/scrape" "true" "prometheus.io/port" "8080" -}}
+{{- end -}}
 {{- toYaml (merge (dict) $values.podAnnotations (index . 1) (ternary $scrape dict $values.metrics.scrapeAnnotations)) -}}
+{{- end -}}
+
+{{/* Where the components are asked for health and metrics. */}}
+{{- define "gangline.listening" -}}
+- --listen=0.0.0.0:8080
+- --secure-listen=0.0.0.0:10259
+{{- if .Values.metrics.plain }}
+- --plain-metrics
+{{- end }}
 {{- end -}}
 
 {{- define "gangline.logging" -}}

@@ -1,0 +1,159 @@
+"""Every recipe does what the page says of it, on a cluster in memory where that takes one."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from gangline import config, model
+from gangline.errors import ConfigError
+from gangline.kube.resources import CONFIG_MAPS, NODES, PODS
+from gangline.registry import Catalog
+from gangline.simulate import SimulatedCluster
+from gangline.testing import cluster, make_node, make_pod, run_filter, run_score
+
+PAGE = (Path(__file__).parents[1] / "recipes.md").read_text(encoding="utf-8")
+BLOCKS = {name: text for _, name, text in re.findall(r'^```(\w+) title="([^"]+)"\n(.*?)^```$', PAGE, re.DOTALL | re.M)}
+RECIPES = {
+    "free_memory": "FreeMemory",
+    "purpose": "Purpose",
+    "approval": "Approval",
+    "team_weights": "TeamWeights",
+    "short_first": "ShortFirst",
+    "slots": "Slots",
+    "local_images": "LocalImages",
+}
+
+
+def module(name: str) -> ModuleType:
+    """A block of the page as a module."""
+    made = ModuleType(name)
+    code = compile(BLOCKS[f"{name}.py"], f"recipes.md:{name}.py", "exec", dont_inherit=True)
+    exec(code, vars(made))
+    return made
+
+
+def plugin(name: str) -> type[Any]:
+    found: type[Any] = getattr(module(name), RECIPES[name])
+    return found
+
+
+def enabling(name: str) -> str:
+    return (
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+        f"profiles: [{{plugins: {{multiPoint: {{enabled: [{{name: {RECIPES[name]}}}]}}}}}}]\n"
+    )
+
+
+def test_every_block_of_the_page_is_tried_here() -> None:
+    assert {name.removesuffix(".py") for name in BLOCKS if name.endswith(".py")} == set(RECIPES)
+
+
+def test_free_memory_is_preferred() -> None:
+    cache = cluster(
+        [make_node("a", memory="100Gi"), make_node("b", memory="100Gi")], [make_pod("p", memory="25Gi", node="a")]
+    )
+
+    assert run_score(plugin("free_memory"), make_pod("q"), cache) == {"a": 75.0, "b": 100.0}
+
+
+def test_pods_go_to_nodes_of_their_purpose() -> None:
+    cache = cluster([make_node("a", annotations={"example.com/purpose": "training"}), make_node("b")])
+    pod = make_pod("p", annotations={"example.com/purpose": "training"})
+
+    assert run_filter(plugin("purpose"), pod, cache) == {"a": (), "b": ("node(s) served another purpose",)}
+    assert run_filter(plugin("purpose"), make_pod("q"), cache) == {"a": (), "b": ()}
+
+
+def test_a_pod_waits_for_its_approval() -> None:
+    plain = SimulatedCluster()
+    plain.create(NODES, make_node("a"))
+    plain.create(PODS, make_pod("p", annotations={"example.com/needs-approval": ""}), make_pod("q"))
+    meta = model.ObjectMeta(name="p", namespace="default", labels={"example.com/approves": ""})
+
+    async def story() -> float:
+        async with plain.scheduling(enabling("approval"), plugins=[plugin("approval")]) as scheduler:
+            await plain.until(lambda: plain.bound() == {"q": "a"} and len(scheduler.waiting) == 1)
+            plain.create(CONFIG_MAPS, model.ConfigMap(meta))
+            return await plain.until(lambda: plain.bound() == {"p": "a", "q": "a"})
+
+    assert plain.play(story) < 60.0
+
+
+def test_arguments_are_typed() -> None:
+    found = module("team_weights")
+    loaded = config.load(BLOCKS["team_weights.yaml"], "team_weights.yaml")
+    args = config.plugin_args(loaded.profiles[0], "TeamWeights", found.Args)
+    teams = {"a": "vision", "b": "shared", "c": "other"}
+    cache = cluster([make_node(name, labels={"example.com/team": team}) for name, team in teams.items()])
+
+    assert run_score(found.TeamWeights, make_pod("p"), cache, args) == {"a": 100.0, "b": 30.0, "c": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [("weight: 30", "weight: 300", "must be <= 100"), ("otherwise:", "otherwize:", "did you mean otherwise")],
+    ids=["range", "name"],
+)
+def test_wrong_arguments_name_the_field(old: str, new: str, said: str) -> None:
+    found = module("team_weights")
+    loaded = config.load(BLOCKS["team_weights.yaml"].replace(old, new), "team_weights.yaml")
+
+    with pytest.raises(ConfigError) as caught:
+        config.plugin_args(loaded.profiles[0], "TeamWeights", found.Args)
+
+    assert said in str(caught.value)
+
+
+def test_short_jobs_go_first() -> None:
+    plain = SimulatedCluster()
+    plain.create(NODES, make_node("a", gpus=1))
+    plain.create(PODS, make_pod("long", gpus=1, active_deadline_seconds=3600))
+    plain.create(PODS, make_pod("short", gpus=1, active_deadline_seconds=60))
+
+    async def story() -> dict[str, str]:
+        async with plain.scheduling(BLOCKS["short_first.yaml"], plugins=[plugin("short_first")]):
+            await plain.until(lambda: bool(plain.bound()) and bool(plain.message("long")))
+            return plain.bound()
+
+    assert plain.play(story) == {"short": "a"}
+
+
+def test_slots_survive_a_restart() -> None:
+    plain = SimulatedCluster()
+    plain.create(NODES, make_node("a"))
+    wants = {"example.com/wants-slot": ""}
+
+    def slots() -> list[str]:
+        pods = plain.list(PODS)
+        return sorted((pod.metadata.annotations or {}).get("example.com/slot", "-") for pod in pods)
+
+    async def story() -> None:
+        plain.create(PODS, *(make_pod(f"p-{n}", annotations=wants) for n in range(2)))
+        async with plain.scheduling(enabling("slots"), plugins=[plugin("slots")]):
+            await plain.until(lambda: len(plain.bound()) == 2)
+        plain.create(PODS, *(make_pod(f"q-{n}", annotations=wants) for n in range(3)))
+        async with plain.scheduling(enabling("slots"), plugins=[plugin("slots")]):
+            await plain.until(lambda: len(plain.bound()) == 4 and "no free slot" in plain.message("q-2"))
+
+    plain.play(story)
+
+    assert slots() == ["-", "0", "1", "2", "3"]
+
+
+def test_a_built_in_is_overridden_in_the_profile() -> None:
+    found = plugin("local_images")
+    catalog = Catalog.discover().with_classes(found)
+    profile = config.load(BLOCKS["local_images.yaml"], "local_images.yaml").profiles[0]
+    names = {
+        ref.name for ref in config.expand(profile, catalog.points(), config.default_plugins(catalog.points()))["score"]
+    }
+    images = {"main:1": 500 << 20}
+    cache = cluster([make_node("a", images=images), make_node("b")])
+
+    assert "LocalImages" in names and "ImageLocality" not in names
+    assert run_score(found, make_pod("p"), cache) == {"a": 100.0, "b": 0.0}

@@ -1,0 +1,89 @@
+"""`gangline simulate` takes every folder of examples for what is in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import CliRunner, Result
+
+from gangline import main
+
+EXAMPLES = Path(__file__).parents[1]
+FOLDERS = sorted(
+    path.name for path in EXAMPLES.iterdir() if path.is_dir() and path.name not in ("tests", "__pycache__")
+)
+PLACED = {"explain": 2, "gpu-scheduler-check": 5, "leaf-spine": 4, "quickstart": 10, "topology": 20}
+"""How many pods get a node, where there are nodes."""
+
+
+def simulated(*words: str | Path) -> Result:
+    result = CliRunner().invoke(main.cli, ["simulate", *map(str, words)], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_folder_is_simulated(name: str) -> None:
+    outcome = msgspec.json.decode(simulated(EXAMPLES / name, "-o", "json").stdout)
+
+    placed = sum(len(node["pods"]) for node in outcome["nodes"])
+    assert placed >= PLACED.get(name, 0)
+    assert outcome["nodes"] or any("there are no nodes" in line for line in outcome["warnings"])
+    assert all(pod["why"] for pod in outcome["pending"])
+
+
+def test_decisions_on_gangs_are_counted_too() -> None:
+    outcome = msgspec.json.decode(simulated(EXAMPLES / "leaf-spine", "-o", "json").stdout)
+
+    assert outcome["decisions"] == 1
+
+
+def test_profiles_in_a_folder_are_simulated_with() -> None:
+    warnings = simulated(EXAMPLES / "topology").stderr
+
+    assert "profile.yaml" in warnings and "its profiles are simulated: gpu-scheduler" in warnings
+
+
+def test_profiles_that_are_named_come_before_those_in_a_folder() -> None:
+    assert (
+        "left out, other profiles were named" in simulated(EXAMPLES / "topology", "--profile", "gpu-scheduler").stderr
+    )
+
+
+def test_the_values_of_a_chart_are_taken_for_their_profiles() -> None:
+    warnings = simulated(EXAMPLES / "leaf-spine").stderr
+
+    assert "its profiles are simulated: gpu-scheduler, topology-aware-scheduler" in warnings
+
+
+def test_charts_and_kustomizations_are_left_out_with_a_line() -> None:
+    warnings = simulated(EXAMPLES / "gpu-scheduler-check").stderr
+
+    assert "it is a Helm chart" in warnings and "it is a kustomization" in warnings
+
+
+def test_a_case_stands_for_its_objects() -> None:
+    outcome = msgspec.json.decode(simulated(EXAMPLES / "explain", "-o", "json").stdout)
+
+    where = {pod: node["name"] for node in outcome["nodes"] for pod in node["pods"]}
+    assert where == {"default/running": "a", "default/mine": "b"}
+
+
+def test_what_is_no_object_is_left_out_with_a_line(tmp_path: Path) -> None:
+    (tmp_path / "notes.yaml").write_text("just: some\nyaml: here\n")
+    (tmp_path / "widget.yaml").write_text("apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: w}\n")
+
+    warnings = simulated(tmp_path).stderr
+
+    assert "notes.yaml: document 1: left out, it is no Kubernetes object" in warnings
+    assert "example.com/v1 Widget: stored, but nothing in the simulation reads it" in warnings
+
+
+def test_half_an_object_is_still_a_mistake(tmp_path: Path) -> None:
+    (tmp_path / "pod.yaml").write_text("kind: Pod\nmetadata: {name: p}\n")
+
+    result = CliRunner().invoke(main.cli, ["simulate", str(tmp_path)])
+
+    assert result.exit_code == 1 and "apiVersion: required field is missing" in str(result.exception)
