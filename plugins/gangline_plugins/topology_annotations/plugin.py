@@ -32,6 +32,7 @@ from gangline import (
     on,
     resources,
 )
+from gangline.groups.gpu_count import gpus_of
 from gangline.wire import CLAIM, SCHEDULING_MAP, GpuNodeStatus
 from gangline_plugins.leaf_spine.configured import configured
 from gangline_plugins.topology_annotations.closeness import closeness, compactness, spread
@@ -42,6 +43,7 @@ from gangline_plugins.topology_annotations.wishes import (
     NO_WISHES,
     PREFERRED_DOMAIN,
     Wishes,
+    count_of,
     invalid,
     read,
 )
@@ -173,8 +175,8 @@ class TopologyAnnotations:
         wishes, problems = read(annotations)
         if wishes is NO_WISHES and not problems:
             return wishes
-        if GPU_COUNT in annotations and not _asks_for_gpus(pod):
-            problems += (f"{GPU_COUNT}: {annotations[GPU_COUNT]!r}, but the pods ask for no GPU",)
+        if GPU_COUNT in annotations and (doubt := self._doubt_about(annotations[GPU_COUNT], pod)):
+            problems += (f"{GPU_COUNT}: {annotations[GPU_COUNT]!r}{doubt}",)
         domain = wishes.preferred_domain
         if domain and not self._preferred(domain).any():
             problems += (f"{PREFERRED_DOMAIN}: there is no domain {domain!r}",)
@@ -188,6 +190,16 @@ class TopologyAnnotations:
                 recorder = self._handle.recorder
                 recorder.event(pod, "Warning", "InvalidTopologyAnnotation", "; ".join(problems))
         return wishes
+
+    def _doubt_about(self, count: str, pod: PodInfo) -> str:
+        """What is odd about a number of GPUs for the whole workload; empty where nothing is, or it is no number."""
+        if not _asks_for_gpus(pod):
+            return ", but the pods ask for no GPU"
+        each, total = gpus_of(pod, self._handle.state), count_of(count)
+        if not each or not total or total % each == 0:
+            return ""
+        members = -(-total // each)
+        return f" is no multiple of the {each} GPUs of a pod: {members} pods start together, with {members * each} GPUs"
 
     # What is known of nodes
 

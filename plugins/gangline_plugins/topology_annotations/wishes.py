@@ -46,7 +46,7 @@ def read(annotations: Mapping[str, str]) -> tuple[Wishes, tuple[str, ...]]:
     def wrong(key: str, what: str) -> None:
         problems.append(f"{key}: {annotations[key]!r} is not {what}")
 
-    if GPU_COUNT in annotations and not _POSITIVE.fullmatch(annotations[GPU_COUNT]):
+    if GPU_COUNT in annotations and not count_of(annotations[GPU_COUNT]):
         wrong(GPU_COUNT, "a positive whole number")
     gbps = 0
     if NETWORK_BANDWIDTH in annotations:
@@ -63,6 +63,11 @@ def read(annotations: Mapping[str, str]) -> tuple[Wishes, tuple[str, ...]]:
     if PREFERRED_DOMAIN in annotations and not domain:
         wrong(PREFERRED_DOMAIN, "the name of a domain")
     return Wishes(domain, gbps, bool(sensitive), strategy_of(annotations)), tuple(problems)
+
+
+def count_of(text: str) -> int:
+    """The GPUs of the whole workload; 0 for what is no positive whole number."""
+    return int(text) if _POSITIVE.fullmatch(text) else 0
 
 
 def invalid(problems: Iterable[str]) -> list[str]:
