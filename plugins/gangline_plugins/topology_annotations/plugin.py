@@ -1,4 +1,4 @@
-"""TopologyAnnotations: preferred domains, bandwidth, latency, types of GPUs and placement strategy, as workloads wish."""
+"""TopologyAnnotations: preferred domains, bandwidth, latency, GPU types and placement strategy, as workloads wish."""
 
 from __future__ import annotations
 
