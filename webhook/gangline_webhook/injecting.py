@@ -116,7 +116,8 @@ def _wanted(pod: Pod, claim: GpuClaim | None, options: Options) -> tuple[list[Wa
 def _into(path: str, container: Container, wanted: list[Wanted], replaced: dict[str, list[str]]) -> list[Operation]:
     """The steps that put the variables into one container; what they replace is noted in ``replaced``."""
     present = container.env or []
-    leading, added = [], []
+    leading: list[Operation] = []
+    added: list[Operation] = []
     patch: list[Operation] = []
     surplus = []
     for variable in wanted:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from gangline.errors import ApiError, Forbidden, InvalidObject, NotFound
 from gangline.kube.interface import Client
-from gangline.kube.resources import JOBS, SERVICES, Resource
+from gangline.kube.resources import JOBS, SERVICES, Resource, T
 from gangline_webhook.ranks import Behind
 
 PATIENCE = 1.0
@@ -15,8 +15,6 @@ PATIENCE = 1.0
 UNREADABLE = "cannot be read now; try again"
 FORBIDDEN = "cannot be read: the webhook has no right to get Jobs and Services"
 NOBODY_ASKS = "is not looked at: the webhook runs with --no-ranks, or without credentials"
-
-T = TypeVar("T")
 
 
 class Workloads(Protocol):

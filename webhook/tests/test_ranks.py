@@ -241,12 +241,13 @@ async def looked_up(uid: str = "u", subdomain: str = "train", **answers: Any) ->
 
 
 async def test_the_job_and_the_service_are_asked_for() -> None:
-    both = {JOBS.plural: job(), SERVICES.plural: service()}
+    made, beside = job(), service()
+    both: dict[str, Any] = {JOBS.plural: made, SERVICES.plural: beside}
 
-    assert await looked_up(**both) == Behind(both["jobs"], both["services"], is_service_known=True)
-    assert await looked_up("another", **both) == Behind(None, both["services"], is_service_known=True)
-    assert await looked_up(subdomain="", **both) == Behind(both["jobs"])
-    assert await looked_up(jobs=both["jobs"]) == Behind(both["jobs"], None, is_service_known=True)
+    assert await looked_up(**both) == Behind(made, beside, is_service_known=True)
+    assert await looked_up("another", **both) == Behind(None, beside, is_service_known=True)
+    assert await looked_up(subdomain="", **both) == Behind(made)
+    assert await looked_up(jobs=made) == Behind(made, None, is_service_known=True)
     assert await looked_up() == Behind(is_service_known=True)
 
 
