@@ -4,8 +4,9 @@
 
 The cluster is built once; each object is then tried in a process of its own that is forked from it, under a limit of
 memory. An object is read as a watch event brings it, asked for its group and admitted, and decided once. `CPU s` is the
-time of all of that, `at once` the longest part of it in which nobody else is decided, `MiB` by how much the process has grown at its peak, `kept` what is left when the object
-is gone. To try another object, add a function to `OBJECTS`.
+time of all of that, `at once` the longest part of the decision in which nobody else is decided, `MiB` by how much the
+process has grown at its peak, `kept` what is left when the object is gone. To try another object, add a function to
+`OBJECTS`.
 """
 
 from __future__ import annotations
