@@ -16,6 +16,8 @@ POD_SECONDS = 1.0
 """Of CPU time for one pod."""
 GANG_SECONDS = 5.0
 """Of CPU time for a whole pod group."""
+ROOM_SECONDS = 1.25
+"""Of CPU time in which plugins may make room for a group that fits nowhere; they do so at once."""
 STRETCH_SECONDS = 0.5
 """Of CPU time that a decision on a group has at once, before others are decided: see `group_search`."""
 
@@ -42,6 +44,10 @@ class Deadline:
         """Raise DeadlineExceeded when it has passed."""
         if time.perf_counter() >= self._earliest and self._clock() >= self._end:
             raise DeadlineExceeded(self.seconds)
+
+    def at_most(self, seconds: float) -> Deadline:
+        """One that passes so many seconds from now, if this one does not pass before."""
+        return Deadline(min(seconds, self._end - self._clock()), self._clock)
 
     @contextmanager
     def counting(self) -> Iterator[None]:

@@ -18,6 +18,7 @@ import numpy as np
 
 from gangline.cache import Cache
 from gangline.cycle_state import Cycle
+from gangline.deadline import ROOM_SECONDS, exceeded
 from gangline.errors import GanglineError
 from gangline.evaluation import Filtered
 from gangline.group_filling import Filler, Steps, to_the_end
@@ -459,7 +460,7 @@ class GroupCycle:
 
     def _rejection(self, message: str, plugin: str) -> GroupRejection:
         plugins = {GROUPS, *self._blamed(), *((plugin,) if plugin else ())}
-        nominated, said = self._runtime.group_post_filter(self._attempt) if self._attempt.needed else ({}, "")
+        nominated, said, is_late = self._make_room() if self._attempt.needed else ({}, "", False)
         waited = self._attempt.waited
         constraints = [self._group.topology, *(part.topology for part in self._group.subgroups)]
         change = min(constraint.next_change(waited) for constraint in constraints)
@@ -471,7 +472,21 @@ class GroupCycle:
             nominated,
             retry_after=None if change == float("inf") else change - waited,
             is_running=not self._attempt.needed,
+            is_error=is_late,
+            is_late=is_late,
         )
+
+    def _make_room(self) -> tuple[Mapping[str, str], str, bool]:
+        """What plugins do to make room: pods by UID and the nodes for them, what they say, whether it took too long."""
+        attempt = self._attempt
+        attempt.deadline = self._deadline.at_most(ROOM_SECONDS)
+        try:
+            with self._runtime.evaluator.within(attempt.deadline):
+                return (*self._runtime.group_post_filter(attempt), False)
+        except GanglineError as error:
+            if not exceeded(error):
+                raise
+            return {}, str(error), True
 
     def _blamed(self) -> Iterator[str]:
         yield from self._rejecting

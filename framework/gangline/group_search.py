@@ -2,8 +2,8 @@
 
 Rules:
 - Between two stretches nothing of the group is on the columns, and no transaction is open.
-- A search goes on where it was when nodes, levels and members are still the same. What it had placed is placed again, as
-  the filters let it; where they do not, or where more has changed, the search begins anew.
+- A search goes on where it was when nodes, levels and members are still the same. What it had placed is placed again
+  where the filters let it; where they do not, or where more has changed, the search begins anew.
 - All stretches together have the deadline of the group. What others do in between does not count, nor does placing
   again, so that each stretch gets on.
 - One search at a time is left and gone on with. After a stretch others have as much time, and the loop has REST seconds

@@ -32,7 +32,7 @@ from .gangs import GROUP, REQUIRED, Gangs, fabric
 
 def after(looks: int) -> Deadline:
     """A deadline that has passed when it is looked at for the nth time."""
-    return Deadline(looks, clock=iter(range(10_000)).__next__)
+    return Deadline(looks / 1000, clock=(look / 1000 for look in range(10_000)).__next__)
 
 
 def state_of(cache: Cache) -> dict[str, Any]:
