@@ -98,7 +98,8 @@ class GpuTypes:
             yield from domain.gpu_types
         for key in TYPE_LABELS:
             column = nodes.label(key)
-            yield from (column.values[number] for number in np.unique(column.ids[column.exists]).tolist())
+            numbers: list[int] = np.unique(column.ids[column.exists]).tolist()
+            yield from (column.values[number] for number in numbers)
 
     def _offered(self, types: tuple[str, ...]) -> Answers:
         """What the narrowest domain that says so answers for each row."""
