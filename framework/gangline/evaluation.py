@@ -9,7 +9,6 @@ Rules:
 
 from __future__ import annotations
 
-import operator
 import random
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -50,7 +49,7 @@ _KEPT_BYTES = 64 * 1024 * 1024
 _ENTRY_BYTES = 4096
 """Of an entry beside its arrays and what plugins share: its own lists, maps and sets, and the headers of the arrays."""
 
-_BYTES = operator.attrgetter("nbytes")
+_SCORE_BYTES = np.dtype(np.float64).itemsize
 
 
 @dataclass(slots=True, eq=False)
@@ -600,8 +599,10 @@ class Evaluator:
 
 def _size(key: Hashable, entry: _Entry) -> int:
     """Bytes that an entry takes."""
-    arrays = (entry.steady, entry.feasible, entry.base, entry.ranked, *entry.codes.values(), *entry.raw.values())
-    return _ENTRY_BYTES + sum(map(_BYTES, arrays)) + entry.shared_bytes
+    rows = len(entry.feasible)
+    masks = entry.steady.nbytes + entry.feasible.nbytes + sum([codes.nbytes for codes in entry.codes.values()])
+    scores = entry.base.nbytes + entry.ranked.nbytes + rows * _SCORE_BYTES * len(entry.raw)
+    return _ENTRY_BYTES + masks + scores + entry.shared_bytes
 
 
 def _keep(entry: _Entry, name: str, index: slice | Rows, verdicts: CodeColumn) -> None:

@@ -274,9 +274,9 @@ class Scheduler:
     async def _schedule(self) -> None:
         while True:
             await self.binder.has_room()
-            until = time.perf_counter() + SLICE
-            while time.perf_counter() < until and (unit := self._next()) is not None:
-                namespace, start = unit.pod.namespace, self._clock.monotonic()
+            until, now = time.perf_counter() + SLICE, self._clock.monotonic()
+            while time.perf_counter() < until and (unit := self._next(now)) is not None:
+                namespace, start = unit.pod.namespace, now
                 await self._decide_guarded(unit)
                 now = self._clock.monotonic()
                 self.queue.spent(namespace, now - start, now)
@@ -285,10 +285,10 @@ class Scheduler:
             if not self.queue.has_active:
                 await self._rest()
 
-    def _next(self) -> Unit | None:
+    def _next(self, now: float) -> Unit | None:
         """The unit to decide next; None too where it cannot be said, which is tried again at the next look."""
         try:
-            return self.queue.pop(self._clock.monotonic())
+            return self.queue.pop(now)
         except Exception as error:
             self.metrics.fault("queueing", error)
             return None
