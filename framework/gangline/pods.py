@@ -273,7 +273,7 @@ class ResourceAxis:
         return found
 
     def offer(self, name: str) -> bool:
-        """One more node has the resource; says whether it was given a row just now."""
+        """Some more nodes have the resource; says whether it was given a row just now."""
         self._offers[name] += 1
         if name in self._rows or len(self._rows) >= MOST_OFFERED:
             return False
@@ -291,7 +291,7 @@ class ResourceAxis:
         return True
 
     def withdraw(self, name: str) -> int | None:
-        """One node fewer has the resource; returns the row that this has set free, to be emptied."""
+        """The nodes of one `offer` no longer have it; returns the row that this has set free, to be emptied."""
         self._offers[name] -= 1
         if self._offers[name] > 0:
             return None
