@@ -20,9 +20,9 @@ _MOST_VISITED = 20_000
 """Objects that are looked at for one value; of a larger one this much is counted."""
 
 # A union of types that is written where it is used is made anew each time.
-_SMALL = bool | int | float | type
-_TEXTS = str | bytes
-_SEVERAL = list | tuple | set | frozenset
+_SMALL = (bool, int, float, type)
+_TEXTS = (str, bytes)
+_SEVERAL = (list, tuple, set, frozenset)
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
