@@ -37,7 +37,6 @@ VALUES: Manifest = {
     "metrics": {"readers": [{"name": PROMETHEUS, "namespace": TEAM}]},
     "agent": {"simulate": "dgx-h100"},
     "policies": {"trustedUsers": [SIMULATOR]},
-    **yaml.safe_load((EXAMPLES / "leaf-spine" / "values.yaml").read_text()),
 }
 JOBS = f"/apis/batch/v1/namespaces/{TEAM}/jobs"
 GPU_NODES = ("node1", "node2", "node3", "node4")

@@ -36,7 +36,7 @@ from gangline_plugins.gpu.counting import count
 from gangline_plugins.gpu.devices import DeviceTable, device_table
 from gangline_plugins.gpu.feasibility import REASONS, Feasibility, Fits, Limits
 from gangline_plugins.gpu.hardware import heartbeat, says_the_same
-from gangline_plugins.gpu.wants import FabricWant, Problem, Want
+from gangline_plugins.gpu.wants import FabricWant, Problem, Want, disagreement
 from gangline_plugins.telling import tell_once
 
 WANT: StateKey[Want] = StateKey("GpuClaim want")
@@ -56,6 +56,8 @@ class GpuClaimArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     """Devices whose health is not known may be allocated."""
     stale_after_seconds: Annotated[float, msgspec.Meta(gt=0)] = 300.0
     """Seconds after a node's last report from which its devices are of unknown health."""
+    require_report: bool = False
+    """Pods that request GPUs go to nodes alone that report theirs, so that each pod knows which it has."""
     require_request: bool = False
     """Pods whose claim gives them whole GPUs have to request as many of `nvidia.com/gpu`, so that quotas count them."""
     fail_requests_greater_than_one: bool = False
@@ -74,7 +76,12 @@ class GpuClaim:
         self._handle = handle
         self._implicit = args.implicit_claims
         self._requires_request = args.require_request
-        self._limits = Limits(args.stale_after_seconds, args.allow_unknown_health, args.fail_requests_greater_than_one)
+        self._limits = Limits(
+            args.stale_after_seconds,
+            args.allow_unknown_health,
+            args.fail_requests_greater_than_one,
+            args.require_report,
+        )
         self._table = device_table(handle.state)
         self._feasibility = _feasibility.setdefault(self._table, Feasibility(self._table))
         self._statuses = ClaimStatuses(handle)
@@ -108,6 +115,9 @@ class GpuClaim:
             return unschedulable(want.message, resolvable=False)
         if want.implicit and not self._implicit:
             return SKIP
+        if wrong := disagreement(pod, want):
+            tell_once(self._handle, pod, "GpuRequestDisagrees", wrong)
+            return unschedulable(wrong, resolvable=False)
         if self._requires_request and (lacking := _lacks_request(pod, want)):
             tell_once(self._handle, pod, "GpuRequestMissing", lacking)
             return unschedulable(lacking, resolvable=False)
@@ -210,11 +220,10 @@ class GpuClaim:
 
 
 def _lacks_request(pod: PodInfo, want: Want) -> str:
-    """What to tell a pod that does not request the GPUs that its claim gives it; "" where it does."""
-    requested = pod.cls.requests.real.get(GPU, 0)
-    if want.implicit or want.exclusivity != "Exclusive" or requested == want.count:
+    """What to tell a pod that requests none of the GPUs that its claim gives it; "" where it does."""
+    if want.implicit or want.exclusivity != "Exclusive" or pod.cls.requests.real.get(GPU, 0):
         return ""
-    return f"the pod's claim gives it {want.count} GPUs, and it requests {requested} {GPU}: they have to be as many"
+    return f"the pod's claim gives it {want.count} GPUs: it has to request {GPU}: {want.count}"
 
 
 def _is_its_claim(pod: PodInfo, old: Claim | None, new: Claim) -> bool:
