@@ -78,7 +78,7 @@ async def test_install_returns_when_every_pod_is_ready(installed: Release) -> No
     agents = await installed.pods("gpu-scheduler-agent")
 
     assert len(replicas) == 4
-    assert {each["spec"]["nodeName"] for each in agents} == set(GPU_NODES)
+    assert {each["spec"]["nodeName"] for each in agents} == {*GPU_NODES, "control"}
     for pod in [*replicas, *agents]:
         assert is_pod_ready(pod), pod["metadata"]["name"]
         assert pod["status"]["containerStatuses"][0]["restartCount"] == 0, installed.kubelet.logs()[-5000:]
