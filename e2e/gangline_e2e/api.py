@@ -68,6 +68,13 @@ class Api:
         found: Manifest = await self.request("GET", path)
         return found
 
+    async def table(self, path: str) -> tuple[list[str], list[list[str]]]:
+        """What `kubectl get` prints of a collection: the heads of its columns, and the rows."""
+        found = await self.request("GET", path, headers={"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"})
+        shown = [at for at, column in enumerate(found["columnDefinitions"]) if not column["priority"]]
+        heads = [found["columnDefinitions"][at]["name"].upper() for at in shown]
+        return heads, [[str(row["cells"][at]) for at in shown] for row in found["rows"]]
+
     async def list(self, path: str, **params: str) -> Manifests:
         """The objects of a collection; ``params`` are labelSelector, fieldSelector and the like."""
         answer = await self.request("GET", path, headers=None, **params)
