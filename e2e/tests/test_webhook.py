@@ -315,7 +315,8 @@ async def test_shares_count_as_claims_in_a_quota_and_not_as_gpus(empty: Api) -> 
 @pytest.mark.usefixtures("webhook")
 async def test_a_limit_range_is_checked_also_for_what_a_claim_adds(empty: Api) -> None:
     await empty.create(_claim("four"))
-    await empty.create(_limit_range(max={"nvidia.com/gpu": "2"}))
+    none = {"nvidia.com/gpu": "0"}
+    await empty.create(_limit_range(max={"nvidia.com/gpu": "2"}, default=none, defaultRequest=none))
 
     await _until_refused(
         empty, _pod("claimed", {CLAIM: "four"}), "maximum nvidia.com/gpu usage per Container is 2, but limit is 4"
@@ -326,7 +327,7 @@ async def test_a_limit_range_is_checked_also_for_what_a_claim_adds(empty: Api) -
 async def test_a_gpu_that_a_limit_range_gives_by_default_has_to_agree_with_the_claim(empty: Api) -> None:
     await empty.create(_claim("four"))
     await empty.create(_claim("one", devices={"count": 1}))
-    await empty.create(_limit_range(default={"nvidia.com/gpu": "1"}, defaultRequest={"nvidia.com/gpu": "1"}))
+    await empty.create(_limit_range(max={"nvidia.com/gpu": "1"}))  # which is the default too
 
     await _until_refused(
         empty, _pod("claimed", {CLAIM: "four"}), "GpuClaim four gives the pod 4 GPUs, and its requests for"
