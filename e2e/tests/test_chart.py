@@ -262,7 +262,7 @@ async def test_the_scheduler_may_follow_every_kind_that_it_knows(helm: Helm, res
     rendered = await helm.render()
 
     rules = one(rendered, "ClusterRole", "gpu-scheduler-scheduler")["rules"]
-    rules += one(rendered, "Role", "gpu-scheduler-scheduler")["rules"]
+    rules += [rule for role in _roles_in(rendered, RELEASE) for rule in role["rules"]]
     verbs = {
         verb
         for rule in rules
@@ -395,6 +395,33 @@ async def test_a_packaged_chart_renders_the_same(helm: Helm, tmp_path: Path) -> 
 
     package = tmp_path / f"gpu-scheduler-{version}.tgz"
     assert await helm.render(None, RELEASE, package) == await helm.render()
+
+
+async def test_the_configuration_of_leaves_is_read_where_it_counts_and_where_it_may_land(helm: Helm) -> None:
+    rendered = await helm.render()
+
+    for namespace in (RELEASE, "kube-system", "default"):
+        (role,) = [each for each in _roles_in(rendered, namespace) if each["metadata"]["name"].endswith("-leaves")]
+        assert {kind for rule in role["rules"] for kind in rule["resources"]} == {
+            "schedulerconfigs",
+            "topologyschedulerconfigs",
+            "domainconfigs",
+            "configmaps",
+        }
+        assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"list", "watch"}
+
+
+async def test_an_agent_comes_to_a_node_that_nobody_has_labelled(helm: Helm) -> None:
+    spec = pod_specs(await helm.render())["DaemonSet/gpu-scheduler-agent"]
+
+    (term,) = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert {each["operator"] for each in term["matchExpressions"]} == {"NotIn"}
+
+
+def _roles_in(rendered: Manifests, namespace: str) -> Manifests:
+    """The scheduler's roles in a namespace."""
+    roles = [each for each in rendered if each["kind"] == "Role" and each["metadata"]["namespace"] == namespace]
+    return [each for each in roles if each["metadata"]["name"].startswith("gpu-scheduler-scheduler")]
 
 
 def _client(path: str) -> Manifest:
