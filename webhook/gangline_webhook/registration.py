@@ -21,6 +21,7 @@ from gangline.wire import (
     GPU_GROUP,
     GPU_VERSION,
     MIG_PREFIX,
+    RANKS,
     SCHEDULING_MAP,
 )
 from gangline_webhook.enforcing import Enforcement
@@ -90,7 +91,7 @@ def validating(
     exclude_namespaces: Sequence[str] = ("kube-system",),
     failure_policy: FailurePolicy = "Ignore",
 ) -> Manifest:
-    """The ValidatingWebhookConfiguration for claims, and for pods whose allocation changes.
+    """The ValidatingWebhookConfiguration for claims, for pods whose allocation changes, and for Jobs that want ranks.
 
     ``client`` leads to /validate. A binding is not an update, so the scheduler is not asked.
     """
@@ -106,11 +107,18 @@ def validating(
         "rules": [_rule("", "v1", "pods", "UPDATE")],
         "matchConditions": [{"name": "changes-allocation", "expression": changes_allocation()}],
     }
-    return _configuration("ValidatingWebhookConfiguration", name, [claims, pods])
+    jobs = {
+        **common,
+        "name": "ranks.gpu-scheduler.svc",
+        "failurePolicy": "Ignore",  # it only warns
+        "rules": [_rule("batch", "v1", "jobs", "CREATE")],
+        "matchConditions": [{"name": "asks-for-ranks", "expression": asks_for_ranks()}],
+    }
+    return _configuration("ValidatingWebhookConfiguration", name, [claims, pods, jobs])
 
 
 def concerns_gpus(scheduler_names: Sequence[str], enforcement: Enforcement = "device-plugin") -> str:
-    """In CEL: a new pod has a claim, a map that we serve or a forged allocation, or tells the runtime what to show.
+    """In CEL: a new pod has a claim, a map that we serve, a forged allocation, or wants ranks or certain GPUs shown.
 
     Where the runtime enforces, pods that request GPUs of a scheduler that we serve come too.
     """
@@ -118,6 +126,7 @@ def concerns_gpus(scheduler_names: Sequence[str], enforcement: Enforcement = "de
     cases = [
         f"{_quoted(CLAIM)} in {_ANNOTATIONS}",
         f"({_quoted(SCHEDULING_MAP)} in {_ANNOTATIONS} && {is_ours})",
+        f"{_quoted(RANKS)} in {_ANNOTATIONS}",
         f"{_ANNOTATIONS}.exists(key, key.startsWith({_quoted(ALLOCATED)}))",
         _CHOOSES_ITSELF,
     ]
@@ -130,6 +139,11 @@ def is_no_agent(namespace: str, app: str) -> str:
     """In CEL: a pod is none of the agents, as only who may create pods in our namespace could make it look like."""
     label = "object.metadata.?labels.?app.orValue('')"
     return f"!(request.namespace == {_quoted(namespace)} && {label} == {_quoted(app)})"
+
+
+def asks_for_ranks() -> str:
+    """In CEL: the pods of a new Job want ranks."""
+    return f"{_quoted(RANKS)} in object.spec.template.?metadata.?annotations.orValue({{}})"
 
 
 def changes_allocation() -> str:

@@ -18,7 +18,7 @@ from typing import Literal, get_args
 from gangline.errors import GanglineError
 from gangline.quantity import units
 from gangline.wire import GPU, MIG_PREFIX, SHARED_GPU, GpuClaim
-from gangline_webhook.pods import Container, Pod
+from gangline_webhook.pods import Container, Pod, PodSpec
 from gangline_webhook.reviewing import Operation
 
 Mode = Literal["add", "require", "ignore"]
@@ -41,7 +41,7 @@ def requests_of(pod: Pod, claim: GpuClaim, mode: Mode) -> Requests:
     """What becomes of the requests of a pod that uses this claim."""
     containers = pod.spec.containers or []
     try:
-        whole, pieces = requested(pod, whole_gpus), requested(pod, pieces_of_gpus)
+        whole, pieces = requested(pod.spec, whole_gpus), requested(pod.spec, pieces_of_gpus)
     except (GanglineError, ValueError):
         return Requests()  # no number: the API server says so
     count = claim.spec.devices.count
@@ -73,16 +73,16 @@ def _disagreement(claim: GpuClaim, whole: int, pieces: int) -> str:
     return ""
 
 
-def requested(pod: Pod, of: Callable[[Container], int]) -> int:
+def requested(spec: PodSpec, of: Callable[[Container], int]) -> int:
     """What a pod requests of something, as quotas count it. GanglineError or ValueError where that is no number."""
     sidecars, most = 0, 0
-    for container in pod.spec.init_containers or ():
+    for container in spec.init_containers or ():
         if container.restart_policy == "Always":
             sidecars += of(container)
             most = max(most, sidecars)
         else:
             most = max(most, sidecars + of(container))
-    return max(most, sidecars + sum(of(container) for container in pod.spec.containers or ()))
+    return max(most, sidecars + sum(of(container) for container in spec.containers or ()))
 
 
 def whole_gpus(container: Container) -> int:
