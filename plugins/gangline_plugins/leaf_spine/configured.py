@@ -52,7 +52,7 @@ class Configured:
         self._trusted = tuple(dict.fromkeys((namespace, SYSTEM)))
         """The namespaces whose objects count, the one first that counts before the other."""
         self.watches: tuple[resources.Selection[Any], ...] = tuple(
-            resources.Selection(kind, where, field_selector=_ONLY.get(kind.key, ""))
+            resources.Selection(kind, where, field_selector=_ONLY.get(kind.key, ""), is_needed=where == namespace)
             for where in dict.fromkeys((*self._trusted, DEFAULT))
             for kind in (*_KINDS, resources.CONFIG_MAPS)
         )
