@@ -67,7 +67,7 @@ class Fabric:
         return node
 
     def report(self, number: int) -> Manifest:
-        """The status of its GpuNodeStatus: healthy GPUs that NVSwitches connect. It has no heartbeat, so it stays good."""
+        """The status of its GpuNodeStatus: healthy GPUs that NVSwitches connect; without a heartbeat it stays good."""
         name = self.name(number)
         devices = [
             {

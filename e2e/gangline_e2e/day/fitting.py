@@ -52,7 +52,7 @@ class Shape:
 
 def places(shape: Shape, ledger: Ledger, promised: Column) -> Column:
     """How many pods of this shape each node could take; ``promised`` are free devices that are kept for others."""
-    cores = ledger.cores // (CORE * max(shape.gpus, 1))
+    cores = (ledger.cores // (CORE * max(shape.gpus, 1))).astype(np.int64)
     if shape.milli < WHOLE:
         parts = (ledger.free // shape.milli).sum(axis=1) - promised * (WHOLE // shape.milli)
         return _there(ledger, parts, cores)

@@ -36,7 +36,9 @@ class Follower(Generic[T]):
     A watch that ends goes on from the last revision. HarnessError if the API server no longer has what came since.
     """
 
-    def __init__(self, api: Api, path: str, kind: type[T], fold: Callable[[str, T, float], None], **params: str) -> None:
+    def __init__(
+        self, api: Api, path: str, kind: type[T], fold: Callable[[str, T, float], None], **params: str
+    ) -> None:
         self._api = api
         self._path = path
         self._params = params
@@ -50,7 +52,7 @@ class Follower(Generic[T]):
 
     async def run(self) -> None:
         """Follow until cancelled."""
-        listed = await self._api.request("GET", self._path, **self._params)
+        listed = await self._api.request("GET", self._path, headers=None, **self._params)
         for item in listed["items"]:
             self._fold("ADDED", self._object.decode(msgspec.json.encode(item)), time.monotonic())
         self._version = listed["metadata"]["resourceVersion"]

@@ -1,4 +1,4 @@
-"""Who holds which device, from event to event: a device is given twice the moment that two pods have more than it has."""
+"""Who holds which device, from event to event; pods that have more of one than there is are noticed at once."""
 
 from __future__ import annotations
 
@@ -132,9 +132,7 @@ class Locks:
             if each.node not in lost and not self._covers(each, id)
         ]
         needed = {((each.node, id), each.uid) for each in holdings if not each.until for id in each.ids}
-        locked = {
-            (device, uid) for held in self._now.values() for device, uids in held.items() for uid in uids
-        }
+        locked = {(device, uid) for held in self._now.values() for device, uids in held.items() for uid in uids}
         stray = [f"GPU {id} of {node} is locked for {uid}, which has it not" for (node, id), uid in locked - needed]
         return [*found, *sorted(stray)]
 

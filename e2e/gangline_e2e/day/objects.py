@@ -75,5 +75,3 @@ def _made(workload: Workload) -> Gang:
 def _resources(pod: Manifest) -> Manifest:
     found: Manifest = pod["spec"]["containers"][0]["resources"]
     return found
-
-

@@ -82,7 +82,7 @@ def plan(day: Day, fabric: Fabric) -> list[Workload]:
 
 
 def losses(day: Day, fabric: Fabric) -> list[Loss]:
-    """Which nodes go when: one in a hundred on its own, over the whole day, and at noon a leaf with all of its nodes."""
+    """Which nodes go when: one in a hundred on its own, at any time, and at noon a leaf with all of its nodes."""
     dice = random.Random(day.seed + 1)
     dark = dice.randrange(fabric.leaves)
     others = [number for number in range(fabric.nodes) if fabric.leaf(number) != dark]

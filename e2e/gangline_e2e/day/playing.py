@@ -22,7 +22,6 @@ from gangline_e2e.day.workload import Workload
 from gangline_e2e.workloads import Manifest
 
 T = TypeVar("T")
-TICK_S = 0.05
 HANDS = 48
 """Requests that are under way at the same time."""
 BACKLOG = 300
@@ -34,30 +33,34 @@ class Clock:
 
     def __init__(self) -> None:
         self._began = time.monotonic()
-        self._held_since: float | None = None
+        self._held_since = 0.0
+        self._goes = asyncio.Event()
+        self._goes.set()
         self.held_s = 0.0
         """For how long it has been held until it last went on."""
 
     def now(self) -> float:
         """The time of day."""
-        until = time.monotonic() if self._held_since is None else self._held_since
+        until = time.monotonic() if self._goes.is_set() else self._held_since
         return until - self._began - self.held_s
 
     def hold(self) -> None:
         """Stand still."""
-        if self._held_since is None:
+        if self._goes.is_set():
             self._held_since = time.monotonic()
+            self._goes.clear()
 
     def go_on(self) -> None:
         """Stand still no longer."""
-        if self._held_since is not None:
+        if not self._goes.is_set():
             self.held_s += time.monotonic() - self._held_since
-            self._held_since = None
+            self._goes.set()
 
     async def until(self, moment: float) -> None:
         """Let the day pass until a moment."""
         while (left := moment - self.now()) > 0:
-            await asyncio.sleep(max(left, TICK_S) if self._held_since is None else TICK_S)
+            await self._goes.wait()
+            await asyncio.sleep(left)
 
 
 class Player:
@@ -176,4 +179,3 @@ def _taken(names: list[str]) -> list[str]:
     taken = list(names)
     names.clear()
     return taken
-

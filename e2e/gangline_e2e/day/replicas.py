@@ -45,6 +45,8 @@ class Replicas:
         self.running: list[Gangline] = []
         self.peak_rss = 0
         """Bytes; of the largest process that there was."""
+        self.cpu_s: dict[int, float] = {}
+        """By process id: what each has used until it was last measured."""
         self.without: list[float] = []
         """Seconds from the end of each leader that was replaced until another one led."""
 
@@ -68,8 +70,11 @@ class Replicas:
                 self.without.append(time.monotonic() - began)
 
     def measure(self) -> None:
-        """Note the memory of those that run."""
-        self.peak_rss = max([self.peak_rss, *(each.process.usage().peak_rss_bytes for each in self.running)])
+        """Note the memory and the CPU time of those that run."""
+        for each in self.running:
+            used = each.process.usage()
+            self.peak_rss = max(self.peak_rss, used.peak_rss_bytes)
+            self.cpu_s[each.process.pid] = used.cpu_s
 
     async def _leader(self) -> Gangline | None:
         for each in self.running:

@@ -10,6 +10,8 @@ from gangline_e2e.day.fabric import Fabric
 from gangline_e2e.day.plan import Day
 
 PREFIX = "GANGLINE_DAY_"
+NODES, PODS, MINUTES = 1000, 3000, 3
+"""What 2 cores play in less than 8 minutes, API server, etcd, kwok, schedulers and the player together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,18 +23,13 @@ class Size:
 
 
 def size(env: Mapping[str, str] = os.environ) -> Size:
-    """What $GANGLINE_DAY_NODES, _GPUS, _LEAVES, _SPINES, _PODS, _MINUTES and _SEED say.
-
-    A longer day has as many more pods, unless their number is given.
-    """
+    """What $GANGLINE_DAY_NODES, _GPUS, _LEAVES, _SPINES, _PODS, _MINUTES and _SEED say."""
 
     def number(name: str, default: float) -> float:
         return float(env.get(f"{PREFIX}{name}") or default)
 
-    usual = Day()
-    seconds = number("MINUTES", usual.seconds / 60) * 60
-    nodes = int(number("NODES", 5000))
+    nodes = int(number("NODES", NODES))
     leaves = int(number("LEAVES", max(1, nodes // 20)))
     fabric = Fabric(nodes, int(number("GPUS", 8)), leaves, int(number("SPINES", max(1, leaves // 25))))
-    pods = int(number("PODS", usual.pods * seconds / usual.seconds))
-    return Size(fabric, Day(pods, seconds, int(number("SEED", usual.seed))))
+    day = Day(int(number("PODS", PODS)), 60 * number("MINUTES", MINUTES), int(number("SEED", 1)))
+    return Size(fabric, day)

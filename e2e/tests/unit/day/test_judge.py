@@ -282,9 +282,7 @@ def test_a_pod_that_fits_but_waits_is_noticed(stage: Stage) -> None:
         pytest.param(gang("waits", 2, level=SPINE), {1: 8, 2: 8}, True, id="gang in a spine"),
         pytest.param(gang("waits", 2), {1: 8, 6: 8}, True, id="gang anywhere"),
         pytest.param(gang("waits", 2), {1: 8, 6: 7}, False, id="gang without room"),
-        pytest.param(
-            gang("waits", 4, level=SPINE, part=LEAF, part_size=2), {0: 8, 1: 8, 2: 8, 3: 8}, True, id="parts"
-        ),
+        pytest.param(gang("waits", 4, level=SPINE, part=LEAF, part_size=2), {0: 8, 1: 8, 2: 8, 3: 8}, True, id="parts"),
         pytest.param(
             gang("waits", 4, gpus=4, level=SPINE, part=LEAF, part_size=2), {0: 8, 1: 4, 2: 4}, False, id="odd parts"
         ),
