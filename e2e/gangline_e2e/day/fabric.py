@@ -98,11 +98,11 @@ async def build(api: Api, fabric: Fabric, numbers: Iterable[int] | None = None) 
 
 
 async def make(api: Api, fabric: Fabric, number: int) -> None:
-    """Make one node and its report."""
+    """Make one node, its report first: pods on a node without a report get GPUs by number, and nobody knows which."""
     name = fabric.name(number)
-    await api.create(fabric.node(number))
     await api.create(node_status(name))
     await api.merge(f"{NODE_STATUSES}/{name}/status", fabric.report(number))
+    await api.create(fabric.node(number))
 
 
 async def lose(api: Api, fabric: Fabric, number: int) -> None:

@@ -39,7 +39,9 @@ class Limits:
     overtaken: int = 2000
     """unless fewer pods than that got a node in the meantime: then not the workload waits, but the machine is slow."""
     late: float = 15.0
-    """Until a scheduler knows that a node is gone."""
+    """Until a scheduler knows that a node is gone,"""
+    bound: int = 500
+    """unless fewer pods than that got a node in the meantime."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +158,7 @@ class Judge:
         waiting = [each for each in self.progress.values() if each.is_waiting]
         self.waiting.look(waiting, self.ledger, self._promises, now)
         for name, since in self.waiting.since.items():
-            overtaken = len(self.bindings) - bisect_left(self.bindings, since)
+            overtaken = self._bound_since(since)
             if now - since > self.limits.patience and overtaken > self.limits.overtaken:
                 said = f"for {now - since:.0f} s, while {overtaken} pods got a node: {self.progress[name].workload}"
                 self._fault(f"{name} waits though it fits", said)
@@ -222,19 +224,24 @@ class Judge:
         for fault in known.bind(uid, row, pod.part, self.floor, now):
             self._fault(fault)
         if len(set(ids)) != workload.gpus:
-            self._fault(f"{name} wants {workload.gpus} GPUs and has {ids}")
+            self._fault(f"{name} on {node} wants {workload.gpus} GPUs and has {ids}")
         if workload.kind == "claim" and ids and max(ids) - min(ids) != len(ids) - 1:
             self._fault(f"{name} wants GPUs in a row and has {ids}")
         if pod.claim:
             self._allocated[pod.claim].add((node, ids))
         if not self.ledger.there[row]:
-            if now - self._left.get(node, now) > self.limits.late:
-                self._fault(f"{name} was bound to {node} {now - self._left[node]:.0f} s after it had gone")
+            gone_s = self._left.get(node, now)
+            if now - gone_s > self.limits.late and self._bound_since(gone_s) > self.limits.bound:
+                self._fault(f"{name} was bound to {node} {now - gone_s:.0f} s after it had gone")
             self._orphan(pod)
         self.bindings.append(now)
         self.waits[workload.kind].append(now - known.came[uid])
         if workload.kind == "gang" and known.whole_s is not None:
             self.phases[workload.name] = known.phase()
+
+    def _bound_since(self, moment: float) -> int:
+        """How many pods have got a node since."""
+        return len(self.bindings) - bisect_left(self.bindings, moment)
 
     def _promise(self, pod: Pod, known: Progress) -> None:
         """A pod that has no node may have been promised one."""

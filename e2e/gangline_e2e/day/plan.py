@@ -24,7 +24,7 @@ NOON = 0.45
 """When a leaf goes, as a part of the day."""
 AWAY = 0.1
 """How long nodes are gone, as a part of the day."""
-LOAD = 0.9
+LOAD = 1.05
 """GPU-seconds that are asked for, as a part of those that there are until the night."""
 SHARES: dict[Kind, float] = {"pod": 0.45, "fraction": 0.2, "claim": 0.1, "gang": 0.25}
 """Parts of all pods."""
@@ -112,9 +112,16 @@ def _moment(dice: random.Random) -> float:
             return moment
 
 
+def _largest(day: Day, fabric: Fabric) -> int:
+    """Pods of the largest gang."""
+    most = min(LARGEST, int(fabric.nodes * fabric.gpus * LARGEST_PART), day.pods // 3)
+    return 1 << (most.bit_length() - 1)
+
+
 def _singles(day: Day, fabric: Fabric, dice: random.Random) -> Iterator[Workload]:
+    pods = day.pods - _largest(day, fabric)
     for kind in ("pod", "fraction", "claim"):
-        for number in range(round(day.pods * SHARES[kind])):
+        for number in range(round(pods * SHARES[kind])):
             name = f"{kind}-{number:06}"
             gpus = 1 if kind == "fraction" else min(_draw(dice, WHOLE_GPUS), fabric.gpus)
             milli = _draw(dice, MILLI) if kind == "fraction" else WHOLE
@@ -122,22 +129,22 @@ def _singles(day: Day, fabric: Fabric, dice: random.Random) -> Iterator[Workload
 
 
 def _gangs(day: Day, fabric: Fabric, dice: random.Random) -> Iterator[Workload]:
-    """As many pods in gangs of each size, those of the largest ones aside."""
-    largest = min(LARGEST, int(fabric.nodes * LARGEST_PART))
-    sizes = [2**power for power in range(1, 11) if 2**power <= largest]
-    left, number = round(day.pods * SHARES["gang"]), 0
-    for rank, size in enumerate(reversed(sizes)):
-        share = left // (len(sizes) - rank)
-        for _ in range(max(1, round(share / size))):
-            made = _gang(f"gang-{number:05}", size, DIALECTS[number % len(DIALECTS)], fabric, dice)
-            left, number = left - made.size, number + 1
-            yield made
+    """One that is the largest, and as many pods in gangs of each other size; sizes that leave too little aside."""
+    largest = _largest(day, fabric)
+    left = round((day.pods - largest) * SHARES["gang"])
+    sizes = [2**power for power in range(1, largest.bit_length() - 1) if 2**power <= left / 6]
+    counts = [(largest, 1)] + [(size, max(1, round(left / len(sizes) / size))) for size in reversed(sizes)]
+    all_sizes = [size for size, count in counts for _ in range(count)]
+    for number, size in enumerate(all_sizes):
+        yield _gang(f"gang-{number:05}", size, DIALECTS[number % len(DIALECTS)], fabric, dice)
 
 
 def _gang(name: str, size: int, dialect: str, fabric: Fabric, dice: random.Random) -> Workload:
     if dialect == "job_set":  # a driver, and two jobs of workers
         size = max(3, size - 1)
-    gpus = fabric.gpus if size >= LARGEST // 2 else min(_draw(dice, GANG_GPUS), fabric.gpus)
+    gpus = min(_draw(dice, GANG_GPUS), fabric.gpus)
+    while gpus > 1 and size * gpus > LARGEST_PART * fabric.nodes * fabric.gpus:
+        gpus //= 2
     nodes = -(-size // (fabric.gpus // gpus))
     level, part, part_size = _level(nodes, fabric, dice), "", 0
     if dialect in SLICED and level != LEAF and size % 4 == 0 and size >= 8:

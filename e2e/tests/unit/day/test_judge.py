@@ -17,7 +17,7 @@ from gangline_e2e.day.workload import Workload
 from gangline_e2e.gangs import LEAF, SPINE
 
 FABRIC = Fabric(nodes=8, gpus=8, leaves=4, spines=2)
-LIMITS = Limits(phase=5, patience=10, overtaken=0, late=3)
+LIMITS = Limits(phase=5, patience=10, overtaken=0, late=3, bound=0)
 
 
 class Stage:
@@ -140,8 +140,8 @@ def test_parts_of_a_device_may_not_exceed_it(stage: Stage) -> None:
 @pytest.mark.parametrize(
     ("workload", "ids", "what"),
     [
-        pytest.param(pod("wrong", gpus=4), (0, 1), "wants 4 GPUs and has (0, 1)", id="too few"),
-        pytest.param(pod("wrong", gpus=2), (1, 1), "wants 2 GPUs and has (1, 1)", id="one twice"),
+        pytest.param(pod("wrong", gpus=4), (0, 1), "node-00000 wants 4 GPUs and has (0, 1)", id="too few"),
+        pytest.param(pod("wrong", gpus=2), (1, 1), "node-00000 wants 2 GPUs and has (1, 1)", id="one twice"),
         pytest.param(pod("wrong", gpus=1), (8,), "has no such GPU", id="none such"),
         pytest.param(pod("wrong", gpus=2, kind="claim"), (0, 2), "wants GPUs in a row", id="not in a row"),
     ],

@@ -16,6 +16,7 @@ from gangline_e2e.gangs import GANG, LEAF, SPINE
 
 plan = cache(make_plan)
 FULL, SMALL = (Fabric(), Day()), (Fabric(500, leaves=25, spines=5), Day(2000, 120))
+CI = size({})
 BOTH = pytest.mark.parametrize(("fabric", "day"), [FULL, SMALL], ids=["full", "small"])
 
 
@@ -41,9 +42,11 @@ def test_a_day_has_about_as_many_pods_as_asked_for_of_every_kind(fabric: Fabric,
     assert len({each.name for each in workloads}) == len(workloads)
 
 
-def test_the_full_day_has_gangs_from_2_to_1024_pods() -> None:
-    sizes = Counter(each.size for each in plan(FULL[1], FULL[0]) if each.kind == "gang")
+@pytest.mark.parametrize(("fabric", "day"), [FULL, (CI.fabric, CI.day)], ids=["full", "CI"])
+def test_a_day_has_gangs_from_2_to_1024_pods_and_more_small_ones(fabric: Fabric, day: Day) -> None:
+    sizes = Counter(each.size for each in plan(day, fabric) if each.kind == "gang")
 
+    assert sizes[2] > sizes[4] > sizes[8] > sizes[1024]
     assert min(sizes) == 2
     assert max(sizes) == 1024
 
