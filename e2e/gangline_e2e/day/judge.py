@@ -31,8 +31,8 @@ class Limits:
     """What is too long, in seconds."""
 
     phase: float = 30.0
-    """Until a gang of which one pod has a node is whole, or one of which a pod was evicted has gone; a scheduler that
-    takes over in between needs its time too.
+    """From one pod of a gang that gets a node, or is evicted, to the next; a scheduler that takes over in between needs
+    its time too.
     """
     patience: float = 60.0
     """Until something that fits runs,"""
@@ -163,10 +163,12 @@ class Judge:
                 said = f"for {now - since:.0f} s, while {overtaken} pods got a node: {self.progress[name].workload}"
                 self._fault(f"{name} waits though it fits", said)
         for name, each in self.progress.items():
-            if each.is_partial and each.first_s is not None and now - each.first_s > self.limits.phase:
-                said = f"{each.bound} of {each.workload.size} pods have a node after {now - each.first_s:.0f} s"
+            if now - each.moved_s <= self.limits.phase:
+                continue
+            if each.is_partial:
+                said = f"for {now - each.moved_s:.0f} s {each.bound} of {each.workload.size} pods have a node"
                 self._fault(f"gang {name} is placed in part", said)
-            if each.is_torn and each.broken_s is not None and now - each.broken_s > self.limits.phase:
+            if each.is_torn:
                 said = f"{len(each.gone)} of {each.workload.size} pods are gone, the others are not"
                 self._fault(f"gang {name} was evicted in part", said)
         pods = sum(each.workload.size for each in waiting)

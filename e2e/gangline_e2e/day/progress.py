@@ -30,8 +30,8 @@ class Progress:
     """When the first pod got a node."""
     whole_s: float | None = None
     """When the last one did."""
-    broken_s: float | None = None
-    """When the first pod went before its end."""
+    moved_s: float = 0.0
+    """When a pod last got a node, or went before its end."""
     excused: bool = False
     """Whether a pod went because its node did: not by the scheduler's doing."""
     withdrawn: bool = False
@@ -84,6 +84,7 @@ class Progress:
                 found.append(f"{asked.name}: part {part!r} is not in one {asked.part}")
         self.rows[uid] = row
         self.bound += 1
+        self.moved_s = now
         self.first_s = now if self.first_s is None else self.first_s
         if self.bound == asked.size:
             self.whole_s = now
@@ -98,7 +99,7 @@ class Progress:
         self.rows.pop(uid, None)
         if uid not in self.ended:
             self.gone.add(uid)
-            self.broken_s = now if self.broken_s is None else self.broken_s
+            self.moved_s = now
 
     def phase(self) -> float:
         """Seconds from its first pod on a node until all had one; 0 until then."""

@@ -200,7 +200,7 @@ def test_a_gang_that_stays_half_placed_is_noticed(stage: Stage) -> None:
 
     stage.judge.look(2 + LIMITS.phase)
 
-    assert stage.judge.faults == ["gang half is placed in part 1 of 2 pods have a node after 6 s"]
+    assert stage.judge.faults == ["gang half is placed in part for 6 s 1 of 2 pods have a node"]
 
 
 def test_a_gang_outside_of_its_domain_is_noticed(stage: Stage) -> None:
