@@ -22,7 +22,8 @@ from rich.table import Table
 
 from gangline import GroupAttempt, NodeView, Status, hookimpl, model, resources, unschedulable
 from gangline.cache import Cache
-from gangline.group_scheduling import GroupRejection, decide_group
+from gangline.group_scheduling import GroupRejection
+from gangline.group_search import decide_group
 from gangline.groups import Groups
 from gangline.pods import PodInfo
 from gangline.runtime import Runtime

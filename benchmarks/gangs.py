@@ -26,7 +26,8 @@ from gangline import config, model
 from gangline.assembly import build_runtimes
 from gangline.cache import Cache
 from gangline.clock import SystemClock
-from gangline.group_scheduling import GroupDecision, GroupRejection, decide_group
+from gangline.group_scheduling import GroupDecision, GroupRejection
+from gangline.group_search import decide_group
 from gangline.groups import Groups
 from gangline.kube.resources import SCHEDULER_PLUGINS_POD_GROUPS
 from gangline.memory import keep_memory, settle_memory

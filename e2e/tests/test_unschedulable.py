@@ -16,7 +16,7 @@ from gangline_e2e.workloads import Manifest, Manifests, gpu_pod, is_bound, kwok_
 
 NODES = "/api/v1/nodes"
 OURS, UPSTREAM = "gangline", "default-scheduler"
-SOON_S = 2.0
+SOON_S = 5.0  # what is not woken is tried again after 300 s
 DEDICATED = {"key": "dedicated", "value": "training", "effect": "NoSchedule"}
 
 pytestmark = pytest.mark.timeout(60)
@@ -148,7 +148,7 @@ async def _grow_node(api: Api) -> None:
         pytest.param(_grow_node, "full", id="node grown"),
     ],
 )
-async def test_a_waiting_pod_is_bound_within_two_seconds_of_what_helps_it(
+async def test_a_waiting_pod_is_bound_soon_after_what_helps_it(
     empty: Api, running: Gangline, change: Callable[[Api], Awaitable[None]], node: str
 ) -> None:
     await empty.create_many(_full_nodes(labelled=change is not _add_label))

@@ -148,6 +148,11 @@ class Cache:
             found = self._stores[plural] = Store(self.failures)
         return found
 
+    @property
+    def version(self) -> int:
+        """Grows with each change of a node, of the pods on it, or of an object of any other kind."""
+        return self.nodes.changes.position + sum(store.version for store in self._stores.values())
+
     def is_assumed(self, uid: str) -> bool:
         """Whether a pod was placed by us and is not yet confirmed by the watch."""
         return uid in self._assumed

@@ -6,7 +6,8 @@ verified by the filters, one pod per node at a time; what the arithmetic got wro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
+from typing import TypeVar, cast
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from gangline.pod_group import ANYWHERE, GroupAttempt, Membership, PodGroup, Rol
 from gangline.pods import PodInfo
 from gangline.ranking import best_first
 from gangline.runtime import Runtime
+from gangline.status import BoolColumn
 from gangline.topology import Domains
 from gangline.transaction import Transaction
 
@@ -30,6 +32,20 @@ MOST_STEPS = 512
 """Domains that are tried for the parts of one group in one placement, at most."""
 MOST_STEPS_IN_ALL = 4096
 """The same in all placements of one attempt."""
+T = TypeVar("T")
+Steps = Generator[None, None, T]
+"""Work that can be left between two steps; it ends with a result."""
+
+
+def to_the_end(steps: Steps[T]) -> T:
+    """Do all of the work at once."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as ended:
+            return cast(T, ended.value)
+
+
 _Place = tuple[str, bytes, frozenset[tuple[str, int]]]
 """A part, the rows of a domain, and which members of other parts are on which of them."""
 
@@ -50,6 +66,8 @@ class Filler:
         self._local: bool | None = None
         self._known: dict[_Place, list[tuple[PodInfo, int]] | None] = {}
         """Where the members of a part went; None where they had no room."""
+        self._changes = 0
+        """How often others have changed the columns."""
         self._narrowed: dict[str, frozenset[str]] = {}
         """Nodes to which a member is narrowed down, beyond what holds for all that are alike."""
         self.why = ""
@@ -74,8 +92,11 @@ class Filler:
         feasible = filtered.entry.feasible if is_open and filtered.status is None else filtered.feasible
         return np.where(feasible[:size], np.maximum(holds, 1), 0)
 
-    def fill(self, attempt: GroupAttempt, rows: Rows, tx: Transaction) -> bool:
-        """Place at least what is needed on rows; False, and nothing placed, when that cannot be."""
+    def fill(self, attempt: GroupAttempt, rows: Rows, tx: Transaction) -> Steps[bool]:
+        """Place at least what is needed on rows; False, and nothing placed, when that cannot be.
+
+        In steps: see `group_search`.
+        """
         if self._prepared is None:
             parts = self._parts(attempt)
             self._prepared = parts, GroupRoom(self._cache.nodes, self._runtime.topology, parts)
@@ -93,10 +114,12 @@ class Filler:
             found = False
             for inside in choices[at]:
                 attempt.deadline.check()
+                yield
                 self._left -= 1
                 if self._left < max(0, most):
                     break
-                if self._replay(attempt, parts[at], inside, tx) and not room.missing(at + 1, rows):
+                filled = yield from self._replay(attempt, parts[at], inside, tx)
+                if filled and not room.missing(at + 1, rows):
                     found = True
                     break
                 tx.undo_to(marks[at])
@@ -112,13 +135,18 @@ class Filler:
             tx.undo_to(marks[at])
         return sum(pod.row >= 0 for pod in attempt.pods) >= max(1, attempt.needed)
 
-    def _replay(self, attempt: GroupAttempt, part: Part, rows: Rows, tx: Transaction) -> bool:
+    def columns_changed(self) -> None:
+        """Others have changed the columns: what is remembered of them holds no longer."""
+        self._known.clear()
+        self._changes += 1
+
+    def _replay(self, attempt: GroupAttempt, part: Part, rows: Rows, tx: Transaction) -> Steps[bool]:
         """Place a part; as it went before, where the same members were on the same of rows.
 
         Only for a group of parts whose members look at nothing beyond their nodes: for them, nothing else counts.
         """
         if not self._is_local(attempt):
-            return self._fill_part(part, rows, tx)
+            return (yield from self._fill_part(part, rows, tx))
         inside = set(rows.tolist())
         beside = frozenset((pod.uid, pod.row) for pod in attempt.pods if pod.row in inside)
         key = (part.name, rows.tobytes(), beside)
@@ -126,9 +154,11 @@ class Filler:
             for pod, row in self._known[key] or ():
                 tx.place(pod, row)
             return self._known[key] is not None
-        filled = self._fill_part(part, rows, tx)
+        changes = self._changes
+        filled = yield from self._fill_part(part, rows, tx)
         placed = [(pod, pod.row) for role in part.roles for pod in role.pods if pod.row >= 0]
-        self._known[key] = placed if filled else None
+        if changes == self._changes:
+            self._known[key] = placed if filled else None
         return filled
 
     def _is_local(self, attempt: GroupAttempt) -> bool:
@@ -191,8 +221,11 @@ class Filler:
         for domain in enough[np.lexsort((level.order[enough], sums[enough], short))].tolist():
             yield rows[ids == domain]
 
-    def _fill_part(self, part: Part, rows: Rows, tx: Transaction) -> bool:
-        placed = sum(self._fill_role(role, rows, tx) for role in part.roles)
+    def _fill_part(self, part: Part, rows: Rows, tx: Transaction) -> Steps[bool]:
+        placed = 0
+        for role in part.roles:
+            placed += yield from self._fill_role(role, rows, tx)
+            yield
         return placed >= max(part.minimum, 1 if not self._group.subgroups else 0)
 
     # Members that are alike
@@ -202,12 +235,12 @@ class Filler:
         filtered = self._feasible(role.pods[0])
         return filtered, np.minimum(self.capacity(filtered), len(role.pods))
 
-    def _fill_role(self, role: Role, rows: Rows, tx: Transaction) -> int:
+    def _fill_role(self, role: Role, rows: Rows, tx: Transaction) -> Steps[int]:
         """Place as many as there is room for; returns how many."""
         waiting = [pod for pod in role.pods if pod.row < 0]
         placed = 0
         if len(waiting) > 1 and reaches_beyond(waiting[0], waiting[1:]):
-            return self._fill_one_by_one(waiting, rows, tx)
+            return (yield from self._fill_one_by_one(waiting, rows, tx))
         while waiting:
             filtered, capacity = self._now(role)
             counts = self._counts(filtered, rows, capacity, len(waiting))
@@ -215,6 +248,7 @@ class Filler:
             if not taken:
                 break
             placed += taken
+            yield
             waiting = [pod for pod in waiting if pod.row < 0]
         return placed
 
@@ -236,7 +270,7 @@ class Filler:
                     taken += 1
         return taken
 
-    def _fill_one_by_one(self, pods: Sequence[PodInfo], rows: Rows, tx: Transaction) -> int:
+    def _fill_one_by_one(self, pods: Sequence[PodInfo], rows: Rows, tx: Transaction) -> Steps[int]:
         """For pods that look at each other across nodes: each is placed where the filters let it with those before."""
         placed = 0
         for pod in pods:
@@ -245,7 +279,30 @@ class Filler:
             if not counts.any():
                 break
             placed += self._place(pod, int(rows[int(counts.argmax())]), tx)
+            yield
         return placed
+
+    def place_again(self, placed: Sequence[tuple[PodInfo, int]], tx: Transaction, is_same: bool) -> bool:
+        """Place members where they were, in the same order; False where one may not go there any more.
+
+        With `is_same` nothing has changed since, and no filter is asked.
+
+        Members that are alike share a verdict as long as none of them has come to the node, as when they were placed.
+        """
+        kind: Hashable = None
+        feasible: BoolColumn | None = None
+        taken: set[int] = set()
+        for pod, row in placed:
+            if is_same:
+                tx.place(pod, row)
+                continue
+            new = self._runtime.evaluator.kind(pod)
+            if feasible is None or new != kind or row in taken or reaches_beyond(pod, [pod]):
+                kind, feasible, taken = new, self._feasible(pod).feasible, set()
+            if not feasible[row] or not self._place(pod, row, tx):
+                return False
+            taken.add(row)
+        return True
 
     def _place(self, pod: PodInfo, row: int, tx: Transaction) -> bool:
         if pod.uid not in self.cycles:

@@ -18,10 +18,10 @@ import numpy as np
 
 from gangline.cache import Cache
 from gangline.cycle_state import Cycle
-from gangline.deadline import GANG_SECONDS, Deadline, exceeded
+from gangline.deadline import ROOM_SECONDS, exceeded
 from gangline.errors import GanglineError
 from gangline.evaluation import Filtered
-from gangline.group_filling import Filler
+from gangline.group_filling import Filler, Steps, to_the_end
 from gangline.groups import conflict
 from gangline.likeness import Identity, identity
 from gangline.locality import is_drawn_by
@@ -34,6 +34,7 @@ from gangline.ranking import Wishes, worth
 from gangline.runtime import GROUPS, Runtime
 from gangline.scheduling import Decision, choose, find_feasible
 from gangline.status import BoolColumn, Status, read_only
+from gangline.transaction import Transaction
 from gangline.units import Unit
 from gangline.waiting import WaitingPod
 
@@ -83,27 +84,6 @@ class GroupRejection:
     """The deadline has passed: worth another try, but each time a later one."""
 
 
-def decide_group(
-    unit: Unit,
-    runtime: Runtime,
-    cache: Cache,
-    nominations: Nominations,
-    now: float,
-    deadline: Deadline | None = None,
-) -> GroupDecision | GroupRejection:
-    """One scheduling cycle for a group, within a deadline. A plugin that raises fails this unit alone."""
-    group: PodGroup | str = ""
-    try:
-        with runtime.evaluator.within(deadline or Deadline(GANG_SECONDS)):
-            group, roles = read_group(unit.members, runtime, cache)
-            if isinstance(group, str):
-                return GroupRejection(unit, group, frozenset((GROUPS,)), _one_of(unit.members, runtime))
-            return _GroupCycle(unit, group, roles, runtime, cache, nominations, now).decide()
-    except GanglineError as error:
-        read = group if isinstance(group, PodGroup) else None
-        return GroupRejection(unit, str(error), frozenset(), read, is_error=True, is_late=exceeded(error))
-
-
 def read_group(
     members: Sequence[PodInfo], runtime: Runtime, cache: Cache
 ) -> tuple[PodGroup | str, dict[RoleKey, list[PodInfo]]]:
@@ -131,7 +111,7 @@ def read_group(
     return first, {key: _by_rank(ranked) for key, ranked in found.items()}
 
 
-def _one_of(members: Sequence[PodInfo], runtime: Runtime) -> PodGroup | None:
+def one_of(members: Sequence[PodInfo], runtime: Runtime) -> PodGroup | None:
     """The group as one of its pods has it, for whoever tells what is wrong with it."""
     found = (runtime.handle.group_of(pod) for pod in members)
     return next((membership.group for membership in found if isinstance(membership, Membership)), None)
@@ -157,14 +137,14 @@ def offer_what_if(
         if isinstance(group, str):
             return None
         unit = Unit(list(pods), added=0.0, group=key)
-        return _GroupCycle(unit, group, members, runtime, cache, nominations(), 0.0, allowed).fit()
+        return to_the_end(GroupCycle(unit, group, members, runtime, cache, nominations(), 0.0, allowed).fit())
 
     def attempt(key: str) -> GroupAttempt | None:
         unit = waiting(key)
         group, members = read_group(unit.members, runtime, cache) if unit is not None else ("", {})
         if unit is None or isinstance(group, str):
             return None
-        return _GroupCycle(unit, group, members, runtime, cache, nominations(), monotonic()).attempt
+        return to_the_end(GroupCycle(unit, group, members, runtime, cache, nominations(), monotonic()).begin())
 
     runtime.handle.finder, runtime.handle.attempts = find, attempt
 
@@ -193,8 +173,17 @@ def _by_number(name: str) -> tuple[str, int]:
     return (head, int(tail)) if tail.isdecimal() else (name, -1)
 
 
-class _GroupCycle:
-    """What one attempt works on."""
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """What an attempt leaves behind while others are decided."""
+
+    seen: tuple[object, ...]
+    version: int
+    placed: list[tuple[PodInfo, int]]
+
+
+class GroupCycle:
+    """What one attempt works on; it goes in steps, between which others may be decided: see `group_search`."""
 
     def __init__(
         self,
@@ -212,29 +201,38 @@ class _GroupCycle:
         self._group = group
         self._runtime = runtime
         self._cache = cache
-        own = {pod.uid for pod in unit.members}
-        self._nominations = {
-            node: others
-            for node, pods in nominations.items()
-            if (others := {uid: pod for uid, pod in pods.items() if uid not in own})
-        }
+        self._nominations = self._of_others(nominations)
         self._members = members
         self._now = now
         self._deadline = runtime.evaluator.deadline
         self._said: list[str] = []
         self._score = 1.0
-        self._start()
-
-    def _start(self) -> None:
-        """Look at the cluster as it is."""
-        placed = list(self._runtime.handle.members(self._group.key))
+        self._open: Transaction | None = None
+        """In which the members are being placed now."""
+        self._left: _Left | None = None
+        """What was there when it stepped aside."""
         self._filtered: list[Filtered] = []
         """Of the first roles, for words about them."""
         self._capacities: dict[int, Int64Column] = {}
         self._rejecting: set[str] = set()
         """The plugins because of which members of the other roles have no node."""
         self._filler = Filler(self._group, self._runtime, self._cache, self._feasible)
-        roles = [self._role(subgroup, pods) for (subgroup, _, _), pods in self._members.items()]
+
+    def _of_others(self, nominations: Nominations) -> Nominations:
+        own = {pod.uid for pod in self._unit.members}
+        return {
+            node: others
+            for node, pods in nominations.items()
+            if (others := {uid: pod for uid, pod in pods.items() if uid not in own})
+        }
+
+    def begin(self) -> Steps[GroupAttempt]:
+        """Look at the cluster as it is."""
+        placed = list(self._runtime.handle.members(self._group.key))
+        roles = []
+        for (subgroup, _, _), pods in self._members.items():
+            roles.append(self._role(subgroup, pods))
+            yield
         self._attempt = GroupAttempt(
             self._group,
             roles,
@@ -244,6 +242,7 @@ class _GroupCycle:
             refit=self._refit,
             deadline=self._deadline,
         )
+        return self._attempt
 
     def _feasible(self, pod: PodInfo) -> Filtered:
         filtered = find_feasible(pod, self._runtime, self._cache, self._nominations)
@@ -265,8 +264,9 @@ class _GroupCycle:
         known = self._capacities.setdefault(hash(capacity.tobytes()), capacity)
         return Role(subgroup, pods, known if np.array_equal(known, capacity) else capacity, int(room.sum()))
 
-    def decide(self) -> GroupDecision | GroupRejection:
-        attempt = self._attempt
+    def decide(self) -> Steps[GroupDecision | GroupRejection]:
+        """Find a placement and reserve it."""
+        attempt = yield from self.begin()
         if len(attempt.pods) < attempt.needed:
             missing = attempt.needed - len(attempt.pods)
             return GroupRejection(
@@ -276,19 +276,14 @@ class _GroupCycle:
         if isinstance(placements, Status):
             return self._rejection(placements.message, placements.plugin)
         for placement in self._candidates(placements):
-            decided = self._try(placement)
+            decided = yield from self._try(placement)
             if decided is not None:
                 return decided
         return self._rejection(self._why(), "")
 
-    @property
-    def attempt(self) -> GroupAttempt:
-        """What the group hooks are given."""
-        return self._attempt
-
     def _refit(self) -> Mapping[str, int] | None:
         """See `GroupAttempt.refit`."""
-        other = _GroupCycle(
+        other = GroupCycle(
             self._unit,
             self._group,
             self._members,
@@ -298,19 +293,57 @@ class _GroupCycle:
             self._now,
             self._allowed,
         )
-        return other.fit()
+        return to_the_end(other.fit())
 
-    def fit(self) -> Mapping[str, int] | None:
+    def fit(self) -> Steps[Mapping[str, int] | None]:
         """Where the members go as the columns are; nothing is kept."""
-        attempt = self._attempt
+        attempt = yield from self.begin()
         placements = self._runtime.generate(attempt)
         if isinstance(placements, Status):
             return None
         for placement in self._candidates(placements):
             with self._cache.transaction() as tx:
-                if self._filler.fill(attempt, placement.rows, tx):
+                if (yield from self._filler.fill(attempt, placement.rows, tx)):
                     return {pod.uid: pod.row for pod in attempt.pods if pod.row >= 0}
         return None
+
+    # While others are decided
+
+    def step_aside(self) -> None:
+        """Others are decided now: what was placed so far is off the columns."""
+        placed = self._open.step_aside() if self._open is not None else []
+        self._left = _Left(self._seen(), self._cache.version, placed)
+
+    def come_back(self, nominations: Nominations) -> bool:
+        """Go on where `step_aside` was called; False when too much has changed for that.
+
+        What was placed so far is placed again, each member where the filters still let it with those before it.
+        """
+        left, self._left = self._left, None
+        if left is None or left.seen != self._seen():
+            return False
+        before, self._nominations = self._nominations, self._of_others(nominations)
+        is_same = left.version == self._cache.version and before == self._nominations
+        if not is_same:
+            self._filler.columns_changed()
+        if self._open is None:
+            return True
+        self._open.come_back()
+        return self._filler.place_again(left.placed, self._open, is_same)
+
+    def _seen(self) -> tuple[object, ...]:
+        """What must not change while others are decided, or the search has to begin anew: rows and who is a member."""
+        nodes, handle = self._cache.nodes, self._runtime.handle
+        memberships = [handle.group_of(pod) for pod in self._unit.members[:1]]
+        return (
+            nodes.size,
+            nodes.labels.version,
+            tuple(nodes.axis.names),
+            self._runtime.topology.levels,
+            [id(pod) for pod in self._unit.members],
+            [(pod.uid, pod.row) for pod in handle.members(self._group.key)],
+            [each.group if isinstance(each, Membership) else None for each in memberships],
+        )
 
     # Candidates
 
@@ -355,9 +388,12 @@ class _GroupCycle:
         enough = sum(min(held, len(role.pods)) for held, role in zip(holds, roles, strict=True))
         return enough >= max(1, self._attempt.needed)
 
-    def _try(self, placement: Placement) -> GroupDecision | None:
+    def _try(self, placement: Placement) -> Steps[GroupDecision | None]:
         with self._cache.transaction() as tx:
-            if not self._filler.fill(self._attempt, placement.rows, tx):
+            self._open = tx
+            filled = yield from self._filler.fill(self._attempt, placement.rows, tx)
+            self._open = None
+            if not filled:
                 self._said.append(self._filler.why or f"{placement.name} does not hold the group")
                 return None
             decisions = self._commit()
@@ -424,7 +460,7 @@ class _GroupCycle:
 
     def _rejection(self, message: str, plugin: str) -> GroupRejection:
         plugins = {GROUPS, *self._blamed(), *((plugin,) if plugin else ())}
-        nominated, said = self._runtime.group_post_filter(self._attempt) if self._attempt.needed else ({}, "")
+        nominated, said, is_late = self._make_room() if self._attempt.needed else ({}, "", False)
         waited = self._attempt.waited
         constraints = [self._group.topology, *(part.topology for part in self._group.subgroups)]
         change = min(constraint.next_change(waited) for constraint in constraints)
@@ -436,7 +472,21 @@ class _GroupCycle:
             nominated,
             retry_after=None if change == float("inf") else change - waited,
             is_running=not self._attempt.needed,
+            is_error=is_late,
+            is_late=is_late,
         )
+
+    def _make_room(self) -> tuple[Mapping[str, str], str, bool]:
+        """What plugins do to make room: pods by UID and the nodes for them, what they say, whether it took too long."""
+        attempt = self._attempt
+        attempt.deadline = self._deadline.at_most(ROOM_SECONDS)
+        try:
+            with self._runtime.evaluator.within(attempt.deadline):
+                return (*self._runtime.group_post_filter(attempt), False)
+        except GanglineError as error:
+            if not exceeded(error):
+                raise
+            return {}, str(error), True
 
     def _blamed(self) -> Iterator[str]:
         yield from self._rejecting

@@ -6,8 +6,8 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +17,11 @@ from gangline.binding import Binder
 from gangline.cache import Cache
 from gangline.census import Census
 from gangline.config import SchedulerConfiguration
-from gangline.deadline import GANG_SECONDS, POD_SECONDS, Deadline
+from gangline.deadline import GANG_SECONDS, POD_SECONDS, STRETCH_SECONDS, Deadline
 from gangline.decisions import Decisions
 from gangline.extending import EXTENDER, Asker, Attempt, Extenders, HttpAsker
-from gangline.group_scheduling import GroupDecision, GroupRejection, decide_group, offer_what_if
+from gangline.group_scheduling import GroupDecision, GroupRejection, offer_what_if
+from gangline.group_search import GroupSearch, LongSearch
 from gangline.groups import Groups
 from gangline.groups.strategy import strategy_of
 from gangline.hints import ClusterEvent
@@ -129,6 +130,7 @@ class Scheduler:
         self._work: list[asyncio.Task[None]] = []
         self._asker = asker or HttpAsker()
         self._extenders: Extenders | None = None
+        self._long = LongSearch()
         self.use(config)
 
     def use(self, config: SchedulerConfiguration) -> None:
@@ -274,16 +276,23 @@ class Scheduler:
     async def _schedule(self) -> None:
         while True:
             await self.binder.has_room()
+            if self._long.due_in(self._clock.monotonic(), self.queue.has_active) == 0.0:
+                self._go_on_guarded()
             until = time.perf_counter() + SLICE
             while time.perf_counter() < until and (unit := self._next()) is not None:
-                namespace, start = unit.pod.namespace, self._clock.monotonic()
-                await self._decide_guarded(unit)
-                now = self._clock.monotonic()
-                self.queue.spent(namespace, now - start, now)
+                with self._spending(unit.pod.namespace):
+                    await self._decide_guarded(unit)
             if self.binder.pending or self.queue.has_active:
                 await asyncio.sleep(0)
             if not self.queue.has_active:
                 await self._rest()
+
+    @contextmanager
+    def _spending(self, namespace: str) -> Iterator[None]:
+        start = self._clock.monotonic()
+        yield
+        now = self._clock.monotonic()
+        self.queue.spent(namespace, now - start, now)
 
     def _next(self) -> Unit | None:
         """The unit to decide next; None too where it cannot be said, which is tried again at the next look."""
@@ -305,7 +314,9 @@ class Scheduler:
 
     async def _rest(self) -> None:
         """Wait until there may be something to decide."""
-        due = self.queue.next_due(self._clock.monotonic())
+        now = self._clock.monotonic()
+        times = (self.queue.next_due(now), self._long.due_in(now, others=False))
+        due = min((seconds for seconds in times if seconds is not None), default=None)
         self._wake.clear()
         try:
             async with asyncio.timeout(due):
@@ -327,29 +338,53 @@ class Scheduler:
         self._decided(outcome, runtime, time.perf_counter() - start)
 
     def _decide_group(self, unit: Unit, runtime: Runtime) -> None:
-        """Decide a whole group at once."""
-        start = time.perf_counter()
+        """Decide a whole group at once, or begin to."""
+        self._search(GroupSearch(unit, runtime, self.cache, Deadline(self._options.gang_deadline)))
+
+    def _search(self, search: GroupSearch) -> None:
+        """Decide a group; what takes long is left, to go on with when others have been decided."""
+        unit, runtime, before = search.unit, search.runtime, search.seconds
+        outcome = search.go_on(self._nominated(), self._clock.monotonic(), STRETCH_SECONDS)
+        if outcome is None:
+            if self._long.leave(search, self._clock.monotonic(), search.seconds - before):
+                return
+            search.stop()
+            why = "the decision takes long, and waits for another one that does"
+            outcome = GroupRejection(unit, why, frozenset(), is_error=True)
+        self._long.over(search)
         strategy = strategy_of(runtime.handle.workload(unit.pod))
-        deadline = Deadline(self._seconds_for(unit))
-        outcome = decide_group(unit, runtime, self.cache, self._nominated(), self._clock.monotonic(), deadline)
-        seconds = time.perf_counter() - start
-        runtime.group_seconds.observe(seconds)
+        runtime.group_seconds.observe(search.seconds)
         if isinstance(outcome, GroupDecision):
-            self.metrics.groups.placed(strategy, seconds, outcome.score)
+            self.metrics.groups.placed(strategy, search.seconds, outcome.score)
             self.decisions.note_group(outcome)
             self.binder.submit_group(outcome)
         else:
-            self.metrics.groups.rejected(strategy, seconds, outcome.is_error)
+            self.metrics.groups.rejected(strategy, search.seconds, outcome.is_error)
             self.outcomes.group_rejected(outcome, runtime.name)
 
-    def _seconds_for(self, unit: Unit) -> float:
-        """How long the decision on a group may take: no longer than that on a pod the first time while others wait.
-
-        Nearly every group is decided in milliseconds. One that takes seconds has them later, when it is tried again.
-        """
-        options = self._options
-        is_first = not unit.overruns and self.queue.has_active
-        return min(options.pod_deadline, options.gang_deadline) if is_first else options.gang_deadline
+    def _go_on_guarded(self) -> None:
+        """The search that was left goes on, as far as there still is something to search for."""
+        search = self._long.search
+        if search is None:
+            return
+        unit = search.unit
+        self.queue.leave(unit, {pod.uid for pod in unit.members if pod.uid in self.cache.pods})  # bound by others
+        runtime = self.runtimes.get(unit.scheduler_name)
+        if unit.place != "in flight" or runtime is None:
+            search.stop()
+            self._long.over(search)
+            return
+        with self._spending(unit.pod.namespace):
+            try:
+                if runtime is search.runtime:
+                    self._search(search)
+                else:  # by another configuration
+                    search.stop()
+                    self._long.over(search)
+                    self._decide_group(unit, runtime)
+            except Exception as error:
+                self._long.over(search)
+                self._broke(unit, error)
 
     async def _ask(self, unit: Unit, extenders: Extenders) -> None:
         """Decide one unit together with extenders; no other is decided meanwhile, as in kube-scheduler."""

@@ -8,7 +8,8 @@ from typing import Any
 
 from gangline import model
 from gangline.cache import Cache
-from gangline.group_scheduling import GroupDecision, GroupRejection, decide_group
+from gangline.group_scheduling import GroupDecision, GroupRejection
+from gangline.group_search import decide_group
 from gangline.groups import Groups
 from gangline.kube.resources import SCHEDULER_PLUGINS_POD_GROUPS
 from gangline.pods import PodInfo

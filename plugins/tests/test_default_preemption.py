@@ -384,9 +384,9 @@ def test_five_thousand_full_nodes_of_the_same_priority_cost_little() -> None:
     diagnosis = found.runtime.evaluator.diagnose(found.runtime.evaluator.filter(waiting))
     found.plugin.decide(waiting, diagnosis.nodes, diagnosis)
 
-    start = time.perf_counter()
+    start = time.thread_time()
     status = found.plugin.decide(waiting, diagnosis.nodes, diagnosis)
-    took = time.perf_counter() - start
+    took = time.thread_time() - start
 
     assert isinstance(status, Status)
     assert "5000 No preemption victims found" in status.message

@@ -12,7 +12,8 @@ from framework.tests.gangs import Gangs
 
 from gangline import model
 from gangline.deadline import Deadline
-from gangline.group_scheduling import GroupRejection, decide_group
+from gangline.group_scheduling import GroupRejection
+from gangline.group_search import decide_group
 from gangline.kube.resources import NODES, PODS
 from gangline.scheduler import Scheduler
 from gangline.simulate import Kubelet, SimulatedClient, running

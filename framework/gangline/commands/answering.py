@@ -12,7 +12,8 @@ from gangline.commands.running import Judges
 from gangline.errors import ConfigError, Forbidden, NotFound
 from gangline.explain.report import Report, explain
 from gangline.explain.targets import Target
-from gangline.group_scheduling import GroupDecision, GroupRejection, decide_group
+from gangline.group_scheduling import GroupDecision, GroupRejection
+from gangline.group_search import decide_group
 from gangline.kube.interface import Client
 from gangline.kube.resources import GPU_CLAIMS, PODS
 from gangline.plugin import Clock

@@ -32,6 +32,8 @@ _BY_STATUS: dict[int, type[ApiError]] = {
 }
 log = logging.getLogger(__name__)
 
+LONGEST_WAIT = 60.0
+"""Seconds, at most, for which a request is put off because an answer says so."""
 _JITTER = wait_random_exponential(multiplier=0.2, max=5.0)
 
 
@@ -56,6 +58,8 @@ def from_status(status: Status, retry_after: float | None = None) -> ApiError:
     cls = _BY_STATUS.get(status.code, default)
     if cls is TooManyRequests and retry_after is None:
         retry_after = 1.0
+    if retry_after is not None:
+        retry_after = min(max(0.0, retry_after), LONGEST_WAIT)
     return cls(status.code, status.reason, status.message, retry_after)
 
 
@@ -63,7 +67,7 @@ def from_answer(code: int, phrase: str, headers: Mapping[str, str], body: bytes)
     """The exception for an HTTP answer of 400 and above, whether or not its body is a Status."""
     try:
         status = msgspec.json.decode(body, type=Status)
-    except msgspec.DecodeError:  # a proxy's page, or nothing
+    except (msgspec.MsgspecError, ValueError, RecursionError):  # a proxy's page, or nothing
         status = Status(message=body[:200].decode("utf-8", "replace").strip())
     status.code = code
     status.reason = status.reason or phrase.replace(" ", "")

@@ -7,7 +7,8 @@ from typing import Any
 
 from gangline import GroupAttempt, NodeView, PodInfo, Status, model, resources
 from gangline.cache import Cache
-from gangline.group_scheduling import GroupDecision, GroupRejection, decide_group
+from gangline.group_scheduling import GroupDecision, GroupRejection
+from gangline.group_search import decide_group
 from gangline.groups import Groups
 from gangline.testing import FakeHandle, cluster, make_node, make_pod, make_runtime
 from gangline.units import Unit

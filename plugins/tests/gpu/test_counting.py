@@ -8,7 +8,8 @@ import msgspec
 import pytest
 from framework.tests.gangs import GROUP
 
-from gangline.group_scheduling import GroupDecision, decide_group
+from gangline.group_scheduling import GroupDecision
+from gangline.group_search import decide_group
 from gangline.groups import Groups
 from gangline.kube.resources import SCHEDULER_PLUGINS_POD_GROUPS
 from gangline.model import ObjectMeta, PodGroup, PodGroupSpec
