@@ -24,7 +24,7 @@ NOON = 0.45
 """When a leaf goes, as a part of the day."""
 AWAY = 0.1
 """How long nodes are gone, as a part of the day."""
-LOAD = 1.05
+LOAD = 1.25
 """GPU-seconds that are asked for, as a part of those that there are until the night."""
 SHARES: dict[Kind, float] = {"pod": 0.45, "fraction": 0.2, "claim": 0.1, "gang": 0.25}
 """Parts of all pods."""
