@@ -45,6 +45,8 @@ SAID = tuple(
         }
         | {
             "topology.scheduler/preferred-domain",
+            "topology.scheduler/gpu-type",
+            wire.RANKS,
             "pv.kubernetes.io/bind-completed",
             "volume.beta.kubernetes.io/storage-class",
         }

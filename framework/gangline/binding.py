@@ -138,7 +138,9 @@ class Binder:
             job = await self._ready.get()
             self._busy += 1
             try:
-                await self._guarded(job())
+                await job()
+            except Exception as error:  # nothing that goes wrong for one unit ends the work for the others
+                self._fault("binding", error)
             finally:
                 self._busy -= 1
                 if self.pending < 2 * self._concurrency:

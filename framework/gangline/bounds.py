@@ -8,7 +8,8 @@ bounds is set aside with the reason, and is read again when it changes. No objec
 from __future__ import annotations
 
 from collections.abc import Sized
-from typing import Any
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
 import msgspec
 
@@ -36,40 +37,74 @@ MOST_JSON = 256 * 1024
 """Characters of JSON in an annotation that are read: as many as the API server takes for all annotations together."""
 
 
+_SMALL = frozenset((str, bool, float, NoneType))
+"""Types whose values pass whatever they are."""
+
+
 def check(obj: msgspec.Struct, most: int = MOST_ENTRIES) -> None:
     """Raise InvalidObject, with the path, where an object goes past the bounds.
 
     ``most`` is how many entries a list or a map may have that holds other structs; those of texts and numbers may have
-    MOST_ENTRIES. The cost is some microseconds for an object of usual size.
+    MOST_ENTRIES. The cost is some microseconds for an object of usual size: fields and entries that have to be small by
+    their type, which decoding has seen to, are not looked at.
     """
     left = MOST_IN_ALL
     pending: list[tuple[Any, tuple[Any, str] | None]] = [(obj, None)]
     while pending:
         owner, place = pending.pop()
-        for name in owner.__struct_fields__:
+        for name, look_inside in _FIELDS[type(owner)]:
             value = getattr(owner, name)
-            kind = type(value)
-            if value is None or kind is str or kind is bool or kind is float:
+            if not value:
                 continue
-            if kind is int:
-                if not -MOST_INTEGER <= value <= MOST_INTEGER:
-                    raise InvalidObject(_path(place, name), None, "an integer of more than 64 bits")
-            elif kind is list or kind is dict:
-                if not value:
-                    continue
-                left -= len(value)
-                entries = value if kind is list else value.values()
-                inner = next(iter(entries))
-                limit = most if isinstance(inner, msgspec.Struct) or kind is dict else MOST_ENTRIES
-                if len(value) > limit:
+            kind = type(value)
+            if kind is list or kind is dict:
+                number = len(value)
+                left -= number
+                if number > most:
+                    limit = most if kind is dict or isinstance(value[0], msgspec.Struct) else MOST_ENTRIES
                     check_count(_path(place, name), value, limit)
                 if left < 0:
                     raise InvalidObject("", None, f"more than {MOST_IN_ALL} entries in all")
-                pending.extend((each, (place, name)) for each in entries if isinstance(each, msgspec.Struct))
-                if kind is list and type(inner) is int and not all(abs(each) <= MOST_INTEGER for each in value):
+                if look_inside:
+                    for each in value if kind is list else value.values():
+                        if isinstance(each, msgspec.Struct):
+                            pending.append((each, (place, name)))
+                        elif kind is list and type(each) is int and not -MOST_INTEGER <= each <= MOST_INTEGER:
+                            raise InvalidObject(_path(place, name), None, "an integer of more than 64 bits")
+            elif kind is int:
+                if not -MOST_INTEGER <= value <= MOST_INTEGER:
                     raise InvalidObject(_path(place, name), None, "an integer of more than 64 bits")
             elif isinstance(value, msgspec.Struct):
                 pending.append((value, (place, name)))
+
+
+class _Fields(dict[type[msgspec.Struct], tuple[tuple[str, bool], ...]]):
+    """By struct: the fields that may hold something large, and whether their entries may too."""
+
+    def __missing__(self, struct: type[msgspec.Struct]) -> tuple[tuple[str, bool], ...]:
+        found = [(field.name, _alternatives(field.type)) for field in msgspec.structs.fields(struct)]
+        self[struct] = tuple((name, any(map(_holds_large, types))) for name, types in found if not types <= _SMALL)
+        return self[struct]
+
+
+_FIELDS = _Fields()
+
+
+def _alternatives(type_: Any) -> frozenset[Any]:
+    """The types of which a value has one."""
+    if get_origin(type_) is Annotated:
+        return _alternatives(get_args(type_)[0])
+    if get_origin(type_) in (Union, UnionType):
+        return frozenset().union(*map(_alternatives, get_args(type_)))
+    return frozenset((type_,))
+
+
+def _holds_large(type_: Any) -> bool:
+    """Whether entries of a list or a map of this type have to be looked at; integers in a map are quantities."""
+    if type_ in _SMALL:
+        return False
+    small = {list: _SMALL, dict: _SMALL | {int}}.get(get_origin(type_))
+    return small is None or not _alternatives(get_args(type_)[-1]) <= small
 
 
 def check_count(path: str, entries: Sized | None, most: int) -> None:

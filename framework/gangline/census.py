@@ -49,20 +49,20 @@ class Census:
         if not self._left:
             self._left = list(self._queue)
             self._left.reverse()
-        seen = 0
+        seen, pods, runtimes = 0, self._pods, self._runtimes()
         while self._left and seen < self._most:
             unit = self._left.pop()
-            seen += max(1, len(unit.members))
+            number = len(unit.members)
+            seen += number or 1
             if unit.place != "gone":
-                self._count(unit, now)
+                pods[unit.place] += number
+                if unit.group and unit.scheduler_name in runtimes:
+                    self._count(unit, runtimes[unit.scheduler_name], now)
         if not self._left:
             self._publish()
 
-    def _count(self, unit: Unit, now: float) -> None:
-        self._pods[unit.place] += len(unit.members)
-        runtime = self._runtimes().get(unit.scheduler_name)
-        if not unit.group or runtime is None:
-            return
+    def _count(self, unit: Unit, runtime: Runtime, now: float) -> None:
+        """Count a group."""
         self._groups["waiting"] += 1
         membership = runtime.handle.group_of(unit.pod)
         group = membership.group if isinstance(membership, Membership) else None

@@ -49,6 +49,8 @@ _KEPT_BYTES = 64 * 1024 * 1024
 _ENTRY_BYTES = 4096
 """Of an entry beside its arrays and what plugins share: its own lists, maps and sets, and the headers of the arrays."""
 
+_SCORE_BYTES = np.dtype(np.float64).itemsize
+
 
 @dataclass(slots=True, eq=False)
 class _Entry:
@@ -126,9 +128,11 @@ class Evaluator:
         self._pre_scores = {impl.name: impl for impl in points.get("pre_score", ())}
         self._scorers = points.get("score", ())
         self._dynamic_pre_filters = [i for i in self._pre_filters if i.reads is None]
+        self._kept_pre_filters = [i for i in self._pre_filters if i.reads is not None]
         self._dynamic_filters = [i for i in self._filters if i.reads is None]
         self._outranking = outranking({impl.name: impl.weight for impl in self._scorers})
         self._dynamic_scorers = [i for i in self._scorers if i.reads is None]
+        self._kept_scorers = [i for i in self._scorers if i.reads is not None]
         later = {impl.name for point in _AFTER_FILTERS for impl in points.get(point, ())}
         self._counting = [impl for impl in self._filters if impl.capacity is not None]
         self._remembering = [impl for impl in self._dynamic_pre_filters if impl.name in later]
@@ -413,9 +417,10 @@ class Evaluator:
         cycle = Cycle(entry.shared, deadline=self.deadline)
         view = self._nodes.view()
         scorers = []
-        for impl in self._scorers:
-            self.deadline.check()
-            if impl.reads is not None and not self._is_skipped(impl, cycle, pod, view):
+        check = self.deadline.check
+        for impl in self._kept_scorers:
+            check()
+            if not self._is_skipped(impl, cycle, pod, view):
                 scorers.append(impl)
         if exported := cycle.export():
             entry.shared = {**entry.shared, **exported}
@@ -423,7 +428,7 @@ class Evaluator:
         filtered_cycle = Cycle(entry.shared, deadline=self.deadline)
         entry.raw.clear()
         for impl in scorers:
-            self.deadline.check()
+            check()
             self._rescore(entry, impl, filtered_cycle, pod, view)
         plain = [impl for impl in scorers if impl.normalize is None]
         entry.told = tuple((impl.name, impl.weight) for impl in plain)
@@ -480,9 +485,10 @@ class Evaluator:
         rejected: Status | None = None
         narrow: dict[str, Narrow] = {}
         skipped = set()
-        for impl in self._pre_filters:
-            self.deadline.check()
-            answer = impl.call(cycle, pod, view) if impl.reads is not None else None
+        check = self.deadline.check
+        for impl in self._kept_pre_filters:
+            check()
+            answer = impl.call(cycle, pod, view)
             if answer is None:
                 continue
             if isinstance(answer, Narrow):
@@ -497,7 +503,7 @@ class Evaluator:
         entry.shared_bytes = size_of(*entry.shared.values(), narrow)
         entry.changing = [impl for impl in filters if (impl.reads or 0) & PODS]
         for impl in filters:
-            self.deadline.check()
+            check()
             verdicts = codes_of(impl, impl.call(cycle, pod, view), len(view)).copy()
             entry.codes[impl.name] = verdicts
         entry.steady = np.zeros(nodes.size, dtype=np.bool_)
@@ -593,8 +599,10 @@ class Evaluator:
 
 def _size(key: Hashable, entry: _Entry) -> int:
     """Bytes that an entry takes."""
-    arrays = (entry.steady, entry.feasible, entry.base, entry.ranked, *entry.codes.values(), *entry.raw.values())
-    return _ENTRY_BYTES + sum(array.nbytes for array in arrays) + entry.shared_bytes
+    rows = len(entry.feasible)
+    masks = entry.steady.nbytes + entry.feasible.nbytes + sum([codes.nbytes for codes in entry.codes.values()])
+    scores = entry.base.nbytes + entry.ranked.nbytes + rows * _SCORE_BYTES * len(entry.raw)
+    return _ENTRY_BYTES + masks + scores + entry.shared_bytes
 
 
 def _keep(entry: _Entry, name: str, index: slice | Rows, verdicts: CodeColumn) -> None:

@@ -19,7 +19,7 @@ _COLUMN_BYTES = 8 * 1024 * 1024
 """For all columns together: 1,600 images at 5,000 nodes. One that was dropped is made again in microseconds."""
 _FEWEST = 64
 """Columns that are kept however many nodes there are."""
-_NO_IMAGES: Sequence[ContainerImage] = ()
+_NO_IMAGES: Sequence[ContainerImage] = []
 
 
 class _Image:

@@ -131,7 +131,7 @@ class Labels:
         before, self._of[row] = self._of[row], labels
         if before == labels:
             return
-        for key in before.keys() - labels.keys():
+        for key in before.keys() - labels.keys() if before else ():
             self._count[key] -= 1
             if key in self._keys:
                 self._keys[key].set(row, None)

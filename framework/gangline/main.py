@@ -8,6 +8,7 @@ import sys
 import click
 
 from gangline.errors import GanglineError
+from gangline.memory import nothing_collected
 from gangline.version import version_option
 
 COMMANDS = {
@@ -60,7 +61,8 @@ def load(name: str, where: str) -> click.Command:
     """The command at MODULE:OBJECT; ClickException where a package is missing that it needs."""
     module, attribute = where.split(":")
     try:
-        command: click.Command = getattr(importlib.import_module(module), attribute)
+        with nothing_collected():
+            command: click.Command = getattr(importlib.import_module(module), attribute)
     except ModuleNotFoundError as error:
         why = f"the command {name} needs the package {error.name}, which is not installed"
         raise click.ClickException(why) from error

@@ -10,6 +10,7 @@ Rules:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -38,6 +39,7 @@ _MOST_HISTORY = 256
 """Taint sets that are kept though no node has them any more."""
 MOST_PODS = 4096
 """Pods that are counted on one node. Anybody may create pods with a nodeName; sums over so many stay within 64 bits."""
+_NO_RESOURCES: frozenset[str] = frozenset()
 _T = TypeVar("_T", bound=np.generic)
 
 
@@ -76,6 +78,8 @@ class Nodes:
         self.objects: list[Node | None] = []
         self._offered: list[frozenset[str]] = []
         """For each row the resources that its node names."""
+        self._alike: Counter[frozenset[str]] = Counter()
+        """How many rows name the same resources; the axis is told of the first and of the last one."""
         self.pods_on: list[dict[str, PodInfo]] = []
         """For each row the pods on it, by UID."""
         self.taint_sets: list[tuple[TaintKey, ...]] = [()]
@@ -187,19 +191,33 @@ class Nodes:
 
     def _offer(self, row: int, amounts: Mapping[str, int]) -> None:
         """The node in row has these amounts now."""
-        before, self._offered[row] = self._offered[row], frozenset(amounts)
-        for resource in amounts.keys() - before:
+        before, names = self._offered[row], frozenset(amounts)
+        if names != before:
+            self._offered[row] = names
+            self._alike[names] += 1
+            if self._alike[names] == 1:
+                self._begin_to_offer(names)
+            self._alike[before] -= 1
+            if not self._alike[before]:
+                self._cease_to_offer(before)
+        allocatable, row_of = self._own.allocatable, self.axis.row
+        column = [0] * len(allocatable)
+        for resource, amount in amounts.items():
+            column[row_of(resource)] = amount
+        column[self.axis.NOTHING] = 0
+        allocatable[:, row] = column
+
+    def _begin_to_offer(self, resources: frozenset[str]) -> None:
+        for resource in resources:
             if self.axis.offer(resource):
                 self._count_again(resource)
-        for resource in before - amounts.keys():
+
+    def _cease_to_offer(self, resources: frozenset[str]) -> None:
+        del self._alike[resources]
+        for resource in resources:
             free = self.axis.withdraw(resource)
             if free is not None:
                 self._own.allocatable[free] = self._own.requested[free] = 0
-        allocatable = self._own.allocatable
-        allocatable[:, row] = 0
-        for resource, amount in amounts.items():
-            allocatable[self.axis.row(resource), row] = amount
-        allocatable[self.axis.NOTHING, row] = 0
 
     def _count_again(self, resource: str) -> None:
         """A resource has come to be offered that pods may have asked for before: count what those on nodes take."""
@@ -229,7 +247,8 @@ class Nodes:
             self.size += 1
             self.names.append(name)
             self.objects.append(None)
-            self._offered.append(frozenset())
+            self._offered.append(_NO_RESOURCES)
+            self._alike[_NO_RESOURCES] += 1
             self.pods_on.append({})
             self.everything = slice(0, self.size)
         self._row_of[name] = row

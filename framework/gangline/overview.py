@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from gangline.cache import Cache
+from gangline.domain_use import DomainUse, domain_use
 from gangline.gpu_use import gpu_use
 from gangline.groups import Groups
 from gangline.nodes import Int64Column
@@ -57,6 +58,19 @@ class LevelUse(msgspec.Struct, rename="camel"):
     """Domains of which every GPU is free."""
 
 
+class InDomain(msgspec.Struct, rename="camel"):
+    """What there is in one domain of the network."""
+
+    level: str
+    domain: str
+    """Its name below those of the wider ones."""
+    nodes: int
+    ready: int
+    """Those of its nodes whose condition Ready is True."""
+    gpus: int
+    used: int
+
+
 class Reserved(msgspec.Struct, rename="camel"):
     """Room that the scheduler keeps for a group."""
 
@@ -97,6 +111,8 @@ class Overview(msgspec.Struct, rename="camel"):
 
     gpus: Gpus
     levels: list[LevelUse]
+    domains: list[InDomain]
+    """Of all levels, the widest first; along the topology."""
     gangs: list[Gang]
     waiting: list[Waiting]
     serves: list[str] | None = None
@@ -116,12 +132,14 @@ def overview(
     """
     use = gpu_use(cluster)
     total, used = use.total, use.used
+    domains = domain_use(topology.switches(), cluster.nodes.objects[: cluster.nodes.size], use)
     groups = Groups(cluster)
     waiting, members = _split(pending, groups)
     gangs = _gangs(cluster, groups, members, topology, serves)
     return Overview(
         gpus=_gpus(cluster, total, used, pending),
-        levels=[_level(level, total, used) for level in topology.switches()],
+        levels=[LevelUse(each.level.level, len(each.level), _complete(each)) for each in domains],
+        domains=[found for each in domains for found in _in_domains(each)],
         gangs=sorted(gangs, key=lambda gang: (not gang.waiting, gang.name)),
         waiting=sorted((_waiting(pod, serves) for pod in waiting), key=lambda each: each.pod),
         serves=None if serves is None else list(serves),
@@ -154,9 +172,14 @@ def _fits(cluster: Cache, pod: PodInfo) -> np.ndarray:
     return fits
 
 
-def _level(level: Domains, total: Int64Column, used: Int64Column) -> LevelUse:
-    has, taken = level.sums(total), level.sums(used)
-    return LevelUse(level.level, len(level), int(((has > 0) & (taken == 0)).sum()))
+def _complete(use: DomainUse) -> int:
+    return int(((use.gpus > 0) & (use.used == 0)).sum())
+
+
+def _in_domains(use: DomainUse) -> Iterable[InDomain]:
+    columns = (use.nodes, use.ready, use.gpus, use.used)
+    for domain in np.argsort(use.level.order).tolist():
+        yield InDomain(use.level.level, use.level.path(domain), *(int(column[domain]) for column in columns))
 
 
 def _split(pods: Iterable[PodInfo], groups: Groups) -> tuple[list[PodInfo], dict[str, list[PodInfo]]]:

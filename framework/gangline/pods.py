@@ -34,6 +34,8 @@ from gangline.wire import ALLOCATED, ALLOCATED_UUIDS
 MOST_OFFERED = 1024
 """Resources that have a row at the same time. Further ones count as offered by nobody; a large cluster has dozens."""
 _MOST_INDICES = 1024
+_NO_ROWS: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
+_NO_AMOUNTS: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
 _UNREAD_ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -96,9 +98,9 @@ class PodClass:
         """The spec without what differs from pod to pod (node name, gates, group) and volumes that take no place."""
         self.requests = requests
         """`requests.real[resource]`: milli-CPU, bytes, or whole devices; with init containers and overhead."""
-        self.resources: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
+        self.resources: NDArray[np.intp] = _NO_ROWS
         """Rows of the resource axis that the pod uses, the number of pods among them; kept by the axis."""
-        self.amounts: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self.amounts: NDArray[np.int64] = _NO_AMOUNTS
         """How much of each, int64."""
         self.priority = spec.priority or 0
         """spec.priority, 0 when absent."""
@@ -271,7 +273,7 @@ class ResourceAxis:
         return found
 
     def offer(self, name: str) -> bool:
-        """One more node has the resource; says whether it was given a row just now."""
+        """Some more nodes have the resource; says whether it was given a row just now."""
         self._offers[name] += 1
         if name in self._rows or len(self._rows) >= MOST_OFFERED:
             return False
@@ -289,7 +291,7 @@ class ResourceAxis:
         return True
 
     def withdraw(self, name: str) -> int | None:
-        """One node fewer has the resource; returns the row that this has set free, to be emptied."""
+        """The nodes of one `offer` no longer have it; returns the row that this has set free, to be emptied."""
         self._offers[name] -= 1
         if self._offers[name] > 0:
             return None
@@ -306,8 +308,12 @@ class ResourceAxis:
     def follow(self, cls: PodClass) -> None:
         """Keep the rows of a class as they should be, from now on."""
         self._locate(cls)
-        for name in cls.requests.real.keys() - self._lasting:
-            self._users.setdefault(name, weakref.WeakSet()).add(cls)
+        for name in cls.requests.real:
+            if name not in self._lasting:
+                users = self._users.get(name)
+                if users is None:
+                    users = self._users[name] = weakref.WeakSet()
+                users.add(cls)
         if len(self._users) > 2 * self._tidied:
             self._users = {name: users for name, users in self._users.items() if users}
             self._tidied = max(_MOST_INDICES, len(self._users))

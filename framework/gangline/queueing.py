@@ -330,11 +330,11 @@ class SchedulingQueue:
     def happened(self, event: ClusterEvent, old: Any, new: Any, now: float) -> int:
         """Move back what an event may help; returns how many units were moved."""
         wanting = {group: hints for group in self._groups if (hints := self._hints_for(group, event))}
-        happened = Happened(event, old, new)
         if self._flights and self._is_wanted(event):
-            self._flights.note(happened)
+            self._flights.note(Happened(event, old, new))
         if not wanting:
             return 0
+        happened = Happened(event, old, new)
         until = self._hint_time.begin(now)
         moved, held = (
             [u for u in units.values() if _helps(u, wanting.get(_group(u), ()), happened, until)]

@@ -357,7 +357,7 @@ class Runtime:
             if isinstance(error, ApiError):  # what the API server answers is no fault of the plugin
                 return Status(Code.ERROR, (str(error),), impl.name)
             return Status(Code.ERROR, (str(self.failures.raised(impl.name, point, error)),), impl.name)
-        return SUCCESS if status is None else _by(status, impl.name)
+        return SUCCESS if status is None or status is SUCCESS else _by(status, impl.name)
 
     @_measured("post_bind")
     async def post_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> list[Status]:

@@ -278,10 +278,12 @@ class Scheduler:
             await self.binder.has_room()
             if self._long.due_in(self._clock.monotonic(), self.queue.has_active) == 0.0:
                 self._go_on_guarded()
-            until = time.perf_counter() + SLICE
-            while time.perf_counter() < until and (unit := self._next()) is not None:
-                with self._spending(unit.pod.namespace):
-                    await self._decide_guarded(unit)
+            until, now = time.perf_counter() + SLICE, self._clock.monotonic()
+            while time.perf_counter() < until and (unit := self._next(now)) is not None:
+                namespace, start = unit.pod.namespace, now
+                await self._decide_guarded(unit)
+                now = self._clock.monotonic()
+                self.queue.spent(namespace, now - start, now)
             if self.binder.pending or self.queue.has_active:
                 await asyncio.sleep(0)
             if not self.queue.has_active:
@@ -294,10 +296,10 @@ class Scheduler:
         now = self._clock.monotonic()
         self.queue.spent(namespace, now - start, now)
 
-    def _next(self) -> Unit | None:
+    def _next(self, now: float) -> Unit | None:
         """The unit to decide next; None too where it cannot be said, which is tried again at the next look."""
         try:
-            return self.queue.pop(self._clock.monotonic())
+            return self.queue.pop(now)
         except Exception as error:
             self.metrics.fault("queueing", error)
             return None

@@ -1,4 +1,8 @@
-"""What a server shows and whom it trusts: a pair of files or a certificate of its own, and an authority."""
+"""What a server shows and whom it trusts: a pair of files or a certificate of its own, and an authority.
+
+A certificate of its own is made when the first connection wants it: many processes are never asked, and the library
+that makes it takes as long to import as a hundred decisions.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +13,18 @@ import ssl
 import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-
-from cryptography import x509
+from typing import TYPE_CHECKING
 
 from gangline.certificate_files import INTERVAL, Certificates, server_context
-from gangline.certificates import Authority, Identity
-from gangline.certificates.signing import SERVER, subject_of, write_secret
 from gangline.errors import ConfigError
+
+if TYPE_CHECKING:
+    from gangline.certificates import Identity
 
 log = logging.getLogger(__name__)
 
 LIFETIME = timedelta(days=3650)
-"""Of a certificate that is made at the start and gone at the end."""
+"""Of a certificate that is gone when the process ends."""
 
 
 def pair_of_files(certificate: Path | None, key: Path | None) -> Certificates | None:
@@ -33,20 +37,31 @@ def pair_of_files(certificate: Path | None, key: Path | None) -> Certificates | 
 
 
 class ServerTLS:
-    """``context`` is for the next connection. Clients are asked for a certificate once an authority is trusted."""
+    """Clients are asked for a certificate once an authority is trusted. Raises OSError where no file can be written."""
 
     def __init__(self, files: Certificates | None) -> None:
+        if files is None:
+            tempfile.gettempdir()  # there must be one when the certificate is made
         self._files = files
-        self._own = None if files else _self_signed(socket.gethostname())
+        self._own: Identity | None = None
         self._authorities = ""
-        self.context = self._build("")
+        self._context = self._build("")
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """For the next connection."""
+        if self._files is None and self._own is None:
+            own = _self_signed(socket.gethostname())
+            _load(self._context, own)
+            self._own = own
+        return self._context
 
     def trust(self, authorities: str) -> None:
         """Take clients' certificates that one of these authorities, PEM, has signed, and no others."""
         if authorities == self._authorities:
             return
         try:
-            self.context = self._build(authorities)
+            self._context = self._build(authorities)
         except (ssl.SSLError, ValueError, ConfigError) as error:
             log.error("the authorities of clients cannot be used, the old ones stay: %s", error)
             return
@@ -64,7 +79,7 @@ class ServerTLS:
     def _renew(self, files: Certificates, version: int) -> int:
         """The version of the pair that is shown from now on: half a change is left for the next look."""
         try:
-            self.context = self._build(self._authorities)
+            self._context = self._build(self._authorities)
         except ConfigError:
             return version
         return files.version
@@ -83,12 +98,19 @@ class ServerTLS:
 
 def _self_signed(name: str) -> Identity:
     """A certificate of an authority that nobody knows, as upstream makes it: it hides, but proves nothing."""
+    from cryptography import x509
+
+    from gangline.certificates import Authority
+    from gangline.certificates.signing import SERVER, subject_of
+
     authority = Authority(f"{name} {datetime.now(UTC):%Y-%m-%d}", datetime.now(UTC), LIFETIME)
     return authority.sign(subject_of(name), [SERVER], [x509.DNSName(name), x509.DNSName("localhost")])
 
 
 def _load(context: ssl.SSLContext, identity: Identity) -> None:
     """OpenSSL takes files alone; these are gone at once."""
+    from gangline.certificates.signing import write_secret
+
     with tempfile.TemporaryDirectory() as folder:
         pair = Path(folder) / "pair.pem"
         write_secret(pair, identity.certificate_pem + identity.key_pem)

@@ -19,6 +19,11 @@ _REFERENCE_BYTES = 16
 _MOST_VISITED = 20_000
 """Objects that are looked at for one value; of a larger one this much is counted."""
 
+# A union of types that is written where it is used is made anew each time.
+_SMALL = (bool, int, float, type)
+_TEXTS = (str, bytes)
+_SEVERAL = (list, tuple, set, frozenset)
+
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
@@ -33,12 +38,12 @@ def size_of(*values: object) -> int:
     pending: list[object] = list(values)
     while pending and visited < _MOST_VISITED:
         value = pending.pop()
-        if value is None or isinstance(value, bool | int | float | type) or id(value) in seen:
+        if value is None or isinstance(value, _SMALL) or id(value) in seen:
             continue
         visited += 1
         seen.add(id(value))
         total += OBJECT_BYTES
-        if isinstance(value, str | bytes):
+        if isinstance(value, _TEXTS):
             total += len(value)
         elif isinstance(value, np.ndarray):
             memory = value if value.base is None or not isinstance(value.base, np.ndarray) else value.base
@@ -53,7 +58,7 @@ def size_of(*values: object) -> int:
 
 
 def _parts(value: object) -> Iterator[object]:
-    if isinstance(value, list | tuple | set | frozenset):
+    if isinstance(value, _SEVERAL):
         yield from value
     elif isinstance(value, dict):
         yield from value.keys()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from gangline.cache import Cache
+from gangline.domain_use import DomainUse, domain_use, ready_nodes
 from gangline.exposition import escaped, head
 from gangline.gpu_use import Gathered, GpuUse, counted, gather
 from gangline.model import Node
@@ -16,11 +17,19 @@ from gangline.topology import Domains, Topology
 
 _FULL = "GPUs of the domain that are in use."
 _PARTLY = "Nodes of the domain that are partly in use"
-_BY_DOMAIN = {
-    "topology_domain_utilization_ratio": _FULL,
-    "topology_gpu_utilization_ratio": _FULL,
-    "topology_domain_fragmentation_ratio": f"{_PARTLY}: neither empty nor full.",
-    "topology_scheduler_domain_fragmentation_ratio": f"{_PARTLY}.",
+_BY_DOMAIN: Mapping[str, tuple[str, Callable[[DomainUse], list[float]]]] = {
+    "topology_domain_utilization_ratio": (_FULL, lambda use: _ratios(use.used, use.gpus)),
+    "topology_gpu_utilization_ratio": (_FULL, lambda use: _ratios(use.used, use.gpus)),
+    "topology_domain_fragmentation_ratio": (
+        f"{_PARTLY}: neither empty nor full.",
+        lambda use: _ratios(use.partial, use.gpu_nodes),
+    ),
+    "topology_scheduler_domain_fragmentation_ratio": (f"{_PARTLY}.", lambda use: _ratios(use.partial, use.gpu_nodes)),
+    "topology_domain_nodes": ("Nodes of the domain.", lambda use: use.nodes.astype(np.float64).tolist()),
+    "topology_domain_ready_nodes": (
+        "Nodes of the domain whose condition Ready is True.",
+        lambda use: use.ready.astype(np.float64).tolist(),
+    ),
 }
 
 
@@ -70,15 +79,11 @@ class TopologyMetrics:
 
 
 def _of_domains(taken: _Snapshot, gpus: GpuUse, paths: Sequence[Sequence[str]]) -> Iterator[str]:
-    total, used = gpus.total, gpus.used
-    partial = ((used > 0) & (used < total)).astype(np.int64)
-    full = [_ratios(level, used, total) for level in taken.levels]
-    holes = [_ratios(level, partial, (total > 0).astype(np.int64)) for level in taken.levels]
-    for name, help in _BY_DOMAIN.items():
+    used = domain_use(taken.levels, taken.nodes, gpus)
+    for name, (help, read) in _BY_DOMAIN.items():
         yield head(name, "gauge", help)
-        ratios = holes if "fragmentation" in name else full
-        for named, values in zip(paths, ratios, strict=True):
-            for path, value in zip(named, values, strict=True):  # a series for each is what was asked for
+        for named, use in zip(paths, used, strict=True):
+            for path, value in zip(named, read(use), strict=True):  # a series for each is what was asked for
                 yield f'{name}{{domain="{path}"}} {value!r}\n'
 
 
@@ -94,17 +99,10 @@ def _of_nodes(taken: _Snapshot, gpus: GpuUse, paths: Sequence[Sequence[str]]) ->
     for pair, count in zip(pairs, gpus.used[rows].tolist(), strict=True):
         yield f"topology_node_gpu_allocated{{{pair}}} {count}.0\n"
     yield head("topology_node_health_status", "gauge", "1 where the node is ready, else 0.")
-    for pair, row in zip(pairs, rows, strict=True):
-        yield f"topology_node_health_status{{{pair}}} {1.0 if _is_ready(taken.nodes[row]) else 0.0}\n"
+    for pair, is_ready in zip(pairs, ready_nodes(taken.nodes)[rows].tolist(), strict=True):
+        yield f"topology_node_health_status{{{pair}}} {float(is_ready)}\n"
 
 
-def _is_ready(node: Node | None) -> bool:
-    for condition in node.status.conditions if node is not None else ():
-        if condition.type == "Ready":
-            return condition.status == "True"
-    return False
-
-
-def _ratios(level: Domains, part: Int64Column, whole: Int64Column) -> list[float]:
-    ratios: list[float] = (level.sums(part) / np.maximum(1, level.sums(whole))).tolist()
+def _ratios(part: Int64Column, whole: Int64Column) -> list[float]:
+    ratios: list[float] = (part / np.maximum(1, whole)).tolist()
     return ratios

@@ -54,7 +54,7 @@ class Turns:
                 break
             entry = heapq.heappop(self._due)
             namespace = entry[2].pod.namespace
-            if not self._late_of[namespace] and self._owes(namespace, now) <= ALLOWANCE:
+            if not self._late_of.get(namespace) and self._owes(namespace, now) <= ALLOWANCE:
                 return entry[2]
             heapq.heappush(self._late, (*entry, namespace))
             self._late_of[namespace] += 1

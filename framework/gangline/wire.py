@@ -35,6 +35,8 @@ ALLOW = "gangline.dev/allow"
 """On a namespace: what its pods may ask others to obey, such as "min-runtime, scheduling-map"; "*" for all."""
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 """On a pod: its index in an indexed Job, written by Kubernetes."""
+RANKS = "gangline.dev/ranks"
+"""On a pod of an indexed Job: "pods" gives it the variables of PyTorch for one process, "gpus" those for torchrun."""
 POD_INDEX = "apps.kubernetes.io/pod-index"
 """On a pod: its index in a StatefulSet, written by Kubernetes."""
 

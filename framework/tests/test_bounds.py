@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import typing
+
+import msgspec
 import pytest
 
 from gangline import InvalidObject, bounds, model
@@ -61,3 +64,32 @@ def test_integers_have_64_bits() -> None:
 
     with pytest.raises(InvalidObject, match=r"status\.fabric\.hcas\.ports: an integer of more than 64 bits"):
         bounds.check(status)
+
+
+LARGE = {list: ["x"] * 5000, dict: {str(i): "x" for i in range(5000)}, int: 2**63}
+STRUCTS = [struct for struct in vars(model).values() if isinstance(struct, type) and issubclass(struct, msgspec.Struct)]
+
+
+@pytest.mark.parametrize("struct", STRUCTS)
+def test_no_field_that_may_hold_much_is_passed_over(struct: type[msgspec.Struct]) -> None:
+    for field in msgspec.structs.fields(struct):
+        for kind, large in LARGE.items():
+            if kind in (typing.get_origin(each) or each for each in bounds._alternatives(field.type)):
+                with pytest.raises(InvalidObject):
+                    bounds.check(holding(struct, field.name, large))
+
+
+def holding(struct: type[msgspec.Struct], name: str, value: object) -> msgspec.Struct:
+    """An object of which one field holds a value, and the others nothing."""
+    nothing = {field.name: None for field in msgspec.structs.fields(struct)}
+    return struct(**{**nothing, name: value})
+
+
+@pytest.mark.parametrize("entries", [list[str], dict[str, str], dict[str, str | int], list[str] | None])
+def test_entries_that_are_small_by_their_type_are_not_looked_at(entries: object) -> None:
+    assert not any(map(bounds._holds_large, bounds._alternatives(entries)))
+
+
+@pytest.mark.parametrize("entries", [list[int], list[model.Taint], dict[str, model.Taint] | None, typing.Any, list])
+def test_all_others_are(entries: object) -> None:
+    assert any(map(bounds._holds_large, bounds._alternatives(entries)))

@@ -194,6 +194,15 @@ def test_the_module_of_a_command_is_imported_only_when_it_is_asked_for() -> None
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=False).returncode == 0
 
 
+def test_the_scheduler_starts_without_what_only_printing_and_a_first_tls_connection_need() -> None:
+    code = (
+        "import sys, gangline.commands.run; from gangline.registry import Catalog; Catalog.discover().points(); "
+        "sys.exit(any(name.split('.')[0] in ('rich', 'cryptography') for name in sys.modules))"
+    )
+
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=False).returncode == 0
+
+
 def test_a_command_whose_package_is_missing_says_so() -> None:
     with pytest.raises(click.ClickException) as error:
         main.load("agent", "nothing_like_this.main:agent")

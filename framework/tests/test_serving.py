@@ -8,6 +8,7 @@ import logging
 import shutil
 import ssl
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -333,6 +334,31 @@ async def test_tls_is_of_today(process: Process, version: ssl.TLSVersion) -> Non
 
     assert (await process.secure("/healthz", tls=context))[0] == 200
     assert ServerTLS(None).context.minimum_version is ssl.TLSVersion.TLSv1_2
+
+
+def test_every_connection_is_shown_the_same_certificate_whoever_is_trusted_meanwhile(tmp_path: Path) -> None:
+    authority = Authority(tmp_path, "authority")
+    tls = ServerTLS(None)
+    tls.trust(authority.certificate.read_text())
+    first = _shown(tls.context)
+    tls.trust(Authority(tmp_path, "another").certificate.read_text())
+
+    assert first == _shown(tls.context)
+    assert first != _shown(ServerTLS(None).context)
+
+
+def _shown(server: ssl.SSLContext) -> bytes:
+    """The certificate that a server shows."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    ends = (context.wrap_bio(to_client, to_server), server.wrap_bio(to_server, to_client, server_side=True))
+    for end in ends * 2:
+        with suppress(ssl.SSLWantReadError):
+            end.do_handshake()
+    shown = ends[0].getpeercert(binary_form=True)
+    assert shown is not None
+    return shown
 
 
 async def test_requests_leave_no_line_in_the_log(process: Process, caplog: pytest.LogCaptureFixture) -> None:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import io
+
+import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families as parse
+from rich.console import Console
 
+from gangline import model
+from gangline.commands.status import show
+from gangline.commands.topology import drawn
 from gangline.group_metrics import GroupMetrics
 from gangline.groups.keys import GPU_COUNT
 from gangline.groups.strategy import PLACEMENT_STRATEGY
 from gangline.kube.resources import NODES, PODS
+from gangline.overview import overview
 from gangline.simulate import SimulatedCluster
 from gangline.testing import make_node, make_pod
 from gangline.topology import Topology
@@ -65,6 +73,32 @@ def test_a_domain_is_fragmented_by_the_nodes_that_are_partly_used(registry: Told
     }
 
     assert values == {"spine-0": 1 / 4, "spine-0/leaf-0": 1 / 2, "spine-0/leaf-1": 0.0}
+
+
+def test_the_ready_nodes_of_a_domain_are_the_same_number_everywhere() -> None:
+    cache = fabric(spines=1, leaves=2, nodes=2)
+    for name, status in (("s0-l0-n0", "True"), ("s0-l1-n0", "True"), ("s0-l1-n1", "True"), ("s0-l0-n1", "Unknown")):
+        node = cache.nodes.objects[cache.nodes.row_of(name) or 0]
+        assert node is not None
+        conditions = [*node.status.conditions, model.PodCondition("Ready", status)]
+        cache.upsert_node(
+            msgspec.structs.replace(node, status=msgspec.structs.replace(node.status, conditions=conditions))
+        )
+    topology, metrics = Topology(cache.nodes), TopologyMetrics(cache)
+    metrics.topology = topology
+    metrics.take()
+    told = Told("".join(metrics.lines()))
+    expected = {"spine-0": (3, 4), "spine-0/leaf-0": (1, 2), "spine-0/leaf-1": (2, 2)}
+    screen = Console(record=True, width=200, file=io.StringIO())
+    found = overview(cache, [], topology)
+    show(found, screen)
+    picture = [line.plain for line in drawn(cache, topology)]
+
+    names = ("topology_domain_ready_nodes", "topology_domain_nodes")
+    assert {d: tuple(told.get_sample_value(name, {"domain": d}) for name in names) for d in DOMAINS} == expected
+    assert {each.domain: (each.ready, each.nodes) for each in found.domains} == expected
+    assert "ready nodes: spine-0 3/4, spine-0/leaf-0 1/2; all in the other 1 domains" in screen.export_text()
+    assert [line.rsplit("  ")[-1].rsplit(", ")[-1] for line in picture] == ["3/4 ready", "1/2 ready", "2/2 ready"]
 
 
 def test_nodes_and_the_whole_cluster_are_told_too(registry: Told) -> None:

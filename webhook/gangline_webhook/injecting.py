@@ -3,7 +3,7 @@
 Rules
 - Only the scheduler says what is allocated: a pod that brings such an annotation loses it.
 - CUDA_VISIBLE_DEVICES of a pod with a claim or a map is ours in every container and init container, whatever the
-  user wrote, and the user is told. The variables of the fabric are proposals: what the user set stays.
+  user wrote, and the user is told. The variables of the fabric and of ranks are proposals: what the user set stays.
 - It holds device ids, and UUIDs where ids would not do: no id names a MIG instance, and in a container to which the
   runtime shows some devices only, these are counted from 0.
 - A pod with a claim requests the GPUs that the claim gives it; see `requesting`.
@@ -27,8 +27,11 @@ from gangline_webhook.pods import (
     Pod,
     from_annotation,
 )
+from gangline_webhook.ranks import Ranks
 from gangline_webhook.requesting import Mode, Requests, requests_of
 from gangline_webhook.reviewing import Operation, Verdict
+
+NO_RANKS = Ranks()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +52,25 @@ class Wanted:
 
     env: EnvVar
     firm: bool = True
+    first: bool = False
+    """Whether it comes before the user's, which may then refer to it."""
 
 
-def mutate(pod: Pod, claim: GpuClaim | None, options: Options) -> Verdict:
-    """What to change in a new pod; ``claim`` is the one that it names, None if it names none or it is not known."""
+def mutate(pod: Pod, claim: GpuClaim | None, options: Options, ranks: Ranks = NO_RANKS) -> Verdict:
+    """What to change in a new pod.
+
+    ``claim`` is the one that it names, None if it names none or it is not known; ``ranks`` are those that it asks for.
+    """
+    if ranks.refusal:
+        return Verdict(allowed=False, message=f"pod {pod.metadata.name or pod.metadata.generate_name}: {ranks.refusal}")
     asked = requests_of(pod, claim, options.claim_requests) if claim is not None else Requests()
     if asked.refusal:
         return Verdict(allowed=False, message=f"pod {pod.metadata.name}: {asked.refusal}")
     patch = [*_without_forged(pod), *asked.patch]
     warnings = [f"the annotation {key} was removed: only the scheduler sets it" for key in _forged(pod)]
     wanted, doubts = _wanted(pod, claim, options)
-    warnings += doubts
+    warnings += [*doubts, *ranks.warnings]
+    wanted += [Wanted(variable, firm=False, first=True) for variable in ranks.variables]
     replaced: dict[str, list[str]] = {}
     for path, container in pod.containers():
         patch += _into(path, container, wanted, replaced)
@@ -105,14 +116,15 @@ def _wanted(pod: Pod, claim: GpuClaim | None, options: Options) -> tuple[list[Wa
 def _into(path: str, container: Container, wanted: list[Wanted], replaced: dict[str, list[str]]) -> list[Operation]:
     """The steps that put the variables into one container; what they replace is noted in ``replaced``."""
     present = container.env or []
-    added = []
+    leading: list[Operation] = []
+    added: list[Operation] = []
     patch: list[Operation] = []
     surplus = []
     for variable in wanted:
         name = variable.env.name
         places = [place for place, env in enumerate(present) if env.name == name]
         if not places:
-            added.append(msgspec.to_builtins(variable.env))
+            (leading if variable.first else added).append(msgspec.to_builtins(variable.env))
         elif variable.firm and [present[place] for place in places] != [variable.env]:
             # The last of several counts, so none but ours may stay.
             patch.append(
@@ -122,7 +134,9 @@ def _into(path: str, container: Container, wanted: list[Wanted], replaced: dict[
             replaced.setdefault(name, []).append(f"{container.name} {_shown(present[places[-1]])}")
     patch += [{"op": "remove", "path": f"{path}/env/{place}"} for place in sorted(surplus, reverse=True)]
     if not present:
-        return [*patch, {"op": "add", "path": f"{path}/env", "value": added}] if added else patch
+        every = [*leading, *added]
+        return [*patch, {"op": "add", "path": f"{path}/env", "value": every}] if every else patch
+    patch += [{"op": "add", "path": f"{path}/env/0", "value": env} for env in reversed(leading)]
     return patch + [{"op": "add", "path": f"{path}/env/-", "value": env} for env in added]
 
 

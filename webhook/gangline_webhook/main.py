@@ -29,6 +29,7 @@ from gangline_webhook.claims import Claims, NoClaims, WatchedClaims
 from gangline_webhook.injecting import Options
 from gangline_webhook.requesting import MODES, Mode
 from gangline_webhook.serving import DEADLINE, MOST_CONNECTIONS, Metrics, Reviewer, pages
+from gangline_webhook.workloads import AskedWorkloads, NoWorkloads
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +45,7 @@ class Settings:
     endpoints: Endpoints
     options: Options
     claims: bool
+    ranks: bool
     kubeconfig: str | None
 
 
@@ -79,6 +81,12 @@ class Settings:
     help="Follow GpuClaims: for the variables of NCCL and cuFile, and for the UUIDs of MIG instances.",
 )
 @click.option(
+    "--ranks/--no-ranks",
+    default=True,
+    show_default=True,
+    help="Give pods of indexed Jobs that ask for it the variables of PyTorch: rank, number of processes, who leads.",
+)
+@click.option(
     "--claim-requests",
     type=click.Choice(MODES),
     default="add",
@@ -99,6 +107,7 @@ def webhook(
     scheduler_names: Sequence[str],
     nvidia_visible_devices: bool,
     claims: bool,
+    ranks: bool,
     claim_requests: Mode,
     kubeconfig: str | None,
     log_format: logs.Form,
@@ -109,7 +118,7 @@ def webhook(
     options = Options(frozenset(scheduler_names), nvidia_visible_devices, claim_requests)
     certificates = Certificates(tls_cert_file, tls_private_key_file)
     endpoints = Endpoints(listen, secure_listen, certificates, plain_metrics)
-    settings = Settings(certificates, addr, endpoints, options, claims, kubeconfig)
+    settings = Settings(certificates, addr, endpoints, options, claims, ranks, kubeconfig)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve(settings))
 
@@ -150,7 +159,8 @@ async def _client(settings: Settings, stack: AsyncExitStack) -> HttpClient | Non
 async def _listen(settings: Settings, client: HttpClient | None, claims: Claims, stack: AsyncExitStack) -> None:
     """Starts both servers, and leaves their end to the stack."""
     metrics = Metrics()
-    reviewer = Reviewer(claims, settings.options, metrics)
+    workloads = AskedWorkloads(client) if settings.ranks and client else NoWorkloads()
+    reviewer = Reviewer(claims, settings.options, metrics, workloads=workloads)
     limits = Limits(connections=MOST_CONNECTIONS, head=PATIENCE, request=PATIENCE + DEADLINE)
     certificates = settings.certificates
     reviews = Listener(reviewer.application(), settings.addr, "--addr", lambda: certificates.context, limits)

@@ -35,6 +35,7 @@ class PodSpec(Object):
     """spec of a pod."""
 
     scheduler_name: str = ""
+    subdomain: str = ""
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
 

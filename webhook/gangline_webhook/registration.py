@@ -12,7 +12,7 @@ import base64
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from gangline.wire import ALLOCATED, ALLOCATED_UUIDS, CLAIM, GPU_GROUP, GPU_VERSION, SCHEDULING_MAP
+from gangline.wire import ALLOCATED, ALLOCATED_UUIDS, CLAIM, GPU_GROUP, GPU_VERSION, RANKS, SCHEDULING_MAP
 from gangline_webhook.reviewing import VERSIONS
 
 Manifest = dict[str, Any]
@@ -63,7 +63,7 @@ def validating(
     exclude_namespaces: Sequence[str] = ("kube-system",),
     failure_policy: FailurePolicy = "Ignore",
 ) -> Manifest:
-    """The ValidatingWebhookConfiguration for claims, and for pods whose allocation changes.
+    """The ValidatingWebhookConfiguration for claims, for pods whose allocation changes, and for Jobs that want ranks.
 
     ``client`` leads to /validate. A binding is not an update, so the scheduler is not asked.
     """
@@ -79,21 +79,34 @@ def validating(
         "rules": [_rule("", "v1", "pods", "UPDATE")],
         "matchConditions": [{"name": "changes-allocation", "expression": changes_allocation()}],
     }
-    return _configuration("ValidatingWebhookConfiguration", name, [claims, pods])
+    jobs = {
+        **common,
+        "name": "ranks.gpu-scheduler.svc",
+        "failurePolicy": "Ignore",  # it only warns
+        "rules": [_rule("batch", "v1", "jobs", "CREATE")],
+        "matchConditions": [{"name": "asks-for-ranks", "expression": asks_for_ranks()}],
+    }
+    return _configuration("ValidatingWebhookConfiguration", name, [claims, pods, jobs])
 
 
 def concerns_gpus(scheduler_names: Sequence[str]) -> str:
-    """In CEL: a new pod has a claim, a map that we serve, a forged allocation, or wants to see every GPU."""
+    """In CEL: a new pod has a claim, a map that we serve or a forged allocation, or wants ranks or to see every GPU."""
     names = ", ".join(_quoted(name) for name in scheduler_names)
     return " || ".join(
         [
             f"{_quoted(CLAIM)} in {_ANNOTATIONS}",
             f"({_quoted(SCHEDULING_MAP)} in {_ANNOTATIONS} && object.spec.schedulerName in [{names}])",
+            f"{_quoted(RANKS)} in {_ANNOTATIONS}",
             f"{_ANNOTATIONS}.exists(key, key.startsWith({_quoted(ALLOCATED)}))",
             f"object.spec.containers.exists(c, {_EXPOSES_ALL})",
             f"object.spec.?initContainers.orValue([]).exists(c, {_EXPOSES_ALL})",
         ]
     )
+
+
+def asks_for_ranks() -> str:
+    """In CEL: the pods of a new Job want ranks."""
+    return f"{_quoted(RANKS)} in object.spec.template.?metadata.?annotations.orValue({{}})"
 
 
 def changes_allocation() -> str:

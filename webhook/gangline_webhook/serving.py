@@ -11,6 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -18,11 +19,12 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from gangline.endpoints import Pages, add_process
 from gangline.exposition import Exposition
 from gangline.wire import CLAIM, GpuClaim
-from gangline_webhook import injecting, reviewing, validating
+from gangline_webhook import injecting, ranks, reviewing, validating
 from gangline_webhook.bodies import Bodies, Refused, too_many_parts
-from gangline_webhook.claims import Claims
+from gangline_webhook.claims import Claims, Found
 from gangline_webhook.pods import MOST_CONTAINERS, Pod
-from gangline_webhook.reviewing import Malformed, Review, Verdict
+from gangline_webhook.reviewing import Malformed, Request, Review, Verdict
+from gangline_webhook.workloads import NoWorkloads, Workloads
 
 log = logging.getLogger(__name__)
 
@@ -60,9 +62,15 @@ class Reviewer:
     """Answers reviews; it keeps nothing between two of them."""
 
     def __init__(
-        self, claims: Claims, options: injecting.Options, metrics: Metrics, bodies: Bodies | None = None
+        self,
+        claims: Claims,
+        options: injecting.Options,
+        metrics: Metrics,
+        bodies: Bodies | None = None,
+        workloads: Workloads | None = None,
     ) -> None:
         self._claims = claims
+        self._workloads = workloads or NoWorkloads()
         self._options = options
         self._metrics = metrics
         self._bodies = bodies or Bodies()
@@ -82,14 +90,21 @@ class Reviewer:
         pod = reviewing.decode(review, request.object, Pod)
         if pod.has_too_many_containers():
             return Verdict(False, f"a pod that uses GPUs may have {MOST_CONTAINERS} containers")
-        if not (name := pod.annotation(CLAIM)):
-            return injecting.mutate(pod, None, self._options)
-        found = await self._claims.find(request.namespace, name)
-        verdict = injecting.mutate(pod, found.claim, self._options)
+        name = pod.annotation(CLAIM)
+        found = await self._claims.find(request.namespace, name) if name else Found()
+        verdict = injecting.mutate(pod, found.claim, self._options, await self._ranks(pod, request, found.claim))
         if not found.doubt:
             return verdict
         warning = f"GpuClaim {request.namespace}/{name} {found.doubt}"
-        return Verdict(patch=verdict.patch, warnings=(*verdict.warnings, warning))
+        return replace(verdict, warnings=(*verdict.warnings, warning))
+
+    async def _ranks(self, pod: Pod, request: Request, claim: GpuClaim | None) -> ranks.Ranks:
+        if not ranks.asks_for_ranks(pod):
+            return injecting.NO_RANKS
+        behind, job = ranks.NOTHING, ranks.job_of(pod)
+        if job is not None:
+            behind = await self._workloads.find(request.namespace, job.name, job.uid, pod.spec.subdomain)
+        return ranks.ranks_of(pod, request.namespace, claim, behind)
 
     async def validate(self, review: Review) -> Verdict:
         """Whether an object may be stored as it is."""
@@ -100,6 +115,10 @@ class Reviewer:
         if request.kind.kind == "Pod" and updated:
             pod, before = (reviewing.decode(review, part, Pod) for part in (request.object, request.old_object))
             return validating.validate_pod(pod, before)
+        if request.kind.kind == "Job" and not updated:
+            job = reviewing.decode(review, request.object, ranks.NewJob)
+            behind = await self._workloads.find(request.namespace, "", "", job.spec.template.spec.subdomain)
+            return Verdict(warnings=ranks.doubts_of_job(job, request.namespace, behind))
         if request.kind.kind == "GpuClaim":
             return _validate_claim(review, updated)
         return Verdict()

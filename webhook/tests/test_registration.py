@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import base64
 
-from gangline_webhook.registration import at_service, at_url, changes_allocation, concerns_gpus, mutating, validating
+from gangline_webhook.registration import (
+    asks_for_ranks,
+    at_service,
+    at_url,
+    changes_allocation,
+    concerns_gpus,
+    mutating,
+    validating,
+)
 
 CLIENT = at_url("https://127.0.0.1:8443/mutate", b"PEM")
 
@@ -44,13 +52,15 @@ def test_the_failure_policy_can_be_fail() -> None:
 
 def test_pods_come_when_they_are_created_and_when_their_allocation_changes() -> None:
     (pods,) = mutating("gpu", CLIENT)["webhooks"]
-    claims, allocations = validating("gpu", CLIENT)["webhooks"]
+    claims, allocations, jobs = validating("gpu", CLIENT)["webhooks"]
 
     assert [rule["operations"] for rule in pods["rules"]] == [["CREATE"]]
     assert [(rule["resources"], rule["operations"]) for rule in claims["rules"]] == [
         (["gpuclaims"], ["CREATE", "UPDATE"])
     ]
     assert [(rule["resources"], rule["operations"]) for rule in allocations["rules"]] == [(["pods"], ["UPDATE"])]
+    assert [(rule["resources"], rule["operations"]) for rule in jobs["rules"]] == [(["jobs"], ["CREATE"])]
+    assert (jobs["matchConditions"][0]["expression"], jobs["failurePolicy"]) == (asks_for_ranks(), "Ignore")
     assert allocations["matchConditions"][0]["expression"] == changes_allocation()
 
 

@@ -1,11 +1,16 @@
-"""How commands print: tables for people, JSON for programs, wide where nobody looks at a terminal."""
+"""How commands print: tables for people, JSON for programs, wide where nobody looks at a terminal.
+
+rich is imported when something is printed: `gangline run`, which shares modules with commands that print, never does.
+"""
 
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.table import Table
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
 
 _WIDE = 200
 """Columns when the output goes to a file or another program, so that nothing is cut off."""
@@ -16,11 +21,15 @@ _LONGEST = 10_000
 
 def console(record: bool = False) -> Console:
     """Standard output."""
+    from rich.console import Console
+
     return Console(width=None if sys.stdout.isatty() else _WIDE, record=record, soft_wrap=False, highlight=False)
 
 
 def table(*columns: str) -> Table:
     """A plain table, as kubectl prints it."""
+    from rich.table import Table
+
     result = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         result.add_column(column, overflow="fold")

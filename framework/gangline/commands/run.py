@@ -28,7 +28,7 @@ from gangline.kube.client import HttpClient
 from gangline.kube.interface import Client
 from gangline.leading import Elector
 from gangline.loops import LoopThread, across
-from gangline.memory import keep_memory, settle_memory
+from gangline.memory import collect_rarely, keep_memory, settle_memory
 from gangline.metrics import Metrics
 from gangline.registry import Catalog
 from gangline.reloading import Reloader
@@ -109,6 +109,7 @@ def run(
     """
     logs.configure(log_level, log_format)
     keep_memory()
+    collect_rarely()
     configuration = load(files)
     election = configuration.leader_election
     if leader_elect is not None:

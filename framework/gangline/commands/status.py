@@ -14,6 +14,7 @@ from gangline.commands.seeing import see
 from gangline.overview import Gang, Overview, overview
 
 _MOST_WAITING = 20
+_MOST_DOMAINS = 20
 
 
 @click.command()
@@ -57,6 +58,11 @@ def show(found: Overview, screen: Console) -> None:
     )
     if found.levels:
         screen.print("complete: " + ", ".join(f"{use.level} {use.complete} of {use.domains}" for use in found.levels))
+    broken = [use for use in found.domains if use.ready < use.nodes]
+    if broken:
+        shown = ", ".join(f"{use.domain} {use.ready}/{use.nodes}" for use in broken[:_MOST_DOMAINS])
+        more = f" and {len(broken) - _MOST_DOMAINS} more" if len(broken) > _MOST_DOMAINS else ""
+        screen.print(f"ready nodes: {shown}{more}; all in the other {len(found.domains) - len(broken)} domains")
     if found.gangs:
         screen.print()
         gangs = table("GANG", "DIALECT", "PLACED", "WAITING", "WHERE", "ESTIMATED START", "WHY")

@@ -14,8 +14,9 @@ from rich.text import Text
 from gangline.cache import Cache
 from gangline.commands.output import console
 from gangline.commands.seeing import see
+from gangline.domain_use import DomainUse, domain_use, ready_nodes
 from gangline.gpu_use import gpu_use
-from gangline.topology import Domains, Topology
+from gangline.topology import NONE, Domains, Topology
 
 _MOST_BLOCKS = 16
 """GPUs of a node that are drawn one by one."""
@@ -54,6 +55,7 @@ def nodes_of(cluster: Cache, topology: Topology) -> Iterator[dict[str, Any]]:
     view = cluster.nodes.view()
     use = gpu_use(cluster)
     levels = topology.switches()
+    ready = ready_nodes(cluster.nodes.objects[: cluster.nodes.size])
     for row in np.argsort(topology.rank()).tolist():
         if view.alive[row]:
             yield {
@@ -62,6 +64,7 @@ def nodes_of(cluster: Cache, topology: Topology) -> Iterator[dict[str, Any]]:
                 "gpus": int(use.total[row]),
                 "used": int(use.used[row]),
                 "ids": sorted(use.ids.get(row, ())),
+                "ready": bool(ready[row]),
                 "schedulable": not bool(view.unschedulable[row]),
             }
 
@@ -69,25 +72,38 @@ def nodes_of(cluster: Cache, topology: Topology) -> Iterator[dict[str, Any]]:
 def drawn(cluster: Cache, topology: Topology) -> Iterator[Text]:
     """The lines of the picture: domains as headings, and one line for the nodes of each narrowest domain."""
     shown: list[str] = []
-    for domains, nodes in groupby(nodes_of(cluster, topology), key=lambda node: list(node["domains"].items())):
+    levels = topology.switches()
+    uses = domain_use(levels, cluster.nodes.objects[: cluster.nodes.size], gpu_use(cluster))
+    for domains, found in groupby(nodes_of(cluster, topology), key=lambda node: list(node["domains"].items())):
+        nodes = list(found)
+        row = cluster.nodes.row_of(nodes[0]["node"])
+        ready = [_ready(use, row) for use in uses]
         for depth, (level, name) in enumerate(domains):
             if shown[depth : depth + 1] != [name]:
                 shown = [*shown[:depth], name]
                 if depth < len(domains) - 1:
-                    yield Text(f"{'  ' * depth}{name or f'no {level}'}", style="bold")
+                    heading = Text(f"{'  ' * depth}{name or f'no {level}'}", style="bold")
+                    yield heading.append(f"  {ready[depth]}" if ready[depth] else "", style="not bold dim")
         indent = "  " * max(0, len(domains) - 1)
         label = (domains[-1][1] or f"no {domains[-1][0]}") if domains else ""
-        yield from _line(f"{indent}{label:<12} " if label else "", list(nodes))
+        yield _line(f"{indent}{label:<12} " if label else "", nodes, ready[-1] if ready else "")
 
 
-def _line(label: str, nodes: Sequence[dict[str, Any]]) -> Iterator[Text]:
+def _ready(use: DomainUse, row: int | None) -> str:
+    """How many nodes of the domain around a row are ready; empty where it is in none."""
+    domain = NONE if row is None else int(use.level.ids[row])
+    return "" if domain == NONE else f"{use.ready[domain]}/{use.nodes[domain]} ready"
+
+
+def _line(label: str, nodes: Sequence[dict[str, Any]], ready: str) -> Text:
     line = Text(label)
     for node in nodes:
         line.append_text(_blocks(node))
         line.append(" ")
     free = sum(node["gpus"] - node["used"] for node in nodes)
     line.append(f" {free} free" if free else " full", style="dim")
-    yield line
+    line.append(f", {ready}" if ready else "", style="dim")
+    return line
 
 
 def _blocks(node: dict[str, Any]) -> Text:

@@ -7,20 +7,21 @@ from typing import Any
 from gangline.errors import InvalidObject
 from gangline.groups.constraints import constraints_of
 from gangline.groups.forming import attempt, member, missing, slices_of
-from gangline.groups.keys import GPU_COUNT
+from gangline.groups.keys import GANG, GPU_COUNT
 from gangline.groups.owners import (
     CONTROLLERS,
     annotations_of,
     controller_of,
     is_followed,
+    job_pods_to_come,
     pods_of,
     starts_in_turn,
     workload_of,
 )
-from gangline.groups.parsing import invalid, number
+from gangline.groups.parsing import flag, invalid, number
 from gangline.groups.reading import Lookup
 from gangline.kube.resources import GPU_CLAIMS, Resource
-from gangline.model import OwnerReference, ReplicaSet
+from gangline.model import Job, OwnerReference, ReplicaSet
 from gangline.pod_group import Membership, PodGroup, Problem
 from gangline.pods import PodInfo
 from gangline.wire import CLAIM, GPU, SHARED_GPU, GpuClaim
@@ -31,7 +32,8 @@ _GPUS = (GPU, "amd.com/gpu", SHARED_GPU)
 class GpuCountReader:
     """The annotation topology.scheduler/gpu-count on a workload or its pods; a lone pod is no group.
 
-    Where the pods ask for no GPUs themselves, all pods of the workload are members.
+    Where the pods ask for no GPUs themselves, all pods of the workload are members. Those of a Job that have succeeded
+    are not waited for. `gangline.dev/gang: "false"` keeps a workload from being a gang.
     """
 
     dialect = "gpu-count"
@@ -40,9 +42,12 @@ class GpuCountReader:
     def read(self, pod: PodInfo, lookup: Lookup) -> Membership | Problem | None:
         """See `Reader`."""
         owner = controller_of(pod.owners)
-        if owner is None or GPU_COUNT not in annotations_of(pod, lookup):
+        annotations = annotations_of(pod, lookup) if owner is not None else {}
+        if owner is None or GPU_COUNT not in annotations:
             return None
         try:
+            if flag(annotations, GANG) is False:
+                return None
             members, size = _sizes(pod, owner, lookup)
         except InvalidObject as error:
             return Problem(f"{self.dialect}:{pod.namespace}/{owner.name}", str(error))
@@ -52,6 +57,13 @@ class GpuCountReader:
 
     def _member(self, pod: PodInfo, owner: OwnerReference, members: int, size: int, lookup: Lookup) -> Membership:
         constraints = constraints_of(annotations_of(pod, lookup))
+        workload = workload_of(pod, lookup)
+        whole, of_all = members, size
+        if isinstance(workload, Job):
+            of_all = max(size, workload.spec.completions or 0)
+            to_come = job_pods_to_come(workload)
+            whole = members if to_come == size else 0  # it is not known which slices have succeeded
+            members, size = min(members, to_come), to_come
         group = PodGroup(
             pod.namespace,
             owner.name,
@@ -59,9 +71,18 @@ class GpuCountReader:
             members,
             size=size,
             topology=constraints.topology,
-            subgroups=slices_of(members, size, constraints),
+            subgroups=slices_of(whole, of_all, constraints),
         )
         return member(pod, group, constraints)
+
+
+def gpus_of(pod: PodInfo, lookup: Lookup) -> int:
+    """How many GPUs one pod takes, by its claim or its requests; only GpuClaims are looked up."""
+    name = pod.annotations.get(CLAIM)
+    claim: GpuClaim | None = lookup.store(GPU_CLAIMS.key).get(name, pod.namespace) if name else None
+    if claim is not None:
+        return max(claim.spec.devices.count, 0)
+    return sum(pod.cls.requests.real.get(resource, 0) for resource in _GPUS)
 
 
 def _sizes(pod: PodInfo, owner: OwnerReference, lookup: Lookup) -> tuple[int, int]:
@@ -71,7 +92,7 @@ def _sizes(pod: PodInfo, owner: OwnerReference, lookup: Lookup) -> tuple[int, in
     if workload is None and is_followed(owner):
         raise missing(owner.kind, pod.namespace, owner.name)
     size = pods_of(workload) or 0
-    each = _gpus_of(pod, lookup)
+    each = gpus_of(pod, lookup)
     members = -(-(total or 0) // each) if each else size
     if not members:
         raise invalid(GPU_COUNT, total, f"the pods ask for no GPUs, and {owner.kind} {owner.name} has no known size")
@@ -81,12 +102,3 @@ def _sizes(pod: PodInfo, owner: OwnerReference, lookup: Lookup) -> tuple[int, in
     if isinstance(workload, ReplicaSet) and workload.spec.replicas:
         members = min(members, workload.spec.replicas)  # while its Deployment changes over to it, it is smaller
     return (1 if starts_in_turn(workload) else members), size
-
-
-def _gpus_of(pod: PodInfo, lookup: Lookup) -> int:
-    """How many GPUs one pod takes, by its claim or its requests."""
-    name = pod.annotations.get(CLAIM)
-    claim: GpuClaim | None = lookup.store(GPU_CLAIMS.key).get(name, pod.namespace) if name else None
-    if claim is not None:
-        return max(claim.spec.devices.count, 0)
-    return sum(pod.cls.requests.real.get(resource, 0) for resource in _GPUS)

@@ -8,7 +8,14 @@ from gangline.errors import InvalidObject
 from gangline.groups import keys
 from gangline.groups.constraints import constraints_of
 from gangline.groups.forming import check_size, member, missing, not_more_than, slices_of
-from gangline.groups.owners import CONTROLLERS, annotations_of, controller_of, job_size, workload_of
+from gangline.groups.owners import (
+    CONTROLLERS,
+    annotations_of,
+    controller_of,
+    job_pods_to_come,
+    job_size,
+    workload_of,
+)
 from gangline.groups.parsing import flag, number
 from gangline.groups.reading import Lookup
 from gangline.kube.resources import Resource
@@ -48,7 +55,7 @@ class JobReader:
         if least is not None:
             not_more_than(f"Job {pod.namespace}/{owner.name}: the least number of members", least, size)
         constraints = constraints_of(annotations)
-        to_come = _to_come(job, size)
+        to_come = job_pods_to_come(job)
         least = to_come if least is None else min(least, to_come)
         check_size(least, to_come, 0)
         whole = least if to_come == size else 0  # it is not known which slices have succeeded
@@ -67,10 +74,3 @@ class JobReader:
 def _runs_at_once(spec: JobSpec) -> bool:
     parallelism = spec.parallelism or 1
     return spec.completion_mode == "Indexed" and parallelism > 1 and parallelism == spec.completions
-
-
-def _to_come(job: Job, size: int) -> int:
-    """How many pods still run together: those that have succeeded do not come again."""
-    if job.spec.completions is None:
-        return max(size, 1)
-    return max(1, min(size, job.spec.completions - job.status.succeeded))

@@ -145,6 +145,14 @@ def job_size(parallelism: int | None, completions: int | None) -> int:
     return at_once if completions is None else min(at_once, completions)
 
 
+def job_pods_to_come(job: Job) -> int:
+    """How many pods of a job still run together: those that have succeeded do not come again."""
+    size = job_size(job.spec.parallelism, job.spec.completions)
+    if job.spec.completions is None:
+        return max(size, 1)
+    return max(1, min(size, job.spec.completions - job.status.succeeded))
+
+
 def _behind(pod: PodInfo, lookup: Lookup) -> Chain | None:
     """The chain of a pod; from those that the lookup remembers, if it does."""
     reference = controller_of(pod.owners)

@@ -20,6 +20,8 @@ class ServiceSpec(Object):
     """spec of a service."""
 
     selector: dict[str, str] | None = None
+    cluster_ip: str = msgspec.field(default="", name="clusterIP")
+    """"None" for a headless one."""
 
 
 class Service(Object):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
 from gangline.errors import NotFound
 from gangline.kube.interface import EventType
-from gangline.kube.resources import PODS
+from gangline.kube.resources import JOBS, PODS
 from gangline.simulate.following import follow
 from gangline.simulate.history import Notice
 from gangline.simulate.server import InMemoryServer
@@ -54,6 +54,16 @@ class Workloads:
         if owner["metadata"]["uid"] != reference["uid"] or "deletionTimestamp" in owner["metadata"]:
             return
         pods = self._owned[reference["uid"]]
+        if resource is JOBS:
+            self._count(owner, list(pods.values()))
         for pod in missing(owner, list(pods.values())):
             made = self._server.create(PODS, pod)
             pods[made.data["metadata"]["uid"]] = made.data
+
+    def _count(self, job: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> None:
+        """Write into a job's status how many of its pods have succeeded: groups are read from it."""
+        before = job.get("status", {})
+        succeeded = sum(pod.get("status", {}).get("phase") == "Succeeded" for pod in pods)
+        if succeeded > before.get("succeeded", 0):
+            status = {**before, "succeeded": succeeded}
+            self._server.replace(JOBS, {**job, "status": status}, subresource="status")

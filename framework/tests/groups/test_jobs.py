@@ -194,6 +194,63 @@ def test_a_lone_pod_is_no_group(world: World) -> None:
     assert world.groups.of(world.pod(owner=alone, gpus=8)) is None
 
 
+def test_pods_of_an_unindexed_job_that_have_succeeded_are_not_waited_for(world: World) -> None:
+    said = {GPU_COUNT: "16"}
+    pod = world.pod(owner=world.job(annotations=said, completionMode="NonIndexed", completions=6), gpus=4)
+    sizes = []
+    for succeeded in (0, 2, 3, 5):
+        world.job(annotations=said, completionMode="NonIndexed", completions=6, succeeded=succeeded)
+        group = world.member(pod).group
+        sizes.append((group.key, group.min_member, group.size))
+
+    key = "gpu-count:default/train"
+    assert sizes == [(key, 4, 4), (key, 4, 4), (key, 3, 3), (key, 1, 1)]
+
+
+def test_members_that_an_elastic_job_needs_are_no_more_than_are_to_come(world: World) -> None:
+    pod = world.pod(owner=world.job(annotations={GPU_COUNT: "8"}, completionMode="NonIndexed"), gpus=4)
+    sizes = []
+    for succeeded in (0, 1, 3):
+        world.job(annotations={GPU_COUNT: "8"}, completionMode="NonIndexed", succeeded=succeeded)
+        sizes.append((world.member(pod).group.min_member, world.member(pod).group.size))
+
+    assert sizes == [(2, 4), (2, 3), (1, 1)]
+
+
+def test_a_job_with_a_count_and_no_number_of_completions_stays_a_gang(world: World) -> None:
+    owner = world.job(annotations={GPU_COUNT: "16"}, completionMode="NonIndexed", completions=None, succeeded=1)
+
+    group = world.member(world.pod(owner=owner, gpus=4)).group
+
+    assert (group.min_member, group.size) == (4, 4)
+
+
+def test_pods_without_an_index_have_no_rank_and_cannot_be_cut_into_slices(world: World) -> None:
+    plain = world.job("plain", annotations={GPU_COUNT: "16"}, completionMode="NonIndexed")
+    sliced = world.job("sliced", annotations={GPU_COUNT: "16", **SLICES}, completionMode="NonIndexed")
+
+    assert world.member(world.pod("plain-x7k2p", owner=plain, gpus=4)).index is None
+    assert "slices are cut by rank, and the pod has no index" in world.problem(
+        world.pod("sliced-b9fqz", owner=sliced, gpus=4)
+    )
+
+
+def test_slices_of_a_job_with_a_count_reach_over_all_of_its_indices(world: World) -> None:
+    said = {GPU_COUNT: "16", **SLICES}
+    owner = world.job(annotations=said, completions=8, succeeded=5)
+
+    member = world.member(world.pod(owner=owner, annotations={INDEX: "7"}, gpus=4))
+
+    assert (member.subgroup, member.group.min_member) == ("slice-3", 3)
+    assert set(parts(member).values()) == {0}
+
+
+def test_an_annotation_keeps_a_workload_with_a_count_from_being_a_gang(world: World) -> None:
+    owner = world.job(annotations={GPU_COUNT: "16", GANG: "false"}, completionMode="NonIndexed")
+
+    assert world.groups.of(world.pod(owner=owner, gpus=4)) is None
+
+
 @pytest.mark.parametrize(
     ("count", "says"),
     [

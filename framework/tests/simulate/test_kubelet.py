@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gangline.errors import NotFound
-from gangline.kube.resources import NODES, PODS
+from gangline.kube.resources import JOBS, NODES, PODS
 from gangline.simulate import RUN_SECONDS, InMemoryServer, Kubelet, SimulatedClient, VirtualClock, Workloads, gpu_nodes
 
 from .stories import in_virtual_time, node, pod
@@ -173,6 +173,7 @@ async def test_a_job_runs_all_its_completions(clock: VirtualClock, server: InMem
         each.data["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] for each in server.list(PODS)
     ]
     assert sorted(indexes) == ["0", "1", "2", "3", "4"]
+    assert server.get(JOBS, "train", namespace="default").data["status"]["succeeded"] == 5
 
 
 @in_virtual_time

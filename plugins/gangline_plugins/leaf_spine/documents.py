@@ -74,6 +74,7 @@ class DomainSpec(msgspec.Struct, rename="camel", forbid_unknown_fields=True, fro
     max_latency: Positive | None = None
     """Microseconds."""
     gpu_types: list[str] = []
+    """Types of GPUs that it offers; none means that it does not say."""
     max_nodes: Positive | None = None
     """Nodes of it that one group may use."""
     max_gpus: Positive | None = msgspec.field(default=None, name="maxGPUs")

@@ -74,6 +74,7 @@ class Networks:
     """Bandwidth and latency over all rows, for one profile."""
 
     def __init__(self, handle: Handle, settings: Configured) -> None:
+        self._handle = handle
         self._topology = handle.topology
         self._configured = settings
         self._adapters = handle.state.shared(Adapters, handle.state)
@@ -96,7 +97,7 @@ class Networks:
         kept = self._kept.get(name)
         if kept is not None and kept[:2] == (self._configured.version, levels):
             return kept[2]
-        column = np.zeros(len(levels[0].ids) if levels else 0, dtype=np.int64)
+        column = np.zeros(len(levels[0].ids) if levels else len(self._handle.nodes), dtype=np.int64)
         known = {domain.name: amount for domain in self._configured.domains.values() if (amount := read(domain))}
         for level in levels if known else ():
             amounts = np.array([*(known.get(value, UNKNOWN) for value in level.values), UNKNOWN], dtype=np.int64)

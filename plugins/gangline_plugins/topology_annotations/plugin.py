@@ -1,4 +1,4 @@
-"""TopologyAnnotations: preferred domains, network bandwidth, latency and placement strategy, as workloads wish."""
+"""TopologyAnnotations: preferred domains, bandwidth, latency, GPU types and placement strategy, as workloads wish."""
 
 from __future__ import annotations
 
@@ -31,10 +31,13 @@ from gangline import (
     hookimpl,
     on,
     resources,
+    unschedulable,
 )
+from gangline.groups.gpu_count import gpus_of
 from gangline.wire import CLAIM, SCHEDULING_MAP, GpuNodeStatus
 from gangline_plugins.leaf_spine.configured import configured
 from gangline_plugins.topology_annotations.closeness import closeness, compactness, spread
+from gangline_plugins.topology_annotations.gpu_types import GpuTypes, WantedTypes, selected_types
 from gangline_plugins.topology_annotations.networks import UNKNOWN, Networks
 from gangline_plugins.topology_annotations.siblings import Siblings
 from gangline_plugins.topology_annotations.wishes import (
@@ -42,11 +45,13 @@ from gangline_plugins.topology_annotations.wishes import (
     NO_WISHES,
     PREFERRED_DOMAIN,
     Wishes,
+    count_of,
     invalid,
     read,
 )
 
 WISHES: StateKey[Wishes] = StateKey("TopologyAnnotations wishes")
+TYPES: StateKey[WantedTypes] = StateKey("TopologyAnnotations types")
 _TOLD = 4096
 """Pods of which it is remembered what was said."""
 Values = NDArray[np.float64]
@@ -77,12 +82,15 @@ class _Judged:
 
 
 class TopologyAnnotations:
-    """Filters by bandwidth; scores nodes for single pods, and placements for groups."""
+    """Filters by bandwidth and type of GPU; scores nodes for single pods, and placements for groups."""
 
     name = "TopologyAnnotations"
     reasons = (
         Reason("node(s) had less network bandwidth than the workload asks for", resolvable=False),
         Reason("node(s) had no known network bandwidth", resolvable=False),
+        Reason("node(s) were in domains that do not offer the GPU type that the pod names", resolvable=False),
+        Reason("node(s) had another GPU type than the pod names", resolvable=False),
+        Reason("node(s) had no known GPU type", resolvable=False),
     )
 
     def __init__(self, args: None, handle: Handle) -> None:
@@ -90,6 +98,7 @@ class TopologyAnnotations:
         self._configured = configured(handle)
         self.watches = (resources.GPU_NODE_STATUSES, *self._configured.watches)
         self._networks = Networks(handle, self._configured)
+        self._types = GpuTypes(handle, self._configured)
         self._siblings = handle.state.tracker(Siblings)
         self._errors = handle.metric("topology_scheduler_errors", "Annotations that cannot be read.", ("type",))
         self._told: OrderedDict[str, tuple[str, ...]] = OrderedDict()
@@ -98,7 +107,7 @@ class TopologyAnnotations:
 
     @hookimpl
     def events_to_register(self) -> Sequence[EventHint]:
-        """It rejects by bandwidth alone: nodes, what their agents report, and what is configured of domains."""
+        """It rejects by bandwidth and type of GPU: nodes, what agents report, and what is configured of domains."""
         return (
             on("nodes", Action.ADD | Action.UPDATE_NODE_LABEL),
             on("gpunodestatuses", Action.ADD | Action.UPDATE, _has_other_adapters),
@@ -110,14 +119,20 @@ class TopologyAnnotations:
         """Read the annotations of the pod and of what owns it; most say nothing."""
         self._configured.refresh()
         wishes = self._wishes(pod)
+        types = WantedTypes(wishes.gpu_types, selected_types(pod) if self._types.are_listed else ())
         cycle.write(WISHES, wishes)
-        return None if wishes.gbps else SKIP
+        cycle.write(TYPES, types)
+        if why := self._types.why_nowhere(types, self._handle.nodes):
+            return unschedulable(why, resolvable=False)
+        return None if wishes.gbps or types else SKIP
 
     @hookimpl
     def filter(self, cycle: Cycle, nodes: NodeView) -> CodeColumn:
-        """Nodes whose network is too slow, or of which it is not known."""
-        gbps = self._networks.gbps(nodes)
-        return codes((gbps != UNKNOWN) & (gbps < cycle.read(WISHES).gbps), gbps == UNKNOWN)
+        """Nodes with too slow a network, or another type of GPU, and those of which it is not known."""
+        least, types = cycle.read(WISHES).gbps, cycle.read(TYPES)
+        gbps = self._networks.gbps(nodes) if least else np.ones(len(nodes), dtype=np.int64)
+        is_slow = (gbps != UNKNOWN) & (gbps < least)
+        return codes(is_slow, gbps == UNKNOWN, self._types.lacking(types, nodes), *self._types.others(types, nodes))
 
     @hookimpl
     def identity(self, pod: PodInfo, annotations: Mapping[str, str]) -> Hashable:
@@ -173,8 +188,8 @@ class TopologyAnnotations:
         wishes, problems = read(annotations)
         if wishes is NO_WISHES and not problems:
             return wishes
-        if GPU_COUNT in annotations and not _asks_for_gpus(pod):
-            problems += (f"{GPU_COUNT}: {annotations[GPU_COUNT]!r}, but the pods ask for no GPU",)
+        if GPU_COUNT in annotations and (doubt := self._doubt_about(annotations[GPU_COUNT], pod)):
+            problems += (f"{GPU_COUNT}: {annotations[GPU_COUNT]!r}{doubt}",)
         domain = wishes.preferred_domain
         if domain and not self._preferred(domain).any():
             problems += (f"{PREFERRED_DOMAIN}: there is no domain {domain!r}",)
@@ -188,6 +203,16 @@ class TopologyAnnotations:
                 recorder = self._handle.recorder
                 recorder.event(pod, "Warning", "InvalidTopologyAnnotation", "; ".join(problems))
         return wishes
+
+    def _doubt_about(self, count: str, pod: PodInfo) -> str:
+        """What is odd about a number of GPUs for the whole workload; empty where nothing is, or it is no number."""
+        if not _asks_for_gpus(pod):
+            return ", but the pods ask for no GPU"
+        each, total = gpus_of(pod, self._handle.state), count_of(count)
+        if not each or not total or total % each == 0:
+            return ""
+        members = -(-total // each)
+        return f" is no multiple of the {each} GPUs of a pod: {members} pods start together, with {members * each} GPUs"
 
     # What is known of nodes
 

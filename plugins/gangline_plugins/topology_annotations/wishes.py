@@ -16,8 +16,12 @@ NETWORK_BANDWIDTH = f"{PREFIX}network-bandwidth"
 """On a workload or its pods: the least network bandwidth of its nodes, as "200Gb"."""
 LATENCY_SENSITIVE = f"{PREFIX}latency-sensitive"
 """On a workload or its pods: "true" prefers domains of low latency, and closeness."""
-KEYS = (GPU_COUNT, PREFERRED_DOMAIN, NETWORK_BANDWIDTH, LATENCY_SENSITIVE, PLACEMENT_STRATEGY)
+GPU_TYPE = f"{PREFIX}gpu-type"
+"""On a workload or its pods: the type of GPU that it has to have, or several of which any will do: "H100, A100"."""
+KEYS = (GPU_COUNT, GPU_TYPE, PREFERRED_DOMAIN, NETWORK_BANDWIDTH, LATENCY_SENSITIVE, PLACEMENT_STRATEGY)
 _POSITIVE = re.compile(r"0{0,32}[1-9][0-9]{0,8}")
+_TYPE = re.compile(r"[A-Za-z0-9][-A-Za-z0-9 ._+]{0,62}")
+_MOST_TYPES = 16
 _GBPS = re.compile(r"([1-9][0-9]{0,6})Gb(?:ps)?")
 _TRUTH = {"true": True, "false": False}
 
@@ -32,6 +36,8 @@ class Wishes:
     """The least network bandwidth; 0 for any."""
     latency_sensitive: bool = False
     strategy: Strategy = "balanced"
+    gpu_types: tuple[str, ...] = ()
+    """Any of them will do; empty for all."""
 
 
 NO_WISHES = Wishes()
@@ -46,7 +52,7 @@ def read(annotations: Mapping[str, str]) -> tuple[Wishes, tuple[str, ...]]:
     def wrong(key: str, what: str) -> None:
         problems.append(f"{key}: {annotations[key]!r} is not {what}")
 
-    if GPU_COUNT in annotations and not _POSITIVE.fullmatch(annotations[GPU_COUNT]):
+    if GPU_COUNT in annotations and not count_of(annotations[GPU_COUNT]):
         wrong(GPU_COUNT, "a positive whole number")
     gbps = 0
     if NETWORK_BANDWIDTH in annotations:
@@ -62,10 +68,26 @@ def read(annotations: Mapping[str, str]) -> tuple[Wishes, tuple[str, ...]]:
     domain = annotations.get(PREFERRED_DOMAIN, "")
     if PREFERRED_DOMAIN in annotations and not domain:
         wrong(PREFERRED_DOMAIN, "the name of a domain")
-    return Wishes(domain, gbps, bool(sensitive), strategy_of(annotations)), tuple(problems)
+    types = _types(annotations.get(GPU_TYPE, ""))
+    if GPU_TYPE in annotations and not types:
+        wrong(GPU_TYPE, f'a type of GPU such as "H100", or up to {_MOST_TYPES} of them')
+    return Wishes(domain, gbps, bool(sensitive), strategy_of(annotations), types), tuple(problems)
+
+
+def _types(text: str) -> tuple[str, ...]:
+    """The types in a list, in order; none where one of them cannot be read."""
+    names = [name.strip() for name in text.split(",", _MOST_TYPES)]
+    is_good = len(names) <= _MOST_TYPES and all(_TYPE.fullmatch(name) for name in names)
+    return tuple(sorted(set(names))) if is_good else ()
+
+
+def count_of(text: str) -> int:
+    """The GPUs of the whole workload; 0 for what is no positive whole number."""
+    return int(text) if _POSITIVE.fullmatch(text) else 0
 
 
 def invalid(problems: Iterable[str]) -> list[str]:
     """The kinds of error that are counted of what is wrong with annotations, as `read` says it."""
-    kinds = {GPU_COUNT: "invalid_gpu_requirements", PLACEMENT_STRATEGY: "invalid_strategy"}
-    return [kind for key, kind in kinds.items() if any(problem.startswith(f"{key}:") for problem in problems)]
+    kinds = {"invalid_gpu_requirements": (GPU_COUNT, GPU_TYPE), "invalid_strategy": (PLACEMENT_STRATEGY,)}
+    said = [problem.partition(":")[0] for problem in problems]
+    return [kind for kind, keys in kinds.items() if not set(said).isdisjoint(keys)]

@@ -66,5 +66,8 @@ def test_a_node_is_feasible_exactly_where_devices_can_be_chosen(nodes: Any, held
     assert isinstance(want, Want)
 
     verdicts = run_filter(GpuClaim, pod, cache)
-    chosen = {name for row, name in enumerate(cache.nodes.names) if table.choose(want, row) is not None}
-    assert {name for name, reasons in verdicts.items() if not reasons} == chosen
+    found = {name: table.choose(want, row) for row, name in enumerate(cache.nodes.names)}
+    chosen = {name: sorted(allocation.ids) for name, allocation in found.items() if allocation is not None}
+    assert {name for name, reasons in verdicts.items() if not reasons} == chosen.keys()
+    if wants.get("mode") == "Required":  # its policy is contiguous
+        assert all(ids[-1] - ids[0] == len(ids) - 1 == wants["count"] - 1 for ids in chosen.values())

@@ -14,7 +14,7 @@ from gangline.groups.strategy import PLACEMENT_STRATEGY
 from gangline.pod_group import GroupAttempt, PodGroup, Role
 from gangline.runtime import Runtime
 from gangline.testing import FakeHandle, cluster, make_node, make_pod, make_runtime
-from gangline.wire import CLAIM, Fabric, GpuNodeStatus, GpuNodeStatusStatus, Hca
+from gangline.wire import CLAIM, ClaimDevices, Fabric, GpuClaim, GpuClaimSpec, GpuNodeStatus, GpuNodeStatusStatus, Hca
 from gangline_plugins.leaf_spine import LeafSpine
 from gangline_plugins.leaf_spine.arguments import LeafSpineArgs
 from gangline_plugins.leaf_spine.documents import Domain
@@ -137,6 +137,25 @@ def test_a_number_of_gpus_for_pods_that_ask_for_none_is_told() -> None:
     (event,) = bench.handle.fake_recorder.events
     assert (event.pod, event.kind) == ("default/p", "Warning")
     assert event.note == "topology.scheduler/gpu-count: '8', but the pods ask for no GPU"
+
+
+def test_a_number_of_gpus_that_is_no_multiple_of_those_of_a_pod_is_told() -> None:
+    bench = Bench(FABRIC)
+    bench.cache.store("gpuclaims").upsert(
+        GpuClaim(model.ObjectMeta("three", "default"), spec=GpuClaimSpec(devices=ClaimDevices(count=3)))
+    )
+    by_request, by_claim = owned("p", {GPU_COUNT: "5"}), owned("q", {GPU_COUNT: "8", CLAIM: "three"})
+    by_request.spec.containers = make_pod("p", gpus=2).spec.containers
+
+    for pod in (by_request, by_claim, owned("r", {GPU_COUNT: "6"})):
+        assert set(bench.verdicts(pod).values()) == {()}
+
+    notes = {event.pod: event.note for event in bench.handle.fake_recorder.events}
+    key = "topology.scheduler/gpu-count"
+    assert notes == {
+        "default/p": f"{key}: '5' is no multiple of the 2 GPUs of a pod: 3 pods start together, with 6 GPUs",
+        "default/q": f"{key}: '8' is no multiple of the 3 GPUs of a pod: 3 pods start together, with 9 GPUs",
+    }
 
 
 def test_a_good_gpu_count_is_no_matter_here() -> None:

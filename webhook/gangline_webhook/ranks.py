@@ -1,0 +1,218 @@
+"""Decides which variables tell the processes of an indexed Job their ranks, how many they are, and who leads them.
+
+Rules
+- On request only: the annotation `gangline.dev/ranks` of the pod. What the user set stays.
+- The rank is the completion index, which the kubelet reads from the pod; how many there are is said by the Job.
+- Pods that do not all run at once get nothing: ranks that wait for others that never come are worse than none.
+- Who leads is the pod with index 0, by its name in the headless Service that spec.subdomain names.
+- JobSets and LeaderWorkerSets have variables and names of their own; nothing is added to those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from gangline.model import Job, JobSpec, Object, ObjectMeta, OwnerReference, Service
+from gangline.wire import CLAIM, COMPLETION_INDEX, GPU, RANKS, GpuClaim
+from gangline_webhook.pods import EnvVar, Pod, PodSpec, from_annotation, literal
+from gangline_webhook.requesting import requested
+
+MODES = ("pods", "gpus")
+"""One process in each pod, or one for each GPU, which torchrun starts."""
+MASTER_ADDR, MASTER_PORT = "MASTER_ADDR", "29500"
+"""The variable that names who leads, and the port that torchrun takes."""
+_FOREIGN = {
+    "jobset.sigs.k8s.io/jobset-name": (
+        "ranks of a JobSet reach over several Jobs: its label job-index and JOB_COMPLETION_INDEX tell a pod's place"
+    ),
+    "leaderworkerset.sigs.k8s.io/name": (
+        "a LeaderWorkerSet sets LWS_LEADER_ADDRESS, LWS_GROUP_SIZE and LWS_WORKER_INDEX itself"
+    ),
+}
+"""By label: what tells pods of others their place."""
+_JOB_NAMES = ("job-name", "batch.kubernetes.io/job-name")
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """What stands behind a pod on the API server, as far as it was found."""
+
+    job: Job | None = None
+    service: Service | None = None
+    is_service_known: bool = False
+    """Whether somebody looked for the Service; it is missing then if it is None."""
+    doubt: str = ""
+    """Why the API server did not say; empty where it did, or nobody asked."""
+    is_passing: bool = False
+    """Whether that may be over in a moment: whoever makes the pod had better try again."""
+
+
+NOTHING = Behind()
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """What a pod gets, what to tell its user, and why it is refused, if it is."""
+
+    variables: tuple[EnvVar, ...] = ()
+    warnings: tuple[str, ...] = ()
+    refusal: str = ""
+
+
+class PodTemplate(Object):
+    """The pods that a Job makes."""
+
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: PodSpec = msgspec.field(default_factory=PodSpec)
+
+
+class NewJobSpec(JobSpec):
+    """spec of a Job with its pods."""
+
+    template: PodTemplate = msgspec.field(default_factory=PodTemplate)
+
+
+class NewJob(Object):
+    """A Job that is about to be created."""
+
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: NewJobSpec = msgspec.field(default_factory=NewJobSpec)
+
+
+@dataclass(frozen=True, slots=True)
+class _Workers:
+    """The pods of one Job, for one of them."""
+
+    mode: str
+    namespace: str
+    job: str
+    spec: JobSpec
+    pod: PodSpec
+    gpus: int | None
+    """Of one pod; None where that is not known."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+def asks_for_ranks(pod: Pod) -> bool:
+    """Whether a pod wants the variables."""
+    return bool(pod.annotation(RANKS))
+
+
+def job_of(pod: Pod) -> OwnerReference | None:
+    """The Job that a pod belongs to; None where it belongs to none, or to one of a JobSet or LeaderWorkerSet."""
+    owner = next((owner for owner in pod.metadata.owner_references if owner.controller), None)
+    is_job = owner is not None and owner.kind == "Job" and owner.api_version.startswith("batch/")
+    return owner if is_job and not _foreign(pod.metadata.labels) else None
+
+
+def ranks_of(pod: Pod, namespace: str, claim: GpuClaim | None, behind: Behind) -> Ranks:
+    """What a new pod that asks for ranks gets."""
+    owner = job_of(pod)
+    labels = pod.metadata.labels or {}
+    if owner is None:
+        why = _foreign(labels) or "only pods of indexed Jobs have a rank that is known when they are created"
+        return Ranks(warnings=(_told(why),))
+    if behind.job is None:
+        why = _told(f"Job {namespace}/{owner.name} {behind.doubt or 'does not exist'}")
+        return Ranks(refusal=why) if behind.is_passing else Ranks(warnings=(why,))
+    gpus = claim.spec.devices.count if claim is not None else _gpus(pod.spec) or 0
+    workers = _Workers(pod.annotation(RANKS), namespace, owner.name, behind.job.spec, pod.spec, gpus, labels)
+    why = _why_none(workers)
+    if not why and COMPLETION_INDEX not in (pod.metadata.annotations or {}):
+        why = f"the pod has no annotation {COMPLETION_INDEX}"
+    if why:
+        return Ranks(warnings=(_told(why),))
+    return Ranks(tuple(_variables(workers)), tuple(map(_told, _doubts(workers, behind))))
+
+
+def doubts_of_job(job: NewJob, namespace: str, behind: Behind) -> tuple[str, ...]:
+    """What the user of a new Job should know whose pods ask for ranks; they themselves have nobody to tell."""
+    template = job.spec.template
+    annotations = template.metadata.annotations or {}
+    if RANKS not in annotations:
+        return ()
+    labels = {**(template.metadata.labels or {}), **dict.fromkeys(_JOB_NAMES, job.metadata.name)}
+    if foreign := _foreign(labels):
+        return (_told(foreign),)
+    gpus = None if CLAIM in annotations else _gpus(template.spec)
+    workers = _Workers(annotations[RANKS], namespace, job.metadata.name, job.spec, template.spec, gpus, labels)
+    why = _why_none(workers)
+    return tuple(map(_told, [why] if why else _doubts(workers, behind)))
+
+
+def _why_none(workers: _Workers) -> str:
+    """Why pods get no ranks; empty where they do."""
+    spec = workers.spec
+    if workers.mode not in MODES:
+        return f"{workers.mode!r} is not one of {', '.join(MODES)}"
+    if spec.completion_mode != "Indexed":
+        return f"Job {workers.job} is not indexed, so its pods have no rank: completionMode: Indexed gives them one"
+    at_once, total = 1 if spec.parallelism is None else spec.parallelism, spec.completions or 0
+    if at_once < total:
+        return f"Job {workers.job} runs {at_once} of its {total} pods at once: ranks would wait for the others for ever"
+    if workers.mode == "gpus" and workers.gpus == 0:
+        return f"the pods ask for no {GPU}, so they have no process for each"
+    return ""
+
+
+def _variables(workers: _Workers) -> list[EnvVar]:
+    total = workers.spec.completions or 0
+    leader = [literal(MASTER_ADDR, address)] if (address := _leader(workers)) else []
+    leader.append(literal("MASTER_PORT", MASTER_PORT))
+    node_rank = from_annotation("NODE_RANK", COMPLETION_INDEX)
+    if workers.mode == "pods":
+        sizes = {"WORLD_SIZE": total, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1}
+        return [from_annotation("RANK", COMPLETION_INDEX), node_rank, *_numbers(sizes), *leader]
+    each = workers.gpus or 0
+    sizes = {"NNODES": total, "NPROC_PER_NODE": each, "WORLD_SIZE": total * each}
+    found = [node_rank, *_numbers(sizes), *leader]
+    # torchrun reads its own arguments from variables with this prefix.
+    return [*found, *(_renamed(variable) for variable in found if variable.name != "WORLD_SIZE")]
+
+
+def _numbers(sizes: Mapping[str, int]) -> list[EnvVar]:
+    return [literal(name, str(size)) for name, size in sizes.items()]
+
+
+def _renamed(variable: EnvVar) -> EnvVar:
+    return EnvVar(name=f"PET_{variable.name}", value=variable.value, value_from=variable.value_from)
+
+
+def _leader(workers: _Workers) -> str:
+    """The name of the pod with index 0; empty where it has none."""
+    subdomain = workers.pod.subdomain
+    return f"{workers.job}-0.{subdomain}.{workers.namespace}.svc" if subdomain else ""
+
+
+def _doubts(workers: _Workers, behind: Behind) -> list[str]:
+    """Why who leads may not be found; nothing where every container has been told by the user."""
+    if all(any(env.name == MASTER_ADDR for env in each.env or ()) for each in workers.pod.containers or ()):
+        return []
+    name, service = workers.pod.subdomain, behind.service
+    if not name:
+        return [f"{MASTER_ADDR} is not set: spec.subdomain has to name a headless Service that selects the pods"]
+    if service is None:
+        missing = f"there is no Service {name}; {MASTER_ADDR} resolves once a headless one selects the pods"
+        return [missing] if behind.is_service_known else []
+    if service.spec.cluster_ip != "None":
+        return [f"Service {name} is not headless (clusterIP: None), so {MASTER_ADDR} does not resolve"]
+    selector = service.spec.selector or {}
+    if not selector.items() <= workers.labels.items():
+        wanted = ", ".join(f"{key}={value}" for key, value in sorted(selector.items()))
+        return [f"Service {name} selects {wanted}, not the pods, so {MASTER_ADDR} does not resolve"]
+    return []
+
+
+def _gpus(spec: PodSpec) -> int | None:
+    return requested(spec.containers or [], spec.init_containers or [])
+
+
+def _foreign(labels: Mapping[str, str] | None) -> str:
+    return next((why for label, why in _FOREIGN.items() if label in (labels or {})), "")
+
+
+def _told(why: str) -> str:
+    return f"{RANKS}: {why}"
