@@ -36,12 +36,12 @@ class Limits:
     """
     patience: float = 60.0
     """Until something that fits runs,"""
-    overtaken: int = 2000
-    """unless fewer pods than that got a node in the meantime: then not the workload waits, but the machine is slow."""
+    overtaken: int = 1000
+    """unless fewer workloads than that started in the meantime: then not it waits, but the machine is slow."""
     late: float = 15.0
     """Until a scheduler knows that a node is gone,"""
-    bound: int = 500
-    """unless fewer pods than that got a node in the meantime."""
+    bound: int = 200
+    """unless fewer workloads than that started in the meantime."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +87,8 @@ class Judge:
         """By claim: what pods that name it have had."""
         self._claimed: dict[str, set[tuple[str, tuple[int, ...]]]] = defaultdict(set)
         """By claim: what its status has said."""
+        self._starts: list[float] = []
+        """When each workload got its first node."""
         self._left: dict[str, float] = {}
         """Nodes that are gone, and since when."""
         self._promises: dict[str, Promise] = {}
@@ -158,9 +160,9 @@ class Judge:
         waiting = [each for each in self.progress.values() if each.is_waiting]
         self.waiting.look(waiting, self.ledger, self._promises, now)
         for name, since in self.waiting.since.items():
-            overtaken = self._bound_since(since)
+            overtaken = self._started_since(since)
             if now - since > self.limits.patience and overtaken > self.limits.overtaken:
-                said = f"for {now - since:.0f} s, while {overtaken} pods got a node: {self.progress[name].workload}"
+                said = f"for {now - since:.0f} s, while {overtaken} others started: {self.progress[name].workload}"
                 self._fault(f"{name} waits though it fits", said)
         for name, each in self.progress.items():
             if now - each.moved_s <= self.limits.phase:
@@ -233,17 +235,19 @@ class Judge:
             self._allocated[pod.claim].add((node, ids))
         if not self.ledger.there[row]:
             gone_s = self._left.get(node, now)
-            if now - gone_s > self.limits.late and self._bound_since(gone_s) > self.limits.bound:
+            if now - gone_s > self.limits.late and self._started_since(gone_s) > self.limits.bound:
                 self._fault(f"{name} was bound to {node} {now - gone_s:.0f} s after it had gone")
             self._orphan(pod)
         self.bindings.append(now)
+        if known.bound == 1:
+            self._starts.append(now)
         self.waits[workload.kind].append(now - known.came[uid])
         if workload.kind == "gang" and known.whole_s is not None:
             self.phases[workload.name] = known.phase()
 
-    def _bound_since(self, moment: float) -> int:
-        """How many pods have got a node since."""
-        return len(self.bindings) - bisect_left(self.bindings, moment)
+    def _started_since(self, moment: float) -> int:
+        """How many workloads have got a first node since; a large gang counts once."""
+        return len(self._starts) - bisect_left(self._starts, moment)
 
     def _promise(self, pod: Pod, known: Progress) -> None:
         """A pod that has no node may have been promised one."""

@@ -268,7 +268,7 @@ def test_a_pod_that_fits_but_waits_is_noticed(stage: Stage) -> None:
     stage.judge.look(2 + LIMITS.patience)
 
     (fault,) = stage.judge.faults
-    assert fault.startswith("patient waits though it fits for 11 s, while 1 pods got a node")
+    assert fault.startswith("patient waits though it fits for 11 s, while 1 others started")
     assert stage.judge.unstarted() == ["patient"]
 
 
