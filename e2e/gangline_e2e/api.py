@@ -203,7 +203,15 @@ class Api:
             yield "RESTART", {}
 
     async def _events(self, path: str, version: str) -> AsyncIterator[tuple[str, Manifest]]:
-        params = {"watch": "true", "resourceVersion": version}
+        async for line in self.lines(path, version):
+            event = json.loads(line)
+            if event["type"] == "ERROR":
+                return
+            yield event["type"], event["object"]
+
+    async def lines(self, path: str, version: str, **params: str) -> AsyncIterator[bytes]:
+        """What a watch from a resource version on says, one event a line, until the connection ends."""
+        params |= {"watch": "true", "resourceVersion": version}
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=5)
         async with self._session.get(path, params=params, timeout=timeout) as response:
             if response.status != 200:
@@ -212,10 +220,7 @@ class Api:
             async for chunk in response.content.iter_any():
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in lines:
-                    event = json.loads(line)
-                    if event["type"] == "ERROR":
-                        return
-                    yield event["type"], event["object"]
+                    yield line
 
     async def inventory(self) -> set[str]:
         """The paths of all objects on the cluster but events; of the versions of a kind, one counts.

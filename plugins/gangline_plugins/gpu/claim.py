@@ -30,6 +30,7 @@ from gangline import (
 from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES, RESOURCE_CLAIMS
 from gangline.wire import ALLOCATED, CLAIM, GPU, GpuNodeStatus
 from gangline.wire import GpuClaim as Claim
+from gangline_plugins.gpu.allocation import Allocation
 from gangline_plugins.gpu.believing import SETTLE
 from gangline_plugins.gpu.claim_status import ClaimStatuses
 from gangline_plugins.gpu.counting import count
@@ -42,6 +43,8 @@ from gangline_plugins.telling import tell_once
 WANT: StateKey[Want] = StateKey("GpuClaim want")
 FITS: StateKey[Fits] = StateKey("GpuClaim fits")
 """What filter found: verdict, bandwidth and what is left, for each row."""
+RESERVED: StateKey[Allocation] = StateKey("GpuClaim reserved")
+"""What reserve took, as the binding writes it."""
 _PLENTY_OF_PORTS = 8.0
 """Ports beyond those asked for from which more do not make a node better."""
 _feasibility: WeakKeyDictionary[DeviceTable, Feasibility] = WeakKeyDictionary()
@@ -169,6 +172,7 @@ class GpuClaim:
                 return None
             return unschedulable(f"node {node} has no devices left for the claim")
         cycle.annotations.update(allocation.annotations)
+        cycle.write(RESERVED, allocation)
         self._statuses.tell(pod, "Reserved", node, allocation)
         if want.exclusivity == "MIG" and not want.implicit:
             self._warn_of_late_claim(pod)
@@ -182,9 +186,9 @@ class GpuClaim:
 
     @hookimpl
     async def post_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
-        """Say so on the claim."""
-        allocation = self._table.allocation(pod.uid)
-        if cycle.get(WANT) is not None and allocation is not None:
+        """Say on the claim what the binding has written: by now the table may know the pod as the watch tells of it."""
+        allocation = cycle.get(RESERVED)
+        if allocation is not None:
             self._statuses.tell(pod, "Bound", node, allocation)
 
     async def _look_at_doubts(self) -> None:
