@@ -50,7 +50,10 @@ class Deadline:
 
     def at_most(self, seconds: float) -> Deadline:
         """One that passes so many seconds from now, if this one does not pass before."""
-        return Deadline(min(seconds, self._end - self._clock()), self._clock)
+        left = self._end - self._clock()
+        made = Deadline(min(seconds, left), self._clock)
+        made.seconds = seconds if seconds < left else self.seconds
+        return made
 
     @contextmanager
     def counting(self) -> Iterator[None]:

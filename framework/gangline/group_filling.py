@@ -6,7 +6,7 @@ verified by the filters, one pod per node at a time; what the arithmetic got wro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TypeVar, cast
 
 import numpy as np
@@ -23,7 +23,6 @@ from gangline.pod_group import ANYWHERE, GroupAttempt, Membership, PodGroup, Rol
 from gangline.pods import PodInfo
 from gangline.ranking import best_first
 from gangline.runtime import Runtime
-from gangline.status import BoolColumn
 from gangline.topology import Domains
 from gangline.transaction import Transaction
 
@@ -66,8 +65,6 @@ class Filler:
         self._local: bool | None = None
         self._known: dict[_Place, list[tuple[PodInfo, int]] | None] = {}
         """Where the members of a part went; None where they had no room."""
-        self._changes = 0
-        """How often others have changed the columns."""
         self._narrowed: dict[str, frozenset[str]] = {}
         """Nodes to which a member is narrowed down, beyond what holds for all that are alike."""
         self.why = ""
@@ -135,11 +132,6 @@ class Filler:
             tx.undo_to(marks[at])
         return sum(pod.row >= 0 for pod in attempt.pods) >= max(1, attempt.needed)
 
-    def columns_changed(self) -> None:
-        """Others have changed the columns: what is remembered of them holds no longer."""
-        self._known.clear()
-        self._changes += 1
-
     def _replay(self, attempt: GroupAttempt, part: Part, rows: Rows, tx: Transaction) -> Steps[bool]:
         """Place a part; as it went before, where the same members were on the same of rows.
 
@@ -154,11 +146,9 @@ class Filler:
             for pod, row in self._known[key] or ():
                 tx.place(pod, row)
             return self._known[key] is not None
-        changes = self._changes
         filled = yield from self._fill_part(part, rows, tx)
         placed = [(pod, pod.row) for role in part.roles for pod in role.pods if pod.row >= 0]
-        if changes == self._changes:
-            self._known[key] = placed if filled else None
+        self._known[key] = placed if filled else None
         return filled
 
     def _is_local(self, attempt: GroupAttempt) -> bool:
@@ -281,28 +271,6 @@ class Filler:
             placed += self._place(pod, int(rows[int(counts.argmax())]), tx)
             yield
         return placed
-
-    def place_again(self, placed: Sequence[tuple[PodInfo, int]], tx: Transaction, is_same: bool) -> bool:
-        """Place members where they were, in the same order; False where one may not go there any more.
-
-        With `is_same` nothing has changed since, and no filter is asked.
-
-        Members that are alike share a verdict as long as none of them has come to the node, as when they were placed.
-        """
-        kind: Hashable = None
-        feasible: BoolColumn | None = None
-        taken: set[int] = set()
-        for pod, row in placed:
-            if is_same:
-                tx.place(pod, row)
-                continue
-            new = self._runtime.evaluator.kind(pod)
-            if feasible is None or new != kind or row in taken or reaches_beyond(pod, [pod]):
-                kind, feasible, taken = new, self._feasible(pod).feasible, set()
-            if not feasible[row] or not self._place(pod, row, tx):
-                return False
-            taken.add(row)
-        return True
 
     def _place(self, pod: PodInfo, row: int, tx: Transaction) -> bool:
         if pod.uid not in self.cycles:

@@ -177,8 +177,9 @@ def _by_number(name: str) -> tuple[str, int]:
 class _Left:
     """What an attempt leaves behind while others are decided."""
 
-    seen: tuple[object, ...]
     version: int
+    """Of the cache."""
+    members: list[PodInfo]
     placed: list[tuple[PodInfo, int]]
 
 
@@ -312,38 +313,24 @@ class GroupCycle:
     def step_aside(self) -> None:
         """Others are decided now: what was placed so far is off the columns."""
         placed = self._open.step_aside() if self._open is not None else []
-        self._left = _Left(self._seen(), self._cache.version, placed)
+        self._left = _Left(self._cache.version, list(self._unit.members), placed)
 
     def come_back(self, nominations: Nominations) -> bool:
-        """Go on where `step_aside` was called; False when too much has changed for that.
-
-        What was placed so far is placed again, each member where the filters still let it with those before it.
-        """
+        """Go on where `step_aside` was called; False when anything has changed since, and all has to be read anew."""
         left, self._left = self._left, None
-        if left is None or left.seen != self._seen():
-            return False
-        before, self._nominations = self._nominations, self._of_others(nominations)
-        is_same = left.version == self._cache.version and before == self._nominations
-        if not is_same:
-            self._filler.columns_changed()
-        if self._open is None:
-            return True
-        self._open.come_back()
-        return self._filler.place_again(left.placed, self._open, is_same)
-
-    def _seen(self) -> tuple[object, ...]:
-        """What must not change while others are decided, or the search has to begin anew: rows and who is a member."""
-        nodes, handle = self._cache.nodes, self._runtime.handle
-        memberships = [handle.group_of(pod) for pod in self._unit.members[:1]]
-        return (
-            nodes.size,
-            nodes.labels.version,
-            tuple(nodes.axis.names),
-            self._runtime.topology.levels,
-            [id(pod) for pod in self._unit.members],
-            [(pod.uid, pod.row) for pod in handle.members(self._group.key)],
-            [each.group if isinstance(each, Membership) else None for each in memberships],
+        is_same = (
+            left is not None
+            and left.version == self._cache.version
+            and left.members == self._unit.members
+            and self._nominations == self._of_others(nominations)
         )
+        if left is None or not is_same:
+            return False
+        if self._open is not None:
+            self._open.come_back()
+            for pod, row in left.placed:
+                self._open.place(pod, row)
+        return True
 
     # Candidates
 

@@ -2,18 +2,19 @@
 
 Rules:
 - Between two stretches nothing of the group is on the columns, and no transaction is open.
-- A search goes on where it was when nodes, levels and members are still the same. What it had placed is placed again
-  where the filters let it; where they do not, or where more has changed, the search begins anew.
-- All stretches together have the deadline of the group. What others do in between does not count, nor does placing
-  again, so that each stretch gets on.
-- One search at a time is left and gone on with. After a stretch others have as much time, and the loop has REST seconds
-  in any case, for watch events and bindings.
+- A search goes on where it was when nothing at all has changed meanwhile; else it begins anew, so that each decision is
+  one on the cluster as it is. What begins anew has twice as long a stretch each time.
+- All stretches together have the deadline of the group; what others do in between does not count. A group for which that
+  was too short before has its second stretch whole: on a cluster that never rests it would never be decided else.
+- A few searches are left and gone on with in turn. After a stretch others have as much time, and the loop has REST
+  seconds in any case, for watch events and bindings.
 """
 
 from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from typing import cast
 
 from gangline.cache import Cache
@@ -28,6 +29,8 @@ from gangline.units import Unit
 
 REST = 0.1
 """Seconds between two stretches, at least."""
+MOST_LEFT = 8
+"""Searches that are left at the same time, at most."""
 Decided = GroupDecision | GroupRejection
 
 
@@ -51,6 +54,7 @@ class GroupSearch:
     def __init__(self, unit: Unit, runtime: Runtime, cache: Cache, deadline: Deadline) -> None:
         self.unit = unit
         self.runtime = runtime
+        self._restarts = 0
         self.seconds = 0.0
         """For which it was at work, of time on the wall."""
         self._cache = cache
@@ -82,12 +86,11 @@ class GroupSearch:
 
     def _search(self, nominations: Nominations, now: float, stretch: float) -> Decided | None:
         evaluator = self.runtime.evaluator
-        if self._cycle is not None:
-            with evaluator.within(Deadline(self._deadline.seconds)):
-                if not self._cycle.come_back(nominations):
-                    self.stop()
-        limit = Deadline(stretch)
         with evaluator.within(self._deadline), self._deadline.counting():
+            if self._cycle is not None and not self._cycle.come_back(nominations):
+                self.stop()
+                self._restarts += 1
+            limit = Deadline(math.inf if self._restarts and self.unit.overruns else stretch * 2.0**self._restarts)
             if self._cycle is None or self._steps is None:
                 group, roles = read_group(self.unit.members, self.runtime, self._cache)
                 if isinstance(group, str):
@@ -102,32 +105,39 @@ class GroupSearch:
                     next(self._steps)
             except StopIteration as ended:
                 return cast(Decided, ended.value)
-        self._cycle.step_aside()
+            self._cycle.step_aside()
         return None
 
 
-class LongSearch:
-    """The search that was left to go on with later, if any, and when that is."""
+class LongSearches:
+    """The searches that were left to go on with later, the next one first, and when that is."""
 
-    def __init__(self) -> None:
-        self.search: GroupSearch | None = None
+    def __init__(self, most: int = MOST_LEFT) -> None:
+        self._most = most
+        self._left: deque[GroupSearch] = deque()
         self._alone = self._beside_others = 0.0
 
+    @property
+    def next(self) -> GroupSearch | None:
+        """The one whose turn it is."""
+        return self._left[0] if self._left else None
+
     def leave(self, search: GroupSearch, now: float, seconds: float) -> bool:
-        """The search has had a stretch of so many seconds; False where another one goes on already."""
-        if self.search is not None and self.search is not search:
+        """The search has had a stretch of so many seconds, others go first; False where too many are left already."""
+        self.over(search)
+        if len(self._left) >= self._most:
             return False
-        self.search = search
+        self._left.append(search)
         self._alone, self._beside_others = now + REST, now + max(REST, seconds)
         return True
 
     def over(self, search: GroupSearch) -> None:
         """The search has come to its end."""
-        if self.search is search:
-            self.search = None
+        if search in self._left:
+            self._left.remove(search)
 
     def due_in(self, now: float, others: bool) -> float | None:
-        """Seconds until it goes on, with or without others that are to be decided; None where there is none."""
-        if self.search is None:
+        """Seconds until the next one goes on, with or without others that are to be decided; None without one."""
+        if not self._left:
             return None
         return max(0.0, (self._beside_others if others else self._alone) - now)

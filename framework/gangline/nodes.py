@@ -196,21 +196,20 @@ class Nodes:
             self._offered[row] = names
             self._alike[names] += 1
             if self._alike[names] == 1:
-                self._begin_to_offer(names)
+                for resource in names:
+                    self.axis.offer(resource)
             self._alike[before] -= 1
             if not self._alike[before]:
                 self._cease_to_offer(before)
+        for resource in amounts:
+            if self.axis.give_row(resource):  # also where there was no room for it when the first such node came
+                self._count_again(resource)
         allocatable, row_of = self._own.allocatable, self.axis.row
         column = [0] * len(allocatable)
         for resource, amount in amounts.items():
             column[row_of(resource)] = amount
         column[self.axis.NOTHING] = 0
         allocatable[:, row] = column
-
-    def _begin_to_offer(self, resources: frozenset[str]) -> None:
-        for resource in resources:
-            if self.axis.offer(resource):
-                self._count_again(resource)
 
     def _cease_to_offer(self, resources: frozenset[str]) -> None:
         del self._alike[resources]

@@ -272,9 +272,12 @@ class ResourceAxis:
             self._indices[names] = found
         return found
 
-    def offer(self, name: str) -> bool:
-        """Some more nodes have the resource; says whether it was given a row just now."""
+    def offer(self, name: str) -> None:
+        """One more kind of node has the resource; it is counted until `withdraw`."""
         self._offers[name] += 1
+
+    def give_row(self, name: str) -> bool:
+        """Give a resource that is offered a row, where it has none and there is room; says whether that was done."""
         if name in self._rows or len(self._rows) >= MOST_OFFERED:
             return False
         if self._free:

@@ -166,7 +166,8 @@ class SchedulingQueue:
         else:
             self._nominated.renew(pod)
         if unit.place == "in flight":
-            unit.changed = unit.changed or _matters(before, pod)
+            joins_others = bool(unit.group) and before.annotations != pod.annotations
+            unit.changed = unit.changed or _matters(before, pod) or joins_others
             return
         if not _matters(before, pod) and not (unit.group and before.annotations != pod.annotations):
             return

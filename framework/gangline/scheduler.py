@@ -21,7 +21,7 @@ from gangline.deadline import GANG_SECONDS, POD_SECONDS, STRETCH_SECONDS, Deadli
 from gangline.decisions import Decisions
 from gangline.extending import EXTENDER, Asker, Attempt, Extenders, HttpAsker
 from gangline.group_scheduling import GroupDecision, GroupRejection, offer_what_if
-from gangline.group_search import GroupSearch, LongSearch
+from gangline.group_search import GroupSearch, LongSearches
 from gangline.groups import Groups
 from gangline.groups.strategy import strategy_of
 from gangline.hints import ClusterEvent
@@ -130,7 +130,7 @@ class Scheduler:
         self._work: list[asyncio.Task[None]] = []
         self._asker = asker or HttpAsker()
         self._extenders: Extenders | None = None
-        self._long = LongSearch()
+        self._long = LongSearches()
         self.use(config)
 
     def use(self, config: SchedulerConfiguration) -> None:
@@ -352,7 +352,7 @@ class Scheduler:
             if self._long.leave(search, self._clock.monotonic(), search.seconds - before):
                 return
             search.stop()
-            why = "the decision takes long, and waits for another one that does"
+            why = "the decision takes long, and waits for others that do"
             outcome = GroupRejection(unit, why, frozenset(), is_error=True)
         self._long.over(search)
         strategy = strategy_of(runtime.handle.workload(unit.pod))
@@ -367,7 +367,7 @@ class Scheduler:
 
     def _go_on_guarded(self) -> None:
         """The search that was left goes on, as far as there still is something to search for."""
-        search = self._long.search
+        search = self._long.next
         if search is None:
             return
         unit = search.unit

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gangline import labels, nodes
+from gangline import labels, nodes, pods
 from gangline.cache import Cache
 from gangline.pods import ResourceAxis
 from gangline.testing import make_node, make_pod
@@ -103,6 +104,21 @@ def test_a_node_that_names_ever_other_resources_takes_no_more_room() -> None:
         cache.upsert_node(make_node("n", gpus=0, resources={f"example.com/{number}-{i}": 1 for i in range(50)}))
 
     assert len(cache.nodes.axis) < 200
+
+
+def test_a_resource_for_which_there_was_no_room_has_some_when_it_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pods, "MOST_OFFERED", 8)
+    cache = Cache()
+    cache.upsert_node(make_node("greedy", gpus=0, resources={f"example.com/{i}": 1 for i in range(8)}))
+    cache.upsert_node(make_node("without", gpus=8))
+    cache.remove_node("greedy")
+    cache.remove_node("without")
+
+    for name in ("n1", "n2", "n3"):
+        cache.upsert_node(make_node(name, gpus=8))
+
+    view = cache.nodes.view()
+    assert sorted(view.allocatable("nvidia.com/gpu")[view.alive].tolist()) == [8, 8, 8]
 
 
 def test_labels_that_only_pods_name_have_no_column() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable
 
@@ -13,7 +14,7 @@ from gangline import Cycle, NodeView, PodInfo, hookimpl, model
 from gangline.cache import Cache
 from gangline.deadline import Deadline
 from gangline.group_scheduling import GroupDecision, GroupRejection
-from gangline.group_search import GroupSearch, LongSearch
+from gangline.group_search import GroupSearch, LongSearches
 from gangline.kube.resources import PODS
 from gangline.scheduler import Options
 from gangline.simulate import SimulatedClient
@@ -21,6 +22,7 @@ from gangline.status import CodeColumn, codes
 from gangline.testing import make_node, make_pod
 from gangline.units import Unit
 from gangline_plugins.inter_pod_affinity import InterPodAffinity
+from gangline_plugins.leaf_spine import LeafSpine
 
 from .gang_cluster import GangCluster, profile_with
 from .gangs import LEAF, REQUIRED, SPINE, Gangs, fabric
@@ -138,6 +140,35 @@ def test_a_search_begins_anew_when_the_topology_changes() -> None:
     assert {each.node.rsplit("-", 1)[0] for each in decided.members} == {"s0-l1"}
 
 
+def test_a_rule_on_what_others_use_holds_for_the_cluster_at_the_end() -> None:
+    gangs = Gangs(fabric(spines=1, leaves=2, nodes=4), LeafSpine)
+    pods = unlike(gangs, 4, gpus=7)
+
+    def settle(number: int) -> None:
+        if number == 7:  # some members had been placed in a leaf that nobody else uses, as four nodes have to be
+            gangs.occupy("s0-l0-n3", 1)
+
+    decided = to_its_end(search_for(gangs, pods), settle)
+
+    assert isinstance(decided, GroupDecision)
+    assert {each.node.rsplit("-", 1)[0] for each in decided.members} == {"s0-l1"}
+
+
+def test_what_begins_anew_all_the_time_gets_ever_longer_stretches() -> None:
+    gangs = Gangs(fabric(), Slow)
+    pods = unlike(gangs, 12)
+    search, held = search_for(gangs, pods), []
+    decided = None
+    while decided is None:
+        start = time.thread_time()
+        decided = search.go_on({}, 0.0, 0.05)
+        held.append(time.thread_time() - start)
+        gangs.cache.upsert_node(make_node(f"new-{len(held)}"))
+
+    assert isinstance(decided, GroupDecision)
+    assert len(held) < 6
+
+
 def test_all_stretches_together_have_one_deadline() -> None:
     gangs = Gangs(fabric())
     looks = Deadline(40, clock=iter(range(10_000)).__next__)
@@ -162,6 +193,21 @@ def test_a_search_that_is_given_up_leaves_nothing_behind() -> None:
         search.stop()
         assert state_of(gangs.cache) == before
     assert len(gangs.place(unlike(gangs, 6))) == 6
+
+
+class Slow:
+    """A filter that takes ten milliseconds of CPU time."""
+
+    name = "Slow"
+    reasons = ()
+
+    @hookimpl
+    def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeView) -> CodeColumn:
+        """Lets everybody pass."""
+        work = Deadline(0.01)
+        while not work.passed:
+            pass
+        return codes(nodes.full(False))
 
 
 Meddling = st.tuples(
@@ -225,22 +271,26 @@ def test_whatever_happens_meanwhile_the_decision_is_right(
 # One at a time
 
 
-def test_one_search_at_a_time_is_left() -> None:
+def test_searches_that_are_left_go_on_in_turn() -> None:
     gangs = Gangs(fabric())
-    one, two = (search_for(gangs, unlike(gangs, 2)) for _ in range(2))
-    long = LongSearch()
+    one, two, three = (search_for(gangs, unlike(gangs, 2)) for _ in range(3))
+    long = LongSearches(most=2)
 
     assert long.due_in(0.0, others=True) is None
     assert long.leave(one, 10.0, 0.5)
-    assert not long.leave(two, 10.0, 0.5)
     assert long.due_in(10.0, others=True) == pytest.approx(0.5)
     assert long.due_in(10.0, others=False) == pytest.approx(0.1)
     assert long.due_in(11.0, others=True) == 0.0
 
+    assert long.leave(two, 11.0, 0.5)
+    assert not long.leave(three, 12.0, 0.5)
+    assert long.next is one
+    assert long.leave(one, 12.0, 0.5)
+    assert long.next is two
     long.over(two)
-    assert long.search is one
+    assert long.next is one
     long.over(one)
-    assert long.search is None
+    assert long.next is None
 
 
 # All of it

@@ -113,8 +113,9 @@ def test_resources_keep_their_rows_and_growth_is_told() -> None:
     axis, told = ResourceAxis(), []
     axis.on_growth(lambda: told.append(len(axis)))
 
-    axis.offer("nvidia.com/gpu")
-    axis.offer("nvidia.com/gpu")
+    for _ in range(2):
+        axis.offer("nvidia.com/gpu")
+        axis.give_row("nvidia.com/gpu")
 
     assert [axis.row(name) for name in ("cpu", "memory", "nvidia.com/gpu")] == [0, 1, 5]
     assert told == [6]

@@ -119,6 +119,8 @@ def ranks_of(pod: Pod, namespace: str, claim: GpuClaim | None, behind: Behind) -
     if behind.job is None:
         why = _told(f"Job {namespace}/{owner.name} {behind.doubt or 'does not exist'}")
         return Ranks(refusal=why) if behind.is_passing else Ranks(warnings=(why,))
+    if claim is None and pod.annotation(CLAIM):
+        return Ranks(warnings=(_told(f"GpuClaim {namespace}/{pod.annotation(CLAIM)} is not known"),))
     gpus = claim.spec.devices.count if claim is not None else _gpus(pod.spec) or 0
     workers = _Workers(pod.annotation(RANKS), namespace, owner.name, behind.job.spec, pod.spec, gpus, labels)
     why = _why_none(workers)

@@ -72,7 +72,7 @@ imagePullPolicy: {{ $image.pullPolicy }}
 {{- $args := dict "requireReport" true -}}
 {{- $others := list -}}
 {{- range $profile.pluginConfig -}}
-{{- if eq .name "GpuClaim" }}{{ $args = merge (.args | default dict) $args }}{{ else }}{{ $others = append $others . }}{{ end -}}
+{{- if eq .name "GpuClaim" }}{{ $args = mergeOverwrite $args (.args | default dict) }}{{ else }}{{ $others = append $others . }}{{ end -}}
 {{- end -}}
 {{- $_ := set $profile "pluginConfig" (append $others (dict "name" "GpuClaim" "args" $args)) -}}
 {{- end -}}

@@ -107,7 +107,7 @@ class GpuTypes:
         if (self._version, self._levels) != (self._configured.version, levels) or len(self._kept) > _MOST_KEPT:
             self._version, self._levels, self._kept = self._configured.version, levels, {}
         found = self._kept.get(types)
-        if found is None:
+        if found is None or (not levels and len(found) != len(self._handle.nodes)):
             found = self._kept[types] = self._worked_out(types, levels)
         return found
 

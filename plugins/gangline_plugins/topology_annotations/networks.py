@@ -95,9 +95,10 @@ class Networks:
         """What is configured of the domains of each row, from the widest level to the narrowest."""
         levels = self._topology.chain()
         kept = self._kept.get(name)
-        if kept is not None and kept[:2] == (self._configured.version, levels):
+        size = len(levels[0].ids) if levels else len(self._handle.nodes)
+        if kept is not None and kept[:2] == (self._configured.version, levels) and len(kept[2]) == size:
             return kept[2]
-        column = np.zeros(len(levels[0].ids) if levels else len(self._handle.nodes), dtype=np.int64)
+        column = np.zeros(size, dtype=np.int64)
         known = {domain.name: amount for domain in self._configured.domains.values() if (amount := read(domain))}
         for level in levels if known else ():
             amounts = np.array([*(known.get(value, UNKNOWN) for value in level.values), UNKNOWN], dtype=np.int64)
