@@ -192,7 +192,7 @@ def _quality(sets: DeviceSets, rule: Rule) -> Ranks:
     if rule.policy == "preferIds":
         columns.append(_listed(sets, rule.prefer_ids))
     if rule.policy == "spread":
-        columns += [sets.apart, -sets.inside]
+        columns += [sets.apart, -sets.inside, -sets.near]
     elif rule.mode == "Ignore":
         columns.append(sets.in_row)
     else:
