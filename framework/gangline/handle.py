@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any, TypeVar
 
-from prometheus_client import Counter, Gauge
+from prometheus_client import Counter, Gauge, Histogram
 
 from gangline.cache import Cache
 from gangline.deadline import NO_DEADLINE, Deadline
@@ -151,6 +152,11 @@ class FrameworkHandle:
     def gauge(self, name: str, help: str, labels: Iterable[str] = ()) -> Gauge:
         """A gauge of the plugin's own, as `metric`."""
         return self._own(Gauge, self._metrics.plugin_gauges, "gauge", name, help, tuple(labels))
+
+    def histogram(self, name: str, help: str, buckets: Sequence[float], labels: Iterable[str] = ()) -> Histogram:
+        """A histogram of the plugin's own, as `metric`; the buckets are those of the first call."""
+        made = partial(Histogram, buckets=tuple(buckets))
+        return self._own(made, self._metrics.plugin_histograms, "histogram", name, help, tuple(labels))
 
     def _own(
         self, kind: Callable[..., M], known: dict[str, M], what: str, name: str, help: str, wanted: tuple[str, ...]

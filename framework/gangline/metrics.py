@@ -76,6 +76,8 @@ class Metrics:
         """The counters of plugins, by name; profiles share them."""
         self.plugin_gauges: dict[str, Gauge] = {}
         """Their gauges."""
+        self.plugin_histograms: dict[str, Histogram] = {}
+        """Their histograms."""
         self.plugins = Timings(
             "scheduler_plugin_execution_duration_seconds",
             "Duration of one plugin at one extension point.",

@@ -72,6 +72,8 @@ def test_what_the_error_says_to_write_is_taken_and_runs_at_the_same_points(tmp_p
 def test_a_profile_that_disables_it_is_answered_too(tmp_path: Path) -> None:
     before, _ = FOREIGN.split("      plugins:\n")
 
-    result = validated(tmp_path / "scheduler.yaml", f"{before}      plugins: {{score: {{disabled: [{{name: GpuClaimPlugin}}]}}}}\n")
+    result = validated(
+        tmp_path / "scheduler.yaml", f"{before}      plugins: {{score: {{disabled: [{{name: GpuClaimPlugin}}]}}}}\n"
+    )
 
     assert "take it out of plugins.score and write" in f"{result.output}{result.exception}"
