@@ -75,9 +75,9 @@ class Objects:
         return found
 
     def create(self, resource: Resource[Any], data: Mapping[str, Any], namespace: str | None = None) -> Revision:
-        """Stores a new object with its defaults, and its namespace if that is not there. Raises Conflict, Forbidden, Invalid.
+        """Stores a new object with its defaults, and its namespace if that is not there.
 
-        A UID and a creation time that the object has already are kept.
+        A UID and a creation time that the object has already are kept. Raises Conflict, Forbidden, Invalid.
         """
         collection = self.collection(resource)
         metadata = dict(data.get("metadata", {}))
