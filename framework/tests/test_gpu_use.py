@@ -109,7 +109,7 @@ def test_efficiency_leaves_out_what_is_stranded() -> None:
 
 
 def test_status_of_a_cluster_without_gpus_divides_by_nothing() -> None:
-    cache = cluster([make_node("a")])
+    cache = cluster([make_node("a", gpus=0)])
 
     gpus = overview(cache, [], Topology(cache.nodes)).gpus
 
