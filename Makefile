@@ -8,7 +8,7 @@ export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup run test fuzz e2e control-plane lint docs lock image image-check bench clean
+.PHONY: help setup run test fuzz e2e e2e-large control-plane lint docs lock image image-check bench clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -36,6 +36,10 @@ control-plane: setup ## build etcd, kube-apiserver, kube-scheduler, kube-control
 
 e2e: setup control-plane ## end-to-end tests on a real control plane
 	$(BIN)/pytest e2e/tests
+
+e2e-large: setup control-plane ## a day of 20,000 pods on 5,000 nodes, for an hour or MINUTES=20 (NODES=, PODS=, SEED=)
+	GANGLINE_DAY_MINUTES=$(or $(MINUTES),60) GANGLINE_DAY_NODES=$(or $(NODES),5000) GANGLINE_DAY_PODS=$(or $(PODS),20000) \
+	  GANGLINE_DAY_SEED=$(SEED) $(BIN)/pytest -s e2e/tests/test_large_cluster.py
 
 lint: setup ## formatting, lint, types and import contracts
 	$(BIN)/ruff format --check .

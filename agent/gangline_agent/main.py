@@ -30,6 +30,7 @@ from gangline_agent import hardware, nvml, templates
 from gangline_agent.metrics import NodeMetrics
 from gangline_agent.observing import Observer
 from gangline_agent.publishing import Publisher, Reporter
+from gangline_agent.signs import Signs
 from gangline_agent.simulate import Simulation
 from gangline_agent.usage import Usage
 
@@ -115,7 +116,7 @@ def _observing(node_name: str, host_root: Path, period: float) -> Build:
 
         usage = Usage(client, node_name)
         reporter = Reporter(Publisher(client, usage.of), node_name, find)
-        observer = Observer(nvml.Nvml(api, host_root), host_root, reporter, period)
+        observer = Observer(nvml.Nvml(api, host_root), host_root, reporter, period, Signs(host_root, find))
         return Parts(
             (reporter, observer, usage),
             reporter.waiting_for,
@@ -128,10 +129,10 @@ def _observing(node_name: str, host_root: Path, period: float) -> Build:
 def _simulating(what: str, node_name: str | None, nodes: str | None, period: float) -> Build:
     """The parts that report simulated GPUs. ConfigError for a file that cannot be used."""
     template = templates.read(what)
-    field_selector = "" if nodes else f"metadata.name={node_name}"
+    node = "" if nodes else str(node_name)
 
     def build(client: Client) -> Parts:
-        simulation = Simulation(client, template, period, label_selector=nodes or "", field_selector=field_selector)
+        simulation = Simulation(client, template, period, label_selector=nodes or "", node=node)
         return Parts((simulation, templates.Follower(what, simulation.use)), simulation.waiting_for, simulation.newest)
 
     return build

@@ -11,6 +11,7 @@ from gangline.clock import SystemClock
 from gangline_agent import fabric, inventory, labels
 from gangline_agent.publishing import Reporter
 from gangline_agent.readings import Reading, Unavailable
+from gangline_agent.signs import Signs
 
 log = logging.getLogger(__name__)
 
@@ -34,15 +35,25 @@ class Session(Protocol):
 
 
 class Observer:
-    """Reads every ``period`` seconds and after every event; ``root`` is where the node's file systems stand."""
+    """Reads every ``period`` seconds and after every event; ``root`` is where the node's file systems stand.
+
+    Where there is neither a GPU nor a sign of one, nothing is reported.
+    """
 
     def __init__(
-        self, session: Session, root: Path, reporter: Reporter, period: float, clock: SystemClock | None = None
+        self,
+        session: Session,
+        root: Path,
+        reporter: Reporter,
+        period: float,
+        signs: Signs,
+        clock: SystemClock | None = None,
     ) -> None:
         self._session = session
         self._root = root
         self._reporter = reporter
         self._period = period
+        self._signs = signs
         self._clock = clock or SystemClock()
 
     async def run(self) -> None:
@@ -55,9 +66,14 @@ class Observer:
             self._session.close()
 
     async def look(self) -> bool:
-        """Reads once and reports it; whether NVML is available."""
+        """Reads once and reports it; whether NVML is available, or nobody needs it."""
         read = await asyncio.to_thread(self._read)
         before = self._reporter.newest
+        has_gpus = isinstance(read, Reading) and bool(read.gpus)
+        if before is None and not has_gpus and not await self._signs.found():
+            if self._reporter.rest():
+                log.info("%s: no sign of a GPU of NVIDIA, nothing is reported", self._reporter.name)
+            return True
         found = await asyncio.to_thread(fabric.read, self._root)
         status = inventory.status(read, found, self._clock.now(), before)
         if before is None or inventory.differs(before, status):

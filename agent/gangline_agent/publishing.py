@@ -111,6 +111,7 @@ class Reporter:
         self._news = asyncio.Event()
         self._complaint = ""
         self._published = False
+        self._rests = False
         self._retrying = AsyncRetrying(
             retry=retry_if_exception_type(ApiError), wait=BACKOFF, sleep=sleep, before_sleep=self._complain
         )
@@ -118,13 +119,19 @@ class Reporter:
     def report(self, status: GpuNodeStatusStatus, wanted_labels: Mapping[str, str]) -> None:
         """What to publish from now on; ``run`` does it."""
         self.newest, self._labels = status, wanted_labels
+        self._rests = False
         self._news.set()
+
+    def rest(self) -> bool:
+        """There is nothing to publish until something is reported; whether that is news."""
+        before, self._rests = self._rests, True
+        return not before
 
     def waiting_for(self) -> str | None:
         """Why the API does not have what is newest; None if it has, or if that is under way."""
         if self._complaint:
             return self._complaint
-        return None if self._published else "nothing is published yet"
+        return None if self._published or self._rests else "nothing is published yet"
 
     async def run(self) -> None:
         """Publishes for ever, trying again for as long as the API does not take it."""

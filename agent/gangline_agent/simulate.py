@@ -1,4 +1,7 @@
-"""Reports simulated GPUs for many nodes from one process: whatever nodes match, as they come and go."""
+"""Reports simulated GPUs for many nodes from one process: whatever nodes match, as they come and go.
+
+One that is named, as by the chart on each node, is simulated while there is a sign of GPUs.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from gangline.kube.interface import Client
 from gangline.kube.resources import NODES
 from gangline.model import Node
 from gangline.wire import GpuNodeStatusStatus
-from gangline_agent import inventory
+from gangline_agent import inventory, signs
 from gangline_agent.publishing import BACKOFF, Publisher, Reporter
 from gangline_agent.templates import Template
 from gangline_agent.usage import Usage
@@ -27,21 +30,22 @@ IDLE = 1.0
 
 
 class Simulation:
-    """Reports what a template says for every node that the selectors choose.
+    """Reports what a template says for every node with the labels, or for the ``node`` that is named.
 
     Every ``period`` seconds each status is reported again, the nodes evenly spread over that time.
     """
 
     def __init__(
-        self, client: Client, template: Template, period: float, *, label_selector: str = "", field_selector: str = ""
+        self, client: Client, template: Template, period: float, *, label_selector: str = "", node: str = ""
     ) -> None:
         self._template = template
         self._period = period
         self._clock = SystemClock()
         self._usage = Usage(client)
         self._publisher = Publisher(client, self._usage.of)
+        field_selector = f"metadata.name={node}" if node else ""
         self._informer = Informer(client, NODES, self, label_selector=label_selector, field_selector=field_selector)
-        self._chosen_by = label_selector or field_selector
+        self._node, self._selector = node, label_selector
         self._members: dict[str, _Member] = {}
         self._leaving: dict[str, asyncio.Task[None]] = {}
         self._group: asyncio.TaskGroup
@@ -54,9 +58,11 @@ class Simulation:
             self._group.create_task(self._beat())
             await self._informer.synced.wait()
             if self._members:
-                log.info("simulating %d nodes: %s", len(self._members), self._chosen_by)
+                log.info("simulating %d nodes: %s", len(self._members), self._node or self._selector)
+            elif self._node:
+                log.info("%s: not simulated: no device plugin, and no label %s=true", self._node, signs.LABELS[0])
             else:
-                log.warning("no node is there yet with %s: none is simulated", self._chosen_by)
+                log.warning("no node is there yet with %s: none is simulated", self._selector)
 
     def waiting_for(self) -> str | None:
         """What the API does not have yet; None if it has all."""
@@ -84,6 +90,8 @@ class Simulation:
         """A node is there or has changed."""
         name = node.metadata.name
         member = self._members.get(name)
+        if member is None and self._node and not signs.of_node(node):
+            return
         if member is None:
             member = self._members[name] = _Member(self._publisher, node)
             member.task = self._group.create_task(member.serve(self._leaving.get(name)))

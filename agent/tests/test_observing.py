@@ -9,15 +9,20 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from gangline.model import Node, ObjectMeta
+import pytest
+
+from gangline.model import Node, NodeStatus, ObjectMeta
 from gangline.wire import GpuNodeStatusStatus
 from gangline_agent import hardware
 from gangline_agent.observing import Observer
 from gangline_agent.publishing import Publisher, Reporter
 from gangline_agent.readings import Reading, Unavailable
+from gangline_agent.signs import Signs
 
-from .stories import cluster
+from .stories import cluster, eventually
 
+PLAIN = Node(metadata=ObjectMeta(name="node"))
+PLUGGED = Node(metadata=ObjectMeta(name="node"), status=NodeStatus(capacity={"nvidia.com/gpu": "4"}))
 LOST = Unavailable("DriverNotLoaded", "Driver Not Loaded")
 
 
@@ -72,9 +77,14 @@ class ListeningReporter(Reporter):
 
 
 @asynccontextmanager
-async def observing(session: FakeSession, root: Path, period: float = 600.0) -> AsyncIterator[ListeningReporter]:
+async def observing(
+    session: FakeSession, root: Path, period: float = 600.0, node: Node = PLAIN
+) -> AsyncIterator[ListeningReporter]:
+    async def find() -> Node:
+        return node
+
     reporter = ListeningReporter()
-    running = asyncio.create_task(Observer(session, root, reporter, period).run())
+    running = asyncio.create_task(Observer(session, root, reporter, period, Signs(root, find)).run())
     yield reporter
     running.cancel()
     await asyncio.wait((running,))
@@ -117,10 +127,25 @@ async def test_without_any_event_it_reads_again_after_the_period(tmp_path: Path)
 async def test_without_nvml_it_says_so_and_goes_on_until_nvml_is_there(tmp_path: Path) -> None:
     session = FakeSession(LOST)
 
-    async with observing(session, tmp_path) as reporter:
+    async with observing(session, tmp_path, node=PLUGGED) as reporter:
         without, no_labels = await reporter.reports.get()
         session.change(hardware.pcie_4())
         with_nvml, _ = await reporter.reports.get()
 
     assert (without.total, without.conditions[0].reason, no_labels) == (0, "DriverNotLoaded", {})
     assert (with_nvml.total, with_nvml.conditions[0].status) == (4, "True")
+
+
+@pytest.mark.parametrize("reading", [LOST, Reading()], ids=["no NVML", "no GPUs"])
+async def test_where_there_is_no_sign_of_gpus_nothing_is_reported_and_it_is_ready(
+    tmp_path: Path, reading: Reading | Unavailable
+) -> None:
+    session = FakeSession(reading)
+
+    async with observing(session, tmp_path, period=0.01) as reporter:
+        await eventually(lambda: reporter.waiting_for() is None)
+        assert reporter.reports.empty()
+        session.change(hardware.pcie_4())
+        status, _ = await reporter.reports.get()
+
+    assert status.total == 4

@@ -112,6 +112,26 @@ def test_every_node_that_matches_gets_a_status_and_no_other() -> None:
     play(story)
 
 
+@pytest.mark.parametrize(
+    ("labels", "reported"), [({"nvidia.com/gpu.present": "true"}, 4), ({}, 0)], ids=["with a sign", "without"]
+)
+def test_the_one_node_that_is_named_is_simulated_where_there_is_a_sign_of_gpus(
+    labels: dict[str, str], reported: int
+) -> None:
+    async def story(client: RecordingClient) -> None:
+        for name in ("a", "b"):
+            await add_node(client, name, labels)
+        simulation = Simulation(client, templates.read("pcie-4"), 1e6, node="a")
+        running = asyncio.create_task(simulation.run())
+        await until(client, lambda found: total(found) == reported)
+        await eventually(lambda: simulation.waiting_for() is None)
+        assert len(simulation.newest()) == (1 if reported else 0)
+        running.cancel()
+        await asyncio.wait((running,))
+
+    play(story)
+
+
 def test_the_status_goes_with_its_node_and_comes_again_with_a_new_one() -> None:
     async def story(client: RecordingClient) -> None:
         await add_node(client, "a", {"gpus": ""})

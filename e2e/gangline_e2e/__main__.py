@@ -11,13 +11,17 @@ import click
 
 from gangline_e2e import background, binaries
 from gangline_e2e.api import connect
+from gangline_e2e.day import fabric
+from gangline_e2e.day.fabric import KWOK, Fabric
 from gangline_e2e.errors import HarnessError
+from gangline_e2e.gpu_crds import install
 from gangline_e2e.harness import Options
 from gangline_e2e.workloads import is_ready, kwok_node
 
 NODES_S = 300
-LABELS = {"type": "kwok"}
-"""As nodes of KWOK have them, by which `gangline agent --nodes type=kwok` finds them."""
+MOST_GPUS = 16
+"""Of a node: more are read from no report."""
+LEAVES_PER_SPINE = 25
 
 _folder = click.option(
     "--dir",
@@ -45,18 +49,36 @@ def build() -> None:
 @cli.command()
 @_folder
 @click.option("--controller-manager", is_flag=True, help="Run kube-controller-manager too.")
+@click.option("--nodes", type=click.IntRange(min=0), default=0, help="Create that many KWOK nodes.")
+@click.option("--gpus", type=click.IntRange(1, MOST_GPUS), default=8, show_default=True, help="Of each node.")
 @click.option(
-    "--nodes",
-    type=click.IntRange(min=0),
-    default=0,
-    help="Create that many KWOK nodes with 8 GPUs.",
+    "--leaves", type=click.IntRange(min=1), help="Put the nodes under so many leaves, with a GpuNodeStatus each."
 )
-def up(folder: Path, controller_manager: bool, nodes: int) -> None:
-    """Start a control plane in the background."""
-    control_plane = background.up(folder.absolute(), Options(controller_manager=controller_manager))
-    if nodes:
-        asyncio.run(_create_nodes(control_plane.kubeconfig, nodes))
+@click.option(
+    "--spines", type=click.IntRange(min=1), help="And the leaves under so many spines; one for 25 without it."
+)
+def up(folder: Path, controller_manager: bool, nodes: int, gpus: int, leaves: int | None, spines: int | None) -> None:
+    """Start a control plane in the background.
+
+    On standard output is what to run next, and on standard error what can be done then.
+    """
+    if spines is not None and leaves is None:
+        raise click.UsageError("--spines needs --leaves")
+    spines = spines or max(1, (leaves or 1) // LEAVES_PER_SPINE)
+    if leaves is not None and not spines <= leaves <= nodes:
+        raise click.UsageError(f"{nodes} nodes cannot be under {leaves} leaves of {spines} spines")
+    folder = folder.absolute()
+    control_plane = background.up(folder, Options(controller_manager=controller_manager))
+    try:
+        if leaves is not None:
+            asyncio.run(_create_fabric(control_plane.kubeconfig, Fabric(nodes, gpus, leaves, spines)))
+        elif nodes:
+            asyncio.run(_create_nodes(control_plane.kubeconfig, nodes, gpus))
+    except BaseException:  # Ctrl-C too
+        background.down(folder)
+        raise
     click.echo(f"export KUBECONFIG={control_plane.kubeconfig}")
+    click.echo(_next_steps(nodes, gpus, leaves, spines), err=True)
 
 
 @cli.command()
@@ -67,10 +89,31 @@ def down(folder: Path) -> None:
     click.echo(f"stopped {', '.join(stopped)}" if stopped else f"nothing runs in {folder}")
 
 
-async def _create_nodes(kubeconfig: Path, count: int) -> None:
+async def _create_nodes(kubeconfig: Path, count: int, gpus: int) -> None:
     async with connect(kubeconfig) as api:
-        await api.create_many(kwok_node(f"node-{index:05}", labels=LABELS) for index in range(count))
+        await api.create_many(kwok_node(f"node-{index:05}", gpus=gpus, labels=KWOK) for index in range(count))
         await api.wait_for("/api/v1/nodes", is_ready, count, NODES_S)
+
+
+async def _create_fabric(kubeconfig: Path, shape: Fabric) -> None:
+    async with connect(kubeconfig) as api:
+        await install(api)
+        await fabric.build(api, shape)
+
+
+def _next_steps(nodes: int, gpus: int, leaves: int | None, spines: int) -> str:
+    """What somebody can type once the cluster is there."""
+    there = f"{nodes} nodes of {gpus} GPUs" if nodes else "No nodes"
+    if leaves is not None:
+        there += f", each with a GpuNodeStatus (leaves: {leaves}, spines: {spines})"
+    steps = (
+        ("gangline run &", "schedules what names gpu-scheduler"),
+        ("gangline topology", "draws it"),
+        ("kubectl create -f FILE", "such as those in examples/"),
+        ("gangline status --scheduler https://localhost:10259", "what runs, what waits and why"),
+        ("python -m gangline_e2e down", "stops everything and drops its data"),
+    )
+    return "\n".join([f"{there}. Run the line above, then:", *(f"    {words:<54}{what}" for words, what in steps)])
 
 
 def main() -> None:

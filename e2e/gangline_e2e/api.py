@@ -68,6 +68,13 @@ class Api:
         found: Manifest = await self.request("GET", path)
         return found
 
+    async def table(self, path: str) -> tuple[list[str], list[list[str]]]:
+        """What `kubectl get` prints of a collection: the heads of its columns, and the rows."""
+        found = await self.request("GET", path, headers={"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"})
+        shown = [at for at, column in enumerate(found["columnDefinitions"]) if not column["priority"]]
+        heads = [found["columnDefinitions"][at]["name"].upper() for at in shown]
+        return heads, [[str(row["cells"][at]) for at in shown] for row in found["rows"]]
+
     async def list(self, path: str, **params: str) -> Manifests:
         """The objects of a collection; ``params`` are labelSelector, fieldSelector and the like."""
         answer = await self.request("GET", path, headers=None, **params)
@@ -196,7 +203,15 @@ class Api:
             yield "RESTART", {}
 
     async def _events(self, path: str, version: str) -> AsyncIterator[tuple[str, Manifest]]:
-        params = {"watch": "true", "resourceVersion": version}
+        async for line in self.lines(path, version):
+            event = json.loads(line)
+            if event["type"] == "ERROR":
+                return
+            yield event["type"], event["object"]
+
+    async def lines(self, path: str, version: str, **params: str) -> AsyncIterator[bytes]:
+        """What a watch from a resource version on says, one event a line, until the connection ends."""
+        params |= {"watch": "true", "resourceVersion": version}
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=5)
         async with self._session.get(path, params=params, timeout=timeout) as response:
             if response.status != 200:
@@ -205,10 +220,7 @@ class Api:
             async for chunk in response.content.iter_any():
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in lines:
-                    event = json.loads(line)
-                    if event["type"] == "ERROR":
-                        return
-                    yield event["type"], event["object"]
+                    yield line
 
     async def inventory(self) -> set[str]:
         """The paths of all objects on the cluster but events; of the versions of a kind, one counts.

@@ -189,14 +189,15 @@ class RunningPod:
         """The container's words, run by the interpreter at hand; only PYTHONPATH is taken over from this process."""
         given: list[str] = [*self._container["command"], *self._container.get("args", [])]
         program, *words = given
-        assert program == "gangline", f"{self._name}: the image has no program {program}"
+        assert program in ("gangline", "sh"), f"{self._name}: the image has no program {program}"
         env = {"PATH": "/usr/bin:/bin", "HOME": self._root / "tmp", "KUBECONFIG": self._root / "kubeconfig"}
         if path := os.environ.get("PYTHONPATH"):
             env["PYTHONPATH"] = path
         env |= {each["name"]: self._value(each) for each in self._container.get("env", [])}
         assignments = [f"{name}={value}" for name, value in env.items()]
-        command = [sys.executable, "-m", "gangline", *map(self._word, words)]
-        return ["env", "-i", *assignments, *command]
+        if program == "sh":
+            return ["env", "-i", *assignments, program, *words]
+        return ["env", "-i", *assignments, sys.executable, "-m", "gangline", *map(self._word, words)]
 
     def _word(self, word: str) -> str:
         """A word with the paths and addresses that it has here."""
@@ -208,7 +209,10 @@ class RunningPod:
     def _value(self, variable: Manifest) -> str:
         if "value" in variable:
             return str(variable["value"])
-        path = variable["valueFrom"]["fieldRef"]["fieldPath"]
+        path: str = variable["valueFrom"]["fieldRef"]["fieldPath"]
+        if path.startswith("metadata.annotations["):
+            key = path.split("'")[1]
+            return str(self._pod["metadata"].get("annotations", {}).get(key, ""))
         fields = {"metadata.name": self._name, "metadata.namespace": self._namespace}
         fields["spec.nodeName"] = self._pod["spec"]["nodeName"]
         return fields[path]

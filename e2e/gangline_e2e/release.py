@@ -1,8 +1,8 @@
 """The chart installed by helm on a control plane of its own, all of it at work.
 
 The controllers make the pods and kube-scheduler places them; the pods of the chart run as processes, all others only
-become Running. Four nodes have GPUs, on which the agents report hardware that is not there. Pod groups of every system
-can be made.
+become Running. Four nodes have GPUs, of which a device plugin alone tells, and the agents report what hardware it is.
+Pod groups of every system can be made.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ VALUES: Manifest = {
     "metrics": {"readers": [{"name": PROMETHEUS, "namespace": TEAM}]},
     "agent": {"simulate": "dgx-h100"},
     "policies": {"trustedUsers": [SIMULATOR]},
-    **yaml.safe_load((EXAMPLES / "leaf-spine" / "values.yaml").read_text()),
 }
 JOBS = f"/apis/batch/v1/namespaces/{TEAM}/jobs"
 GPU_NODES = ("node1", "node2", "node3", "node4")
@@ -182,8 +181,7 @@ def _node(name: str, gpus: int) -> Manifest:
     resources = {"cpu": "32", "memory": "256Gi", "pods": "110"}
     labels = {"kubernetes.io/hostname": name}
     if gpus:
-        resources[GPU] = str(gpus)
-        labels["nvidia.com/gpu.present"] = "true"
+        resources[GPU] = str(gpus)  # as a device plugin says; nobody has labelled the node
     ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
     status = {"capacity": resources, "allocatable": resources, "conditions": [ready]}
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}, "status": status}

@@ -27,7 +27,8 @@ NAME = "gangline"
 
 
 class Gangline:
-    """One scheduler process; its configuration file and its log stand in ``folder``. ``more`` are options for it.
+    """One scheduler process; its configuration file and its log stand in ``folder``. ``more`` are options for it,
+    and ``start_s`` is how many seconds it has to become ready.
 
     As a context manager it starts on entry, and on exit it stops, if it runs still.
     """
@@ -41,12 +42,14 @@ class Gangline:
         leader_elect: bool = False,
         python_path: Path | None = None,
         more: Sequence[str] = (),
+        start_s: float = START_S,
     ) -> None:
         self.config_file = folder / "config.yaml"
         self.log_file = folder / "gangline.log"
         self._kubeconfig = kubeconfig
         self._leader_elect = leader_elect
         self._more = more
+        self._start_s = start_s
         self._python_path = python_path
         self._process: Process | None = None
         self.url = ""
@@ -68,7 +71,7 @@ class Gangline:
         listen, secure = (f"127.0.0.1:{_free_port()}" for _ in range(2))
         self.url, self.secure_url = f"http://{listen}", f"https://{secure}"
         process = self._process = processes.start(NAME, self._command(listen, secure), self.log_file)
-        deadline = time.monotonic() + START_S
+        deadline = time.monotonic() + self._start_s
         while not _answers(f"{self.url}/readyz"):
             if not process.alive() or time.monotonic() > deadline:
                 why = "not ready in time" if process.alive() else "ended before it was ready"

@@ -27,10 +27,17 @@ class Webhook:
     As a context manager it starts on entry, and on exit it stops.
     """
 
-    def __init__(self, kubeconfig: Path, folder: Path, scheduler_names: Sequence[str] = ("gpu-scheduler",)) -> None:
+    def __init__(
+        self,
+        kubeconfig: Path,
+        folder: Path,
+        scheduler_names: Sequence[str] = ("gpu-scheduler",),
+        enforcement: str = "device-plugin",
+    ) -> None:
         self._kubeconfig = kubeconfig
         self._folder = folder
         self._scheduler_names = scheduler_names
+        self._enforcement = enforcement
         self._port, self._health = _free_ports(2)
         self._process: processes.Process | None = None
         self._authorities = 0
@@ -61,6 +68,7 @@ class Webhook:
             "--secure-listen=",
         ]
         served = [f"--kubeconfig={self._kubeconfig}", *(f"--scheduler-name={name}" for name in self._scheduler_names)]
+        served.append(f"--enforcement={self._enforcement}")
         command = [sys.executable, "-m", "gangline", "webhook", *files, *places, *served]
         process = self._process = processes.start("webhook", command, self.log)
         deadline = time.monotonic() + START_S

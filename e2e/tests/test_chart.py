@@ -16,6 +16,7 @@ from gangline_e2e.chart import CHART, RELEASE, Helm, HelmFailed, one, pod_specs
 from gangline_e2e.errors import Refused
 from gangline_e2e.workloads import Manifest, Manifests
 from gangline_webhook import registration
+from gangline_webhook.enforcing import ENFORCEMENTS, Enforcement
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -30,6 +31,7 @@ VALUE_SETS: dict[str, Manifest] = {
     "without CRDs": {"crds": {"install": False}, "policies": {"install": False}},
     "scheduler alone": {"webhook": {"enabled": False}, "agent": {"enabled": False}},
     "defragmentation": {"profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": "Defragmentation"}]}}}]},
+    "runtime": {"webhook": {"enforcement": "runtime", "excludeOwnNamespace": True}},
     "two profiles": {"profiles": [{}, {"schedulerName": "other"}], "config": {"podMaxBackoffSeconds": 20}},
     "everything set": {
         "imagePullSecrets": [{"name": "registry"}],
@@ -100,6 +102,7 @@ async def test_a_field_that_the_api_server_does_not_know_is_noticed(helm: Helm, 
         pytest.param({"replicaCount": "two"}, "/replicaCount", id="type"),
         pytest.param({"replicaCount": -1}, "/replicaCount", id="negative"),
         pytest.param({"webhook": {"failurePolicy": "Maybe"}}, "/webhook/failurePolicy", id="failurePolicy"),
+        pytest.param({"webhook": {"enforcement": "none"}}, "/webhook/enforcement", id="enforcement"),
         pytest.param({"webhook": {"timeoutSeconds": 31}}, "/webhook/timeoutSeconds", id="timeout"),
         pytest.param({"webhook": {"certificates": {"mode": "none"}}}, "/webhook/certificates/mode", id="mode"),
         pytest.param({"webhook": {"caBundle": "not base64!"}}, "/webhook/caBundle", id="caBundle"),
@@ -151,33 +154,60 @@ async def test_every_definition_of_the_chart_is_installed_and_kept(helm: Helm) -
     ]
 
 
-async def test_the_default_profile_is_the_one_that_comes_with_gangline(helm: Helm) -> None:
-    config = one(await helm.render(), "ConfigMap", "gpu-scheduler-config")["data"]["config.yaml"]
-
-    ours = yaml.safe_load(gangline_profiles.read("gpu-scheduler"))
-    assert yaml.safe_load(config)["profiles"] == ours["profiles"]
-
-
-async def test_the_values_for_two_profiles_are_those_that_come_with_gangline(helm: Helm) -> None:
-    values = yaml.safe_load((EXAMPLES / "leaf-spine" / "values.yaml").read_text())
-
-    rendered = await helm.render(values)
+async def test_the_default_profiles_are_those_that_come_with_gangline(helm: Helm) -> None:
+    rendered = await helm.render()
 
     names = ["gpu-scheduler", "topology-aware-scheduler"]
     ours = [profile for name in names for profile in yaml.safe_load(gangline_profiles.read(name))["profiles"]]
-    config = yaml.safe_load(one(rendered, "ConfigMap", "gpu-scheduler-config")["data"]["config.yaml"])
-    assert config["profiles"] == ours
+    assert _profiles(rendered) == ours
     (webhook,) = pod_specs(rendered)["Deployment/gpu-scheduler-webhook"]["containers"]
-    assert {f"--scheduler-name={name}" for name in names} <= set(webhook["args"])
+    assert [word for word in webhook["args"] if word.startswith("--scheduler-name=")] == [
+        f"--scheduler-name={name}" for name in names
+    ]
 
 
-async def test_the_webhook_is_registered_as_its_own_manifests_say(helm: Helm) -> None:
-    rendered = await helm.render({"profiles": [{}, {"schedulerName": "other"}]})
+@pytest.mark.parametrize("name", ["mine", "topology-aware-scheduler"])
+async def test_the_first_profile_has_the_name_that_is_asked_for_unless_another_one_has_it(
+    helm: Helm, name: str
+) -> None:
+    names = [each["schedulerName"] for each in _profiles(await helm.render({"scheduler": {"name": name}}))]
 
-    excluded = ["kube-system", "kube-public", "kube-node-lease", RELEASE]
+    assert names == list(dict.fromkeys([name, "topology-aware-scheduler"]))
+
+
+async def test_where_the_runtime_enforces_pods_go_where_agents_report(helm: Helm) -> None:
+    mine = {
+        "plugins": {"filter": {"enabled": [{"name": "GpuClaim"}]}},
+        "pluginConfig": [{"name": "A"}, {"name": "GpuClaim", "args": {"implicitClaims": True}}],
+    }
+    values = {"webhook": {"enforcement": "runtime"}, "profiles": [mine, {"schedulerName": "none"}]}
+
+    first, second = _profiles(await helm.render(values))
+
+    assert first["pluginConfig"] == [
+        {"name": "A"},
+        {"name": "GpuClaim", "args": {"implicitClaims": True, "requireReport": True}},
+    ]
+    assert second == {"schedulerName": "none"}
+
+
+@pytest.mark.parametrize("enforcement", ENFORCEMENTS)
+@pytest.mark.parametrize("own", [False, True], ids=["all namespaces", "without its own"])
+async def test_the_webhook_is_registered_as_its_own_manifests_say(
+    helm: Helm, enforcement: Enforcement, own: bool
+) -> None:
+    webhook = {"enforcement": enforcement, **({"excludeOwnNamespace": True} if own else {})}
+    rendered = await helm.render({"profiles": [{}, {"schedulerName": "other"}], "webhook": webhook})
+
+    excluded = ["kube-system", "kube-public", "kube-node-lease", *([RELEASE] if own else [])]
     name = "gpu-scheduler-webhook"
     mutating = registration.mutating(
-        name, _client("/mutate"), scheduler_names=["gpu-scheduler", "other"], exclude_namespaces=excluded
+        name,
+        _client("/mutate"),
+        scheduler_names=["gpu-scheduler", "other"],
+        enforcement=enforcement,
+        own=(RELEASE, "gpu-scheduler-agent"),
+        exclude_namespaces=excluded,
     )
     validating = registration.validating(name, _client("/validate"), exclude_namespaces=excluded)
     for ours in (mutating, validating):
@@ -232,7 +262,7 @@ async def test_the_scheduler_may_follow_every_kind_that_it_knows(helm: Helm, res
     rendered = await helm.render()
 
     rules = one(rendered, "ClusterRole", "gpu-scheduler-scheduler")["rules"]
-    rules += one(rendered, "Role", "gpu-scheduler-scheduler")["rules"]
+    rules += [rule for role in _roles_in(rendered, RELEASE) for rule in role["rules"]]
     verbs = {
         verb
         for rule in rules
@@ -367,6 +397,33 @@ async def test_a_packaged_chart_renders_the_same(helm: Helm, tmp_path: Path) -> 
     assert await helm.render(None, RELEASE, package) == await helm.render()
 
 
+async def test_the_configuration_of_leaves_is_read_where_it_counts_and_where_it_may_land(helm: Helm) -> None:
+    rendered = await helm.render()
+
+    for namespace in (RELEASE, "kube-system", "default"):
+        (role,) = [each for each in _roles_in(rendered, namespace) if each["metadata"]["name"].endswith("-leaves")]
+        assert {kind for rule in role["rules"] for kind in rule["resources"]} == {
+            "schedulerconfigs",
+            "topologyschedulerconfigs",
+            "domainconfigs",
+            "configmaps",
+        }
+        assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"list", "watch"}
+
+
+async def test_an_agent_comes_to_a_node_that_nobody_has_labelled(helm: Helm) -> None:
+    spec = pod_specs(await helm.render())["DaemonSet/gpu-scheduler-agent"]
+
+    (term,) = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert {each["operator"] for each in term["matchExpressions"]} == {"NotIn"}
+
+
+def _roles_in(rendered: Manifests, namespace: str) -> Manifests:
+    """The scheduler's roles in a namespace."""
+    roles = [each for each in rendered if each["kind"] == "Role" and each["metadata"]["namespace"] == namespace]
+    return [each for each in roles if each["metadata"]["name"].startswith("gpu-scheduler-scheduler")]
+
+
 def _client(path: str) -> Manifest:
     """How the chart leads to the webhook; the caBundle is written later."""
     service = {"namespace": RELEASE, "name": "gpu-scheduler-webhook", "path": path, "port": 443}
@@ -388,6 +445,12 @@ def _on_one_line(webhook: Manifest) -> Manifest:
     conditions = webhook.get("matchConditions", [])
     folded = [{**each, "expression": " ".join(each["expression"].split())} for each in conditions]
     return {**webhook, "matchConditions": folded} if folded else webhook
+
+
+def _profiles(rendered: Manifests) -> Any:
+    """The profiles in the scheduler's configuration."""
+    config = one(rendered, "ConfigMap", "gpu-scheduler-config")["data"]["config.yaml"]
+    return yaml.safe_load(config)["profiles"]
 
 
 def _mounted_secret(rendered: Manifests) -> str:

@@ -19,7 +19,7 @@ import yaml
 
 from gangline.groups import WATCHES
 from gangline.kube.resources import DOMAIN_CONFIGS
-from gangline_e2e import gangs, volumes
+from gangline_e2e import gangs, quick_start, volumes
 from gangline_e2e.api import connect
 from gangline_e2e.chart import CHART, CRDS, RELEASE, definitions, one
 from gangline_e2e.egress import container_port
@@ -42,7 +42,6 @@ REGISTRATIONS = "/apis/admissionregistration.k8s.io/v1"
 MUTATING = f"{REGISTRATIONS}/mutatingwebhookconfigurations/gpu-scheduler-webhook"
 SECRET = f"{OWN}/secrets/gpu-scheduler-webhook-cert"
 ALLOCATED = "gpu.scheduling/allocated"
-FROM_ANNOTATION = {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.annotations['{ALLOCATED}']"}}
 POD_GROUPS = {"upstream": "scheduling.k8s.io/v1alpha2", "scheduler-plugins": "scheduling.x-k8s.io/v1alpha1"}
 """The groups whose status is ours to write."""
 HISTORY = f"{OWN}/configmaps/gangline-domain-history"
@@ -78,7 +77,7 @@ async def test_install_returns_when_every_pod_is_ready(installed: Release) -> No
     agents = await installed.pods("gpu-scheduler-agent")
 
     assert len(replicas) == 4
-    assert {each["spec"]["nodeName"] for each in agents} == set(GPU_NODES)
+    assert {each["spec"]["nodeName"] for each in agents} == {*GPU_NODES, "control"}
     for pod in [*replicas, *agents]:
         assert is_pod_ready(pod), pod["metadata"]["name"]
         assert pod["status"]["containerStatuses"][0]["restartCount"] == 0, installed.kubelet.logs()[-5000:]
@@ -155,12 +154,70 @@ async def test_an_agent_may_label_its_own_node_only(
             await api.merge(f"/api/v1/nodes/{node}", patch)
 
 
+async def test_the_first_steps_work_beside_the_release_with_a_claim_and_a_limit(installed: Release) -> None:
+    api = installed.api
+    await api.create(quick_start.CLAIM)
+    await api.create(quick_start.pod("cuda-a"))
+    (first,) = await api.wait_for(f"{OWN}/pods", lambda each: _name(each) == "cuda-a" and is_running(each), 1)
+    node = first["spec"]["nodeName"]
+    await api.create(quick_start.pod("cuda-b", node))
+    (second,) = await api.wait_for(f"{OWN}/pods", lambda each: _name(each) == "cuda-b" and is_running(each), 1)
+
+    ids = [pod["metadata"]["annotations"][ALLOCATED] for pod in (first, second)]
+    assert len(set(ids)) == 2, "each has a device of its own"
+    for pod, uid in zip((first, second), ids, strict=True):
+        await _until_said(installed, _name(pod), "CVD=0 order=PCI_BUS_ID\n")
+        assert pod["spec"]["containers"][0]["resources"]["requests"] == {"nvidia.com/gpu": "1"}
+        lease = await api.get(f"/apis/coordination.k8s.io/v1/namespaces/{RELEASE}/leases/gpu-{node}-{uid}")
+        assert lease["spec"]["holderIdentity"] == pod["metadata"]["uid"]
+    heads, rows = await api.table(f"/apis/gpu.scheduling/v1/namespaces/{RELEASE}/gpuclaims")
+    assert [heads[:4], heads[-1]] == [["NAME", "REQ", "POLICY", "TOPOLOGY"], "AGE"]
+    assert dict(zip(heads, rows[0], strict=True))["ALLOCATED"] in [f"{node}:{uid}" for uid in ids]
+    heads, rows = await api.table(NODE_STATUSES)
+    shown = {row[0]: dict(zip(heads, row, strict=True)) for row in rows}
+    assert {name: (each["NODE"], each["DEVICES"]) for name, each in shown.items()} == {
+        name: (name, "8") for name in GPU_NODES
+    }
+    for name in ("cuda-a", "cuda-b"):
+        await api.delete(f"{OWN}/pods/{name}")
+    await api.delete(f"/apis/gpu.scheduling/v1/namespaces/{RELEASE}/gpuclaims/single-gpu")
+
+
+async def test_a_claim_and_a_limit_that_disagree_are_refused_beside_the_release(installed: Release) -> None:
+    await installed.api.create({**quick_start.CLAIM, "spec": {"devices": {"count": 2}}})
+
+    with pytest.raises(Refused, match=r"GpuClaim single-gpu gives the pod 2 GPUs, and its requests for .* are 1"):
+        await installed.api.create(quick_start.pod("cuda-a"))
+
+    await installed.api.delete(f"/apis/gpu.scheduling/v1/namespaces/{RELEASE}/gpuclaims/single-gpu")
+
+
+async def test_the_configuration_of_leaves_is_found_in_kube_system_and_told_of_in_default(installed: Release) -> None:
+    for namespace in ("kube-system", "default"):
+        metadata = {"name": "topology-scheduler-config", "namespace": namespace}
+        made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"config.yaml": "a: ["}}
+        await installed.api.create(made)
+    await installed.api.create(gpu_pod("leaf", gpus=1, scheduler_name="topology-aware-scheduler"))
+    await installed.api.wait_for(installed.api.pods, is_running, 1)
+
+    for namespace, note in (
+        ("kube-system", "ConfigMap kube-system/topology-scheduler-config: "),
+        ("default", "it does not count in the namespace default, only in gpu-scheduler and kube-system"),
+    ):
+        path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+        told = await installed.api.wait_for(
+            path, lambda each: each["regarding"]["name"] == "topology-scheduler-config", 1
+        )
+        assert told[0]["note"].startswith(note)
+        await installed.api.delete(f"/api/v1/namespaces/{namespace}/configmaps/topology-scheduler-config")
+
+
 async def test_a_pod_with_a_claim_gets_linked_devices_and_sees_them(installed: Release) -> None:
     await installed.apply("claim/claim.yaml", "claim/pod.yaml")
 
     (pod,) = await installed.api.wait_for(installed.api.pods, is_running, 1)
 
-    assert cuda_devices(pod) == FROM_ANNOTATION
+    assert cuda_devices(pod) == "0,1"
     ids = pod["metadata"]["annotations"][ALLOCATED]
     assert ids == "0,1"
     path = f"/apis/gpu.scheduling/v1/namespaces/{TEAM}/gpuclaims/two-linked"
@@ -202,7 +259,7 @@ async def test_a_leaf_spine_job_takes_one_complete_leaf(installed: Release, leav
     assert {each["spec"]["nodeName"] for each in pods} == leaves["leaf-1"]
     for pod in pods:
         assert pod["metadata"]["annotations"][ALLOCATED] == "0,1,2,3"
-        assert cuda_devices(pod) == FROM_ANNOTATION
+        assert cuda_devices(pod) == "0,1,2,3"
 
     async def remembered() -> bool:
         with suppress(Refused):
@@ -343,7 +400,8 @@ async def test_an_upgrade_brings_a_profile_without_restarting_the_schedulers(ins
     schedulers = {_name(each) for each in await installed.pods("gpu-scheduler")}
     before = [each["clientConfig"]["caBundle"] for each in (await installed.api.get(MUTATING))["webhooks"]]
 
-    values = {**VALUES, "profiles": [*VALUES["profiles"], {"schedulerName": "spread"}]}
+    profiles = yaml.safe_load((CHART / "values.yaml").read_text())["profiles"]
+    values = {**VALUES, "profiles": [*profiles, {"schedulerName": "spread"}]}
     await installed.helm.upgrade(RELEASE, values, CHART, "--wait", "--timeout", "120s")
     await installed.api.create(gpu_pod("spread", scheduler_name="spread"))
 
@@ -389,6 +447,15 @@ async def test_uninstall_leaves_nothing_but_the_definitions_and_their_objects(in
 
 def _pod(name: str, gpus: int = 0, **spec: object) -> Manifest:
     return gpu_pod(name, gpus=gpus, scheduler_name="gpu-scheduler", spec=spec)
+
+
+async def _until_said(installed: Release, pod: str, what: str) -> None:
+    """Wait until a container of the release's namespace has printed something."""
+
+    async def said() -> bool:
+        return what in installed.kubelet.log(pod)
+
+    await installed.api.until(said, f"{pod} prints {what!r}")
 
 
 def _claim_pod() -> Manifest:

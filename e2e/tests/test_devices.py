@@ -166,14 +166,12 @@ async def test_kubectl_prints_claims_and_node_statuses_in_columns(full: Full) ->
     assert [f"gpunodestatus.gpu.scheduling/{node}", node, "8"] in (row[:3] for row in statuses)
 
 
-async def test_the_api_server_had_every_claim_pod_read_its_devices_from_the_annotation(full: Full) -> None:
+async def test_the_api_server_had_every_claim_pod_told_of_its_devices(full: Full) -> None:
     claiming = [pod for pod in full.stored if CLAIM in pod["metadata"].get("annotations", {})]
 
     assert full.webhook.reviews() >= len(claiming) == sum(n for n, _ in (*OWN.values(), *TEMPLATES.values()))
     for pod in claiming:
-        annotation = UUIDS if _kind(pod) in ("slice", "slices") else ALLOCATED  # ids name no instance
-        variable = {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.annotations['{annotation}']"}}
-        assert pod["spec"]["containers"][0]["env"] == [{"name": "CUDA_VISIBLE_DEVICES", "valueFrom": variable}]
+        assert pod["spec"]["containers"][0]["env"] == _told(_kind(pod)), _kind(pod)
 
 
 async def test_deleted_pods_give_back_their_devices_and_no_others(full: Full) -> None:
@@ -215,6 +213,22 @@ def _has_whole(pod: Manifest) -> bool:
 def _kind(pod: Manifest) -> str:
     kind: str = pod["metadata"]["labels"]["kind"]
     return kind
+
+
+def _told(kind: str) -> Manifests:
+    """What tells a container of its devices: ids as a device plugin counts whole ones, else what is allocated."""
+    order = {"name": "CUDA_DEVICE_ORDER", "value": "PCI_BUS_ID"}
+    _, spec = (OWN | TEMPLATES)[kind]
+    devices = spec["devices"]
+    exclusivity = devices.get("exclusivity", "Exclusive")
+    if exclusivity == "Exclusive":
+        first = ",".join(map(str, range(devices["count"])))
+        return [{"name": "CUDA_VISIBLE_DEVICES", "value": first}, order]
+    annotation = UUIDS if exclusivity == "MIG" else ALLOCATED  # ids name no instance
+    path = f"metadata.annotations['{annotation}']"
+    variable = {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}
+    told: Manifests = [{"name": "CUDA_VISIBLE_DEVICES", "valueFrom": variable}]
+    return told if exclusivity == "MIG" else [*told, order]
 
 
 async def _create_work(api: Api) -> Manifests:

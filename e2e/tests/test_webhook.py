@@ -31,6 +31,9 @@ FROM_ANNOTATION = {
     "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.annotations['{ALLOCATED}']"}},
 }
 
+ORDER = {"name": "CUDA_DEVICE_ORDER", "value": "PCI_BUS_ID"}
+BY_ID = [FROM_ANNOTATION, ORDER]
+
 pytestmark = pytest.mark.timeout(120)
 
 
@@ -55,8 +58,8 @@ async def test_all_containers_of_a_claim_pod_read_the_allocation(empty: Api) -> 
 
     stored = await empty.create(claimed)
 
-    assert _env(stored, "main") == _env(stored, "setup") == [FROM_ANNOTATION]
-    assert _env(stored, "side") == [{"name": "A", "value": "1"}, FROM_ANNOTATION]
+    assert _env(stored, "main") == _env(stored, "setup") == BY_ID
+    assert _env(stored, "side") == [{"name": "A", "value": "1"}, *BY_ID]
 
 
 @pytest.mark.usefixtures("webhook")
@@ -87,8 +90,8 @@ async def test_pods_without_a_name_get_their_devices_by_label_or_from_the_schedu
 
     by_label, by_scheduler = [await empty.create(pod) for pod in (indexed, plain)]
 
-    assert _env(by_label) == [{"name": CUDA, "value": "0,1,2"}]
-    assert _env(by_scheduler) == [FROM_ANNOTATION]
+    assert _env(by_label) == [{"name": CUDA, "value": "0,1,2"}, ORDER]
+    assert _env(by_scheduler) == BY_ID
 
 
 @pytest.mark.usefixtures("webhook")
@@ -99,7 +102,7 @@ async def test_what_the_user_set_is_replaced_whole_and_kubectl_shows_a_warning(e
 
     stored, warnings = await _create_warned(empty, claimed)
 
-    assert _env(stored) == [FROM_ANNOTATION]
+    assert _env(stored) == BY_ID
     assert f"{CUDA} is set by Gangline, the pod's own values were replaced: main '7'" in warnings
 
 
@@ -154,18 +157,78 @@ async def test_the_schedulers_binding_may_set_the_allocation(empty: Api) -> None
 async def test_a_bad_line_of_a_map_is_warned_about(empty: Api) -> None:
     stored, warnings = await _create_warned(empty, _pod("check-1", {MAP: "x=node1:0\n1=node2:2"}))
 
-    assert _env(stored) == [{"name": CUDA, "value": "2"}]
+    assert _env(stored) == [{"name": CUDA, "value": "2"}, ORDER]
     assert warnings == [f"{MAP}: line 1, 'x=node1:0': the index 'x' is not an integer"]
 
 
 @pytest.mark.usefixtures("webhook")
-async def test_all_gpus_for_a_pod_that_asks_for_none_is_warned_about(empty: Api) -> None:
-    greedy = _pod("greedy", {})
-    greedy["spec"]["containers"][0]["env"] = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
+@pytest.mark.parametrize(
+    ("variable", "gpus", "warning"),
+    [
+        (
+            {"value": "all"},
+            0,
+            "=all shows the containers every GPU of the node, other pods' GPUs too; take it out of main",
+        ),
+        (
+            {"value": "all"},
+            1,
+            "=all shows the containers every GPU of the node, other pods' GPUs too; take it out of main",
+        ),
+        ({"value": "3"}, 1, "=3 shows the containers what it names, whatever is allocated; take it out of main"),
+        (
+            {"valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['mine']"}}},
+            1,
+            "=valueFrom shows the containers what it names, whatever is allocated; take it out of main",
+        ),
+    ],
+    ids=["none requested", "whole GPUs", "devices", "from elsewhere"],
+)
+async def test_a_pod_that_tells_the_runtime_what_to_show_is_warned(
+    empty: Api, variable: Manifest, gpus: int, warning: str
+) -> None:
+    greedy = gpu_pod("greedy", gpus=gpus, scheduler_name="gpu-scheduler")
+    greedy["spec"]["containers"][0]["env"] = [{"name": "NVIDIA_VISIBLE_DEVICES", **variable}]
 
-    _, (warning,) = await _create_warned(empty, greedy)
+    _, (told,) = await _create_warned(empty, greedy)
 
-    assert warning.startswith("NVIDIA_VISIBLE_DEVICES=all shows the containers every GPU of the node")
+    assert told.startswith(f"NVIDIA_VISIBLE_DEVICES{warning}")
+
+
+@pytest.mark.usefixtures("webhook")
+async def test_a_container_that_requests_its_claims_gpus_counts_them_from_0(empty: Api) -> None:
+    await empty.create(_claim("four"))
+    pod = gpu_pod("asks", gpus=4, scheduler_name="gpu-scheduler", annotations={CLAIM: "four"})
+
+    stored = await empty.create(pod)
+    added = await empty.create(_pod("added", {CLAIM: "four"}))
+
+    assert _env(stored) == _env(added) == [{"name": CUDA, "value": "0,1,2,3"}, ORDER]
+
+
+async def test_where_the_runtime_enforces_pods_that_request_gpus_are_told_their_uuids(
+    empty: Api, own_control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    with Webhook(own_control_plane.kubeconfig, tmp_path, enforcement="runtime") as running:
+        await empty.create(
+            mutating(
+                "gpu-scheduler-webhook",
+                _client(running, "/mutate"),
+                enforcement="runtime",
+                own=(empty.namespace, "agent"),
+            )
+        )
+        await _until_called(empty, _pod("probe", {CLAIM: "four"}))
+        whole = await empty.create(gpu_pod("whole", gpus=1, scheduler_name="gpu-scheduler"))
+        foreign = await empty.create(gpu_pod("foreign", gpus=1))
+        agent = _pod("agent", {CLAIM: "four"}, labels={"app": "agent"})
+        own = await empty.create(agent)
+
+    path = f"metadata.annotations['{ALLOCATED}-uuids']"
+    uuids = {"valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
+    assert _env(whole) == [{"name": "NVIDIA_VISIBLE_DEVICES", **uuids}, {"name": CUDA, **uuids}]
+    assert _env(foreign) is None
+    assert _env(own) is None
 
 
 async def test_the_api_server_calls_it_for_no_other_pods(empty: Api, webhook: Webhook) -> None:
@@ -188,7 +251,8 @@ async def test_a_fabric_claim_made_right_before_its_pod_brings_its_variables(emp
     stored = await empty.create(_pod("claimed", {CLAIM: "fabric"}))
 
     assert {each["name"]: each.get("value") for each in _env(stored)} == {
-        CUDA: None,
+        CUDA: "0,1,2,3",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "NCCL_IB_HCA": "=mlx5_0,mlx5_1",
         "NCCL_NET_GDR_LEVEL": "PHB",
         "CUFILE_ENV_PATH_JSON": "/etc/cufile.json",
@@ -200,7 +264,7 @@ async def test_a_fabric_claim_made_right_before_its_pod_brings_its_variables(emp
 async def test_a_pod_whose_claim_does_not_exist_is_stored_with_a_warning(empty: Api) -> None:
     stored, warnings = await _create_warned(empty, _pod("claimed", {CLAIM: "typo"}))
 
-    assert _env(stored) == [FROM_ANNOTATION]
+    assert _env(stored) == BY_ID
     assert warnings == [f"GpuClaim {empty.namespace}/typo does not exist; the pod waits until it does"]
 
 
@@ -229,6 +293,49 @@ async def test_a_quota_counts_the_gpus_of_claims(empty: Api) -> None:
     asked = {"limits": {"nvidia.com/gpu": "4"}, "requests": {"nvidia.com/gpu": "4"}}
     found = stored["spec"]["containers"][0]["resources"]
     assert {kind: {"nvidia.com/gpu": found[kind]["nvidia.com/gpu"]} for kind in asked} == asked
+
+
+@pytest.mark.usefixtures("webhook")
+async def test_shares_count_as_claims_in_a_quota_and_not_as_gpus(empty: Api) -> None:
+    await _set_quota(empty, gpus=0, claims=1)
+    await empty.create(_claim("half", devices={"exclusivity": "Shared", "fraction": 0.5}))
+
+    await empty.create(_pod("first", {CLAIM: "half"}))
+
+    async def counted() -> bool:
+        try:
+            await empty.request("POST", f"/apis/gpu.scheduling/v1/namespaces/{empty.namespace}/gpuclaims", _claim("b"))
+        except Refused as error:
+            return "exceeded quota: gpus, requested: count/gpuclaims.gpu.scheduling=1" in error.message
+        return False
+
+    await empty.until(counted, "no more claims are let in")
+
+
+@pytest.mark.usefixtures("webhook")
+async def test_a_limit_range_is_checked_also_for_what_a_claim_adds(empty: Api) -> None:
+    await empty.create(_claim("four"))
+    none = {"nvidia.com/gpu": "0"}
+    await empty.create(_limit_range(max={"nvidia.com/gpu": "2"}, default=none, defaultRequest=none))
+
+    await _until_refused(
+        empty, _pod("claimed", {CLAIM: "four"}), "maximum nvidia.com/gpu usage per Container is 2, but limit is 4"
+    )
+
+
+@pytest.mark.usefixtures("webhook")
+async def test_a_gpu_that_a_limit_range_gives_by_default_has_to_agree_with_the_claim(empty: Api) -> None:
+    await empty.create(_claim("four"))
+    await empty.create(_claim("one", devices={"count": 1}))
+    await empty.create(_limit_range(max={"nvidia.com/gpu": "1"}))  # which is the default too
+
+    await _until_refused(
+        empty, _pod("claimed", {CLAIM: "four"}), "GpuClaim four gives the pod 4 GPUs, and its requests for"
+    )
+    agreeing = await empty.create(_pod("agreeing", {CLAIM: "one"}))
+
+    assert agreeing["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "1"
+    assert _env(agreeing) == [{"name": CUDA, "value": "0"}, ORDER]
 
 
 @pytest.mark.usefixtures("webhook")
@@ -264,7 +371,7 @@ async def test_pods_are_created_while_it_is_down_and_injected_when_it_is_back(em
     helped = await empty.create(_pod("helped", {CLAIM: "four"}))
 
     assert _env(alone) is None
-    assert _env(helped) == [FROM_ANNOTATION]
+    assert _env(helped) == BY_ID
 
 
 def _client(webhook: Webhook, path: str) -> Manifest:
@@ -287,13 +394,32 @@ def _claim(name: str, **spec: Any) -> Manifest:
     }
 
 
-async def _set_quota(api: Api, gpus: int) -> None:
+async def _set_quota(api: Api, gpus: int, claims: int = 100) -> None:
     """A quota of the namespace, with the status that its controller would give it."""
-    hard = {"requests.nvidia.com/gpu": str(gpus)}
+    hard = {"requests.nvidia.com/gpu": str(gpus), "count/gpuclaims.gpu.scheduling": str(claims)}
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "gpus"}, "spec": {"hard": hard}}
     await api.create(quota)
     path = f"/api/v1/namespaces/{api.namespace}/resourcequotas/gpus/status"
-    await api.merge(path, {"status": {"hard": hard, "used": {"requests.nvidia.com/gpu": "0"}}})
+    await api.merge(path, {"status": {"hard": hard, "used": dict.fromkeys(hard, "0")}})
+
+
+def _limit_range(**limits: Any) -> Manifest:
+    """A LimitRange for containers."""
+    spec = {"limits": [{"type": "Container", **limits}]}
+    return {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "gpus"}, "spec": spec}
+
+
+async def _until_refused(api: Api, pod: Manifest, why: str) -> None:
+    """Wait until a pod is refused for that reason: admission learns of new objects by a watch."""
+
+    async def refused() -> bool:
+        try:
+            await api.request("POST", api.pods, pod, dryRun="All")
+        except Refused as error:
+            return why in error.message
+        return False
+
+    await api.until(refused, f"the pod is refused: {why}")
 
 
 def _env(pod: Manifest, container: str = "main") -> Any:

@@ -53,9 +53,24 @@ def test_profiles_that_are_named_come_before_those_in_a_folder() -> None:
 
 
 def test_the_values_of_a_chart_are_taken_for_their_profiles() -> None:
-    warnings = simulated(EXAMPLES / "leaf-spine").stderr
+    warnings = simulated(EXAMPLES / "leaf-spine", EXAMPLES.parent / "charts/gpu-scheduler/values.yaml").stderr
 
     assert "its profiles are simulated: gpu-scheduler, topology-aware-scheduler" in warnings
+
+
+@pytest.mark.parametrize(
+    ("values", "names"),
+    [
+        ("profiles: [{}]", "gpu-scheduler"),
+        ("scheduler: {name: mine}\nprofiles: [{}, {schedulerName: b}]", "b, mine"),
+        ("scheduler: {name: b}\nprofiles: [{}, {schedulerName: b}]", "b"),
+        ("scheduler: [b]\nprofiles: [{}]", "gpu-scheduler"),
+    ],
+)
+def test_a_profile_without_a_name_is_called_as_the_chart_calls_it(tmp_path: Path, values: str, names: str) -> None:
+    (tmp_path / "values.yaml").write_text(values)
+
+    assert f"its profiles are simulated: {names}\n" in simulated(tmp_path).stderr
 
 
 def test_charts_and_kustomizations_are_left_out_with_a_line() -> None:

@@ -19,9 +19,9 @@ from gangline.cache import Cache
 from gangline.kube.resources import GPU_NODE_STATUSES, RESOURCE_CLAIMS
 from gangline.nodes import Int64Column
 from gangline.pods import PodInfo
-from gangline.wire import ALLOCATED, GPU
+from gangline.wire import ALLOCATED, AMD_GPU, GPU
 
-GPUS = (GPU, "amd.com/gpu")
+GPUS = (GPU, AMD_GPU)
 """Resources that stand for whole GPUs."""
 _DRIVER = "gpu."
 """How the names of DRA drivers begin that hand out GPUs: gpu.nvidia.com, gpu.amd.com."""

@@ -14,6 +14,7 @@ from gangline.cycle_state import Cycle
 from gangline.deadline import Deadline
 from gangline.diagnosis import Diagnosis
 from gangline.hints import ClusterEvent
+from gangline.model import TypedReference
 from gangline.nodes import NodeView, Rows
 from gangline.pod_group import GroupAttempt, Membership, Problem
 from gangline.pods import PodInfo
@@ -112,6 +113,9 @@ class Recorder(Protocol):
 
     def event(self, pod: PodInfo, kind: str, reason: str, note: str, action: str = "Scheduling") -> None:
         """Say something about a pod; kind is "Normal" or "Warning"."""
+
+    def about(self, regarding: TypedReference, reporter: str, kind: str, reason: str, note: str, action: str) -> None:
+        """Say something about any object; ``reporter`` is the profile that says it, ``action`` what it was doing."""
 
 
 class WaitingPod(Protocol):

@@ -86,6 +86,9 @@ class NoRecorder:
     def event(self, pod: PodInfo, kind: str, reason: str, note: str, action: str = "Scheduling") -> None:
         """Nothing."""
 
+    def about(self, regarding: TypedReference, reporter: str, kind: str, reason: str, note: str, action: str) -> None:
+        """Nothing."""
+
 
 class EventRecorder:
     """Collects events and conditions."""

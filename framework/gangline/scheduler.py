@@ -269,6 +269,7 @@ class Scheduler:
             field_selector=selection.field_selector,
             clock=self._clock.monotonic,
             on_unreadable=guarded.unreadable,
+            is_needed=selection.is_needed,
         )
 
     # The loop

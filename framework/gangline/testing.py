@@ -142,9 +142,10 @@ class FakeClock:
 
 @dataclass(frozen=True, slots=True)
 class RecordedEvent:
-    """What a plugin said about a pod."""
+    """What a plugin said about a pod, or about another object."""
 
     pod: str
+    """NAMESPACE/NAME of it."""
     kind: str
     reason: str
     note: str
@@ -159,6 +160,12 @@ class FakeRecorder:
     def event(self, pod: PodInfo, kind: str, reason: str, note: str, action: str = "Scheduling") -> None:
         """Say something about a pod."""
         self.events.append(RecordedEvent(pod.key, kind, reason, note))
+
+    def about(
+        self, regarding: model.TypedReference, reporter: str, kind: str, reason: str, note: str, action: str
+    ) -> None:
+        """Say something about any object."""
+        self.events.append(RecordedEvent(f"{regarding.namespace}/{regarding.name}", kind, reason, note))
 
 
 @dataclass(slots=True)

@@ -44,6 +44,8 @@ POD_INDEX = "apps.kubernetes.io/pod-index"
 
 GPU = "nvidia.com/gpu"
 """As a resource: whole GPUs; on a node that shares its GPUs by time-slicing, pieces of them."""
+AMD_GPU = "amd.com/gpu"
+"""As a resource: whole GPUs of AMD, which are counted and not chosen."""
 SHARED_GPU = "nvidia.com/gpu.shared"
 """As a resource: pieces of GPUs that a device plugin shares out under a name of their own."""
 MIG_PREFIX = "nvidia.com/mig-"

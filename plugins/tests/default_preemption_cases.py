@@ -14,6 +14,7 @@ from gangline.cache import Cache
 from gangline.clock import SystemClock
 from gangline.explain.case import load_cluster
 from gangline.metrics import Metrics
+from gangline.model import TypedReference
 from gangline.registry import Catalog
 from gangline.runtime import Runtime
 from gangline.waiting import WaitingPods
@@ -49,6 +50,10 @@ class Recorder:
     def event(self, pod: PodInfo, kind: str, reason: str, note: str, action: str = "Scheduling") -> None:
         """Keep it."""
         self.events.append((pod.name, reason, note))
+
+    def about(self, regarding: TypedReference, reporter: str, kind: str, reason: str, note: str, action: str) -> None:
+        """Keep it."""
+        self.events.append((regarding.name, reason, note))
 
 
 @dataclass

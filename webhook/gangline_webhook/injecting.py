@@ -2,31 +2,23 @@
 
 Rules
 - Only the scheduler says what is allocated: a pod that brings such an annotation loses it.
-- CUDA_VISIBLE_DEVICES of a pod with a claim or a map is ours in every container and init container, whatever the
-  user wrote, and the user is told. The variables of the fabric and of ranks are proposals: what the user set stays.
-- It holds device ids, and UUIDs where ids would not do: no id names a MIG instance, and in a container to which the
-  runtime shows some devices only, these are counted from 0.
+- What tells containers of their GPUs is ours, whatever the user wrote, and the user is told; see `enforcing`. The
+  variables of the fabric and of ranks are proposals: what the user set stays.
 - A pod with a claim requests the GPUs that the claim gives it; see `requesting`.
 - Doing it twice changes nothing, so that the API server may ask again after other webhooks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
-from gangline.wire import ALLOCATED, ALLOCATED_UUIDS, CLAIM, GPU, MIG_PREFIX, SCHEDULING_MAP, SHARED_GPU, GpuClaim
-from gangline_webhook import fabric, mapping
-from gangline_webhook.pods import (
-    CUDA_VISIBLE_DEVICES,
-    NVIDIA_VISIBLE_DEVICES,
-    Container,
-    EnvVar,
-    Pod,
-    from_annotation,
-)
+from gangline.wire import ALLOCATED, AMD_GPU, CLAIM, SCHEDULING_MAP, GpuClaim
+from gangline_webhook import enforcing, fabric, mapping
+from gangline_webhook.enforcing import Enforcement, Seen
+from gangline_webhook.pods import Container, EnvVar, Pod
 from gangline_webhook.ranks import Ranks
 from gangline_webhook.requesting import Mode, Requests, requests_of
 from gangline_webhook.reviewing import Operation, Verdict
@@ -39,9 +31,9 @@ class Options:
     """What the command line says."""
 
     scheduler_names: frozenset[str]
-    """Whose maps are read."""
-    nvidia_visible_devices: bool = False
-    """Whether UUIDs go to the container runtime."""
+    """Who gives pods what their claims, maps and requests say."""
+    enforcement: Enforcement = "device-plugin"
+    """Who decides in the end what containers see."""
     claim_requests: Mode = "add"
     """What becomes of pods with claims that do not request their GPUs."""
 
@@ -68,19 +60,16 @@ def mutate(pod: Pod, claim: GpuClaim | None, options: Options, ranks: Ranks = NO
         return Verdict(allowed=False, message=f"pod {pod.metadata.name}: {asked.refusal}")
     patch = [*_without_forged(pod), *asked.patch]
     warnings = [f"the annotation {key} was removed: only the scheduler sets it" for key in _forged(pod)]
-    wanted, doubts = _wanted(pod, claim, options)
-    warnings += [*doubts, *ranks.warnings]
-    wanted += [Wanted(variable, firm=False, first=True) for variable in ranks.variables]
+    seen, doubts = _seen(pod, claim, options, asked.added)
+    warnings += [*doubts, *_of_claim(pod, options), *([asked.warning] if asked.warning else []), *ranks.warnings]
+    more = [Wanted(variable, firm=False) for variable in fabric.variables(claim)] if claim is not None else []
+    more += [Wanted(variable, firm=False, first=True) for variable in ranks.variables]
     replaced: dict[str, list[str]] = {}
     for path, container in pod.containers():
-        patch += _into(path, container, wanted, replaced)
+        patch += _into(path, container, [*map(Wanted, seen.get(path, ())), *more], replaced)
     for name, values in replaced.items():
         warnings.append(f"{name} is set by Gangline, the pod's own values were replaced: {', '.join(values)}")
-    if _exposes_all(pod, claim, wanted):
-        warnings.append(
-            f"{NVIDIA_VISIBLE_DEVICES}=all shows the containers every GPU of the node, other pods' GPUs too; "
-            f"remove it and ask for {GPU} or a GpuClaim"
-        )
+    warnings += enforcing.doubts(pod, seen, options.enforcement, asked.added)
     return Verdict(patch=tuple(patch), warnings=tuple(warnings))
 
 
@@ -97,23 +86,31 @@ def _escaped(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1")
 
 
-def _wanted(pod: Pod, claim: GpuClaim | None, options: Options) -> tuple[list[Wanted], list[str]]:
-    """The variables for this pod, and warnings about its map."""
-    mapped = pod.annotation(SCHEDULING_MAP) and pod.spec.scheduler_name in options.scheduler_names
+def _seen(pod: Pod, claim: GpuClaim | None, options: Options, added: int) -> tuple[Seen, list[str]]:
+    """What tells the containers of their GPUs, and warnings about the pod's map."""
+    is_ours = pod.spec.scheduler_name in options.scheduler_names
+    mapped = is_ours and bool(pod.annotation(SCHEDULING_MAP))
+    if pod.annotation(CLAIM):
+        warnings = [f"{SCHEDULING_MAP} is not read: the pod has a claim"] if mapped else []
+        return enforcing.by_claim(pod, claim, options.enforcement, added), warnings
+    if mapped:
+        devices, warnings = mapping.visible_devices(pod)
+        return enforcing.by_map(pod, devices, options.enforcement) if devices else {}, warnings
+    return enforcing.by_request(pod, options.enforcement) if is_ours else {}, []
+
+
+def _of_claim(pod: Pod, options: Options) -> Iterator[str]:
+    """Warnings about a pod with a claim that will not get what it may expect."""
     if not pod.annotation(CLAIM):
-        variable, warnings = mapping.visible_devices(pod) if mapped else (None, [])
-        return [Wanted(variable)] if variable else [], warnings
-    warnings = [f"{SCHEDULING_MAP} is not read: the pod has a claim"] if mapped else []
-    by_uuid = options.nvidia_visible_devices or (claim is not None and claim.spec.devices.exclusivity == "MIG")
-    wanted = [Wanted(from_annotation(CUDA_VISIBLE_DEVICES, ALLOCATED_UUIDS if by_uuid else ALLOCATED))]
-    if options.nvidia_visible_devices:
-        wanted.append(Wanted(from_annotation(NVIDIA_VISIBLE_DEVICES, ALLOCATED_UUIDS)))
-    if claim:
-        wanted += [Wanted(variable, firm=False) for variable in fabric.variables(claim)]
-    return wanted, warnings
+        return
+    if pod.spec.scheduler_name not in options.scheduler_names:
+        names = " or ".join(sorted(options.scheduler_names))
+        yield f"the scheduler {pod.spec.scheduler_name} reads no GpuClaim: set spec.schedulerName to {names}"
+    if any(AMD_GPU in _resources(container) for _, container in pod.containers()):
+        yield f"{AMD_GPU} is counted, and which GPUs it is the device plugin chooses: a GpuClaim gives NVIDIA GPUs"
 
 
-def _into(path: str, container: Container, wanted: list[Wanted], replaced: dict[str, list[str]]) -> list[Operation]:
+def _into(path: str, container: Container, wanted: Sequence[Wanted], replaced: dict[str, list[str]]) -> list[Operation]:
     """The steps that put the variables into one container; what they replace is noted in ``replaced``."""
     present = container.env or []
     leading: list[Operation] = []
@@ -144,29 +141,6 @@ def _shown(env: EnvVar) -> str:
     return "valueFrom" if env.value_from else repr(env.value)
 
 
-def _exposes_all(pod: Pod, claim: GpuClaim | None, wanted: list[Wanted]) -> bool:
-    """Whether a container asks the runtime for every GPU though the pod shares them with others, or has none."""
-    if any(variable.env.name == NVIDIA_VISIBLE_DEVICES for variable in wanted):
-        return False
-    containers = [container for _, container in pod.containers()]
-    if not any(
-        env.name == NVIDIA_VISIBLE_DEVICES and env.value == "all"
-        for container in containers
-        for env in container.env or ()
-    ):
-        return False
-    if any(SHARED_GPU in _resources(container) for container in containers):
-        return True
-    if pod.annotation(CLAIM):
-        return claim is not None and claim.spec.devices.exclusivity != "Exclusive"
-    return not pod.annotation(SCHEDULING_MAP) and not any(_has_gpus(container) for container in containers)
-
-
-def _resources(container: Container) -> Mapping[str, object]:
-    if container.resources is None:
-        return {}
-    return {**(container.resources.requests or {}), **(container.resources.limits or {})}
-
-
-def _has_gpus(container: Container) -> bool:
-    return any(name == GPU or name.startswith(MIG_PREFIX) for name in _resources(container))
+def _resources(container: Container) -> set[str]:
+    resources = container.resources
+    return {*(resources.requests or ()), *(resources.limits or ())} if resources else set()

@@ -26,6 +26,7 @@ from gangline.listening import Limits, Listener
 from gangline.version import version_option
 from gangline_webhook.bodies import PATIENCE
 from gangline_webhook.claims import Claims, NoClaims, WatchedClaims
+from gangline_webhook.enforcing import ENFORCEMENTS, Enforcement
 from gangline_webhook.injecting import Options
 from gangline_webhook.requesting import MODES, Mode
 from gangline_webhook.serving import DEADLINE, MOST_CONNECTIONS, Metrics, Reviewer, pages
@@ -69,10 +70,16 @@ class Settings:
     multiple=True,
     envvar="SCHEDULER_NAME",
     default=["gpu-scheduler"],
-    help="Pods of this scheduler have their map read; may be repeated. Default: $SCHEDULER_NAME or gpu-scheduler.",
+    help="Pods of this scheduler have claims, maps and requests read; may be repeated. Default: $SCHEDULER_NAME or "
+    "gpu-scheduler.",
 )
 @click.option(
-    "--nvidia-visible-devices", is_flag=True, help="Inject NVIDIA_VISIBLE_DEVICES too, with the UUIDs of the devices."
+    "--enforcement",
+    type=click.Choice(ENFORCEMENTS),
+    default="device-plugin",
+    show_default=True,
+    help="Who decides what containers see: the device plugin, the container runtime by NVIDIA_VISIBLE_DEVICES, or "
+    "nobody but CUDA_VISIBLE_DEVICES.",
 )
 @click.option(
     "--claims/--no-claims",
@@ -105,7 +112,7 @@ def webhook(
     secure_listen: str,
     plain_metrics: bool,
     scheduler_names: Sequence[str],
-    nvidia_visible_devices: bool,
+    enforcement: Enforcement,
     claims: bool,
     ranks: bool,
     claim_requests: Mode,
@@ -115,7 +122,7 @@ def webhook(
 ) -> None:
     """Serve admission reviews until SIGTERM: pods get their GPU variables, claims are checked."""
     logs.configure(log_level, log_format)
-    options = Options(frozenset(scheduler_names), nvidia_visible_devices, claim_requests)
+    options = Options(frozenset(scheduler_names), enforcement, claim_requests)
     certificates = Certificates(tls_cert_file, tls_private_key_file)
     endpoints = Endpoints(listen, secure_listen, certificates, plain_metrics)
     settings = Settings(certificates, addr, endpoints, options, claims, ranks, kubeconfig)

@@ -10,6 +10,7 @@ import msgspec
 from gangline.model import Object, ObjectMeta, ResourceRequirements
 
 CUDA_VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
+CUDA_DEVICE_ORDER = "CUDA_DEVICE_ORDER"
 NVIDIA_VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
 MOST_CONTAINERS = 1000
 """Of a pod that gets variables: each costs a part of the answer, and no node runs so many."""
@@ -29,6 +30,7 @@ class Container(Object):
     name: str = ""
     env: list[EnvVar] | None = None
     resources: ResourceRequirements | None = None
+    restart_policy: str = ""
 
 
 class PodSpec(Object):

@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from gangline.errors import GanglineError
 from gangline.model import Job, JobSpec, Object, ObjectMeta, OwnerReference, Service
 from gangline.wire import CLAIM, COMPLETION_INDEX, GPU, RANKS, GpuClaim
 from gangline_webhook.pods import EnvVar, Pod, PodSpec, from_annotation, literal
-from gangline_webhook.requesting import requested
+from gangline_webhook.requesting import requested, whole_gpus
 
 MODES = ("pods", "gpus")
 """One process in each pod, or one for each GPU, which torchrun starts."""
@@ -207,7 +208,10 @@ def _doubts(workers: _Workers, behind: Behind) -> list[str]:
 
 
 def _gpus(spec: PodSpec) -> int | None:
-    return requested(spec.containers or [], spec.init_containers or [])
+    try:
+        return requested(spec, whole_gpus)
+    except (GanglineError, ValueError):
+        return None  # no number: the API server says so
 
 
 def _foreign(labels: Mapping[str, str] | None) -> str:

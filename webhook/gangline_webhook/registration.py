@@ -2,7 +2,8 @@
 
 Rules
 - Only pods that concern GPUs come here: the API server evaluates the conditions, and all others cost nothing.
-- The webhook's own namespace is left out, or a cluster that starts from nothing waits for itself.
+- No pod of Gangline's own comes here, or a cluster that starts from nothing would wait for itself. Other pods in its
+  namespace do.
 - Each webhook is asked at most for a few seconds, and by default its absence stops nobody.
 """
 
@@ -12,7 +13,18 @@ import base64
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from gangline.wire import ALLOCATED, ALLOCATED_UUIDS, CLAIM, GPU_GROUP, GPU_VERSION, RANKS, SCHEDULING_MAP
+from gangline.wire import (
+    ALLOCATED,
+    ALLOCATED_UUIDS,
+    CLAIM,
+    GPU,
+    GPU_GROUP,
+    GPU_VERSION,
+    MIG_PREFIX,
+    RANKS,
+    SCHEDULING_MAP,
+)
+from gangline_webhook.enforcing import Enforcement
 from gangline_webhook.reviewing import VERSIONS
 
 Manifest = dict[str, Any]
@@ -23,7 +35,15 @@ TIMEOUT = 5
 """Seconds that the API server waits."""
 
 _ANNOTATIONS = "object.metadata.?annotations.orValue({})"
-_EXPOSES_ALL = "has(c.env) && c.env.exists(e, e.name == 'NVIDIA_VISIBLE_DEVICES' && e.?value.orValue('') == 'all')"
+_CONTAINERS = "(object.spec.containers + object.spec.?initContainers.orValue([]))"
+_CHOOSES_ITSELF = (
+    f"{_CONTAINERS}.exists(c, has(c.env) && c.env.exists(e, e.name == 'NVIDIA_VISIBLE_DEVICES' "
+    "&& (has(e.valueFrom) || !(e.?value.orValue('') in ['', 'void', 'none']))))"
+)
+_REQUESTS_GPUS = (
+    f"{_CONTAINERS}.exists(c, has(c.resources) && has(c.resources.limits) && c.resources.limits.exists(name, "
+    f"name.startsWith('{GPU}') || name.startsWith('{MIG_PREFIX}')))"
+)
 
 
 def at_url(url: str, authority: bytes) -> Manifest:
@@ -42,15 +62,23 @@ def mutating(
     client: Manifest,
     *,
     scheduler_names: Sequence[str] = ("gpu-scheduler",),
+    enforcement: Enforcement = "device-plugin",
+    own: tuple[str, str] | None = None,
     exclude_namespaces: Sequence[str] = ("kube-system",),
     failure_policy: FailurePolicy = "Ignore",
 ) -> Manifest:
-    """The MutatingWebhookConfiguration for new pods; ``client`` leads to /mutate."""
+    """The MutatingWebhookConfiguration for new pods; ``client`` leads to /mutate.
+
+    ``own`` are the namespace and the label ``app`` of the agents, which have to see every GPU.
+    """
+    conditions = [{"name": "concerns-gpus", "expression": concerns_gpus(scheduler_names, enforcement)}]
+    if own is not None:
+        conditions.append({"name": "is-no-agent", "expression": is_no_agent(*own)})
     webhook = {
         **_common(client, exclude_namespaces, failure_policy),
         "name": "pods.gpu-scheduler.svc",
         "rules": [_rule("", "v1", "pods", "CREATE")],
-        "matchConditions": [{"name": "concerns-gpus", "expression": concerns_gpus(scheduler_names)}],
+        "matchConditions": conditions,
         "reinvocationPolicy": "IfNeeded",
     }
     return _configuration("MutatingWebhookConfiguration", name, [webhook])
@@ -89,19 +117,28 @@ def validating(
     return _configuration("ValidatingWebhookConfiguration", name, [claims, pods, jobs])
 
 
-def concerns_gpus(scheduler_names: Sequence[str]) -> str:
-    """In CEL: a new pod has a claim, a map that we serve or a forged allocation, or wants ranks or to see every GPU."""
-    names = ", ".join(_quoted(name) for name in scheduler_names)
-    return " || ".join(
-        [
-            f"{_quoted(CLAIM)} in {_ANNOTATIONS}",
-            f"({_quoted(SCHEDULING_MAP)} in {_ANNOTATIONS} && object.spec.schedulerName in [{names}])",
-            f"{_quoted(RANKS)} in {_ANNOTATIONS}",
-            f"{_ANNOTATIONS}.exists(key, key.startsWith({_quoted(ALLOCATED)}))",
-            f"object.spec.containers.exists(c, {_EXPOSES_ALL})",
-            f"object.spec.?initContainers.orValue([]).exists(c, {_EXPOSES_ALL})",
-        ]
-    )
+def concerns_gpus(scheduler_names: Sequence[str], enforcement: Enforcement = "device-plugin") -> str:
+    """In CEL: a new pod has a claim, a map that we serve, a forged allocation, or wants ranks or certain GPUs shown.
+
+    Where the runtime enforces, pods that request GPUs of a scheduler that we serve come too.
+    """
+    is_ours = f"object.spec.schedulerName in [{', '.join(map(_quoted, scheduler_names))}]"
+    cases = [
+        f"{_quoted(CLAIM)} in {_ANNOTATIONS}",
+        f"({_quoted(SCHEDULING_MAP)} in {_ANNOTATIONS} && {is_ours})",
+        f"{_quoted(RANKS)} in {_ANNOTATIONS}",
+        f"{_ANNOTATIONS}.exists(key, key.startsWith({_quoted(ALLOCATED)}))",
+        _CHOOSES_ITSELF,
+    ]
+    if enforcement == "runtime":
+        cases.append(f"({is_ours} && {_REQUESTS_GPUS})")
+    return " || ".join(cases)
+
+
+def is_no_agent(namespace: str, app: str) -> str:
+    """In CEL: a pod is none of the agents, as only who may create pods in our namespace could make it look like."""
+    label = "object.metadata.?labels.?app.orValue('')"
+    return f"!(request.namespace == {_quoted(namespace)} && {label} == {_quoted(app)})"
 
 
 def asks_for_ranks() -> str:

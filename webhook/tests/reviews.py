@@ -13,6 +13,8 @@ UID = "705ab4f5-6393-11e8-b7cc-42010a800002"
 V1 = "admission.k8s.io/v1"
 CUDA = "CUDA_VISIBLE_DEVICES"
 NVIDIA = "NVIDIA_VISIBLE_DEVICES"
+ORDER = {"name": "CUDA_DEVICE_ORDER", "value": "PCI_BUS_ID"}
+"""Goes with ids of devices."""
 
 
 def container(name: str = "main", env: Any = None, **fields: Any) -> Document:

@@ -73,7 +73,7 @@ class Known:
 
 @pytest.fixture(scope="module")
 def reviewer() -> Reviewer:
-    return Reviewer(Known(), Options(frozenset({"gpu-scheduler"}), True), Metrics())
+    return Reviewer(Known(), Options(frozenset({"gpu-scheduler"}), "runtime"), Metrics())
 
 
 async def judged(reviewer: Reviewer, body: bytes) -> list[dict[str, Any]]:

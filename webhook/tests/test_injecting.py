@@ -12,7 +12,7 @@ from gangline_webhook.injecting import Options, mutate
 from gangline_webhook.pods import Pod
 from gangline_webhook.reviewing import Verdict
 
-from .reviews import CUDA, NVIDIA, Document, container, env, field_ref, patched, pod
+from .reviews import CUDA, ORDER, Document, container, env, field_ref, patched, pod
 
 CLAIMED = {"gpu.scheduling/claim": "four"}
 MAP = "gpu-scheduling-map"
@@ -50,13 +50,13 @@ def claim(**spec: Any) -> GpuClaim:
     ],
 )
 def test_a_claim_pod_reads_its_devices_from_the_annotation(before: Any, after: Any) -> None:
-    assert env(mutated(pod(container(env=before), annotations=CLAIMED))) == after
+    assert env(mutated(pod(container(env=before), annotations=CLAIMED))) == [*after, ORDER]
 
 
 def test_every_container_and_init_container_gets_the_variable() -> None:
     result = mutated(pod(container(), container("side"), init=[container("setup")], annotations=CLAIMED))
 
-    assert [env(result, name) for name in ("main", "side", "setup")] == [[field_ref(CUDA)]] * 3
+    assert [env(result, name) for name in ("main", "side", "setup")] == [[field_ref(CUDA), ORDER]] * 3
 
 
 def test_what_the_user_set_is_replaced_with_one_warning_that_names_the_containers() -> None:
@@ -91,7 +91,7 @@ def test_an_empty_claim_annotation_is_no_claim() -> None:
 def test_a_pod_whose_name_is_still_to_be_generated_gets_the_variable_too() -> None:
     document = pod(annotations=CLAIMED, name="", generateName="train-")
 
-    assert env(mutated(document)) == [field_ref(CUDA)]
+    assert env(mutated(document)) == [field_ref(CUDA), ORDER]
 
 
 def test_a_pod_with_a_mig_claim_sees_its_instances_by_uuid() -> None:
@@ -101,14 +101,6 @@ def test_a_pod_with_a_mig_claim_sees_its_instances_by_uuid() -> None:
     result = mutated(document, instances)
 
     assert [env(result, name) for name in ("main", "setup")] == [[field_ref(CUDA, UUIDS)]] * 2
-
-
-def test_uuids_go_to_the_runtime_when_asked_for_and_to_cuda_which_counts_what_the_runtime_shows() -> None:
-    options = Options(frozenset(), nvidia_visible_devices=True)
-
-    result = mutated(pod(container(env=[{"name": NVIDIA, "value": "all"}]), annotations=CLAIMED), options=options)
-
-    assert env(result) == [field_ref(NVIDIA, UUIDS), field_ref(CUDA, UUIDS)]
 
 
 @pytest.mark.parametrize("more", [{}, CLAIMED], ids=["without a claim", "with a claim"])
@@ -138,7 +130,7 @@ def test_a_map_pod_gets_its_devices_as_a_literal_in_every_container() -> None:
 
     result = mutated(document)
 
-    assert [env(result, name) for name in ("main", "setup")] == [[{"name": CUDA, "value": "2"}]] * 2
+    assert [env(result, name) for name in ("main", "setup")] == [[{"name": CUDA, "value": "2"}, ORDER]] * 2
 
 
 def test_a_map_is_read_only_for_schedulers_that_are_served() -> None:
@@ -151,7 +143,7 @@ def test_a_map_is_read_only_for_schedulers_that_are_served() -> None:
 def test_a_claim_counts_more_than_a_map_and_the_user_is_told() -> None:
     document = pod(annotations={MAP: "0=node1:0,1", **CLAIMED})
 
-    assert env(mutated(document)) == [field_ref(CUDA)]
+    assert env(mutated(document)) == [field_ref(CUDA), ORDER]
     assert decide(document).warnings == ("gpu-scheduling-map is not read: the pod has a claim",)
 
 
@@ -166,15 +158,19 @@ VARIABLES = [
 ]
 
 
+TOLD = [{"name": CUDA, "value": "0,1,2,3"}, ORDER]
+"""What a container is told to which a device plugin shows the claim's GPUs."""
+
+
 def test_a_fabric_claim_brings_the_variables_of_nccl_and_cufile() -> None:
-    assert env(mutated(pod(annotations=CLAIMED), FABRIC)) == [field_ref(CUDA), *VARIABLES]
+    assert env(mutated(pod(annotations=CLAIMED), FABRIC)) == [*TOLD, *VARIABLES]
 
 
 def test_what_the_user_says_about_the_fabric_stays_without_a_warning() -> None:
     own = {"name": "NCCL_IB_HCA", "value": "^mlx5_9"}
     document = pod(container(env=[own]), annotations=CLAIMED)
 
-    assert env(mutated(document, FABRIC)) == [own, field_ref(CUDA), *VARIABLES[1:]]
+    assert env(mutated(document, FABRIC)) == [own, *TOLD, *VARIABLES[1:]]
     assert decide(document, FABRIC).warnings == ()
 
 
@@ -184,48 +180,4 @@ def test_what_the_user_says_about_the_fabric_stays_without_a_warning() -> None:
     ids=["no fabric", "ports only", "empty storage"],
 )
 def test_a_claim_that_names_no_adapters_and_no_cufile_brings_none(spec: Any) -> None:
-    assert env(mutated(pod(annotations=CLAIMED), claim(**spec))) == [field_ref(CUDA)]
-
-
-# NVIDIA_VISIBLE_DEVICES=all
-
-ALL = [{"name": NVIDIA, "value": "all"}]
-
-
-def gpu(resource: str) -> Document:
-    return {"resources": {"limits": {resource: "1"}}}
-
-
-@pytest.mark.parametrize(
-    ("document", "found"),
-    [
-        pytest.param(pod(container(env=ALL)), None, id="no GPU asked for"),
-        pytest.param(pod(container(), init=[container("setup", env=ALL)]), None, id="in an init container"),
-        pytest.param(pod(container(env=ALL, **gpu("nvidia.com/gpu.shared"))), None, id="a shared GPU"),
-        pytest.param(
-            pod(container(env=ALL), annotations=CLAIMED), claim(devices={"exclusivity": "Shared"}), id="a shared claim"
-        ),
-        pytest.param(
-            pod(container(env=ALL), annotations=CLAIMED), claim(devices={"exclusivity": "MIG"}), id="a MIG claim"
-        ),
-    ],
-)
-def test_all_gpus_for_a_pod_that_shares_them_is_warned_about(document: Document, found: GpuClaim | None) -> None:
-    (warning,) = decide(document, found).warnings
-
-    assert warning.startswith("NVIDIA_VISIBLE_DEVICES=all shows")
-
-
-@pytest.mark.parametrize(
-    ("document", "found"),
-    [
-        pytest.param(pod(container(env=ALL, **gpu("nvidia.com/gpu"))), None, id="whole GPUs"),
-        pytest.param(pod(container(env=ALL, **gpu("nvidia.com/mig-1g.10gb"))), None, id="a MIG instance"),
-        pytest.param(pod(container(env=ALL), annotations=CLAIMED), claim(), id="an exclusive claim"),
-        pytest.param(pod(container(env=ALL), annotations=CLAIMED), None, id="a claim that is not known"),
-        pytest.param(pod(container(env=ALL), annotations={MAP: "0=n:0"}), None, id="a map"),
-        pytest.param(pod(container(env=[{"name": NVIDIA, "value": "void"}])), None, id="another value"),
-    ],
-)
-def test_all_gpus_is_not_warned_about_otherwise(document: Document, found: GpuClaim | None) -> None:
-    assert decide(document, found).warnings == ()
+    assert env(mutated(pod(annotations=CLAIMED), claim(**spec))) == TOLD

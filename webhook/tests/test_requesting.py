@@ -10,7 +10,7 @@ import pytest
 from gangline.wire import GpuClaim
 from gangline_webhook.injecting import Options, mutate
 from gangline_webhook.pods import Pod
-from gangline_webhook.requesting import Mode
+from gangline_webhook.requesting import MODES, Mode
 from gangline_webhook.reviewing import Verdict
 
 from .reviews import Document, container, patched, pod
@@ -79,7 +79,7 @@ def test_requests_of_several_containers_count_together() -> None:
     assert decide(document).allowed
 
 
-@pytest.mark.parametrize("mode", ["add", "require"])
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("has", ["1", "3", "5", "1k"])
 def test_a_pod_whose_request_disagrees_with_its_claim_is_refused(has: str, mode: Mode) -> None:
     verdict = decide(pod(asking(limits=has), annotations=CLAIMED), mode)
@@ -114,3 +114,51 @@ def test_an_amount_that_is_no_number_is_left_to_the_api_server(amount: str) -> N
     document = pod(asking(limits=amount), annotations=CLAIMED)
 
     assert resources(patched(document, decide(document).patch)) == {"limits": {GPU: amount}}
+
+
+def test_sidecars_count_together_with_what_runs_beside_them() -> None:
+    sidecar = asking(limits="2") | {"name": "sidecar", "restartPolicy": "Always"}
+    setup = asking(limits="2") | {"name": "setup"}
+
+    assert decide(pod(asking(limits="2"), init=[sidecar, setup], annotations=CLAIMED)).allowed
+    assert not decide(pod(asking(limits="4"), init=[sidecar], annotations=CLAIMED)).allowed
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("resource", "amount", "devices", "message"),
+    [
+        (GPU, "1", {"exclusivity": "Shared"}, "gives the pod shares of GPUs, and it requests nvidia.com/gpu besides"),
+        (f"{GPU}.shared", "1", {"exclusivity": "Shared"}, "gives the pod shares of GPUs, and it requests"),
+        (f"{GPU}.shared", "4", {}, "gives the pod whole GPUs, and it requests pieces of GPUs besides"),
+        ("nvidia.com/mig-1g.10gb", "4", {}, "gives the pod whole GPUs, and it requests pieces of GPUs besides"),
+        (
+            "nvidia.com/mig-1g.10gb",
+            "1",
+            {"exclusivity": "MIG", "migProfile": "1g.10gb"},
+            "gives the pod 4 MIG instances, and its requests for GPUs are 1",
+        ),
+    ],
+)
+def test_what_a_claim_and_a_request_would_both_count_is_refused(
+    mode: Mode, resource: str, amount: str, devices: dict[str, Any], message: str
+) -> None:
+    document = pod(container(resources={"limits": {resource: amount}}), annotations=CLAIMED)
+
+    verdict = decide(document, mode, **devices)
+
+    assert not verdict.allowed
+    assert message in verdict.message
+
+
+@pytest.mark.parametrize("resource", [GPU, "nvidia.com/mig-1g.10gb"])
+def test_instances_may_be_requested_by_their_own_name_or_as_gpus(resource: str) -> None:
+    document = pod(container(resources={"limits": {resource: "4"}}), annotations=CLAIMED)
+
+    assert decide(document, exclusivity="MIG", migProfile="1g.10gb").allowed
+
+
+def test_of_several_containers_it_is_told_which_got_the_request() -> None:
+    assert decide(pod(container(), container("side"), annotations=CLAIMED)).warnings == (
+        "nvidia.com/gpu: 4 was added to container main for GpuClaim four; if another one is meant, write it there",
+    )

@@ -27,10 +27,12 @@ from gangline_webhook.claims import MISSING, UNREADABLE, Found
 from gangline_webhook.injecting import Options
 from gangline_webhook.serving import Metrics, Reviewer, pages
 
-from .reviews import CUDA, UID, Document, container, env, field_ref, patched, pod, review, text
+from .reviews import CUDA, ORDER, UID, Document, container, env, field_ref, patched, pod, review, text
 
 NESTED = text(review(pod(managedFields="here"))).replace(b'"here"', b"[" * 5000 + b"]" * 5000)
 CLAIMED = {"gpu.scheduling/claim": "four"}
+TOLD = [{"name": CUDA, "value": "0"}, ORDER]
+"""What the one GPU of a claim is called in a container to which a device plugin shows it."""
 
 
 class KnownClaims:
@@ -101,13 +103,13 @@ async def running(tmp_path: Path) -> AsyncIterator[Running]:
 
 
 async def test_a_new_pod_with_a_claim_is_patched(running: Running) -> None:
-    assert env(await running.mutated(pod(annotations=CLAIMED))) == [field_ref(CUDA)]
+    assert env(await running.mutated(pod(annotations=CLAIMED))) == TOLD
 
 
 async def test_the_claim_of_the_pods_namespace_decides_about_the_fabric(running: Running) -> None:
     document = pod(annotations={"gpu.scheduling/claim": "fabric"})
 
-    assert env(await running.mutated(document)) == [field_ref(CUDA), {"name": "NCCL_IB_HCA", "value": "=mlx5_0"}]
+    assert env(await running.mutated(document)) == [*TOLD, {"name": "NCCL_IB_HCA", "value": "=mlx5_0"}]
 
 
 async def test_a_claim_that_does_not_exist_is_told_and_the_pod_is_patched(running: Running) -> None:
@@ -267,7 +269,7 @@ async def test_a_fault_of_its_own_is_answered_500_with_the_uid_and_the_server_go
 
     assert (status, answer["response"]["uid"], answer["response"]["status"]["code"]) == (500, UID, 500)
     assert "Traceback" in caplog.text and logged in caplog.text
-    assert env(await running.mutated(pod(annotations=CLAIMED))) == [field_ref(CUDA)]
+    assert env(await running.mutated(pod(annotations=CLAIMED))) == TOLD
 
 
 @pytest.mark.parametrize(

@@ -59,11 +59,34 @@ imagePullPolicy: {{ $image.pullPolicy }}
 {{- if and .Values.webhook.enabled (eq .Values.webhook.certificates.mode "self-signed") -}}true{{- end -}}
 {{- end -}}
 
+{{/* The profiles, as JSON {"items": [...]}. One without a name is called scheduler.name, and left out where another one
+     has that name. Where the runtime enforces, pods go to nodes alone whose agent reports what there is to show. */}}
+{{- define "gangline.profiles" -}}
+{{- $taken := list -}}
+{{- range .Values.profiles }}{{ $taken = append $taken (.schedulerName | default "") }}{{ end -}}
+{{- $profiles := list -}}
+{{- range .Values.profiles -}}
+{{- if or .schedulerName (not (has $.Values.scheduler.name $taken)) -}}
+{{- $profile := merge (dict "schedulerName" (.schedulerName | default $.Values.scheduler.name)) (deepCopy .) -}}
+{{- if and (eq $.Values.webhook.enforcement "runtime") (contains "\"GpuClaim\"" (toJson .plugins)) -}}
+{{- $args := dict "requireReport" true -}}
+{{- $others := list -}}
+{{- range $profile.pluginConfig -}}
+{{- if eq .name "GpuClaim" }}{{ $args = merge (.args | default dict) $args }}{{ else }}{{ $others = append $others . }}{{ end -}}
+{{- end -}}
+{{- $_ := set $profile "pluginConfig" (append $others (dict "name" "GpuClaim" "args" $args)) -}}
+{{- end -}}
+{{- $profiles = append $profiles $profile -}}
+{{- end -}}
+{{- end -}}
+{{- toJson (dict "items" $profiles) -}}
+{{- end -}}
+
 {{/* The names of all profiles, as a JSON list. */}}
 {{- define "gangline.schedulerNames" -}}
 {{- $names := list -}}
-{{- range .Values.profiles -}}
-{{- $names = append $names (.schedulerName | default $.Values.scheduler.name) -}}
+{{- range (include "gangline.profiles" . | fromJson).items -}}
+{{- $names = append $names .schedulerName -}}
 {{- end -}}
 {{- toJson $names -}}
 {{- end -}}

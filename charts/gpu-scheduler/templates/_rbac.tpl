@@ -37,7 +37,7 @@ subjects:
 {{/* Where the plugin Defragmentation keeps what is moved, as JSON: namespace to whether it moves pods by itself. */}}
 {{- define "gangline.defragmentation" -}}
 {{- $found := dict -}}
-{{- range .Values.profiles -}}
+{{- range (include "gangline.profiles" . | fromJson).items -}}
 {{- if contains "\"Defragmentation\"" (toJson .plugins) -}}
 {{- $args := dict -}}
 {{- range .pluginConfig -}}

@@ -21,7 +21,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import aclosing
 from typing import Generic, Protocol, TypeVar, cast
 
-from gangline.errors import ApiError, Gone, Invalid, Unavailable
+from gangline.errors import ApiError, Forbidden, Gone, Invalid, Unavailable
 from gangline.kube.interface import Client, EventType, Listing, Unreadable, WatchEvent
 from gangline.kube.resources import Resource, T
 from gangline.model import HasMetadata
@@ -51,8 +51,8 @@ class Handler(Protocol[Taken]):
 class Informer(Generic[T]):
     """Follows one resource, all of it or what the selectors choose.
 
-    ``synced`` is set while the handler has seen at least one whole list. The counts ``relists``,
-    ``reconnects`` and ``events`` only grow.
+    ``synced`` is set while the handler has seen at least one whole list; without ``is_needed`` also where that is
+    forbidden. The counts ``relists``, ``reconnects`` and ``events`` only grow.
     """
 
     def __init__(
@@ -67,6 +67,7 @@ class Informer(Generic[T]):
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         clock: Callable[[], float] = time.monotonic,
         on_unreadable: Callable[[Unreadable], None] = lambda unreadable: None,
+        is_needed: bool = True,
     ) -> None:
         self.synced = asyncio.Event()
         self.resource_version = ""
@@ -82,6 +83,7 @@ class Informer(Generic[T]):
         self._sleep = sleep
         self._clock = clock
         self._on_unreadable = on_unreadable
+        self._is_needed = is_needed
         self._known: dict[tuple[str, str], tuple[str, str]] = {}  # (namespace, name): (uid, version)
         self._must_list = True  # else go on watching
         self._asked = 0  # how often for a new list
@@ -239,6 +241,8 @@ class Informer(Generic[T]):
 
     def _failed(self, error: ApiError) -> float:
         """Decides how to go on after an error: watch on, or list anew; and when."""
+        if isinstance(error, Forbidden) and not self._is_needed:
+            self.synced.set()
         if isinstance(error, Gone | Invalid) or "Too large resource version" in error.message:
             self._must_list = True
             if not self._failures:

@@ -59,6 +59,8 @@ class Selection(Generic[T]):
     namespace: str = ""
     label_selector: str = ""
     field_selector: str = ""
+    is_needed: bool = True
+    """Whether nothing is decided until they are listed; else they count as none where listing them is forbidden."""
 
 
 def group_path(group: str, version: str) -> str:

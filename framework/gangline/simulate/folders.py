@@ -32,6 +32,8 @@ def _names(resource: Resource[Any]) -> tuple[str, ...]:
 
 
 _KINDS: tuple[Resource[Any], ...] = (NODES, PODS, *STORED)
+_CHARTS_NAME = "gpu-scheduler"
+"""What the chart calls a profile without a name unless told otherwise."""
 _CASE: Mapping[str, Resource[Any]] = {key: resource for resource in _KINDS for key in _names(resource)}
 """What may stand in a case, by the name of its list."""
 
@@ -85,7 +87,7 @@ def _take(manifest: Manifest, found: Sorted) -> None:
     elif version is not None or kind is not None:
         found.manifests.append(manifest)
     elif _has_profiles(data):
-        found.profiles[where] = yaml.safe_dump({"apiVersion": V1, "kind": KIND, "profiles": data["profiles"]})
+        found.profiles[where] = yaml.safe_dump({"apiVersion": V1, "kind": KIND, "profiles": _named(data)})
     elif "pod" in data and set(data) <= {"pod", *_CASE}:
         found.notes.append(f"{where}: a case: its objects are simulated, and its pod waits")
         found.manifests += _of_case(manifest)
@@ -96,6 +98,19 @@ def _take(manifest: Manifest, found: Sorted) -> None:
 def _has_profiles(data: Mapping[str, Any]) -> bool:
     profiles = data.get("profiles")
     return isinstance(profiles, list) and bool(profiles) and all(isinstance(each, dict) for each in profiles)
+
+
+def _named(values: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The profiles in a chart's values as the chart calls them: those without a name, unless another one has it."""
+    scheduler = values.get("scheduler")
+    name = (isinstance(scheduler, dict) and scheduler.get("name")) or _CHARTS_NAME
+    own = [{"schedulerName": name, **each} for each in values["profiles"]]
+    taken = {each.get("schedulerName") for each in values["profiles"]}
+    return [
+        each
+        for each, given in zip(own, values["profiles"], strict=True)
+        if "schedulerName" in given or name not in taken
+    ]
 
 
 def _of_case(manifest: Manifest) -> Iterator[Manifest]:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gangline.errors import Unavailable
+from gangline.errors import Forbidden, Unavailable
 from gangline.kube.informer import Informer
 from gangline.kube.optional import OptionalInformer
 from gangline.kube.resources import GPU_CLAIMS
@@ -22,10 +22,14 @@ class SometimesServed(SimulatedClient):
     """A client of a server that knows GpuClaims only while `kinds` says so."""
 
     def __init__(self, server: InMemoryServer) -> None:
-        super().__init__(server, faults=lambda verb, resource, name: self.fault)
+        super().__init__(server, faults=lambda verb, resource, name: self._fails())
         self.kinds: set[str] = set()
+        self.forbidden = False
         self.asked = 0
         self.fault: Exception | None = None
+
+    def _fails(self) -> Exception | None:
+        return Forbidden(403, "Forbidden", "no right to list") if self.forbidden else self.fault
 
     async def served(self, group: str, version: str) -> set[str]:
         self.asked += 1
@@ -88,6 +92,28 @@ def test_nobody_waits_for_a_kind_that_is_not_served() -> None:
 
     play(case, story())
     assert case.names.there == []
+
+
+@pytest.mark.parametrize("is_needed", [True, False])
+def test_what_may_not_be_listed_is_waited_for_only_where_it_is_needed(is_needed: bool) -> None:
+    case = Case()
+    case.informer = OptionalInformer(
+        case.client, GPU_CLAIMS, case.names, clock=case.clock.monotonic, is_needed=is_needed
+    )
+    synced = []
+
+    async def story() -> AsyncIterator[None]:
+        case.client.kinds = {PLURAL}
+        case.client.forbidden = True
+        await asyncio.sleep(60)
+        synced.append(case.informer.synced.is_set())
+        case.client.forbidden = False
+        await asyncio.sleep(60)
+        yield
+
+    play(case, story())
+    assert synced == [not is_needed]
+    assert case.names.there == ["c"]
 
 
 def test_a_kind_that_comes_later_is_followed_from_then_on() -> None:

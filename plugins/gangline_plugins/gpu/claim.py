@@ -30,6 +30,7 @@ from gangline import (
 from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES, RESOURCE_CLAIMS
 from gangline.wire import ALLOCATED, CLAIM, GPU, GpuNodeStatus
 from gangline.wire import GpuClaim as Claim
+from gangline_plugins.gpu.allocation import Allocation
 from gangline_plugins.gpu.believing import AT_ONCE, SETTLE
 from gangline_plugins.gpu.claim_status import ClaimStatuses
 from gangline_plugins.gpu.counting import count
@@ -38,12 +39,14 @@ from gangline_plugins.gpu.devices import DeviceTable, device_table
 from gangline_plugins.gpu.feasibility import REASONS, Feasibility, Fits, Limits
 from gangline_plugins.gpu.hardware import heartbeat, says_the_same
 from gangline_plugins.gpu.illness import Illness
-from gangline_plugins.gpu.wants import FabricWant, Problem, Want
+from gangline_plugins.gpu.wants import FabricWant, Problem, Want, disagreement
 from gangline_plugins.telling import tell_once
 
 WANT: StateKey[Want] = StateKey("GpuClaim want")
 FITS: StateKey[Fits] = StateKey("GpuClaim fits")
 """What filter found: verdict, bandwidth and what is left, for each row."""
+RESERVED: StateKey[Allocation] = StateKey("GpuClaim reserved")
+"""What reserve took, as the binding writes it."""
 _PLENTY_OF_PORTS = 8.0
 """Ports beyond those asked for from which more do not make a node better."""
 _feasibility: WeakKeyDictionary[DeviceTable, Feasibility] = WeakKeyDictionary()
@@ -58,6 +61,8 @@ class GpuClaimArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     """Devices whose health is not known may be allocated."""
     stale_after_seconds: Annotated[float, msgspec.Meta(gt=0)] = 300.0
     """Seconds after a node's last report from which its devices are of unknown health."""
+    require_report: bool = False
+    """Pods that request GPUs go to nodes alone that report theirs, so that each pod knows which it has."""
     require_request: bool = False
     """Pods whose claim gives them whole GPUs have to request as many of `nvidia.com/gpu`, so that quotas count them."""
     fail_requests_greater_than_one: bool = False
@@ -76,7 +81,12 @@ class GpuClaim:
         self._handle = handle
         self._implicit = args.implicit_claims
         self._requires_request = args.require_request
-        self._limits = Limits(args.stale_after_seconds, args.allow_unknown_health, args.fail_requests_greater_than_one)
+        self._limits = Limits(
+            args.stale_after_seconds,
+            args.allow_unknown_health,
+            args.fail_requests_greater_than_one,
+            args.require_report,
+        )
         self._table = device_table(handle.state)
         self._feasibility = _feasibility.setdefault(self._table, Feasibility(self._table))
         self._statuses = ClaimStatuses(handle)
@@ -112,6 +122,9 @@ class GpuClaim:
             return unschedulable(want.message, resolvable=False)
         if want.implicit and not self._implicit:
             return SKIP
+        if wrong := disagreement(pod, want):
+            tell_once(self._handle, pod, "GpuRequestDisagrees", wrong)
+            return unschedulable(wrong, resolvable=False)
         if self._requires_request and (lacking := _lacks_request(pod, want)):
             tell_once(self._handle, pod, "GpuRequestMissing", lacking)
             return unschedulable(lacking, resolvable=False)
@@ -163,6 +176,7 @@ class GpuClaim:
                 return None
             return unschedulable(f"node {node} has no devices left for the claim")
         cycle.annotations.update(allocation.annotations)
+        cycle.write(RESERVED, allocation)
         self._decisions.count(want, allocation, self._table.links(allocation.row))
         self._statuses.tell(pod, "Reserved", node, allocation)
         if want.exclusivity == "MIG" and not want.implicit:
@@ -177,9 +191,9 @@ class GpuClaim:
 
     @hookimpl
     async def post_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
-        """Say so on the claim."""
-        allocation = self._table.allocation(pod.uid)
-        if cycle.get(WANT) is not None and allocation is not None:
+        """Say on the claim what the binding has written: by now the table may know the pod as the watch tells of it."""
+        allocation = cycle.get(RESERVED)
+        if allocation is not None:
             self._statuses.tell(pod, "Bound", node, allocation)
 
     async def _look_at_doubts(self) -> None:
@@ -225,11 +239,10 @@ class GpuClaim:
 
 
 def _lacks_request(pod: PodInfo, want: Want) -> str:
-    """What to tell a pod that does not request the GPUs that its claim gives it; "" where it does."""
-    requested = pod.cls.requests.real.get(GPU, 0)
-    if want.implicit or want.exclusivity != "Exclusive" or requested == want.count:
+    """What to tell a pod that requests none of the GPUs that its claim gives it; "" where it does."""
+    if want.implicit or want.exclusivity != "Exclusive" or pod.cls.requests.real.get(GPU, 0):
         return ""
-    return f"the pod's claim gives it {want.count} GPUs, and it requests {requested} {GPU}: they have to be as many"
+    return f"the pod's claim gives it {want.count} GPUs: it has to request {GPU}: {want.count}"
 
 
 def _is_its_claim(pod: PodInfo, old: Claim | None, new: Claim) -> bool:

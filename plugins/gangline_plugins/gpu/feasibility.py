@@ -86,6 +86,8 @@ class Limits:
     """Devices of unknown health may be allocated."""
     one_replica: bool = False
     """Time-sliced nodes fail pods that ask for more than one replica; those with MPS always do."""
+    only_reported: bool = False
+    """Plain requests are for nodes that report their devices, too."""
 
 
 @dataclass(slots=True, eq=False)
@@ -156,7 +158,7 @@ class Feasibility:
             first.append((stale, Why.STALE))
         _overrule(fits.codes, first)
         self._judge_fabric(want, nodes, fits)
-        if want.implicit and unknown.any():
+        if want.implicit and not limits.only_reported and unknown.any():
             one = c.mps[index] | (limits.one_replica & (c.replicas[index] > 1))  # as node labels say
             is_too_many = one & (want.count > 1) & (want.exclusivity in ("Exclusive", "Replicas"))
             fits.codes[unknown] = np.where(is_too_many, Why.ONE_REPLICA, 0).astype(np.uint8)[unknown]

@@ -153,6 +153,30 @@ def claim_want(claim: GpuClaim) -> Want | Problem:
     )
 
 
+def disagreement(pod: PodInfo, want: Want) -> str:
+    """Why a pod may not have what its claim gives and request what it does: both would count; "" where it may."""
+    amounts = pod.cls.requests.real
+    whole = amounts.get(GPU, 0)
+    pieces = sum(number for name, number in amounts.items() if _is_gpu(name)) - whole
+    if want.implicit or not (whole or pieces):
+        return ""
+    match want.exclusivity:
+        case "Exclusive" if pieces or whole != want.count:
+            gives, may = f"{want.count} GPUs", f"it may request {GPU}: {want.count}, or none"
+        case "Shared":
+            gives, may = "shares of GPUs", "it may request no GPUs besides"
+        case "MIG" if whole + pieces != want.count:
+            gives, may = f"{want.count} MIG instances", f"it may request {want.count} of them, or none"
+        case _:
+            return ""
+    asked = ", ".join(f"{name}: {number}" for name, number in sorted(amounts.items()) if number and _is_gpu(name))
+    return f"the pod's claim gives it {gives}, and it requests {asked}: {may}"
+
+
+def _is_gpu(resource: str) -> bool:
+    return resource in (GPU, SHARED_GPU) or resource.startswith(MIG_PREFIX)
+
+
 def _preferred(ids: Sequence[int]) -> tuple[int, ...]:
     """Those that a device may have, each once: others are never there."""
     return tuple(dict.fromkeys(id for id in ids if 0 <= id < MOST_DEVICES))

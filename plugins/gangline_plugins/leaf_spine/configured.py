@@ -2,9 +2,11 @@
 
 Rules:
 - Of the same setting or domain the custom resource counts before the ConfigMap, and that before the arguments.
-- Only objects in the scheduler's own namespace count. Of several SchedulerConfigs it is the one named like the profile,
-  else the first by name; a TopologySchedulerConfig counts before a SchedulerConfig.
-- Something invalid leaves what was valid before in place, and is logged in one line.
+- Objects in the scheduler's own namespace count, and after them those in kube-system: both are the administrators'.
+  Whose manifest names no namespace has made them in default; an event on them says that they do not count there.
+- Of several SchedulerConfigs it is the one named like the profile, else the first by name; a TopologySchedulerConfig
+  counts before a SchedulerConfig.
+- Something invalid leaves what was valid before in place; an event on it and one line in the log say so.
 """
 
 from __future__ import annotations
@@ -20,13 +22,17 @@ from gangline import Handle, InvalidObject, Level, Named, model, resources
 from gangline.topology import HOST
 from gangline_plugins.gpu.device_lease import own_namespace
 from gangline_plugins.leaf_spine.arguments import LeafSpineArgs, Settings, settings_of
-from gangline_plugins.leaf_spine.documents import DOMAIN_KIND, Domain, Read, SchedulerConfigSpec, read_document
+from gangline_plugins.leaf_spine.documents import Domain, Read, SchedulerConfigSpec, read_document
+from gangline_plugins.telling import Told
 
 log = logging.getLogger(__name__)
 
 CONFIG_MAP, CONFIG_KEY = "topology-scheduler-config", "config.yaml"
+SYSTEM, DEFAULT = "kube-system", "default"
+"""Where administrators keep such objects, and where those land that name no namespace."""
 LEAF, SPINE = "leaf", "spine"
 _KINDS = (resources.SCHEDULER_CONFIGS, resources.TOPOLOGY_SCHEDULER_CONFIGS, resources.DOMAIN_CONFIGS)
+_ONLY = {resources.CONFIG_MAPS.key: f"metadata.name={CONFIG_MAP}"}
 _configured: WeakValueDictionary[int, Configured] = WeakValueDictionary()
 
 
@@ -43,9 +49,12 @@ class Configured:
     """Settings and domains; `refresh` brings them up to date and costs next to nothing while nothing changes."""
 
     def __init__(self, handle: Handle, namespace: str) -> None:
-        self.watches: tuple[resources.Selection[Any], ...] = (
-            *(resources.Selection(kind, namespace) for kind in _KINDS),
-            resources.Selection(resources.CONFIG_MAPS, namespace, field_selector=f"metadata.name={CONFIG_MAP}"),
+        self._trusted = tuple(dict.fromkeys((namespace, SYSTEM)))
+        """The namespaces whose objects count, the one first that counts before the other."""
+        self.watches: tuple[resources.Selection[Any], ...] = tuple(
+            resources.Selection(kind, where, field_selector=_ONLY.get(kind.key, ""), is_needed=where == namespace)
+            for where in dict.fromkeys((*self._trusted, DEFAULT))
+            for kind in (*_KINDS, resources.CONFIG_MAPS)
         )
         self.settings = Settings()
         self.domains: Mapping[str, Domain] = {}
@@ -54,12 +63,13 @@ class Configured:
         """Grows when something changes."""
         self._profile = handle.profile
         self._topology = handle.topology
-        self._namespace = namespace
+        self._recorder = handle.recorder
         self._stores = {kind.key: handle.state.store(kind.key) for kind in (*_KINDS, resources.CONFIG_MAPS)}
         self._args = LeafSpineArgs()
         self._seen: tuple[int, ...] = ()
-        self._valid: dict[tuple[str, str], list[Read]] = {}
-        self._refused: dict[tuple[str, str], str] = {}
+        self._valid: dict[tuple[str, str, str], list[Read]] = {}
+        self._refused: dict[tuple[str, str, str], str] = {}
+        self._told = Told()
         self._labelled: tuple[Level, ...] | None = None
         """The levels of the topology before any were described."""
 
@@ -74,6 +84,7 @@ class Configured:
         if seen == self._seen:
             return
         self._seen = seen
+        self._tell_those_elsewhere()
         settings, domains = self._read()
         if (settings, domains) == (self.settings, self.domains) and self.version:
             return
@@ -91,57 +102,84 @@ class Configured:
         for spec in ((self._args.spec,) if self._args.spec else ()) + tuple(specs):
             domains |= {each.domain.name: each.domain for each in spec.domain_configs}
         domains |= {each.name: each for each in mapped if isinstance(each, Domain)}
-        for document in self._documents(resources.DOMAIN_CONFIGS):
-            domains |= {each.name: each for each in self._checked(DOMAIN_KIND, document) if isinstance(each, Domain)}
+        for document in reversed(self._documents(resources.DOMAIN_CONFIGS)):
+            read = self._checked(resources.DOMAIN_CONFIGS, document)
+            domains |= {each.name: each for each in read if isinstance(each, Domain)}
         return settings_of(self._args, specs), domains
 
     # Sources
 
     def _documents(self, kind: resources.Resource[model.Document]) -> list[model.Document]:
-        found = [each for each in self._stores[kind.key] if each.metadata.namespace == self._namespace]
-        return sorted(found, key=lambda each: each.metadata.name)
+        """Those that count, the one first that counts before the others."""
+        found = [each for each in self._stores[kind.key] if each.metadata.namespace in self._trusted]
+        return sorted(found, key=lambda each: (self._trusted.index(each.metadata.namespace), each.metadata.name))
+
+    def _tell_those_elsewhere(self) -> None:
+        """An event on each object that does not count where it is."""
+        if DEFAULT in self._trusted:
+            return
+        note = f"it does not count in the namespace {DEFAULT}, only in {' and '.join(self._trusted)}: make it there"
+        for kind in (*_KINDS, resources.CONFIG_MAPS):
+            for each in self._stores[kind.key]:
+                is_ours = kind is not resources.CONFIG_MAPS or each.metadata.name == CONFIG_MAP
+                if each.metadata.namespace == DEFAULT and is_ours:
+                    self._tell(kind, each.metadata, "NotUsed", note)
+
+    def _tell(self, kind: resources.Resource[Any], meta: model.ObjectMeta, reason: str, note: str) -> None:
+        """Warn of something in an event on an object, once."""
+        if self._told.is_first(meta.uid, reason, note):
+            regarding = model.TypedReference(
+                kind=kind.kind, namespace=meta.namespace, name=meta.name, uid=meta.uid, api_version=kind.api_version
+            )
+            self._recorder.about(regarding, self._profile, "Warning", reason, note, "Configuring")
 
     def _scheduler_config(self) -> SchedulerConfigSpec | None:
         for kind in (resources.TOPOLOGY_SCHEDULER_CONFIGS, resources.SCHEDULER_CONFIGS):
             found = self._documents(kind)
             named = [each for each in found if each.metadata.name == self._profile] or found[:1]
             for document in named:
-                for read in self._checked(kind.kind, document):
+                for read in self._checked(kind, document):
                     if isinstance(read, SchedulerConfigSpec):
                         return read
         return None
 
-    def _checked(self, kind: str, document: model.Document) -> Sequence[Read]:
-        name = document.metadata.name
+    def _checked(self, kind: resources.Resource[model.Document], document: model.Document) -> Sequence[Read]:
+        meta = document.metadata
         data = {
             "apiVersion": resources.DOMAIN_CONFIGS.api_version,
-            "kind": kind,
-            "metadata": {"name": name},
+            "kind": kind.kind,
+            "metadata": {"name": meta.name},
             "spec": document.spec,
         }
-        return self._valid_or_before(kind, name, f"{document.metadata.resource_version}", [data])
+        return self._valid_or_before(kind, meta, f"{meta.resource_version}", [data])
 
     def _config_map(self) -> Iterator[Read]:
-        config_map: model.ConfigMap | None = self._stores[resources.CONFIG_MAPS.key].get(CONFIG_MAP, self._namespace)
+        """What the ConfigMap says that counts."""
+        store = self._stores[resources.CONFIG_MAPS.key]
+        found = (store.get(CONFIG_MAP, namespace) for namespace in self._trusted)
+        config_map: model.ConfigMap | None = next((each for each in found if each is not None), None)
         text = ((config_map.data if config_map else None) or {}).get(CONFIG_KEY)
-        if text is None:
+        if config_map is None or text is None:
             return
         try:
             documents = [each for each in yaml.safe_load_all(text) if each is not None]
         except yaml.YAMLError as error:
             documents = [" ".join(str(error).split())]
-        yield from self._valid_or_before("ConfigMap", CONFIG_MAP, text, documents)
+        yield from self._valid_or_before(resources.CONFIG_MAPS, config_map.metadata, text, documents)
 
-    def _valid_or_before(self, kind: str, name: str, version: str, documents: Sequence[object]) -> Sequence[Read]:
+    def _valid_or_before(
+        self, kind: resources.Resource[Any], meta: model.ObjectMeta, version: str, documents: Sequence[object]
+    ) -> Sequence[Read]:
         """The documents of one object; where one is invalid, what was valid of the object before."""
-        key = (kind, name)
+        key = (kind.kind, meta.namespace, meta.name)
         try:
-            self._valid[key] = [read_document(each, f"{kind} {self._namespace}/{name}") for each in documents]
+            self._valid[key] = [read_document(each, f"{kind.kind} {meta.namespace}/{meta.name}") for each in documents]
             self._refused.pop(key, None)
         except InvalidObject as error:
             if self._refused.get(key) != version:
                 self._refused[key] = version
                 log.warning("%s; what was valid before stays in use", error)
+                self._tell(kind, meta, "InvalidConfiguration", f"{error}; what was valid before stays in use")
         return self._valid.get(key, ())
 
     # Domains

@@ -76,6 +76,18 @@ async def test_a_claim_goes_from_pending_to_reserved_to_bound() -> None:
     ]
 
 
+async def test_a_claim_tells_of_the_devices_that_the_binding_wrote_whatever_became_of_the_table_meanwhile() -> None:
+    story = Story(gpu_cluster([report("a")], [claim(count=2)]))
+
+    cycle, record = story.attempt(claim_pod("p"))
+    device_table(story.handle.state).assign(record, [4, 5])
+    await story.runtime.post_bind(cycle, record, "a")
+    await story.background()
+
+    assert cycle.annotations[ALLOCATED] == "0,1"
+    assert [(status["phase"], status["gpuIds"]) for status in story.claims.written] == [("Bound", [0, 1])]
+
+
 async def test_what_is_overtaken_is_never_written() -> None:
     story = Story(gpu_cluster([report("a")], [claim(count=2)]))
 

@@ -291,21 +291,66 @@ def test_kept_verdicts_follow_pods_reports_claims_and_time() -> None:
     assert seen == ["ab", "a", "ab", "b", "ab", "a", "ab"]
 
 
-@pytest.mark.parametrize(("gpus", "is_scheduled"), [(2, True), (0, False), (1, False), (3, False)])
-def test_a_pod_has_to_request_what_its_claim_gives_where_the_profile_says_so(gpus: int, is_scheduled: bool) -> None:
-    cache = gpu_cluster([report("a")], [claim(count=2)])
+def asked(pod: Pod, *, require: bool = False, **wants: Any) -> list[str]:
+    """What is told of the requests of a pod with a claim; nothing where it may have both."""
+    cache = gpu_cluster([report("a")], [claim(**wants)])
     handle = FakeHandle(cache)
-    runtime = make_runtime(cache, GpuClaim, args={"GpuClaim": GpuClaimArgs(require_request=True)}, handle=handle)
+    runtime = make_runtime(cache, GpuClaim, args={"GpuClaim": GpuClaimArgs(require_request=require)}, handle=handle)
 
-    filtered = [runtime.evaluator.filter(cache.record(claim_pod("p", gpus=gpus))) for _ in range(2)]
+    filtered = [runtime.evaluator.filter(cache.record(pod)) for _ in range(2)]
 
-    assert [bool(each.feasible[0]) for each in filtered] == [is_scheduled] * 2
-    told = [event.note for event in handle.fake_recorder.events if event.reason == "GpuRequestMissing"]
-    assert told == (
-        []
-        if is_scheduled
-        else [f"the pod's claim gives it 2 GPUs, and it requests {gpus} nvidia.com/gpu: they have to be as many"]
-    )
+    told = [f"{event.reason}: {event.note}" for event in handle.fake_recorder.events]
+    assert [bool(each.feasible[0]) for each in filtered] == [not told] * 2
+    return told
+
+
+@pytest.mark.parametrize(
+    ("pod", "wants", "told"),
+    [
+        (claim_pod("p", gpus=2), {"count": 2}, ""),
+        (claim_pod("p"), {"count": 2}, ""),
+        (claim_pod("p", gpus=1), {"count": 2}, "2 GPUs, and it requests nvidia.com/gpu: 1: it may request"),
+        (claim_pod("p", gpus=3), {"count": 2}, "2 GPUs, and it requests nvidia.com/gpu: 3: it may request"),
+        (
+            claim_pod("p", gpus=1),
+            {"exclusivity": "Shared", "fraction": 0.5},
+            "shares of GPUs, and it requests nvidia.com/gpu: 1: it may request no GPUs besides",
+        ),
+        (
+            claim_pod("p", gpus=1),
+            {"count": 2, "exclusivity": "MIG", "mig_profile": "1g.10gb"},
+            "2 MIG instances, and it requests nvidia.com/gpu: 1: it may request 2 of them, or none",
+        ),
+        (
+            claim_pod("p", resources={SHARED_GPU: 2}),
+            {"count": 2},
+            "2 GPUs, and it requests nvidia.com/gpu.shared: 2: it may request nvidia.com/gpu: 2, or none",
+        ),
+    ],
+)
+def test_what_a_claim_and_a_request_would_both_count_is_held(pod: Pod, wants: Any, told: str) -> None:
+    found = asked(pod, **wants)
+
+    assert len(found) == bool(told)
+    assert all(f"GpuRequestDisagrees: the pod's claim gives it {told}" in each for each in found)
+
+
+def test_a_pod_has_to_request_what_its_claim_gives_where_the_profile_says_so() -> None:
+    assert asked(claim_pod("p", gpus=2), require=True, count=2) == []
+    assert asked(claim_pod("p"), require=True, count=2) == [
+        "GpuRequestMissing: the pod's claim gives it 2 GPUs: it has to request nvidia.com/gpu: 2"
+    ]
+
+
+def test_where_the_profile_says_so_requests_are_for_nodes_that_report() -> None:
+    nodes = [make_node(name, gpus=8) for name in "ab"]
+    cache = gpu_cluster([report("a")], [], [], nodes)
+
+    assert run_filter(GpuClaim, make_pod("p", 2), cache) == {"a": (), "b": ()}
+    assert run_filter(GpuClaim, make_pod("p", 2), cache, GpuClaimArgs(require_report=True)) == {
+        "a": (),
+        "b": ("node(s) didn't report their GPUs",),
+    }
 
 
 @pytest.mark.parametrize("gpus", [2, 0])

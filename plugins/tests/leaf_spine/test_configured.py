@@ -16,7 +16,8 @@ from gangline_plugins.leaf_spine.documents import Domain, ScoringWeights, Topolo
 
 from .leaf_cases import Bench, fabric
 
-HOME = "kube-system"
+HOME = "gpu-scheduler"
+SYSTEM = "kube-system"
 
 
 @pytest.fixture(autouse=True)
@@ -25,13 +26,17 @@ def outside_of_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def put(bench: Bench, plural: str, name: str, spec: dict[str, Any], namespace: str = HOME, version: str = "1") -> None:
-    meta = model.ObjectMeta(name=name, namespace=namespace, resource_version=version)
+    meta = model.ObjectMeta(name=name, namespace=namespace, uid=f"{namespace}/{name}", resource_version=version)
     bench.cache.store(plural).upsert(model.Document(meta, spec))
 
 
-def put_text(bench: Bench, text: str) -> None:
-    meta = model.ObjectMeta(name="topology-scheduler-config", namespace=HOME)
+def put_text(bench: Bench, text: str, namespace: str = HOME) -> None:
+    meta = model.ObjectMeta(name="topology-scheduler-config", namespace=namespace, uid=f"uid-{namespace}")
     bench.cache.store("configmaps").upsert(model.ConfigMap(meta, {"config.yaml": text}))
+
+
+def told_by(bench: Bench) -> list[str]:
+    return [f"{each.pod} {each.reason}: {each.note}" for each in bench.handle.fake_recorder.events]
 
 
 def settings(bench: Bench) -> Any:
@@ -65,6 +70,41 @@ def test_objects_in_other_namespaces_do_not_count() -> None:
     put(bench, "schedulerconfigs", "a", {"topologyConstraints": {"maxNodesPerLeaf": 1}}, namespace="team")
 
     assert settings(bench).max_nodes is None
+    assert told_by(bench) == []
+
+
+def test_objects_in_kube_system_count_after_those_beside_the_scheduler() -> None:
+    bench = Bench(fabric())
+    put(bench, "schedulerconfigs", "a", {"topologyConstraints": {"maxNodesPerLeaf": 1}}, namespace=SYSTEM)
+    put(bench, "domainconfigs", "leaf-0", {"type": "leaf", "networkBandwidth": 100}, namespace=SYSTEM)
+    theirs = settings(bench).max_nodes
+    put(bench, "schedulerconfigs", "z", {"topologyConstraints": {"maxNodesPerLeaf": 2}})
+    put(bench, "domainconfigs", "leaf-0", {"type": "leaf", "networkBandwidth": 200})
+
+    assert (theirs, settings(bench).max_nodes) == (1, 2)
+    assert configured(bench.handle).domains["leaf-0"].network_bandwidth == 200
+
+
+def test_the_config_map_is_found_in_kube_system_too() -> None:
+    bench = Bench(fabric())
+    head = "apiVersion: topology.scheduler/v1alpha1\nkind: SchedulerConfig\n"
+    text = head + "spec: {topologyConstraints: {maxNodesPerLeaf: %d}}"
+    put_text(bench, text % 1, SYSTEM)
+    theirs = settings(bench).max_nodes
+    put_text(bench, text % 2)
+
+    assert (theirs, settings(bench).max_nodes) == (1, 2)
+
+
+def test_what_was_made_without_a_namespace_is_told_where_it_would_count() -> None:
+    bench = Bench(fabric())
+    put(bench, "schedulerconfigs", "a", {"topologyConstraints": {"maxNodesPerLeaf": 1}}, namespace="default")
+    put_text(bench, "", "default")
+    put(bench, "schedulerconfigs", "b", {}, namespace="team")
+
+    assert [settings(bench).max_nodes for _ in range(3)] == [None] * 3
+    note = f"it does not count in the namespace default, only in {HOME} and kube-system: make it there"
+    assert told_by(bench) == [f"default/{name} NotUsed: {note}" for name in ("a", "topology-scheduler-config")]
 
 
 def test_an_invalid_config_keeps_what_was_valid_and_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -79,9 +119,11 @@ def test_an_invalid_config_keeps_what_was_valid_and_is_logged_once(caplog: pytes
 
     assert kept == 2
     assert [record.message for record in caplog.records] == [
-        "SchedulerConfig kube-system/a: spec: the weights sum to 1.5; they must sum to 1 - at $.scoringWeights; "
+        f"SchedulerConfig {HOME}/a: spec: the weights sum to 1.5; they must sum to 1 - at $.scoringWeights; "
         "what was valid before stays in use"
     ]
+    (told,) = told_by(bench)
+    assert told.startswith(f"{HOME}/a InvalidConfiguration: SchedulerConfig {HOME}/a: spec: the weights sum to 1.5")
 
 
 def test_the_config_map_counts_before_the_arguments_and_after_custom_resources() -> None:
@@ -101,7 +143,7 @@ def test_a_config_map_that_cannot_be_read_changes_nothing(text: str, caplog: pyt
     put_text(bench, text)
 
     assert settings(bench).weights == ScoringWeights()
-    assert "ConfigMap kube-system/topology-scheduler-config" in caplog.text
+    assert f"ConfigMap {HOME}/topology-scheduler-config" in caplog.text
 
 
 def test_described_leaves_and_spines_become_levels_of_the_topology() -> None:
@@ -160,14 +202,17 @@ def test_a_group_that_waits_is_tried_again_when_the_configuration_changes() -> N
     assert wanted == {"nodes", "pods", "schedulerconfigs", "topologyschedulerconfigs", "domainconfigs", "configmaps"}
 
 
-def test_all_kinds_are_watched_in_the_schedulers_own_namespace() -> None:
+def test_all_kinds_are_watched_where_they_count_and_where_they_land_without_a_namespace() -> None:
     bench = Bench(fabric())
 
     watched = {(each.resource.plural, each.namespace, each.field_selector) for each in bench.plugin.watches}
 
-    assert watched == {
-        ("schedulerconfigs", HOME, ""),
-        ("topologyschedulerconfigs", HOME, ""),
-        ("domainconfigs", HOME, ""),
-        ("configmaps", HOME, "metadata.name=topology-scheduler-config"),
-    }
+    kinds = [(kind, "") for kind in ("schedulerconfigs", "topologyschedulerconfigs", "domainconfigs")]
+    kinds.append(("configmaps", "metadata.name=topology-scheduler-config"))
+    assert watched == {(kind, where, only) for kind, only in kinds for where in (HOME, SYSTEM, "default")}
+
+
+def test_a_scheduler_in_kube_system_watches_nothing_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POD_NAMESPACE", SYSTEM)
+
+    assert len(Bench(fabric()).plugin.watches) == 8

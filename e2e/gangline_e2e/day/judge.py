@@ -1,0 +1,292 @@
+"""Folds every event of pods, leases, claims and nodes, and notes the moment at which something is wrong.
+
+It knows the workloads and the nodes, and nothing of a scheduler; it does no I/O, and time is handed in.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from gangline_e2e.day.fabric import Fabric
+from gangline_e2e.day.fitting import Floor
+from gangline_e2e.day.ledger import Holding, Ledger, Locks
+from gangline_e2e.day.progress import Progress
+from gangline_e2e.day.sight import Claim, Lease, Node, Pod
+from gangline_e2e.day.waiting import Promise, Waiting
+from gangline_e2e.day.workload import PRIORITIES, Workload
+from gangline_e2e.gangs import LEAF, SPINE
+
+DELETED = "DELETED"
+MOST_FAULTS = 200
+"""Lines that are kept of each kind: one mistake can repeat itself with every event."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What is too long, in seconds."""
+
+    phase: float = 30.0
+    """From one pod of a gang that gets a node, or is evicted, to the next; a scheduler that takes over in between needs
+    its time too.
+    """
+    patience: float = 60.0
+    """Until something that fits runs,"""
+    overtaken: int = 1000
+    """unless fewer workloads than that started in the meantime: then not it waits, but the machine is slow."""
+    late: float = 15.0
+    """Until a scheduler knows that a node is gone,"""
+    bound: int = 200
+    """unless fewer workloads than that started in the meantime."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A look at the whole: GPUs in use, GPUs there, pods that wait."""
+
+    now: float
+    held: float
+    present: int
+    waiting: int
+
+
+class Judge:
+    """What has happened so far; ``faults`` is empty as long as all is well."""
+
+    def __init__(self, fabric: Fabric, limits: Limits | None = None) -> None:
+        self.fabric = fabric
+        self.limits = limits or Limits()
+        self.floor = floor_of(fabric)
+        self.ledger = Ledger([fabric.name(number) for number in range(fabric.nodes)], fabric.gpus)
+        self.locks = Locks()
+        self.waiting = Waiting(self.floor)
+        self.progress: dict[str, Progress] = {}
+        """Workloads that were submitted and are not forgotten, by name."""
+        self.counts: Counter[str] = Counter()
+        """Events folded by kind, and what became of pods."""
+        self.waits: dict[str, list[float]] = defaultdict(list)
+        """Seconds from the creation of each pod until it got a node, by kind of workload."""
+        self.bindings: list[float] = []
+        """When each pod got its node."""
+        self.phases: dict[str, float] = {}
+        """Seconds from the first pod on a node to the last, by gang."""
+        self.samples: list[Sample] = []
+        self.settled: list[str] = []
+        """Workloads that have ended, or have to start anew, and nobody has taken notice of yet."""
+        self.orphans: list[str] = []
+        """Pods on nodes that are gone, of which nobody has taken notice yet."""
+        self.lost: set[str] = set()
+        """Nodes that were there once and went."""
+        self._pods: dict[str, Pod] = {}
+        """By UID: as last seen."""
+        self._allocated: dict[str, set[tuple[str, tuple[int, ...]]]] = defaultdict(set)
+        """By claim: what pods that name it have had."""
+        self._claimed: dict[str, set[tuple[str, tuple[int, ...]]]] = defaultdict(set)
+        """By claim: what its status has said."""
+        self._starts: list[float] = []
+        """When each workload got its first node."""
+        self._left: dict[str, float] = {}
+        """Nodes that are gone, and since when."""
+        self._promises: dict[str, Promise] = {}
+        self._faults: list[str] = []
+        self._told: set[str] = set()
+
+    # What happens
+
+    def submit(self, workload: Workload) -> None:
+        """A workload is about to come."""
+        self.progress[workload.name] = Progress(workload)
+
+    def withdraw(self, name: str) -> None:
+        """Its owner deletes a workload, or what is left of it."""
+        self.progress[name].withdrawn = True
+
+    def node(self, event: str, node: Node, now: float) -> None:
+        """A node came, changed or went."""
+        self.counts["node events"] += 1
+        name = node.metadata.name
+        is_there = event != DELETED
+        self.ledger.there[self.ledger.row[name]] = is_there
+        if is_there:
+            self._left.pop(name, None)
+            return
+        self._left[name] = now
+        self.lost.add(name)
+        for holding in self.ledger.on(name):
+            self._orphan(self._pods[holding.uid])
+
+    def lease(self, event: str, lease: Lease, now: float) -> None:
+        """A lease was written or deleted."""
+        self.counts["lease events"] += 1
+        holders = {} if event == DELETED else lease.holders()
+        self.locks.note(lease.metadata.name, holders, lease.metadata.revision)
+
+    def claim(self, event: str, claim: Claim, now: float) -> None:
+        """A claim was written or deleted."""
+        self.counts["claim events"] += 1
+        if claim.status.phase == "Bound":
+            self._claimed[claim.metadata.name].add((claim.status.node_name, claim.status.gpu_ids))
+
+    def pod(self, event: str, pod: Pod, now: float) -> None:
+        """A pod was written or deleted."""
+        self.counts["pod events"] += 1
+        uid, known = pod.metadata.uid, self.progress.get(pod.workload)
+        if known is None:
+            self._fault(f"{pod.metadata.name} is of no workload")
+            return
+        before = self._pods.get(uid)
+        self._pods[uid] = pod
+        known.see(uid, now)
+        if pod.spec.node_name and not (before and before.spec.node_name):
+            self._bound(pod, known, now)
+        elif before and before.spec.node_name != pod.spec.node_name:
+            self._fault(f"{pod.metadata.name} was moved from {before.spec.node_name} to {pod.spec.node_name}")
+        if pod.has_ended and uid not in known.ended:
+            self.ledger.give_back(uid, pod.metadata.revision)
+            known.end(uid)
+            self.counts["pods ended"] += 1
+        self._promise(pod, known)
+        if event == DELETED:
+            self._gone(pod, known, now)
+        if known.was_evicted or (known.has_ended and not known.withdrawn):
+            self.settled.append(pod.workload)
+
+    def look(self, now: float) -> None:
+        """Weigh what has been going on for a while; every second or so."""
+        waiting = [each for each in self.progress.values() if each.is_waiting]
+        self.waiting.look(waiting, self.ledger, self._promises, now)
+        for name, since in self.waiting.since.items():
+            overtaken = self._started_since(since)
+            if now - since > self.limits.patience and overtaken > self.limits.overtaken:
+                said = f"for {now - since:.0f} s, while {overtaken} others started: {self.progress[name].workload}"
+                self._fault(f"{name} waits though it fits", said)
+        for name, each in self.progress.items():
+            if now - each.moved_s <= self.limits.phase:
+                continue
+            if each.is_partial:
+                said = f"for {now - each.moved_s:.0f} s {each.bound} of {each.workload.size} pods have a node"
+                self._fault(f"gang {name} is placed in part", said)
+            if each.is_torn:
+                said = f"{len(each.gone)} of {each.workload.size} pods are gone, the others are not"
+                self._fault(f"gang {name} was evicted in part", said)
+        pods = sum(each.workload.size for each in waiting)
+        self.samples.append(Sample(now, self.ledger.held, self.ledger.present, pods))
+
+    # What is known
+
+    @property
+    def faults(self) -> list[str]:
+        """What was wrong at some time, one line each."""
+        return [*self.ledger.faults[:MOST_FAULTS], *self._faults]
+
+    def unstarted(self) -> list[str]:
+        """Workloads that could start and have not, as a whole."""
+        return [
+            name
+            for name, each in self.progress.items()
+            if each.workload.is_possible and each.whole_s is None and not each.withdrawn
+        ]
+
+    def backlog(self) -> int:
+        """Pods that wait and would each fit if nothing else waited, as far as was known when it last looked."""
+        known = (self.progress.get(name) for name in self.waiting.alone)
+        return sum(each.workload.size for each in known if each is not None and each.is_waiting)
+
+    def final_faults(self) -> list[str]:
+        """What is wrong when all has come to rest: locks and claims that do not tell what pods have."""
+        holdings = [*self.ledger.past, *self.ledger.now.values()]
+        found = self.locks.faults(holdings, frozenset(self.lost))
+        for name, said in self._claimed.items():
+            if wrong := said - self._allocated[name]:
+                found.append(f"claim {name} has said {sorted(wrong)}, and its pods had {sorted(self._allocated[name])}")
+        return found
+
+    def forget(self, name: str) -> None:
+        """Nothing more will happen to a workload."""
+        for uid in self.progress.pop(name).came:
+            self._pods.pop(uid, None)
+
+    def is_gone(self, name: str) -> bool:
+        """Whether no pod of a workload is there any more."""
+        return not any(uid in self._pods for uid in self.progress[name].came)
+
+    # One step
+
+    def _bound(self, pod: Pod, known: Progress, now: float) -> None:
+        uid, name, node = pod.metadata.uid, pod.metadata.name, pod.spec.node_name
+        workload = known.workload
+        row = self.ledger.row.get(node)
+        if row is None:
+            self._fault(f"{name} was bound to {node}, which there never was")
+            return
+        ids = pod.devices
+        self.ledger.take(Holding(uid, name, node, ids, workload.milli, pod.metadata.revision))
+        for fault in known.bind(uid, row, pod.part, self.floor, now):
+            self._fault(fault)
+        if len(set(ids)) != workload.gpus:
+            self._fault(f"{name} on {node} wants {workload.gpus} GPUs and has {ids}")
+        if workload.kind == "claim" and ids and max(ids) - min(ids) != len(ids) - 1:
+            self._fault(f"{name} wants GPUs in a row and has {ids}")
+        if pod.claim:
+            self._allocated[pod.claim].add((node, ids))
+        if not self.ledger.there[row]:
+            gone_s = self._left.get(node, now)
+            if now - gone_s > self.limits.late and self._started_since(gone_s) > self.limits.bound:
+                self._fault(f"{name} was bound to {node} {now - gone_s:.0f} s after it had gone")
+            self._orphan(pod)
+        self.bindings.append(now)
+        if known.bound == 1:
+            self._starts.append(now)
+        self.waits[workload.kind].append(now - known.came[uid])
+        if workload.kind == "gang" and known.whole_s is not None:
+            self.phases[workload.name] = known.phase()
+
+    def _started_since(self, moment: float) -> int:
+        """How many workloads have got a first node since; a large gang counts once."""
+        return len(self._starts) - bisect_left(self._starts, moment)
+
+    def _promise(self, pod: Pod, known: Progress) -> None:
+        """A pod that has no node may have been promised one."""
+        uid, node = pod.metadata.uid, pod.status.nominated_node_name
+        if node in self.ledger.row and not pod.spec.node_name:
+            asked = known.workload
+            self._promises[uid] = Promise(self.ledger.row[node], asked.gpus, asked.name, asked.value)
+        else:
+            self._promises.pop(uid, None)
+
+    def _gone(self, pod: Pod, known: Progress, now: float) -> None:
+        uid = pod.metadata.uid
+        self.ledger.give_back(uid, pod.metadata.revision)
+        self._promises.pop(uid, None)
+        had_ended = uid in known.ended
+        known.leave(uid, now)
+        self._pods.pop(uid, None)
+        if had_ended or known.withdrawn or known.excused:
+            return
+        self.counts["pods evicted"] += 1
+        if known.workload.value == max(PRIORITIES.values()):
+            self._fault(f"{pod.metadata.name} was evicted, and nothing has a higher priority")
+
+    def _orphan(self, pod: Pod) -> None:
+        self.progress[pod.workload].excused = True
+        self.orphans.append(pod.metadata.name)
+        self.settled.append(pod.workload)
+        self.counts["pods lost with their nodes"] += 1
+
+    def _fault(self, what: str, more: str = "") -> None:
+        """Note a fault; the same one counts once, however often it is seen."""
+        if what not in self._told and len(self._told) < MOST_FAULTS:
+            self._told.add(what)
+            self._faults.append(f"{what} {more}".strip())
+
+
+def floor_of(fabric: Fabric) -> Floor:
+    """Where the nodes of a fabric are."""
+    numbers: Iterable[int] = range(fabric.nodes)
+    leaves = np.array([fabric.leaf(number) for number in numbers])
+    spines = np.array([fabric.spine(number) for number in numbers])
+    return Floor({LEAF: leaves, SPINE: spines})

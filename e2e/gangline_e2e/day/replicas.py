@@ -1,0 +1,83 @@
+"""Replicas of the scheduler as the chart runs them: with its profiles, one leads, and a rollout replaces them all."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import yaml
+
+from gangline_e2e.api import Api
+from gangline_e2e.chart import CHART
+from gangline_e2e.scheduler import Gangline
+from gangline_e2e.workloads import Manifest
+
+NAMESPACE = "kube-system"
+"""Where the lease of the leader and those of devices are."""
+LEADS = re.compile(r"^leader_election_master_status\{.*\} 1\.0$", re.MULTILINE)
+LEADER_S = 60.0
+START_S = 120.0
+"""A replica that starts while the others are busy shares the machine with them."""
+
+
+def chart_configuration() -> Manifest:
+    """What stands in the ConfigMap of a chart that is installed without values."""
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    name = values["scheduler"]["name"]
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "leaderElection": {**values["leaderElection"], "resourceNamespace": NAMESPACE},
+        **values["config"],
+        "profiles": [{"schedulerName": name, **profile} for profile in values["profiles"]],
+    }
+
+
+class Replicas:
+    """The processes; ``start`` makes one, as the fixture start_gangline does."""
+
+    def __init__(self, api: Api, kubeconfig: Path, start: Callable[..., Gangline]) -> None:
+        self._api = api
+        self._make = lambda: start(kubeconfig, chart_configuration(), leader_elect=True, start_s=START_S)
+        self.running: list[Gangline] = []
+        self.peak_rss = 0
+        """Bytes; of the largest process that there was."""
+        self.cpu_s: dict[int, float] = {}
+        """By process id: what each has used until it was last measured."""
+        self.without: list[float] = []
+        """Seconds from the end of each leader that was replaced until another one led."""
+
+    async def start(self, count: int) -> None:
+        """Start so many, and wait until one leads."""
+        for _ in range(count):
+            self.running.append(await asyncio.to_thread(self._make))
+        await self._api.until(self._leader, "a scheduler leads", LEADER_S)
+
+    async def roll(self) -> None:
+        """Replace one after the other: a new one is ready before an old one goes."""
+        for old in list(self.running):
+            self.running.append(await asyncio.to_thread(self._make))
+            led = await self._leader() is old
+            self.measure()
+            self.running.remove(old)
+            began = time.monotonic()
+            await asyncio.to_thread(old.stop)
+            await self._api.until(self._leader, "another scheduler leads", LEADER_S)
+            if led:
+                self.without.append(time.monotonic() - began)
+
+    def measure(self) -> None:
+        """Note the memory and the CPU time of those that run."""
+        for each in self.running:
+            used = each.process.usage()
+            self.peak_rss = max(self.peak_rss, used.peak_rss_bytes)
+            self.cpu_s[each.process.pid] = used.cpu_s
+
+    async def _leader(self) -> Gangline | None:
+        for each in self.running:
+            if LEADS.search(await asyncio.to_thread(each.metrics)):
+                return each
+        return None
