@@ -44,7 +44,7 @@ class _NoGroups:
 
 NO_GROUPS = _NoGroups()
 
-M = TypeVar("M", Counter, Gauge)
+M = TypeVar("M", Counter, Gauge, Histogram)
 
 
 class FrameworkHandle:
