@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from typing import Any, TypeVar
 
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from gangline.cache import Cache
 from gangline.deadline import NO_DEADLINE, Deadline
@@ -155,7 +154,10 @@ class FrameworkHandle:
 
     def histogram(self, name: str, help: str, buckets: Sequence[float], labels: Iterable[str] = ()) -> Histogram:
         """A histogram of the plugin's own, as `metric`; the buckets are those of the first call."""
-        made = partial(Histogram, buckets=tuple(buckets))
+
+        def made(name: str, help: str, labels: tuple[str, ...], registry: CollectorRegistry) -> Histogram:
+            return Histogram(name, help, labels, registry=registry, buckets=tuple(buckets))
+
         return self._own(made, self._metrics.plugin_histograms, "histogram", name, help, tuple(labels))
 
     def _own(
