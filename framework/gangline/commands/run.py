@@ -60,7 +60,7 @@ log = logging.getLogger(__name__)
     "--tls-cert-file",
     type=click.Path(path_type=Path),
     default=None,
-    help="Of --secure-listen, read again when it changes. Default: a certificate made at the start.",
+    help="Of --secure-listen, read again when it changes. Default: a certificate made for the first connection.",
 )
 @click.option("--tls-private-key-file", type=click.Path(path_type=Path), default=None, help="Its key.")
 @click.option("--plain-metrics", is_flag=True, help="Metrics on --listen too, for everybody who reaches it.")

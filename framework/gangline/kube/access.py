@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+REREAD = 60.0  # seconds after which credentials that lie in a file are read again
+
 
 @dataclass(frozen=True, slots=True)
 class Access:

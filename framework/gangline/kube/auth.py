@@ -1,6 +1,6 @@
 """Which API server to talk to and what to show it, kept current for as long as the process runs.
 
-How the files are read stands in `sources`, which is imported only when credentials are loaded: the
+How the files are read stands in `plain`, and for what is not plain in `sources`, which is imported only then: the
 official client that it uses takes half a second and some 20 MB.
 """
 
@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from gangline.errors import ConfigError
+from gangline.kube import plain
 from gangline.kube.access import Access
 
 log = logging.getLogger(__name__)
@@ -94,14 +95,28 @@ def load(
     The first of these that is there counts: the path given, ``$KUBECONFIG`` (several paths, joined
     by colons, are merged), ``~/.kube/config``, the service account of the pod. Raises ConfigError.
     """
-    from gangline.kube import sources
-
     if paths := _kubeconfig_paths(kubeconfig, environ):
-        return Credentials(lambda: sources.from_kubeconfig(paths, context))
+        return Credentials(lambda: _from_kubeconfig(paths, context))
     if environ.get("KUBERNETES_SERVICE_HOST"):
-        return Credentials(lambda: sources.from_service_account(service_account, environ))
+        return Credentials(lambda: _from_service_account(service_account, environ))
     home = _default_kubeconfig(environ)
     raise ConfigError(str(home), "", "no such file, $KUBECONFIG is not set, and this is not a pod")
+
+
+def _from_kubeconfig(paths: list[str], context: str | None) -> Access:
+    if access := plain.from_kubeconfig(paths, context):
+        return access
+    from gangline.kube import sources
+
+    return sources.from_kubeconfig(paths, context)
+
+
+def _from_service_account(folder: Path, environ: Mapping[str, str]) -> Access:
+    if access := plain.from_service_account(folder, environ):
+        return access
+    from gangline.kube import sources
+
+    return sources.from_service_account(folder, environ)
 
 
 def _default_kubeconfig(environ: Mapping[str, str]) -> Path:

@@ -23,9 +23,8 @@ from kubernetes.config.incluster_config import InClusterConfigLoader
 from kubernetes.config.kube_config import ConfigNode, KubeConfigLoader, KubeConfigMerger
 
 from gangline.errors import ConfigError
-from gangline.kube.access import Access
+from gangline.kube.access import REREAD, Access
 
-REREAD = 60.0  # seconds after which credentials that lie in a file are read again
 EXPIRY_MARGIN = 60.0  # seconds before its end at which a token is replaced
 IN_FILES = ("tokenFile", "client-certificate", "auth-provider")  # keys of a user
 
