@@ -161,7 +161,9 @@ def test_every_command_and_option_is_there() -> None:
 
 
 def options_of(command: Any) -> list[str]:
-    return [name for each in command.params for name in each.opts if name.startswith("-")]
+    """Those that its help shows."""
+    shown = [each for each in command.params if not getattr(each, "hidden", False)]
+    return [name for each in shown for name in each.opts if name.startswith("-")]
 
 
 def test_every_extension_point_and_every_name_of_the_api_is_there() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
+from gangline.errors import ConfigError
+from gangline.simulate import InMemoryServer, VirtualClock
 from gangline_e2e.api import Api
 from gangline_e2e.errors import Refused
 from gangline_e2e.harness import ControlPlane
@@ -46,6 +48,29 @@ async def test_the_api_server_refuses_negative_and_fractional_devices(empty: Api
             await empty.create(_node("refused", {GPU: quantity}))
         with pytest.raises(Refused, match=r"422 Invalid.*nvidia\.com/gpu"):
             await empty.create(_pod("refused", {GPU: quantity}))
+
+
+@pytest.mark.parametrize(
+    "resources",
+    [
+        {"limits": {GPU: "500m"}},
+        {"requests": {GPU: "1"}, "limits": {GPU: "2"}},
+        {"requests": {GPU: "1"}},
+        {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}},
+    ],
+)
+async def test_a_simulation_refuses_what_the_api_server_refuses_in_its_words(
+    empty: Api, resources: Mapping[str, Mapping[str, str]]
+) -> None:
+    pod = gpu_pod("refused")
+    pod["spec"]["containers"][0]["resources"] = resources
+
+    with pytest.raises(Refused) as refused:
+        await empty.create(pod)
+    with pytest.raises(ConfigError) as simulated:
+        InMemoryServer(VirtualClock()).apply_manifest(pod)
+
+    assert refused.value.message in str(simulated.value)
 
 
 async def test_odd_nodes_do_not_keep_pods_from_good_ones(

@@ -14,7 +14,7 @@ EXAMPLES = Path(__file__).parents[1]
 FOLDERS = sorted(
     path.name for path in EXAMPLES.iterdir() if path.is_dir() and path.name not in ("tests", "__pycache__")
 )
-PLACED = {"explain": 2, "gpu-scheduler-check": 5, "leaf-spine": 4, "quickstart": 10, "topology": 20}
+PLACED = {"arrivals": 16, "explain": 2, "gpu-scheduler-check": 5, "leaf-spine": 4, "quickstart": 10, "topology": 20}
 """How many pods get a node, where there are nodes."""
 
 
@@ -32,6 +32,19 @@ def test_a_folder_is_simulated(name: str) -> None:
     assert placed >= PLACED.get(name, 0)
     assert outcome["nodes"] or any("there are no nodes" in line for line in outcome["warnings"])
     assert all(pod["why"] for pod in outcome["pending"])
+
+
+def test_the_series_of_arrivals_adds_up() -> None:
+    words = ("--profile", "topology-aware-scheduler", "--duration", "6m", "--every", "2m", "-o", "json")
+    outcome = msgspec.json.decode(simulated(EXAMPLES / "arrivals", *words).stdout)
+
+    series = outcome["series"]
+    assert [each["seconds"] for each in series] == [120, 240, 360]
+    for each in series:
+        assert each["queued"] + each["running"] + each["finished"] == each["arrived"]
+        assert each["gpus"] == 512 and each["gpus_used"] == 4 * each["running"]
+        assert each["utilization"] == each["gpus_used"] / 512
+    assert [each["arrived"] for each in series] == sorted({each["arrived"] for each in series})
 
 
 def test_decisions_on_gangs_are_counted_too() -> None:

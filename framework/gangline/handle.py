@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, 
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
-from prometheus_client import Counter, Gauge
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from gangline.cache import Cache
 from gangline.deadline import NO_DEADLINE, Deadline
@@ -43,7 +43,7 @@ class _NoGroups:
 
 NO_GROUPS = _NoGroups()
 
-M = TypeVar("M", Counter, Gauge)
+M = TypeVar("M", Counter, Gauge, Histogram)
 
 
 class FrameworkHandle:
@@ -151,6 +151,14 @@ class FrameworkHandle:
     def gauge(self, name: str, help: str, labels: Iterable[str] = ()) -> Gauge:
         """A gauge of the plugin's own, as `metric`."""
         return self._own(Gauge, self._metrics.plugin_gauges, "gauge", name, help, tuple(labels))
+
+    def histogram(self, name: str, help: str, buckets: Sequence[float], labels: Iterable[str] = ()) -> Histogram:
+        """A histogram of the plugin's own, as `metric`; the buckets are those of the first call."""
+
+        def made(name: str, help: str, labels: tuple[str, ...], registry: CollectorRegistry) -> Histogram:
+            return Histogram(name, help, labels, registry=registry, buckets=tuple(buckets))
+
+        return self._own(made, self._metrics.plugin_histograms, "histogram", name, help, tuple(labels))
 
     def _own(
         self, kind: Callable[..., M], known: dict[str, M], what: str, name: str, help: str, wanted: tuple[str, ...]

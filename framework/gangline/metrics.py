@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from gangline.exposition import Family, head, labels
 from gangline.failures import Failures
@@ -76,6 +76,8 @@ class Metrics:
         """The counters of plugins, by name; profiles share them."""
         self.plugin_gauges: dict[str, Gauge] = {}
         """Their gauges."""
+        self.plugin_histograms: dict[str, Histogram] = {}
+        """Their histograms."""
         self.plugins = Timings(
             "scheduler_plugin_execution_duration_seconds",
             "Duration of one plugin at one extension point.",

@@ -37,16 +37,10 @@ class Gpus(msgspec.Struct, rename="camel"):
     """Nodes of which every GPU is free."""
     partial_nodes: int
     """Nodes that are neither empty nor full."""
-
-    @property
-    def utilization(self) -> float:
-        """The part that is in use."""
-        return self.used / self.total if self.total else 0.0
-
-    @property
-    def efficiency(self) -> float:
-        """The part that is in use or can be used by somebody."""
-        return 1.0 - self.stranded / self.total if self.total else 0.0
+    utilization: float
+    """The part that is in use, 0..1; 0 where there are none."""
+    efficiency: float
+    """The part that is in use or can be used by somebody, 0..1; 0 where there are none."""
 
 
 class LevelUse(msgspec.Struct, rename="camel"):
@@ -153,14 +147,18 @@ def _gpus(cluster: Cache, total: Int64Column, used: Int64Column, pending: Sequen
     useful = np.zeros(len(total), dtype=np.bool_)
     for pod in kinds.values():
         useful |= _fits(cluster, pod)
+    stranded = int(free[~useful].sum()) if kinds else 0
+    there = int(total.sum())
     return Gpus(
         nodes=int(has.sum()),
-        total=int(total.sum()),
+        total=there,
         used=int(used.sum()),
         free=int(free.sum()),
-        stranded=int(free[~useful].sum()) if kinds else 0,
+        stranded=stranded,
         empty_nodes=int((has & (used == 0)).sum()),
         partial_nodes=int((has & (used > 0) & (free > 0)).sum()),
+        utilization=int(used.sum()) / there if there else 0.0,
+        efficiency=1.0 - stranded / there if there else 0.0,
     )
 
 

@@ -241,6 +241,10 @@ class Handle(Protocol):
         """A Prometheus gauge of the plugin's own."""
         ...
 
+    def histogram(self, name: str, help: str, buckets: Sequence[float], labels: Iterable[str] = ()) -> Any:
+        """A Prometheus histogram of the plugin's own."""
+        ...
+
     def announce(self, event: ClusterEvent) -> None:
         """Something has happened that rejected pods may wait for: those are tried whose plugins have registered it.
 

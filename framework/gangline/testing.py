@@ -82,10 +82,12 @@ def make_pod(
 ) -> model.Pod:
     """A pod of one container, on a node if one is named; `spec` are further fields of `model.PodSpec`.
 
-    Amounts of 0 are not asked for at all; `resources` are further requests.
+    Amounts of 0 are not asked for at all; `resources` are further requests. Devices are its limits, too.
     """
     requests = {"cpu": cpu, "memory": memory, GPU: gpus, **(resources or {})}
-    wanted = model.ResourceRequirements(requests={key: amount for key, amount in requests.items() if amount})
+    requests = {key: amount for key, amount in requests.items() if amount}
+    limits = {key: amount for key, amount in requests.items() if "/" in key}
+    wanted = model.ResourceRequirements(requests=requests, limits=limits)
     spec.setdefault("containers", [model.Container(name="main", image="main:1", resources=wanted)])
     spec.setdefault("scheduler_name", SCHEDULER)
     return model.Pod(

@@ -94,6 +94,28 @@ def full() -> Cache:
     return cluster([make_node("a"), make_node("b")], [holder(f"p-{n}", "0,1,2,3,4,5,6,7", n) for n in "ab"])
 
 
+def test_efficiency_leaves_out_what_is_stranded() -> None:
+    """32 GPUs of which 3 are free where all CPUs are taken, and 2 where there are some."""
+    nodes = [make_node(name, cpu=64, gpus=8) for name in "abcd"]
+    asked = (("a", 64, 5), ("b", 32, 8), ("c", 32, 8), ("d", 8, 6))
+    cache = cluster(nodes, [make_pod(f"on-{n}", cpu=cpu, gpus=gpus, node=n) for n, cpu, gpus in asked])
+    waiting = cache.record(make_pod("waiting", cpu=8, gpus=1))
+
+    told = msgspec.json.decode(msgspec.json.encode(overview(cache, [waiting], Topology(cache.nodes))))["gpus"]
+
+    assert (told["total"], told["used"], told["stranded"]) == (32, 27, 3)
+    assert (told["utilization"], told["efficiency"]) == (27 / 32, 29 / 32)
+    assert f"{told['efficiency']:.0%}" == "91%"
+
+
+def test_status_of_a_cluster_without_gpus_divides_by_nothing() -> None:
+    cache = cluster([make_node("a", gpus=0)])
+
+    gpus = overview(cache, [], Topology(cache.nodes)).gpus
+
+    assert (gpus.total, gpus.utilization, gpus.efficiency) == (0, 0.0, 0.0)
+
+
 def test_status_counts_them() -> None:
     cache = full()
     screen = Console(file=io.StringIO(), width=200)

@@ -56,11 +56,41 @@ def test_the_environment_names_the_one_that_is_served(name: str) -> None:
     assert found.profiles[0].plugins == config.load(profiles.installed()[like], like).profiles[0].plugins
 
 
-def test_the_old_option_is_answered_with_what_to_do() -> None:
-    result = CliRunner().invoke(main.cli, ["run", "--scheduler-name", "mine"])
+@pytest.mark.parametrize(
+    ("option", "answer"),
+    [
+        ("--scheduler-name=mine", "set SCHEDULER_NAME=mine, or schedulerName: mine in a profile of --config"),
+        ("--master=https://10.0.0.1", "as clusters[].cluster.server: https://10.0.0.1, and give it with --kubeconfig"),
+        ("--v=4", "there is no --v: use --log-level: debug for 4 and more"),
+        ("-v=2", "there is no --v: use --log-level"),
+    ],
+)
+def test_options_of_other_schedulers_are_answered_with_what_to_do(option: str, answer: str) -> None:
+    result = CliRunner().invoke(main.cli, ["run", option])
 
     assert result.exit_code == 2
-    assert "set SCHEDULER_NAME=mine, or schedulerName: mine in a profile of --config" in result.output
+    assert answer in result.output
+
+
+def test_the_lease_is_named_by_the_options_that_schedulers_had_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[config.LeaderElection] = []
+
+    class Seen(Exception):
+        pass
+
+    def program(configuration: object, files: object, election: config.LeaderElection, *rest: object) -> None:
+        made.append(election)
+        raise Seen
+
+    monkeypatch.setattr(run, "Program", program)
+    for words in (["--lock-object-name", "mine", "--lock-object-namespace", "team", "--master", ""], []):
+        with pytest.raises(Seen):
+            CliRunner().invoke(main.cli, ["run", *words], catch_exceptions=False)
+
+    assert [(each.resource_name, each.resource_namespace) for each in made] == [
+        ("mine", "team"),
+        ("gangline", "kube-system"),
+    ]
 
 
 def test_profiles_are_listed_with_the_names_that_they_serve() -> None:

@@ -56,13 +56,6 @@ def served(environ: Mapping[str, str] = os.environ) -> SchedulerConfiguration:
     return msgspec.structs.replace(like, profiles=(dataclasses.replace(profile, scheduler_name=name),))
 
 
-def no_scheduler_name(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
-    """Say what to do instead of the option that old versions of kube-scheduler had."""
-    if value is not None:
-        instead = f"set SCHEDULER_NAME={value}, or schedulerName: {value} in a profile of --config"
-        raise click.UsageError(f"there is no --scheduler-name: {instead}")
-
-
 def _named(texts: Mapping[str, str], names: Sequence[str]) -> SchedulerConfiguration:
     missing = [name for name in names if name not in texts]
     if missing:

@@ -19,7 +19,7 @@ import uvloop
 from gangline import config, logs
 from gangline.beside import Beside
 from gangline.clock import SystemClock
-from gangline.commands import profiles
+from gangline.commands import old_options, profiles
 from gangline.deadline import GANG_SECONDS, POD_SECONDS
 from gangline.endpoints import Endpoints, Pages, add_process
 from gangline.exposition import Exposition
@@ -44,9 +44,11 @@ log = logging.getLogger(__name__)
 @click.option(
     "--config", "files", type=click.Path(), multiple=True, help="KubeSchedulerConfiguration; may be repeated."
 )
-@click.option("--scheduler-name", hidden=True, expose_value=False, callback=profiles.no_scheduler_name)
+@old_options.add_to
 @click.option("--kubeconfig", type=click.Path(), default=None, help="Default: as kubectl, then in-cluster.")
 @click.option("--leader-elect/--no-leader-elect", default=None, help="Overrides leaderElection.leaderElect.")
+@click.option("--lock-object-name", "lock_name", default="", hidden=True)
+@click.option("--lock-object-namespace", "lock_namespace", default="", hidden=True)
 @click.option("--listen", default="0.0.0.0:8080", show_default=True, help="Health, over plain HTTP.")
 @click.option(
     "--secure-listen",
@@ -90,6 +92,8 @@ def run(
     files: Sequence[str],
     kubeconfig: str | None,
     leader_elect: bool | None,
+    lock_name: str,
+    lock_namespace: str,
     listen: str,
     secure_listen: str,
     tls_cert_file: Path | None,
@@ -111,9 +115,7 @@ def run(
     keep_memory()
     collect_rarely()
     configuration = load(files)
-    election = configuration.leader_election
-    if leader_elect is not None:
-        election = msgspec.structs.replace(election, leader_elect=leader_elect)
+    election = elected(configuration.leader_election, leader_elect, lock_name, lock_namespace)
     program = Program(
         configuration,
         [Path(file) for file in files],
@@ -135,6 +137,14 @@ def run(
 def load(files: Sequence[str]) -> config.SchedulerConfiguration:
     """The configuration in files; without files the packaged profiles, or the name in $SCHEDULER_NAME."""
     return config.load_files([Path(file) for file in files]) if files else profiles.served()
+
+
+def elected(
+    election: config.LeaderElection, leader_elect: bool | None, name: str, namespace: str
+) -> config.LeaderElection:
+    """The election as the options say, which come before the file; None and "" leave what it says."""
+    given = {"leader_elect": leader_elect, "resource_name": name or None, "resource_namespace": namespace or None}
+    return msgspec.structs.replace(election, **{field: value for field, value in given.items() if value is not None})
 
 
 class Program:

@@ -9,6 +9,7 @@ from typing import Literal
 import click
 import msgspec
 from rich.console import Console
+from rich.table import Table
 
 from gangline import config
 from gangline.commands.output import console, table
@@ -16,11 +17,14 @@ from gangline.commands.profiles import choose
 from gangline.config import SchedulerConfiguration
 from gangline.config.durations import parse_duration
 from gangline.errors import GanglineError
+from gangline.simulate.arrivals import Sample
 from gangline.simulate.folders import Sorted, sort_out
 from gangline.simulate.session import NodeUse, Outcome
 from gangline.simulate.session import simulate as run_simulation
 
 _SHOWN_PODS = 6
+_SHOWN_SAMPLES = 20
+_MOST_SAMPLES = 10_000
 
 
 @click.command()
@@ -30,6 +34,7 @@ _SHOWN_PODS = 6
 )
 @click.option("--profile", default=None, help="An installed profile by its name; default: all of them.")
 @click.option("--duration", default="1m", show_default=True, help="How long the cluster runs, in its own time.")
+@click.option("--every", default="", help="Show how it came to that, too: a sample after each so long, such as 30s.")
 @click.option("--seed", default=0, show_default=True, help="Of the random choice among equal nodes.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @click.option("--report", type=click.Path(path_type=Path), default=None, help="Write the tables to an HTML file, too.")
@@ -38,6 +43,7 @@ def simulate(
     files: Sequence[str],
     profile: str | None,
     duration: str,
+    every: str,
     seed: int,
     output: Literal["table", "json"],
     report: Path | None,
@@ -46,15 +52,14 @@ def simulate(
 
     Jobs, Deployments, ReplicaSets and StatefulSets become pods; time is virtual, so that an hour passes in seconds.
     Profiles among the files are simulated with, unless others are named; what is no object is left out with a line.
+    An object with the annotation gangline.dev/arrive-seconds comes after so many seconds.
     """
-    try:
-        seconds = float(parse_duration(duration))
-    except (ValueError, GanglineError):
-        raise click.UsageError(
-            f"--duration {duration!r} is no duration: something like 90s or 1h30m is expected"
-        ) from None
+    seconds = _seconds("--duration", duration)
+    interval = _seconds("--every", every) if every else None
+    if interval is not None and interval * _MOST_SAMPLES < seconds:
+        raise click.UsageError(f"--every {every} in {duration} makes more than {_MOST_SAMPLES} samples")
     found = sort_out(manifests)
-    outcome = run_simulation(found, _configuration(files, profile, found), seconds, seed)
+    outcome = run_simulation(found, _configuration(files, profile, found), seconds, seed, interval)
     if not outcome.nodes:
         outcome.warnings.append("there are no nodes: name a file with Node objects, too, or every pod stays pending")
     for warning in outcome.warnings:
@@ -69,6 +74,13 @@ def simulate(
     show(outcome, screen)
     if report is not None:
         screen.save_html(str(report))
+
+
+def _seconds(option: str, text: str) -> float:
+    try:
+        return float(parse_duration(text))
+    except (ValueError, GanglineError):
+        raise click.UsageError(f"{option} {text!r} is no duration: something like 90s or 1h30m is expected") from None
 
 
 def _configuration(files: Sequence[str], profile: str | None, found: Sorted) -> SchedulerConfiguration:
@@ -101,6 +113,9 @@ def show(outcome: Outcome, screen: Console) -> None:
         for pod in outcome.pending:
             waiting.add_row(pod.name, pod.why)
         screen.print(waiting)
+    if outcome.series:
+        screen.print()
+        screen.print(_series(outcome.series))
     screen.print()
     running = sum(len(node.pods) for node in outcome.nodes)
     screen.print(
@@ -108,6 +123,16 @@ def show(outcome: Outcome, screen: Console) -> None:
         f"{outcome.seconds:g} s of virtual time; {outcome.decisions} decisions took "
         f"{outcome.decision_seconds * 1e3:.0f} ms"
     )
+
+
+def _series(samples: Sequence[Sample]) -> Table:
+    """At most so many of the samples that one sees them at a glance."""
+    shown = table("SECONDS", "ARRIVED", "QUEUED", "RUNNING", "FINISHED", "GPUS IN USE", "PLACED")
+    step = -(-len(samples) // _SHOWN_SAMPLES)
+    for each in samples[step - 1 :: step]:
+        numbers = (f"{each.seconds:g}", each.arrived, each.queued, each.running, each.finished)
+        shown.add_row(*map(str, numbers), f"{each.utilization:.0%}", f"{each.success_rate:.0%}")
+    return shown
 
 
 def _with_devices(pod: str, ids: Sequence[int]) -> str:

@@ -21,7 +21,7 @@ from typing import Any
 from gangline.config.defaults import DEFAULT_PLUGINS
 from gangline.config.explaining import did_you_mean
 from gangline.config.schema import POINT_NAMES, POINTS, PluginRef, PluginSet, Profile
-from gangline.config.versions import REPLACED_BY
+from gangline.config.versions import OURS, REPLACED_BY
 from gangline.errors import ConfigError, PluginError
 
 log = logging.getLogger(__name__)
@@ -129,20 +129,45 @@ def name_faults(profile: Profile, points: Mapping[str, frozenset[str]]) -> Itera
     """Every plugin that the profile names has to be installed, or kube-scheduler's, and to implement the point."""
     # A file may also disable a plugin that kube-scheduler had once.
     may_disable = REPLACED_BY.keys() | {"*"}
+    foreign = OURS.keys() - points.keys()
+    for name in sorted(foreign):
+        yield from _foreign(profile, name)
     for point, name in POINT_NAMES.items():
         chosen: PluginSet = getattr(profile.plugins, point)
         path = f"{profile.path}.plugins.{name}"
         for index, plugin in enumerate(chosen.enabled):
+            if plugin.name in foreign:
+                continue
             place = f"{path}.enabled[{index}].name"
             yield from _fault(_check_known, profile.file, place, plugin.name, points)
             if plugin.name in points:
                 yield from _fault(_check_implements, profile.file, place, plugin.name, point, points)
         for index, plugin in enumerate(chosen.disabled):
-            if plugin.name not in may_disable:
+            if plugin.name not in may_disable | foreign:
                 yield from _fault(_check_known, profile.file, f"{path}.disabled[{index}].name", plugin.name, points)
     for index, entry in enumerate(profile.plugin_config):
+        if entry.name in foreign:
+            continue
         place = f"{profile.path}.pluginConfig[{index}].name"
         yield from _fault(_check_known, profile.file, place, entry.name, points)
+
+
+def _foreign(profile: Profile, plugin: str) -> Iterator[ConfigError]:
+    """One fault for all the places where a profile names a plugin of another GPU scheduler: what to write instead."""
+    places = []
+    for point, name in POINT_NAMES.items():
+        chosen: PluginSet = getattr(profile.plugins, point)
+        if any(each.name == plugin for each in (*chosen.enabled, *chosen.disabled)):
+            places.append(f"plugins.{name}")
+    if any(entry.name == plugin for entry in profile.plugin_config):
+        places.append("pluginConfig")
+    if places:
+        instead = ", ".join(f"{{name: {name}}}" for name in OURS[plugin])
+        why = (
+            f"{plugin} is called {' and '.join(OURS[plugin])} here, which know their points: "
+            f"take it out of {', '.join(places)} and write plugins: {{multiPoint: {{enabled: [{instead}]}}}}"
+        )
+        yield ConfigError(profile.file, f"{profile.path}.plugins", why)
 
 
 def _fault(check: Callable[..., None], *args: Any) -> Iterator[ConfigError]:

@@ -32,6 +32,9 @@ REPLACED_BY: Mapping[str, str] = {
     "GCEPDLimits": "NodeVolumeLimits",
 }
 
+OURS: Mapping[str, tuple[str, ...]] = {"GpuClaimPlugin": ("GpuClaim", "DeviceLease")}
+"""Plugins of other GPU schedulers, and what does their work here."""
+
 
 def check_version(file: str, document: Mapping[str, Any]) -> None:
     """Raise ConfigError unless ``document`` is a configuration of a supported version."""

@@ -125,14 +125,20 @@ def run_seconds(metadata: Mapping[str, Any]) -> float | None:
     text = metadata.get("annotations", {}).get(RUN_SECONDS)
     if text is None:
         return None
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds < math.inf:
+    seconds = seconds_of(text)
+    if seconds is None:
         path = f"metadata.annotations[{RUN_SECONDS}]"
         raise InvalidObject(path, text, "not a number of seconds")
     return seconds
+
+
+def seconds_of(text: Any) -> float | None:
+    """A number of seconds in an annotation; None where it is none."""
+    try:
+        seconds = float(text)
+    except (TypeError, ValueError):
+        return None
+    return seconds if 0 <= seconds < math.inf else None
 
 
 def _convert(manifest: Manifest, path: str, data: Mapping[str, Any], type_: type) -> None:

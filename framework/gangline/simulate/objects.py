@@ -15,6 +15,7 @@ from gangline.simulate import refusals
 from gangline.simulate.defaulting import default_node, default_pod
 from gangline.simulate.history import Change, Data, History, Revision, revision
 from gangline.simulate.merging import Path
+from gangline.simulate.validating import faults
 
 KEPT = (
     "name",
@@ -74,9 +75,9 @@ class Objects:
         return found
 
     def create(self, resource: Resource[Any], data: Mapping[str, Any], namespace: str | None = None) -> Revision:
-        """Stores a new object with its defaults, and its namespace if that is not there. Raises Conflict, Forbidden.
+        """Stores a new object with its defaults, and its namespace if that is not there.
 
-        A UID and a creation time that the object has already are kept.
+        A UID and a creation time that the object has already are kept. Raises Conflict, Forbidden, Invalid.
         """
         collection = self.collection(resource)
         metadata = dict(data.get("metadata", {}))
@@ -156,7 +157,11 @@ class Objects:
         name = data.get("spec", {}).get("priorityClassName", "")
         if name and self.priority_class(name) is None:
             raise refusals.no_priority_class(data["metadata"]["name"], name)
-        return default_pod(data, self.priority_class(name), self._clock.now())
+        pod = default_pod(data, self.priority_class(name), self._clock.now())
+        if found := faults(pod["spec"]):
+            why = f"[{', '.join(found)}]" if len(found) > 1 else found[0]
+            raise refusals.invalid(PODS, data["metadata"]["name"], why)
+        return pod
 
     def _uid(self) -> str:
         serial = next(self._serials)

@@ -17,6 +17,7 @@ from gangline.registry import Catalog
 from gangline.requests import PODS as POD_SLOTS
 from gangline.requests import allocatable, compute
 from gangline.scheduler import Options, Scheduler
+from gangline.simulate.arrivals import Arrival, Sample, arrive, by_arrival, watch
 from gangline.simulate.client import SimulatedClient
 from gangline.simulate.controller import Workloads
 from gangline.simulate.folders import Sorted, sort_out
@@ -66,6 +67,8 @@ class Outcome:
     decision_seconds: float
     """Real time that all decisions took."""
     warnings: list[str]
+    series: list[Sample] = field(default_factory=list)
+    """How it came to that, where samples were asked for."""
 
     @property
     def devices(self) -> list[str]:
@@ -74,17 +77,25 @@ class Outcome:
 
 
 def simulate(
-    paths: Sequence[str | Path] | Sorted, config: SchedulerConfiguration, seconds: float, seed: int = 0
+    paths: Sequence[str | Path] | Sorted,
+    config: SchedulerConfiguration,
+    seconds: float,
+    seed: int = 0,
+    every: float | None = None,
 ) -> Outcome:
-    """Load manifests and schedule for so many virtual seconds. Raises ConfigError and PluginError."""
+    """Load manifests and schedule for so many virtual seconds, with a sample of each `every` seconds.
+
+    Raises ConfigError and PluginError.
+    """
     found = paths if isinstance(paths, Sorted) else sort_out(paths)
     clock = VirtualClock()
     server = InMemoryServer(clock)
-    warnings = [*found.notes, *server.load_manifests(found.manifests)]
+    (_, first), *late = by_arrival(found.manifests)
+    warnings = [*found.notes, *server.load_manifests(first)]
     if config.extenders:
         config = msgspec.structs.replace(config, extenders=())
         warnings.append("extenders: none of them is asked in a simulation")
-    return run(_story(server, clock, config, seconds, seed, warnings), clock)
+    return run(_story(server, clock, config, seconds, seed, late, every, warnings), clock)
 
 
 async def _story(
@@ -93,14 +104,18 @@ async def _story(
     config: SchedulerConfiguration,
     seconds: float,
     seed: int,
+    late: Sequence[Arrival],
+    every: float | None,
     warnings: list[str],
 ) -> Outcome:
     client = SimulatedClient(server, latency={"bind": 0.002})
     scheduler = Scheduler(config, client, clock, Catalog.discover(), Options(seed=seed))
     start = clock.monotonic()
-    tasks = [
-        asyncio.create_task(work) for work in (scheduler.run(), Kubelet(server, clock).run(), Workloads(server).run())
-    ]
+    samples: list[Sample] = []
+    works = [scheduler.run(), Kubelet(server, clock).run(), Workloads(server).run(), _arrivals(server, late, warnings)]
+    if every is not None:
+        works.append(watch(server, scheduler, clock, every, samples))
+    tasks = [asyncio.create_task(work) for work in works]
     try:
         await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         for task in tasks:
@@ -123,7 +138,14 @@ async def _story(
         decisions=sum(each.count for each in series),
         decision_seconds=sum(each.total for each in series),
         warnings=warnings,
+        series=samples,
     )
+
+
+async def _arrivals(server: InMemoryServer, late: Sequence[Arrival], warnings: list[str]) -> None:
+    """As `arrive`, and then nothing more: the other parts go on."""
+    await arrive(server, late, warnings)
+    await asyncio.Event().wait()
 
 
 def _uses(nodes: Sequence[Node], pods: Sequence[Pod], reports: Sequence[GpuNodeStatus]) -> list[NodeUse]:

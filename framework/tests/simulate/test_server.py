@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from gangline import model
-from gangline.errors import Conflict, Forbidden, Invalid, NotFound, Unavailable
+from gangline.errors import ConfigError, Conflict, Forbidden, Invalid, NotFound, Unavailable
 from gangline.kube.interface import Client, PatchKind
 from gangline.kube.resources import LEASES, NODES, PODS, PRIORITY_CLASSES, Resource
 from gangline.simulate import InMemoryServer, SimulatedClient, VirtualClock
@@ -61,6 +61,50 @@ async def test_a_created_object_has_identity_and_defaults(clock: VirtualClock, c
     assert int(other.metadata.resource_version) == int(made.metadata.resource_version) + 1
     assert made.spec.containers[0].resources == model.ResourceRequirements({"cpu": 1, "nvidia.com/gpu": 1}, limits)
     assert (made.spec.scheduler_name, made.status.phase, made.spec.priority) == ("default-scheduler", "Pending", 0)
+
+
+@pytest.mark.parametrize(
+    ("resources", "why"),
+    [
+        (
+            {"requests": {"nvidia.com/gpu": "1"}, "limits": {"nvidia.com/gpu": "2"}},
+            'spec.containers[0].resources.requests: Invalid value: "1": must be equal to nvidia.com/gpu limit of 2',
+        ),
+        (
+            {"limits": {"nvidia.com/gpu": "500m"}},
+            '[spec.containers[0].resources.limits[nvidia.com/gpu]: Invalid value: "500m": must be an integer, '
+            'spec.containers[0].resources.requests[nvidia.com/gpu]: Invalid value: "500m": must be an integer]',
+        ),
+        (
+            {"requests": {"nvidia.com/gpu": 1}},
+            "spec.containers[0].resources.limits: Required value: Limit must be set for non overcommitable resources",
+        ),
+        (
+            {"requests": {"cpu": 1.5}, "limits": {"cpu": "1"}},
+            'spec.containers[0].resources.requests: Invalid value: "1500m": must be less than or equal to '
+            "cpu limit of 1",
+        ),
+    ],
+)
+def test_requests_that_no_api_server_takes_are_refused(
+    server: InMemoryServer, resources: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        server.apply_manifest(pod("a", containers=[{"name": "main", "resources": resources}]))
+
+    assert f'Pod "a" is invalid: {why}' in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "resources",
+    [
+        {"requests": {"cpu": "500m"}, "limits": {"cpu": 1, "nvidia.com/gpu": "2"}},
+        {"requests": {"nvidia.com/gpu": "1e0"}, "limits": {"nvidia.com/gpu": 1}},
+        {"requests": {"example.kubernetes.io/gpu": "500m"}},
+    ],
+)
+def test_requests_that_an_api_server_takes_are_taken(server: InMemoryServer, resources: dict[str, Any]) -> None:
+    server.apply_manifest(pod("a", containers=[{"name": "main", "resources": resources}]))
 
 
 @in_virtual_time

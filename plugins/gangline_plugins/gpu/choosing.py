@@ -9,6 +9,7 @@ Rules:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from gangline import BoundedCache, Rows, size_of
 from gangline_plugins.gpu.device_sets import NEVER, DeviceSets, Masks, Ranks, dense, device_sets, leftovers
-from gangline_plugins.gpu.links import MOST_DEVICES, LinkClass, LinkClasses, Matrix
+from gangline_plugins.gpu.links import MOST_DEVICES, NO_ISLAND, LinkClass, LinkClasses, Matrix
 
 Floats = NDArray[np.float32]
 Policy = Literal["contiguous", "spread", "preferIds"]
@@ -192,7 +193,7 @@ def _quality(sets: DeviceSets, rule: Rule) -> Ranks:
     if rule.policy == "preferIds":
         columns.append(_listed(sets, rule.prefer_ids))
     if rule.policy == "spread":
-        columns += [sets.apart, -sets.inside]
+        columns += [sets.apart, -sets.inside, -sets.near]
     elif rule.mode == "Ignore":
         columns.append(sets.in_row)
     else:
@@ -204,6 +205,23 @@ def _quality(sets: DeviceSets, rule: Rule) -> Ranks:
         return ranks
     allowed = satisfied & sets.in_row if rule.policy == "contiguous" else satisfied
     return np.where(allowed, ranks, NEVER)
+
+
+def judge(links: LinkClass, ids: Sequence[int], rule: Rule) -> tuple[float, bool]:
+    """GB/s of the slowest link among several devices, rising, and whether they are as the rule wishes.
+
+    With `spread` that is: each in another island, as far as there are so many.
+    """
+    chosen = np.asarray(ids)
+    gbps = float(links.gbps[np.ix_(chosen, chosen)][np.triu_indices(len(ids), 1)].min())
+    of_each = [links.islands[id] for id in ids]
+    if rule.policy == "spread":
+        islands = set(links.islands) - {NO_ISLAND}
+        apart = {island for island in of_each if island != NO_ISLAND}
+        return gbps, len(apart) + of_each.count(NO_ISLAND) >= min(len(ids), max(len(islands), 1))
+    together = len(set(of_each)) == 1 and of_each[0] != NO_ISLAND
+    in_row = rule.policy != "contiguous" or ids[-1] - ids[0] == len(ids) - 1
+    return gbps, together and in_row and gbps >= rule.min_gbps
 
 
 def _listed(sets: DeviceSets, prefer_ids: tuple[int, ...]) -> Matrix:

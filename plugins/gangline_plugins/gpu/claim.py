@@ -31,12 +31,14 @@ from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES, RESOURCE_CLAI
 from gangline.wire import ALLOCATED, CLAIM, GPU, GpuNodeStatus
 from gangline.wire import GpuClaim as Claim
 from gangline_plugins.gpu.allocation import Allocation
-from gangline_plugins.gpu.believing import SETTLE
+from gangline_plugins.gpu.believing import AT_ONCE, SETTLE
 from gangline_plugins.gpu.claim_status import ClaimStatuses
 from gangline_plugins.gpu.counting import count
+from gangline_plugins.gpu.decision_metrics import DecisionMetrics
 from gangline_plugins.gpu.devices import DeviceTable, device_table
 from gangline_plugins.gpu.feasibility import REASONS, Feasibility, Fits, Limits
 from gangline_plugins.gpu.hardware import heartbeat, says_the_same
+from gangline_plugins.gpu.illness import Illness
 from gangline_plugins.gpu.wants import FabricWant, Problem, Want, disagreement
 from gangline_plugins.telling import tell_once
 
@@ -92,7 +94,9 @@ class GpuClaim:
         self._doubted = handle.metric(
             "gangline_unbelieved_allocations", "Pods that said to have devices and were not believed."
         )
+        self._decisions = DecisionMetrics(handle)
         handle.run(self._look_at_doubts)
+        handle.run(self._look_at_health)
 
     @hookimpl
     def events_to_register(self) -> Sequence[EventHint]:
@@ -173,6 +177,7 @@ class GpuClaim:
             return unschedulable(f"node {node} has no devices left for the claim")
         cycle.annotations.update(allocation.annotations)
         cycle.write(RESERVED, allocation)
+        self._decisions.count(want, allocation, self._table.links(allocation.row))
         self._statuses.tell(pod, "Reserved", node, allocation)
         if want.exclusivity == "MIG" and not want.implicit:
             self._warn_of_late_claim(pod)
@@ -200,6 +205,16 @@ class GpuClaim:
             for doubt in self._table.beliefs.open_doubts():
                 if tell_once(self._handle, doubt.pod, "AllocationNotBelieved", doubt.note):
                     self._doubted.inc()
+
+    async def _look_at_health(self) -> None:
+        """Tell pods of devices that fall ill under them."""
+        while True:
+            news = self._handle.state.shared(Illness).news(self._table, self._handle.state)
+            for number, (pod, note) in enumerate(news, start=1):
+                self._handle.recorder.event(pod, "Warning", "GpuUnhealthy", note)
+                if number % AT_ONCE == 0:
+                    await asyncio.sleep(0)
+            await asyncio.sleep(SETTLE)
 
     def _warn_of_late_claim(self, pod: PodInfo) -> None:
         """The webhook tells the containers of a pod to read UUIDs when it sees that the claim is for instances."""

@@ -50,10 +50,11 @@ class DeviceSets:
         """How many different islands; a device that is in none counts for itself."""
         self.in_row: NDArray[np.bool_] = self.ids[:, -1] - self.ids[:, 0] == count - 1
         """With ids that follow each other."""
-        near = dense(links.nearness[self.ids[:, :, None], self.ids[:, None, :]].sum(axis=(1, 2)))
+        self.near: Ranks = dense(links.nearness[self.ids[:, :, None], self.ids[:, None, :]].sum(axis=(1, 2)))
+        """Ranks by nearness among them, by PCIe and NUMA."""
         self._left = leftovers(links)
-        self._links_step = (int(near.max(initial=0)) + 1) * self._left.near_levels
-        self._near_steps = near * self._left.near_levels
+        self._links_step = (int(self.near.max(initial=0)) + 1) * self._left.near_levels
+        self._near_steps = self.near * self._left.near_levels
         self.levels = self._left.levels * self._links_step
         """How many different values `worth` may have."""
         size = 1 << links.present.bit_length()

@@ -30,7 +30,7 @@ from gangline_plugins.gpu.choosing import ChoiceTables
 from gangline_plugins.gpu.columns import Columns
 from gangline_plugins.gpu.hardware import says_the_same
 from gangline_plugins.gpu.late_claims import LateClaims
-from gangline_plugins.gpu.links import MOST_DEVICES, LinkClasses
+from gangline_plugins.gpu.links import MOST_DEVICES, LinkClass, LinkClasses
 from gangline_plugins.gpu.node_devices import NodeDevices
 from gangline_plugins.gpu.publishing import Publisher
 from gangline_plugins.gpu.taken_off import OTHER, REMEMBERED, Before
@@ -87,6 +87,12 @@ class DeviceTable:
         node = self._nodes.get(row)
         return node.problem if node is not None else ""
 
+    def reason(self, row: int, id: int) -> str:
+        """Why a device is not healthy, as its node reports it; "" where that is not said."""
+        report = self._reports.get(row)
+        devices = report.status.devices if report is not None else ()
+        return next((device.reason for device in devices if device.id == id), "")
+
     def holders(self, row: int) -> dict[int, list[str]]:
         """For each device that is in use the UIDs of the pods on it."""
         found: dict[int, list[str]] = {}
@@ -131,6 +137,11 @@ class DeviceTable:
             if (before := self._before.get(uid)) is not None:
                 self._before[uid] = replace(before, state=OTHER)
             self.add(pod, pod.row)
+
+    def links(self, row: int) -> LinkClass | None:
+        """How the devices of a node are linked; None where that is not known."""
+        node = self._nodes.get(row)
+        return node.hardware.links if node is not None and node.hardware is not None else None
 
     def uuids(self, row: int, ids: Iterable[int]) -> tuple[str, ...]:
         """The UUIDs of devices, "" for one that is not known."""

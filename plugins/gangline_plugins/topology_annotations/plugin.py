@@ -223,10 +223,10 @@ class TopologyAnnotations:
         return closeness(siblings, self._handle.topology.switches(), size)[nodes.index]
 
     def _quickness(self, nodes: NodeView) -> Values:
-        """0..1: 1 for no latency, 0 for the highest that is configured, and where none is."""
+        """0..1: 1 for no latency, one half for the highest that is configured, 0 where none is."""
         latency = self._networks.latency(nodes)
         highest = int(self._networks.latency(self._handle.nodes).max(initial=0))
-        return np.where(latency == UNKNOWN, 0.0, 1.0 - latency / max(1, highest))
+        return np.where(latency == UNKNOWN, 0.0, 1.0 - latency / max(1, 2 * highest))
 
     def _preferred(self, name: str) -> BoolColumn:
         """The rows in domains with this name, or with this path from a wider level down."""

@@ -87,7 +87,7 @@ class Story(GangCluster):
 
 def _pod(name: str, annotations: Mapping[str, str] | None, **spec: Any) -> dict[str, Any]:
     """The template of pods of one GPU."""
-    requests = {"requests": {"nvidia.com/gpu": 1, "cpu": 1}}
+    requests = {"requests": {"cpu": 1}, "limits": {"nvidia.com/gpu": 1}}
     container = {"name": "main", "image": "main:1", "resources": requests}
     metadata = {"labels": {"app": name}, "annotations": dict(annotations or {})}
     return {"metadata": metadata, "spec": {"schedulerName": "gangs", "containers": [container], **spec}}

@@ -57,7 +57,7 @@ def best_by_trying(links: LinkClass, free: Ids, count: int, rule: Rule) -> Ids:
             of_all(ids, links.gbps),
         )
         quality = {
-            "spread": (apart, -of_all(ids, links.gbps)),
+            "spread": (apart, -of_all(ids, links.gbps), -of_all(ids, links.nearness)),
             "preferIds": (listed, *((row,) if rule.mode == "Ignore" else by_links)),
             "contiguous": (row,) if rule.mode == "Ignore" else by_links,
         }[rule.policy]
@@ -154,6 +154,16 @@ def test_preferred_takes_what_there_is() -> None:
 def test_spread_goes_across_islands() -> None:
     assert chosen("pcie-bridged-8", "01234567", 2, Rule("spread")) == "07"
     assert chosen("pcie-bridged-8", "01", 2, Rule("spread")) == "01"
+
+
+@pytest.mark.parametrize("hardware", ["hgx-h100", "dgx-a100"])
+def test_spread_within_one_island_goes_across_sockets(hardware: str) -> None:
+    sockets = [device.numa_node for device in devices(hardware)]
+
+    found = chosen(hardware, "01234567", 2, Rule("spread"))
+
+    assert len({sockets[int(id)] for id in found}) == 2
+    assert chosen(hardware, "0123", 2, Rule()) == "01"
 
 
 def test_preferred_ids_come_first_and_others_follow() -> None:

@@ -271,3 +271,57 @@ def test_shared_claims_go_where_a_device_is_shared_already() -> None:
     cache = gpu_cluster([report("empty"), report("shared")], [part], [claim_pod("q", node="shared")])
 
     assert preferred(cache, claim_pod("p")) == ["shared", "empty"]
+
+
+# What decisions give
+
+
+def measured(story: Story, name: str, **labels: str) -> float:
+    return story.handle.fake_metrics.registry.get_sample_value(name, labels) or 0.0
+
+
+BANDWIDTH = "gangline_allocation_bandwidth_bytes_per_second"
+
+
+def test_the_bandwidth_that_pods_are_given_is_measured() -> None:
+    story = Story(gpu_cluster([report("a", "pcie-bridged-4")], [claim(count=2)]))
+
+    story.attempt(claim_pod("p"))
+    story.attempt(make_pod("one", gpus=1))
+
+    assert measured(story, f"{BANDWIDTH}_count") == 1
+    assert measured(story, f"{BANDWIDTH}_sum") == 600e9
+
+
+@pytest.mark.parametrize(
+    ("wish", "ill", "mode", "result"),
+    [
+        ({"mode": "Preferred", "min_gbps": 600}, "", "Preferred", "met"),
+        ({"mode": "Preferred", "min_gbps": 900}, "", "Preferred", "fallen_back"),
+        ({"mode": "Preferred"}, "12", "Preferred", "fallen_back"),
+        ({"mode": "Required", "min_gbps": 600}, "", "Required", "met"),
+        ({"policy": "spread"}, "", "Preferred", "met"),
+        ({"policy": "spread"}, "23", "Preferred", "fallen_back"),
+    ],
+)
+def test_wishes_are_counted_as_met_or_fallen_back(wish: dict[str, Any], ill: str, mode: str, result: str) -> None:
+    """Four GPUs in bridged pairs, of which some cannot be given out."""
+    health = {int(id): "Unhealthy" for id in ill}
+    story = Story(gpu_cluster([report("a", "pcie-bridged-4", health)], [claim(count=2, **wish)]))
+
+    story.attempt(claim_pod("p"))
+
+    assert measured(story, "gangline_topology_wishes_total", mode=mode, result=result) == 1
+    other = "met" if result == "fallen_back" else "fallen_back"
+    assert measured(story, "gangline_topology_wishes_total", mode=mode, result=other) == 0
+
+
+def test_who_wishes_nothing_is_not_counted() -> None:
+    story = Story(gpu_cluster([report("a")], [claim(count=2, mode="Ignore")]))
+
+    story.attempt(claim_pod("p"))
+    story.attempt(make_pod("plain", gpus=2))
+
+    families = {family.name: family for family in story.handle.fake_metrics.registry.collect()}
+    assert not families["gangline_topology_wishes"].samples
+    assert measured(story, f"{BANDWIDTH}_count") == 2

@@ -261,6 +261,12 @@ def test_leaves_with_a_lower_latency_are_preferred() -> None:
     assert bench.scores(owned("q", {LATENCY_SENSITIVE: "false"})) == {}
 
 
+def test_a_domain_with_the_only_known_latency_is_preferred() -> None:
+    bench = Bench(FABRIC, (), Domain(name="leaf-0", type="leaf", max_latency=5))
+
+    assert bench.best(owned("p", {LATENCY_SENSITIVE: "true"})) == {"s0-l0-n0", "s0-l0-n1", "s1-l0-n0", "s1-l0-n1"}
+
+
 def test_the_narrowest_domain_with_a_latency_counts() -> None:
     bench = Bench(
         FABRIC,

@@ -1,0 +1,109 @@
+"""Objects that come while a simulation runs, and what a simulation looked like at each of many times."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from gangline.config.explaining import quoted
+from gangline.gpu_use import gpu_use
+from gangline.kube.resources import PODS
+from gangline.plugin import Clock
+from gangline.scheduler import Scheduler
+from gangline.simulate.manifests import Manifest, seconds_of
+from gangline.simulate.server import InMemoryServer
+
+ARRIVE_SECONDS = "gangline.dev/arrive-seconds"
+"""On any object: in a simulation, after how many seconds it is made; without it, it is there from the start."""
+
+Arrival = tuple[float, list[Manifest]]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The cluster at one time; pods that are deleted count no more."""
+
+    seconds: float
+    """Since the start."""
+    arrived: int
+    """Pods that there are, finished ones too."""
+    queued: int
+    """Those without a node."""
+    running: int
+    finished: int
+    gpus: int
+    gpus_used: int
+    success_rate: float
+    """The part of the pods that arrived which have got a node, 0..1; 1 where there are none."""
+    utilization: float
+    """The part of all GPUs that is in use, 0..1; 0 where there are none."""
+
+
+def by_arrival(found: Iterable[Manifest]) -> list[Arrival]:
+    """The objects by the second at which they come, the first at 0, each with those that others refer to first.
+
+    Raises ConfigError for an annotation that cannot be read.
+    """
+    groups: dict[float, list[Manifest]] = {0.0: []}
+    for manifest in found:
+        groups.setdefault(_arrival(manifest), []).append(manifest)
+    return sorted(groups.items(), key=lambda group: group[0])
+
+
+async def arrive(server: InMemoryServer, late: Sequence[Arrival], warnings: list[str]) -> None:
+    """Make the objects when their time has come; returns after the last. Raises ConfigError."""
+    now = 0.0
+    for seconds, manifests in late:
+        await asyncio.sleep(seconds - now)
+        now = seconds
+        warnings += [each for each in server.load_manifests(manifests) if each not in warnings]
+
+
+async def watch(server: InMemoryServer, scheduler: Scheduler, clock: Clock, every: float, into: list[Sample]) -> None:
+    """Take a sample after each so many seconds, until it is cancelled."""
+    start = clock.monotonic()
+    while True:
+        await asyncio.sleep(every)
+        into.append(sample(server, scheduler, clock.monotonic() - start))
+
+
+def sample(server: InMemoryServer, scheduler: Scheduler, seconds: float) -> Sample:
+    """How it looks now."""
+    phases = list(_phases(server))
+    queued = sum(not has_node and phase not in _OVER for has_node, phase in phases)
+    finished = sum(phase in _OVER for _, phase in phases)
+    use = gpu_use(scheduler.cache)
+    total, used = int(use.total.sum()), int(use.used.sum())
+    return Sample(
+        seconds=seconds,
+        arrived=len(phases),
+        queued=queued,
+        running=len(phases) - queued - finished,
+        finished=finished,
+        gpus=total,
+        gpus_used=used,
+        success_rate=1.0 - queued / len(phases) if phases else 1.0,
+        utilization=used / total if total else 0.0,
+    )
+
+
+_OVER = ("Succeeded", "Failed")
+
+
+def _phases(server: InMemoryServer) -> Iterator[tuple[bool, str]]:
+    """Of each pod whether it has a node, and its phase."""
+    for pod in server.list(PODS):
+        yield bool(pod.data["spec"].get("nodeName")), pod.data.get("status", {}).get("phase", "")
+
+
+def _arrival(manifest: Manifest) -> float:
+    metadata = manifest.data.get("metadata")
+    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+    text = annotations.get(ARRIVE_SECONDS) if isinstance(annotations, dict) else None
+    if text is None:
+        return 0.0
+    seconds = seconds_of(text)
+    if seconds is None:
+        raise manifest.error(f"metadata.annotations[{ARRIVE_SECONDS}]", f"{quoted(text)}: not a number of seconds")
+    return seconds
