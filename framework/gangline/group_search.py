@@ -4,8 +4,8 @@ Rules:
 - Between two stretches nothing of the group is on the columns, and no transaction is open.
 - A search goes on where it was when nothing at all has changed meanwhile; else it begins anew, so that each decision is
   one on the cluster as it is. What begins anew has twice as long a stretch each time.
-- All stretches together have the deadline of the group; what others do in between does not count. A group for which that
-  was too short before has its second stretch whole: on a cluster that never rests it would never be decided else.
+- All stretches together have the deadline of the group; what others do in between does not count. A group for which
+  that was too short before has its second stretch whole: else it would never be decided on a cluster that never rests.
 - A few searches are left and gone on with in turn. After a stretch others have as much time, and the loop has REST
   seconds in any case, for watch events and bindings.
 """
