@@ -186,6 +186,7 @@ class GpuClaim:
     @hookimpl
     def unreserve(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
         """The devices are given back with the pod's place on the node."""
+        self._table.forget(pod.uid)
         if cycle.get(WANT) is not None and ALLOCATED in cycle.annotations:
             self._statuses.tell(pod, "Failed", message=f"the reservation on node {node} was given back")
 

@@ -94,7 +94,7 @@ class DeviceLease:
         if ALLOCATED not in cycle.annotations:
             return None
         allocation = self._table.allocation(pod.uid)
-        if allocation is None:
+        if allocation is None or allocation.annotations.get(ALLOCATED) != cycle.annotations[ALLOCATED]:
             return unschedulable(f"the devices on node {node} that were chosen are no longer there")
         if not allocation.ids:
             return None

@@ -60,6 +60,8 @@ class DeviceTable:
         self._reports: dict[int, GpuNodeStatus] = {}
         self._allocations: dict[str, Allocation] = {}
         self._before: OrderedDict[str, Before] = OrderedDict()
+        self._reserved: OrderedDict[str, Allocation] = OrderedDict()
+        """By UID: what was made firm for pods that do not carry it yet, however often they are taken off on trial."""
         self._store = state.store("gpunodestatuses")
         self._late = LateClaims(self._count_anew)
         state.follow_nodes(self)
@@ -154,7 +156,15 @@ class DeviceTable:
         found = self._allocations.get(uid)
         if found is not None and not found.is_firm:
             found = self._allocations[uid] = replace(found, is_firm=True)
+        if found is not None:
+            self._keep(uid, found)
         return found
+
+    def _keep(self, uid: str, allocation: Allocation) -> None:
+        self._reserved[uid] = allocation
+        self._reserved.move_to_end(uid)
+        if len(self._reserved) > REMEMBERED:
+            self._reserved.popitem(last=False)
 
     def assign(self, pod: PodInfo, ids: Iterable[int]) -> Allocation:
         """Give a placed pod exactly these devices, whoever else is on them; for scheduling maps. It is firm."""
@@ -165,6 +175,7 @@ class DeviceTable:
         allocation = Allocation(row, wanted, self.uuids(row, wanted), "Explicit", is_firm=True)
         node.pods[pod.uid] = pod
         self._hold(pod.uid, node, allocation)
+        self._keep(pod.uid, allocation)
         self._publisher.taken(row, node)
         return allocation
 
@@ -180,13 +191,17 @@ class DeviceTable:
         self._release(pod.uid, node)
         moved = node.charged(Allocation(found.row, chosen, self.uuids(found.row, chosen)), want)
         fits = len(chosen) == len(found.ids) and node.fits(moved)
+        moved = replace(moved, is_firm=found.is_firm)
         self._hold(pod.uid, node, moved if fits else found)
+        if fits and pod.uid in self._reserved:
+            self._keep(pod.uid, moved)
         self._publisher.taken(found.row, node)
         return moved if fits else None
 
     def forget(self, uid: str) -> None:
         """The pod is tried anew: what it would have got before does not count."""
         self._before.pop(uid, None)
+        self._reserved.pop(uid, None)
 
     # Where pods are
 
@@ -210,7 +225,7 @@ class DeviceTable:
         if allocation is None:
             return
         self._hold(pod.uid, node, allocation)
-        if text is not None and allocation.is_firm:
+        if allocation.is_firm:
             self._make_way(allocation, pod.uid, node, row)
         self._publisher.taken(row, node)
 
@@ -309,8 +324,11 @@ class DeviceTable:
     def _allocate(
         self, pod: PodInfo, want: Want | Problem | None, text: str | None, row: int, node: NodeDevices
     ) -> Allocation | None:
-        before = self._before.get(pod.uid)
+        before, reserved = self._before.get(pod.uid), self._reserved.get(pod.uid)
+        if text is None and reserved is not None and reserved.row == row:
+            return reserved
         if text is not None:
+            self._reserved.pop(pod.uid, None)
             written = self._written(pod, want, text, row, node, before)
             if written is not None:
                 return written

@@ -439,3 +439,34 @@ def test_the_table_is_one_for_all() -> None:
 
     assert device_table(cache) is device_table(cache)
     assert isinstance(device_table(cache), DeviceTable)
+
+
+@given(placements, placements, st.randoms(use_true_random=False))
+@settings(max_examples=100, deadline=None)
+def test_pods_that_are_taken_off_and_put_back_on_trial_keep_what_was_reserved_for_them(
+    before: Any, inside: Any, chance: Any
+) -> None:
+    cache = fleet()
+    table = device_table(cache)
+    for number, (kind, node, _) in enumerate(before):
+        record = cache.record(make(number, kind, ""))
+        cache.assume(record, cache.nodes.row_of(node) or 0)
+        if table.reserve(record.uid) is None:  # as the scheduler does where there is nothing left
+            cache.forget(record)
+    expected = facts(cache)
+
+    for _ in range(2):
+        with cache.transaction() as tx:
+            off: list[tuple[PodInfo, int]] = []
+            for number, (kind, node, moves) in enumerate(inside, start=100):
+                if moves and (there := [pod for pod in cache.pods.values() if pod.row >= 0]):
+                    pod = chance.choice(there)
+                    off.append((pod, pod.row))
+                    tx.unplace(pod)
+                tx.place(cache.record(make(number, kind, "")), cache.nodes.row_of(node) or 0)
+                if off and chance.random() < 0.5:
+                    tx.place(*off.pop(chance.randrange(len(off))))
+        assert facts(cache) == expected
+    for pod in cache.pods.values():
+        allocation = table.allocation(pod.uid)
+        assert allocation is None or allocation.is_firm
