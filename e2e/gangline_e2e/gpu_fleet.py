@@ -23,7 +23,7 @@ GPUS = {"dgx-h100": 8, "hgx-a100": 8, "pcie-4": 4, "mig-4": 4}
 """GPUs per node: three presets of the agent, and a template of ours."""
 SCHEDULER = "gpu-scheduler"
 PROFILE = Path(__file__).parents[2] / "profiles/gangline_profiles/gpu-scheduler.yaml"
-START_S = 90.0
+START_S = 240.0
 STOP_S = 10.0
 
 

@@ -77,7 +77,7 @@ FREED_S = 10.0  # leases are looked through every 30 s; a deletion is heard of
 VICTIMS = 3
 """Of each kind of pods."""
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]
 
 
 @dataclass
