@@ -87,7 +87,7 @@ def make_pod(
     requests = {"cpu": cpu, "memory": memory, GPU: gpus, **(resources or {})}
     requests = {key: amount for key, amount in requests.items() if amount}
     limits = {key: amount for key, amount in requests.items() if "/" in key}
-    wanted = model.ResourceRequirements(requests=requests, limits=limits)
+    wanted = model.ResourceRequirements(requests=requests, limits=limits or None)
     spec.setdefault("containers", [model.Container(name="main", image="main:1", resources=wanted)])
     spec.setdefault("scheduler_name", SCHEDULER)
     return model.Pod(

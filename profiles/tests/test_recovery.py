@@ -1,4 +1,4 @@
-"""A gang that loses nodes gets others at once: in its leaf, beside it, in its spine, anywhere; high priority first."""
+"""A gang that loses nodes gets others at once: in its leaf, beside it, in its spine, anywhere."""
 
 from __future__ import annotations
 
@@ -82,24 +82,3 @@ def test_a_lost_member_goes_to_its_leaf_then_beside_it_then_to_its_spine_then_an
 
     assert leaves == ["leaf-0", "leaf-1", "leaf-2", "leaf-3"]
     assert max(seconds) < AT_MOST
-
-
-def test_of_two_gangs_that_lose_a_node_the_one_of_higher_priority_comes_first() -> None:
-    cluster = Fabric(3, 4)
-
-    async def story() -> list[float]:
-        async with cluster.scheduling(read(NAME)):
-            cluster.add_gang("low", 3, priority=0)
-            cluster.add_gang("high", 4, priority=100)
-            await cluster.until(lambda: len(cluster.bound()) == 7)
-            cluster.lose("low-0", "high-0")
-            cluster.add_pod("low", "low-again", priority=0)
-            cluster.add_pod("high", "high-again", priority=100)
-            await cluster.until(lambda: all(cluster.message(f"{name}-again") for name in ("low", "high")))
-            cluster.add_node(0, 8)
-            first = await cluster.until(lambda: "high-again" in cluster.bound())
-            assert "low-again" not in cluster.bound()
-            cluster.add_node(0, 9)
-            return [first, await cluster.until(lambda: "low-again" in cluster.bound())]
-
-    assert max(cluster.play(story)) < AT_MOST

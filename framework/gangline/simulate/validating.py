@@ -1,4 +1,4 @@
-"""What an API server refuses of a pod's resources, in its own words."""
+"""What an API server refuses of a pod's resources, in its own words; a request for GPUs may lack its limit here."""
 
 from __future__ import annotations
 
@@ -30,8 +30,6 @@ def _faults(resources: Mapping[str, Any]) -> Iterator[str]:
     for name, value in requests.items():
         if name in limits:
             yield from _of_both(name, value, limits[name])
-        elif not _may_be_overcommitted(name):
-            yield "limits: Required value: Limit must be set for non overcommitable resources"
 
 
 def _of_both(name: str, request: Any, limit: Any) -> Iterator[str]:

@@ -76,10 +76,6 @@ async def test_a_created_object_has_identity_and_defaults(clock: VirtualClock, c
             'spec.containers[0].resources.requests[nvidia.com/gpu]: Invalid value: "500m": must be an integer]',
         ),
         (
-            {"requests": {"nvidia.com/gpu": 1}},
-            "spec.containers[0].resources.limits: Required value: Limit must be set for non overcommitable resources",
-        ),
-        (
             {"requests": {"cpu": 1.5}, "limits": {"cpu": "1"}},
             'spec.containers[0].resources.requests: Invalid value: "1500m": must be less than or equal to '
             "cpu limit of 1",
