@@ -55,7 +55,6 @@ async def test_the_api_server_refuses_negative_and_fractional_devices(empty: Api
     [
         {"limits": {GPU: "500m"}},
         {"requests": {GPU: "1"}, "limits": {GPU: "2"}},
-        {"requests": {GPU: "1"}},
         {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}},
     ],
 )
