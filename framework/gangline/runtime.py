@@ -158,15 +158,13 @@ class Runtime:
         return membership.key if isinstance(membership, Problem) else membership.group.key
 
     def sort_key(self, pod: PodInfo, since: float) -> tuple[float, ...]:
-        """Where the pod stands in the queue; a group that runs in part, which is of no use, comes first."""
-        if self._runs_in_part(pod):
-            return (-math.inf, since)
+        """Where the pod stands in the queue; groups that run in part, which is of no use, come before all others."""
         try:
             key: tuple[float, ...] = self._at("queue_sort")[0].call(pod, since)
         except PluginError as error:  # the pod goes to the end, and nobody else is harmed
             self.handle.recorder.event(pod, "Warning", "FailedScheduling", str(error))
-            return (math.inf, since)
-        return key
+            key = (math.inf, since)
+        return (-math.inf, *key) if self._runs_in_part(pod) else key
 
     def _runs_in_part(self, pod: PodInfo) -> bool:
         """Whether some pods of its group have a node, but fewer than the group needs: a scheduler was cut off."""

@@ -1,8 +1,11 @@
-"""A gang that loses nodes gets others at once: in its leaf, beside it, in its spine, anywhere."""
+"""A gang that loses nodes gets others at once: in its leaf, beside it, in its spine, anywhere; high priority first."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
+
+import pytest
 
 from gangline import model
 from gangline.kube.resources import NODES, PODS, SCHEDULER_PLUGINS_POD_GROUPS
@@ -82,3 +85,26 @@ def test_a_lost_member_goes_to_its_leaf_then_beside_it_then_to_its_spine_then_an
 
     assert leaves == ["leaf-0", "leaf-1", "leaf-2", "leaf-3"]
     assert max(seconds) < AT_MOST
+
+
+@pytest.mark.parametrize("order", [("low", "high"), ("high", "low")])
+def test_of_two_gangs_that_lose_a_node_the_one_of_higher_priority_comes_first(order: Sequence[str]) -> None:
+    cluster = Fabric(3, 4)
+    priorities = {"low": 0, "high": 100}
+
+    async def story() -> list[float]:
+        async with cluster.scheduling(read(NAME)):
+            cluster.add_gang("low", 3, priorities["low"])
+            cluster.add_gang("high", 4, priorities["high"])
+            await cluster.until(lambda: len(cluster.bound()) == 7)
+            cluster.lose("low-0", "high-0")
+            for name in order:
+                cluster.add_pod(name, f"{name}-again", priorities[name])
+            await cluster.until(lambda: all(cluster.message(f"{name}-again") for name in order))
+            cluster.add_node(0, 8)
+            first = await cluster.until(lambda: cluster.has("high-again") or cluster.has("low-again"))
+            assert not cluster.has("low-again")
+            cluster.add_node(0, 9)
+            return [first, await cluster.until(lambda: cluster.has("low-again"))]
+
+    assert max(cluster.play(story)) < AT_MOST
