@@ -4,7 +4,8 @@ Rules:
 - A unit is in exactly one place: active, backing off, unschedulable, gated or in flight.
 - A unit that was rejected leaves `unschedulable` when a cluster event comes that one of the plugins that
   rejected it registered and whose hint says that it may help, or after `max_unschedulable` seconds.
-- Backing off doubles from `initial_backoff` to `max_backoff` seconds, counted in attempts that were rejected.
+- Backing off doubles from `initial_backoff` to `max_backoff` seconds, counted in attempts that were rejected. It ends on whole
+  seconds, so that of units which were rejected at about the same time the most important one comes first, not the first rejected.
 - A unit that took too long to decide backs off for longer each time, until it changes; what changes all the time is not
   tried all the time.
 - An event that comes while a unit is in flight is remembered; if the unit comes back rejected, it counts.
@@ -300,7 +301,7 @@ class SchedulingQueue:
         if unit.late:
             unit.members, unit.late, unit.leads = unit.members + unit.late, [], []
             unit.changed = True
-        unit.due = now + (self._backoff_of(unit) if backoff is None else backoff)
+        unit.due = _due(now, self._backoff_of(unit) if backoff is None else backoff)
         if error or unit.changed or not unit.rejected_by or self._any_helps(unit, events, now):
             self._back_off_or_activate(unit, now)
         else:
@@ -454,7 +455,7 @@ class SchedulingQueue:
         if not unit.overruns or now < unit.renewed + MAX_OVERRUN_BACKOFF:
             return
         unit.overruns, unit.renewed = 0, now
-        unit.due = min(unit.due, now + self._backoff_of(unit))
+        unit.due = min(unit.due, _due(now, self._backoff_of(unit)))
         if unit.place == "backoff":
             heapq.heappush(self._backoff, (unit.due, next(self._number), unit))
 
@@ -498,6 +499,11 @@ class SchedulingQueue:
         helps = any(_helps(unit, self._hints_for(_group(unit), each.event), each, until) for each in events)
         self._hint_time.end()
         return helps
+
+
+def _due(now: float, seconds: float) -> float:
+    """When backing off for so long ends: at the whole second before, as in kube-scheduler, unless it is shorter than one."""
+    return now + seconds if seconds < 1.0 else math.floor(now + seconds)
 
 
 def _backs_off(due: float, number: int, unit: Unit) -> bool:

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from gangline import SUCCESS, Action, ClusterEvent, PodInfo, Status, model, on, unschedulable
 from gangline.cache import Cache
 from gangline.hints import EventHint
-from gangline.queueing import SchedulingQueue
+from gangline.queueing import QueueSettings, SchedulingQueue
 from gangline.testing import SCHEDULER, make_pod
 from gangline.units import Unit
 
@@ -82,6 +82,26 @@ def test_backing_off_doubles_from_one_to_ten_seconds() -> None:
         now += due
 
     assert delays == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
+
+
+def test_of_pods_that_are_rejected_within_a_second_the_most_important_comes_first_after_backing_off() -> None:
+    q = queue()
+    for name, priority, at in (("low", 0, 7.2), ("high", 9, 7.3)):
+        q.add(pod(name, priority=priority), at)
+        q.requeue(popped(q, at), [], "a fault", at, error=True)
+
+    assert q.pop(7.99) is None
+    assert [popped(q, 8.0).pod.name for _ in range(2)] == ["high", "low"]
+
+
+@pytest.mark.parametrize("seconds", [0.25, 0.5])
+def test_a_back_off_shorter_than_a_second_is_as_long_as_it_is(seconds: float) -> None:
+    q = SchedulingQueue(QueueSettings(initial_backoff=seconds))
+    q.serve("default-scheduler", lambda pod, since: (since,), lambda pods: SUCCESS, {})
+    q.add(pod("p"), 7.7)
+    q.requeue(popped(q, 7.7), [], "a fault", 7.7, error=True)
+
+    assert q.next_due(7.7) == pytest.approx(seconds)
 
 
 def test_an_event_that_a_plugin_registered_moves_what_it_rejected_after_its_back_off() -> None:
@@ -272,7 +292,7 @@ def test_next_due_passes_over_what_is_gone() -> None:
 
     q.remove("pod-default-gone")
 
-    assert q.next_due(0.6) == pytest.approx(0.9)
+    assert q.next_due(0.6) == pytest.approx(0.4)
     assert queue().next_due(0.0) is None
 
 
