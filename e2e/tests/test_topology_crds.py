@@ -107,8 +107,19 @@ async def test_what_makes_no_sense_is_refused(api: Api, manifest: Manifest, says
 async def test_a_domain_shows_its_columns(api: Api) -> None:
     await api.create(document("DomainConfig", "leaf-1", **LEAF))
     path = f"/apis/topology.scheduler/v1alpha1/namespaces/{api.namespace}/domainconfigs"
+    status = {"status": {"observedGeneration": 1, "currentNodes": 4, "allocatedGPUs": 9}}
+    await api.request(
+        "PATCH", f"{path}/leaf-1/status", status, headers={"Content-Type": "application/merge-patch+json"}
+    )
     table = await api.request("GET", path, headers=TABLE)
     shown = [i for i, each in enumerate(table["columnDefinitions"]) if not each["priority"] and each["name"] != "Age"]
 
-    assert [table["columnDefinitions"][i]["name"] for i in shown] == ["Name", "Type", "Gbps", "Latency"]
-    assert [table["rows"][0]["cells"][i] for i in shown] == ["leaf-1", "leaf", 400, 2]
+    assert [table["columnDefinitions"][i]["name"] for i in shown] == [
+        "Name",
+        "Type",
+        "Gbps",
+        "Latency",
+        "Nodes",
+        "GPUs in use",
+    ]
+    assert [table["rows"][0]["cells"][i] for i in shown] == ["leaf-1", "leaf", 400, 2, 4, 9]

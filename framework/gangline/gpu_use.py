@@ -17,7 +17,8 @@ import numpy as np
 from gangline import texts
 from gangline.cache import Cache
 from gangline.kube.resources import GPU_NODE_STATUSES, RESOURCE_CLAIMS
-from gangline.nodes import Int64Column
+from gangline.nodes import Int64Column, NodeView
+from gangline.plugin import State
 from gangline.pods import PodInfo
 from gangline.wire import ALLOCATED, AMD_GPU, GPU
 
@@ -51,19 +52,18 @@ class Gathered:
     reports: Sequence[Any]
 
 
-def gather(cluster: Cache) -> Gathered:
-    """Take what there is now; quick, and called by the thread that the columns belong to."""
-    total, requested = cluster.nodes.view().amounts(GPUS)
+def gather(nodes: NodeView, cluster: State) -> Gathered:
+    """Take what there is now on all nodes; quick, and called by the thread that the columns belong to."""
+    total, requested = nodes.amounts(GPUS)
     claims: Any = cluster.store(RESOURCE_CLAIMS.key)
     reports: Any = cluster.store(GPU_NODE_STATUSES.key)
-    names = cluster.nodes.names[: cluster.nodes.size]
     pods = list(cluster.pods.values())
-    return Gathered(total.sum(axis=0), requested.sum(axis=0), names, pods, list(claims), list(reports))
+    return Gathered(total.sum(axis=0), requested.sum(axis=0), nodes.names, pods, list(claims), list(reports))
 
 
 def gpu_use(cluster: Cache) -> GpuUse:
     """Count as things are now; costs a look at every pod."""
-    return counted(gather(cluster))
+    return counted(gather(cluster.nodes.view(), cluster))
 
 
 def counted(gathered: Gathered) -> GpuUse:

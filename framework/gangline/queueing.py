@@ -4,8 +4,8 @@ Rules:
 - A unit is in exactly one place: active, backing off, unschedulable, gated or in flight.
 - A unit that was rejected leaves `unschedulable` when a cluster event comes that one of the plugins that
   rejected it registered and whose hint says that it may help, or after `max_unschedulable` seconds.
-- Backing off doubles from `initial_backoff` to `max_backoff` seconds, counted in attempts that were rejected. It ends on whole
-  seconds, so that of units which were rejected at about the same time the most important one comes first, not the first rejected.
+- Backing off doubles from `initial_backoff` to `max_backoff` seconds, counted in attempts that were rejected. It ends
+  on whole seconds, so that of units rejected at about the same time the most important one comes first, not the oldest.
 - A unit that took too long to decide backs off for longer each time, until it changes; what changes all the time is not
   tried all the time.
 - An event that comes while a unit is in flight is remembered; if the unit comes back rejected, it counts.
@@ -502,7 +502,7 @@ class SchedulingQueue:
 
 
 def _due(now: float, seconds: float) -> float:
-    """When backing off for so long ends: at the whole second before, as in kube-scheduler, unless it is shorter than one."""
+    """When backing off for so long ends: at the whole second before, as in kube-scheduler, unless it lasts less."""
     return now + seconds if seconds < 1.0 else math.floor(now + seconds)
 
 

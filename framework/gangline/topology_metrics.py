@@ -62,7 +62,7 @@ class TopologyMetrics:
             self.topology.switches(),
             nodes.names[: nodes.size],
             nodes.objects[: nodes.size],
-            gather(self._cluster),
+            gather(nodes.view(), self._cluster),
         )
 
     def lines(self) -> Iterator[str]:

@@ -19,5 +19,6 @@ class Document(Object):
 
     metadata: ObjectMeta
     spec: dict[str, Any] = {}
+    status: dict[str, Any] = {}
     api_version: str = ""
     kind: str = ""

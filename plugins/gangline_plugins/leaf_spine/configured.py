@@ -114,6 +114,11 @@ class Configured:
         found = [each for each in self._stores[kind.key] if each.metadata.namespace in self._trusted]
         return sorted(found, key=lambda each: (self._trusted.index(each.metadata.namespace), each.metadata.name))
 
+    def domain_configs(self) -> Sequence[model.Document]:
+        """The DomainConfigs that count, as objects; what they say is taken over first."""
+        self.refresh()
+        return self._documents(resources.DOMAIN_CONFIGS)
+
     def _tell_those_elsewhere(self) -> None:
         """An event on each object that does not count where it is."""
         if DEFAULT in self._trusted:

@@ -6,6 +6,7 @@ import itertools
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from gangline import (
     Status,
     TopologyConstraint,
     hookimpl,
+    model,
     on,
     unschedulable,
 )
@@ -32,6 +34,7 @@ from gangline_plugins.leaf_spine.arguments import LeafSpineArgs
 from gangline_plugins.leaf_spine.choosing import Choice, added, largest, loose_offer, offer
 from gangline_plugins.leaf_spine.configured import configured
 from gangline_plugins.leaf_spine.demand import Demand, counts_of, demand_of
+from gangline_plugins.leaf_spine.domain_status import DomainStatuses
 from gangline_plugins.leaf_spine.layout import Ints, Layout, find_leaves
 from gangline_plugins.leaf_spine.limits import Limits, limits_of
 from gangline_plugins.leaf_spine.remembering import Keeper, memory_of
@@ -81,6 +84,7 @@ class LeafSpine:
         self._history: tuple[Layout | None, int, Values] = (None, -1, np.zeros(0))
         self._rated: _Rated | None = None
         handle.run(Keeper(handle, self._memory, own_namespace()).run)
+        handle.run(DomainStatuses(handle, self._configured).run)
 
     @hookimpl
     def events_to_register(self) -> Sequence[EventHint]:
@@ -88,7 +92,7 @@ class LeafSpine:
         return (
             on("nodes", Action.ADD | Action.UPDATE),
             on("pods", Action.DELETE),
-            *(on(watched.resource.key, Action.ALL) for watched in self.watches),
+            *(on(watched.resource.key, Action.ALL, _says_something_else) for watched in self.watches),
         )
 
     @hookimpl
@@ -216,6 +220,11 @@ class LeafSpine:
 
     def _is_distributed(self, attempt: GroupAttempt) -> bool:
         return strategy_of(self._handle.workload(attempt.first)) == "distributed"
+
+
+def _says_something_else(pod: PodInfo, old: Any, new: Any) -> bool:
+    """A hint: a status that we have written ourselves helps nobody."""
+    return not (isinstance(old, model.Document) and isinstance(new, model.Document) and old.spec == new.spec)
 
 
 def _has_its_own(attempt: GroupAttempt) -> bool:
