@@ -47,6 +47,20 @@ def test_the_series_of_arrivals_adds_up() -> None:
     assert [each["arrived"] for each in series] == sorted({each["arrived"] for each in series})
 
 
+@pytest.mark.parametrize(
+    ("options", "lowest", "highest"),
+    [(("--profile", "topology-aware-scheduler"), 1.0, 1.0), (("--config", str(EXAMPLES / "any-leaf.yaml")), 0.6, 0.9)],
+    ids=["rules for leaves", "any leaf"],
+)
+def test_rules_for_leaves_keep_every_job_of_arrivals_as_close_together_as_is_meant(
+    options: tuple[str, ...], lowest: float, highest: float
+) -> None:
+    words = (*options, "--duration", "15m", "--every", "1m", "-o", "json")
+    series = msgspec.json.decode(simulated(EXAMPLES / "arrivals", *words).stdout)["series"]
+
+    assert lowest <= min(each["accuracy"] for each in series) <= highest
+
+
 def test_decisions_on_gangs_are_counted_too() -> None:
     outcome = msgspec.json.decode(simulated(EXAMPLES / "leaf-spine", "-o", "json").stdout)
 

@@ -127,11 +127,12 @@ def show(outcome: Outcome, screen: Console) -> None:
 
 def _series(samples: Sequence[Sample]) -> Table:
     """At most so many of the samples that one sees them at a glance."""
-    shown = table("SECONDS", "ARRIVED", "QUEUED", "RUNNING", "FINISHED", "GPUS IN USE", "PLACED")
+    shown = table("SECONDS", "ARRIVED", "QUEUED", "RUNNING", "FINISHED", "GPUS IN USE", "PLACED", "ACCURACY")
     step = -(-len(samples) // _SHOWN_SAMPLES)
     for each in samples[step - 1 :: step]:
         numbers = (f"{each.seconds:g}", each.arrived, each.queued, each.running, each.finished)
-        shown.add_row(*map(str, numbers), f"{each.utilization:.0%}", f"{each.success_rate:.0%}")
+        shares = (each.utilization, each.success_rate, each.accuracy)
+        shown.add_row(*map(str, numbers), *(f"{share:.0%}" for share in shares))
     return shown
 
 

@@ -11,6 +11,7 @@ from gangline.gpu_use import gpu_use
 from gangline.kube.resources import PODS
 from gangline.plugin import Clock
 from gangline.scheduler import Scheduler
+from gangline.simulate.accuracy import accuracy
 from gangline.simulate.manifests import Manifest, seconds_of
 from gangline.simulate.server import InMemoryServer
 
@@ -38,6 +39,8 @@ class Sample:
     """The part of the pods that arrived which have got a node, 0..1; 1 where there are none."""
     utilization: float
     """The part of all GPUs that is in use, 0..1; 0 where there are none."""
+    accuracy: float
+    """The part of the groups that are as close together as is meant, 0..1; 1 where there are none (see `accuracy`)."""
 
 
 def by_arrival(found: Iterable[Manifest]) -> list[Arrival]:
@@ -85,6 +88,7 @@ def sample(server: InMemoryServer, scheduler: Scheduler, seconds: float) -> Samp
         gpus_used=used,
         success_rate=1.0 - queued / len(phases) if phases else 1.0,
         utilization=used / total if total else 0.0,
+        accuracy=accuracy(scheduler.runtimes),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -72,10 +73,101 @@ def test_a_node_may_come_late_too(tmp_path: Path) -> None:
     assert [(each["gpus"], each["queued"]) for each in samples] == [(0, 1), (4, 0)]
 
 
+NOTHING: Mapping[str, str] = {}
+LEVELS = ("topology.gangline.dev/spine", "topology.gangline.dev/leaf")
+
+
+def leaf_node(name: str, spine: str, leaf: str) -> str:
+    labels = msgspec.json.encode(dict(zip(LEVELS, (spine, leaf), strict=True))).decode()
+    return "---\n" + NODE.replace("name: a", f"name: {name}, labels: {labels if leaf else {}}")
+
+
+def member(gang: str, rank: int, node: str, annotations: Mapping[str, str]) -> str:
+    """A pod of a gang that has its node already."""
+    said = msgspec.json.encode(annotations).decode()
+    labels = f"{{scheduling.x-k8s.io/pod-group: {gang}, batch.kubernetes.io/job-completion-index: '{rank}'}}"
+    return f"""\
+---
+apiVersion: v1
+kind: Pod
+metadata: {{name: {gang}-{rank}, labels: {labels}, annotations: {said}}}
+spec:
+  schedulerName: gangline
+  nodeName: {node}
+  containers: [{{name: main, image: main:1, resources: {{limits: {{nvidia.com/gpu: 1}}}}}}]
+"""
+
+
+def gang(name: str, *nodes: str, needed: int = 0, annotations: Mapping[str, str] = NOTHING) -> str:
+    """A gang with a member on each of these nodes."""
+    group = f"""\
+---
+apiVersion: scheduling.x-k8s.io/v1alpha1
+kind: PodGroup
+metadata: {{name: {name}}}
+spec: {{minMember: {needed or len(nodes)}}}
+"""
+    return group + "".join(member(name, rank, node, annotations) for rank, node in enumerate(nodes))
+
+
+LEAVES = "".join(leaf_node(f"l{leaf}n{n}", f"spine-{leaf // 3}", f"leaf-{leaf}") for leaf in range(6) for n in range(2))
+PREFERRED, REQUIRED = "gangline.dev/topology-preferred", "gangline.dev/topology-required"
+DISTRIBUTED = {"topology.scheduler/placement-strategy": "distributed"}
+KUEUE = "kueue.x-k8s.io/podset"
+SLICED = {f"{KUEUE}-slice-size": "2", f"{KUEUE}-slice-required-topology": "leaf"}
+
+
+@pytest.mark.parametrize(
+    ("manifest", "accuracy"),
+    [
+        pytest.param(gang("g", "l0n0", "l0n1"), 1.0, id="one leaf"),
+        pytest.param(gang("g", "l0n0", "l1n0"), 0.0, id="two leaves where one would do"),
+        pytest.param(gang("g", "l0n0", "l0n1", "l1n0"), 1.0, id="two leaves side by side"),
+        pytest.param(gang("g", "l0n0", "l0n1", "l2n0"), 0.0, id="a leaf between"),
+        pytest.param(gang("g", "l0n0", "l0n0"), 1.0, id="one node"),
+        pytest.param(gang("g", "l0n0", "x"), 0.0, id="a node in no leaf"),
+        pytest.param(
+            gang("g", "l0n0", "l2n0", annotations={PREFERRED: "spine"}), 1.0, id="in the level that it prefers"
+        ),
+        pytest.param(
+            gang("g", "l2n0", "l3n0", annotations={PREFERRED: "spine"}), 0.0, id="not in the level that it prefers"
+        ),
+        pytest.param(
+            gang("g", "l0n0", "l2n0", annotations={REQUIRED: "spine"}), 1.0, id="in the level that it requires"
+        ),
+        pytest.param(
+            gang("g", "l0n0", "l1n0", annotations={REQUIRED: "spine", PREFERRED: "leaf"}), 0.0, id="not in both"
+        ),
+        pytest.param(gang("g", "l0n0", "l1n0", annotations=DISTRIBUTED), 1.0, id="distributed"),
+        pytest.param(gang("g", "l0n0", "l0n1", "l4n0", "l4n1", annotations=SLICED), 1.0, id="every slice in a leaf"),
+        pytest.param(gang("g", "l0n0", "l1n0", "l4n0", "l4n1", annotations=SLICED), 0.0, id="a slice in two leaves"),
+        pytest.param(gang("g", "l0n0", "l1n0", needed=3), 1.0, id="one that is not complete"),
+        pytest.param(gang("g", "l0n0", "l0n1") + gang("h", "l2n0", "l4n0"), 0.5, id="one of two"),
+    ],
+)
+def test_accuracy_is_the_part_of_the_gangs_that_are_as_close_together_as_is_meant(
+    tmp_path: Path, manifest: str, accuracy: float
+) -> None:
+    nodes = LEAVES + leaf_node("x", "", "")
+    (one,) = series(simulated(tmp_path, nodes, manifest, options=("--duration", "11s", "--every", "10s", "-o", "json")))
+
+    assert one["accuracy"] == accuracy
+
+
+def test_where_nodes_are_in_no_leaves_there_is_nothing_to_judge(tmp_path: Path) -> None:
+    nodes = "---\n" + NODE + "---\n" + NODE.replace("name: a", "name: b")
+    options = ("--duration", "11s", "--every", "10s", "-o", "json")
+    (one,) = series(simulated(tmp_path, nodes, gang("g", "a", "b"), options=options))
+
+    assert one["accuracy"] == 1.0
+
+
 def test_the_table_has_the_series_and_without_samples_there_is_none(tmp_path: Path) -> None:
     shown = simulated(tmp_path, NODE, pod("p", 4), options=("--duration", "35s", "--every", "10s"))
 
-    assert shown.exit_code == 0 and "GPUS IN USE" in shown.stdout and "100%" in shown.stdout
+    assert (
+        shown.exit_code == 0 and "GPUS IN USE" in shown.stdout and "ACCURACY" in shown.stdout and "100%" in shown.stdout
+    )
     assert "GPUS IN USE" not in simulated(tmp_path, NODE, pod("p", 4)).stdout
 
 

@@ -1,0 +1,85 @@
+"""How many of the groups that have their nodes are as close together as is meant.
+
+Rules:
+- A group that has a preferred or a required level is right where all of its members are in one domain of it, the
+  preferred one where it has both; so is a part of a group that has levels of its own.
+- One that says nothing is right where its nodes are in as few of the narrowest domains as have so many nodes, side by
+  side. Where nodes are in no domains there is nothing to judge.
+- Groups that are to be distributed, and those of which members are missing, are not judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from gangline.groups.strategy import strategy_of
+from gangline.handle import FrameworkHandle
+from gangline.nodes import Rows
+from gangline.pod_group import Membership, TopologyConstraint
+from gangline.pods import PodInfo
+from gangline.runtime import Runtime
+from gangline.topology import NONE, Domains, Topology
+
+
+def accuracy(runtimes: Mapping[str, Runtime]) -> float:
+    """The part of the groups that are right, 0..1; 1 where there is none to judge."""
+    judged = [right for runtime in runtimes.values() for right in _judged(runtime.handle)]
+    return sum(judged) / len(judged) if judged else 1.0
+
+
+def _judged(handle: FrameworkHandle) -> Iterator[bool]:
+    """For each group of a profile that is judged whether it is right."""
+    groups = handle.placed.groups() if handle.placed is not None else {}
+    for members in groups.values():
+        pods = [pod for pod in members.values() if pod.row >= 0 and pod.scheduler_name == handle.profile]
+        membership = handle.group_of(pods[0]) if pods else None
+        if not isinstance(membership, Membership) or len(pods) < membership.group.min_member:
+            continue
+        if strategy_of(handle.workload(pods[0])) == "distributed":
+            continue
+        verdicts = list(_verdicts(handle, membership, pods))
+        if verdicts:
+            yield all(verdicts)
+
+
+def _verdicts(handle: FrameworkHandle, membership: Membership, pods: Sequence[PodInfo]) -> Iterator[bool]:
+    """Whether the group is right, and each of its parts."""
+    topology, group = handle.topology, membership.group
+    parts = {part.name: part.topology for part in group.subgroups if _level(part.topology)}
+    if _level(group.topology):
+        yield _together(topology, _level(group.topology), _rows(pods))
+    elif not parts and (levels := topology.switches()):
+        yield _side_by_side(levels[-1], _rows(pods))
+    by_part: dict[str, list[PodInfo]] = {}
+    for pod in pods if parts else ():
+        place = handle.group_of(pod)
+        by_part.setdefault(place.subgroup if isinstance(place, Membership) else "", []).append(pod)
+    for name, some in by_part.items():
+        if name in parts:
+            yield _together(topology, _level(parts[name]), _rows(some))
+
+
+def _level(constraint: TopologyConstraint) -> str:
+    return constraint.preferred or constraint.required
+
+
+def _rows(pods: Sequence[PodInfo]) -> Rows:
+    return np.unique(np.array([pod.row for pod in pods], dtype=np.intp))
+
+
+def _together(topology: Topology, level: str, rows: Rows) -> bool:
+    domains = topology.find(level)
+    ids = np.unique(domains.ids[rows]) if domains is not None else np.array([NONE])
+    return len(rows) == 1 or (len(ids) == 1 and int(ids[0]) != NONE)
+
+
+def _side_by_side(level: Domains, rows: Rows) -> bool:
+    ids = np.unique(level.ids[rows])
+    if len(rows) == 1 or int(ids[0]) == NONE:
+        return len(rows) == 1
+    sizes = np.sort(np.bincount(level.ids[level.ids != NONE], minlength=len(level)))[::-1]
+    fewest = int(np.searchsorted(np.cumsum(sizes), len(rows))) + 1
+    places = level.order[ids]
+    return len(ids) == fewest and int(places.max() - places.min()) == fewest - 1
