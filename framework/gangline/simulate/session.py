@@ -11,8 +11,8 @@ import msgspec
 
 from gangline.config import SchedulerConfiguration
 from gangline.gpu_use import GPUS, device_ids
-from gangline.kube.resources import GPU_NODE_STATUSES, NODES, PODS
-from gangline.model import Node, Pod
+from gangline.kube.resources import EVENTS, GPU_NODE_STATUSES, NODES, PODS
+from gangline.model import Event, Node, Pod
 from gangline.registry import Catalog
 from gangline.requests import PODS as POD_SLOTS
 from gangline.requests import allocatable, compute
@@ -26,6 +26,8 @@ from gangline.simulate.server import InMemoryServer
 from gangline.simulate.time import VirtualClock, run
 from gangline.wire import GPU, GpuNodeStatus
 
+_MOST_TOLD = 100
+"""Events that are among the warnings."""
 _STANDARD = ("cpu", "memory", "ephemeral-storage", POD_SLOTS)
 
 
@@ -124,6 +126,7 @@ async def _story(
         nodes = (await client.list(NODES)).items
         pods = (await client.list(PODS)).items
         reports = (await client.list(GPU_NODE_STATUSES)).items
+        events = (await client.list(EVENTS)).items
     finally:
         for task in tasks:
             task.cancel()
@@ -137,7 +140,7 @@ async def _story(
         seconds=clock.monotonic() - start,
         decisions=sum(each.count for each in series),
         decision_seconds=sum(each.total for each in series),
-        warnings=warnings,
+        warnings=[*warnings, *_told(events)],
         series=samples,
     )
 
@@ -180,6 +183,17 @@ def _why(pod: Pod, scheduler: Scheduler) -> str:
     if unit is None:
         return f"no profile serves the scheduler name {pod.spec.scheduler_name}"
     return unit.message or "not yet tried"
+
+
+def _told(events: Sequence[Event]) -> list[str]:
+    """What events warn of, each once, but for why pods wait."""
+    told = dict.fromkeys(
+        f"{event.regarding.kind} {event.regarding.namespace}/{event.regarding.name}: {event.reason}: {event.note}"
+        for event in events
+        if event.regarding is not None and event.type == "Warning" and event.reason != "FailedScheduling"
+    )
+    more = len(told) - _MOST_TOLD
+    return [*list(told)[:_MOST_TOLD], *([f"{more} more events warn of something"] if more > 0 else [])]
 
 
 def _key(pod: Pod) -> str:
