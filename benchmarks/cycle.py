@@ -18,17 +18,12 @@ from rich.console import Console
 from rich.table import Table
 
 from gangline import config, model
-from gangline.assembly import build_runtimes
+from gangline.assembly import judging_runtimes
 from gangline.cache import Cache
-from gangline.clock import SystemClock
 from gangline.memory import keep_memory, settle_memory
-from gangline.metrics import Metrics
-from gangline.recording import NoRecorder
-from gangline.registry import Catalog
 from gangline.runtime import Runtime
 from gangline.scheduling import Decision, decide
 from gangline.units import Unit
-from gangline.waiting import WaitingPods
 
 DEFAULT = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
@@ -67,17 +62,7 @@ def pod(number: int, cpu_milli: int) -> model.Pod:
 
 def runtime_for(cache: Cache) -> Runtime:
     """The default profile on a cluster."""
-    runtimes = build_runtimes(
-        config.load(DEFAULT, "default"),
-        Catalog.discover(),
-        cache,
-        SystemClock(),
-        NoRecorder(),
-        WaitingPods(),
-        None,
-        Metrics(),
-        random.Random(1),
-    )
+    runtimes = judging_runtimes(config.load(DEFAULT, "default"), cache, ties=random.Random(1))
     return runtimes["default-scheduler"]
 
 

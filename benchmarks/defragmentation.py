@@ -25,18 +25,13 @@ from rich.table import Table
 
 import gangline_profiles
 from gangline import config, model, resources
-from gangline.assembly import build_runtimes
+from gangline.assembly import judging_runtimes
 from gangline.cache import Cache
-from gangline.clock import SystemClock
 from gangline.group_scheduling import offer_what_if
 from gangline.groups import Groups
-from gangline.metrics import Metrics
-from gangline.recording import NoRecorder
-from gangline.registry import Catalog
 from gangline.runtime import Runtime
 from gangline.testing import make_node, make_pod
 from gangline.units import Unit
-from gangline.waiting import WaitingPods
 from gangline_plugins.defragmentation import DefragmentationArgs, Plan, Planner
 
 BAR = 2000.0
@@ -119,18 +114,8 @@ class Bench:
 
     def _runtime(self) -> Runtime:
         loaded = config.load(gangline_profiles.read(self._profile), self._profile)
-        runtime = build_runtimes(
-            loaded,
-            Catalog.discover(),
-            self.cache,
-            SystemClock(),
-            NoRecorder(),
-            WaitingPods(),
-            None,
-            Metrics(),
-            random.Random(1),
-            Groups(self.cache),
-        )[self._profile]
+        runtimes = judging_runtimes(loaded, self.cache, ties=random.Random(1), grouping=Groups(self.cache))
+        runtime = runtimes[self._profile]
         offer_what_if(runtime, self.cache, lambda: {}, self._waiting.get, time.monotonic)
         return runtime
 

@@ -23,21 +23,16 @@ from rich.table import Table
 
 import gangline_profiles
 from gangline import config, model
-from gangline.assembly import build_runtimes
+from gangline.assembly import judging_runtimes
 from gangline.cache import Cache
-from gangline.clock import SystemClock
 from gangline.group_scheduling import GroupDecision, GroupRejection
 from gangline.group_search import decide_group
 from gangline.groups import Groups
 from gangline.kube.resources import SCHEDULER_PLUGINS_POD_GROUPS
 from gangline.memory import keep_memory, settle_memory
-from gangline.metrics import Metrics
-from gangline.recording import NoRecorder
-from gangline.registry import Catalog
 from gangline.runtime import Runtime
 from gangline.scheduling import give_back
 from gangline.units import Unit
-from gangline.waiting import WaitingPods
 
 GROUP = "scheduling.x-k8s.io/pod-group"
 REQUIRED, PREFERRED, FALLBACK = (f"gangline.dev/topology-{kind}" for kind in ("required", "preferred", "fallback"))
@@ -146,18 +141,7 @@ def member(group: str, number: int, cpu_milli: int, node: str = "") -> model.Pod
 def runtime_for(profile: str, cache: Cache) -> Runtime:
     """The packaged profile for GPUs, or one with nothing but what a gang needs."""
     text = BARE if profile == "bare" else gangline_profiles.read(profile)
-    runtimes = build_runtimes(
-        config.load(text, profile),
-        Catalog.discover(),
-        cache,
-        SystemClock(),
-        NoRecorder(),
-        WaitingPods(),
-        None,
-        Metrics(),
-        random.Random(1),
-        Groups(cache),
-    )
+    runtimes = judging_runtimes(config.load(text, profile), cache, ties=random.Random(1), grouping=Groups(cache))
     return runtimes[profile]
 
 

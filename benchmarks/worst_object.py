@@ -28,24 +28,19 @@ from rich.table import Table
 
 import gangline_profiles
 from gangline import config, model
-from gangline.assembly import build_runtimes
+from gangline.assembly import judging_runtimes
 from gangline.cache import Cache
-from gangline.clock import SystemClock
 from gangline.deadline import GANG_SECONDS, STRETCH_SECONDS, Deadline
 from gangline.group_scheduling import GroupDecision
 from gangline.group_search import GroupSearch
 from gangline.groups import Groups
 from gangline.kube.resources import SCHEDULER_PLUGINS_POD_GROUPS
 from gangline.memory import keep_memory, settle_memory
-from gangline.metrics import Metrics
 from gangline.pods import PodInfo
-from gangline.recording import NoRecorder
-from gangline.registry import Catalog
 from gangline.runtime import Runtime
 from gangline.scheduling import Decision, decide
 from gangline.testing import make_node, make_pod
 from gangline.units import Unit
-from gangline.waiting import WaitingPods
 from gangline.wire import GpuNodeStatus, GpuNodeStatusSpec, GpuNodeStatusStatus
 from gangline_plugins.gpu.named_hardware import devices
 
@@ -119,17 +114,8 @@ def bench(nodes: int) -> Bench:
     for n in range(64):
         placed = make_pod(f"there-{n}", gpus=1, cpu=1, node=f"node-{n:05}", labels={"app": f"app-{n % 8}"})
         cache.upsert_pod(cache.record(placed))
-    runtimes = build_runtimes(
-        config.load(gangline_profiles.read(PROFILE), PROFILE),
-        Catalog.discover(),
-        cache,
-        SystemClock(),
-        NoRecorder(),
-        WaitingPods(),
-        None,
-        Metrics(),
-        random.Random(1),
-        Groups(cache),
+    runtimes = judging_runtimes(
+        config.load(gangline_profiles.read(PROFILE), PROFILE), cache, ties=random.Random(1), grouping=Groups(cache)
     )
     return Bench(cache, runtimes[PROFILE])
 

@@ -13,17 +13,13 @@ from typing import Any
 import msgspec
 
 from gangline import config, model
-from gangline.assembly import build_runtimes
+from gangline.assembly import judging_runtimes
 from gangline.cache import Cache
-from gangline.clock import SystemClock
 from gangline.memory import settle_memory
-from gangline.metrics import Metrics
-from gangline.recording import NoRecorder
 from gangline.registry import Catalog
 from gangline.runtime import Runtime
 from gangline.scheduling import Decision, decide
 from gangline.units import Unit
-from gangline.waiting import WaitingPods
 from gangline.wire import (
     CLAIM,
     GPU,
@@ -173,16 +169,11 @@ def _runtime(cache: Cache, policy: Policy, typical: list[TypicalPod], ties: rand
         "kind": "KubeSchedulerConfiguration",
         "profiles": [profile],
     }
-    runtimes = build_runtimes(
+    runtimes = judging_runtimes(
         config.load(msgspec.yaml.encode(document).decode(), "fragmentation"),
-        Catalog.discover().with_classes(*policy.plugins),
         cache,
-        SystemClock(),
-        NoRecorder(),
-        WaitingPods(),
-        None,
-        Metrics(),
-        ties,
+        catalog=Catalog.discover().with_classes(*policy.plugins),
+        ties=ties,
     )
     return runtimes["default-scheduler"]
 

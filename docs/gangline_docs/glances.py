@@ -12,11 +12,11 @@ from pathlib import Path
 from rich.console import Console
 
 from gangline import config
+from gangline.assembly import judging_runtimes
 from gangline.cache import Cache
 from gangline.commands import profiles
 from gangline.commands.status import show
 from gangline.commands.topology import drawn
-from gangline.explain.case import cluster_runtimes
 from gangline.explain.live import load_live
 from gangline.overview import Overview, overview
 from gangline.pods import PodInfo
@@ -43,7 +43,7 @@ def seen() -> tuple[Cache, list[PodInfo], Topology]:
         return await load_live(await settle(server, clock, configuration, SECONDS), with_groups=True)
 
     cluster, pending = run(story(), clock)
-    return cluster, pending, cluster_runtimes(cluster, configuration)[PROFILE].topology
+    return cluster, pending, judging_runtimes(configuration, cluster)[PROFILE].topology
 
 
 def glance() -> Overview:

@@ -14,19 +14,14 @@ import pytest
 import yaml
 
 from gangline import config
-from gangline.assembly import build_runtimes
-from gangline.clock import SystemClock
+from gangline.assembly import judging_runtimes
 from gangline.commands.profiles import installed
 from gangline.groups import keys
 from gangline.kube.resources import PODS
-from gangline.metrics import Metrics
 from gangline.model import Pod
-from gangline.recording import NoRecorder
-from gangline.registry import Catalog
 from gangline.scheduling_map import parse
 from gangline.simulate import InMemoryServer, VirtualClock, run
 from gangline.testing import cluster, make_node
-from gangline.waiting import WaitingPods
 from gangline.wire import SCHEDULING_MAP, GpuClaim
 from gangline_docs import names
 from gangline_docs.glances import NODES, PROFILE
@@ -124,9 +119,7 @@ def test_links_of_the_front_pages_lead_to_files(name: str) -> None:
 @pytest.mark.parametrize("document", of_kind("KubeSchedulerConfiguration"), ids=itertools.count(1))
 def test_every_configuration_builds(document: dict[str, Any]) -> None:
     loaded = config.load(yaml.safe_dump(document), "docs")
-    parts = (SystemClock(), NoRecorder(), WaitingPods(), None, Metrics(), None)
-
-    assert build_runtimes(loaded, Catalog.discover(), cluster([make_node("a")]), *parts)
+    assert judging_runtimes(loaded, cluster([make_node("a")]))
 
 
 def test_every_claim_makes_sense() -> None:

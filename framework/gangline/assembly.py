@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from gangline.cache import Cache
+from gangline.clock import SystemClock
 from gangline.config import (
     Expanded,
     PluginRef,
@@ -31,6 +32,7 @@ from gangline.hints import Action, EventHint, on
 from gangline.kube.resources import Resource, Selection
 from gangline.metrics import Metrics
 from gangline.plugin import Clock, Recorder
+from gangline.recording import NoRecorder
 from gangline.registry import Catalog, compile_profile
 from gangline.runtime import Runtime
 from gangline.waiting import WaitingPods
@@ -76,6 +78,22 @@ def build_runtimes(
         runtimes[profile.scheduler_name] = Runtime(compiled, handle, metrics, ties)
     _check_watches(config.profiles, runtimes, on_fault)
     return runtimes
+
+
+def judging_runtimes(
+    config: SchedulerConfiguration,
+    cluster: Cache,
+    *,
+    catalog: Catalog | None = None,
+    clock: Clock | None = None,
+    client: Any = None,
+    ties: random.Random | None = None,
+    grouping: Grouping = NO_GROUPS,
+    on_fault: Callable[[GanglineError], None] | None = None,
+) -> dict[str, Runtime]:
+    """As `build_runtimes`, of installed plugins: profiles that judge a cluster, tell nobody and write nothing."""
+    parts = (clock or SystemClock(), NoRecorder(), WaitingPods(), client, Metrics(), ties, grouping, on_fault)
+    return build_runtimes(config, catalog or Catalog.discover(), cluster, *parts)
 
 
 def _expanded(

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from gangline import config
+from gangline.assembly import judging_runtimes
 from gangline.cycle_state import Cycle
 from gangline.decisions import Decisions
-from gangline.explain.case import cluster_runtimes
 from gangline.explain.report import explain
 from gangline.kube.resources import NODES, PODS
 from gangline.scheduling import Decision, decide
@@ -34,7 +34,7 @@ def decided(number: int, devices: str = "") -> Decision:
 
 def test_the_scores_that_are_kept_are_those_that_decided() -> None:
     cache = cluster([make_node("a", cpu=8), make_node("b", cpu=64)])
-    runtime = cluster_runtimes(cache, config.load(DEFAULT, "test"))["default-scheduler"]
+    runtime = judging_runtimes(config.load(DEFAULT, "test"), cache)["default-scheduler"]
     pod = cache.record(make_pod("p", cpu=1))
     expected = explain(runtime, pod).node("b")
     decisions = Decisions(FakeClock())

@@ -11,19 +11,15 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from gangline import config, main
-from gangline.assembly import build_runtimes
+from gangline.assembly import judging_runtimes
 from gangline.cache import Cache
-from gangline.clock import SystemClock
 from gangline.commands import profiles, run
 from gangline.commands.config import effective
 from gangline.commands.status import show
-from gangline.metrics import Metrics
 from gangline.overview import overview
-from gangline.recording import NoRecorder
 from gangline.registry import Catalog
 from gangline.testing import cluster, make_node, make_pod
 from gangline.topology import Topology
-from gangline.waiting import WaitingPods
 
 
 def invoked(*words: str) -> str:
@@ -131,10 +127,7 @@ def test_what_is_shown_is_the_same_profile(name: str) -> None:
     shown = config.load(invoked("config", "show", "--profile", name), "shown")
 
     def compiled(configuration: config.SchedulerConfiguration) -> dict[str, list[tuple[str, int]]]:
-        runtimes = build_runtimes(
-            configuration, catalog, Cache(), SystemClock(), NoRecorder(), WaitingPods(), None, Metrics(), None
-        )
-        (runtime,) = runtimes.values()
+        (runtime,) = judging_runtimes(configuration, Cache(), catalog=catalog).values()
         return {point: [(impl.name, impl.weight) for impl in impls] for point, impls in runtime.profile.points.items()}
 
     assert compiled(shown) == compiled(loaded)

@@ -8,10 +8,11 @@ import msgspec
 import pytest
 
 from gangline import Action, PodInfo, model
+from gangline.assembly import judging_runtimes
 from gangline.cache import Cache
 from gangline.config import load
 from gangline.errors import ConfigError
-from gangline.explain.case import cluster_runtimes, load_cluster
+from gangline.explain.case import load_cluster
 from gangline.runtime import Runtime
 
 ZONE, HOST = "zone", "kubernetes.io/hostname"
@@ -78,7 +79,7 @@ def build(
 ) -> tuple[Cache, Runtime]:
     text = PROFILE + (f"  pluginConfig: [{{name: InterPodAffinity, args: {args}}}]\n" if args else "")
     cluster = load_cluster({"nodes": NODES if nodes is None else nodes, "pods": pods, **objects})
-    return cluster, cluster_runtimes(cluster, load(text, "test"))["default-scheduler"]
+    return cluster, judging_runtimes(load(text, "test"), cluster)["default-scheduler"]
 
 
 def record(cluster: Cache, given: Object) -> PodInfo:

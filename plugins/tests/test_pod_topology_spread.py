@@ -8,10 +8,11 @@ import msgspec
 import pytest
 
 from gangline import Action, PluginError, PodInfo, model
+from gangline.assembly import judging_runtimes
 from gangline.cache import Cache
 from gangline.config import load
 from gangline.errors import ConfigError
-from gangline.explain.case import cluster_runtimes, load_cluster
+from gangline.explain.case import load_cluster
 from gangline.runtime import Runtime
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
@@ -55,7 +56,7 @@ def waiting(*rules: Object, **more: Any) -> Object:
 def build(nodes: list[Object], pods: list[Object], args: str = "", **objects: Any) -> tuple[Cache, Runtime]:
     text = PROFILE + (f"  pluginConfig: [{{name: PodTopologySpread, args: {args}}}]\n" if args else "")
     cluster = load_cluster({"nodes": nodes, "pods": pods, **objects})
-    return cluster, cluster_runtimes(cluster, load(text, "test"))["default-scheduler"]
+    return cluster, judging_runtimes(load(text, "test"), cluster)["default-scheduler"]
 
 
 def record(cluster: Cache, given: Object) -> PodInfo:

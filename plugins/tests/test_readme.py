@@ -18,16 +18,12 @@ import yaml
 from msgspec import inspect
 
 from gangline import config, model
-from gangline.assembly import build_runtimes
-from gangline.clock import SystemClock
+from gangline.assembly import judging_runtimes
 from gangline.hookspecs import POINTS
-from gangline.metrics import Metrics
-from gangline.recording import NoRecorder
 from gangline.registry import GROUP, Catalog, points_of
 from gangline.runtime import Runtime
 from gangline.scheduling_map import parse
 from gangline.testing import cluster, make_node, make_pod, make_runtime, run_filter
-from gangline.waiting import WaitingPods
 from gangline.wire import CLAIM, SCHEDULING_MAP, ClaimNetwork, ClaimSelector, ClaimStorage, GpuClaim, GpuClaimSpec
 from gangline_plugins.gpu.wants import Want, claim_want
 
@@ -150,16 +146,8 @@ def run(code: str, name: str) -> ModuleType:
 
 
 def build(text: str, *plugins: type[Any]) -> dict[str, Runtime]:
-    return build_runtimes(
-        config.load(text, "README.md"),
-        CATALOG.with_classes(*plugins),
-        cluster([make_node("a")]),
-        SystemClock(),
-        NoRecorder(),
-        WaitingPods(),
-        None,
-        Metrics(),
-        None,
+    return judging_runtimes(
+        config.load(text, "README.md"), cluster([make_node("a")]), catalog=CATALOG.with_classes(*plugins)
     )
 
 

@@ -14,17 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangline import config, model
-from gangline.assembly import build_runtimes
+from gangline.assembly import judging_runtimes
 from gangline.cache import Cache
-from gangline.clock import SystemClock
 from gangline.groups import Groups
-from gangline.metrics import Metrics
 from gangline.ranking import outranking
-from gangline.recording import NoRecorder
-from gangline.registry import Catalog
 from gangline.runtime import Runtime
 from gangline.testing import cluster, make_node, make_pod
-from gangline.waiting import WaitingPods
 from gangline_profiles import names, read
 
 from .placing import LEAF, SPINE
@@ -46,17 +41,8 @@ def text_of(profile: str) -> str:
 
 
 def runtime_of(profile: str, cache: Cache) -> Runtime:
-    (runtime,) = build_runtimes(
-        config.load(text_of(profile), profile),
-        Catalog.discover(),
-        cache,
-        SystemClock(),
-        NoRecorder(),
-        WaitingPods(),
-        None,
-        Metrics(),
-        random.Random(1),
-        Groups(cache),
+    (runtime,) = judging_runtimes(
+        config.load(text_of(profile), profile), cache, ties=random.Random(1), grouping=Groups(cache)
     ).values()
     return runtime
 

@@ -11,9 +11,8 @@ import click
 import msgspec
 
 from gangline import config as configuration
-from gangline.assembly import build_runtimes
+from gangline.assembly import judging_runtimes
 from gangline.cache import Cache
-from gangline.clock import SystemClock
 from gangline.commands import profiles
 from gangline.config import (
     Expanded,
@@ -27,10 +26,7 @@ from gangline.config import (
 )
 from gangline.config.durations import format_duration
 from gangline.errors import GanglineError
-from gangline.metrics import Metrics
-from gangline.recording import NoRecorder
 from gangline.registry import Catalog
-from gangline.waiting import WaitingPods
 
 _FILES = click.argument("files", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="FILE...")
 
@@ -46,18 +42,7 @@ def validate(files: Sequence[Path]) -> None:
     """Load the files and build every profile with the plugins that are installed; a line for each fault."""
     faults: list[GanglineError] = []
     loaded = configuration.load_files(list(files))
-    runtimes = build_runtimes(
-        loaded,
-        Catalog.discover(),
-        Cache(),
-        SystemClock(),
-        NoRecorder(),
-        WaitingPods(),
-        None,
-        Metrics(),
-        random.Random(0),
-        on_fault=faults.append,
-    )
+    runtimes = judging_runtimes(loaded, Cache(), ties=random.Random(0), on_fault=faults.append)
     for fault in faults[:-1]:
         click.echo(f"gangline: {fault}", err=True)
     if faults:

@@ -13,13 +13,14 @@ from rich.console import Console
 from rich.table import Table
 
 from gangline import config, model
+from gangline.assembly import judging_runtimes
 from gangline.cache import Cache
 from gangline.commands import profiles
 from gangline.commands.answering import Answer, GangReport, Placed, answer
 from gangline.commands.output import console, table
 from gangline.commands.running import find_running, judges
 from gangline.errors import ConfigError
-from gangline.explain.case import cluster_runtimes, converted, load_cluster
+from gangline.explain.case import converted, load_cluster
 from gangline.explain.report import NodeReport, Report
 from gangline.explain.report import explain as explain_pod
 from gangline.explain.targets import Target, parse
@@ -102,7 +103,7 @@ def _serving(
     profile: str | None,
     files: Sequence[str],
 ) -> Runtime:
-    runtimes, name = cluster_runtimes(cluster, configuration), pod.spec.scheduler_name
+    runtimes, name = judging_runtimes(configuration, cluster), pod.spec.scheduler_name
     if profile is not None and len(runtimes) == 1:
         return next(iter(runtimes.values()))
     if name not in runtimes:

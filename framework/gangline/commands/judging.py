@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
-from gangline.assembly import build_runtimes, watched_by
+from gangline.assembly import judging_runtimes, watched_by
 from gangline.cache import Cache
 from gangline.clock import SystemClock
 from gangline.config import SchedulerConfiguration
@@ -17,14 +17,10 @@ from gangline.groups import Groups
 from gangline.kube import auth
 from gangline.kube.client import HttpClient
 from gangline.kube.interface import Client
-from gangline.metrics import Metrics
 from gangline.plugin import Clock
 from gangline.pods import PodInfo
-from gangline.recording import NoRecorder
-from gangline.registry import Catalog
 from gangline.runtime import Runtime
 from gangline.units import Unit
-from gangline.waiting import WaitingPods
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,18 +47,7 @@ async def judge(client: Client, configuration: SchedulerConfiguration, clock: Cl
     """List a cluster and look at it as the profiles of a configuration do. Raises ApiError and GanglineError."""
     clock = clock or SystemClock()
     cluster, pending = await load_live(client, with_groups=True)
-    runtimes = build_runtimes(
-        configuration,
-        Catalog.discover(),
-        cluster,
-        clock,
-        NoRecorder(),
-        WaitingPods(),
-        client,
-        Metrics(),
-        None,
-        Groups(cluster),
-    )
+    runtimes = judging_runtimes(configuration, cluster, clock=clock, client=client, grouping=Groups(cluster))
     await _load_watched(client, cluster, list(runtimes.values()))
     groups: dict[str, Unit] = {}
     for runtime in runtimes.values():

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gangline.assembly import judging_runtimes
 from gangline.cache import Cache
 from gangline.commands.profiles import choose
 from gangline.commands.running import Running, find_running
-from gangline.explain.case import cluster_runtimes
 from gangline.explain.live import load_live
 from gangline.kube import auth
 from gangline.kube.client import HttpClient
@@ -38,7 +38,7 @@ def see(
     """
     configuration = choose(files, profile)
     cluster, pending, running = asyncio.run(_load(kubeconfig, scheduler, ask))
-    runtimes = list(cluster_runtimes(cluster, configuration).values())
+    runtimes = list(judging_runtimes(configuration, cluster).values())
     grouping = next((runtime for runtime in runtimes if runtime.handle.placed is not None), runtimes[0])
     return Seen(cluster, pending, grouping.topology, running)
 

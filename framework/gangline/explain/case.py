@@ -9,17 +9,11 @@ from typing import Any, TypeVar
 import msgspec
 
 from gangline import config, model
-from gangline.assembly import build_runtimes
+from gangline.assembly import judging_runtimes
 from gangline.cache import Cache
-from gangline.clock import SystemClock
 from gangline.errors import InvalidObject
 from gangline.explain.report import Report, explain
 from gangline.kube.resources import STORED, Resource
-from gangline.metrics import Metrics
-from gangline.recording import NoRecorder
-from gangline.registry import Catalog
-from gangline.runtime import Runtime
-from gangline.waiting import WaitingPods
 
 T = TypeVar("T")
 _CASE_PROFILES = """
@@ -74,7 +68,7 @@ def verdict(case: dict[str, Any]) -> dict[str, Any]:
     profiles = config.load(_CASE_PROFILES, "case profiles")
     if case.get("_gates", {}).get("TaintTolerationComparisonOperators"):
         profiles = _with_comparison_operators(profiles)
-    runtimes = cluster_runtimes(cluster, profiles)
+    runtimes = judging_runtimes(profiles, cluster)
     pod = cluster.record(converted(case["pod"], model.Pod, "pod"))
     wanted = case.get("_profiles") or list(runtimes)
     report = explain(runtimes["default-scheduler"], pod)
@@ -127,13 +121,6 @@ def load_cluster(case: Mapping[str, Any]) -> Cache:
         if pod.spec.node_name:
             cluster.upsert_pod(cluster.record(pod))
     return cluster
-
-
-def cluster_runtimes(cluster: Cache, configuration: config.SchedulerConfiguration) -> dict[str, Runtime]:
-    """Profiles that judge this cluster and write nothing."""
-    return build_runtimes(
-        configuration, Catalog.discover(), cluster, SystemClock(), NoRecorder(), WaitingPods(), None, Metrics(), None
-    )
 
 
 _SHORT = {"persistentvolumeclaims": "pvcs", "persistentvolumes": "pvs", "poddisruptionbudgets": "pdbs"}
