@@ -32,10 +32,12 @@ class DomainUse:
     """Those of them that are neither empty nor full."""
 
 
-def domain_use(levels: Sequence[Domains], nodes: Sequence[Node | None], gpus: GpuUse) -> list[DomainUse]:
-    """Count each level; `nodes` has the object of each row, None for a row without a node."""
+def domain_use(
+    levels: Sequence[Domains], nodes: Sequence[Node | None], is_ready: BoolColumn, gpus: GpuUse
+) -> list[DomainUse]:
+    """Count each level; `nodes` has the object of each row, None without a node, `is_ready` what `ready_nodes` says."""
     there = np.array([node is not None for node in nodes], dtype=np.int64)
-    ready = ready_nodes(nodes).astype(np.int64)
+    ready = is_ready.astype(np.int64)
     partial = ((gpus.used > 0) & (gpus.used < gpus.total)).astype(np.int64)
     has = (gpus.total > 0).astype(np.int64)
     return [

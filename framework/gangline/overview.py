@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from gangline.cache import Cache
-from gangline.domain_use import DomainUse, domain_use
+from gangline.domain_use import DomainUse, domain_use, ready_nodes
 from gangline.gpu_use import gpu_use
 from gangline.groups import Groups
 from gangline.nodes import Int64Column
@@ -126,7 +126,8 @@ def overview(
     """
     use = gpu_use(cluster)
     total, used = use.total, use.used
-    domains = domain_use(topology.switches(), cluster.nodes.objects[: cluster.nodes.size], use)
+    nodes = cluster.nodes.objects[: cluster.nodes.size]
+    domains = domain_use(topology.switches(), nodes, ready_nodes(nodes), use)
     groups = Groups(cluster)
     waiting, members = _split(pending, groups)
     gangs = _gangs(cluster, groups, members, topology, serves)

@@ -13,6 +13,7 @@ from gangline.exposition import escaped, head
 from gangline.gpu_use import Gathered, GpuUse, counted, gather
 from gangline.model import Node
 from gangline.nodes import Int64Column
+from gangline.status import BoolColumn
 from gangline.topology import Domains, Topology
 
 _FULL = "GPUs of the domain that are in use."
@@ -72,14 +73,15 @@ class TopologyMetrics:
             return
         paths = [[escaped(level.path(domain)) for domain in range(len(level))] for level in taken.levels]
         gpus = counted(taken.gpus)
-        yield from _of_domains(taken, gpus, paths)
-        yield from _of_nodes(taken, gpus, paths)
+        ready = ready_nodes(taken.nodes)
+        yield from _of_domains(taken, ready, gpus, paths)
+        yield from _of_nodes(taken, ready, gpus, paths)
         yield head("topology_gpu_allocation_ratio", "gauge", "GPUs of the cluster that are in use.")
         yield f"topology_gpu_allocation_ratio {float(gpus.used.sum()) / max(1, int(gpus.total.sum()))!r}\n"
 
 
-def _of_domains(taken: _Snapshot, gpus: GpuUse, paths: Sequence[Sequence[str]]) -> Iterator[str]:
-    used = domain_use(taken.levels, taken.nodes, gpus)
+def _of_domains(taken: _Snapshot, ready: BoolColumn, gpus: GpuUse, paths: Sequence[Sequence[str]]) -> Iterator[str]:
+    used = domain_use(taken.levels, taken.nodes, ready, gpus)
     for name, (help, read) in _BY_DOMAIN.items():
         yield head(name, "gauge", help)
         for named, use in zip(paths, used, strict=True):
@@ -87,7 +89,7 @@ def _of_domains(taken: _Snapshot, gpus: GpuUse, paths: Sequence[Sequence[str]]) 
                 yield f'{name}{{domain="{path}"}} {value!r}\n'
 
 
-def _of_nodes(taken: _Snapshot, gpus: GpuUse, paths: Sequence[Sequence[str]]) -> Iterator[str]:
+def _of_nodes(taken: _Snapshot, ready: BoolColumn, gpus: GpuUse, paths: Sequence[Sequence[str]]) -> Iterator[str]:
     narrowest = taken.levels[-1].ids.tolist() if taken.levels else [-1] * len(taken.names)
     domains = paths[-1] if paths else []
     rows = np.flatnonzero(gpus.total > 0).tolist()  # as above
@@ -99,7 +101,7 @@ def _of_nodes(taken: _Snapshot, gpus: GpuUse, paths: Sequence[Sequence[str]]) ->
     for pair, count in zip(pairs, gpus.used[rows].tolist(), strict=True):
         yield f"topology_node_gpu_allocated{{{pair}}} {count}.0\n"
     yield head("topology_node_health_status", "gauge", "1 where the node is ready, else 0.")
-    for pair, is_ready in zip(pairs, ready_nodes(taken.nodes)[rows].tolist(), strict=True):
+    for pair, is_ready in zip(pairs, ready[rows].tolist(), strict=True):
         yield f"topology_node_health_status{{{pair}}} {float(is_ready)}\n"
 
 

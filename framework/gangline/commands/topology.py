@@ -15,7 +15,8 @@ from gangline.cache import Cache
 from gangline.commands.output import console
 from gangline.commands.seeing import see
 from gangline.domain_use import DomainUse, domain_use, ready_nodes
-from gangline.gpu_use import gpu_use
+from gangline.gpu_use import GpuUse, gpu_use
+from gangline.status import BoolColumn
 from gangline.topology import NONE, Domains, Topology
 
 _MOST_BLOCKS = 16
@@ -52,10 +53,12 @@ def topology(
 
 def nodes_of(cluster: Cache, topology: Topology) -> Iterator[dict[str, Any]]:
     """Each node with the domains that it is in, widest first, and its GPUs; along the topology."""
+    return _nodes_of(cluster, topology, gpu_use(cluster), ready_nodes(cluster.nodes.objects[: cluster.nodes.size]))
+
+
+def _nodes_of(cluster: Cache, topology: Topology, use: GpuUse, ready: BoolColumn) -> Iterator[dict[str, Any]]:
     view = cluster.nodes.view()
-    use = gpu_use(cluster)
     levels = topology.switches()
-    ready = ready_nodes(cluster.nodes.objects[: cluster.nodes.size])
     for row in np.argsort(topology.rank()).tolist():
         if view.alive[row]:
             yield {
@@ -73,8 +76,11 @@ def drawn(cluster: Cache, topology: Topology) -> Iterator[Text]:
     """The lines of the picture: domains as headings, and one line for the nodes of each narrowest domain."""
     shown: list[str] = []
     levels = topology.switches()
-    uses = domain_use(levels, cluster.nodes.objects[: cluster.nodes.size], gpu_use(cluster))
-    for domains, found in groupby(nodes_of(cluster, topology), key=lambda node: list(node["domains"].items())):
+    objects = cluster.nodes.objects[: cluster.nodes.size]
+    gpus, is_ready = gpu_use(cluster), ready_nodes(objects)
+    uses = domain_use(levels, objects, is_ready, gpus)
+    all_nodes = _nodes_of(cluster, topology, gpus, is_ready)
+    for domains, found in groupby(all_nodes, key=lambda node: list(node["domains"].items())):
         nodes = list(found)
         row = cluster.nodes.row_of(nodes[0]["node"])
         ready = [_ready(use, row) for use in uses]
