@@ -44,6 +44,7 @@ SECRET = f"{OWN}/secrets/gpu-scheduler-webhook-cert"
 ALLOCATED = "gpu.scheduling/allocated"
 POD_GROUPS = {"upstream": "scheduling.k8s.io/v1alpha2", "scheduler-plugins": "scheduling.x-k8s.io/v1alpha1"}
 """The groups whose status is ours to write."""
+DOMAINS = "/apis/topology.scheduler/v1alpha1/namespaces/kube-system/domainconfigs"
 HISTORY = f"{OWN}/configmaps/gangline-domain-history"
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
@@ -252,6 +253,14 @@ async def test_the_five_pods_of_the_canonical_map_go_where_it_says(installed: Re
 
 
 async def test_a_leaf_spine_job_takes_one_complete_leaf(installed: Release, leaves: dict[str, set[str]]) -> None:
+    domain = await installed.api.create(
+        {
+            "apiVersion": DOMAIN_CONFIGS.api_version,
+            "kind": DOMAIN_CONFIGS.kind,
+            "metadata": {"name": "leaf-1", "namespace": "kube-system"},
+            "spec": {"type": "leaf"},
+        }
+    )
     await installed.apply("leaf-spine/job.yaml")
 
     pods = await installed.api.wait_for(installed.api.pods, is_running, 4)
@@ -267,6 +276,15 @@ async def test_a_leaf_spine_job_takes_one_complete_leaf(installed: Release, leav
         return False
 
     await installed.api.until(remembered, "the scheduler has written down how the leaf fares", timeout_s=90)
+
+    path = f"{DOMAINS}/{_name(domain)}"
+
+    async def told() -> bool:
+        status = (await installed.api.get(path)).get("status", {})
+        return (status.get("currentNodes"), status.get("allocatedGPUs")) == (4, 16)
+
+    await installed.api.until(told, "the status of the leaf says what is in use of it", timeout_s=90)
+    await installed.api.delete(path)
 
 
 async def test_a_leaf_spine_job_leaves_out_a_leaf_that_is_in_use(
@@ -425,6 +443,7 @@ async def test_no_component_was_ever_refused_what_it_asked_for(installed: Releas
     references = [(each["verb"], each["objectRef"]) for each in requests if "objectRef" in each]
     asked = {f"{verb} {each.get('resource')}.{each.get('apiGroup', '')}" for verb, each in references}
     assert asked >= {"patch podgroups.scheduling.k8s.io", "patch podgroups.scheduling.x-k8s.io", "patch configmaps."}
+    assert "patch domainconfigs.topology.scheduler" in asked
     assert asked >= {f"list {resource.plural}.{resource.group}" for resource in (*WATCHES, DOMAIN_CONFIGS)}
 
 
