@@ -91,7 +91,7 @@ def device_ids(annotations: Mapping[str, str]) -> tuple[int, ...]:
 def asks_for_gpus(pod: PodInfo) -> bool:
     """Whether its requests say how many GPUs it takes."""
     real = pod.cls.requests.real
-    return any(real.get(resource) for resource in GPUS)
+    return bool(real.get(GPU) or real.get(AMD_GPU))
 
 
 def _held(gathered: Gathered, rows: Mapping[str, int]) -> tuple[dict[int, set[int | str]], dict[int, set[int | str]]]:

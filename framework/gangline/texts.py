@@ -5,7 +5,7 @@ Whatever stands there, the answer is a value or an InvalidObject: no digits, no 
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -16,11 +16,22 @@ from gangline.errors import InvalidObject
 MOST_IDS = 256
 """Device ids in one list; more are not looked at."""
 _MOST_ID_DIGITS = 4
+_KEPT_LENGTH = 64
 T = TypeVar("T")
 
 
 def device_ids(text: str) -> tuple[int, ...]:
     """The ids in `0,1` or `node:0,1`, rising, each once; what is no id is left out."""
+    return _known(text) if len(text) <= _KEPT_LENGTH else _ids(text)
+
+
+@lru_cache(4096)
+def _known(text: str) -> tuple[int, ...]:
+    """The pods of a cluster have few different lists, which are read again and again."""
+    return _ids(text)
+
+
+def _ids(text: str) -> tuple[int, ...]:
     listed = text.rpartition(":")[2].split(",", MOST_IDS)[:MOST_IDS]
     parts = (part.strip() for part in listed)
     return tuple(
