@@ -41,6 +41,7 @@ from gangline.registry import Catalog
 from gangline.reporting import Reporter
 from gangline.runtime import GROUPS, Runtime
 from gangline.scheduling import Decision, Rejection, decide
+from gangline.subscribing import Subscriptions
 from gangline.topology_metrics import TopologyMetrics
 from gangline.units import Unit
 from gangline.waiting import WaitingPods
@@ -130,24 +131,29 @@ class Scheduler:
         self._work: list[asyncio.Task[None]] = []
         self._asker = asker or HttpAsker()
         self._extenders: Extenders | None = None
+        self._subscriptions = Subscriptions()
         self._long = LongSearches()
         self.use(config)
 
     def use(self, config: SchedulerConfiguration) -> None:
         """Take a configuration from the next cycle on. Raises ConfigError or PluginError, and changes nothing then."""
         extenders = Extenders(config.extenders, self._asker, self._client) if config.extenders else None
-        runtimes = build_runtimes(
-            config,
-            self._catalog,
-            self.cache,
-            self._clock,
-            self.recorder,
-            self.waiting,
-            self._client,
-            self.metrics,
-            self._random,
-            self.groups,
-        )
+        subscriptions = Subscriptions()
+        with subscriptions.collected():
+            runtimes = build_runtimes(
+                config,
+                self._catalog,
+                self.cache,
+                self._clock,
+                self.recorder,
+                self.waiting,
+                self._client,
+                self.metrics,
+                self._random,
+                self.groups,
+            )
+        self._subscriptions.end()
+        self._subscriptions = subscriptions
         self.config = config
         self.runtimes = runtimes
         grouping = (runtime.topology for runtime in runtimes.values() if runtime.handle.placed is not None)
@@ -214,9 +220,7 @@ class Scheduler:
             for informer in self.informers:
                 informer.relist()
         await self.synced()
-        for runtime in self.runtimes.values():
-            if runtime.handle.placed is not None:  # pods may have been listed before what their groups are read from
-                runtime.handle.placed.start_over(self.cache.pods.values())
+        self._read_groups_anew()
         log.info(
             "scheduling for %s: %d nodes, %d pods waiting",
             ", ".join(self.runtimes),
@@ -229,6 +233,12 @@ class Scheduler:
             group.create_task(self.reporter.run())
             group.create_task(self._schedule())
             self._start_work(group)
+
+    def _read_groups_anew(self) -> None:
+        """Pods may have been listed before what their groups are read from."""
+        for runtime in self.runtimes.values():
+            if runtime.handle.placed is not None:
+                runtime.handle.placed.start_over(self.cache.pods.values())
 
     async def run(
         self, while_leading: Callable[[Callable[[], Awaitable[None]]], Awaitable[None]] | None = None
