@@ -6,8 +6,8 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
@@ -293,19 +293,17 @@ class Scheduler:
             while time.perf_counter() < until and (unit := self._next(now)) is not None:
                 namespace, start = unit.pod.namespace, now
                 await self._decide_guarded(unit)
-                now = self._clock.monotonic()
-                self.queue.spent(namespace, now - start, now)
+                now = self._spent(namespace, start)
             if self.binder.pending or self.queue.has_active:
                 await asyncio.sleep(0)
             if not self.queue.has_active:
                 await self._rest()
 
-    @contextmanager
-    def _spending(self, namespace: str) -> Iterator[None]:
-        start = self._clock.monotonic()
-        yield
+    def _spent(self, namespace: str, start: float) -> float:
+        """What was done since a moment was for a namespace; returns the moment that it is now."""
         now = self._clock.monotonic()
         self.queue.spent(namespace, now - start, now)
+        return now
 
     def _next(self, now: float) -> Unit | None:
         """The unit to decide next; None too where it cannot be said, which is tried again at the next look."""
@@ -376,10 +374,18 @@ class Scheduler:
             self.outcomes.group_rejected(outcome, runtime.name)
 
     def _go_on_guarded(self) -> None:
-        """The search that was left goes on, as far as there still is something to search for."""
+        """The search that was left goes on; nothing that goes wrong with it ends the work for the others."""
         search = self._long.next
         if search is None:
             return
+        try:
+            self._go_on(search)
+        except Exception as error:
+            self._long.over(search)
+            self._broke(search.unit, error)
+
+    def _go_on(self, search: GroupSearch) -> None:
+        """Go on as far as there still is something to search for."""
         unit = search.unit
         self.queue.leave(unit, {pod.uid for pod in unit.members if pod.uid in self.cache.pods})  # bound by others
         runtime = self.runtimes.get(unit.scheduler_name)
@@ -387,17 +393,16 @@ class Scheduler:
             search.stop()
             self._long.over(search)
             return
-        with self._spending(unit.pod.namespace):
-            try:
-                if runtime is search.runtime:
-                    self._search(search)
-                else:  # by another configuration
-                    search.stop()
-                    self._long.over(search)
-                    self._decide_group(unit, runtime)
-            except Exception as error:
+        namespace, start = unit.pod.namespace, self._clock.monotonic()
+        try:
+            if runtime is search.runtime:
+                self._search(search)
+            else:  # by another configuration
+                search.stop()
                 self._long.over(search)
-                self._broke(unit, error)
+                self._decide_group(unit, runtime)
+        finally:
+            self._spent(namespace, start)
 
     async def _ask(self, unit: Unit, extenders: Extenders) -> None:
         """Decide one unit together with extenders; no other is decided meanwhile, as in kube-scheduler."""
