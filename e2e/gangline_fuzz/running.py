@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import logging
 import time
@@ -103,6 +104,7 @@ class Runner:
             self.look_at(case, origin)
 
         (seeded(example) if seeded is not None else example)()
+        gc.collect()
         self._judge_growth(resident(), origin)
 
     def _judge_growth(self, mib: float, origin: str) -> None:

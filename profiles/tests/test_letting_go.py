@@ -52,9 +52,10 @@ class Story:
     async def bound(self, name: str, scheduler: str) -> None:
         """A pod comes and is bound."""
         self.server.create(PODS, pod(name, scheduler))
-        async with asyncio.timeout(60.0):
-            while not self.server.get(PODS, name, namespace="default").data["spec"].get("nodeName"):
-                await asyncio.sleep(0.1)
+        until = self.clock.monotonic() + 60.0
+        while not self.server.get(PODS, name, namespace="default").data["spec"].get("nodeName"):
+            assert self.clock.monotonic() < until
+            await asyncio.sleep(0.1)
 
     def play(self, story: Coroutine[Any, Any, None]) -> None:
         async def whole() -> None:

@@ -93,7 +93,9 @@ def test_memory_that_grows_with_each_cluster_is_found(tmp_path: Path, monkeypatc
         runner.round(number, 10)
 
     assert runner.tally.failures == Counter({Kind.GROWTH.value: 1})
-    assert told == [f"memory grows with each cluster; seed 2\n{0.5 + MIB_ONCE + 20 * MIB_EACH:.0f} MiB with 20 clusters"]
+    assert told == [
+        f"memory grows with each cluster; seed 2\n{0.5 + MIB_ONCE + 20 * MIB_EACH:.0f} MiB with 20 clusters"
+    ]
 
 
 def test_an_exception_that_nobody_should_see_is_found_with_its_place() -> None:
