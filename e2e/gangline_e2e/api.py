@@ -175,16 +175,30 @@ class Api:
             raise WaitedTooLong(what) from error
         raise HarnessError(f"{path}: the watch ended")
 
-    async def until(self, condition: Callable[[], Awaitable[T | None]], what: str, timeout_s: float = 30) -> T:
-        """Ask a condition again and again until it gives something true, and return that."""
+    async def until(
+        self,
+        condition: Callable[[], Awaitable[T | None]],
+        what: str,
+        timeout_s: float = 30,
+        progress: Callable[[], object] | None = None,
+    ) -> T:
+        """Ask a condition again and again until it gives something true, and return that.
+
+        With ``progress`` the time begins anew whenever that gives another value: slow machines may take longer.
+        """
+        before = None
         try:
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout(timeout_s) as limit:
                 while True:
                     if result := await condition():
                         return result
+                    if progress is not None and (now := progress()) != before:
+                        before = now
+                        limit.reschedule(asyncio.get_running_loop().time() + timeout_s)
                     await asyncio.sleep(POLL_S)
         except TimeoutError as error:
-            raise WaitedTooLong(f"waited {timeout_s:g} s until {what}") from error
+            reached = f"; it came to {before}" if progress is not None else ""
+            raise WaitedTooLong(f"waited {timeout_s:g} s until {what}{reached}") from error
 
     async def watch(self, path: str) -> AsyncIterator[tuple[str, Manifest]]:
         """The objects of a collection as ADDED, then their changes, without end.

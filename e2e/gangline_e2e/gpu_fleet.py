@@ -24,6 +24,8 @@ GPUS = {"dgx-h100": 8, "hgx-a100": 8, "pcie-4": 4, "mig-4": 4}
 SCHEDULER = "gpu-scheduler"
 PROFILE = Path(__file__).parents[2] / "profiles/gangline_profiles/gpu-scheduler.yaml"
 START_S = 240.0
+PERIOD_S = 120
+"""Between two heartbeats: as seldom as devices stay known, for each costs the API server as much as a few pods."""
 STOP_S = 10.0
 
 
@@ -40,8 +42,9 @@ async def fleet(api: Api, kubeconfig: Path, folder: Path, **sizes: int) -> Async
     try:
         for kind in names:
             what = str(folder / "mig-4.yaml") if kind == "mig-4" else kind
-            words = ["agent", "--kubeconfig", str(kubeconfig), "--simulate", what, "--nodes", f"{HARDWARE}={kind}"]
-            agents.append(processes.start(f"agent of {kind}", [sys.executable, "-m", "gangline", *words], log))
+            words = ["--kubeconfig", str(kubeconfig), "--simulate", what, "--nodes", f"{HARDWARE}={kind}"]
+            command = [sys.executable, "-m", "gangline", "agent", *words, f"--period={PERIOD_S}"]
+            agents.append(processes.start(f"agent of {kind}", command, log))
         yield await _reports(api, agents, len(nodes), log)
     finally:
         processes.stop(agents, STOP_S)

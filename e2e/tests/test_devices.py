@@ -72,12 +72,12 @@ PLAIN = {1: 250, 2: 80, 4: 60, 8: 30}
 """How many pods without a claim, by their GPUs."""
 SPARES = 450
 """Pods of one GPU that come last: more than there is room for."""
-FULL_S = 120.0
+STALLED_S = 60.0
 FREED_S = 10.0  # leases are looked through every 30 s; a deletion is heard of
 VICTIMS = 3
 """Of each kind of pods."""
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 
 
 @dataclass
@@ -99,16 +99,16 @@ class Full:
     async def leases(self) -> Manifests:
         return await self.api.list(LEASES.format(self.api.namespace), labelSelector=MANAGED)
 
-    def is_full(self) -> bool:
-        """Whether every device is in use, and every MIG instance."""
-        devices = [device for status in self.statuses for device in status["status"]["devices"]]
-        instances = sum(len(device.get("migDevices", [])) for device in devices)
+    def in_use(self) -> tuple[int, int]:
+        """How many devices are in use, and how many MIG instances."""
         sliced = [pod for pod in self.ledger.pods.values() if is_bound(pod) and _kind(pod) in ("slice", "slices")]
-        taken = sum(len(pod["metadata"]["annotations"][UUIDS].split(",")) for pod in sliced)
-        return (len(self.ledger.holders), taken) == (len(devices), instances)
+        return len(self.ledger.holders), sum(len(pod["metadata"]["annotations"][UUIDS].split(",")) for pod in sliced)
 
     async def until_full(self) -> None:
-        await self.api.until(_says(self.is_full), "every device is in use", FULL_S)
+        devices = [device for status in self.statuses for device in status["status"]["devices"]]
+        every = len(devices), sum(len(device.get("migDevices", [])) for device in devices)
+        what = f"every device and every MIG instance is in use: {every}"
+        await self.api.until(_says(lambda: self.in_use() == every), what, STALLED_S, self.in_use)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
