@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -25,6 +26,8 @@ from gangline_e2e.workloads import Manifest, Manifests, binding
 T = TypeVar("T")
 POLL_S = 0.1
 CONCURRENCY = 64
+CLOSED_S = 40.0
+"""asyncio waits 30 s for the other side's goodbye."""
 DROP_AT_ONCE = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
 SWEPT = frozenset({"delete", "list"})
 
@@ -34,12 +37,35 @@ async def connect(kubeconfig: Path, namespace: str = "default") -> AsyncIterator
     """A client with the credentials of a kubeconfig file, until the block ends."""
     settings = official.Configuration()
     official_config.load_kube_config(str(kubeconfig), client_configuration=settings)  # type: ignore[no-untyped-call]  # ships no annotations
-    connector = aiohttp.TCPConnector(ssl=_tls(settings), limit=CONCURRENCY * 2)
+    opened: list[socket.socket] = []
+
+    def open_socket(
+        address: tuple[int | socket.AddressFamily, int | socket.SocketKind, int, str, Any],
+    ) -> socket.socket:
+        opened[:] = [each for each in opened if each.fileno() >= 0]
+        opened.append(socket.socket(*address[:3]))
+        return opened[-1]
+
+    connector = aiohttp.TCPConnector(ssl=_tls(settings), limit=CONCURRENCY * 2, socket_factory=open_socket)
     timeout = aiohttp.ClientTimeout(total=60, sock_connect=5)
     token = settings.api_key.get("BearerToken")
     headers = {"Authorization": token} if token else {}
-    async with aiohttp.ClientSession(settings.host, connector=connector, timeout=timeout, headers=headers) as session:
-        yield Api(session, namespace)
+    try:
+        async with aiohttp.ClientSession(
+            settings.host, connector=connector, timeout=timeout, headers=headers
+        ) as session:
+            yield Api(session, namespace)
+    finally:
+        await _until_closed(opened)
+
+
+async def _until_closed(sockets: list[socket.socket]) -> None:
+    """Wait until a session that was closed has closed them: TLS says goodbye first, and a busy server is slow."""
+    async with asyncio.timeout(CLOSED_S):
+        while True:
+            if all(each.fileno() < 0 for each in sockets):
+                return
+            await asyncio.sleep(POLL_S / 10)
 
 
 class Api:

@@ -32,7 +32,11 @@ class Limits:
 
     phase: float = 30.0
     """From one pod of a gang that gets a node, or is evicted, to the next; a scheduler that takes over in between needs
-    its time too.
+    its time too;
+    """
+    passed: int = 200
+    """unless fewer pods than that got a node in the meantime: then the machine is slow, and what is left so at the end
+    counts.
     """
     patience: float = 60.0
     """Until something that fits runs,"""
@@ -164,15 +168,10 @@ class Judge:
             if now - since > self.limits.patience and overtaken > self.limits.overtaken:
                 said = f"for {now - since:.0f} s, while {overtaken} others started: {self.progress[name].workload}"
                 self._fault(f"{name} waits though it fits", said)
-        for name, each in self.progress.items():
-            if now - each.moved_s <= self.limits.phase:
-                continue
-            if each.is_partial:
-                said = f"for {now - each.moved_s:.0f} s {each.bound} of {each.workload.size} pods have a node"
-                self._fault(f"gang {name} is placed in part", said)
-            if each.is_torn:
-                said = f"{len(each.gone)} of {each.workload.size} pods are gone, the others are not"
-                self._fault(f"gang {name} was evicted in part", said)
+        for each in self.progress.values():
+            late = now - each.moved_s > self.limits.phase
+            if late and self._bound_since(each.moved_s) >= self.limits.passed and (broken := _broken(each)):
+                self._fault(*broken)
         pods = sum(each.workload.size for each in waiting)
         self.samples.append(Sample(now, self.ledger.held, self.ledger.present, pods))
 
@@ -197,9 +196,10 @@ class Judge:
         return sum(each.workload.size for each in known if each is not None and each.is_waiting)
 
     def final_faults(self) -> list[str]:
-        """What is wrong when all has come to rest: locks and claims that do not tell what pods have."""
+        """What is wrong when all has come to rest: gangs in part, locks and claims that do not tell what pods have."""
         holdings = [*self.ledger.past, *self.ledger.now.values()]
         found = self.locks.faults(holdings, frozenset(self.lost))
+        found += [": ".join(broken) for each in self.progress.values() if (broken := _broken(each))]
         for name, said in self._claimed.items():
             if wrong := said - self._allocated[name]:
                 found.append(f"claim {name} has said {sorted(wrong)}, and its pods had {sorted(self._allocated[name])}")
@@ -249,6 +249,10 @@ class Judge:
         """How many workloads have got a first node since; a large gang counts once."""
         return len(self._starts) - bisect_left(self._starts, moment)
 
+    def _bound_since(self, moment: float) -> int:
+        """How many pods have got a node since."""
+        return len(self.bindings) - bisect_left(self.bindings, moment)
+
     def _promise(self, pod: Pod, known: Progress) -> None:
         """A pod that has no node may have been promised one."""
         uid, node = pod.metadata.uid, pod.status.nominated_node_name
@@ -282,6 +286,16 @@ class Judge:
         if what not in self._told and len(self._told) < MOST_FAULTS:
             self._told.add(what)
             self._faults.append(f"{what} {more}".strip())
+
+
+def _broken(gang: Progress) -> tuple[str, str] | None:
+    """What is wrong with a gang of which some pods have what others have not, and how it stands."""
+    if gang.is_partial:
+        return f"gang {gang.workload.name} is placed in part", f"{gang.bound} of {gang.workload.size} pods have a node"
+    if gang.is_torn:
+        said = f"{len(gang.gone)} of {gang.workload.size} pods are gone, the others are not"
+        return f"gang {gang.workload.name} was evicted in part", said
+    return None
 
 
 def floor_of(fabric: Fabric) -> Floor:

@@ -17,7 +17,7 @@ from gangline_e2e.day.workload import Workload
 from gangline_e2e.gangs import LEAF, SPINE
 
 FABRIC = Fabric(nodes=8, gpus=8, leaves=4, spines=2)
-LIMITS = Limits(phase=5, patience=10, overtaken=0, late=3, bound=0)
+LIMITS = Limits(phase=5, passed=0, patience=10, overtaken=0, late=3, bound=0)
 
 
 class Stage:
@@ -200,7 +200,20 @@ def test_a_gang_that_stays_half_placed_is_noticed(stage: Stage) -> None:
 
     stage.judge.look(2 + LIMITS.phase)
 
-    assert stage.judge.faults == ["gang half is placed in part for 6 s 1 of 2 pods have a node"]
+    assert stage.judge.faults == ["gang half is placed in part 1 of 2 pods have a node"]
+
+
+def test_a_gang_that_is_half_placed_at_the_end_is_noticed_however_slow_the_machine(stage: Stage) -> None:
+    stage.judge.limits = Limits(phase=5, passed=1000)
+    first, second = stage.come(gang("half", 2))
+    stage.bind(first, 0, range(8), now=1)
+
+    stage.judge.look(100)
+
+    assert stage.judge.faults == []
+    assert "gang half is placed in part: 1 of 2 pods have a node" in stage.judge.final_faults()
+    stage.bind(second, 1, range(8), now=101)
+    assert not any("in part" in fault for fault in stage.judge.final_faults())
 
 
 def test_a_gang_outside_of_its_domain_is_noticed(stage: Stage) -> None:
