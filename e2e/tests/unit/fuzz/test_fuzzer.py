@@ -66,12 +66,10 @@ def test_a_healthy_pod_that_is_not_bound_is_found() -> None:
 def test_a_scheduler_that_is_held_after_its_end_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     held: list[Scheduler] = []
 
-    async def stay(scheduler: Scheduler) -> None:
-        held.append(scheduler)
-        await Scheduler.watch(scheduler)
-
     class Held(Scheduler):
-        watch = stay
+        async def watch(self) -> None:
+            held.append(self)
+            await super().watch()
 
     monkeypatch.setattr("gangline_fuzz.cluster.Scheduler", Held)
     with quiet():
