@@ -29,9 +29,18 @@ class Odd(Exception):
     """What an odd plugin raises."""
 
 
-def _raises(error: BaseException) -> Callable[[int], Any]:
+class Hidden(Exception):
+    """Its text cannot be had."""
+
+    def __str__(self) -> str:
+        return 7  # type: ignore[return-value]  # the point of it
+
+
+def _raises(kind: type[BaseException], *said: object) -> Callable[[int], Any]:
+    """Raises a new one each time: an exception keeps the frames that it went through, and with them the cluster."""
+
     def answer(size: int) -> Any:
-        raise error
+        raise kind(*said)
 
     return answer
 
@@ -77,15 +86,15 @@ ANSWERS: Mapping[str, Callable[[int], Any]] = {
     "narrow": lambda size: Narrow(frozenset({"n0"})),
     "narrow by a list": lambda size: Narrow(["n0"]),  # type: ignore[arg-type]  # the point of it
     "narrow by nothing": lambda size: Narrow(None),  # type: ignore[arg-type]  # the point of it
-    "an error": _raises(Odd("odd")),
-    "an error that cannot be shown": _raises(type("Hidden", (Exception,), {"__str__": lambda self: 7})()),
-    "a KeyError": _raises(KeyError("x")),
-    "an AssertionError": _raises(AssertionError()),
-    "a StopIteration": _raises(StopIteration()),
-    "a RecursionError": _raises(RecursionError()),
-    "a MemoryError": _raises(MemoryError()),
-    "SystemExit": _raises(SystemExit(3)),
-    "GeneratorExit": _raises(GeneratorExit()),
+    "an error": _raises(Odd, "odd"),
+    "an error that cannot be shown": _raises(Hidden),
+    "a KeyError": _raises(KeyError, "x"),
+    "an AssertionError": _raises(AssertionError),
+    "a StopIteration": _raises(StopIteration),
+    "a RecursionError": _raises(RecursionError),
+    "a MemoryError": _raises(MemoryError),
+    "SystemExit": _raises(SystemExit, 3),
+    "GeneratorExit": _raises(GeneratorExit),
     "endlessly": _endless,
 }
 """What a hook may answer, by a name that can be kept; each is told how many nodes there are."""

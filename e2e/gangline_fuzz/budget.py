@@ -35,7 +35,7 @@ def measured() -> Iterator[Spent]:
     """Measures a block; the answer is there when it has ended, whatever ended it."""
     spent = Spent()
     _forget_peak()
-    memory, seconds = _memory("VmRSS"), time.thread_time()
+    memory, seconds = resident(), time.thread_time()
     try:
         yield spent
     finally:
@@ -68,6 +68,11 @@ def memory_limited(mib: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def resident() -> float:
+    """MiB of memory that the process has now."""
+    return _memory("VmRSS")
 
 
 def _forget_peak() -> None:

@@ -4,7 +4,8 @@ After each input
 - the scheduler runs, and a healthy pod that comes now is bound in time, with devices where it asks for some;
 - no more than some CPU and memory was used;
 - no device that the scheduler gave out is held twice, and no node that it filled is over capacity;
-and in the end the columns are what the objects say, and another scheduler that starts on the same objects works too.
+and in the end the columns are what the objects say, another scheduler that starts on the same objects works too, and
+nobody holds either of them once they have ended (`rooms`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
+from weakref import WeakSet
 
 import msgspec
 
@@ -39,6 +41,8 @@ SECONDS = 60.0
 QUIET = 35.0
 """Seconds of virtual time after which nothing is on its way: an informer backs off for 30."""
 STEP = 0.05
+made: WeakSet[Scheduler] = WeakSet()
+"""Those that somebody holds."""
 CPU_OF_ONE, CPU_OF_GANG = 1.0, 5.0
 """Seconds of CPU for one object, and for several at once."""
 MEMORY = 100.0
@@ -139,6 +143,7 @@ class FuzzCluster:
     def _scheduler(self) -> tuple[Scheduler, OddClient]:
         client = OddClient(self.server)
         scheduler = Scheduler(self._configuration, client, self.clock, self._catalog, Options(seed=0))
+        made.add(scheduler)
         self.is_refused = False
         return scheduler, client
 

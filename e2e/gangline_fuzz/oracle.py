@@ -45,6 +45,8 @@ class Kind(enum.Enum):
     COLUMNS = "the columns are not what the objects say"
     BACKGROUND = "a task failed that nobody looked at"
     ANSWER = "an answer is not one"
+    HELD = "a scheduler that has ended is held"
+    GROWTH = "memory grows with each cluster"
 
 
 class Found(msgspec.Struct, frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import logging
 import time
@@ -15,6 +16,7 @@ import msgspec
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from gangline_fuzz import inputs
+from gangline_fuzz.budget import resident
 from gangline_fuzz.inputs import Case, Several
 from gangline_fuzz.oracle import Found, Kind
 from gangline_fuzz.reducing import reduced
@@ -22,6 +24,8 @@ from gangline_fuzz.rooms import cases, play
 
 ROUND = 50
 """Clusters of one seed."""
+MIB_EACH, MIB_ONCE = 0.1, 64.0
+"""MiB by which memory may grow: with each cluster, and besides."""
 TRIES = 150
 """Clusters that are played to make a case smaller."""
 
@@ -61,6 +65,8 @@ class Runner:
         self._folder = folder
         self._tell = tell
         self._tries = tries
+        self._first: tuple[int, float] | None = None
+        """Clusters, and MiB of memory, after the first cases; by then everything has been loaded."""
 
     def round(self, number: int, clusters: int = ROUND) -> None:
         """The cases of one seed."""
@@ -98,6 +104,17 @@ class Runner:
             self.look_at(case, origin)
 
         (seeded(example) if seeded is not None else example)()
+        gc.collect()
+        self._judge_growth(resident(), origin)
+
+    def _judge_growth(self, mib: float, origin: str) -> None:
+        """What one cluster leaves behind is too little to see; what all of them do is not."""
+        if self._first is None:
+            self._first = self.tally.clusters, mib
+        clusters, before = self.tally.clusters - self._first[0], self._first[1]
+        if mib - before > MIB_ONCE + MIB_EACH * clusters:
+            self.tally.failures[Kind.GROWTH.value] += 1
+            self._tell(f"{Kind.GROWTH.value}; {origin}\n{mib - before:.0f} MiB with {clusters} clusters")
 
     def _keep(self, case: Case, found: Found, origin: str) -> Path:
         def fails(smaller: Case) -> bool:

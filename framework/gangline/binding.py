@@ -142,6 +142,7 @@ class Binder:
             except Exception as error:  # nothing that goes wrong for one unit ends the work for the others
                 self._fault("binding", error)
             finally:
+                del job  # it holds the configuration by which it was decided
                 self._busy -= 1
                 if self.pending < 2 * self._concurrency:
                     self._room.set()

@@ -23,6 +23,7 @@ from gangline.model import HasMetadata, Node, Pod
 from gangline.nodes import MOST_PODS, Nodes
 from gangline.plugin import Tracker
 from gangline.pods import Interner, PodInfo, ResourceAxis
+from gangline.subscribing import Listeners, for_good
 from gangline.tracking import Trackers, heard
 from gangline.transaction import Transaction, UndoLog
 
@@ -64,7 +65,7 @@ class Store(Generic[T]):
     def __init__(self, failures: Failures | None = None) -> None:
         self._failures = failures or Failures()
         self._objects: dict[tuple[str, str], T] = {}
-        self._listeners: list[StoreListener[T]] = []
+        self._listeners: Listeners[StoreListener[T]] = Listeners()
         self.version = 0
 
     def upsert(self, obj: T) -> None:
@@ -103,7 +104,7 @@ class Store(Generic[T]):
             except Exception as error:
                 what = f"{type(obj).__name__} {obj.metadata.namespace}/{obj.metadata.name}"
                 log.error("%s cannot be used by %s: %r", what, type(listener).__name__, error, exc_info=error)
-        self._listeners.append(listener)
+        self._listeners.add(listener)
 
     def get(self, name: str, namespace: str = "") -> T | None:
         """The object, or None."""
@@ -130,7 +131,7 @@ class Cache:
         self.trackers = Trackers(self.failures)
         self._told = self.trackers.told
         self._shared: dict[Callable[..., Any], Any] = {}
-        self._node_listeners: list[NodeListener] = []
+        self._node_listeners: Listeners[NodeListener] = Listeners()
         self._stores: dict[str, Store[HasMetadata]] = {}
         self._undo = UndoLog()
 
@@ -169,7 +170,8 @@ class Cache:
     def shared(self, kind: Callable[..., S], *args: Any) -> S:
         """The one object of a kind, shared by all who ask for it; made as `kind(*args)` when first asked for."""
         if kind not in self._shared:
-            self._shared[kind] = kind(*args)
+            with for_good():
+                self._shared[kind] = kind(*args)
         return cast(S, self._shared[kind])
 
     def tracker(self, kind: Callable[..., K], *args: Any) -> K:
@@ -198,7 +200,7 @@ class Cache:
         for row, node in enumerate(self.nodes.objects):
             if node is not None:
                 heard(self.failures, listener, listener.node_upserted, node, row)
-        self._node_listeners.append(listener)
+        self._node_listeners.add(listener)
 
     def touch(self, row: int, kind: int = NODE) -> None:
         """Something that plugins know of a node, or of the pods on it, has changed: its row is evaluated again."""

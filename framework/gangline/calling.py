@@ -120,6 +120,8 @@ def timed(
     clock, observe, too_long = time.perf_counter, series.observe, SLOW
     check = check_of(point)
     if check is _anything:
+        # `call` would do, for 0.74 us in place of 0.63 where the hook itself takes 0.19: filters and scores are called
+        # for every pod, and other checks of their answers are made where the number of nodes is known.
 
         def plain(*args: Any) -> Any:
             start = clock()

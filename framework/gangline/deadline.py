@@ -22,9 +22,6 @@ STRETCH_SECONDS = 0.5
 """Of CPU time that a decision on a group has at once, before others are decided: see `group_search`."""
 
 
-_now = time.perf_counter
-
-
 class Deadline:
     """So many seconds from now, by a clock; the thread that made it is the one that looks."""
 
@@ -45,7 +42,7 @@ class Deadline:
 
     def check(self) -> None:
         """Raise DeadlineExceeded when it has passed."""
-        if _now() >= self._earliest and self._clock() >= self._end:
+        if time.perf_counter() >= self._earliest and self._clock() >= self._end:
             raise DeadlineExceeded(self.seconds)
 
     def at_most(self, seconds: float) -> Deadline:

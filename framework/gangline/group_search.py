@@ -44,7 +44,7 @@ def decide_group(
 ) -> Decided:
     """One scheduling cycle for a group at once, within a deadline. A plugin that raises fails this unit alone."""
     decided = GroupSearch(unit, runtime, cache, deadline or Deadline(GANG_SECONDS)).go_on(nominations, now)
-    assert decided is not None  # it stops early only where its turn ends
+    assert decided is not None  # it stops early only where its stretch ends
     return decided
 
 

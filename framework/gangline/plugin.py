@@ -57,8 +57,9 @@ class State(Protocol):
         """The objects of a kind, by its plural: iterate, `get(name, namespace)`, `version`.
 
         `subscribe(listener)` tells an object with `on_upsert(obj)` and `on_remove(obj)` of every change, and at once of
-        what is there. Only what the scheduler or a plugin `watches` is followed: a plugin's `watches` are resources, or
-        a `resources.Selection` of some of their objects.
+        what is there; what a plugin subscribes while it is built ends with its configuration, what a `shared` object
+        subscribes does not. Only what the scheduler or a plugin `watches` is followed: a plugin's `watches` are
+        resources, or a `resources.Selection` of some of their objects.
         """
         ...
 
@@ -78,7 +79,7 @@ class State(Protocol):
     def follow_nodes(self, listener: Any) -> None:
         """Tell an object with `node_upserted(node, row)` and `node_removed(name, row)` of every node; at once of all.
 
-        A row is another node's after node_removed; pods are on a row only between the two.
+        A row is another node's after node_removed; pods are on a row only between the two. It ends as a subscription.
         """
 
     def touch(self, row: int, kind: int = NODE) -> None:

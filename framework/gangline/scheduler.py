@@ -6,8 +6,8 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,7 @@ from gangline.registry import Catalog
 from gangline.reporting import Reporter
 from gangline.runtime import GROUPS, Runtime
 from gangline.scheduling import Decision, Rejection, decide
+from gangline.subscribing import Subscriptions
 from gangline.topology_metrics import TopologyMetrics
 from gangline.units import Unit
 from gangline.waiting import WaitingPods
@@ -130,24 +131,29 @@ class Scheduler:
         self._work: list[asyncio.Task[None]] = []
         self._asker = asker or HttpAsker()
         self._extenders: Extenders | None = None
+        self._subscriptions = Subscriptions()
         self._long = LongSearches()
         self.use(config)
 
     def use(self, config: SchedulerConfiguration) -> None:
         """Take a configuration from the next cycle on. Raises ConfigError or PluginError, and changes nothing then."""
         extenders = Extenders(config.extenders, self._asker, self._client) if config.extenders else None
-        runtimes = build_runtimes(
-            config,
-            self._catalog,
-            self.cache,
-            self._clock,
-            self.recorder,
-            self.waiting,
-            self._client,
-            self.metrics,
-            self._random,
-            self.groups,
-        )
+        subscriptions = Subscriptions()
+        with subscriptions.collected():
+            runtimes = build_runtimes(
+                config,
+                self._catalog,
+                self.cache,
+                self._clock,
+                self.recorder,
+                self.waiting,
+                self._client,
+                self.metrics,
+                self._random,
+                self.groups,
+            )
+        self._subscriptions.end()
+        self._subscriptions = subscriptions
         self.config = config
         self.runtimes = runtimes
         grouping = (runtime.topology for runtime in runtimes.values() if runtime.handle.placed is not None)
@@ -214,9 +220,7 @@ class Scheduler:
             for informer in self.informers:
                 informer.relist()
         await self.synced()
-        for runtime in self.runtimes.values():
-            if runtime.handle.placed is not None:  # pods may have been listed before what their groups are read from
-                runtime.handle.placed.start_over(self.cache.pods.values())
+        self._read_groups_anew()
         log.info(
             "scheduling for %s: %d nodes, %d pods waiting",
             ", ".join(self.runtimes),
@@ -229,6 +233,12 @@ class Scheduler:
             group.create_task(self.reporter.run())
             group.create_task(self._schedule())
             self._start_work(group)
+
+    def _read_groups_anew(self) -> None:
+        """Pods may have been listed before what their groups are read from."""
+        for runtime in self.runtimes.values():
+            if runtime.handle.placed is not None:
+                runtime.handle.placed.start_over(self.cache.pods.values())
 
     async def run(
         self, while_leading: Callable[[Callable[[], Awaitable[None]]], Awaitable[None]] | None = None
@@ -283,19 +293,17 @@ class Scheduler:
             while time.perf_counter() < until and (unit := self._next(now)) is not None:
                 namespace, start = unit.pod.namespace, now
                 await self._decide_guarded(unit)
-                now = self._clock.monotonic()
-                self.queue.spent(namespace, now - start, now)
+                now = self._spent(namespace, start)
             if self.binder.pending or self.queue.has_active:
                 await asyncio.sleep(0)
             if not self.queue.has_active:
                 await self._rest()
 
-    @contextmanager
-    def _spending(self, namespace: str) -> Iterator[None]:
-        start = self._clock.monotonic()
-        yield
+    def _spent(self, namespace: str, start: float) -> float:
+        """What was done since a moment was for a namespace; returns the moment that it is now."""
         now = self._clock.monotonic()
         self.queue.spent(namespace, now - start, now)
+        return now
 
     def _next(self, now: float) -> Unit | None:
         """The unit to decide next; None too where it cannot be said, which is tried again at the next look."""
@@ -366,10 +374,18 @@ class Scheduler:
             self.outcomes.group_rejected(outcome, runtime.name)
 
     def _go_on_guarded(self) -> None:
-        """The search that was left goes on, as far as there still is something to search for."""
+        """The search that was left goes on; nothing that goes wrong with it ends the work for the others."""
         search = self._long.next
         if search is None:
             return
+        try:
+            self._go_on(search)
+        except Exception as error:
+            self._long.over(search)
+            self._broke(search.unit, error)
+
+    def _go_on(self, search: GroupSearch) -> None:
+        """Go on as far as there still is something to search for."""
         unit = search.unit
         self.queue.leave(unit, {pod.uid for pod in unit.members if pod.uid in self.cache.pods})  # bound by others
         runtime = self.runtimes.get(unit.scheduler_name)
@@ -377,17 +393,16 @@ class Scheduler:
             search.stop()
             self._long.over(search)
             return
-        with self._spending(unit.pod.namespace):
-            try:
-                if runtime is search.runtime:
-                    self._search(search)
-                else:  # by another configuration
-                    search.stop()
-                    self._long.over(search)
-                    self._decide_group(unit, runtime)
-            except Exception as error:
+        namespace, start = unit.pod.namespace, self._clock.monotonic()
+        try:
+            if runtime is search.runtime:
+                self._search(search)
+            else:  # by another configuration
+                search.stop()
                 self._long.over(search)
-                self._broke(unit, error)
+                self._decide_group(unit, runtime)
+        finally:
+            self._spent(namespace, start)
 
     async def _ask(self, unit: Unit, extenders: Extenders) -> None:
         """Decide one unit together with extenders; no other is decided meanwhile, as in kube-scheduler."""

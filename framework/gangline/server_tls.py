@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from gangline.certificate_files import INTERVAL, Certificates, server_context
 from gangline.errors import ConfigError
+from gangline.failures import described
 
 if TYPE_CHECKING:
     from gangline.certificates import Identity
@@ -44,16 +45,19 @@ class ServerTLS:
             tempfile.gettempdir()  # there must be one when the certificate is made
         self._files = files
         self._own: Identity | None = None
+        self._has_complained = False
         self._authorities = ""
         self._context = self._build("")
 
     @property
     def context(self) -> ssl.SSLContext:
-        """For the next connection."""
+        """For the next connection. Raises whatever keeps a certificate of its own from being made, and logs it once."""
         if self._files is None and self._own is None:
-            own = _self_signed(socket.gethostname())
-            _load(self._context, own)
-            self._own = own
+            try:
+                self._make_own()
+            except Exception as error:
+                self._complain(error)
+                raise
         return self._context
 
     def trust(self, authorities: str) -> None:
@@ -75,6 +79,17 @@ class ServerTLS:
             self._files.look()
             if self._files.version != version:
                 version = self._renew(self._files, version)
+
+    def _make_own(self) -> None:
+        own = _self_signed(socket.gethostname())
+        _load(self._context, own)
+        self._own = own
+
+    def _complain(self, error: Exception) -> None:
+        """Once: each connection tries again, and anybody may make one."""
+        if not self._has_complained:
+            self._has_complained = True
+            log.error("TLS cannot be served, as the certificate of this process cannot be made: %s", described(error))
 
     def _renew(self, files: Certificates, version: int) -> int:
         """The version of the pair that is shown from now on: half a change is left for the next look."""

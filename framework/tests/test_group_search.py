@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Container
+from typing import TypeVar
 
 import pytest
 from hypothesis import given, settings
@@ -16,7 +17,7 @@ from gangline.deadline import Deadline
 from gangline.group_scheduling import GroupDecision, GroupRejection
 from gangline.group_search import GroupSearch, LongSearches
 from gangline.kube.resources import PODS
-from gangline.scheduler import Options
+from gangline.scheduler import Options, Scheduler
 from gangline.simulate import SimulatedClient
 from gangline.status import CodeColumn, codes
 from gangline.testing import make_node, make_pod
@@ -27,6 +28,8 @@ from gangline_plugins.leaf_spine import LeafSpine
 from .gang_cluster import GangCluster, profile_with
 from .gangs import LEAF, REQUIRED, SPINE, Gangs, fabric
 from .test_deadline import state_of
+
+T = TypeVar("T")
 
 
 def search_for(gangs: Gangs, pods: list[PodInfo], seconds: float = 60.0) -> GroupSearch:
@@ -313,40 +316,58 @@ class Laborious:
         return codes(nodes.full(False))
 
 
-def test_a_pod_that_comes_while_a_long_decision_is_made_is_bound_before_that_ends() -> None:
+def play_long(size: int, pods: int, then: Callable[[GangCluster, Scheduler], Awaitable[T]]) -> tuple[GangCluster, T]:
+    """What happens once a decision on the gang "long" has begun, whose pods may be more than it needs."""
     story = GangCluster()
-    story.add_group("long", 8)
-    for n in range(8):
+    story.add_group("long", size)
+    for n in range(pods):
         story.add_pods("long", n, annotations={}, active_deadline_seconds=9999 + n)
     Laborious.calls = 0
 
-    async def play() -> int:
+    async def play() -> T:
         options, client = Options(seed=1, gang_deadline=30.0), SimulatedClient(story.server)
-        async with story.scheduling(profile_with("Laborious"), client, plugins=[Laborious], options=options):
+        async with story.scheduling(profile_with("Laborious"), client, plugins=[Laborious], options=options) as made:
             await story.until(lambda: Laborious.calls > 0)
-            story.create(PODS, make_pod("healthy", scheduler_name="gangs"))
-            await story.until(lambda: bool(story.bound("healthy")))
-            placed_before = len(story.bound("long"))
-            await story.until(lambda: len(story.bound("long")) == 8)
-            return placed_before
+            return await then(story, made)
 
-    assert story.play(play) == 0
+    return story, story.play(play)
+
+
+def test_a_pod_that_comes_while_a_long_decision_is_made_is_bound_before_that_ends() -> None:
+    async def then(story: GangCluster, scheduler: Scheduler) -> int:
+        story.create(PODS, make_pod("healthy", scheduler_name="gangs"))
+        await story.until(lambda: bool(story.bound("healthy")))
+        placed_before = len(story.bound("long"))
+        await story.until(lambda: len(story.bound("long")) == 8)
+        return placed_before
+
+    assert play_long(8, 8, then)[1] == 0
 
 
 def test_a_member_that_goes_while_a_long_decision_is_made_is_not_bound() -> None:
-    story = GangCluster()
-    story.add_group("long", 6)
-    for n in range(8):
-        story.add_pods("long", n, annotations={}, active_deadline_seconds=9999 + n)
-    Laborious.calls = 0
+    async def then(story: GangCluster, scheduler: Scheduler) -> None:
+        story.server.delete(PODS, "long-0", namespace="default")
+        await story.until(lambda: len(story.bound("long")) == 7)
 
-    async def play() -> None:
-        options, client = Options(seed=1, gang_deadline=30.0), SimulatedClient(story.server)
-        async with story.scheduling(profile_with("Laborious"), client, plugins=[Laborious], options=options):
-            await story.until(lambda: Laborious.calls > 0)
-            story.server.delete(PODS, "long-0", namespace="default")
-            await story.until(lambda: len(story.bound("long")) == 7)
-
-    story.play(play)
+    story, _ = play_long(6, 8, then)
 
     assert "long-0" not in story.bound()
+
+
+def test_a_fault_before_a_long_decision_goes_on_harms_that_one_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def then(story: GangCluster, scheduler: Scheduler) -> None:
+        leave, faults = scheduler.queue.leave, [RuntimeError("odd")]
+
+        def fail_once(unit: Unit, uids: Container[str]) -> None:
+            if unit.group and faults:
+                raise faults.pop()
+            leave(unit, uids)
+
+        monkeypatch.setattr(scheduler.queue, "leave", fail_once)
+        story.create(PODS, make_pod("healthy", scheduler_name="gangs"))
+        await story.until(lambda: bool(story.bound("healthy")) and len(story.bound("long")) == 8)
+        assert not faults
+
+    story, _ = play_long(8, 8, then)
+
+    assert "the scheduler failed: RuntimeError: odd" in " ".join(story.notes("long-0"))

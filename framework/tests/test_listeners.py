@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
 from gangline import NODE, Handle, config, hookimpl
-from gangline.cache import Cache
+from gangline.cache import Cache, Store
 from gangline.changes import PODS as PODS_ON_IT
+from gangline.errors import ConfigError, PluginError
 from gangline.kube.resources import GPU_CLAIMS, PODS, Resource
 from gangline.model import HasMetadata, Node, ObjectMeta
 from gangline.registry import Catalog
@@ -76,6 +78,63 @@ def test_touching_a_row_makes_kept_verdicts_on_it_due() -> None:
     assert cache.nodes.changes.kinds_since(position) == NODE
     cache.touch(0, PODS_ON_IT)
     assert cache.nodes.changes.kinds_since(position + 1) == PODS_ON_IT
+
+
+@pytest.mark.parametrize("is_taken", [True, False], ids=["another one is taken", "one is refused"])
+def test_what_a_plugin_subscribes_ends_with_its_configuration_and_what_is_shared_stays(is_taken: bool) -> None:
+    told: list[str] = []
+
+    class Ear:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def on_upsert(self, obj: HasMetadata) -> None:
+            told.append(self.name)
+
+        def on_remove(self, obj: HasMetadata) -> None:
+            """Nothing."""
+
+        def node_upserted(self, node: Node, row: int) -> None:
+            told.append(f"{self.name} of nodes")
+
+        def node_removed(self, name: str, row: int) -> None:
+            """Nothing."""
+
+    class Shared(Ear):
+        def __init__(self, store: Store[GpuClaim]) -> None:
+            super().__init__("shared")
+            store.subscribe(self)
+
+    class Listening:
+        name = "Listening"
+        built = 0
+
+        def __init__(self, args: None, handle: Handle) -> None:
+            Listening.built += 1
+            store, ear = handle.state.store("gpuclaims"), Ear(f"plugin {Listening.built}")
+            shared = handle.state.shared(Shared, store)
+            for each in (ear, shared):
+                store.subscribe(each)
+            handle.state.follow_nodes(ear)
+            if Listening.built == 2 and not is_taken:
+                raise PluginError("Listening", "", "it will not")
+
+        @hookimpl
+        def pre_enqueue(self) -> None:
+            """Every pod may enter."""
+
+    clock = VirtualClock()
+    catalog = Catalog.discover().with_classes(Listening)
+    enabled = config.load(CONFIG % ("one", "Listening"), "")
+    scheduler = Scheduler(enabled, SimulatedClient(InMemoryServer(clock)), clock, catalog)
+
+    with nullcontext() if is_taken else pytest.raises(ConfigError):
+        scheduler.use(enabled)
+    scheduler.cache.store("gpuclaims").upsert(GpuClaim(ObjectMeta(name="c", namespace="default")))
+    scheduler.cache.upsert_node(make_node("n"))
+
+    current = f"plugin {2 if is_taken else 1}"
+    assert sorted(told) == [current, f"{current} of nodes", "shared", "shared"]
 
 
 class Watcher:

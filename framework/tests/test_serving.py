@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import aiohttp
 import pytest
@@ -345,6 +345,25 @@ def test_every_connection_is_shown_the_same_certificate_whoever_is_trusted_meanw
 
     assert first == _shown(tls.context)
     assert first != _shown(ServerTLS(None).context)
+
+
+def test_a_certificate_that_cannot_be_made_is_said_once_and_tried_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(name: str) -> NoReturn:
+        raise OSError("No space left on device")
+
+    tls = ServerTLS(None)
+    with monkeypatch.context() as broken:
+        broken.setattr("gangline.server_tls._self_signed", full)
+        for _ in range(3):
+            with pytest.raises(OSError, match="No space left"):
+                tls.context  # noqa: B018  # it is made when it is asked for
+
+    assert [(record.levelname, record.getMessage().partition(": ")[2]) for record in caplog.records] == [
+        ("ERROR", "OSError: No space left on device")
+    ]
+    assert _shown(tls.context)
 
 
 def _shown(server: ssl.SSLContext) -> bytes:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Annotated
-from weakref import WeakKeyDictionary
 
 import msgspec
 import numpy as np
@@ -49,7 +48,6 @@ RESERVED: StateKey[Allocation] = StateKey("GpuClaim reserved")
 """What reserve took, as the binding writes it."""
 _PLENTY_OF_PORTS = 8.0
 """Ports beyond those asked for from which more do not make a node better."""
-_feasibility: WeakKeyDictionary[DeviceTable, Feasibility] = WeakKeyDictionary()
 
 
 class GpuClaimArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
@@ -88,7 +86,7 @@ class GpuClaim:
             args.require_report,
         )
         self._table = device_table(handle.state)
-        self._feasibility = _feasibility.setdefault(self._table, Feasibility(self._table))
+        self._feasibility = handle.state.shared(Feasibility, self._table)
         self._statuses = ClaimStatuses(handle)
         self._judged: tuple[GpuNodeStatus | None, bool] = (None, False)
         self._doubted = handle.metric(

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 
 from gangline.kube.resources import NODES, PODS
+from gangline.scheduler import Scheduler
 from gangline.simulate import VirtualClock
 from gangline.wire import ALLOCATED
 from gangline_fuzz import inputs, oracle, texts
@@ -20,7 +21,7 @@ from gangline_fuzz.inputs import Case, Configuration, Delete, Line, Relist, Rese
 from gangline_fuzz.oracle import Kind
 from gangline_fuzz.reducing import reduced
 from gangline_fuzz.rooms import cases, play
-from gangline_fuzz.running import Runner, quiet
+from gangline_fuzz.running import MIB_EACH, MIB_ONCE, Runner, quiet
 from gangline_fuzz.server import Given, OddClient, OddServer
 
 GPU = "nvidia.com/gpu"
@@ -60,6 +61,39 @@ def test_a_healthy_pod_that_is_not_bound_is_found() -> None:
         found = play(Case([Write("nodes", haven)]))
 
     assert found is not None and found.kind is Kind.STALLED
+
+
+def test_a_scheduler_that_is_held_after_its_end_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[Scheduler] = []
+
+    class Held(Scheduler):
+        async def watch(self) -> None:
+            held.append(self)
+            await super().watch()
+
+    monkeypatch.setattr("gangline_fuzz.cluster.Scheduler", Held)
+    with quiet():
+        found = play(Case([Reset(), Write("pods", POD)]))
+
+    assert found is not None and (found.kind, found.at) == (Kind.HELD, 1)
+    assert len(held) == 2 and found.said.startswith("2 schedulers ")
+
+
+def test_memory_that_grows_with_each_cluster_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    mib = iter([200.0, 200.0 + MIB_ONCE + 10 * MIB_EACH, 200.5 + MIB_ONCE + 20 * MIB_EACH])
+    monkeypatch.setattr("gangline_fuzz.running.resident", lambda: next(mib))
+    runner = Runner(tmp_path, told.append)
+    monkeypatch.setattr(runner, "look_at", lambda case, origin: runner.tally.count(case))
+
+    for number in range(3):
+        assert not runner.tally.failures
+        runner.round(number, 10)
+
+    assert runner.tally.failures == Counter({Kind.GROWTH.value: 1})
+    assert told == [
+        f"memory grows with each cluster; seed 2\n{0.5 + MIB_ONCE + 20 * MIB_EACH:.0f} MiB with 20 clusters"
+    ]
 
 
 def test_an_exception_that_nobody_should_see_is_found_with_its_place() -> None:
