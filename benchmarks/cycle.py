@@ -18,12 +18,12 @@ from rich.console import Console
 from rich.table import Table
 
 from gangline import config, model
-from gangline.assembly import judging_runtimes
-from gangline.cache import Cache
-from gangline.memory import keep_memory, settle_memory
-from gangline.runtime import Runtime
-from gangline.scheduling import Decision, decide
-from gangline.units import Unit
+from gangline.deciding.scheduling import Decision, decide
+from gangline.process.memory import keep_memory, settle_memory
+from gangline.profile.assembly import judging_runtimes
+from gangline.profile.runtime import Runtime
+from gangline.queueing.units import Unit
+from gangline.state.cache import Cache
 
 DEFAULT = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 

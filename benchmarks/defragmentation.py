@@ -25,13 +25,13 @@ from rich.table import Table
 
 import gangline_profiles
 from gangline import config, model, resources
-from gangline.assembly import judging_runtimes
-from gangline.cache import Cache
-from gangline.group_scheduling import offer_what_if
+from gangline.deciding.group_scheduling import offer_what_if
 from gangline.groups import Groups
-from gangline.runtime import Runtime
+from gangline.profile.assembly import judging_runtimes
+from gangline.profile.runtime import Runtime
+from gangline.queueing.units import Unit
+from gangline.state.cache import Cache
 from gangline.testing import make_node, make_pod
-from gangline.units import Unit
 from gangline_plugins.defragmentation import DefragmentationArgs, Plan, Planner
 
 BAR = 2000.0

@@ -24,14 +24,14 @@ from rich.console import Console
 from rich.table import Table
 
 from gangline import model
-from gangline.cache import Cache
-from gangline.handle import FrameworkHandle
-from gangline.memory import settle_memory
-from gangline.metrics import Metrics
-from gangline.registry import Catalog, compile_profile
-from gangline.runtime import Runtime
+from gangline.process.memory import settle_memory
+from gangline.profile.handle import FrameworkHandle
+from gangline.profile.registry import Catalog, compile_profile
+from gangline.profile.runtime import Runtime
+from gangline.state.cache import Cache
+from gangline.telemetry.metrics import Metrics
 from gangline.testing import FakeHandle, make_node, make_pod
-from gangline.wire import (
+from gangline.wire.custom_resources import (
     ALLOCATED,
     CLAIM,
     ClaimDevices,

@@ -21,14 +21,14 @@ from rich.console import Console
 from rich.table import Table
 
 from gangline import GroupAttempt, NodeView, Status, hookimpl, model, resources, unschedulable
-from gangline.cache import Cache
-from gangline.group_scheduling import GroupRejection
-from gangline.group_search import decide_group
+from gangline.deciding.group_scheduling import GroupRejection
+from gangline.deciding.group_search import decide_group
 from gangline.groups import Groups
-from gangline.pods import PodInfo
-from gangline.runtime import Runtime
+from gangline.profile.runtime import Runtime
+from gangline.queueing.units import Unit
+from gangline.state.cache import Cache
+from gangline.state.pods import PodInfo
 from gangline.testing import FakeHandle, make_node, make_pod, make_runtime
-from gangline.units import Unit
 from gangline_plugins.gang_permit import GangPermit
 from gangline_plugins.gang_preemption import GangPreemption
 from gangline_plugins.gang_preemption.plugin import Plan

@@ -23,16 +23,16 @@ from rich.table import Table
 
 import gangline_profiles
 from gangline import config, model
-from gangline.assembly import judging_runtimes
-from gangline.cache import Cache
-from gangline.group_scheduling import GroupDecision, GroupRejection
-from gangline.group_search import decide_group
+from gangline.deciding.group_scheduling import GroupDecision, GroupRejection
+from gangline.deciding.group_search import decide_group
+from gangline.deciding.scheduling import give_back
 from gangline.groups import Groups
 from gangline.kube.resources import SCHEDULER_PLUGINS_POD_GROUPS
-from gangline.memory import keep_memory, settle_memory
-from gangline.runtime import Runtime
-from gangline.scheduling import give_back
-from gangline.units import Unit
+from gangline.process.memory import keep_memory, settle_memory
+from gangline.profile.assembly import judging_runtimes
+from gangline.profile.runtime import Runtime
+from gangline.queueing.units import Unit
+from gangline.state.cache import Cache
 
 GROUP = "scheduling.x-k8s.io/pod-group"
 REQUIRED, PREFERRED, FALLBACK = (f"gangline.dev/topology-{kind}" for kind in ("required", "preferred", "fallback"))

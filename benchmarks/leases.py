@@ -28,8 +28,8 @@ from gangline.kube import auth
 from gangline.kube.client import HttpClient
 from gangline_e2e.harness import ControlPlane, Options
 from gangline_plugins.gpu.allocation import Allocation
-from gangline_plugins.gpu.device_lease_holds import Part, parts_of
-from gangline_plugins.gpu.device_lease_locks import Locks
+from gangline_plugins.gpu.leases.holds import Part, parts_of
+from gangline_plugins.gpu.leases.locks import Locks
 
 NAMESPACE = "kube-system"
 GPUS = 8  # of a node

@@ -28,20 +28,20 @@ from rich.table import Table
 
 import gangline_profiles
 from gangline import config, model
-from gangline.assembly import judging_runtimes
-from gangline.cache import Cache
 from gangline.deadline import GANG_SECONDS, STRETCH_SECONDS, Deadline
-from gangline.group_scheduling import GroupDecision
-from gangline.group_search import GroupSearch
+from gangline.deciding.group_scheduling import GroupDecision
+from gangline.deciding.group_search import GroupSearch
+from gangline.deciding.scheduling import Decision, decide
 from gangline.groups import Groups
 from gangline.kube.resources import SCHEDULER_PLUGINS_POD_GROUPS
-from gangline.memory import keep_memory, settle_memory
-from gangline.pods import PodInfo
-from gangline.runtime import Runtime
-from gangline.scheduling import Decision, decide
+from gangline.process.memory import keep_memory, settle_memory
+from gangline.profile.assembly import judging_runtimes
+from gangline.profile.runtime import Runtime
+from gangline.queueing.units import Unit
+from gangline.state.cache import Cache
+from gangline.state.pods import PodInfo
 from gangline.testing import make_node, make_pod
-from gangline.units import Unit
-from gangline.wire import GpuNodeStatus, GpuNodeStatusSpec, GpuNodeStatusStatus
+from gangline.wire.custom_resources import GpuNodeStatus, GpuNodeStatusSpec, GpuNodeStatusStatus
 from gangline_plugins.gpu.named_hardware import devices
 
 MANY = 256

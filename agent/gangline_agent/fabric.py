@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from gangline.wire import Fabric, Hca
+from gangline.wire.custom_resources import Fabric, Hca
 
 INFINIBAND = "sys/class/infiniband"
 PEER_MEMORY = ("sys/module/nvidia_peermem", "sys/module/nv_peer_mem")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from gangline.wire import Fabric, Hca
+from gangline.wire.custom_resources import Fabric, Hca
 from gangline_agent import inventory
 from gangline_agent.readings import SWITCH, Distance, Gpu, NvLink, Reading
 

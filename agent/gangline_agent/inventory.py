@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from gangline.clock import rfc3339
 from gangline.model import PodCondition
-from gangline.wire import DeviceLink, Fabric, GpuDevice, GpuNodeStatusStatus, MigDevice
+from gangline.wire.custom_resources import DeviceLink, Fabric, GpuDevice, GpuNodeStatusStatus, MigDevice
 from gangline_agent.readings import SWITCH, Gpu, Reading, Unavailable
 
 NVML_AVAILABLE = "NVMLAvailable"

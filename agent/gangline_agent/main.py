@@ -15,17 +15,17 @@ from typing import Protocol
 import click
 from prometheus_client import CollectorRegistry
 
-from gangline import logs
-from gangline.endpoints import Endpoints, Pages, Served, add_process
 from gangline.errors import GanglineError
-from gangline.exposition import Exposition
 from gangline.kube import auth
 from gangline.kube.client import HttpClient
 from gangline.kube.interface import Client
 from gangline.kube.resources import NODES
 from gangline.model import Node
-from gangline.version import version_option
-from gangline.wire import GpuNodeStatusStatus
+from gangline.process import logs
+from gangline.process.endpoints import Endpoints, Pages, Served, add_process
+from gangline.process.version import version_option
+from gangline.telemetry.exposition import Exposition
+from gangline.wire.custom_resources import GpuNodeStatusStatus
 from gangline_agent import hardware, nvml, templates
 from gangline_agent.metrics import NodeMetrics
 from gangline_agent.observing import Observer

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from gangline.wire import Fabric, GpuDevice, GpuNodeStatusStatus
+from gangline.wire.custom_resources import Fabric, GpuDevice, GpuNodeStatusStatus
 
 _GIGA = 1e9
 _MEBI = 2**20

@@ -19,7 +19,7 @@ from gangline.errors import ApiError, Forbidden, NotFound
 from gangline.kube.interface import Client
 from gangline.kube.resources import GPU_NODE_STATUSES, NODES
 from gangline.model import Node
-from gangline.wire import GpuDevice, GpuNodeStatusStatus
+from gangline.wire.custom_resources import GpuDevice, GpuNodeStatusStatus
 from gangline_agent import labels
 
 log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from pathlib import Path
 from gangline.clock import SystemClock
 from gangline.errors import ApiError
 from gangline.model import Node
-from gangline.wire import GPU, MIG_PREFIX
+from gangline.wire.custom_resources import GPU, MIG_PREFIX
 
 log = logging.getLogger(__name__)
 

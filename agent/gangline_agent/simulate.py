@@ -16,7 +16,7 @@ from gangline.kube.informer import Informer
 from gangline.kube.interface import Client
 from gangline.kube.resources import NODES
 from gangline.model import Node
-from gangline.wire import GpuNodeStatusStatus
+from gangline.wire.custom_resources import GpuNodeStatusStatus
 from gangline_agent import inventory, signs
 from gangline_agent.publishing import BACKOFF, Publisher, Reporter
 from gangline_agent.templates import Template

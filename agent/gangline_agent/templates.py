@@ -20,7 +20,7 @@ import msgspec
 from gangline.clock import rfc3339
 from gangline.errors import ConfigError
 from gangline.model import PodCondition
-from gangline.wire import Fabric, GpuDevice, GpuNodeStatusStatus
+from gangline.wire.custom_resources import Fabric, GpuDevice, GpuNodeStatusStatus
 from gangline_agent import hardware, inventory, labels
 from gangline_agent.readings import Gpu, Reading
 

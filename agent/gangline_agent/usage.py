@@ -10,8 +10,8 @@ from gangline.kube.informer import Informer
 from gangline.kube.interface import Client
 from gangline.kube.resources import PODS
 from gangline.model import Pod
-from gangline.texts import device_ids
-from gangline.wire import ALLOCATED
+from gangline.wire.custom_resources import ALLOCATED
+from gangline.wire.texts import device_ids
 
 FINISHED = ("Succeeded", "Failed")
 

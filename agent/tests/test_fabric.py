@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gangline.wire import Fabric, Hca
+from gangline.wire.custom_resources import Fabric, Hca
 from gangline_agent import fabric
 
 

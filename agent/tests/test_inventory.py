@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gangline.wire import Fabric, GpuNodeStatusStatus
+from gangline.wire.custom_resources import Fabric, GpuNodeStatusStatus
 from gangline_agent import hardware, inventory
 from gangline_agent.readings import SWITCH, Gpu, NvLink, Reading, Unavailable
 

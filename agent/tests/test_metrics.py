@@ -5,8 +5,8 @@ from __future__ import annotations
 import aiohttp
 from prometheus_client import CollectorRegistry
 
-from gangline.endpoints import Endpoints, Served
-from gangline.wire import DeviceLink, Fabric, GpuDevice, GpuNodeStatusStatus, Hca
+from gangline.process.endpoints import Endpoints, Served
+from gangline.wire.custom_resources import DeviceLink, Fabric, GpuDevice, GpuNodeStatusStatus, Hca
 from gangline_agent.main import Parts, pages
 from gangline_agent.metrics import NodeMetrics
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gangline.model import Node, NodeStatus, ObjectMeta
-from gangline.wire import GpuNodeStatusStatus
+from gangline.wire.custom_resources import GpuNodeStatusStatus
 from gangline_agent import hardware
 from gangline_agent.observing import Observer
 from gangline_agent.publishing import Publisher, Reporter

@@ -10,7 +10,7 @@ import pytest
 from gangline.errors import ApiError, Conflict, Forbidden, NotFound, Unavailable
 from gangline.kube.resources import GPU_NODE_STATUSES, NODES
 from gangline.model import Node
-from gangline.wire import GpuDevice, GpuNodeStatusStatus
+from gangline.wire.custom_resources import GpuDevice, GpuNodeStatusStatus
 from gangline_agent.publishing import Publisher, Reporter, counted
 
 from .stories import Applied, RecordingClient, add_node, play

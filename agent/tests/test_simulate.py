@@ -12,7 +12,7 @@ import pytest
 from gangline.errors import Forbidden
 from gangline.kube.interface import EventType
 from gangline.kube.resources import GPU_NODE_STATUSES, NODES
-from gangline.wire import GpuNodeStatus
+from gangline.wire.custom_resources import GpuNodeStatus
 from gangline_agent import templates
 from gangline_agent.simulate import Simulation
 

@@ -6,7 +6,7 @@ import asyncio
 
 from gangline.kube.resources import GPU_NODE_STATUSES, PODS
 from gangline.model import ObjectMeta, Pod, PodSpec, PodStatus
-from gangline.wire import ALLOCATED
+from gangline.wire.custom_resources import ALLOCATED
 from gangline_agent import templates
 from gangline_agent.simulate import Simulation
 from gangline_agent.usage import Usage

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gangline import Cycle, Handle, NodeView, PodInfo, ScoreColumn, hookimpl
-from gangline.requests import CPU
+from gangline.state.requests import CPU
 from gangline_plugins.anti_fragmentation import AntiFragmentation
 from gangline_plugins.anti_fragmentation.capacity import Amounts, free_cpu, free_devices
 from gangline_plugins.anti_fragmentation.typical import WHOLE

@@ -13,14 +13,14 @@ from typing import Any
 import msgspec
 
 from gangline import config, model
-from gangline.assembly import judging_runtimes
-from gangline.cache import Cache
-from gangline.memory import settle_memory
-from gangline.registry import Catalog
-from gangline.runtime import Runtime
-from gangline.scheduling import Decision, decide
-from gangline.units import Unit
-from gangline.wire import (
+from gangline.deciding.scheduling import Decision, decide
+from gangline.process.memory import settle_memory
+from gangline.profile.assembly import judging_runtimes
+from gangline.profile.registry import Catalog
+from gangline.profile.runtime import Runtime
+from gangline.queueing.units import Unit
+from gangline.state.cache import Cache
+from gangline.wire.custom_resources import (
     CLAIM,
     GPU,
     ClaimDevices,

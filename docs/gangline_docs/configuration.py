@@ -9,7 +9,7 @@ import msgspec
 
 from gangline.config.defaults import DEFAULT_PLUGINS
 from gangline.config.schema import POINT_NAMES, KubeSchedulerConfiguration, Plugins, PluginSet
-from gangline.registry import Catalog
+from gangline.profile.registry import Catalog
 from gangline_docs.markdown import code, page, prose, table
 from gangline_docs.structs import fields, struct_in, table_of
 

@@ -7,9 +7,9 @@ import types
 from collections.abc import Iterator
 
 import gangline
-from gangline import hookspecs
-from gangline.calling import ASYNC_POINTS
-from gangline.hookspecs import POINTS, Hooks
+from gangline.api import hookspecs
+from gangline.api.hookspecs import POINTS, Hooks
+from gangline.profile.calling import ASYNC_POINTS
 from gangline_docs import members
 from gangline_docs.markdown import code, page, prose, table
 from gangline_docs.source import constant_doc

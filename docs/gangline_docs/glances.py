@@ -12,16 +12,16 @@ from pathlib import Path
 from rich.console import Console
 
 from gangline import config
-from gangline.assembly import judging_runtimes
-from gangline.cache import Cache
 from gangline.commands import profiles
 from gangline.commands.status import show
 from gangline.commands.topology import drawn
 from gangline.explain.live import load_live
-from gangline.overview import Overview, overview
-from gangline.pods import PodInfo
+from gangline.overview.summary import Overview, overview
+from gangline.profile.assembly import judging_runtimes
 from gangline.simulate import InMemoryServer, VirtualClock, run
-from gangline.topology import Topology
+from gangline.state.cache import Cache
+from gangline.state.pods import PodInfo
+from gangline.state.topology import Topology
 from gangline_docs.simulated import settle
 
 NODES = Path(__file__).parents[2] / "examples" / "topology" / "cluster" / "nodes.yaml"

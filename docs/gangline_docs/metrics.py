@@ -10,9 +10,9 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
 from gangline.failures import Failures
-from gangline.group_metrics import Placements
-from gangline.metrics import Metrics
-from gangline.registry import Catalog
+from gangline.profile.registry import Catalog
+from gangline.telemetry.group_metrics import Placements
+from gangline.telemetry.metrics import Metrics
 from gangline.testing import FakeHandle, cluster, make_runtime
 from gangline_agent.metrics import NodeMetrics
 from gangline_docs.markdown import code, page, prose, table

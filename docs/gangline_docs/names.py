@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from gangline import wire
 from gangline.groups import keys
-from gangline.topology import KNOWN_LEVELS
+from gangline.state.topology import KNOWN_LEVELS
+from gangline.wire import custom_resources as wire
 from gangline_docs.markdown import code, page, prose, table
 from gangline_docs.source import Constant, constants, sections
 

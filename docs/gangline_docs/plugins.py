@@ -6,9 +6,9 @@ import inspect
 import re
 from pathlib import Path
 
+from gangline.api.hookspecs import POINTS
 from gangline.config.defaults import DEFAULT_PLUGINS
-from gangline.hookspecs import POINTS
-from gangline.registry import Catalog, points_of
+from gangline.profile.registry import Catalog, points_of
 from gangline_docs.markdown import page, prose
 from gangline_docs.structs import table_of
 

@@ -9,11 +9,11 @@ import msgspec
 
 from gangline.config import SchedulerConfiguration
 from gangline.kube.resources import NODES
+from gangline.loop.scheduler import Options, Scheduler
 from gangline.model import ObjectMeta
-from gangline.registry import Catalog
-from gangline.scheduler import Options, Scheduler
+from gangline.profile.registry import Catalog
 from gangline.simulate import InMemoryServer, Kubelet, SimulatedClient, VirtualClock, Workloads
-from gangline.wire import GpuNodeStatus, GpuNodeStatusSpec, GpuNodeStatusStatus
+from gangline.wire.custom_resources import GpuNodeStatus, GpuNodeStatusSpec, GpuNodeStatusStatus
 from gangline_agent import templates
 
 HARDWARE = "dgx-h100"

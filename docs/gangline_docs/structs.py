@@ -10,7 +10,7 @@ import msgspec
 from msgspec import NODEFAULT, inspect
 
 from gangline import model
-from gangline.config.durations import Seconds, format_duration
+from gangline.durations import Seconds, format_duration
 from gangline_docs.markdown import code, prose, sentences, table
 from gangline_docs.source import field_docs
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from gangline.config import SchedulerConfiguration, load_files
 from gangline.kube.resources import NODES, PODS
 from gangline.model import Node, Pod
-from gangline.requests import compute
 from gangline.simulate import InMemoryServer, VirtualClock, run
-from gangline.wire import ALLOCATED, GPU
+from gangline.state.requests import compute
+from gangline.wire.custom_resources import ALLOCATED, GPU
 from gangline_docs.drawing import GANGS, Picture
 from gangline_docs.simulated import settle
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from gangline.overview import Gang
+from gangline.overview.summary import Gang
 from gangline_docs import glances
 from gangline_docs.site import filled
 

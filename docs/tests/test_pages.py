@@ -14,15 +14,15 @@ import pytest
 import yaml
 
 from gangline import config
-from gangline.assembly import judging_runtimes
 from gangline.commands.profiles import installed
 from gangline.groups import keys
 from gangline.kube.resources import PODS
 from gangline.model import Pod
-from gangline.scheduling_map import parse
+from gangline.profile.assembly import judging_runtimes
 from gangline.simulate import InMemoryServer, VirtualClock, run
 from gangline.testing import cluster, make_node
-from gangline.wire import SCHEDULING_MAP, GpuClaim
+from gangline.wire.custom_resources import SCHEDULING_MAP, GpuClaim
+from gangline.wire.scheduling_map import parse
 from gangline_docs import names
 from gangline_docs.glances import NODES, PROFILE
 from gangline_docs.pictures import FOLDER, PICTURES

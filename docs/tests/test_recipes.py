@@ -12,7 +12,7 @@ import pytest
 from gangline import config, model
 from gangline.errors import ConfigError
 from gangline.kube.resources import CONFIG_MAPS, NODES, PODS
-from gangline.registry import Catalog
+from gangline.profile.registry import Catalog
 from gangline.simulate import SimulatedCluster
 from gangline.testing import cluster, make_node, make_pod, run_filter, run_score
 

@@ -15,14 +15,15 @@ from msgspec import inspect
 from prometheus_client import CollectorRegistry
 
 import gangline
-from gangline import main, wire
+from gangline import main
+from gangline.api.hookspecs import POINTS
 from gangline.config.schema import POINT_NAMES
 from gangline.groups import keys
-from gangline.hookspecs import POINTS
-from gangline.metrics import Metrics
-from gangline.registry import GROUP, Catalog
-from gangline.topology import KNOWN_LEVELS
-from gangline.wire import GpuClaim, GpuNodeStatus
+from gangline.profile.registry import GROUP, Catalog
+from gangline.state.topology import KNOWN_LEVELS
+from gangline.telemetry.metrics import Metrics
+from gangline.wire import custom_resources as wire
+from gangline.wire.custom_resources import GpuClaim, GpuNodeStatus
 from gangline_docs import commands, configuration, copies, crds, extending, members, metrics, names, plugins, site
 from gangline_docs.markdown import code
 from gangline_docs.structs import fields
@@ -45,7 +46,7 @@ def families(registry: CollectorRegistry) -> set[str]:
 
 
 def struct_paths(type_: inspect.Type, prefix: str) -> Iterator[str]:
-    """Every path through a struct of `gangline.wire`, as the CRD names it; Kubernetes' own structs are not followed."""
+    """Every path through a struct of a custom resource, as its CRD names it; not through those of Kubernetes."""
     if isinstance(type_, inspect.UnionType):
         for each in type_.types:
             yield from struct_paths(each, prefix)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gangline.requests import compute
-from gangline.wire import ALLOCATED, GPU
+from gangline.state.requests import compute
+from gangline.wire.custom_resources import ALLOCATED, GPU
 from gangline_docs.drawing import GANGS
 from gangline_docs.topology_picture import LEAF, SPINE, WORKLOAD, Placed, draw, place
 

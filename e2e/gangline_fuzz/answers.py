@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from gangline import Narrow, Reason, Status, hookimpl, hookspecs, unschedulable, wait
+from gangline import Narrow, Reason, Status, hookimpl, unschedulable, wait
+from gangline.api import hookspecs
 
 PROFILE = "odd"
 NAME = "Odd"

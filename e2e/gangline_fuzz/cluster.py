@@ -23,8 +23,8 @@ import msgspec
 from gangline import config
 from gangline.config import SchedulerConfiguration
 from gangline.kube.resources import GPU_NODE_STATUSES, NODES, PODS
-from gangline.registry import Catalog
-from gangline.scheduler import Options, Scheduler
+from gangline.loop.scheduler import Options, Scheduler
+from gangline.profile.registry import Catalog
 from gangline.simulate import VirtualClock
 from gangline_fuzz import answers, oracle, vocabulary
 from gangline_fuzz.budget import Spent, measured

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gangline import config
 from gangline.config.schema import KubeSchedulerConfiguration
 from gangline.errors import ConfigError, PluginError
-from gangline.scheduler import Options, Scheduler
+from gangline.loop.scheduler import Options, Scheduler
 from gangline.simulate import InMemoryServer, SimulatedClient, VirtualClock, run
 from gangline_fuzz import from_types, texts
 from gangline_fuzz.budget import measured

@@ -13,11 +13,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from gangline.cache import Cache
 from gangline.errors import NotFound
 from gangline.kube.resources import NODES, PODS
-from gangline.scheduler import Scheduler
-from gangline.wire import ALLOCATED, CLAIM, GPU, SCHEDULING_MAP
+from gangline.loop.scheduler import Scheduler
+from gangline.state.cache import Cache
+from gangline.wire.custom_resources import ALLOCATED, CLAIM, GPU, SCHEDULING_MAP
 from gangline_fuzz.server import Given, OddClient, OddServer
 
 _SUFFIXES: Mapping[str, int | Fraction] = {

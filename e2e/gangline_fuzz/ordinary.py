@@ -8,8 +8,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from gangline import wire
 from gangline.groups import keys
+from gangline.wire import custom_resources as wire
 from gangline_fuzz.vocabulary import GPU, LEVELS, NAMESPACES, NODES, PODS, SCHEDULERS, UIDS
 
 Data = dict[str, Any]

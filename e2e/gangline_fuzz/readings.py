@@ -11,7 +11,7 @@ import msgspec
 import pynvml
 from hypothesis import strategies as st
 
-from gangline.wire import Fabric, GpuNodeStatusStatus
+from gangline.wire.custom_resources import Fabric, GpuNodeStatusStatus
 from gangline_agent import inventory, labels
 from gangline_agent.nvml import Nvml
 from gangline_agent.readings import Reading, Unavailable

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from gangline.api.plugin import Clock
 from gangline.errors import ApiError, Gone, NotFound, Unavailable
 from gangline.kube import decoding
 from gangline.kube.interface import EventType, Listing, WatchEvent
 from gangline.kube.resources import NODES, PODS, Resource, T
-from gangline.plugin import Clock
 from gangline.simulate import InMemoryServer, SimulatedClient
 from gangline.simulate.history import Change, Data, Notice, Revision
 from gangline.simulate.objects import key_of

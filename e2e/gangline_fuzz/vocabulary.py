@@ -7,8 +7,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from gangline import wire
 from gangline.groups import keys
+from gangline.wire import custom_resources as wire
 from gangline_fuzz import edges
 from gangline_fuzz.edges import Values
 

@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 
 from gangline import model
-from gangline.cache import Cache
+from gangline.api.pod_group import Membership, Problem
 from gangline.groups import Groups
 from gangline.kube import auth
 from gangline.kube.client import HttpClient
 from gangline.kube.interface import EventType
 from gangline.kube.optional import OptionalInformer
 from gangline.kube.resources import DEPLOYMENTS, POD_GROUPS_V1ALPHA2, POD_GROUPS_V1BETA1, Resource
-from gangline.pod_group import Membership, Problem
-from gangline.queueing import SchedulingQueue
-from gangline.recording import EventRecorder
+from gangline.loop.watching import Cluster, StoreHandler
+from gangline.profile.recording import EventRecorder
+from gangline.queueing.queue import SchedulingQueue
+from gangline.queueing.waiting import WaitingPods
+from gangline.state.cache import Cache
 from gangline.testing import FakeClock, make_pod
-from gangline.waiting import WaitingPods
-from gangline.watching import Cluster, StoreHandler
 from gangline_e2e.api import Api, connect
 from gangline_e2e.errors import Refused
 from gangline_e2e.gpu_crds import install

@@ -16,8 +16,8 @@ import yaml
 
 import gangline_profiles
 from gangline import config
-from gangline.scheduling_map import parse
 from gangline.simulate.session import simulate
+from gangline.wire.scheduling_map import parse
 
 EXAMPLE = Path(__file__).parents[1] / "gpu-scheduler-check"
 PROGRAM = EXAMPLE / "chart" / "check.py"

@@ -3,11 +3,17 @@
 This module is the public API for plugin authors: everything that a plugin needs is imported from here.
 """
 
-from gangline import model, node_selection, permissions, requests, tolerations
-from gangline.changes import NODE, PODS
-from gangline.cycle_state import Cycle, StateKey
+from gangline import model
+from gangline.api.cycle_state import Cycle, StateKey
+from gangline.api.diagnosis import Diagnosis
+from gangline.api.hints import Action, ClusterEvent, EventHint, on
+from gangline.api.hookspecs import hookimpl
+from gangline.api.placement import Placement
+from gangline.api.plugin import Clock, Handle, State, WaitingPod, per_node
+from gangline.api.pod_group import ANYWHERE, GroupAttempt, Membership, PodGroup, Problem, Role, TopologyConstraint
+from gangline.api.proposal import Proposal, Victims
+from gangline.api.scoring import default_normalize
 from gangline.deadline import GANG_SECONDS, Deadline
-from gangline.diagnosis import Diagnosis
 from gangline.errors import (
     ApiError,
     Conflict,
@@ -20,21 +26,19 @@ from gangline.errors import (
     Unavailable,
 )
 from gangline.groups import WATCHES as group_watches
-from gangline.hints import Action, ClusterEvent, EventHint, on
-from gangline.hookspecs import hookimpl
 from gangline.kube import resources
 from gangline.kube.interface import PatchKind
-from gangline.labels import LabelColumn
-from gangline.locality import reaches_beyond
-from gangline.nodes import Int64Column, NodeView, Rows, TaintKey
-from gangline.placement import Placement
-from gangline.plugin import Clock, Handle, State, Tracker, WaitingPod, per_node
-from gangline.pod_group import ANYWHERE, GroupAttempt, Membership, PodGroup, Problem, Role, TopologyConstraint
-from gangline.pods import LabelSet, PodClass, PodInfo
-from gangline.proposal import Proposal, Victims
-from gangline.scoring import default_normalize
-from gangline.selectors import EVERYTHING, NOTHING, Selector, compile_selector, from_map
 from gangline.sizes import BoundedCache, size_of
+from gangline.state import node_selection, requests, tolerations
+from gangline.state.changes import NODE, PODS
+from gangline.state.labels import LabelColumn
+from gangline.state.locality import reaches_beyond
+from gangline.state.nodes import Int64Column, NodeView, Rows, TaintKey
+from gangline.state.pods import LabelSet, PodClass, PodInfo
+from gangline.state.selectors import EVERYTHING, NOTHING, Selector, compile_selector, from_map
+from gangline.state.topology import Domains, Level, Named, Topology
+from gangline.state.tracking import Tracker
+from gangline.state.transaction import Transaction
 from gangline.status import (
     SKIP,
     SKIP_CLASS,
@@ -50,8 +54,7 @@ from gangline.status import (
     unschedulable,
     wait,
 )
-from gangline.topology import Domains, Level, Named, Topology
-from gangline.transaction import Transaction
+from gangline.wire import permissions
 
 __all__ = [
     "ANYWHERE",

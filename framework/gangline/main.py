@@ -8,8 +8,8 @@ import sys
 import click
 
 from gangline.errors import GanglineError
-from gangline.memory import nothing_collected
-from gangline.version import version_option
+from gangline.process.memory import nothing_collected
+from gangline.process.version import version_option
 
 COMMANDS = {
     "agent": "gangline_agent.main:agent",

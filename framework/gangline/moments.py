@@ -13,7 +13,7 @@ import re
 from datetime import datetime
 
 from gangline.clock import rfc3339
-from gangline.config.durations import parse_duration
+from gangline.durations import parse_duration
 
 LONGEST_SPAN = 100 * 365 * 86_400.0
 """Seconds: a hundred years. Nobody means more, and a sum of a few is still a moment."""

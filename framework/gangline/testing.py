@@ -17,14 +17,14 @@ import msgspec
 import numpy as np
 
 from gangline import model
-from gangline.cache import Cache
 from gangline.errors import ApiError
-from gangline.handle import FrameworkHandle
-from gangline.metrics import Metrics
-from gangline.pods import PodInfo
-from gangline.registry import Catalog, compile_profile, points_of
-from gangline.runtime import Runtime
-from gangline.waiting import WaitingPods
+from gangline.profile.handle import FrameworkHandle
+from gangline.profile.registry import Catalog, compile_profile, points_of
+from gangline.profile.runtime import Runtime
+from gangline.queueing.waiting import WaitingPods
+from gangline.state.cache import Cache
+from gangline.state.pods import PodInfo
+from gangline.telemetry.metrics import Metrics
 
 GPU = "nvidia.com/gpu"
 """The resource that `gpus` stands for."""

@@ -10,7 +10,7 @@ import msgspec
 
 from gangline import model
 from gangline.kube.resources import NODES, PODS, SCHEDULER_PLUGINS_POD_GROUPS
-from gangline.scheduler import Scheduler
+from gangline.loop.scheduler import Scheduler
 from gangline.simulate import Faults, SimulatedClient, SimulatedCluster
 from gangline.simulate.client import no_faults
 from gangline.testing import make_node, make_pod

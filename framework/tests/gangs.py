@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gangline import model
-from gangline.cache import Cache
-from gangline.group_scheduling import GroupDecision, GroupRejection
-from gangline.group_search import decide_group
+from gangline.deciding.group_scheduling import GroupDecision, GroupRejection
+from gangline.deciding.group_search import decide_group
 from gangline.groups import Groups
 from gangline.kube.resources import SCHEDULER_PLUGINS_POD_GROUPS
-from gangline.pods import PodInfo
-from gangline.runtime import Runtime
+from gangline.profile.runtime import Runtime
+from gangline.queueing.units import Unit
+from gangline.state.cache import Cache
+from gangline.state.pods import PodInfo
 from gangline.testing import FakeHandle, cluster, make_node, make_pod, make_runtime
-from gangline.units import Unit
 from gangline_plugins.gang_permit import GangPermit
 from gangline_plugins.node_resources_fit import NodeResourcesFit
 from gangline_plugins.topology_placement import TopologyPlacement

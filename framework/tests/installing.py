@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gangline.registry import GROUP
+from gangline.profile.registry import GROUP
 
 
 def install(

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from gangline import model
-from gangline.cache import Cache
+from gangline.state.cache import Cache
 from gangline.testing import make_node, make_pod
 
 NODES = [f"n{i}" for i in range(5)]

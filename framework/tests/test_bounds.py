@@ -9,7 +9,7 @@ import pytest
 
 from gangline import InvalidObject, bounds, model
 from gangline.testing import make_node, make_pod
-from gangline.wire import Fabric, GpuNodeStatus, GpuNodeStatusStatus, Hca
+from gangline.wire.custom_resources import Fabric, GpuNodeStatus, GpuNodeStatusStatus, Hca
 
 
 def pod_with(**spec: object) -> model.Pod:

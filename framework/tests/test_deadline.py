@@ -10,17 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline import Cycle, DeadlineExceeded, GroupAttempt, NodeView, PluginError, PodInfo, hookimpl
-from gangline.cache import Cache
 from gangline.deadline import Deadline, exceeded
-from gangline.group_scheduling import GroupRejection
-from gangline.group_search import decide_group
-from gangline.queueing import MAX_OVERRUN_BACKOFF, QueueSettings, SchedulingQueue
-from gangline.scheduler import Options
-from gangline.scheduling import Decision, Rejection, decide
+from gangline.deciding.group_scheduling import GroupRejection
+from gangline.deciding.group_search import decide_group
+from gangline.deciding.scheduling import Decision, Rejection, decide
+from gangline.loop.scheduler import Options
+from gangline.queueing.queue import MAX_OVERRUN_BACKOFF, QueueSettings, SchedulingQueue
+from gangline.queueing.units import Unit
 from gangline.simulate import SimulatedClient
+from gangline.state.cache import Cache
 from gangline.status import SUCCESS, CodeColumn, codes
 from gangline.testing import cluster, make_node, make_pod, make_runtime
-from gangline.units import Unit
 from gangline_plugins.default_preemption import DefaultPreemption
 from gangline_plugins.gang_preemption import GangPreemption
 from gangline_plugins.node_resources_fit import NodeResourcesFit

@@ -12,22 +12,22 @@ import pytest
 from prometheus_client import generate_latest
 
 from gangline import Action, NodeView, PluginError, Reason, Status, hookimpl, model, on, unschedulable, wait
-from gangline.background import keep_going
 from gangline.failures import PAUSE, Failures
 from gangline.kube.resources import NODES, PODS
-from gangline.metrics import Metrics
 from gangline.model.volumes import ClaimVolume
-from gangline.queueing import SchedulingQueue
+from gangline.profile.background import keep_going
+from gangline.queueing.queue import SchedulingQueue
 from gangline.simulate import SimulatedCluster
 from gangline.simulate.time import run
 from gangline.status import Code
+from gangline.telemetry.metrics import Metrics
 from gangline.testing import FakeClock, FakeHandle, cluster, make_node, make_pod, make_runtime
 from gangline_plugins.default_preemption.levels import PriorityLevels
 from gangline_plugins.node_ports import PortsInUse
 from gangline_plugins.topology_annotations.siblings import Siblings as OwnersPods
-from gangline_plugins.volume_restrictions import VolumesInUse
+from gangline_plugins.volumes.volume_restrictions import VolumesInUse
 
-from .test_odd_plugins import check_books
+from .profile.test_odd_plugins import check_books
 
 
 def plugin(**hooks: Callable[..., Any]) -> type[Any]:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline import model
-from gangline.evaluation import Evaluator
+from gangline.profile.evaluation import Evaluator
 from gangline.sizes import BoundedCache, size_of
 from gangline.testing import cluster, make_node, make_pod, make_runtime
 from gangline_plugins.node_affinity import NodeAffinity

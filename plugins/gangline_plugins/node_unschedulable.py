@@ -4,21 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gangline import (
-    NODE,
-    SKIP,
-    Action,
-    CodeColumn,
-    EventHint,
-    NodeView,
-    PodInfo,
-    Reason,
-    Status,
-    codes,
-    hookimpl,
-    on,
-    tolerations,
-)
+from gangline import NODE, SKIP, Action, CodeColumn, EventHint, NodeView, PodInfo, Reason, Status, codes, hookimpl, on
+from gangline.state import tolerations
 
 
 class NodeUnschedulable:

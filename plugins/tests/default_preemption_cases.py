@@ -9,15 +9,15 @@ from typing import Any
 import msgspec
 
 from gangline import ApiError, Handle, PodInfo, Proposal, Status, config, model
-from gangline.assembly import build_runtimes
-from gangline.cache import Cache
 from gangline.clock import SystemClock
 from gangline.explain.case import load_cluster
-from gangline.metrics import Metrics
 from gangline.model import TypedReference
-from gangline.registry import Catalog
-from gangline.runtime import Runtime
-from gangline.waiting import WaitingPods
+from gangline.profile.assembly import build_runtimes
+from gangline.profile.registry import Catalog
+from gangline.profile.runtime import Runtime
+from gangline.queueing.waiting import WaitingPods
+from gangline.state.cache import Cache
+from gangline.telemetry.metrics import Metrics
 from gangline_plugins.default_preemption import Args, DefaultPreemption
 from gangline_plugins.default_preemption.importance import Candidate
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangline import PluginError, model
-from gangline.cache import Cache
+from gangline.state.cache import Cache
 from gangline.testing import GPU, cluster, make_node, make_pod, make_runtime, run_score
 from gangline_plugins.balanced_allocation import Args, NodeResourcesBalancedAllocation
 from gangline_plugins.resource_scoring import ResourceSpec

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from gangline import model
-from gangline.cache import Cache
 from gangline.model import ObjectMeta, PodDisruptionBudget
-from gangline.pods import PodInfo
+from gangline.state.cache import Cache
+from gangline.state.pods import PodInfo
 from gangline.testing import make_pod
 from gangline_plugins.preemption.budgets import MOST, Budgets
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from gangline import ApiError, Conflict, NotFound
-from gangline.waiting import WaitingPod
+from gangline.queueing.waiting import WaitingPod
 from gangline_plugins.preemption.evicting import Evictor, Preemptor
 
 from .default_preemption_cases import Cluster, cluster, node, pod

@@ -18,13 +18,21 @@ import yaml
 from msgspec import inspect
 
 from gangline import config, model
-from gangline.assembly import judging_runtimes
-from gangline.hookspecs import POINTS
-from gangline.registry import GROUP, Catalog, points_of
-from gangline.runtime import Runtime
-from gangline.scheduling_map import parse
+from gangline.api.hookspecs import POINTS
+from gangline.profile.assembly import judging_runtimes
+from gangline.profile.registry import GROUP, Catalog, points_of
+from gangline.profile.runtime import Runtime
 from gangline.testing import cluster, make_node, make_pod, make_runtime, run_filter
-from gangline.wire import CLAIM, SCHEDULING_MAP, ClaimNetwork, ClaimSelector, ClaimStorage, GpuClaim, GpuClaimSpec
+from gangline.wire.custom_resources import (
+    CLAIM,
+    SCHEDULING_MAP,
+    ClaimNetwork,
+    ClaimSelector,
+    ClaimStorage,
+    GpuClaim,
+    GpuClaimSpec,
+)
+from gangline.wire.scheduling_map import parse
 from gangline_plugins.gpu.wants import Want, claim_want
 
 ROOT = Path(__file__).parents[2]

@@ -12,14 +12,14 @@ from framework.tests.gangs import Gangs
 
 from gangline import model
 from gangline.deadline import Deadline
-from gangline.group_scheduling import GroupRejection
-from gangline.group_search import decide_group
+from gangline.deciding.group_scheduling import GroupRejection
+from gangline.deciding.group_search import decide_group
 from gangline.kube.resources import NODES, PODS
-from gangline.scheduler import Scheduler
+from gangline.loop.scheduler import Scheduler
+from gangline.queueing.units import Unit
 from gangline.simulate import Kubelet, SimulatedClient, running
 from gangline.testing import cluster, make_node, make_pod
-from gangline.units import Unit
-from gangline.wire import ALLOW
+from gangline.wire.custom_resources import ALLOW
 from gangline_plugins.reservation import Reservation, ReservationArgs
 from gangline_plugins.reservation.room import Leaving
 

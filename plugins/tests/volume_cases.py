@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 
 from gangline import ApiError, Code, Conflict, Cycle, NotFound, PodInfo, Status, model
-from gangline.cache import Cache
 from gangline.explain.case import load_cluster
-from gangline.handle import FrameworkHandle
 from gangline.kube.resources import Resource
-from gangline.metrics import Metrics
-from gangline.recording import NoRecorder
-from gangline.registry import Catalog, compile_profile, points_of
-from gangline.runtime import Runtime
-from gangline.waiting import WaitingPods
+from gangline.profile.handle import FrameworkHandle
+from gangline.profile.recording import NoRecorder
+from gangline.profile.registry import Catalog, compile_profile, points_of
+from gangline.profile.runtime import Runtime
+from gangline.queueing.waiting import WaitingPods
+from gangline.state.cache import Cache
+from gangline.telemetry.metrics import Metrics
 
 Object = dict[str, Any]
 WAIT = "WaitForFirstConsumer"

@@ -15,8 +15,8 @@ import pytest
 from gangline import config
 from gangline.config import SchedulerConfiguration
 from gangline.kube.resources import NODES, PODS
-from gangline.registry import Catalog
-from gangline.scheduler import Options, Scheduler
+from gangline.loop.scheduler import Options, Scheduler
+from gangline.profile.registry import Catalog
 from gangline.simulate import InMemoryServer, SimulatedClient, VirtualClock, run
 from gangline_profiles import names, read
 

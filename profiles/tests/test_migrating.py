@@ -8,7 +8,7 @@ from click.testing import CliRunner, Result
 
 from gangline import config, main
 from gangline.commands.config import effective
-from gangline.registry import Catalog
+from gangline.profile.registry import Catalog
 
 FOREIGN = """
 apiVersion: v1

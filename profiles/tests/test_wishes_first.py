@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangline import config, model
-from gangline.assembly import judging_runtimes
-from gangline.cache import Cache
 from gangline.groups import Groups
-from gangline.ranking import outranking
-from gangline.runtime import Runtime
+from gangline.profile.assembly import judging_runtimes
+from gangline.profile.ranking import outranking
+from gangline.profile.runtime import Runtime
+from gangline.state.cache import Cache
 from gangline.testing import cluster, make_node, make_pod
 from gangline_profiles import names, read
 

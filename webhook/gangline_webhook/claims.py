@@ -10,7 +10,7 @@ from gangline.errors import ApiError, InvalidObject, NotFound
 from gangline.kube.informer import Informer
 from gangline.kube.interface import Client
 from gangline.kube.resources import GPU_CLAIMS
-from gangline.wire import GpuClaim
+from gangline.wire.custom_resources import GpuClaim
 
 PATIENCE = 0.3
 """Seconds for the question about a claim that the watch has not brought yet."""

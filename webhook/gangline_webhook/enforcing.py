@@ -18,7 +18,7 @@ from itertools import islice
 from typing import Literal, get_args
 
 from gangline.errors import GanglineError
-from gangline.wire import ALLOCATED, ALLOCATED_UUIDS, CLAIM, GPU, GpuClaim
+from gangline.wire.custom_resources import ALLOCATED, ALLOCATED_UUIDS, CLAIM, GPU, GpuClaim
 from gangline_webhook.pods import (
     CUDA_DEVICE_ORDER,
     CUDA_VISIBLE_DEVICES,

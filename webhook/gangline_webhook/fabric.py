@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gangline.wire import GpuClaim
+from gangline.wire.custom_resources import GpuClaim
 from gangline_webhook.pods import EnvVar, literal
 
 GDR_LEVEL = "PHB"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from gangline.wire import ALLOCATED, AMD_GPU, CLAIM, SCHEDULING_MAP, GpuClaim
+from gangline.wire.custom_resources import ALLOCATED, AMD_GPU, CLAIM, SCHEDULING_MAP, GpuClaim
 from gangline_webhook import enforcing, fabric, mapping
 from gangline_webhook.enforcing import Enforcement, Seen
 from gangline_webhook.pods import Container, EnvVar, Pod

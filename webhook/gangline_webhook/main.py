@@ -16,14 +16,14 @@ from pathlib import Path
 import click
 import uvloop
 
-from gangline import logs
-from gangline.certificate_files import Certificates
-from gangline.endpoints import Endpoints, Served
 from gangline.errors import ConfigError, GanglineError
 from gangline.kube import auth
 from gangline.kube.client import HttpClient
-from gangline.listening import Limits, Listener
-from gangline.version import version_option
+from gangline.process import logs
+from gangline.process.certificate_files import Certificates
+from gangline.process.endpoints import Endpoints, Served
+from gangline.process.listening import Limits, Listener
+from gangline.process.version import version_option
 from gangline_webhook.bodies import PATIENCE
 from gangline_webhook.claims import Claims, NoClaims, WatchedClaims
 from gangline_webhook.enforcing import ENFORCEMENTS, Enforcement

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gangline import scheduling_map
-from gangline.wire import ALLOCATED, SCHEDULING_MAP
+from gangline.wire import scheduling_map
+from gangline.wire.custom_resources import ALLOCATED, SCHEDULING_MAP
 from gangline_webhook.pods import CUDA_VISIBLE_DEVICES, EnvVar, Pod, from_annotation, literal
 
 MOST_FAULTS = 5

@@ -17,7 +17,7 @@ import msgspec
 
 from gangline.errors import GanglineError
 from gangline.model import Job, JobSpec, Object, ObjectMeta, OwnerReference, Service
-from gangline.wire import CLAIM, COMPLETION_INDEX, GPU, RANKS, GpuClaim
+from gangline.wire.custom_resources import CLAIM, COMPLETION_INDEX, GPU, RANKS, GpuClaim
 from gangline_webhook.pods import EnvVar, Pod, PodSpec, from_annotation, literal
 from gangline_webhook.requesting import requested, whole_gpus
 

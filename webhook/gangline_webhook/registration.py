@@ -13,7 +13,7 @@ import base64
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from gangline.wire import (
+from gangline.wire.custom_resources import (
     ALLOCATED,
     ALLOCATED_UUIDS,
     CLAIM,

@@ -17,7 +17,7 @@ from typing import Literal, get_args
 
 from gangline.errors import GanglineError
 from gangline.quantity import units
-from gangline.wire import GPU, MIG_PREFIX, SHARED_GPU, GpuClaim
+from gangline.wire.custom_resources import GPU, MIG_PREFIX, SHARED_GPU, GpuClaim
 from gangline_webhook.pods import Container, Pod, PodSpec
 from gangline_webhook.reviewing import Operation
 

@@ -16,9 +16,9 @@ from dataclasses import replace
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from gangline.endpoints import Pages, add_process
-from gangline.exposition import Exposition
-from gangline.wire import CLAIM, GpuClaim
+from gangline.process.endpoints import Pages, add_process
+from gangline.telemetry.exposition import Exposition
+from gangline.wire.custom_resources import CLAIM, GpuClaim
 from gangline_webhook import injecting, ranks, reviewing, validating
 from gangline_webhook.bodies import Bodies, Refused, too_many_parts
 from gangline_webhook.claims import Claims, Found

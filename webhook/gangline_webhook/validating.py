@@ -9,7 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gangline.wire import ALLOCATED, ALLOCATED_UUIDS, ClaimDevices, ClaimNetwork, ClaimTopology, GpuClaim
+from gangline.wire.custom_resources import (
+    ALLOCATED,
+    ALLOCATED_UUIDS,
+    ClaimDevices,
+    ClaimNetwork,
+    ClaimTopology,
+    GpuClaim,
+)
 from gangline_webhook.pods import Pod
 from gangline_webhook.reviewing import Verdict
 

@@ -11,7 +11,7 @@ import pytest
 
 from gangline.errors import ApiError, Forbidden, NotFound, Unavailable
 from gangline.kube.interface import Client, Listing
-from gangline.wire import GpuClaim
+from gangline.wire.custom_resources import GpuClaim
 from gangline_webhook.claims import MISSING, UNREADABLE, Found, NoClaims, WatchedClaims
 
 

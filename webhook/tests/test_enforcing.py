@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gangline.wire import GpuClaim
+from gangline.wire.custom_resources import GpuClaim
 from gangline_webhook.enforcing import ENFORCEMENTS, Enforcement
 from gangline_webhook.injecting import Options, mutate
 from gangline_webhook.pods import Pod

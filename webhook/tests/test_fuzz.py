@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gangline.wire import GpuClaim
+from gangline.wire.custom_resources import GpuClaim
 from gangline_webhook.claims import Found
 from gangline_webhook.injecting import Options
 from gangline_webhook.serving import Metrics, Reviewer, answered

@@ -13,7 +13,7 @@ from gangline.errors import Forbidden, NotFound, Unavailable
 from gangline.kube.interface import Client
 from gangline.kube.resources import JOBS, SERVICES
 from gangline.model import Job, Service
-from gangline.wire import GpuClaim
+from gangline.wire.custom_resources import GpuClaim
 from gangline_webhook.injecting import Options, mutate
 from gangline_webhook.pods import Pod
 from gangline_webhook.ranks import Behind, NewJob, Ranks, doubts_of_job, ranks_of

@@ -16,11 +16,11 @@ import aiohttp
 import msgspec
 import pytest
 
-from gangline.certificate_files import Certificates
-from gangline.endpoints import Endpoints, Served
 from gangline.errors import ConfigError
-from gangline.listening import Listener
-from gangline.wire import GpuClaim
+from gangline.process.certificate_files import Certificates
+from gangline.process.endpoints import Endpoints, Served
+from gangline.process.listening import Listener
+from gangline.wire.custom_resources import GpuClaim
 from gangline_e2e.certificates import Authority
 from gangline_webhook.bodies import LARGEST
 from gangline_webhook.claims import MISSING, UNREADABLE, Found

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gangline.wire import GpuClaim
+from gangline.wire.custom_resources import GpuClaim
 from gangline_webhook.pods import Pod
 from gangline_webhook.reviewing import Verdict
 from gangline_webhook.validating import validate_claim, validate_pod

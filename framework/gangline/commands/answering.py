@@ -6,22 +6,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gangline.api.plugin import Clock
+from gangline.api.pod_group import Problem
 from gangline.clock import SystemClock
 from gangline.commands.judging import Judged, judge
 from gangline.commands.running import Judges
+from gangline.deciding.group_scheduling import GroupDecision, GroupRejection
+from gangline.deciding.group_search import decide_group
 from gangline.errors import ConfigError, Forbidden, NotFound
 from gangline.explain.report import Report, explain
 from gangline.explain.targets import Target
-from gangline.group_scheduling import GroupDecision, GroupRejection
-from gangline.group_search import decide_group
 from gangline.kube.interface import Client
 from gangline.kube.resources import GPU_CLAIMS, PODS
-from gangline.plugin import Clock
-from gangline.pod_group import Problem
-from gangline.pods import PodInfo
-from gangline.runtime import Runtime
-from gangline.units import Unit
-from gangline.wire import ALLOCATED, CLAIM
+from gangline.profile.runtime import Runtime
+from gangline.queueing.units import Unit
+from gangline.state.pods import PodInfo
+from gangline.wire.custom_resources import ALLOCATED, CLAIM
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from gangline.clock import SystemClock
 from gangline.kube import auth
 from gangline.kube.client import HttpClient
 from gangline.kube.resources import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
-from gangline.rotating import Registration, Wanted, ensure
+from gangline.process.rotating import Registration, Wanted, ensure
 
 LONGEST = 3650
 """Days; who trusts for longer need not rotate."""

@@ -11,8 +11,6 @@ import click
 import msgspec
 
 from gangline import config as configuration
-from gangline.assembly import judging_runtimes
-from gangline.cache import Cache
 from gangline.commands import profiles
 from gangline.config import (
     Expanded,
@@ -24,9 +22,11 @@ from gangline.config import (
     SchedulerConfiguration,
     Seconds,
 )
-from gangline.config.durations import format_duration
+from gangline.durations import format_duration
 from gangline.errors import GanglineError
-from gangline.registry import Catalog
+from gangline.profile.assembly import judging_runtimes
+from gangline.profile.registry import Catalog
+from gangline.state.cache import Cache
 
 _FILES = click.argument("files", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="FILE...")
 

@@ -13,8 +13,6 @@ from rich.console import Console
 from rich.table import Table
 
 from gangline import config, model
-from gangline.assembly import judging_runtimes
-from gangline.cache import Cache
 from gangline.commands import profiles
 from gangline.commands.answering import Answer, GangReport, Placed, answer
 from gangline.commands.output import console, table
@@ -26,7 +24,9 @@ from gangline.explain.report import explain as explain_pod
 from gangline.explain.targets import Target, parse
 from gangline.kube import auth
 from gangline.kube.client import HttpClient
-from gangline.runtime import Runtime
+from gangline.profile.assembly import judging_runtimes
+from gangline.profile.runtime import Runtime
+from gangline.state.cache import Cache
 
 
 @click.command()

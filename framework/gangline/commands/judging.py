@@ -7,20 +7,20 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
-from gangline.assembly import judging_runtimes, watched_by
-from gangline.cache import Cache
+from gangline.api.plugin import Clock
 from gangline.clock import SystemClock
 from gangline.config import SchedulerConfiguration
+from gangline.deciding.group_scheduling import offer_what_if
 from gangline.explain.live import load_live
-from gangline.group_scheduling import offer_what_if
 from gangline.groups import Groups
 from gangline.kube import auth
 from gangline.kube.client import HttpClient
 from gangline.kube.interface import Client
-from gangline.plugin import Clock
-from gangline.pods import PodInfo
-from gangline.runtime import Runtime
-from gangline.units import Unit
+from gangline.profile.assembly import judging_runtimes, watched_by
+from gangline.profile.runtime import Runtime
+from gangline.queueing.units import Unit
+from gangline.state.cache import Cache
+from gangline.state.pods import PodInfo
 
 
 @dataclass(frozen=True, slots=True, eq=False)

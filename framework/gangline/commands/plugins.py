@@ -10,9 +10,9 @@ import click
 import msgspec
 from rich.markup import escape
 
+from gangline.api.hookspecs import POINTS
 from gangline.commands.output import print_whole, table
-from gangline.hookspecs import POINTS
-from gangline.registry import Catalog, distributions
+from gangline.profile.registry import Catalog, distributions
 
 _SKELETON = {
     "pyproject.toml": """\

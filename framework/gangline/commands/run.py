@@ -16,26 +16,27 @@ import click
 import msgspec
 import uvloop
 
-from gangline import config, logs
-from gangline.beside import Beside
+from gangline import config
 from gangline.clock import SystemClock
 from gangline.commands import old_options, profiles
 from gangline.deadline import GANG_SECONDS, POD_SECONDS
-from gangline.endpoints import Endpoints, Pages, add_process
-from gangline.exposition import Exposition
 from gangline.kube import auth
 from gangline.kube.client import HttpClient
 from gangline.kube.interface import Client
-from gangline.leading import Elector
-from gangline.loops import LoopThread, across
-from gangline.memory import collect_rarely, keep_memory, settle_memory
-from gangline.metrics import Metrics
-from gangline.registry import Catalog
-from gangline.reloading import Reloader
-from gangline.scheduler import Options, Scheduler
-from gangline.server_tls import pair_of_files
-from gangline.serving import pages
-from gangline.tenure import Heartbeat, Tenure
+from gangline.loop.scheduler import Options, Scheduler
+from gangline.process import logs
+from gangline.process.beside import Beside
+from gangline.process.endpoints import Endpoints, Pages, add_process
+from gangline.process.leading import Elector
+from gangline.process.loops import LoopThread, across
+from gangline.process.memory import collect_rarely, keep_memory, settle_memory
+from gangline.process.reloading import Reloader
+from gangline.process.server_tls import pair_of_files
+from gangline.process.serving import pages
+from gangline.process.tenure import Heartbeat, Tenure
+from gangline.profile.registry import Catalog
+from gangline.telemetry.exposition import Exposition
+from gangline.telemetry.metrics import Metrics
 
 log = logging.getLogger(__name__)
 

@@ -6,15 +6,15 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gangline.assembly import judging_runtimes
-from gangline.cache import Cache
 from gangline.commands.profiles import choose
 from gangline.commands.running import Running, find_running
 from gangline.explain.live import load_live
 from gangline.kube import auth
 from gangline.kube.client import HttpClient
-from gangline.pods import PodInfo
-from gangline.topology import Topology
+from gangline.profile.assembly import judging_runtimes
+from gangline.state.cache import Cache
+from gangline.state.pods import PodInfo
+from gangline.state.topology import Topology
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,7 +15,7 @@ from gangline import config
 from gangline.commands.output import console, table
 from gangline.commands.profiles import choose
 from gangline.config import SchedulerConfiguration
-from gangline.config.durations import parse_duration
+from gangline.durations import parse_duration
 from gangline.errors import GanglineError
 from gangline.simulate.arrivals import Sample
 from gangline.simulate.folders import Sorted, sort_out

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from gangline.commands.output import console, table
 from gangline.commands.seeing import see
-from gangline.overview import Gang, Overview, overview
+from gangline.overview.summary import Gang, Overview, overview
 
 _MOST_WAITING = 20
 _MOST_DOMAINS = 20

@@ -11,13 +11,13 @@ import msgspec
 import numpy as np
 from rich.text import Text
 
-from gangline.cache import Cache
 from gangline.commands.output import console
 from gangline.commands.seeing import see
-from gangline.domain_use import DomainUse, domain_use, ready_nodes
-from gangline.gpu_use import GpuUse, gpu_use
+from gangline.overview.domain_use import DomainUse, domain_use, ready_nodes
+from gangline.overview.gpu_use import GpuUse, gpu_use
+from gangline.state.cache import Cache
+from gangline.state.topology import NONE, Domains, Topology
 from gangline.status import BoolColumn
-from gangline.topology import NONE, Domains, Topology
 
 _MOST_BLOCKS = 16
 """GPUs of a node that are drawn one by one."""

@@ -2,7 +2,6 @@
 
 from gangline.config.args import check_no_args, decode_args, plugin_args
 from gangline.config.defaults import DEFAULT_PLUGINS, default_plugins
-from gangline.config.durations import Seconds
 from gangline.config.expanding import Expanded, expand, expand_all, name_faults, place_of
 from gangline.config.loading import fingerprint, load, load_files, load_texts
 from gangline.config.schema import (
@@ -20,6 +19,7 @@ from gangline.config.schema import (
     SchedulerConfiguration,
 )
 from gangline.config.writing import convert, show
+from gangline.durations import Seconds
 
 __all__ = [
     "DEFAULT_PLUGINS",

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import inspect
 
-from gangline.config.durations import Seconds, parse_duration
 from gangline.config.explaining import did_you_mean, explained
 from gangline.config.schema import Profile
+from gangline.durations import Seconds, parse_duration
 from gangline.errors import ConfigError
 
 Args = TypeVar("Args", bound=msgspec.Struct)

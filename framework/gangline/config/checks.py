@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from gangline.config.durations import format_duration
 from gangline.config.explaining import quoted
 from gangline.config.schema import (
     POINT_NAMES,
@@ -17,6 +16,7 @@ from gangline.config.schema import (
     Settings,
 )
 from gangline.config.versions import check_not_removed
+from gangline.durations import format_duration
 from gangline.errors import ConfigError
 
 # client-go waits up to this much longer than retryPeriod between two attempts.

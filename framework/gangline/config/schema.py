@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from gangline.config.durations import Seconds
+from gangline.durations import Seconds
 
 Weight = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 Percentage = Annotated[int, msgspec.Meta(ge=0, le=100)]

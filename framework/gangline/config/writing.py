@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 import yaml
 
-from gangline.config.durations import Seconds, format_duration
 from gangline.config.loading import DEFAULT_SCHEDULER_NAME
 from gangline.config.schema import (
     KubeSchedulerProfile,
@@ -17,6 +16,7 @@ from gangline.config.schema import (
     Settings,
 )
 from gangline.config.versions import KIND, V1
+from gangline.durations import Seconds, format_duration
 
 
 def convert(config: SchedulerConfiguration) -> str:

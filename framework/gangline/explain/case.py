@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 import msgspec
 
 from gangline import config, model
-from gangline.assembly import judging_runtimes
-from gangline.cache import Cache
 from gangline.errors import InvalidObject
 from gangline.explain.report import Report, explain
 from gangline.kube.resources import STORED, Resource
+from gangline.profile.assembly import judging_runtimes
+from gangline.state.cache import Cache
 
 T = TypeVar("T")
 _CASE_PROFILES = """

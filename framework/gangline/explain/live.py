@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from gangline.cache import Cache
 from gangline.errors import Forbidden, InvalidObject
 from gangline.groups import WATCHES
 from gangline.kube.interface import Client
 from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES, NODES, PODS, RESOURCE_CLAIMS, STORED, Resource
-from gangline.pods import PodInfo
+from gangline.state.cache import Cache
+from gangline.state.pods import PodInfo
 
 _DEVICES: tuple[Resource[Any], ...] = (GPU_NODE_STATUSES, GPU_CLAIMS, RESOURCE_CLAIMS)
 

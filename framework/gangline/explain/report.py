@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gangline.pods import PodInfo
-from gangline.runtime import Runtime
+from gangline.profile.runtime import Runtime
+from gangline.state.pods import PodInfo
 from gangline.status import Code
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gangline.errors import ConfigError
 from gangline.groups import Lookup
 from gangline.groups.owners import chain_of
-from gangline.pods import PodInfo
+from gangline.state.pods import PodInfo
 
 KINDS = {
     "po": "Pod",

@@ -14,11 +14,11 @@ from typing import Literal
 
 import msgspec
 
+from gangline.api.pod_group import ANYWHERE, TopologyConstraint
 from gangline.groups import keys
 from gangline.groups.parsing import fallback, flag, invalid, level, level_name, number
-from gangline.pod_group import ANYWHERE, TopologyConstraint
-from gangline.texts import from_json
-from gangline.topology import HOST, KNOWN_LEVELS
+from gangline.state.topology import HOST, KNOWN_LEVELS
+from gangline.wire.texts import from_json
 
 FREE = TopologyConstraint()
 """No constraint at all."""

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from gangline.api.pod_group import Membership, PodGroup, Problem, TopologyConstraint
 from gangline.groups import keys
 from gangline.groups.owners import Owners
 from gangline.groups.readers import READERS, watched_by
 from gangline.groups.reading import Lookup, Reader
 from gangline.groups.seen import Seen, Sight
-from gangline.pod_group import Membership, PodGroup, Problem, TopologyConstraint
-from gangline.pods import PodInfo
-from gangline.wire import CLAIM
+from gangline.state.pods import PodInfo
+from gangline.wire.custom_resources import CLAIM
 
 _LABELS = frozenset({keys.POD_GROUP, keys.KUEUE_GROUP, keys.KOORDINATOR_GROUP, keys.LWS_GROUP, keys.JOB_SET})
 _ANNOTATIONS = frozenset({keys.KAI_GROUP, keys.VOLCANO_GROUP, keys.KOORDINATOR_GROUP, CLAIM})

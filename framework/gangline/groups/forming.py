@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from gangline.api.pod_group import Membership, PodGroup, Problem, SubGroup, TopologyConstraint
 from gangline.errors import InvalidObject
 from gangline.groups.constraints import Constraints
 from gangline.groups.parsing import MOST, rank_of
 from gangline.kube.resources import Resource
 from gangline.model import TypedReference
-from gangline.pod_group import Membership, PodGroup, Problem, SubGroup, TopologyConstraint
-from gangline.pods import PodInfo
 from gangline.sizes import BoundedCache
+from gangline.state.pods import PodInfo
 
 MOST_MEMBERS = 16_384
 """Of one group: more than the nodes of the largest clusters that Kubernetes supports."""

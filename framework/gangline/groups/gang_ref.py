@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from gangline.api.pod_group import Membership, PodGroup, Problem
 from gangline.errors import InvalidObject
 from gangline.groups import kai, scheduler_plugins, upstream, volcano
 from gangline.groups.constraints import constraints_of
@@ -20,9 +21,8 @@ from gangline.kube.resources import (
     VOLCANO_POD_GROUPS,
     Resource,
 )
-from gangline.pod_group import Membership, PodGroup, Problem
-from gangline.pods import PodInfo
-from gangline.wire import CLAIM, GpuClaim
+from gangline.state.pods import PodInfo
+from gangline.wire.custom_resources import CLAIM, GpuClaim
 
 _KINDS: tuple[tuple[Resource[Any], Callable[[Any], int]], ...] = (
     (POD_GROUPS_V1BETA1, upstream.min_count),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gangline.api.pod_group import Membership, PodGroup, Problem
 from gangline.errors import InvalidObject
 from gangline.groups.constraints import constraints_of
 from gangline.groups.forming import attempt, member, missing, slices_of
@@ -22,9 +23,8 @@ from gangline.groups.parsing import flag, invalid, number
 from gangline.groups.reading import Lookup
 from gangline.kube.resources import GPU_CLAIMS, Resource
 from gangline.model import Job, OwnerReference, ReplicaSet
-from gangline.pod_group import Membership, PodGroup, Problem
-from gangline.pods import PodInfo
-from gangline.wire import CLAIM, GPU, SHARED_GPU, GpuClaim
+from gangline.state.pods import PodInfo
+from gangline.wire.custom_resources import CLAIM, GPU, SHARED_GPU, GpuClaim
 
 _GPUS = (GPU, "amd.com/gpu", SHARED_GPU)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gangline.api.pod_group import Membership, PodGroup, Problem
 from gangline.errors import InvalidObject
 from gangline.groups import keys
 from gangline.groups.constraints import constraints_of
@@ -20,8 +21,7 @@ from gangline.groups.parsing import flag, number
 from gangline.groups.reading import Lookup
 from gangline.kube.resources import Resource
 from gangline.model import Job, JobSpec, OwnerReference
-from gangline.pod_group import Membership, PodGroup, Problem
-from gangline.pods import PodInfo
+from gangline.state.pods import PodInfo
 
 
 class JobReader:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gangline.api.pod_group import ANYWHERE, Membership, PodGroup, Problem, SubGroup, TopologyConstraint
 from gangline.errors import InvalidObject
 from gangline.groups import keys
 from gangline.groups.constraints import FREE, Constraints, constraints_of
@@ -15,10 +16,9 @@ from gangline.groups.parsing import level, number
 from gangline.groups.reading import Lookup
 from gangline.kube.resources import JOB_SETS, Resource
 from gangline.model import JobSet, ReplicatedJob
-from gangline.pod_group import ANYWHERE, Membership, PodGroup, Problem, SubGroup, TopologyConstraint
-from gangline.pods import PodInfo
 from gangline.sizes import BoundedCache
-from gangline.wire import COMPLETION_INDEX
+from gangline.state.pods import PodInfo
+from gangline.wire.custom_resources import COMPLETION_INDEX
 
 _NOTHING: Mapping[str, str] = {}
 _REMEMBERED_BYTES = 16 * 1024 * 1024

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gangline.api.pod_group import Membership, PodGroup, Problem
 from gangline.groups import keys
 from gangline.groups.constraints import constraints_of
 from gangline.groups.forming import attempt, member, not_more_than, slices_of
@@ -11,8 +12,7 @@ from gangline.groups.owners import annotations_of
 from gangline.groups.parsing import invalid, number, seconds
 from gangline.groups.reading import Lookup
 from gangline.kube.resources import Resource
-from gangline.pod_group import Membership, PodGroup, Problem
-from gangline.pods import PodInfo
+from gangline.state.pods import PodInfo
 
 
 class KoordinatorReader:

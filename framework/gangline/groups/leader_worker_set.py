@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gangline.api.pod_group import ANYWHERE, Membership, PodGroup, Problem, SubGroup, TopologyConstraint
 from gangline.errors import InvalidObject
 from gangline.groups import keys
 from gangline.groups.constraints import FREE, constraints_of
@@ -14,9 +15,8 @@ from gangline.groups.parsing import invalid, level, number
 from gangline.groups.reading import Lookup
 from gangline.kube.resources import LEADER_WORKER_SETS, Resource
 from gangline.model import LeaderWorkerSet, PodTemplate
-from gangline.pod_group import ANYWHERE, Membership, PodGroup, Problem, SubGroup, TopologyConstraint
-from gangline.pods import PodInfo
 from gangline.sizes import BoundedCache
+from gangline.state.pods import PodInfo
 
 LEADER, WORKERS = "leader", "workers"
 _NOTHING: Mapping[str, str] = {}

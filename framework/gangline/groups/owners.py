@@ -30,7 +30,7 @@ from gangline.kube.resources import (
     Resource,
 )
 from gangline.model import Job, JobSet, LeaderWorkerSet, OwnerReference, ReplicaSet, StatefulSet, TypedReference
-from gangline.pods import PodInfo
+from gangline.state.pods import PodInfo
 
 CONTROLLERS: tuple[Resource[Any], ...] = (
     JOBS,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from gangline.api.pod_group import ANYWHERE, Step
 from gangline.errors import InvalidObject
 from gangline.groups import keys
-from gangline.labels import parse_integer
 from gangline.moments import span
-from gangline.pod_group import ANYWHERE, Step
-from gangline.pods import PodInfo
-from gangline.wire import COMPLETION_INDEX, POD_INDEX
+from gangline.state.labels import parse_integer
+from gangline.state.pods import PodInfo
+from gangline.wire.custom_resources import COMPLETION_INDEX, POD_INDEX
 
 MOST = 2**31 - 1
 """The largest number that Kubernetes has room for where members are counted."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from gangline.api.pod_group import Membership, Problem
 from gangline.kube.resources import Resource
-from gangline.pod_group import Membership, Problem
-from gangline.pods import PodInfo
+from gangline.state.pods import PodInfo
 
 
 class Lookup(Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gangline.api.pod_group import Membership, PodGroup, Problem, TopologyConstraint
 from gangline.errors import InvalidObject
 from gangline.groups.constraints import constraints_of
 from gangline.groups.forming import attempt, counted, member, missing, reference_to, slices_of
@@ -12,8 +13,7 @@ from gangline.groups.reading import Lookup
 from gangline.kube.resources import POD_GROUPS_V1ALPHA2, POD_GROUPS_V1BETA1, Resource
 from gangline.model import PodGroup as PodGroupObject
 from gangline.model import PodGroupSpec
-from gangline.pod_group import Membership, PodGroup, Problem, TopologyConstraint
-from gangline.pods import PodInfo
+from gangline.state.pods import PodInfo
 
 
 class UpstreamReader:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gangline.api.pod_group import ANYWHERE, Membership, PodGroup, Problem, SubGroup, TopologyConstraint
 from gangline.errors import InvalidObject
 from gangline.groups import constraints as constraining
 from gangline.groups.constraints import Constraints, constraints_of, tier
@@ -13,8 +14,7 @@ from gangline.groups.owners import annotations_with
 from gangline.groups.reading import Lookup
 from gangline.kube.resources import VOLCANO_POD_GROUPS, Resource
 from gangline.model import VolcanoPodGroup
-from gangline.pod_group import ANYWHERE, Membership, PodGroup, Problem, SubGroup, TopologyConstraint
-from gangline.pods import PodInfo
+from gangline.state.pods import PodInfo
 
 
 class VolcanoReader:

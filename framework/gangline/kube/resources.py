@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
-from gangline import model, wire
+from gangline import model
 from gangline.model import HasMetadata
+from gangline.wire import custom_resources as wire
 
 T = TypeVar("T", bound=HasMetadata)
 

@@ -14,13 +14,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from gangline.api.pod_group import Membership, TopologyConstraint
 from gangline.groups.strategy import strategy_of
-from gangline.handle import FrameworkHandle
-from gangline.nodes import Rows
-from gangline.pod_group import Membership, TopologyConstraint
-from gangline.pods import PodInfo
-from gangline.runtime import Runtime
-from gangline.topology import NONE, Domains, Topology
+from gangline.profile.handle import FrameworkHandle
+from gangline.profile.runtime import Runtime
+from gangline.state.nodes import Rows
+from gangline.state.pods import PodInfo
+from gangline.state.topology import NONE, Domains, Topology
 
 
 def accuracy(runtimes: Mapping[str, Runtime]) -> float:

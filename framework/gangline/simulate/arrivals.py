@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from gangline.api.plugin import Clock
 from gangline.config.explaining import quoted
-from gangline.gpu_use import gpu_use
 from gangline.kube.resources import PODS
-from gangline.plugin import Clock
-from gangline.scheduler import Scheduler
+from gangline.loop.scheduler import Scheduler
+from gangline.overview.gpu_use import gpu_use
 from gangline.simulate.accuracy import accuracy
 from gangline.simulate.manifests import Manifest, seconds_of
 from gangline.simulate.server import InMemoryServer

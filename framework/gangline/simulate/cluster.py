@@ -22,12 +22,12 @@ import msgspec
 
 from gangline import config
 from gangline.kube.resources import EVENTS, NAMESPACES, PODS, Resource, T
-from gangline.registry import Catalog
-from gangline.scheduler import Options, Scheduler
+from gangline.loop.scheduler import Options, Scheduler
+from gangline.profile.registry import Catalog
 from gangline.simulate.client import SimulatedClient
 from gangline.simulate.server import InMemoryServer
 from gangline.simulate.time import VirtualClock, run
-from gangline.wire import ALLOW
+from gangline.wire.custom_resources import ALLOW
 
 STEP = 0.05  # seconds between two looks at what a story waits for
 

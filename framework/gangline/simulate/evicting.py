@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from gangline import model
-from gangline.selectors import compile_selector
+from gangline.state.selectors import compile_selector
 
 
 def covers(budget: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:

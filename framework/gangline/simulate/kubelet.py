@@ -8,11 +8,11 @@ from contextlib import aclosing, suppress
 from datetime import datetime
 from typing import Any
 
+from gangline.api.plugin import Clock
 from gangline.clock import rfc3339
 from gangline.errors import Conflict, InvalidObject, NotFound
 from gangline.kube.interface import EventType
 from gangline.kube.resources import NODES, PODS, Resource
-from gangline.plugin import Clock
 from gangline.simulate.defaulting import with_condition
 from gangline.simulate.following import follow
 from gangline.simulate.history import Data, Notice

@@ -14,12 +14,13 @@ from typing import Any
 import msgspec
 import yaml
 
-from gangline import model, requests
+from gangline import model
 from gangline.config.explaining import explained, quoted
 from gangline.errors import ConfigError, InvalidObject
 from gangline.kube.resources import Resource
 from gangline.simulate.history import Data
 from gangline.simulate.merging import without_nulls
+from gangline.state import requests
 
 RUN_SECONDS = "gangline.dev/run-seconds"
 """On a pod: in a simulation, after how many seconds it succeeds; without it, it runs until it is deleted."""

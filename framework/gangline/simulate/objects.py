@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from gangline.api.plugin import Clock
 from gangline.clock import rfc3339
 from gangline.kube.interface import EventType
 from gangline.kube.resources import NAMESPACES, NODES, PODS, PRIORITY_CLASSES, Resource
-from gangline.plugin import Clock
 from gangline.simulate import refusals
 from gangline.simulate.defaulting import default_node, default_pod
 from gangline.simulate.history import Change, Data, History, Revision, revision

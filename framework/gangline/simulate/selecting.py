@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from gangline.model import LabelSelector, Requirement
-from gangline.selectors import EVERYTHING, Selector, compile_selector
 from gangline.simulate.history import Matches
 from gangline.simulate.refusals import bad_request
+from gangline.state.selectors import EVERYTHING, Selector, compile_selector
 
 _KEY = r"(?P<key>[\w./-]+)"
 _SET = re.compile(rf"{_KEY}\s+(?P<operator>in|notin)\s*\((?P<values>[^()]*)\)")

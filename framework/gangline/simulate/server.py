@@ -13,11 +13,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from gangline.api.plugin import Clock
 from gangline.clock import rfc3339
 from gangline.kube import resources
 from gangline.kube.interface import PatchKind
 from gangline.kube.resources import LEASES, NAMESPACES, PDBS, PODS, PRIORITY_CLASSES, Resource
-from gangline.plugin import Clock
 from gangline.simulate import applying, evicting, loading, manifests, refusals
 from gangline.simulate.defaulting import DEFAULT_GRACE, with_condition
 from gangline.simulate.history import Revision, Watch

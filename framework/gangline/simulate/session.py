@@ -10,13 +10,11 @@ from pathlib import Path
 import msgspec
 
 from gangline.config import SchedulerConfiguration
-from gangline.gpu_use import GPUS, device_ids
 from gangline.kube.resources import EVENTS, GPU_NODE_STATUSES, NODES, PODS
+from gangline.loop.scheduler import Options, Scheduler
 from gangline.model import Event, Node, Pod
-from gangline.registry import Catalog
-from gangline.requests import PODS as POD_SLOTS
-from gangline.requests import allocatable, compute
-from gangline.scheduler import Options, Scheduler
+from gangline.overview.gpu_use import GPUS, device_ids
+from gangline.profile.registry import Catalog
 from gangline.simulate.arrivals import Arrival, Sample, arrive, by_arrival, watch
 from gangline.simulate.client import SimulatedClient
 from gangline.simulate.controller import Workloads
@@ -24,7 +22,9 @@ from gangline.simulate.folders import Sorted, sort_out
 from gangline.simulate.kubelet import Kubelet
 from gangline.simulate.server import InMemoryServer
 from gangline.simulate.time import VirtualClock, run
-from gangline.wire import GPU, GpuNodeStatus
+from gangline.state.requests import PODS as POD_SLOTS
+from gangline.state.requests import allocatable, compute
+from gangline.wire.custom_resources import GPU, GpuNodeStatus
 
 _MOST_TOLD = 100
 """Events that are among the warnings."""

@@ -41,7 +41,7 @@ class Deadlock(GanglineError):
 
 
 class VirtualClock:
-    """Implements `gangline.plugin.Clock`; a `VirtualLoop` moves it on."""
+    """Implements `gangline.api.plugin.Clock`; a `VirtualLoop` moves it on."""
 
     def __init__(self, epoch: float = EPOCH) -> None:
         self._epoch = epoch

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangline.config.durations import Seconds, format_duration, parse_duration
+from gangline.durations import Seconds, format_duration, parse_duration
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 
 from gangline import model
-from gangline.cache import Cache
+from gangline.api.pod_group import Membership, Problem, SubGroup
 from gangline.groups import Groups
 from gangline.kube.resources import DEPLOYMENTS, JOBS, REPLICA_SETS, Resource
-from gangline.pod_group import Membership, Problem, SubGroup
-from gangline.pods import PodInfo
+from gangline.state.cache import Cache
+from gangline.state.pods import PodInfo
 from gangline.testing import make_pod
 
 INDEX = "batch.kubernetes.io/job-completion-index"

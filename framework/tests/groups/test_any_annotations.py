@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangline import model
+from gangline.api.pod_group import Membership, Problem
 from gangline.groups import Groups, keys
 from gangline.kube.resources import (
     GPU_CLAIMS,
@@ -19,8 +20,7 @@ from gangline.kube.resources import (
     SCHEDULER_PLUGINS_POD_GROUPS,
     VOLCANO_POD_GROUPS,
 )
-from gangline.pod_group import Membership, Problem
-from gangline.wire import CLAIM, COMPLETION_INDEX
+from gangline.wire.custom_resources import CLAIM, COMPLETION_INDEX
 
 from .stories import World, owner_reference
 

@@ -6,9 +6,9 @@ import math
 
 import pytest
 
+from gangline.api.pod_group import ANYWHERE, Step, TopologyConstraint
 from gangline.errors import InvalidObject
 from gangline.groups import Constraints, constraints_of
-from gangline.pod_group import ANYWHERE, Step, TopologyConstraint
 
 FALLBACK = "gangline.dev/topology-fallback"
 KUEUE, KAI, VOLCANO = "kueue.x-k8s.io/podset-", "kai.scheduler/", "volcano.sh/network-topology-"

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from gangline import model
+from gangline.api.pod_group import Membership, PodGroup, Problem, TopologyConstraint
 from gangline.groups import READERS, WATCHES, Groups, conflict
 from gangline.groups.reading import Lookup
 from gangline.kube.resources import (
@@ -21,8 +22,7 @@ from gangline.kube.resources import (
     SCHEDULER_PLUGINS_POD_GROUPS,
     Resource,
 )
-from gangline.pod_group import Membership, PodGroup, Problem, TopologyConstraint
-from gangline.pods import PodInfo
+from gangline.state.pods import PodInfo
 
 from .stories import World
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from gangline.api.pod_group import Membership, TopologyConstraint
 from gangline.kube.resources import JOB_SETS, JOBS, LEADER_WORKER_SETS
-from gangline.pod_group import Membership, TopologyConstraint
-from gangline.pods import PodInfo
+from gangline.state.pods import PodInfo
 
 from .stories import INDEX, World, owner_reference, part_of, parts
 

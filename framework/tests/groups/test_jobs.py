@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from gangline import model
+from gangline.api.pod_group import Step, TopologyConstraint
 from gangline.kube.resources import GPU_CLAIMS, JOBS, REPLICA_SETS, STATEFUL_SETS
-from gangline.pod_group import Step, TopologyConstraint
 
 from .stories import INDEX, World, owner_reference, part_of, parts
 

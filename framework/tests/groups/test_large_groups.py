@@ -7,10 +7,10 @@ import tracemalloc
 
 import pytest
 
+from gangline.api.pod_group import Membership, TopologyConstraint
 from gangline.groups import forming
 from gangline.groups.forming import MOST_PARTS, slices
 from gangline.kube.resources import JOBS, SCHEDULER_PLUGINS_POD_GROUPS
-from gangline.pod_group import Membership, TopologyConstraint
 
 from .stories import World
 

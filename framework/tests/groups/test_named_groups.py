@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gangline import model
+from gangline.api.pod_group import TopologyConstraint
 from gangline.kube.resources import (
     GPU_CLAIMS,
     KAI_POD_GROUPS,
@@ -17,8 +18,7 @@ from gangline.kube.resources import (
     VOLCANO_POD_GROUPS,
     Resource,
 )
-from gangline.pod_group import TopologyConstraint
-from gangline.pods import PodInfo
+from gangline.state.pods import PodInfo
 
 from .stories import INDEX, World, part_of, parts
 

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from gangline import model
+from gangline.api.pod_group import Problem
 from gangline.groups import Owners, keys
 from gangline.kube.resources import (
     CRON_JOBS,
@@ -25,9 +26,8 @@ from gangline.kube.resources import (
     VOLCANO_POD_GROUPS,
     Resource,
 )
-from gangline.pod_group import Problem
-from gangline.pods import PodInfo
-from gangline.wire import CLAIM
+from gangline.state.pods import PodInfo
+from gangline.wire.custom_resources import CLAIM
 
 from .stories import World, owner_reference
 

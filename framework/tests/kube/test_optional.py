@@ -13,7 +13,7 @@ from gangline.kube.optional import OptionalInformer
 from gangline.kube.resources import GPU_CLAIMS
 from gangline.model import ObjectMeta
 from gangline.simulate import InMemoryServer, SimulatedClient, VirtualClock, run
-from gangline.wire import GpuClaim
+from gangline.wire.custom_resources import GpuClaim
 
 PLURAL = GPU_CLAIMS.plural
 

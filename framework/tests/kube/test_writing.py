@@ -11,7 +11,7 @@ import pytest
 
 from gangline.errors import Unavailable
 from gangline.kube.writing import Answer, KeptWriter
-from gangline.tenure import Tenure
+from gangline.process.tenure import Tenure
 from gangline.testing import FakeClock
 
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

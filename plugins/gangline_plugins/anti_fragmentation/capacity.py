@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gangline import NodeView
-from gangline.requests import CPU
-from gangline.wire import GPU
+from gangline.state.requests import CPU
+from gangline.wire.custom_resources import GPU
 from gangline_plugins.anti_fragmentation.typical import WHOLE
 from gangline_plugins.gpu.columns import Columns
 from gangline_plugins.gpu.links import MOST_DEVICES

@@ -17,7 +17,7 @@ from gangline import (
     Status,
     hookimpl,
 )
-from gangline.requests import CPU
+from gangline.state.requests import CPU
 from gangline_plugins.anti_fragmentation.arguments import AntiFragmentationArgs, typical_of
 from gangline_plugins.anti_fragmentation.begun import Begun
 from gangline_plugins.anti_fragmentation.gradient import Values

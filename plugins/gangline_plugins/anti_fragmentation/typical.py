@@ -15,8 +15,9 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from gangline import BoolColumn, BoundedCache, NodeView, PodInfo, model, node_selection, size_of
-from gangline.requests import CPU
+from gangline import BoolColumn, BoundedCache, NodeView, PodInfo, model, size_of
+from gangline.state import node_selection
+from gangline.state.requests import CPU
 
 WHOLE = 1000
 """Thousandths of a device."""

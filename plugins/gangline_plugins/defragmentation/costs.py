@@ -8,7 +8,7 @@ from gangline import Handle, InvalidObject, PodInfo
 from gangline.groups.keys import MIN_RUNTIME
 from gangline.groups.parsing import flag, seconds
 from gangline.moments import moment
-from gangline.wire import GPU
+from gangline.wire.custom_resources import GPU
 from gangline_plugins.gpu.devices import device_table
 from gangline_plugins.gpu.links import MOST_DEVICES
 from gangline_plugins.gpu.wants import Want

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gangline import BoolColumn, Handle, Membership, PodInfo, Transaction
-from gangline.wire import GPU
+from gangline.wire.custom_resources import GPU
 from gangline_plugins.defragmentation.movable import Movable
 from gangline_plugins.defragmentation.plan import Move, Step
 from gangline_plugins.defragmentation.record import owner_of

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import msgspec
 
 from gangline import InvalidObject, NodeView, PodInfo, model
-from gangline.texts import from_json
+from gangline.wire.texts import from_json
 from gangline_plugins.defragmentation.plan import Plan, Step
 
 CONFIG_MAP = "gangline-moves"

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gangline import Handle, PodInfo
-from gangline.wire import CLAIM
+from gangline.wire.custom_resources import CLAIM
 from gangline_plugins.gpu.devices import device_table
 from gangline_plugins.gpu.wants import Want
 

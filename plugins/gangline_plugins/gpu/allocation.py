@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from gangline.wire import ALLOCATED, ALLOCATED_UUIDS
+from gangline.wire.custom_resources import ALLOCATED, ALLOCATED_UUIDS
 from gangline_plugins.gpu.links import mask_of
 
 

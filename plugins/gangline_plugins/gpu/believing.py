@@ -17,9 +17,10 @@ from collections.abc import Collection, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from gangline import PodInfo, State, model, permissions
-from gangline.scheduling_map import parse, pod_index
-from gangline.wire import SCHEDULING_MAP
+from gangline import PodInfo, State, model
+from gangline.wire import permissions
+from gangline.wire.custom_resources import SCHEDULING_MAP
+from gangline.wire.scheduling_map import parse, pod_index
 from gangline_plugins.gpu.links import MOST_DEVICES
 from gangline_plugins.gpu.wants import Problem, Want, plain_want
 

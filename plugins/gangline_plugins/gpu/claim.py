@@ -27,8 +27,8 @@ from gangline import (
     unschedulable,
 )
 from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES, RESOURCE_CLAIMS
-from gangline.wire import ALLOCATED, CLAIM, GPU, GpuNodeStatus
-from gangline.wire import GpuClaim as Claim
+from gangline.wire.custom_resources import ALLOCATED, CLAIM, GPU, GpuNodeStatus
+from gangline.wire.custom_resources import GpuClaim as Claim
 from gangline_plugins.gpu.allocation import Allocation
 from gangline_plugins.gpu.believing import AT_ONCE, SETTLE
 from gangline_plugins.gpu.claim_status import ClaimStatuses

@@ -14,7 +14,7 @@ import msgspec
 
 from gangline import Handle, NotFound, PodInfo
 from gangline.kube.resources import GPU_CLAIMS
-from gangline.wire import CLAIM, GpuClaim, GpuClaimStatus
+from gangline.wire.custom_resources import CLAIM, GpuClaim, GpuClaimStatus
 from gangline_plugins.gpu.allocation import Allocation, join
 
 Phase = Literal["Pending", "Reserved", "Bound", "Failed"]

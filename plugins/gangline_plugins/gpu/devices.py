@@ -21,8 +21,8 @@ from typing import Literal
 import numpy as np
 
 from gangline import PodInfo, State, model
-from gangline.texts import device_ids
-from gangline.wire import ALLOCATED, ALLOCATED_UUIDS, SCHEDULING_MAP, GpuNodeStatus
+from gangline.wire.custom_resources import ALLOCATED, ALLOCATED_UUIDS, SCHEDULING_MAP, GpuNodeStatus
+from gangline.wire.texts import device_ids
 from gangline_plugins.gpu import hardware as reports
 from gangline_plugins.gpu.allocation import Allocation, names_instances
 from gangline_plugins.gpu.believing import AT_ONCE, Beliefs

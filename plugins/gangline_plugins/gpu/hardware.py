@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import msgspec
 
 from gangline.moments import moment
-from gangline.wire import Fabric, GpuDevice, GpuNodeStatus, Hca
+from gangline.wire.custom_resources import Fabric, GpuDevice, GpuNodeStatus, Hca
 from gangline_plugins.gpu.links import MOST_CLASSES, MOST_DEVICES, LinkClass, LinkClasses, mask_of
 
 NO_HEARTBEAT = float("inf")

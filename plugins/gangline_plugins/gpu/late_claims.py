@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gangline import PodInfo
-from gangline.wire import CLAIM, GpuClaim
+from gangline.wire.custom_resources import CLAIM, GpuClaim
 
 
 class LateClaims:

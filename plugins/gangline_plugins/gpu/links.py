@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gangline.wire import GpuDevice
+from gangline.wire.custom_resources import GpuDevice
 
 MOST_DEVICES: Final = 16
 """Devices of one node that can be told apart; their ids are 0 to 15."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Literal
 
-from gangline.wire import DeviceLink, GpuDevice
+from gangline.wire.custom_resources import DeviceLink, GpuDevice
 
 Kind = Literal["NVLINK", "PIX", "PXB", "PHB", "NODE", "SYS"]
 _PCIE_GEN4: Mapping[Kind, float] = MappingProxyType({"PIX": 64.0, "PXB": 64.0, "PHB": 50.0, "NODE": 40.0, "SYS": 32.0})

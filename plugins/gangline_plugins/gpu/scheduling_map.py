@@ -32,11 +32,11 @@ from gangline import (
     hookimpl,
     model,
     on,
-    permissions,
     unschedulable,
 )
-from gangline.scheduling_map import Entry, parse, pod_index
-from gangline.wire import ALLOCATED, ALLOCATED_UUIDS, NODE_ALIAS, SCHEDULING_MAP, GpuNodeStatus
+from gangline.wire import permissions
+from gangline.wire.custom_resources import ALLOCATED, ALLOCATED_UUIDS, NODE_ALIAS, SCHEDULING_MAP, GpuNodeStatus
+from gangline.wire.scheduling_map import Entry, parse, pod_index
 from gangline_plugins.gpu.allocation import join
 from gangline_plugins.gpu.believing import ids_in, metadata_of
 from gangline_plugins.gpu.devices import device_table

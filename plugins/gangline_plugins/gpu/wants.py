@@ -12,7 +12,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gangline import PodInfo, State
-from gangline.wire import ALLOCATED, CLAIM, GPU, MIG_PREFIX, SCHEDULING_MAP, SHARED_GPU, ClaimDevices, GpuClaim
+from gangline.wire.custom_resources import (
+    ALLOCATED,
+    CLAIM,
+    GPU,
+    MIG_PREFIX,
+    SCHEDULING_MAP,
+    SHARED_GPU,
+    ClaimDevices,
+    GpuClaim,
+)
 from gangline_plugins.gpu.choosing import Rule
 from gangline_plugins.gpu.hardware import MOST_PORTS, profile_name
 from gangline_plugins.gpu.links import MOST_DEVICES

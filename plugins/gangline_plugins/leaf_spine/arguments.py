@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from gangline.wire import TOPOLOGY_API_VERSIONS
+from gangline.wire.custom_resources import TOPOLOGY_API_VERSIONS
 from gangline_plugins.leaf_spine.documents import (
     SCHEDULER_KINDS,
     Domain,

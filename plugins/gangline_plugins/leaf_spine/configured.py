@@ -19,8 +19,8 @@ from weakref import WeakValueDictionary
 import yaml
 
 from gangline import Handle, InvalidObject, Level, Named, model, resources
-from gangline.topology import HOST
-from gangline_plugins.gpu.device_lease import own_namespace
+from gangline.state.topology import HOST
+from gangline_plugins.gpu.leases.plugin import own_namespace
 from gangline_plugins.leaf_spine.arguments import LeafSpineArgs, Settings, settings_of
 from gangline_plugins.leaf_spine.documents import Domain, Read, SchedulerConfigSpec, read_document
 from gangline_plugins.telling import Told

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gangline import GroupAttempt, NodeView, PodGroup, PodInfo, Role
-from gangline.wire import GPU
+from gangline.wire.custom_resources import GPU
 from gangline_plugins.gpu.devices import DeviceTable
 from gangline_plugins.gpu.wants import Want
 from gangline_plugins.leaf_spine.layout import Bools, Ints

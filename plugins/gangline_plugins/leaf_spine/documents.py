@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 
 from gangline import InvalidObject
-from gangline.wire import TOPOLOGY_API_VERSIONS
+from gangline.wire.custom_resources import TOPOLOGY_API_VERSIONS
 
 SCHEDULER_KINDS = ("SchedulerConfig", "TopologySchedulerConfig")
 DOMAIN_KIND = "DomainConfig"

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from gangline import ApiError, Domains, Handle, NotFound, model, resources
-from gangline.gpu_use import counted, gather
+from gangline.overview.gpu_use import counted, gather
 from gangline_plugins.leaf_spine.configured import Configured
 from gangline_plugins.leaf_spine.layout import Ints
 

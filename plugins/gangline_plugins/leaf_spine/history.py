@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from gangline import InvalidObject, PodInfo
-from gangline.texts import from_json
+from gangline.wire.texts import from_json
 
 NEWS = 0.2
 """How much the newest placement counts; all older ones together count the rest."""

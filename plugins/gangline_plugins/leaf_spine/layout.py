@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gangline import Domains, Rows, Topology
-from gangline.topology import NONE
+from gangline.state.topology import NONE
 from gangline_plugins.leaf_spine.configured import LEAF, SPINE
 
 Ints = NDArray[np.int64]

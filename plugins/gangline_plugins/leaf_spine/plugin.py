@@ -28,8 +28,8 @@ from gangline import (
     unschedulable,
 )
 from gangline.groups.strategy import strategy_of
-from gangline_plugins.gpu.device_lease import own_namespace
 from gangline_plugins.gpu.devices import device_table
+from gangline_plugins.gpu.leases.plugin import own_namespace
 from gangline_plugins.leaf_spine.arguments import LeafSpineArgs
 from gangline_plugins.leaf_spine.choosing import Choice, added, largest, loose_offer, offer
 from gangline_plugins.leaf_spine.configured import configured

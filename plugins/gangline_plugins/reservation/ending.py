@@ -7,7 +7,7 @@ from enum import Enum
 
 from gangline import Action, ClusterEvent, Handle
 from gangline.moments import shown
-from gangline.wire import GPU
+from gangline.wire.custom_resources import GPU
 from gangline_plugins.reservation.room import Kept
 
 log = logging.getLogger(__name__)

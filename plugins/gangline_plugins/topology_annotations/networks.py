@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from gangline import Domains, Handle, NodeView, State, model
-from gangline.wire import GpuNodeStatus
+from gangline.wire.custom_resources import GpuNodeStatus
 from gangline_plugins.gpu.hardware import is_up
 from gangline_plugins.leaf_spine.configured import Configured
 from gangline_plugins.leaf_spine.documents import Domain

@@ -34,7 +34,7 @@ from gangline import (
     unschedulable,
 )
 from gangline.groups.gpu_count import gpus_of
-from gangline.wire import CLAIM, SCHEDULING_MAP, GpuNodeStatus
+from gangline.wire.custom_resources import CLAIM, SCHEDULING_MAP, GpuNodeStatus
 from gangline_plugins.leaf_spine.configured import configured
 from gangline_plugins.topology_annotations.closeness import closeness, compactness, spread
 from gangline_plugins.topology_annotations.gpu_types import GpuTypes, WantedTypes, selected_types

@@ -10,7 +10,7 @@ from framework.tests.gangs import LEAF, SPINE, Gangs, fabric
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangline.cache import Cache
+from gangline.state.cache import Cache
 from gangline.testing import cluster, make_node, make_pod
 from gangline_plugins.anti_fragmentation import AntiFragmentation
 

@@ -6,12 +6,12 @@ from typing import Any, Literal
 
 import pytest
 
-from gangline.cache import Cache
+from gangline.deciding.scheduling import Decision, decide
 from gangline.model import ObjectMeta
-from gangline.scheduling import Decision, decide
+from gangline.queueing.units import Unit
+from gangline.state.cache import Cache
 from gangline.testing import cluster, make_node, make_pod, make_runtime
-from gangline.units import Unit
-from gangline.wire import (
+from gangline.wire.custom_resources import (
     CLAIM,
     ClaimDevices,
     GpuClaim,

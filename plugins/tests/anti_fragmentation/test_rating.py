@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gangline.cache import Cache
 from gangline.model import ObjectMeta
+from gangline.state.cache import Cache
 from gangline.testing import cluster, make_node, make_pod, make_runtime, run_score
-from gangline.wire import (
+from gangline.wire.custom_resources import (
     CLAIM,
     ClaimDevices,
     GpuClaim,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from gangline import InvalidObject
-from gangline.cache import Cache
 from gangline.config.args import decode_args
 from gangline.errors import ConfigError, PluginError
 from gangline.model import Pod
+from gangline.state.cache import Cache
 from gangline.testing import FakeHandle, cluster, make_node, make_pod, make_runtime
 from gangline_plugins.anti_fragmentation import AntiFragmentation
 from gangline_plugins.anti_fragmentation.arguments import AntiFragmentationArgs, TypicalPod, typical_of

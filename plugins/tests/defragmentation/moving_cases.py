@@ -10,9 +10,9 @@ import msgspec
 from framework.tests.gangs import GROUP, REQUIRED, Gangs, fabric
 
 from gangline import PodInfo, model
-from gangline.group_scheduling import offer_what_if
+from gangline.deciding.group_scheduling import offer_what_if
+from gangline.queueing.units import Unit
 from gangline.testing import make_pod
-from gangline.units import Unit
 from gangline_plugins.defragmentation import DefragmentationArgs, Plan, Planner
 
 HOUR = 3600.0

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gangline import GroupAttempt, NodeView, PodInfo, Status, model, resources
-from gangline.cache import Cache
-from gangline.group_scheduling import GroupDecision, GroupRejection
-from gangline.group_search import decide_group
+from gangline.deciding.group_scheduling import GroupDecision, GroupRejection
+from gangline.deciding.group_search import decide_group
 from gangline.groups import Groups
+from gangline.queueing.units import Unit
+from gangline.state.cache import Cache
 from gangline.testing import FakeHandle, cluster, make_node, make_pod, make_runtime
-from gangline.units import Unit
-from gangline.wire import ALLOW
+from gangline.wire.custom_resources import ALLOW
 from gangline_plugins.gang_permit import GangPermit
 from gangline_plugins.gang_preemption import GangPreemption
 from gangline_plugins.gang_preemption.plugin import Plan

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gangline import model
-from gangline_plugins.inter_pod_affinity import InterPodAffinity
+from gangline_plugins.counting.inter_pod_affinity import InterPodAffinity
 from gangline_plugins.node_ports import NodePorts
 
 from .preemption_cases import Bench, leaf

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gangline import PodInfo, model
-from gangline.wire import (
+from gangline.wire.custom_resources import (
     ALLOCATED,
     CLAIM,
     ClaimDevices,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gangline import model
-from gangline.group_scheduling import GroupDecision, GroupRejection
+from gangline.deciding.group_scheduling import GroupDecision, GroupRejection
 from gangline.testing import make_pod
 
 from .preemption_cases import ONE_LEAF, Bench, at, leaf

@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from gangline.cache import Cache
 from gangline.model import Node, ObjectMeta, Pod
+from gangline.state.cache import Cache
 from gangline.testing import cluster, make_node, make_pod
-from gangline.wire import (
+from gangline.wire.custom_resources import (
     CLAIM,
     ClaimDevices,
     ClaimNetwork,

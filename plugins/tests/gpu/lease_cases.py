@@ -10,13 +10,13 @@ import msgspec
 
 from gangline import model
 from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES, LEASES, NODES, PODS
-from gangline.scheduler import Scheduler
+from gangline.loop.scheduler import Scheduler
 from gangline.simulate import Faults, SimulatedClient, SimulatedCluster
 from gangline.simulate.client import no_faults
 from gangline.testing import make_node, make_pod
-from gangline.texts import device_ids
-from gangline.wire import ALLOCATED, CLAIM, MANAGED
-from gangline_plugins.gpu.device_lease_holds import holders_of, node_of, uid_of
+from gangline.wire.custom_resources import ALLOCATED, CLAIM, MANAGED
+from gangline.wire.texts import device_ids
+from gangline_plugins.gpu.leases.holds import holders_of, node_of, uid_of
 
 from .gpu_cases import claim, report
 

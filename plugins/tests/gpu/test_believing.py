@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangline import PodInfo, model
-from gangline.cache import Cache
 from gangline.kube.resources import PODS
+from gangline.state.cache import Cache
 from gangline.testing import cluster, make_node, make_pod
-from gangline.wire import ALLOCATED, ALLOCATED_UUIDS, CLAIM, SCHEDULING_MAP
+from gangline.wire.custom_resources import ALLOCATED, ALLOCATED_UUIDS, CLAIM, SCHEDULING_MAP
 from gangline_plugins.gpu.believing import SETTLE
-from gangline_plugins.gpu.device_lease_book import lease_book
-from gangline_plugins.gpu.device_lease_holds import Hold, lease_of
 from gangline_plugins.gpu.devices import DeviceTable, device_table
+from gangline_plugins.gpu.leases.book import lease_book
+from gangline_plugins.gpu.leases.holds import Hold, lease_of
 
 from .gpu_cases import claim, gpu_cluster, report
 from .lease_cases import LeaseCluster

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gangline.wire import DeviceLink, GpuDevice
+from gangline.wire.custom_resources import DeviceLink, GpuDevice
 from gangline_plugins.gpu.choosing import Choices, ChoiceTables, Mode, Policy, Rule
 from gangline_plugins.gpu.links import LinkClass, LinkClasses, Matrix, ids_of, mask_of
 from gangline_plugins.gpu.named_hardware import devices

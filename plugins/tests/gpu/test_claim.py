@@ -9,11 +9,19 @@ import msgspec
 import pytest
 
 from gangline import NotFound
-from gangline.cache import Cache
 from gangline.model import Pod
-from gangline.runtime import Runtime
+from gangline.profile.runtime import Runtime
+from gangline.state.cache import Cache
 from gangline.testing import FakeHandle, make_node, make_pod, make_runtime, run_score
-from gangline.wire import ALLOCATED, ALLOCATED_UUIDS, ClaimNetwork, ClaimStorage, Fabric, Hca, MigDevice
+from gangline.wire.custom_resources import (
+    ALLOCATED,
+    ALLOCATED_UUIDS,
+    ClaimNetwork,
+    ClaimStorage,
+    Fabric,
+    Hca,
+    MigDevice,
+)
 from gangline_plugins.gpu.claim import GpuClaim
 from gangline_plugins.gpu.devices import device_table
 from gangline_plugins.gpu.named_hardware import devices

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from gangline.cache import Cache
 from gangline.model import Pod
+from gangline.state.cache import Cache
 from gangline.testing import FakeHandle, make_node, make_pod, make_runtime, run_filter
-from gangline.wire import (
+from gangline.wire.custom_resources import (
     ALLOCATED,
     GPU,
     SHARED_GPU,

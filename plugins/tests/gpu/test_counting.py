@@ -8,14 +8,14 @@ import msgspec
 import pytest
 from framework.tests.gangs import GROUP
 
-from gangline.group_scheduling import GroupDecision
-from gangline.group_search import decide_group
+from gangline.deciding.group_scheduling import GroupDecision
+from gangline.deciding.group_search import decide_group
 from gangline.groups import Groups
 from gangline.kube.resources import SCHEDULER_PLUGINS_POD_GROUPS
 from gangline.model import ObjectMeta, PodGroup, PodGroupSpec
+from gangline.queueing.units import Unit
 from gangline.testing import FakeHandle, make_node, make_pod, make_runtime
-from gangline.units import Unit
-from gangline.wire import ALLOCATED, CLAIM, GpuNodeStatus, MigDevice
+from gangline.wire.custom_resources import ALLOCATED, CLAIM, GpuNodeStatus, MigDevice
 from gangline_plugins.gang_permit import GangPermit
 from gangline_plugins.gpu.claim import GpuClaim
 from gangline_plugins.gpu.named_hardware import devices

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangline import PodInfo
-from gangline.cache import Cache
 from gangline.model import Pod
+from gangline.state.cache import Cache
 from gangline.testing import cluster, make_node, make_pod
-from gangline.wire import ALLOCATED, ALLOCATED_UUIDS, GpuClaim, GpuDevice, MigDevice
+from gangline.wire.custom_resources import ALLOCATED, ALLOCATED_UUIDS, GpuClaim, GpuDevice, MigDevice
 from gangline_plugins.gpu.devices import DeviceTable, device_table
 from gangline_plugins.gpu.named_hardware import devices
 from gangline_plugins.gpu.node_devices import FULL

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gangline.model import Pod
 from gangline.testing import make_node, make_pod, run_filter
-from gangline.wire import ALLOCATED, GpuDevice, MigDevice
+from gangline.wire.custom_resources import ALLOCATED, GpuDevice, MigDevice
 from gangline_plugins.gpu.claim import GpuClaim
 from gangline_plugins.gpu.devices import device_table
 from gangline_plugins.gpu.named_hardware import devices

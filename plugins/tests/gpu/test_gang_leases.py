@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gangline.kube.resources import LEASES, Resource
-from gangline_plugins.gpu.device_lease_holds import Hold, lease_of
+from gangline_plugins.gpu.leases.holds import Hold, lease_of
 
 from .lease_cases import NAMESPACE, LeaseCluster
 

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from gangline.cache import Cache
 from gangline.model import Pod
+from gangline.state.cache import Cache
 from gangline.testing import FakeHandle, RecordedEvent, make_pod, make_runtime
-from gangline.wire import ALLOCATED, ALLOCATED_UUIDS, GpuNodeStatus
+from gangline.wire.custom_resources import ALLOCATED, ALLOCATED_UUIDS, GpuNodeStatus
 from gangline_plugins.gpu.claim import GpuClaim
 from gangline_plugins.gpu.devices import device_table
 from gangline_plugins.gpu.illness import Illness

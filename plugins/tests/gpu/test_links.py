@@ -4,7 +4,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from gangline.wire import DeviceLink, GpuDevice
+from gangline.wire.custom_resources import DeviceLink, GpuDevice
 from gangline_plugins.gpu.links import MOST_CLASSES, NO_ISLAND, LinkClass, LinkClasses, ids_of, mask_of
 from gangline_plugins.gpu.named_hardware import NAMES, devices
 

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 import msgspec
 import pytest
 
-from gangline.scheduling import Decision, Rejection, decide
+from gangline.deciding.scheduling import Decision, Rejection, decide
+from gangline.queueing.units import Unit
 from gangline.testing import make_node, make_pod, make_runtime
-from gangline.units import Unit
-from gangline.wire import ClaimNetwork
+from gangline.wire.custom_resources import ClaimNetwork
 from gangline_plugins.anti_fragmentation import AntiFragmentation
 from gangline_plugins.gpu.claim import GpuClaim as GpuClaimPlugin
 from gangline_plugins.gpu.devices import device_table

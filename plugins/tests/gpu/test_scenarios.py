@@ -11,11 +11,11 @@ import msgspec
 
 from gangline import config
 from gangline.kube.resources import GPU_CLAIMS, PODS
+from gangline.loop.scheduler import Options, Scheduler
 from gangline.model import Pod
-from gangline.registry import Catalog
-from gangline.scheduler import Options, Scheduler
+from gangline.profile.registry import Catalog
 from gangline.simulate import InMemoryServer, SimulatedClient, VirtualClock, run
-from gangline.wire import ALLOCATED, CLAIM, GpuClaim, GpuNodeStatus
+from gangline.wire.custom_resources import ALLOCATED, CLAIM, GpuClaim, GpuNodeStatus
 from gangline_plugins.gpu.claim import GpuClaim as GpuClaimPlugin
 from gangline_plugins.gpu.nvlink_topology import NVLinkTopology
 

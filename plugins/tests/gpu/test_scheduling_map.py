@@ -10,7 +10,7 @@ import pytest
 from gangline import PodInfo, model
 from gangline.kube.resources import NODES
 from gangline.testing import FakeHandle, make_node, make_pod, make_runtime
-from gangline.wire import (
+from gangline.wire.custom_resources import (
     ALLOCATED,
     ALLOCATED_UUIDS,
     ALLOW,
@@ -21,9 +21,9 @@ from gangline.wire import (
     SCHEDULING_MAP,
 )
 from gangline_plugins.gpu.claim import GpuClaim, GpuClaimArgs
-from gangline_plugins.gpu.device_lease_book import lease_book
-from gangline_plugins.gpu.device_lease_holds import Hold, lease_of
 from gangline_plugins.gpu.devices import device_table
+from gangline_plugins.gpu.leases.book import lease_book
+from gangline_plugins.gpu.leases.holds import Hold, lease_of
 from gangline_plugins.gpu.scheduling_map import GpuSchedulingMap, GpuSchedulingMapArgs
 
 from .gpu_cases import claim, gpu_cluster, report

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from gangline import model
+from gangline.state.topology import Level, Named
 from gangline.testing import make_node
-from gangline.topology import Level, Named
 from gangline_plugins.leaf_spine.arguments import LeafSpineArgs
 from gangline_plugins.leaf_spine.configured import configured, described_levels
 from gangline_plugins.leaf_spine.documents import Domain, ScoringWeights, TopologyConstraints

@@ -13,8 +13,8 @@ from gangline import Action, PodInfo, model, resources
 from gangline.errors import Unavailable
 from gangline.kube.resources import Resource
 from gangline.simulate import SimulatedClient, SimulatedCluster
+from gangline.state.topology import KNOWN_LEVELS, Topology
 from gangline.testing import cluster, make_node, make_pod
-from gangline.topology import KNOWN_LEVELS, Topology
 from gangline_plugins.leaf_spine.domain_status import PERIOD, counts_of
 
 from .leaf_cases import LEAF, SPINE, Bench, fabric

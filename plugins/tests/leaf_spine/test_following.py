@@ -10,8 +10,8 @@ import pytest
 
 from gangline import resources
 from gangline.config import load
-from gangline.registry import Catalog
-from gangline.scheduler import Scheduler
+from gangline.loop.scheduler import Scheduler
+from gangline.profile.registry import Catalog
 from gangline.simulate import InMemoryServer, SimulatedClient, VirtualClock, run
 from gangline_plugins.leaf_spine import LeafSpine
 

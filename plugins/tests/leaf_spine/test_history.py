@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from gangline import model, resources
-from gangline.cache import Cache
 from gangline.errors import Unavailable
 from gangline.simulate import Faults, InMemoryServer, SimulatedClient, VirtualClock, run
 from gangline.simulate.client import no_faults
+from gangline.state.cache import Cache
 from gangline.testing import make_pod
 from gangline_plugins.leaf_spine.history import History, Observer
 from gangline_plugins.leaf_spine.remembering import HISTORY, Keeper, memory_of

@@ -8,15 +8,22 @@ from collections.abc import Iterable, Mapping
 import pytest
 
 from gangline import model
-from gangline.group_scheduling import GroupDecision, GroupRejection
-from gangline.group_search import decide_group
+from gangline.deciding.group_scheduling import GroupDecision, GroupRejection
+from gangline.deciding.group_search import decide_group
 from gangline.groups import Groups
 from gangline.kube.resources import SCHEDULER_PLUGINS_POD_GROUPS
-from gangline.runtime import Runtime
+from gangline.profile.runtime import Runtime
+from gangline.queueing.units import Unit
 from gangline.testing import FakeHandle, cluster, make_pod, make_runtime
-from gangline.units import Unit
-from gangline.wire import CLAIM, ClaimDevices, GpuClaimSpec, GpuNodeStatus, GpuNodeStatusSpec, GpuNodeStatusStatus
-from gangline.wire import GpuClaim as Claim
+from gangline.wire.custom_resources import (
+    CLAIM,
+    ClaimDevices,
+    GpuClaimSpec,
+    GpuNodeStatus,
+    GpuNodeStatusSpec,
+    GpuNodeStatusStatus,
+)
+from gangline.wire.custom_resources import GpuClaim as Claim
 from gangline_plugins.gang_permit import GangPermit
 from gangline_plugins.gpu.claim import GpuClaim
 from gangline_plugins.gpu.named_hardware import devices

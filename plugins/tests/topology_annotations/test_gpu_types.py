@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gangline import model
-from gangline.runtime import Runtime
+from gangline.profile.runtime import Runtime
 from gangline.testing import FakeHandle, cluster, make_node, make_pod, make_runtime
-from gangline_plugins.gpu.device_lease import own_namespace
+from gangline_plugins.gpu.leases.plugin import own_namespace
 from gangline_plugins.leaf_spine import LeafSpine
 from gangline_plugins.leaf_spine.arguments import LeafSpineArgs
 from gangline_plugins.leaf_spine.documents import Domain

@@ -8,13 +8,22 @@ import numpy as np
 import pytest
 
 from gangline import Placement, model
-from gangline.cache import Cache
+from gangline.api.pod_group import GroupAttempt, PodGroup, Role
 from gangline.groups.finding import Groups
 from gangline.groups.strategy import PLACEMENT_STRATEGY
-from gangline.pod_group import GroupAttempt, PodGroup, Role
-from gangline.runtime import Runtime
+from gangline.profile.runtime import Runtime
+from gangline.state.cache import Cache
 from gangline.testing import FakeHandle, cluster, make_node, make_pod, make_runtime
-from gangline.wire import CLAIM, ClaimDevices, Fabric, GpuClaim, GpuClaimSpec, GpuNodeStatus, GpuNodeStatusStatus, Hca
+from gangline.wire.custom_resources import (
+    CLAIM,
+    ClaimDevices,
+    Fabric,
+    GpuClaim,
+    GpuClaimSpec,
+    GpuNodeStatus,
+    GpuNodeStatusStatus,
+    Hca,
+)
 from gangline_plugins.leaf_spine import LeafSpine
 from gangline_plugins.leaf_spine.arguments import LeafSpineArgs
 from gangline_plugins.leaf_spine.documents import Domain

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 
 from gangline.kube.resources import NODES, PODS
-from gangline.scheduler import Scheduler
+from gangline.loop.scheduler import Scheduler
 from gangline.simulate import VirtualClock
-from gangline.wire import ALLOCATED
+from gangline.wire.custom_resources import ALLOCATED
 from gangline_fuzz import inputs, oracle, texts
 from gangline_fuzz.budget import TookTooLong, at_most, measured
 from gangline_fuzz.cluster import Bounds

@@ -1,0 +1,145 @@
+"""What filtering said about every node, kept as columns until somebody asks for words."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gangline.api.cycle_state import Cycle
+from gangline.failures import Failures, cause_of, shown
+from gangline.state.nodes import NodeView
+from gangline.state.pods import PodInfo
+from gangline.status import BoolColumn, Code, CodeColumn, Reason, Status
+
+_MOST_REASONS = 64
+"""Reasons that one code may stand for."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rejection:
+    """The verdicts of one filter plugin: 0 where a node passes."""
+
+    name: str
+    plugin: Any
+    codes: CodeColumn
+    failures: Failures = field(default_factory=Failures)
+
+    def reasons(self, cycle: Cycle, pod: PodInfo, code: int) -> Sequence[Reason]:
+        """What a code means: the plugin's `explain` where it has one, else its list of reasons. Raises PluginError."""
+        explain = getattr(self.plugin, "explain", None)
+        try:
+            if explain is not None:
+                found = tuple(itertools.islice(explain(cycle, pod, code), _MOST_REASONS + 1))
+            else:
+                found = tuple(self.plugin.reasons[code - 1 : code])
+        except BaseException as error:  # nothing that a plugin raises goes further
+            raise self.failures.raised(self.name, "explain", error) from cause_of(error)
+        if not found and explain is None:
+            why = f"answered {code}, and has {len(self.plugin.reasons)} reasons"
+            raise self.failures.refused(self.name, "filter", why)
+        if not 0 < len(found) <= _MOST_REASONS or not all(isinstance(reason, Reason) for reason in found):
+            why = f"must return 1 to {_MOST_REASONS} Reasons, not {shown(found)}"
+            raise self.failures.refused(self.name, "explain", why)
+        return found
+
+
+@dataclass(slots=True, eq=False)
+class Diagnosis:
+    """Why nodes are not feasible for one pod.
+
+    A node counts for the first plugin, in profile order, that rejects it; `status` is set when pre_filter rejected the
+    pod as a whole.
+    """
+
+    pod: PodInfo
+    nodes: NodeView
+    cycle: Cycle
+    rejections: list[Rejection] = field(default_factory=list)
+    narrowed: BoolColumn | None = None
+    narrowed_by: tuple[str, ...] = ()
+    status: Status | None = None
+
+    def plugins(self) -> set[str]:
+        """The plugins because of which no node was feasible."""
+        if self.status is not None:
+            return {self.status.plugin, *self.narrowed_by} - {""}
+        return {rejection.name for rejection, mask in self.first() if mask.any()} | set(self.narrowed_by)
+
+    def first(self) -> list[tuple[Rejection, BoolColumn]]:
+        """Each plugin with the nodes for which it is the first to reject."""
+        undecided = self.nodes.alive.copy()
+        if self.narrowed is not None:
+            undecided &= self.narrowed
+        result = []
+        for rejection in self.rejections:
+            mask = undecided & (rejection.codes != 0)
+            result.append((rejection, mask))
+            undecided &= ~mask
+        return result
+
+    def resolvable(self) -> BoolColumn:
+        """Nodes that are rejected for reasons that removing pods could cure."""
+        result = self.nodes.full(False)
+        if self.status is not None:
+            return result
+        for rejection, mask in self.first():
+            for code in _numbers(rejection.codes[mask]):
+                reasons = rejection.reasons(self.cycle, self.pod, code)
+                if all(reason.resolvable for reason in reasons):
+                    result |= mask & (rejection.codes == code)
+        return result
+
+    def counts(self) -> Counter[str]:
+        """How many nodes each reason holds for."""
+        counts: Counter[str] = Counter()
+        alive = self.nodes.alive
+        if self.narrowed is not None and (outside := int((alive & ~self.narrowed).sum())):
+            counts[f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(self.narrowed_by))}]"] = outside
+        for rejection, mask in self.first():
+            for code, number in _numbers(rejection.codes[mask]).items():
+                for reason in rejection.reasons(self.cycle, self.pod, code):
+                    counts[reason.message] += number
+        return counts
+
+    def message(self) -> str:
+        """The FailedScheduling text in kube-scheduler's words, without the part on preemption."""
+        total = int(self.nodes.alive.sum())
+        if total == 0 and self.status is None:
+            return "no nodes available to schedule pods"
+        if self.status is not None:
+            why = self.status.message
+        else:
+            why = ", ".join(sorted(f"{n} {reason}" for reason, n in self.counts().items()))
+        return f"0/{total} nodes are available: {why}." if why else f"0/{total} nodes are available."
+
+    def all_of(self, i: int) -> list[tuple[str, Code, tuple[str, ...]]]:
+        """Every plugin that rejects the i-th node, with verdict and reasons, in profile order; the first decides."""
+        if self.status is not None:
+            return [(self.status.plugin, self.status.code, self.status.reasons)]
+        found: list[tuple[str, Code, tuple[str, ...]]] = []
+        if self.narrowed is not None and not self.narrowed[i]:
+            name = " ".join(sorted(self.narrowed_by))
+            why = f"node(s) didn't satisfy plugin(s) [{name}]"
+            found.append((name, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (why,)))
+        for rejection in self.rejections:
+            code = int(rejection.codes[i])
+            if code:
+                reasons = rejection.reasons(self.cycle, self.pod, code)
+                resolvable = all(reason.resolvable for reason in reasons)
+                verdict = Code.UNSCHEDULABLE if resolvable else Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+                found.append((rejection.name, verdict, tuple(reason.message for reason in reasons)))
+        return found
+
+
+def _numbers(codes: CodeColumn) -> dict[int, int]:
+    """How often each code is there."""
+    if codes.dtype == np.uint8:
+        numbers = np.bincount(codes)
+        return {code: int(numbers[code]) for code in numbers.nonzero()[0].tolist()}
+    found, counts = np.unique(codes, return_counts=True)
+    return dict(zip(found.tolist(), counts.tolist(), strict=True))

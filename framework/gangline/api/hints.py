@@ -1,0 +1,74 @@
+"""Cluster events that may make a rejected pod schedulable, and the hints with which a plugin judges them."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from gangline.state.pods import PodInfo
+
+
+class Action(enum.Flag):
+    """What happened to an object, as in kube-scheduler's ActionType."""
+
+    ADD = enum.auto()
+    DELETE = enum.auto()
+    UPDATE_NODE_ALLOCATABLE = enum.auto()
+    UPDATE_NODE_LABEL = enum.auto()
+    UPDATE_NODE_TAINT = enum.auto()
+    UPDATE_NODE_CONDITION = enum.auto()
+    UPDATE_POD_LABEL = enum.auto()
+    UPDATE_POD_SCALE_DOWN = enum.auto()
+    UPDATE_POD_GATES_ELIMINATED = enum.auto()
+    UPDATE_OTHER = enum.auto()
+    UPDATE_NODE_ANNOTATION = enum.auto()
+    UPDATE_NODE = (
+        UPDATE_NODE_ALLOCATABLE | UPDATE_NODE_LABEL | UPDATE_NODE_ANNOTATION | UPDATE_NODE_TAINT | UPDATE_NODE_CONDITION
+    )
+    UPDATE_POD = UPDATE_POD_LABEL | UPDATE_POD_SCALE_DOWN | UPDATE_POD_GATES_ELIMINATED
+    UPDATE = UPDATE_NODE | UPDATE_POD | UPDATE_OTHER
+    ALL = ADD | DELETE | UPDATE
+
+
+Hint = Callable[[PodInfo, Any, Any], bool]
+"""Called with the rejected pod, the object before (None for an addition) and after (None for a deletion); says
+whether the event may make the pod schedulable. Must be quick: it is called for every pod that the plugin rejected."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterEvent:
+    """A kind of change: a resource by its plural ("nodes", "pods", "*") and what happened to it."""
+
+    resource: str
+    action: Action
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.resource, str) or not isinstance(self.action, Action):
+            raise TypeError(f"an event is a plural and an Action, not {self.resource!r} and {self.action!r}")
+
+    def matches(self, happened: ClusterEvent) -> bool:
+        """Whether what happened is of this kind."""
+        return self.resource in ("*", happened.resource) and bool(self.action & happened.action)
+
+
+@dataclass(frozen=True, slots=True)
+class EventHint:
+    """An event that a plugin wants to hear of; without a hint every such event counts."""
+
+    event: ClusterEvent
+    hint: Hint | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.event, ClusterEvent) or not (self.hint is None or callable(self.hint)):
+            raise TypeError(f"an event hint is a ClusterEvent and a function or None, not {self.event!r}")
+
+
+ANY_EVENT = EventHint(ClusterEvent("*", Action.ALL))
+"""What a plugin that registers nothing is taken to want."""
+
+
+def on(resource: str, action: Action, hint: Hint | None = None) -> EventHint:
+    """Shorthand: `on("nodes", Action.ADD | Action.UPDATE_NODE_LABEL, hint)`."""
+    return EventHint(ClusterEvent(resource, action), hint)

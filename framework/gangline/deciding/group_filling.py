@@ -1,0 +1,316 @@
+"""Put the members of a group on the nodes of a placement: parts in turn, with backtracking, in a transaction.
+
+A part is a subgroup, or the whole group where it has none. Members that are alike are placed by arithmetic and then
+verified by the filters, one pod per node at a time; what the arithmetic got wrong is placed elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import TypeVar, cast
+
+import numpy as np
+
+from gangline.api.cycle_state import Cycle
+from gangline.api.pod_group import ANYWHERE, GroupAttempt, Membership, PodGroup, Role
+from gangline.deciding.filling import Counts, apart, together
+from gangline.groups.room import GroupRoom, Part
+from gangline.groups.strategy import strategy_of
+from gangline.profile.evaluation import Filtered
+from gangline.profile.ranking import best_first
+from gangline.profile.runtime import Runtime
+from gangline.state.cache import Cache
+from gangline.state.locality import is_drawn_by, reaches_beyond
+from gangline.state.nodes import Int64Column, Rows
+from gangline.state.pods import PodInfo
+from gangline.state.topology import Domains
+from gangline.state.transaction import Transaction
+
+_MANY = 2**31
+MOST_STEPS = 512
+"""Domains that are tried for the parts of one group in one placement, at most."""
+MOST_STEPS_IN_ALL = 4096
+"""The same in all placements of one attempt."""
+T = TypeVar("T")
+Steps = Generator[None, None, T]
+"""Work that can be left between two steps; it ends with a result."""
+
+
+def to_the_end(steps: Steps[T]) -> T:
+    """Do all of the work at once."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as ended:
+            return cast(T, ended.value)
+
+
+_Place = tuple[str, bytes, frozenset[tuple[str, int]]]
+"""A part, the rows of a domain, and which members of other parts are on which of them."""
+
+
+class Filler:
+    """Places the members of one group; `cycles` holds what plugins remember of each pod that was placed."""
+
+    def __init__(
+        self, group: PodGroup, runtime: Runtime, cache: Cache, feasible: Callable[[PodInfo], Filtered]
+    ) -> None:
+        self._feasible = feasible
+        self._group = group
+        self._runtime = runtime
+        self._cache = cache
+        self.cycles: dict[str, Cycle] = {}
+        self._prepared: tuple[list[Part], GroupRoom] | None = None
+        self._left = MOST_STEPS_IN_ALL
+        self._local: bool | None = None
+        self._known: dict[_Place, list[tuple[PodInfo, int]] | None] = {}
+        """Where the members of a part went; None where they had no room."""
+        self._narrowed: dict[str, frozenset[str]] = {}
+        """Nodes to which a member is narrowed down, beyond what holds for all that are alike."""
+        self.why = ""
+        """Why the last placement did not hold the group."""
+
+    def capacity(self, filtered: Filtered, is_open: bool = False) -> Int64Column:
+        """How many pods like this one fit on each node; 0 where the filters reject the first one.
+
+        With `is_open`, what the filters say that are asked anew for each attempt is left out of account.
+        """
+        nodes, cls = self._cache.nodes, filtered.pod.cls
+        size = nodes.size
+        holds = np.full(size, _MANY, dtype=np.int64)
+        for resource, amount in zip(cls.resources.tolist(), cls.amounts.tolist(), strict=True):
+            if amount > 0:
+                free = nodes.allocatable[resource, :size] - nodes.requested[resource, :size]
+                np.minimum(holds, free // amount, out=holds)
+        if filtered.status is None:
+            for counted in self._runtime.evaluator.capacities(filtered):
+                np.minimum(holds, counted, out=holds)
+        # A filter that lets the first pod in knows better than the arithmetic, of resources that are not counted.
+        feasible = filtered.entry.feasible if is_open and filtered.status is None else filtered.feasible
+        return np.where(feasible[:size], np.maximum(holds, 1), 0)
+
+    def fill(self, attempt: GroupAttempt, rows: Rows, tx: Transaction) -> Steps[bool]:
+        """Place at least what is needed on rows; False, and nothing placed, when that cannot be.
+
+        In steps: see `group_search`.
+        """
+        if self._prepared is None:
+            parts = self._parts(attempt)
+            self._prepared = parts, GroupRoom(self._cache.nodes, self._runtime.topology, parts)
+        parts, room = self._prepared
+        self.why = room.missing(0, rows)
+        if self.why:
+            return False
+        choices: list[Iterator[Rows]] = []
+        marks: list[int] = []
+        at, most = 0, self._left - MOST_STEPS
+        while at < len(parts):
+            if len(choices) == at:
+                marks.append(tx.mark())
+                choices.append(self._rooms(parts[at], rows))
+            found = False
+            for inside in choices[at]:
+                attempt.deadline.check()
+                yield
+                self._left -= 1
+                if self._left < max(0, most):
+                    break
+                filled = yield from self._replay(attempt, parts[at], inside, tx)
+                if filled and not room.missing(at + 1, rows):
+                    found = True
+                    break
+                tx.undo_to(marks[at])
+            if found:
+                at += 1
+                continue
+            choices.pop()
+            marks.pop()
+            at -= 1
+            if at < 0 or self._left < max(0, most):
+                self.why = f"no room for {parts[at + 1].name or 'the group'} beside the rest of the group"
+                return False
+            tx.undo_to(marks[at])
+        return sum(pod.row >= 0 for pod in attempt.pods) >= max(1, attempt.needed)
+
+    def _replay(self, attempt: GroupAttempt, part: Part, rows: Rows, tx: Transaction) -> Steps[bool]:
+        """Place a part; as it went before, where the same members were on the same of rows.
+
+        Only for a group of parts whose members look at nothing beyond their nodes: for them, nothing else counts.
+        """
+        if not self._is_local(attempt):
+            return (yield from self._fill_part(part, rows, tx))
+        inside = set(rows.tolist())
+        beside = frozenset((pod.uid, pod.row) for pod in attempt.pods if pod.row in inside)
+        key = (part.name, rows.tobytes(), beside)
+        if key in self._known:
+            for pod, row in self._known[key] or ():
+                tx.place(pod, row)
+            return self._known[key] is not None
+        filled = yield from self._fill_part(part, rows, tx)
+        placed = [(pod, pod.row) for role in part.roles for pod in role.pods if pod.row >= 0]
+        self._known[key] = placed if filled else None
+        return filled
+
+    def _is_local(self, attempt: GroupAttempt) -> bool:
+        if self._local is None:
+            kinds = [role.pods[0] for role in attempt.roles]
+            self._local = bool(self._group.subgroups) and not any(reaches_beyond(pod, kinds) for pod in kinds)
+        return self._local
+
+    # Parts
+
+    def _parts(self, attempt: GroupAttempt) -> list[Part]:
+        """The largest demand first; a group without subgroups is one part."""
+        if not self._group.subgroups:
+            return [Part("", _hardest_first(attempt.roles), attempt.needed, (ANYWHERE,))]
+        placed: dict[str, list[int]] = {}
+        for pod in attempt.placed:
+            membership = self._runtime.handle.group_of(pod)
+            if isinstance(membership, Membership):
+                placed.setdefault(membership.subgroup, []).append(pod.row)
+        parts = []
+        for name in dict.fromkeys(role.subgroup for role in attempt.roles):
+            roles = _hardest_first([role for role in attempt.roles if role.subgroup == name])
+            subgroup = self._group.subgroup(name)
+            if subgroup is None:
+                parts.append(Part(name, roles, 0, (ANYWHERE,)))
+                continue
+            required = subgroup.topology.required_at(attempt.waited)
+            preferred = subgroup.topology.preferred
+            levels = tuple(dict.fromkeys((preferred, required) if preferred else (required,)))
+            there = placed.get(name, [])
+            minimum = max(0, subgroup.min_member - len(there))
+            parts.append(Part(name, roles, minimum, levels, np.array(there, dtype=np.intp)))
+        drawn = {part.name for part in parts if _is_drawn(part.roles, attempt.roles)}
+        return sorted(parts, key=lambda part: (part.name in drawn, part.levels == (ANYWHERE,), -_demand(part.roles)))
+
+    def _rooms(self, part: Part, rows: Rows) -> Iterator[Rows]:
+        """The domains within rows that may hold a part, the best fit first."""
+        for name in part.levels:
+            level = self._runtime.topology.find(name) if name != ANYWHERE else None
+            if level is None:
+                if name == ANYWHERE:
+                    yield rows
+                continue
+            yield from self._domains(part, level, rows)
+
+    def _domains(self, part: Part, level: Domains, rows: Rows) -> Iterator[Rows]:
+        first = part.roles[0]
+        filtered, is_open = self._feasible(first.pods[0]), is_drawn_by(first.pods[0], first.pods)
+        held = np.minimum(self.capacity(filtered, is_open)[rows], len(first.pods))
+        ids = level.ids[rows]
+        inside = ids >= 0
+        sums = np.bincount(ids[inside], weights=held[inside], minlength=len(level)).astype(np.int64)
+        least = min(part.minimum, len(part.roles[0].pods)) if len(part.roles) == 1 else 1
+        allowed = sums >= max(1, least)
+        if len(part.placed):
+            where = np.unique(level.ids[part.placed])
+            allowed &= np.isin(np.arange(len(level)), where) & (len(where) == 1)
+        enough = np.flatnonzero(allowed)
+        short = sums[enough] < sum(len(role.pods) for role in part.roles)
+        for domain in enough[np.lexsort((level.order[enough], sums[enough], short))].tolist():
+            yield rows[ids == domain]
+
+    def _fill_part(self, part: Part, rows: Rows, tx: Transaction) -> Steps[bool]:
+        placed = 0
+        for role in part.roles:
+            placed += yield from self._fill_role(role, rows, tx)
+            yield
+        return placed >= max(part.minimum, 1 if not self._group.subgroups else 0)
+
+    # Members that are alike
+
+    def _now(self, role: Role) -> tuple[Filtered, Int64Column]:
+        """The verdicts and the capacity for a role as the columns are, with what this attempt has placed."""
+        filtered = self._feasible(role.pods[0])
+        return filtered, np.minimum(self.capacity(filtered), len(role.pods))
+
+    def _fill_role(self, role: Role, rows: Rows, tx: Transaction) -> Steps[int]:
+        """Place as many as there is room for; returns how many."""
+        waiting = [pod for pod in role.pods if pod.row < 0]
+        placed = 0
+        if len(waiting) > 1 and reaches_beyond(waiting[0], waiting[1:]):
+            return (yield from self._fill_one_by_one(waiting, rows, tx))
+        while waiting:
+            filtered, capacity = self._now(role)
+            counts = self._counts(filtered, rows, capacity, len(waiting))
+            taken = self._put(waiting, rows, counts, tx)
+            if not taken:
+                break
+            placed += taken
+            yield
+            waiting = [pod for pod in waiting if pod.row < 0]
+        return placed
+
+    def _put(self, pods: Sequence[PodInfo], rows: Rows, counts: Counts, tx: Transaction) -> int:
+        """Place pods as counted, one per node and round; a node whose filters say no takes no more."""
+        along = np.argsort(self._runtime.topology.rank()[rows], kind="stable")
+        along = along[counts[along] > 0]
+        each = counts[along]
+        target = np.repeat(rows[along], each)
+        rounds = np.arange(len(target)) - np.repeat(each.cumsum() - each, each)
+        taken = 0
+        for number in range(int(counts.max(initial=0))):
+            chosen = np.flatnonzero(rounds == number)
+            if number:
+                feasible = self._feasible(pods[int(chosen[0])]).feasible
+                chosen = chosen[feasible[target[chosen]]]
+            for i, row in zip(chosen.tolist(), target[chosen].tolist(), strict=True):
+                if self._place(pods[i], row, tx):
+                    taken += 1
+        return taken
+
+    def _fill_one_by_one(self, pods: Sequence[PodInfo], rows: Rows, tx: Transaction) -> Steps[int]:
+        """For pods that look at each other across nodes: each is placed where the filters let it with those before."""
+        placed = 0
+        for pod in pods:
+            filtered = self._feasible(pod)
+            counts = self._counts(filtered, rows, filtered.feasible.astype(np.int64), 1)
+            if not counts.any():
+                break
+            placed += self._place(pod, int(rows[int(counts.argmax())]), tx)
+            yield
+        return placed
+
+    def _place(self, pod: PodInfo, row: int, tx: Transaction) -> bool:
+        if pod.uid not in self.cycles:
+            prepared = self._runtime.evaluator.prepare(pod)
+            if prepared is None:
+                return False
+            self.cycles[pod.uid], nodes = prepared
+            if nodes is not None:
+                self._narrowed[pod.uid] = nodes
+        narrowed = self._narrowed.get(pod.uid) if self._narrowed else None
+        if narrowed is not None and self._cache.nodes.names[row] not in narrowed:
+            return False
+        tx.place(pod, row)
+        return True
+
+    def _counts(self, filtered: Filtered, rows: Rows, capacity: Int64Column, wanted: int) -> Counts:
+        switches = self._runtime.topology.switches()
+        wishes = self._runtime.evaluator.wishes(filtered)
+        if wishes is not None:
+            capacity = best_first(wishes, rows, capacity, wanted)
+        strategy = strategy_of(self._runtime.handle.workload(filtered.pod))
+        if strategy == "distributed":
+            return apart(rows, capacity, wanted, switches[-1] if switches else None)
+        scores = None if strategy == "consolidated" else self._runtime.evaluator.ranking(filtered)
+        return together(rows, capacity, wanted, switches, scores)
+
+
+def _hardest_first(roles: Sequence[Role]) -> list[Role]:
+    def key(role: Role) -> tuple[bool, int, int]:
+        return _is_drawn([role], roles), int(np.count_nonzero(role.capacity)), role.room
+
+    return sorted(roles, key=key) if len(roles) > 1 else list(roles)
+
+
+def _is_drawn(some: Sequence[Role], roles: Sequence[Role]) -> bool:
+    """Whether some of the roles need members of the others to be there first."""
+    return any(
+        is_drawn_by(role.pods[0], (pod for other in roles if other not in some for pod in other.pods)) for role in some
+    )
+
+
+def _demand(roles: Sequence[Role]) -> int:
+    return sum(len(role.pods) for role in roles)

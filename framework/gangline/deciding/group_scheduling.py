@@ -1,0 +1,509 @@
+"""Decide one pod group: candidate placements, each tried on the real columns, the best kept. No I/O.
+
+Rules:
+- A group is decided in one cycle: afterwards all members that are needed are assumed, or nothing has changed.
+- Placements are tried tier by tier; within a tier those that hold the whole group before those that hold what is
+  needed, and the better score first.
+- Each member then passes Reserve and Permit, in the order of rank; one that does not gives all of them back.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gangline.api.cycle_state import Cycle
+from gangline.api.placement import Placement
+from gangline.api.pod_group import GroupAttempt, Membership, PodGroup, Problem, Role
+from gangline.deadline import ROOM_SECONDS, exceeded
+from gangline.deciding.group_filling import Filler, Steps, to_the_end
+from gangline.deciding.likeness import Identity, identity
+from gangline.deciding.scheduling import Decision, choose, find_feasible
+from gangline.errors import GanglineError
+from gangline.groups import conflict
+from gangline.profile.evaluation import Filtered
+from gangline.profile.ranking import Wishes, worth
+from gangline.profile.runtime import GROUPS, Runtime
+from gangline.queueing.nominating import Nominations
+from gangline.queueing.units import Unit
+from gangline.queueing.waiting import WaitingPod
+from gangline.state.cache import Cache
+from gangline.state.locality import is_drawn_by
+from gangline.state.nodes import Int64Column
+from gangline.state.pods import PodInfo
+from gangline.state.transaction import Transaction
+from gangline.status import BoolColumn, Status, read_only
+
+log = logging.getLogger(__name__)
+
+_MOST_TOLD = 16
+"""Kinds of members about which it is told why they have no node."""
+RoleKey = tuple[str, Hashable, Identity]
+"""What members that are alike have in common: subgroup, pod class, and what plugins read of them beyond that."""
+MOST_TRIED = 64
+"""Placements that are tried in one cycle, at most."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupDecision:
+    """Where each member goes; `left` are members beyond those needed for which there is no room now."""
+
+    unit: Unit
+    group: PodGroup
+    members: list[Decision]
+    left: list[PodInfo]
+    score: float
+    """Of the placement, 0..1; 1 where no plugin scores placements."""
+    is_whole: bool
+    """Whether this is the first placement of the group: no member had a node before."""
+    why_left: str = ""
+    placement: str = ""
+    """The name of the placement that was taken."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupRejection:
+    """The group goes nowhere now, and why."""
+
+    unit: Unit
+    message: str
+    plugins: frozenset[str]
+    group: PodGroup | None = None
+    nominated: Mapping[str, str] = field(default_factory=dict)
+    """Pod UID to the node on which room is being made."""
+    is_error: bool = False
+    retry_after: float | None = None
+    """Seconds after which another topology level will do."""
+    is_running: bool = False
+    """Whether the group has all that it needs; more members would join it."""
+    is_late: bool = False
+    """The deadline has passed: worth another try, but each time a later one."""
+
+
+def read_group(
+    members: Sequence[PodInfo], runtime: Runtime, cache: Cache
+) -> tuple[PodGroup | str, dict[RoleKey, list[PodInfo]]]:
+    """The group of these pods, or what is wrong with it; its members that are alike together, by rank."""
+    found: dict[RoleKey, list[tuple[float, PodInfo]]] = {}
+    first: PodGroup | None = None
+    for pod in members:
+        if not runtime.lets_in(pod).is_success:
+            continue
+        membership = runtime.handle.group_of(pod)
+        if not isinstance(membership, Membership):
+            return (membership.message if isinstance(membership, Problem) else f"{pod.key} is in no group"), {}
+        if first is None:
+            first = membership.group
+        elif membership.group is not first and membership.group != first:
+            return conflict(first, membership.group), {}
+        if pod.scheduler_name != members[0].scheduler_name:
+            names = f"{members[0].scheduler_name} and {pod.scheduler_name}"
+            return f"the pods of gang {first.namespace}/{first.name} differ in schedulerName: {names}", {}
+        rank = float("inf") if membership.index is None else float(membership.index)
+        key = (membership.subgroup, runtime.evaluator.kind(pod), identity(pod, runtime))
+        found.setdefault(key, []).append((rank, pod))
+    if first is None:
+        return "the group has no members", {}
+    return first, {key: _by_rank(ranked) for key, ranked in found.items()}
+
+
+def one_of(members: Sequence[PodInfo], runtime: Runtime) -> PodGroup | None:
+    """The group as one of its pods has it, for whoever tells what is wrong with it."""
+    found = (runtime.handle.group_of(pod) for pod in members)
+    return next((membership.group for membership in found if isinstance(membership, Membership)), None)
+
+
+def offer_what_if(
+    runtime: Runtime,
+    cache: Cache,
+    nominations: Callable[[], Nominations],
+    waiting: Callable[[str], Unit | None],
+    monotonic: Callable[[], float],
+) -> None:
+    """Let the plugins of a profile ask outside of a cycle where pods would go, and what would help a waiting group.
+
+    See `Handle.find_places` and `Handle.attempt`.
+    """
+
+    def find(pods: Sequence[PodInfo], allowed: BoolColumn) -> Mapping[str, int] | None:
+        key = runtime.group_key(pods[0])
+        if not key:
+            return _find_place(pods[0], runtime, cache, nominations(), allowed)
+        group, members = read_group(pods, runtime, cache)
+        if isinstance(group, str):
+            return None
+        unit = Unit(list(pods), added=0.0, group=key)
+        return to_the_end(GroupCycle(unit, group, members, runtime, cache, nominations(), 0.0, allowed).fit())
+
+    def attempt(key: str) -> GroupAttempt | None:
+        unit = waiting(key)
+        group, members = read_group(unit.members, runtime, cache) if unit is not None else ("", {})
+        if unit is None or isinstance(group, str):
+            return None
+        return to_the_end(GroupCycle(unit, group, members, runtime, cache, nominations(), monotonic()).begin())
+
+    runtime.handle.finder, runtime.handle.attempts = find, attempt
+
+
+def _find_place(
+    pod: PodInfo, runtime: Runtime, cache: Cache, nominations: Nominations, allowed: BoolColumn
+) -> Mapping[str, int] | None:
+    filtered = find_feasible(pod, runtime, cache, nominations)
+    filtered.feasible = filtered.feasible & allowed
+    if not filtered.feasible.any():
+        return None
+    return {pod.uid: choose(pod, runtime, cache, filtered)}
+
+
+def _by_rank(ranked: list[tuple[float, PodInfo]]) -> list[PodInfo]:
+    if all(rank != float("inf") for rank, _ in ranked):
+        ranked.sort(key=lambda each: each[0])
+    else:
+        ranked.sort(key=lambda each: (each[0], _by_number(each[1].name)))
+    return [pod for _, pod in ranked]
+
+
+def _by_number(name: str) -> tuple[str, int]:
+    """A sort key by which worker-2 comes before worker-10."""
+    head, _, tail = name.rpartition("-")
+    return (head, int(tail)) if tail.isdecimal() else (name, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """What an attempt leaves behind while others are decided."""
+
+    version: int
+    """Of the cache."""
+    members: list[PodInfo]
+    placed: list[tuple[PodInfo, int]]
+
+
+class GroupCycle:
+    """What one attempt works on; it goes in steps, between which others may be decided: see `group_search`."""
+
+    def __init__(
+        self,
+        unit: Unit,
+        group: PodGroup,
+        members: Mapping[RoleKey, list[PodInfo]],
+        runtime: Runtime,
+        cache: Cache,
+        nominations: Nominations,
+        now: float,
+        allowed: BoolColumn | None = None,
+    ) -> None:
+        self._allowed = allowed
+        self._unit = unit
+        self._group = group
+        self._runtime = runtime
+        self._cache = cache
+        self._nominations = self._of_others(nominations)
+        self._members = members
+        self._now = now
+        self._deadline = runtime.evaluator.deadline
+        self._said: list[str] = []
+        self._score = 1.0
+        self._open: Transaction | None = None
+        """In which the members are being placed now."""
+        self._left: _Left | None = None
+        """What was there when it stepped aside."""
+        self._filtered: list[Filtered] = []
+        """Of the first roles, for words about them."""
+        self._capacities: dict[int, Int64Column] = {}
+        self._rejecting: set[str] = set()
+        """The plugins because of which members of the other roles have no node."""
+        self._filler = Filler(self._group, self._runtime, self._cache, self._feasible)
+
+    def _of_others(self, nominations: Nominations) -> Nominations:
+        own = {pod.uid for pod in self._unit.members}
+        return {
+            node: others
+            for node, pods in nominations.items()
+            if (others := {uid: pod for uid, pod in pods.items() if uid not in own})
+        }
+
+    def begin(self) -> Steps[GroupAttempt]:
+        """Look at the cluster as it is."""
+        placed = list(self._runtime.handle.members(self._group.key))
+        roles = []
+        for (subgroup, _, _), pods in self._members.items():
+            roles.append(self._role(subgroup, pods))
+            yield
+        self._attempt = GroupAttempt(
+            self._group,
+            roles,
+            needed=max(0, self._group.min_member - len(placed)),
+            placed=placed,
+            waited=self._now - (self._unit.added if self._unit.complete is None else self._unit.complete),
+            refit=self._refit,
+            deadline=self._deadline,
+        )
+        return self._attempt
+
+    def _feasible(self, pod: PodInfo) -> Filtered:
+        filtered = find_feasible(pod, self._runtime, self._cache, self._nominations)
+        if self._allowed is not None:
+            filtered.feasible = filtered.feasible & self._allowed
+        return filtered
+
+    def _role(self, subgroup: str, pods: list[PodInfo]) -> Role:
+        filtered = self._feasible(pods[0])
+        if len(self._filtered) < _MOST_TOLD:
+            self._filtered.append(filtered)
+        else:  # what was found on all nodes is too much to keep for each of many
+            self._rejecting |= self._runtime.evaluator.diagnose(filtered).plugins()
+        # Where other members have to be there first, only filling can tell which nodes will do.
+        is_open = is_drawn_by(pods[0], itertools.chain.from_iterable(self._members.values()))
+        room = self._filler.capacity(filtered, is_open)
+        capacity = read_only(np.minimum(room, len(pods)))
+        # Of many kinds of members most fit on the same nodes: one column for all of them.
+        known = self._capacities.setdefault(hash(capacity.tobytes()), capacity)
+        return Role(subgroup, pods, known if np.array_equal(known, capacity) else capacity, int(room.sum()))
+
+    def decide(self) -> Steps[GroupDecision | GroupRejection]:
+        """Find a placement and reserve it."""
+        attempt = yield from self.begin()
+        if len(attempt.pods) < attempt.needed:
+            missing = attempt.needed - len(attempt.pods)
+            return GroupRejection(
+                self._unit, f"waiting for {missing} more pods of the group", frozenset((GROUPS,)), self._group
+            )
+        placements = self._runtime.generate(attempt)
+        if isinstance(placements, Status):
+            return self._rejection(placements.message, placements.plugin)
+        for placement in self._candidates(placements):
+            decided = yield from self._try(placement)
+            if decided is not None:
+                return decided
+        return self._rejection(self._why(), "")
+
+    def _refit(self) -> Mapping[str, int] | None:
+        """See `GroupAttempt.refit`."""
+        other = GroupCycle(
+            self._unit,
+            self._group,
+            self._members,
+            self._runtime,
+            self._cache,
+            self._nominations,
+            self._now,
+            self._allowed,
+        )
+        return to_the_end(other.fit())
+
+    def fit(self) -> Steps[Mapping[str, int] | None]:
+        """Where the members go as the columns are; nothing is kept."""
+        attempt = yield from self.begin()
+        placements = self._runtime.generate(attempt)
+        if isinstance(placements, Status):
+            return None
+        for placement in self._candidates(placements):
+            with self._cache.transaction() as tx:
+                if (yield from self._filler.fill(attempt, placement.rows, tx)):
+                    return {pod.uid: pod.row for pod in attempt.pods if pod.row >= 0}
+        return None
+
+    # While others are decided
+
+    def step_aside(self) -> None:
+        """Others are decided now: what was placed so far is off the columns."""
+        placed = self._open.step_aside() if self._open is not None else []
+        self._left = _Left(self._cache.version, list(self._unit.members), placed)
+
+    def come_back(self, nominations: Nominations) -> bool:
+        """Go on where `step_aside` was called; False when anything has changed since, and all has to be read anew."""
+        left, self._left = self._left, None
+        is_same = (
+            left is not None
+            and left.version == self._cache.version
+            and left.members == self._unit.members
+            and self._nominations == self._of_others(nominations)
+        )
+        if left is None or not is_same:
+            return False
+        if self._open is not None:
+            self._open.come_back()
+            for pod, row in left.placed:
+                self._open.place(pod, row)
+        return True
+
+    # Candidates
+
+    def _candidates(self, placements: Iterable[Placement]) -> Iterator[Placement]:
+        """Those to try, in order; not all of very many."""
+        tiers = itertools.groupby(self._in_time(placements), key=lambda placement: placement.tier)
+        ranked = (placement for _, tier in tiers for placement in self._ranked(list(tier)))
+        return itertools.islice(ranked, MOST_TRIED)
+
+    def _in_time(self, placements: Iterable[Placement]) -> Iterator[Placement]:
+        for placement in placements:
+            self._deadline.check()
+            yield placement
+
+    def _ranked(self, placements: list[Placement]) -> Iterator[Placement]:
+        """Those that have the room by the numbers, the best first."""
+        ranked = []
+        weight = self._runtime.placement_weight
+        wishes = [self._runtime.evaluator.wishes(filtered) for filtered in self._filtered]
+        for number, placement in enumerate(placements):
+            holds = [int(role.capacity[placement.rows].sum()) for role in self._attempt.roles]
+            if not self._may_hold(holds):
+                continue
+            whole = all(held >= len(role.pods) for held, role in zip(holds, self._attempt.roles, strict=True))
+            self._deadline.check()
+            score = self._runtime.score_placement(self._attempt, placement)
+            ranked.append((not whole, -self._wished(placement, wishes), -score, number))
+        for _, _, score, number in sorted(ranked):
+            self._score = -score / (100.0 * weight) if weight else 1.0
+            yield placements[number]
+
+    def _wished(self, placement: Placement, wishes: Sequence[Wishes | None]) -> float:
+        """What the members find of what they ask for, by scores that outrank all others."""
+        return sum(
+            worth(wish, placement.rows, role.capacity, len(role.pods))
+            for role, wish in zip(self._attempt.roles, wishes, strict=False)  # of the first kinds of members
+            if wish is not None
+        )
+
+    def _may_hold(self, holds: Sequence[int]) -> bool:
+        roles = self._attempt.roles
+        enough = sum(min(held, len(role.pods)) for held, role in zip(holds, roles, strict=True))
+        return enough >= max(1, self._attempt.needed)
+
+    def _try(self, placement: Placement) -> Steps[GroupDecision | None]:
+        with self._cache.transaction() as tx:
+            self._open = tx
+            filled = yield from self._filler.fill(self._attempt, placement.rows, tx)
+            self._open = None
+            if not filled:
+                self._said.append(self._filler.why or f"{placement.name} does not hold the group")
+                return None
+            decisions = self._commit()
+            if isinstance(decisions, Status):
+                self._said.append(decisions.message)
+                return None
+            tx.commit()
+        left = [pod for pod in self._attempt.pods if pod.row < 0]
+        why = self._why() if left else ""
+        is_whole = not self._attempt.placed
+        return GroupDecision(self._unit, self._group, decisions, left, self._score, is_whole, why, placement.name)
+
+    # Reserve and permit
+
+    def _commit(self) -> list[Decision] | Status:
+        """Reserve and permit every member that has a place; all are given back when one may not."""
+        rank = self._runtime.topology.rank()
+        done: list[Decision] = []
+        placed = sorted((pod for pod in self._attempt.pods if pod.row >= 0), key=lambda pod: int(rank[pod.row]))
+        try:
+            for pod in placed:
+                decided = self._commit_one(pod)
+                if isinstance(decided, Status):
+                    self._undo(done)
+                    return decided
+                done.append(decided)
+        except Exception:  # a fault of ours too must leave nothing reserved
+            self._undo(done)
+            raise
+        return done
+
+    def _commit_one(self, pod: PodInfo) -> Decision | Status:
+        runtime, node = self._runtime, self._cache.nodes.names[pod.row]
+        cycle = self._filler.cycles[pod.uid]
+        self._cache.adopt(pod)
+        try:
+            status, holds = runtime.reserve_and_permit(cycle, pod, node)
+        except Exception:
+            self._undo_one(cycle, pod, node)
+            raise
+        if not status.is_success:
+            self._undo_one(cycle, pod, node)
+            return status
+        if holds:
+            runtime.handle.waiting.add(WaitingPod(pod, node, holds))
+        return Decision(self._unit, pod, node, cycle, runtime, holds)
+
+    def _undo(self, decisions: Iterable[Decision]) -> None:
+        for decision in decisions:
+            try:
+                self._undo_one(decision.cycle, decision.pod, decision.node)
+            except GanglineError as error:  # the others are given back all the same
+                log.error("pod %s: %s", decision.pod.key, error)
+
+    def _undo_one(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
+        """As `give_back`, but the pod stays where the transaction has put it: that undoes it."""
+        self._runtime.handle.waiting.remove(pod.uid)
+        try:
+            self._runtime.unreserve(cycle, pod, node)
+        finally:
+            self._cache.disown(pod)
+
+    # What to say
+
+    def _rejection(self, message: str, plugin: str) -> GroupRejection:
+        plugins = {GROUPS, *self._blamed(), *((plugin,) if plugin else ())}
+        nominated, said, is_late = self._make_room() if self._attempt.needed else ({}, "", False)
+        waited = self._attempt.waited
+        constraints = [self._group.topology, *(part.topology for part in self._group.subgroups)]
+        change = min(constraint.next_change(waited) for constraint in constraints)
+        return GroupRejection(
+            self._unit,
+            "; ".join(part for part in (message.rstrip("."), said) if part),
+            frozenset(plugins),
+            self._group,
+            nominated,
+            retry_after=None if change == float("inf") else change - waited,
+            is_running=not self._attempt.needed,
+            is_error=is_late,
+            is_late=is_late,
+        )
+
+    def _make_room(self) -> tuple[Mapping[str, str], str, bool]:
+        """What plugins do to make room: pods by UID and the nodes for them, what they say, whether it took too long."""
+        attempt = self._attempt
+        attempt.deadline = self._deadline.at_most(ROOM_SECONDS)
+        try:
+            with self._runtime.evaluator.within(attempt.deadline):
+                return (*self._runtime.group_post_filter(attempt), False)
+        except GanglineError as error:
+            if not exceeded(error):
+                raise
+            return {}, str(error), True
+
+    def _blamed(self) -> Iterator[str]:
+        yield from self._rejecting
+        for filtered in self._filtered:
+            yield from self._runtime.evaluator.diagnose(filtered).plugins()
+
+    def _why(self) -> str:
+        attempt = self._attempt
+        said = list(dict.fromkeys([*attempt.messages, *self._said]))
+        nodes = self._cache.nodes.count
+        for role, filtered in zip(attempt.roles, self._filtered, strict=False):
+            held = int(role.capacity.sum())
+            if held >= len(role.pods) and filtered.feasible.any():
+                continue
+            name = f" of {role.subgroup}" if role.subgroup else ""
+            said.append(f"{min(held, len(role.pods))} of {len(role.pods)} pods{name} fit on {nodes} nodes")
+            said.append(self._why_not(filtered, role))
+        total = f"gang {self._group.namespace}/{self._group.name}: "
+        wanted = f"no placement for {max(1, attempt.needed)} pods"
+        return total + "; ".join([wanted, *said])
+
+    def _why_not(self, filtered: Filtered, role: Role) -> str:
+        """What keeps members of a role from nodes, in the words of an event."""
+        diagnosis = self._runtime.evaluator.diagnose(filtered)
+        feasible = int(filtered.feasible.sum())
+        if not feasible:
+            return diagnosis.message()
+        reasons = [f"{n} {reason}" for reason, n in diagnosis.counts().items()]
+        full = feasible - int((role.capacity[filtered.feasible] > 0).sum())
+        if full:
+            reasons.append(f"{full} node(s) had no room beside the members that come before")
+        room = f"{feasible} of {self._cache.nodes.count} nodes would do for one such pod"
+        return f"{room}; {', '.join(sorted(reasons))}." if reasons else f"{room}, and have room for no more of them."

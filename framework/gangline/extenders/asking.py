@@ -1,0 +1,93 @@
+"""Sends a body to an extender and brings back the answer: the only part that knows of HTTP."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Protocol
+
+import aiohttp
+
+from gangline.config import Extender
+from gangline.errors import ExtenderError
+from gangline.extenders.tls import context_of
+from gangline.kube.connecting import Connector
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Endpoint:
+    """An extender and how to reach it."""
+
+    extender: Extender
+    tls: ssl.SSLContext | bool
+
+    @property
+    def url(self) -> str:
+        """The urlPrefix, which names the extender."""
+        return self.extender.url_prefix
+
+    def url_of(self, verb: str) -> str:
+        """Where to send a verb."""
+        return f"{self.url.rstrip('/')}/{verb}"
+
+
+def endpoint_of(extender: Extender, path: str) -> Endpoint:
+    """Raises ConfigError when certificates cannot be used; `path` says where the extender stands."""
+    return Endpoint(extender, context_of(extender, path))
+
+
+class Asker(Protocol):
+    """Who carries bodies to extenders."""
+
+    async def ask(self, endpoint: Endpoint, verb: str, body: bytes) -> bytes:
+        """The body of a good answer. Raises ExtenderError."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close all connections; asking again opens new ones."""
+        ...
+
+
+class HttpAsker:
+    """Asks over HTTP, with one session for all extenders, which is opened when it is first needed."""
+
+    def __init__(self) -> None:
+        self._session: aiohttp.ClientSession | None = None
+
+    async def ask(self, endpoint: Endpoint, verb: str, body: bytes) -> bytes:
+        """POST. Raises ExtenderError; nothing is tried twice."""
+        url, extender = endpoint.url_of(verb), endpoint.extender
+        seconds = float(extender.http_timeout)
+        try:
+            async with self._opened().post(
+                url,
+                data=body,
+                headers={"Content-Type": "application/json"},
+                ssl=endpoint.tls,
+                server_hostname=(extender.tls_config.server_name or None) if extender.tls_config else None,
+                timeout=aiohttp.ClientTimeout(total=seconds),
+            ) as answer:
+                if answer.status != 200:
+                    why = f"failed {verb} with extender at URL {url}, code {answer.status}"
+                    raise ExtenderError(endpoint.url, verb, why)
+                return await answer.read()
+        except TimeoutError as error:
+            raise ExtenderError(endpoint.url, verb, f"no answer within {seconds:g}s") from error
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise ExtenderError(endpoint.url, verb, str(error) or type(error).__name__) from error
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=Connector(),
+                headers={"User-Agent": f"gangline/{version('gangline')}", "Accept": "application/json"},
+                cookie_jar=aiohttp.DummyCookieJar(),
+            )
+        return self._session

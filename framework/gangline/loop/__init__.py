@@ -1,0 +1,1 @@
+"""From the watch to the binding: what the scheduler does with decisions."""

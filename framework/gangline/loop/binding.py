@@ -1,0 +1,237 @@
+"""Carry out decisions: wait on permit, pre-bind, bind, post-bind; at most so many at a time.
+
+What a decision becomes is handed to a listener; this module changes neither cache nor queue. A group binds in two
+phases: the pre-binds of all members, a barrier, then all binds. What pre-binds find is found while nothing is bound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any
+
+from gangline.api.plugin import Clock
+from gangline.deciding.group_scheduling import GroupDecision
+from gangline.deciding.scheduling import Decision
+from gangline.queueing.waiting import WaitingPod, WaitingPods
+from gangline.status import SUCCESS, Status, unschedulable
+from gangline.telemetry.metrics import Metrics
+
+log = logging.getLogger(__name__)
+
+Listener = Callable[[Decision, Status], None]
+"""Called once per decision with SUCCESS, or with what went wrong."""
+GroupListener = Callable[[GroupDecision, Sequence[Status], bool], None]
+"""Called once per group with what became of each member, and whether it came to binding at all."""
+Job = Callable[[], Awaitable[None]]
+
+
+class Binder:
+    """Runs binding cycles; pods that wait at permit do not count against `concurrency`."""
+
+    def __init__(
+        self,
+        waiting: WaitingPods,
+        listener: Listener,
+        clock: Clock,
+        metrics: Metrics,
+        concurrency: int = 64,
+        group_listener: GroupListener | None = None,
+    ) -> None:
+        self._waiting = waiting
+        self._listener = listener
+        self._group_listener = group_listener
+        self._clock = clock
+        self._succeeded = metrics.binding.series("success")
+        self._failed = metrics.binding.series("failure")
+        self._fault = metrics.fault
+        self._concurrency = concurrency
+        self._ready: asyncio.Queue[Job] = asyncio.Queue()
+        self._group: asyncio.TaskGroup | None = None
+        self._early: list[Coroutine[Any, Any, None]] = []
+        self._busy = 0
+        self._room = asyncio.Event()
+        self._room.set()
+
+    async def run(self) -> None:
+        """Bind for ever; cancelled to stop. Binding cycles that are under way then are cut off."""
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            for work in self._early:
+                group.create_task(work)
+            for _ in range(self._concurrency):
+                group.create_task(self._work())
+
+    @property
+    def pending(self) -> int:
+        """Decisions that are not yet carried out, those that wait at permit left out."""
+        return self._ready.qsize() + self._busy
+
+    async def has_room(self) -> None:
+        """Wait until so few decisions are pending that another one will soon be carried out."""
+        await self._room.wait()
+
+    def submit(self, decision: Decision) -> None:
+        """Carry out a decision."""
+        if decision.holds:
+            self._start(self._hold(decision))
+        else:
+            self._enqueue(partial(self._carry_out, decision))
+
+    def submit_group(self, decision: GroupDecision) -> None:
+        """Carry out the decision on a group."""
+        self._start(self._carry_out_group(decision))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        if self._group is not None:
+            self._group.create_task(self._guarded(work))
+        else:
+            self._early.append(self._guarded(work))
+
+    async def _guarded(self, work: Awaitable[None]) -> None:
+        """Nothing that goes wrong for one unit ends the work for the others."""
+        try:
+            await work
+        except Exception as error:
+            self._fault("binding", error)
+
+    def _enqueue(self, job: Job) -> None:
+        self._ready.put_nowait(job)
+        if self.pending >= 4 * self._concurrency:
+            self._room.clear()
+
+    async def _hold(self, decision: Decision) -> None:
+        status = await self._verdict(decision)
+        if status.is_success:
+            self._enqueue(partial(self._carry_out, decision))
+        else:
+            self._listener(decision, status)
+
+    async def _verdict(self, decision: Decision) -> Status:
+        """Wait until every plugin allows the pod, one rejects it, or the first time-out passes."""
+        if not decision.holds:
+            return SUCCESS
+        uid = decision.pod.uid
+        waiting = self._waiting.get(uid)
+        if waiting is None:
+            waiting = WaitingPod(decision.pod, decision.node, decision.holds)
+            self._waiting.add(waiting)
+        if waiting.verdict is not None:
+            self._waiting.remove(uid)
+            return waiting.verdict
+        verdict: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
+        waiting.on_verdict(verdict.set_result)
+        plugin, seconds = min(decision.holds.items(), key=lambda hold: hold[1])
+        try:
+            async with asyncio.timeout(seconds):
+                return await asyncio.shield(verdict)
+        except TimeoutError:
+            why = f'rejected due to timeout after waiting {seconds:g}s at plugin "{plugin}"'
+            return unschedulable(why).by(plugin)
+        finally:
+            self._waiting.remove(uid)
+
+    async def _work(self) -> None:
+        while True:
+            job = await self._ready.get()
+            self._busy += 1
+            try:
+                await job()
+            except Exception as error:  # nothing that goes wrong for one unit ends the work for the others
+                self._fault("binding", error)
+            finally:
+                del job  # it holds the configuration by which it was decided
+                self._busy -= 1
+                if self.pending < 2 * self._concurrency:
+                    self._room.set()
+
+    async def _carry_out(self, decision: Decision) -> None:
+        start = self._clock.monotonic()
+        status = await decision.runtime.pre_bind(decision.cycle, decision.pod, decision.node)
+        if status.is_success:
+            status = await self._bind(decision)
+        self._observe(status, start)
+        self._listener(decision, status)
+        if status.is_success:
+            await self._after(decision)
+
+    async def _carry_out_group(self, decision: GroupDecision) -> None:
+        start = self._clock.monotonic()
+        members = decision.members
+        together = _Together(self._waiting, members)
+        statuses: Sequence[Status] = await asyncio.gather(*(together.end(m, self._verdict) for m in members))
+        if all(status.is_success for status in statuses):
+            statuses = await self._each(members, lambda m: m.runtime.pre_bind(m.cycle, m.pod, m.node))
+        statuses = _without_the_gone(decision, statuses)
+        bound = all(status.is_success for status in statuses)
+        if bound:
+            statuses = await self._each(members, self._bind)
+        for status in statuses:
+            self._observe(status, start)
+        if self._group_listener is not None:
+            self._group_listener(decision, statuses, bound)
+        if bound:
+            done = [member for member, status in zip(members, statuses, strict=True) if status.is_success]
+            for member in done:
+                self._enqueue(partial(self._after, member))
+
+    async def _each(
+        self, members: Sequence[Decision], step: Callable[[Decision], Awaitable[Status]]
+    ) -> Sequence[Status]:
+        """Take a step for every member, as many at a time as any other pods; returns the answers in order."""
+        answers: list[asyncio.Future[Status]] = []
+        for member in members:
+            answer: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
+            answers.append(answer)
+            self._enqueue(partial(_answer, member, step, answer))
+        return await asyncio.gather(*answers)
+
+    async def _bind(self, decision: Decision) -> Status:
+        return await decision.runtime.bind(decision.cycle, decision.pod, decision.node)
+
+    def _observe(self, status: Status, start: float) -> None:
+        series = self._succeeded if status.is_success else self._failed
+        series.observe(self._clock.monotonic() - start)
+
+    async def _after(self, decision: Decision) -> None:
+        for failure in await decision.runtime.post_bind(decision.cycle, decision.pod, decision.node):
+            log.warning("pod %s is bound, but %s", decision.pod.key, failure.message)
+
+
+class _Together:
+    """The members of a group at permit: one that is rejected takes the others along."""
+
+    def __init__(self, waiting: WaitingPods, members: Sequence[Decision]) -> None:
+        self._waiting = waiting
+        self._members = members
+        self._is_over = False
+
+    async def end(self, member: Decision, verdict: Callable[[Decision], Awaitable[Status]]) -> Status:
+        """The verdict on a member."""
+        status = await verdict(member)
+        if not status.is_success and not self._is_over:
+            self._is_over = True
+            for other in self._members:
+                waiting = self._waiting.get(other.pod.uid)
+                if waiting is not None:
+                    waiting.reject(status.plugin, f"pod {member.pod.key} of the same gang: {status.message}")
+        return status
+
+
+def _without_the_gone(decision: GroupDecision, statuses: Sequence[Status]) -> Sequence[Status]:
+    """At the barrier: a member that was deleted meanwhile keeps the others from being bound without it."""
+    there = {pod.uid for pod in decision.unit.everybody()}
+    return [
+        status if member.pod.uid in there or not status.is_success else unschedulable("the pod was deleted")
+        for member, status in zip(decision.members, statuses, strict=True)
+    ]
+
+
+async def _answer(
+    member: Decision, step: Callable[[Decision], Awaitable[Status]], answer: asyncio.Future[Status]
+) -> None:
+    status = await step(member)
+    if not answer.done():  # it is when the group was cut off meanwhile
+        answer.set_result(status)

@@ -1,0 +1,80 @@
+"""Looks at everything that waits, a part each second: counts for the gauges, and what groups that are held are told.
+
+However many pods wait, one look takes milliseconds; with a few thousand of them a round is one look.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from gangline.api.pod_group import Membership
+from gangline.loop.outcomes import Outcomes
+from gangline.profile.runtime import Runtime
+from gangline.queueing.queue import SchedulingQueue
+from gangline.queueing.units import Unit
+from gangline.telemetry.metrics import Metrics
+
+MOST_PODS = 8192
+"""Waiting pods that are looked at at once, about; a group is looked at as a whole."""
+SETTLED = 1.0
+"""Seconds for which a group has to be held before it is told so."""
+_PLACES = ("active", "backoff", "unschedulable", "gated")
+
+
+class Census:
+    """One round after the other over the units of the queue."""
+
+    def __init__(
+        self,
+        queue: SchedulingQueue,
+        runtimes: Callable[[], Mapping[str, Runtime]],
+        outcomes: Outcomes,
+        metrics: Metrics,
+        most: int = MOST_PODS,
+    ) -> None:
+        self._queue = queue
+        self._runtimes = runtimes
+        self._outcomes = outcomes
+        self._metrics = metrics
+        self._most = most
+        self._left: list[Unit] = []
+        """Those of this round that are still to come, the last ones first."""
+        self._pods: Counter[str] = Counter()
+        """Pods of this round by where they wait."""
+        self._groups: Counter[str] = Counter()
+
+    def look(self, now: float) -> None:
+        """Look at the next units; the gauges are set when a round is complete."""
+        if not self._left:
+            self._left = list(self._queue)
+            self._left.reverse()
+        seen, pods, runtimes = 0, self._pods, self._runtimes()
+        while self._left and seen < self._most:
+            unit = self._left.pop()
+            number = len(unit.members)
+            seen += number or 1
+            if unit.place != "gone":
+                pods[unit.place] += number
+                if unit.group and unit.scheduler_name in runtimes:
+                    self._count(unit, runtimes[unit.scheduler_name], now)
+        if not self._left:
+            self._publish()
+
+    def _count(self, unit: Unit, runtime: Runtime, now: float) -> None:
+        """Count a group."""
+        self._groups["waiting"] += 1
+        membership = runtime.handle.group_of(unit.pod)
+        group = membership.group if isinstance(membership, Membership) else None
+        if unit.place == "gated" and unit.entered <= now - SETTLED:
+            self._outcomes.group_held(unit, group)
+        if unit.place != "in flight" and group is not None:
+            self._groups["partial"] += 0 < len(runtime.handle.members(unit.group)) < group.min_member
+
+    def _publish(self) -> None:
+        for place in _PLACES:
+            self._metrics.pending.labels(place).set(self._pods[place])
+        self._metrics.groups.waiting.set(self._groups["waiting"])
+        self._metrics.groups.partial.set(self._groups["partial"])
+        self._pods.clear()
+        self._groups.clear()

@@ -1,0 +1,220 @@
+"""What a decision becomes: for the queue, the cache, events, conditions and metrics. No I/O."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from gangline.api.hints import Action
+from gangline.api.plugin import Clock
+from gangline.api.pod_group import PodGroup
+from gangline.deciding.group_scheduling import GroupDecision, GroupRejection
+from gangline.deciding.scheduling import Decision, Rejection, give_back, rejection_of
+from gangline.errors import GanglineError
+from gangline.groups.keys import GPU_COUNT
+from gangline.loop.watching import Cluster
+from gangline.profile.recording import Condition, EventRecorder, GroupCondition
+from gangline.queueing.queue import SchedulingQueue
+from gangline.queueing.units import Unit
+from gangline.state.cache import Cache
+from gangline.state.pods import PodInfo
+from gangline.status import Status
+from gangline.telemetry.metrics import Metrics
+
+log = logging.getLogger(__name__)
+
+
+class Outcomes:
+    """Takes note of what became of units."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        queue: SchedulingQueue,
+        recorder: EventRecorder,
+        clock: Clock,
+        metrics: Metrics,
+        cluster: Cluster,
+        wake: Callable[[], None],
+    ) -> None:
+        self._cache = cache
+        self._queue = queue
+        self._recorder = recorder
+        self._clock = clock
+        self._metrics = metrics
+        self._cluster = cluster
+        self._wake = wake
+
+    # Pods
+
+    def finished(self, decision: Decision, status: Status) -> None:
+        """The binding cycle of a pod has ended."""
+        if status.is_success:
+            now = self._clock.monotonic()
+            self._bound(decision, now)
+            self._metrics.groups.pod_bound(now - decision.unit.added)
+            self._queue.done(decision.unit)
+            return
+        self._give_back(decision)
+        self.rejected(rejection_of(decision.unit, status), decision.runtime.name)
+        self._freed(decision.pod)
+
+    def rejected(self, rejection: Rejection, profile: str) -> None:
+        """A pod goes nowhere now."""
+        unit, pod = rejection.unit, rejection.pod
+        now = self._clock.monotonic()
+        self._count(unit, rejection.is_error, profile, now)
+        if self._queue.get(pod.uid) is not unit:
+            return  # deleted meanwhile
+        if pod.uid in self._cache.pods:
+            self._queue.done(unit)  # bound by somebody else meanwhile
+            return
+        message, backoff = self._backed_off(rejection, profile)
+        self._queue.requeue(unit, rejection.plugins, message, now, error=rejection.is_error, backoff=backoff)
+        self._wake()
+        if rejection.is_error:
+            log.error("pod %s: %s", pod.key, message)
+        nominated = rejection.nominated_node_name
+        if nominated == pod.nominated_node_name:
+            nominated = None
+        self._tell(pod, message, rejection.is_error, nominated)
+
+    # Groups
+
+    def group_finished(self, decision: GroupDecision, statuses: Sequence[Status], bound: bool) -> None:
+        """The binding cycle of a group has ended: all were bound, some, or, before the barrier, none."""
+        unit, group, now = decision.unit, decision.group, self._clock.monotonic()
+        runtime = decision.members[0].runtime
+        failed = [
+            (member, status)
+            for member, status in zip(decision.members, statuses, strict=True)
+            if not (bound and status.is_success)
+        ]
+        for member, status in zip(decision.members, statuses, strict=True):
+            if bound and status.is_success:
+                self._bound(member, now)
+        for member, _ in failed:
+            self._give_back(member)
+        done = {member.pod.uid for member in decision.members} - {member.pod.uid for member, _ in failed}
+        left = self._queue.leave(unit, done)
+        if not failed:
+            self._metrics.groups.bound(now - unit.added, recovered=not decision.is_whole)
+            self._group_placed(group, len(decision.members))
+            if left:
+                why = decision.why_left or f"the pods of gang {group.namespace}/{group.name} that it needs are bound"
+                self._requeue_group(GroupRejection(unit, why, frozenset(), group, is_running=True), runtime.name)
+            return
+        member, status = next(each for each in failed if not each[1].is_success)
+        why = f"gang {group.namespace}/{group.name}: pod {member.pod.name}: {status.message}"
+        rejection = rejection_of(unit, status)
+        self._requeue_group(
+            GroupRejection(unit, why, rejection.plugins, group, is_error=rejection.is_error), runtime.name
+        )
+        self._freed(member.pod)
+
+    def group_rejected(self, rejection: GroupRejection, profile: str) -> None:
+        """A group goes nowhere now."""
+        self._requeue_group(rejection, profile)
+
+    def group_held(self, unit: Unit, group: PodGroup | None) -> None:
+        """A group is not even tried, and that has not changed for a while: what its `message` says is missing."""
+        if unit.told != unit.message:
+            unit.told = unit.message
+            if GPU_COUNT in unit.message:
+                self._metrics.groups.invalid("invalid_gpu_requirements")
+            self._group_waits(GroupRejection(unit, unit.message, unit.rejected_by, group))
+        for pod in unit.members:
+            if not pod.gates and not _knows(pod, unit.message):
+                self._tell(pod, unit.message, False, None)
+
+    def _requeue_group(self, rejection: GroupRejection, profile: str) -> None:
+        unit, now = rejection.unit, self._clock.monotonic()
+        for pod in [pod for pod in unit.everybody() if pod.uid in self._cache.pods]:
+            self._queue.remove(pod.uid)  # bound by somebody else meanwhile, or by us, though the answer was an error
+        self._count(unit, rejection.is_error, profile, now)
+        if unit.place == "gone":
+            return
+        message, backoff = self._backed_off(rejection, profile)
+        rejection = replace(rejection, message=message)
+        self._queue.requeue(
+            unit,
+            rejection.plugins,
+            rejection.message,
+            now,
+            error=rejection.is_error,
+            retry_after=rejection.retry_after,
+            backoff=backoff,
+        )
+        self._wake()
+        if rejection.is_error:
+            log.error("gang of pod %s: %s", unit.pod.key, rejection.message)
+        self._group_waits(rejection)
+        for pod in list(unit.members):
+            nominated = rejection.nominated.get(pod.uid)
+            if nominated is not None or not _knows(pod, rejection.message):
+                self._tell(pod, rejection.message, rejection.is_error, nominated)
+
+    def _group_placed(self, group: PodGroup, pods: int) -> None:
+        if group.object is not None:
+            note = f"Assigned {pods} pods of the group to nodes"
+            self._recorder.about(group.object, "gangline", "Normal", "Scheduled", note, "Binding")
+            self._recorder.group_condition(GroupCondition(group.object, True, "Scheduled", note))
+
+    def _group_waits(self, rejection: GroupRejection) -> None:
+        group = rejection.group
+        if group is None or group.object is None:
+            return
+        reason = "SchedulerError" if rejection.is_error else "Unschedulable"
+        self._recorder.about(group.object, "gangline", "Warning", "FailedScheduling", rejection.message, "Scheduling")
+        if not rejection.is_running:
+            self._recorder.group_condition(GroupCondition(group.object, False, reason, rejection.message))
+
+    # Both
+
+    def _backed_off(self, rejection: Rejection | GroupRejection, profile: str) -> tuple[str, float | None]:
+        """What to say of a rejection, and for how long its unit backs off; None for as long as others do."""
+        if not rejection.is_late:
+            return rejection.message, None
+        self._metrics.overruns.labels(profile).inc()
+        seconds = self._queue.overrun(rejection.unit)
+        return f"{rejection.message}: it is tried again in {seconds:g} s", seconds
+
+    def _bound(self, decision: Decision, now: float) -> None:
+        pod, unit, profile = decision.pod, decision.unit, decision.runtime.name
+        self._cache.binding_ended(pod, now)
+        self._metrics.attempts_total.labels("scheduled", profile).inc()
+        self._metrics.attempts.series("scheduled", profile).observe(now - unit.entered)
+        self._metrics.sli.series(str(min(unit.attempts, 16))).observe(now - unit.added)
+        self._recorder.event(
+            pod, "Normal", "Scheduled", f"Successfully assigned {pod.key} to {decision.node}", "Binding"
+        )
+
+    def _give_back(self, decision: Decision) -> None:
+        try:
+            give_back(decision.runtime, self._cache, decision.cycle, decision.pod, decision.node)
+        except GanglineError as error:
+            log.error("pod %s: %s", decision.pod.key, error)
+
+    def _freed(self, pod: PodInfo) -> None:
+        """What the pod had taken is free again."""
+        self._cluster.happened("pods", Action.DELETE, pod, None)
+
+    def _count(self, unit: Unit, is_error: bool, profile: str, now: float) -> None:
+        result = "error" if is_error else "unschedulable"
+        self._metrics.attempts_total.labels(result, profile).inc()
+        self._metrics.attempts.series(result, profile).observe(now - unit.entered)
+
+    def _tell(self, pod: PodInfo, message: str, is_error: bool, nominated: str | None) -> None:
+        if nominated is not None:
+            pod.nominated_node_name = nominated
+            self._queue.nominate(pod, nominated)
+        reason = "SchedulerError" if is_error else "Unschedulable"
+        self._recorder.event(pod, "Warning", "FailedScheduling", message)
+        self._recorder.condition(Condition(pod.namespace, pod.name, pod.uid, reason, message, nominated))
+
+
+def _knows(pod: PodInfo, message: str) -> bool:
+    """Whether the pod's status says so already."""
+    condition = pod.conditions.get("PodScheduled")
+    return condition is not None and condition.message == message

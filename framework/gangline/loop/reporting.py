@@ -1,0 +1,225 @@
+"""Write what the recorder has collected: bind first, tell later.
+
+Conditions and events go out when no binding is pending, or when they have waited for long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from gangline.api.plugin import Clock
+from gangline.clock import rfc3339
+from gangline.errors import Conflict, GanglineError, NotFound, TooManyRequests, Unavailable
+from gangline.kube.interface import Client, PatchKind
+from gangline.kube.resources import (
+    EVENTS,
+    POD_GROUPS_V1ALPHA2,
+    POD_GROUPS_V1BETA1,
+    PODS,
+    SCHEDULER_PLUGINS_POD_GROUPS,
+)
+from gangline.model import Event
+from gangline.profile.recording import Condition, EventRecorder, GroupCondition, Repeated
+from gangline.state.pods import PodInfo
+from gangline.telemetry.metrics import Metrics
+
+log = logging.getLogger(__name__)
+
+CONCURRENCY = 8
+PATIENCE = 5.0
+"""Seconds that what there is to tell waits for bindings at most; then one writer goes on beside them."""
+PAUSE = 1.0
+"""Seconds after a write that the API server could not take."""
+IDLE = 0.05
+"""Seconds between two looks while there is nothing to write."""
+
+
+class Reporter:
+    """Writes events and conditions in the background."""
+
+    def __init__(
+        self,
+        client: Client,
+        recorder: EventRecorder,
+        clock: Clock,
+        metrics: Metrics,
+        pending_bindings: Callable[[], int],
+        still_waiting: Callable[[str], PodInfo | None],
+    ) -> None:
+        self._client = client
+        self._recorder = recorder
+        self._clock = clock
+        self._metrics = metrics
+        self._pending_bindings = pending_bindings
+        self._still_waiting = still_waiting
+        self._dropped = 0
+        self._waiting_since: float | None = None
+        self._failures = 0
+
+    async def run(self) -> None:
+        """Write for ever; cancelled to stop."""
+        async with asyncio.TaskGroup() as group:
+            for number in range(CONCURRENCY):
+                group.create_task(self._work(first=number == 0))
+
+    async def flush(self) -> None:
+        """Write everything that waits now."""
+        while await self.write_one():
+            pass
+
+    async def _work(self, first: bool) -> None:
+        while True:
+            try:
+                wrote = self._may_write(first) and await self.write_one()
+            except Exception as error:  # what cannot be told is not worth the process
+                self._metrics.fault("reporting", error)
+                wrote = False
+            if not wrote:
+                await asyncio.sleep(IDLE)
+
+    def _may_write(self, first: bool) -> bool:
+        """Whether bindings leave room; the first writer is let through when it has waited for long."""
+        if self._pending_bindings() == 0:
+            self._waiting_since = None
+            return True
+        if not self._recorder.waiting or not first:
+            return False
+        now = self._clock.monotonic()
+        if self._waiting_since is None:
+            self._waiting_since = now
+        return now - self._waiting_since > PATIENCE
+
+    async def write_one(self) -> bool:
+        """Write the next condition or event; False when there is none."""
+        self._count_dropped()
+        condition = self._recorder.next_condition()
+        if condition is not None:
+            await self._attempt(
+                f"condition of pod {condition.namespace}/{condition.name}", self._write_condition(condition)
+            )
+            return True
+        of_group = self._recorder.next_group_condition()
+        if of_group is not None:
+            await self._attempt(f"condition of pod group {of_group.object.name}", self._write_group_condition(of_group))
+            return True
+        event = self._recorder.next_event()
+        if event is None:
+            return False
+        if isinstance(event, Repeated):
+            await self._attempt(f"event {event.event.metadata.name}", self._write_again(event.event))
+        else:
+            new = self._client.create(EVENTS, event, namespace=event.metadata.namespace)
+            await self._attempt(f"event {event.metadata.name}", new)
+        return True
+
+    async def _write_again(self, event: Event) -> None:
+        """Count an event in its series; one that the API server no longer has, or never got, is created."""
+        name, namespace = event.metadata.name, event.metadata.namespace
+        patch = {"series": msgspec.to_builtins(event.series)}
+        try:
+            await self._client.patch(EVENTS, name, patch, namespace=namespace, kind=PatchKind.MERGE)
+        except NotFound:
+            await self._client.create(EVENTS, event, namespace=namespace)
+
+    async def _write_condition(self, condition: Condition) -> None:
+        """A condition is written as long as its pod still waits, and as the pod is now; what fails is tried again."""
+        pod = self._still_waiting(condition.uid)
+        if pod is None:
+            return
+        metadata = {"uid": condition.uid, "resourceVersion": pod.resource_version}
+        patch = {"metadata": metadata, "status": _status_of(condition, self._clock.now())}
+        try:
+            await self._client.patch(
+                PODS,
+                condition.name,
+                patch,
+                namespace=condition.namespace,
+                subresource="status",
+                kind=PatchKind.STRATEGIC,
+            )
+        except (Conflict, Unavailable, TooManyRequests) as error:
+            self._recorder.restore(condition)
+            await asyncio.sleep(IDLE if isinstance(error, Conflict) else PAUSE)
+            if not isinstance(error, Conflict):
+                raise
+
+    async def _write_group_condition(self, condition: GroupCondition) -> None:
+        """Only upstream's groups and those of scheduler-plugins are ours to describe; others have their controllers."""
+        regarding = condition.object
+        resource = _GROUPS.get((regarding.api_version, regarding.kind))
+        if resource is None:
+            return
+        status = _status_of_group(condition, regarding.api_version, self._clock.now())
+        kind = PatchKind.STRATEGIC if resource.group == POD_GROUPS_V1BETA1.group else PatchKind.MERGE
+        await self._client.patch(
+            resource,
+            regarding.name,
+            {"status": status},
+            namespace=regarding.namespace,
+            subresource="status",
+            kind=kind,
+        )
+
+    async def _attempt(self, what: str, work: Awaitable[object]) -> None:
+        """Telling is best effort: a failure is logged, and a run of failures only once."""
+        try:
+            await work
+        except NotFound:
+            return
+        except GanglineError as error:
+            self._failures += 1
+            level = logging.WARNING if self._failures == 1 else logging.DEBUG
+            log.log(level, "could not write %s: %s", what, error)
+        else:
+            self._failures = 0
+
+    def _count_dropped(self) -> None:
+        dropped = self._recorder.dropped
+        if dropped > self._dropped:
+            self._metrics.events_dropped.inc(dropped - self._dropped)
+            self._dropped = dropped
+
+
+_GROUPS = {
+    (resource.api_version, resource.kind): resource
+    for resource in (POD_GROUPS_V1BETA1, POD_GROUPS_V1ALPHA2, SCHEDULER_PLUGINS_POD_GROUPS)
+}
+_CONDITION_TYPES = {
+    POD_GROUPS_V1ALPHA2.api_version: "PodGroupScheduled",
+    POD_GROUPS_V1BETA1.api_version: "PodGroupInitiallyScheduled",
+}
+
+
+def _status_of_group(condition: GroupCondition, api_version: str, now: float) -> dict[str, object]:
+    type_ = _CONDITION_TYPES.get(api_version)
+    if type_ is None:
+        return {"phase": "Scheduled" if condition.scheduled else "Pending"}
+    return {
+        "conditions": [
+            {
+                "type": type_,
+                "status": "True" if condition.scheduled else "False",
+                "reason": condition.reason,
+                "message": condition.message,
+                "lastTransitionTime": rfc3339(now),
+            }
+        ]
+    }
+
+
+def _status_of(condition: Condition, now: float) -> dict[str, object]:
+    scheduled = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": condition.reason,
+        "message": condition.message,
+        "lastProbeTime": None,
+        "lastTransitionTime": rfc3339(now),
+    }
+    if condition.nominated_node_name is None:
+        return {"conditions": [scheduled]}
+    return {"conditions": [scheduled], "nominatedNodeName": condition.nominated_node_name or None}

@@ -1,0 +1,1 @@
+"""What the cluster is used for, counted from the columns."""

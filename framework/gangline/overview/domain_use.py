@@ -1,0 +1,55 @@
+"""What is in each domain of the network: nodes, ready ones, GPUs and those in use; worked out here alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gangline.model import Node
+from gangline.overview.gpu_use import GpuUse
+from gangline.state.nodes import Int64Column
+from gangline.state.topology import Domains
+from gangline.status import BoolColumn
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DomainUse:
+    """The domains of one level; columns have one value per domain, in the order of `level.values`."""
+
+    level: Domains
+    nodes: Int64Column
+    """Nodes in the domain."""
+    ready: Int64Column
+    """Those of them whose condition Ready is True."""
+    gpus: Int64Column
+    used: Int64Column
+    """GPUs that are taken, whichever way."""
+    gpu_nodes: Int64Column
+    """Nodes that have GPUs."""
+    partial: Int64Column
+    """Those of them that are neither empty nor full."""
+
+
+def domain_use(
+    levels: Sequence[Domains], nodes: Sequence[Node | None], is_ready: BoolColumn, gpus: GpuUse
+) -> list[DomainUse]:
+    """Count each level; `nodes` has the object of each row, None without a node, `is_ready` what `ready_nodes` says."""
+    there = np.array([node is not None for node in nodes], dtype=np.int64)
+    ready = is_ready.astype(np.int64)
+    partial = ((gpus.used > 0) & (gpus.used < gpus.total)).astype(np.int64)
+    has = (gpus.total > 0).astype(np.int64)
+    return [
+        DomainUse(level, *(level.sums(column) for column in (there, ready, gpus.total, gpus.used, has, partial)))
+        for level in levels
+    ]
+
+
+def ready_nodes(nodes: Sequence[Node | None]) -> BoolColumn:
+    """Where there is a node whose condition Ready is True."""
+    return np.array([node is not None and _is_ready(node) for node in nodes], dtype=np.bool_)
+
+
+def _is_ready(node: Node) -> bool:
+    return any(condition.type == "Ready" and condition.status == "True" for condition in node.status.conditions)

@@ -1,0 +1,122 @@
+"""How many GPUs each node has and how many are taken, whichever way pods came by them.
+
+A pod takes the GPUs that it requests. One that requests none takes those that a claim or a scheduling map gave it,
+which stand in its annotation, and those that dynamic resource allocation gave it, which stand in its ResourceClaims.
+A device that several share is taken once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gangline.api.plugin import State
+from gangline.kube.resources import GPU_NODE_STATUSES, RESOURCE_CLAIMS
+from gangline.state.cache import Cache
+from gangline.state.nodes import Int64Column, NodeView
+from gangline.state.pods import PodInfo
+from gangline.wire import texts
+from gangline.wire.custom_resources import ALLOCATED, AMD_GPU, GPU
+
+GPUS = (GPU, AMD_GPU)
+"""Resources that stand for whole GPUs."""
+_DRIVER = "gpu."
+"""How the names of DRA drivers begin that hand out GPUs: gpu.nvidia.com, gpu.amd.com."""
+_DEVICE = re.compile(r"gpu-(\d{1,3})")
+_MOST_IDS = 256
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GpuUse:
+    """One value for each row of the nodes."""
+
+    total: Int64Column
+    used: Int64Column
+    ids: Mapping[int, frozenset[int]]
+    """Row to the ids of the devices that are taken, as far as they are known."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gathered:
+    """What is counted from: copies, and lists of objects that never change, so that another thread may count."""
+
+    total: Int64Column
+    requested: Int64Column
+    names: Sequence[str]
+    pods: Sequence[PodInfo]
+    claims: Sequence[Any]
+    reports: Sequence[Any]
+
+
+def gather(nodes: NodeView, cluster: State) -> Gathered:
+    """Take what there is now on all nodes; quick, and called by the thread that the columns belong to."""
+    total, requested = nodes.amounts(GPUS)
+    claims: Any = cluster.store(RESOURCE_CLAIMS.key)
+    reports: Any = cluster.store(GPU_NODE_STATUSES.key)
+    pods = list(cluster.pods.values())
+    return Gathered(total.sum(axis=0), requested.sum(axis=0), nodes.names, pods, list(claims), list(reports))
+
+
+def gpu_use(cluster: Cache) -> GpuUse:
+    """Count as things are now; costs a look at every pod."""
+    return counted(gather(cluster.nodes.view(), cluster))
+
+
+def counted(gathered: Gathered) -> GpuUse:
+    """How many GPUs each node has, and how many are taken."""
+    rows = {name: row for row, name in enumerate(gathered.names) if name}
+    total, used = gathered.total, gathered.requested.copy()
+    reported = _reported(gathered, rows)
+    by_request, by_claim = _held(gathered, rows)
+    pieces = np.maximum(1, np.where(reported > 0, total // np.maximum(reported, 1), 1))
+    total = np.where(total > 0, total, reported)
+    for row, held in by_claim.items():  # few pods have GPUs without requesting them
+        used[row] += len(held - by_request.get(row, frozenset())) * pieces[row]
+    ids = {
+        row: frozenset(id for id in by_claim.get(row, set()) | by_request.get(row, set()) if isinstance(id, int))
+        for row in {**by_claim, **by_request}
+    }
+    return GpuUse(np.maximum(total, used * (total == 0)), np.where(total > 0, np.minimum(used, total), used), ids)
+
+
+def device_ids(annotations: Mapping[str, str]) -> tuple[int, ...]:
+    """The device ids that stand on a bound pod; what is no id is left out."""
+    return texts.device_ids(annotations.get(ALLOCATED, ""))
+
+
+def asks_for_gpus(pod: PodInfo) -> bool:
+    """Whether its requests say how many GPUs it takes."""
+    real = pod.cls.requests.real
+    return bool(real.get(GPU) or real.get(AMD_GPU))
+
+
+def _held(gathered: Gathered, rows: Mapping[str, int]) -> tuple[dict[int, set[int | str]], dict[int, set[int | str]]]:
+    """Row to devices: of pods that request GPUs, and of those that do not."""
+    by_request: dict[int, set[int | str]] = {}
+    by_claim: dict[int, set[int | str]] = {}
+    for pod in gathered.pods:
+        row = pod.row
+        if 0 <= row < len(gathered.total) and ALLOCATED in pod.annotations:
+            where = by_request if asks_for_gpus(pod) else by_claim
+            where.setdefault(row, set()).update(device_ids(pod.annotations))
+    for claim in gathered.claims:
+        for result in claim.status.results:
+            row = rows.get(result.pool, -1)
+            if row >= 0 and result.driver.startswith(_DRIVER) and not result.admin_access:
+                number = _DEVICE.fullmatch(result.device)
+                by_claim.setdefault(row, set()).add(int(number[1]) if number else result.device)
+    return by_request, by_claim
+
+
+def _reported(gathered: Gathered, rows: Mapping[str, int]) -> Int64Column:
+    """Devices that agents report, for nodes without a device plugin."""
+    found = np.zeros(len(gathered.total), dtype=np.int64)
+    for report in gathered.reports:
+        row = rows.get(report.metadata.name, -1)
+        if row >= 0:
+            found[row] = min(len(report.status.devices), _MOST_IDS)
+    return found

@@ -1,0 +1,263 @@
+"""The cluster at a glance: GPUs, what waits and why, and the groups with where they are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from gangline.api.pod_group import Membership, PodGroup, Problem
+from gangline.groups import Groups
+from gangline.overview.domain_use import DomainUse, domain_use, ready_nodes
+from gangline.overview.gpu_use import gpu_use
+from gangline.state.cache import Cache
+from gangline.state.nodes import Int64Column
+from gangline.state.pods import PodInfo
+from gangline.state.topology import Domains, Topology
+from gangline.wire.custom_resources import GPU
+
+_START = re.compile(r"estimated start (\S+)")
+_KEPT = re.compile(
+    r"room is kept on ([0-9]{1,9}) nodes .{1,300} with ([0-9]{1,9}) GPUs since (\S+), until (\S+) at most"
+)
+
+
+class Gpus(msgspec.Struct, rename="camel"):
+    """GPUs of the cluster, and how well they are used."""
+
+    nodes: int
+    total: int
+    used: int
+    free: int
+    stranded: int
+    """Free ones on nodes where no pod that runs or waits with GPUs would fit."""
+    empty_nodes: int
+    """Nodes of which every GPU is free."""
+    partial_nodes: int
+    """Nodes that are neither empty nor full."""
+    utilization: float
+    """The part that is in use, 0..1; 0 where there are none."""
+    efficiency: float
+    """The part that is in use or can be used by somebody, 0..1; 0 where there are none."""
+
+
+class LevelUse(msgspec.Struct, rename="camel"):
+    """The domains of one level of the network."""
+
+    level: str
+    domains: int
+    complete: int
+    """Domains of which every GPU is free."""
+
+
+class InDomain(msgspec.Struct, rename="camel"):
+    """What there is in one domain of the network."""
+
+    level: str
+    domain: str
+    """Its name below those of the wider ones."""
+    nodes: int
+    ready: int
+    """Those of its nodes whose condition Ready is True."""
+    gpus: int
+    used: int
+
+
+class Reserved(msgspec.Struct, rename="camel"):
+    """Room that the scheduler keeps for a group."""
+
+    nodes: int
+    gpus: int
+    since: str
+    """RFC 3339."""
+    until: str
+    """RFC 3339: when it ends whatever was planned."""
+
+
+class Gang(msgspec.Struct, rename="camel"):
+    """One group."""
+
+    name: str
+    dialect: str
+    min_member: int
+    placed: int
+    waiting: int
+    where: list[str]
+    """The narrowest domains that its pods are in, at most a few."""
+    estimated_start: str = ""
+    """RFC 3339, where the scheduler keeps room for it."""
+    message: str = ""
+    reserved: Reserved | None = None
+
+
+class Waiting(msgspec.Struct, rename="camel"):
+    """A pod on its own that waits, and why."""
+
+    pod: str
+    scheduler_name: str
+    message: str
+
+
+class Overview(msgspec.Struct, rename="camel"):
+    """What `gangline status` shows."""
+
+    gpus: Gpus
+    levels: list[LevelUse]
+    domains: list[InDomain]
+    """Of all levels, the widest first; along the topology."""
+    gangs: list[Gang]
+    waiting: list[Waiting]
+    serves: list[str] | None = None
+    """The schedulerNames that the running scheduler serves; None where no running one is known."""
+
+
+MOST_DOMAINS = 3
+"""Domains of a group that are named."""
+
+
+def overview(
+    cluster: Cache, pending: Sequence[PodInfo], topology: Topology, serves: Sequence[str] | None = None
+) -> Overview:
+    """The cluster with the pods that are bound on it, and those that wait for a node.
+
+    `serves` are the schedulerNames of the running scheduler; None where none is known.
+    """
+    use = gpu_use(cluster)
+    total, used = use.total, use.used
+    nodes = cluster.nodes.objects[: cluster.nodes.size]
+    domains = domain_use(topology.switches(), nodes, ready_nodes(nodes), use)
+    groups = Groups(cluster)
+    waiting, members = _split(pending, groups)
+    gangs = _gangs(cluster, groups, members, topology, serves)
+    return Overview(
+        gpus=_gpus(cluster, total, used, pending),
+        levels=[LevelUse(each.level.level, len(each.level), _complete(each)) for each in domains],
+        domains=[found for each in domains for found in _in_domains(each)],
+        gangs=sorted(gangs, key=lambda gang: (not gang.waiting, gang.name)),
+        waiting=sorted((_waiting(pod, serves) for pod in waiting), key=lambda each: each.pod),
+        serves=None if serves is None else list(serves),
+    )
+
+
+def _gpus(cluster: Cache, total: Int64Column, used: Int64Column, pending: Sequence[PodInfo]) -> Gpus:
+    has = total > 0
+    free = total - used
+    kinds = {pod.cls.id: pod for pod in (*cluster.pods.values(), *pending) if pod.cls.requests.real.get(GPU)}
+    useful = np.zeros(len(total), dtype=np.bool_)
+    for pod in kinds.values():
+        useful |= _fits(cluster, pod)
+    stranded = int(free[~useful].sum()) if kinds else 0
+    there = int(total.sum())
+    return Gpus(
+        nodes=int(has.sum()),
+        total=there,
+        used=int(used.sum()),
+        free=int(free.sum()),
+        stranded=stranded,
+        empty_nodes=int((has & (used == 0)).sum()),
+        partial_nodes=int((has & (used > 0) & (free > 0)).sum()),
+        utilization=int(used.sum()) / there if there else 0.0,
+        efficiency=1.0 - stranded / there if there else 0.0,
+    )
+
+
+def _fits(cluster: Cache, pod: PodInfo) -> np.ndarray:
+    nodes, cls = cluster.nodes, pod.cls
+    fits = nodes.alive[: nodes.size] & ~nodes.unschedulable[: nodes.size]
+    for resource, amount in zip(cls.resources.tolist(), cls.amounts.tolist(), strict=True):
+        fits &= nodes.allocatable[resource, : nodes.size] - nodes.requested[resource, : nodes.size] >= amount
+    return fits
+
+
+def _complete(use: DomainUse) -> int:
+    return int(((use.gpus > 0) & (use.used == 0)).sum())
+
+
+def _in_domains(use: DomainUse) -> Iterable[InDomain]:
+    columns = (use.nodes, use.ready, use.gpus, use.used)
+    for domain in np.argsort(use.level.order).tolist():
+        yield InDomain(use.level.level, use.level.path(domain), *(int(column[domain]) for column in columns))
+
+
+def _split(pods: Iterable[PodInfo], groups: Groups) -> tuple[list[PodInfo], dict[str, list[PodInfo]]]:
+    """Pods on their own, and the members of each group."""
+    alone: list[PodInfo] = []
+    members: dict[str, list[PodInfo]] = {}
+    for pod in pods:
+        membership = groups.of(pod)
+        if membership is None:
+            alone.append(pod)
+        else:
+            key = membership.key if isinstance(membership, Problem) else membership.group.key
+            members.setdefault(key, []).append(pod)
+    return alone, members
+
+
+def _gangs(
+    cluster: Cache,
+    groups: Groups,
+    waiting: Mapping[str, list[PodInfo]],
+    topology: Topology,
+    serves: Sequence[str] | None,
+) -> Iterable[Gang]:
+    _, placed = _split(cluster.pods.values(), groups)
+    levels = topology.switches()
+    for key in {**waiting, **placed}:
+        there, here = placed.get(key, []), waiting.get(key, [])
+        membership = groups.of((here or there)[0])
+        message = next((said for pod in here if (said := _why(pod, serves))), "")
+        group = membership.group if isinstance(membership, Membership) else None
+        if group is None and isinstance(membership, Problem):
+            message = membership.message
+        found = _START.search(message)
+        yield Gang(
+            name=_name(group, key),
+            dialect=group.dialect if group is not None else key.partition(":")[0],
+            min_member=group.min_member if group is not None else 0,
+            placed=len(there),
+            waiting=len(here),
+            where=_where(there, levels[-1] if levels else None),
+            estimated_start=found.group(1) if found else "",
+            message=message,
+            reserved=_reserved(message),
+        )
+
+
+def _reserved(message: str) -> Reserved | None:
+    """The room that is kept for a group, as the scheduler told its pods."""
+    found = _KEPT.search(message)
+    return Reserved(int(found[1]), int(found[2]), found[3], found[4]) if found else None
+
+
+def _name(group: PodGroup | None, key: str) -> str:
+    return f"{group.namespace}/{group.name}" if group is not None else key.partition(":")[2]
+
+
+def _where(pods: Sequence[PodInfo], level: Domains | None) -> list[str]:
+    rows = sorted({pod.row for pod in pods if pod.row >= 0})
+    if level is None:
+        return []
+    domains = sorted({int(level.ids[row]) for row in rows} - {-1}, key=lambda domain: int(level.order[domain]))
+    more = len(domains) - MOST_DOMAINS
+    return [level.path(d) for d in domains[:MOST_DOMAINS]] + ([f"and {more} more"] if more > 0 else [])
+
+
+def _waiting(pod: PodInfo, serves: Sequence[str] | None) -> Waiting:
+    return Waiting(pod.key, pod.scheduler_name, _why(pod, serves))
+
+
+def _why(pod: PodInfo, serves: Sequence[str] | None) -> str:
+    """What the scheduler has said of the pod, or that no running one of Gangline's will ever look at it."""
+    if serves is None or pod.scheduler_name in serves:
+        return _said(pod)
+    nobody = f"no running Gangline serves the schedulerName {pod.scheduler_name}: it serves {', '.join(serves)}"
+    if pod.scheduler_name == "default-scheduler":
+        nobody = "left to the cluster's own scheduler: no running Gangline serves default-scheduler"
+    return f"{nobody}; {said}" if (said := _said(pod)) else nobody
+
+
+def _said(pod: PodInfo) -> str:
+    condition = pod.conditions.get("PodScheduled")
+    return condition.message if condition is not None and condition.status == "False" else ""

@@ -1,0 +1,110 @@
+"""How full and how fragmented the domains of the network are, from what the loop that decides hands over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gangline.model import Node
+from gangline.overview.domain_use import DomainUse, domain_use, ready_nodes
+from gangline.overview.gpu_use import Gathered, GpuUse, counted, gather
+from gangline.state.cache import Cache
+from gangline.state.nodes import Int64Column
+from gangline.state.topology import Domains, Topology
+from gangline.status import BoolColumn
+from gangline.telemetry.exposition import escaped, head
+
+_FULL = "GPUs of the domain that are in use."
+_PARTLY = "Nodes of the domain that are partly in use"
+_BY_DOMAIN: Mapping[str, tuple[str, Callable[[DomainUse], list[float]]]] = {
+    "topology_domain_utilization_ratio": (_FULL, lambda use: _ratios(use.used, use.gpus)),
+    "topology_gpu_utilization_ratio": (_FULL, lambda use: _ratios(use.used, use.gpus)),
+    "topology_domain_fragmentation_ratio": (
+        f"{_PARTLY}: neither empty nor full.",
+        lambda use: _ratios(use.partial, use.gpu_nodes),
+    ),
+    "topology_scheduler_domain_fragmentation_ratio": (f"{_PARTLY}.", lambda use: _ratios(use.partial, use.gpu_nodes)),
+    "topology_domain_nodes": ("Nodes of the domain.", lambda use: use.nodes.astype(np.float64).tolist()),
+    "topology_domain_ready_nodes": (
+        "Nodes of the domain whose condition Ready is True.",
+        lambda use: use.ready.astype(np.float64).tolist(),
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
+    """Copies, and objects that never change: what another thread may read. Columns have a value per row."""
+
+    levels: Sequence[Domains]
+    names: Sequence[str]
+    nodes: Sequence[Node | None]
+    gpus: Gathered
+
+
+class TopologyMetrics:
+    """Gauges per domain of every level, and per node with GPUs."""
+
+    def __init__(self, cluster: Cache) -> None:
+        self._cluster = cluster
+        self._snapshot: _Snapshot | None = None
+        self.topology: Topology | None = None
+        """The levels to tell of; without them there is nothing to tell."""
+
+    def take(self) -> None:
+        """Hand over what there is now; called by the thread that the columns belong to."""
+        if self.topology is None:
+            self._snapshot = None
+            return
+        nodes = self._cluster.nodes
+        self._snapshot = _Snapshot(
+            self.topology.switches(),
+            nodes.names[: nodes.size],
+            nodes.objects[: nodes.size],
+            gather(nodes.view(), self._cluster),
+        )
+
+    def lines(self) -> Iterator[str]:
+        """See Family."""
+        taken = self._snapshot
+        if taken is None:
+            return
+        paths = [[escaped(level.path(domain)) for domain in range(len(level))] for level in taken.levels]
+        gpus = counted(taken.gpus)
+        ready = ready_nodes(taken.nodes)
+        yield from _of_domains(taken, ready, gpus, paths)
+        yield from _of_nodes(taken, ready, gpus, paths)
+        yield head("topology_gpu_allocation_ratio", "gauge", "GPUs of the cluster that are in use.")
+        yield f"topology_gpu_allocation_ratio {float(gpus.used.sum()) / max(1, int(gpus.total.sum()))!r}\n"
+
+
+def _of_domains(taken: _Snapshot, ready: BoolColumn, gpus: GpuUse, paths: Sequence[Sequence[str]]) -> Iterator[str]:
+    used = domain_use(taken.levels, taken.nodes, ready, gpus)
+    for name, (help, read) in _BY_DOMAIN.items():
+        yield head(name, "gauge", help)
+        for named, use in zip(paths, used, strict=True):
+            for path, value in zip(named, read(use), strict=True):  # a series for each is what was asked for
+                yield f'{name}{{domain="{path}"}} {value!r}\n'
+
+
+def _of_nodes(taken: _Snapshot, ready: BoolColumn, gpus: GpuUse, paths: Sequence[Sequence[str]]) -> Iterator[str]:
+    narrowest = taken.levels[-1].ids.tolist() if taken.levels else [-1] * len(taken.names)
+    domains = paths[-1] if paths else []
+    rows = np.flatnonzero(gpus.total > 0).tolist()  # as above
+    pairs = [
+        f'domain="{domains[narrowest[row]] if narrowest[row] >= 0 else ""}",node="{escaped(taken.names[row])}"'
+        for row in rows
+    ]
+    yield head("topology_node_gpu_allocated", "gauge", "GPUs of the node that are in use.")
+    for pair, count in zip(pairs, gpus.used[rows].tolist(), strict=True):
+        yield f"topology_node_gpu_allocated{{{pair}}} {count}.0\n"
+    yield head("topology_node_health_status", "gauge", "1 where the node is ready, else 0.")
+    for pair, is_ready in zip(pairs, ready[rows].tolist(), strict=True):
+        yield f"topology_node_health_status{{{pair}}} {float(is_ready)}\n"
+
+
+def _ratios(part: Int64Column, whole: Int64Column) -> list[float]:
+    ratios: list[float] = (part / np.maximum(1, whole)).tolist()
+    return ratios

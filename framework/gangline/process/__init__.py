@@ -1,0 +1,1 @@
+"""One process among others: leadership, endpoints, health, logs, reloading, memory."""

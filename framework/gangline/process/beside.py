@@ -1,0 +1,53 @@
+"""What runs in the thread beside the one that decides: leader election, health, metrics.
+
+Nothing in here waits for a decision. What it reads of the scheduler is handed over whole, or is a single value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+
+from gangline.kube.auth import Credentials
+from gangline.kube.client import HttpClient
+from gangline.kube.interface import Client
+from gangline.process.endpoints import Endpoints, Pages, Served
+from gangline.process.guarding import AT_A_TIME
+from gangline.process.leading import Elector
+
+
+class Beside:
+    """Made anywhere; everything else is called in the thread's loop, where its clients live.
+
+    ``elector`` is there from `open` on. Leases and reviews have clients of their own: who floods the one does not delay
+    the other.
+    """
+
+    def __init__(
+        self,
+        credentials: Callable[[], Credentials],
+        endpoints: Endpoints,
+        pages: Pages,
+        elect: Callable[[Client], Elector],
+    ) -> None:
+        self._credentials = credentials
+        self._endpoints = endpoints
+        self._pages = pages
+        self._elect = elect
+        self._stack = AsyncExitStack()
+
+    async def open(self) -> None:
+        """Serve. Raises ConfigError."""
+        async with AsyncExitStack() as stack:
+            credentials = self._credentials()
+            leases = await stack.enter_async_context(HttpClient(credentials, connections=4))
+            reviews = await stack.enter_async_context(HttpClient(credentials, connections=AT_A_TIME + 2))
+            self.elector = self._elect(leases)
+            served = Served(self._endpoints, self._pages, reviews)
+            await served.open()
+            stack.push_async_callback(served.close)
+            self._stack = stack.pop_all()
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._stack.aclose()

@@ -1,0 +1,123 @@
+"""Where a process is asked about itself: health by everybody, the rest over TLS by whom the API server lets ask."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+
+from gangline.kube.interface import Client
+from gangline.process.certificate_files import Certificates
+from gangline.process.guarding import Guard, Handler, follow_client_ca
+from gangline.process.health import Checks, routes
+from gangline.process.listening import Listener
+from gangline.process.server_tls import ServerTLS
+from gangline.telemetry.exposition import Exposition
+
+log = logging.getLogger(__name__)
+
+METRICS = "/metrics"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """Addresses, each with the option that gave it; an empty one is not listened on."""
+
+    listen: str
+    """Health, over plain HTTP."""
+    secure_listen: str
+    """Everything, over TLS."""
+    certificates: Certificates | None = None
+    """For TLS; without one a certificate is made."""
+    plain_metrics: bool = False
+    """Whether metrics are served over plain HTTP too, to everybody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """What is served."""
+
+    live: Checks
+    ready: Checks
+    exposition: Exposition | None = None
+    guarded: Mapping[str, Handler] = field(default_factory=dict)
+    """More paths, for whom the API server lets see them."""
+
+
+class Served:
+    """The listeners of one process, between `open` and `close`; the ports are the real ones then, 0 for none."""
+
+    def __init__(self, endpoints: Endpoints, pages: Pages, client: Client | None) -> None:
+        """The client asks who may see what; without one nobody may, and nothing is listened on over TLS."""
+        self.port = 0
+        self.secure_port = 0
+        self._endpoints = endpoints
+        self._pages = pages
+        self._client = client
+        self._stack = AsyncExitStack()
+
+    async def open(self) -> None:
+        """Listens. ConfigError if an address cannot be had; nothing is listened on then."""
+        async with AsyncExitStack() as stack:
+            if self._endpoints.listen:
+                self.port = await _started(Listener(self._plain(), self._endpoints.listen, "--listen"), stack)
+            if self._endpoints.secure_listen and self._client is not None:
+                self.secure_port = await self._open_secure(self._client, stack)
+            self._stack = stack.pop_all()
+
+    async def close(self) -> None:
+        """Closes every connection."""
+        await self._stack.aclose()
+
+    async def _open_secure(self, client: Client, stack: AsyncExitStack) -> int:
+        tls = ServerTLS(self._endpoints.certificates)
+        app = self._secure(Guard(client))
+        listener = Listener(app, self._endpoints.secure_listen, "--secure-listen", lambda: tls.context)
+        port = await _started(listener, stack)
+        for work in (tls.run(), follow_client_ca(client, tls.trust)):
+            task = asyncio.create_task(work)
+            stack.callback(task.cancel)
+        return port
+
+    def _plain(self) -> web.Application:
+        app = web.Application()
+        app.add_routes(routes(self._pages.live, self._pages.ready))
+        if self._endpoints.plain_metrics and self._pages.exposition is not None:
+            app.add_routes([web.get(METRICS, metrics(self._pages.exposition))])
+        return app
+
+    def _secure(self, guard: Guard) -> web.Application:
+        app = web.Application()
+        app.add_routes(routes(self._pages.live, self._pages.ready))
+        guarded = dict(self._pages.guarded)
+        if self._pages.exposition is not None:
+            guarded[METRICS] = metrics(self._pages.exposition)
+        app.add_routes([web.get(path, guard.protected(handler)) for path, handler in guarded.items()])
+        return app
+
+
+def add_process(registry: CollectorRegistry) -> None:
+    """Add the metrics that every Python process has."""
+    for collector in (ProcessCollector, GCCollector, PlatformCollector):
+        collector(registry=registry)
+
+
+def metrics(exposition: Exposition) -> Handler:
+    """The handler of /metrics."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        page = exposition.page(request.headers.get("Accept", ""), request.headers.get("Accept-Encoding", ""))
+        return web.Response(body=page.body, headers=page.headers)
+
+    return handle
+
+
+async def _started(listener: Listener, stack: AsyncExitStack) -> int:
+    await listener.start()
+    stack.push_async_callback(listener.stop)
+    return listener.port

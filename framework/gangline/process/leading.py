@@ -1,0 +1,271 @@
+"""Elects one leader among the replicas by a Lease, with the rules and the timing of client-go.
+
+Rules
+- Only the local clock decides whether another's lease has run out: it counts from the moment this process first saw the
+  record as it is, so the clocks of replicas need not agree.
+- A write names the resourceVersion that it was decided on; whoever gets a Conflict has not acquired.
+- The leader stops before its lease can have run out: its work is cancelled by a deadline that only a renewal moves on.
+  `Tenure` has the same deadline for whoever writes in another thread, where a cancellation may come late.
+- A process that hangs must lose the lease: while there is a ``complaint`` nothing is taken or renewed.
+- The lease is released after the work has ended, never before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+import math
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from random import Random
+
+from gangline.api.plugin import Clock
+from gangline.clock import rfc3339
+from gangline.config import LeaderElection
+from gangline.errors import Conflict, GanglineError, LeadershipLost, NotFound
+from gangline.kube.interface import Client
+from gangline.kube.resources import LEASES
+from gangline.model import Lease, LeaseSpec, ObjectMeta
+from gangline.process.tenure import Tenure
+
+log = logging.getLogger(__name__)
+
+JITTER = 1.2
+"""A candidate waits one to 1 + JITTER retry periods between two tries."""
+
+
+class Action(enum.Enum):
+    """What a replica does next about the lease."""
+
+    CREATE = "create"
+    TAKE = "take"
+    RENEW = "renew"
+    WAIT = "wait"
+
+
+def decide(record: LeaseSpec | None, observed_at: float, now: float, identity: str) -> Action:
+    """What ``identity`` does about the lease, None if there is none.
+
+    ``observed_at`` and ``now`` are seconds of the same local clock; the first is when the record was seen to change.
+    """
+    if record is None:
+        return Action.CREATE
+    if record.holder_identity == identity:
+        return Action.RENEW
+    if record.holder_identity and now < observed_at + (record.lease_duration_seconds or 0):
+        return Action.WAIT
+    return Action.TAKE
+
+
+def claim(record: LeaseSpec | None, action: Action, identity: str, duration: float, time: float) -> LeaseSpec:
+    """The record to write for an action other than WAIT, at a ``time`` in seconds since the epoch."""
+    stamp = rfc3339(time, micros=True)
+    before = record or LeaseSpec()
+    transitions = before.lease_transitions or 0
+    return LeaseSpec(
+        holder_identity=identity,
+        lease_duration_seconds=math.ceil(duration),
+        acquire_time=before.acquire_time if action is Action.RENEW else stamp,
+        renew_time=stamp,
+        lease_transitions=transitions + 1 if action is Action.TAKE else transitions,
+    )
+
+
+class Elector:
+    """One replica's part in the election.
+
+    ``leader`` is the identity that holds the lease as far as is known, empty for nobody. ``on_leading`` is told False
+    when `run` starts, True when this replica becomes the leader, and False when it no longer is.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        settings: LeaderElection,
+        identity: str,
+        rng: Random,
+        on_leading: Callable[[bool], None] = lambda leads: None,
+        tenure: Tenure | None = None,
+        complaint: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        self.leader = ""
+        self.is_leading = False
+        self._client = client
+        self._clock = clock
+        self._settings = settings
+        self._identity = identity
+        self._rng = rng
+        self._on_leading = on_leading
+        self._tenure = tenure or Tenure(clock)
+        self._unfit = complaint
+        self._name = f"{settings.resource_namespace}/{settings.resource_name}"
+        self._record: LeaseSpec | None = None
+        self._observed_at = -math.inf
+        self._written: Lease | None = None  # the lease as this replica wrote it last, while nothing says it has changed
+        self._complaint = ""
+        # client-go waits one retry period after a renewal and then tries for the renew deadline.
+        self._term = min(settings.retry_period + settings.renew_deadline, settings.lease_duration)
+
+    async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
+        """Waits for leadership, then runs ``lead`` while the lease is renewed; returns when ``lead`` does.
+
+        When the lease cannot be renewed, or another holds it, ``lead`` is cancelled and LeadershipLost raised. In every
+        other case, cancellation too, the lease is released as soon as ``lead`` has ended.
+        """
+        self._on_leading(False)
+        tenure = asyncio.timeout_at(await self._acquire())
+        try:
+            async with tenure:
+                await self._lead(lead, tenure)
+        except TimeoutError:
+            if not tenure.expired():
+                raise  # it is lead's own
+            raise LeadershipLost(self._name, self._why_lost()) from None
+        finally:
+            self._leads(False)
+            if not tenure.expired():
+                await self._release()
+
+    async def _acquire(self) -> float:
+        """Tries until the lease is ours; returns until when it is, in the loop's time."""
+        log.info("waiting to become the leader: lease %s, identity %s", self._name, self._identity)
+        while True:
+            began, began_at = asyncio.get_running_loop().time(), self._clock.monotonic()
+            if await self._try():
+                self._tenure.extend(began_at + self._term)
+                return began + self._term
+            await asyncio.sleep(self._settings.retry_period * (1 + JITTER * self._rng.random()))
+
+    async def _lead(self, lead: Callable[[], Awaitable[None]], tenure: asyncio.Timeout) -> None:
+        """Runs ``lead`` in this task, so that a cancellation reaches it while renewals go on until it has ended."""
+        self._leads(True)
+        renewing = asyncio.create_task(self._renew(tenure))
+        try:
+            await lead()
+        finally:
+            renewing.cancel()
+            await asyncio.wait([renewing])
+            if not renewing.cancelled():
+                renewing.result()  # raises what went wrong in there, which is a bug
+
+    async def _renew(self, tenure: asyncio.Timeout) -> None:
+        """Moves the deadline on with every renewal, and to now when another holds the lease."""
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(self._settings.retry_period)
+        while not tenure.expired():  # what is lost stays lost, though the work may take a while to end
+            began, began_at = loop.time(), self._clock.monotonic()
+            renewed = await self._try()
+            if tenure.expired():
+                return
+            if renewed:
+                self._tenure.extend(began_at + self._term)
+                tenure.reschedule(began + self._term)
+            elif self._is_taken:
+                self._tenure.end()
+                tenure.reschedule(loop.time())
+                return
+            await asyncio.sleep(self._settings.retry_period)
+
+    def _leads(self, leads: bool) -> None:
+        self.is_leading = leads
+        if not leads:
+            self._tenure.end()
+        self._on_leading(leads)
+
+    @property
+    def _is_taken(self) -> bool:
+        return self.leader not in ("", self._identity)
+
+    def _why_lost(self) -> str:
+        if self._is_taken:
+            return f"{self.leader} holds it now"
+        return f"not renewed for {self._term:g} s: {self._complaint or 'the event loop was held up'}"
+
+    # One try
+
+    async def _try(self) -> bool:
+        """One attempt to take or renew the lease: whether it is ours now."""
+        if why := self._unfit():
+            self._complain(why)
+            return False
+        try:
+            # Half the deadline, as kube-scheduler's client for leases has it: one lost answer must not cost the lease.
+            async with asyncio.timeout(self._settings.renew_deadline / 2):
+                ours = await self._renew_unread() or await self._take_or_renew()
+        except Conflict as error:
+            log.debug("lease %s: another was quicker: %s", self._name, error)
+            self._complaint = str(error)
+            return False
+        except (GanglineError, TimeoutError) as error:
+            self._complain(str(error) or "no answer in time")
+            return False
+        self._complaint = ""
+        return ours
+
+    async def _renew_unread(self) -> bool:
+        """The leader's short way: writes on what it wrote last, without reading; False if that is out of date."""
+        known, self._written = self._written, None
+        if known is None or not self.is_leading:
+            return False
+        with suppress(Conflict):
+            await self._write(Action.RENEW, known)
+            return True
+        return False
+
+    async def _take_or_renew(self) -> bool:
+        lease = await self._read()
+        if lease is not None:
+            self._observe(lease.spec)
+        action = decide(lease.spec if lease else None, self._observed_at, self._clock.monotonic(), self._identity)
+        if action is Action.WAIT:
+            return False
+        await self._write(action, lease)
+        return True
+
+    async def _read(self) -> Lease | None:
+        try:
+            return await self._client.get(
+                LEASES, self._settings.resource_name, namespace=self._settings.resource_namespace
+            )
+        except NotFound:
+            return None
+
+    async def _write(self, action: Action, lease: Lease | None) -> None:
+        now = self._clock.now()
+        spec = claim(lease.spec if lease else None, action, self._identity, self._settings.lease_duration, now)
+        if lease is None:
+            meta = ObjectMeta(name=self._settings.resource_name, namespace=self._settings.resource_namespace)
+            self._written = await self._client.create(LEASES, Lease(meta, spec))
+        else:
+            self._written = await self._client.replace(LEASES, Lease(lease.metadata, spec))
+        self._observe(self._written.spec)
+
+    def _observe(self, spec: LeaseSpec) -> None:
+        if spec == self._record:
+            return
+        self._record, self._observed_at = spec, self._clock.monotonic()
+        holder = spec.holder_identity or ""
+        if holder != self.leader:
+            log.info("lease %s: the leader is %s", self._name, holder or "nobody")
+            self.leader = holder
+
+    def _complain(self, why: str) -> None:
+        level = logging.DEBUG if why == self._complaint else logging.WARNING
+        log.log(level, "lease %s: %s", self._name, why)
+        self._complaint = why
+
+    async def _release(self) -> None:
+        """Gives the lease up, so that another replica need not wait until it runs out."""
+        try:
+            async with asyncio.timeout(self._settings.renew_deadline):
+                lease = await self._read()
+                if lease is None or lease.spec.holder_identity != self._identity:
+                    return
+                given = claim(lease.spec, Action.RENEW, "", 1, self._clock.now())
+                given.acquire_time = given.renew_time
+                released = await self._client.replace(LEASES, Lease(lease.metadata, given))
+                self._observe(released.spec)
+        except (GanglineError, TimeoutError) as error:
+            log.warning("lease %s: not released: %s", self._name, str(error) or "no answer in time")

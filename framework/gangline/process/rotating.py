@@ -1,0 +1,129 @@
+"""Keeps a webhook's TLS Secret, and what the API server trusts, up to date on a cluster.
+
+Rules
+- Trust goes first: the API server knows a new authority before any server can have a certificate of it.
+- Every write names the state that it was decided on; when another was quicker, all is read and decided again.
+- What has nothing to change writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_random
+
+from gangline import certificates
+from gangline.api.plugin import Clock
+from gangline.certificates import Bundle
+from gangline.errors import Conflict, InvalidObject, NotFound
+from gangline.kube.interface import Client, PatchKind
+from gangline.kube.resources import SECRETS, Resource
+from gangline.model import ObjectMeta, Secret, WebhookConfiguration
+
+TYPE = "kubernetes.io/tls"
+ATTEMPTS = 10
+BETWEEN = 0.2
+"""Seconds at most between two attempts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """A webhook configuration."""
+
+    resource: Resource[WebhookConfiguration]
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.resource.kind} {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A certificate for a Service, the Secret that holds it, and the registrations that have to trust it."""
+
+    namespace: str
+    service: str
+    secret: str
+    registrations: Sequence[Registration]
+    lifetime: timedelta
+    renew_before: timedelta
+
+
+async def ensure(client: Client, wanted: Wanted, clock: Clock) -> str:
+    """Make what is wanted true; one line that says what was done.
+
+    Raises NotFound for a registration that is not there (the Secret is made all the same), InvalidObject for a Secret
+    of another type, and other ApiErrors.
+    """
+    attempts = AsyncRetrying(
+        retry=retry_if_exception_type(Conflict),
+        wait=wait_random(0, BETWEEN),
+        stop=stop_after_attempt(ATTEMPTS),
+        reraise=True,
+    )
+    return await attempts(_ensure, client, wanted, clock)
+
+
+async def _ensure(client: Client, wanted: Wanted, clock: Clock) -> str:
+    now = datetime.fromtimestamp(clock.now(), UTC)
+    stored = await _stored(client, wanted)
+    names = certificates.server_names(wanted.service, wanted.namespace)
+    bundle = Bundle.of(stored.data or {}) if stored else None
+    why = certificates.why_renew(bundle, names, now, wanted.renew_before) if bundle else None
+    done, written = "unchanged", set[Registration]()
+    if bundle is None or why is not None:
+        bundle = certificates.issue(names, now, wanted.lifetime, bundle.authorities if bundle else b"")
+        for registration in wanted.registrations:
+            with suppress(NotFound):  # the Secret is needed all the same; what is missing is said after that
+                written |= await _trust(client, registration, bundle.authorities, now)
+        await _store(client, wanted, stored, bundle)
+        done = f"renewed ({why})" if why else "created"
+    for registration in wanted.registrations:
+        written |= await _trust(client, registration, bundle.authorities, now)
+    said = [f"secret {wanted.namespace}/{wanted.secret}: {done}, valid until {bundle.expires:%Y-%m-%d}"]
+    said += [f"{each}: caBundle {'written' if each in written else 'unchanged'}" for each in wanted.registrations]
+    return "; ".join(said)
+
+
+async def _stored(client: Client, wanted: Wanted) -> Secret | None:
+    try:
+        found = await client.get(SECRETS, wanted.secret, namespace=wanted.namespace)
+    except NotFound:
+        return None
+    if found.type != TYPE:  # a type cannot be changed
+        where = f"secret {wanted.namespace}/{wanted.secret}: type"
+        raise InvalidObject(where, found.type, f"expected {TYPE}; delete it, or choose another name")
+    return found
+
+
+async def _store(client: Client, wanted: Wanted, stored: Secret | None, bundle: Bundle) -> None:
+    """Raises Conflict if the Secret is no longer what was read."""
+    if stored is None:
+        metadata = ObjectMeta(name=wanted.secret, namespace=wanted.namespace)
+        await client.create(SECRETS, Secret(metadata, TYPE, bundle.data))
+        return
+    metadata = stored.metadata
+    patch = {"metadata": {"resourceVersion": metadata.resource_version, "uid": metadata.uid}, "data": bundle.data}
+    await client.patch(SECRETS, metadata.name, patch, namespace=metadata.namespace)
+
+
+async def _trust(client: Client, registration: Registration, authorities: bytes, now: datetime) -> set[Registration]:
+    """Have the API server trust these authorities, beside those that it trusts already.
+
+    Returns the registration if it was written, else nothing. Raises NotFound, and
+    Conflict if the registration is no longer what was read.
+    """
+    found = await client.get(registration.resource, registration.name)
+    changed = []
+    for webhook in found.webhooks:
+        trusted = webhook.client_config.ca_bundle or b""
+        if (bundle := certificates.merged(now, authorities, trusted)) != trusted:
+            changed.append({"name": webhook.name, "clientConfig": {"caBundle": bundle}})
+    if not changed:
+        return set()
+    patch = {"metadata": {"resourceVersion": found.metadata.resource_version}, "webhooks": changed}
+    await client.patch(registration.resource, registration.name, patch, kind=PatchKind.STRATEGIC)
+    return {registration}

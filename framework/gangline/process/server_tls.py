@@ -1,0 +1,132 @@
+"""What a server shows and whom it trusts: a pair of files or a certificate of its own, and an authority.
+
+A certificate of its own is made when the first connection wants it: many processes are never asked, and the library
+that makes it takes as long to import as a hundred decisions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+import tempfile
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gangline.errors import ConfigError
+from gangline.failures import described
+from gangline.process.certificate_files import INTERVAL, Certificates, server_context
+
+if TYPE_CHECKING:
+    from gangline.certificates import Identity
+
+log = logging.getLogger(__name__)
+
+LIFETIME = timedelta(days=3650)
+"""Of a certificate that is gone when the process ends."""
+
+
+def pair_of_files(certificate: Path | None, key: Path | None) -> Certificates | None:
+    """The pair that the options name; None if they name none. ConfigError."""
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        raise ConfigError("", "--tls-cert-file, --tls-private-key-file", "one goes with the other")
+    return Certificates(certificate, key)
+
+
+class ServerTLS:
+    """Clients are asked for a certificate once an authority is trusted. Raises OSError where no file can be written."""
+
+    def __init__(self, files: Certificates | None) -> None:
+        if files is None:
+            tempfile.gettempdir()  # there must be one when the certificate is made
+        self._files = files
+        self._own: Identity | None = None
+        self._has_complained = False
+        self._authorities = ""
+        self._context = self._build("")
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """For the next connection. Raises whatever keeps a certificate of its own from being made, and logs it once."""
+        if self._files is None and self._own is None:
+            try:
+                self._make_own()
+            except Exception as error:
+                self._complain(error)
+                raise
+        return self._context
+
+    def trust(self, authorities: str) -> None:
+        """Take clients' certificates that one of these authorities, PEM, has signed, and no others."""
+        if authorities == self._authorities:
+            return
+        try:
+            self._context = self._build(authorities)
+        except (ssl.SSLError, ValueError, ConfigError) as error:
+            log.error("the authorities of clients cannot be used, the old ones stay: %s", error)
+            return
+        self._authorities = authorities
+
+    async def run(self) -> None:
+        """Look at the files for ever; others may look at them too."""
+        version = 0
+        while self._files is not None:
+            await asyncio.sleep(INTERVAL)
+            self._files.look()
+            if self._files.version != version:
+                version = self._renew(self._files, version)
+
+    def _make_own(self) -> None:
+        own = _self_signed(socket.gethostname())
+        _load(self._context, own)
+        self._own = own
+
+    def _complain(self, error: Exception) -> None:
+        """Once: each connection tries again, and anybody may make one."""
+        if not self._has_complained:
+            self._has_complained = True
+            log.error("TLS cannot be served, as the certificate of this process cannot be made: %s", described(error))
+
+    def _renew(self, files: Certificates, version: int) -> int:
+        """The version of the pair that is shown from now on: half a change is left for the next look."""
+        try:
+            self._context = self._build(self._authorities)
+        except ConfigError:
+            return version
+        return files.version
+
+    def _build(self, authorities: str) -> ssl.SSLContext:
+        context = server_context()
+        if self._files is not None:
+            self._files.load(context)
+        elif self._own is not None:
+            _load(context, self._own)
+        if authorities:
+            context.load_verify_locations(cadata=authorities)
+            context.verify_mode = ssl.CERT_OPTIONAL
+        return context
+
+
+def _self_signed(name: str) -> Identity:
+    """A certificate of an authority that nobody knows, as upstream makes it: it hides, but proves nothing."""
+    from cryptography import x509
+
+    from gangline.certificates import Authority
+    from gangline.certificates.signing import SERVER, subject_of
+
+    authority = Authority(f"{name} {datetime.now(UTC):%Y-%m-%d}", datetime.now(UTC), LIFETIME)
+    return authority.sign(subject_of(name), [SERVER], [x509.DNSName(name), x509.DNSName("localhost")])
+
+
+def _load(context: ssl.SSLContext, identity: Identity) -> None:
+    """OpenSSL takes files alone; these are gone at once."""
+    from gangline.certificates.signing import write_secret
+
+    with tempfile.TemporaryDirectory() as folder:
+        pair = Path(folder) / "pair.pem"
+        write_secret(pair, identity.certificate_pem + identity.key_pem)
+        context.load_cert_chain(pair)

@@ -1,0 +1,58 @@
+"""What the loop that decides and the thread that renews the lease tell each other: each a time stamp that both read.
+
+A float is read and written as one thing, so no lock is needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+
+from gangline.api.plugin import Clock
+
+BEAT = 1.0
+"""Seconds between two beats at most."""
+
+
+class Tenure:
+    """Until when this process may write as the leader, in seconds of the clock's monotonic time."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._until = -math.inf
+
+    def extend(self, until: float) -> None:
+        """It may until then."""
+        self._until = until
+
+    def end(self) -> None:
+        """It no longer may."""
+        self._until = -math.inf
+
+    def holds(self) -> bool:
+        """Whether it may now; asked before each write is sent."""
+        return self._clock.monotonic() < self._until
+
+
+class Heartbeat:
+    """Says when an event loop turned last; ``limit`` is after how many seconds without a turn it counts as hung."""
+
+    def __init__(self, clock: Clock, limit: float) -> None:
+        self._clock = clock
+        self._limit = limit
+        self._beat = clock.monotonic()
+
+    def beat(self) -> None:
+        """The loop turns."""
+        self._beat = self._clock.monotonic()
+
+    async def run(self) -> None:
+        """Beat for ever, in the loop that is watched."""
+        while True:
+            self.beat()
+            await asyncio.sleep(min(BEAT, self._limit / 4))
+
+    def complaint(self) -> str | None:
+        """Why the loop counts as hung; None while it does not."""
+        age = self._clock.monotonic() - self._beat
+        return f"the event loop has not turned for {age:.0f} s" if age > self._limit else None

@@ -1,0 +1,116 @@
+"""What plugins answer for many nodes at once, checked: a column of the right length, kind and range."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gangline.api.placement import Placement
+from gangline.errors import PluginError
+from gangline.failures import cause_of, shown, text_of
+from gangline.profile.registry import Implementation
+from gangline.state.nodes import Int64Column
+from gangline.status import MAX_SCORE, CodeColumn, ScoreColumn, read_only
+
+_MOST_PLACEMENTS = 4096
+"""Placements of a group that are read of one plugin, at most, and 16 times as many as there are nodes."""
+
+
+def codes_of(impl: Implementation, answer: Any, size: int) -> CodeColumn:
+    """The verdicts of a filter, one per node. Raises PluginError."""
+    if type(answer) is not np.ndarray:
+        answer = _array(impl, "filter", answer)
+    if answer.dtype.kind != "u":
+        raise impl.refused("filter", f"must return unsigned integers, one per node, not {answer.dtype}")
+    if answer.shape != (size,):
+        raise _wrong_shape(impl, "filter", answer, size)
+    return answer
+
+
+def scores_of(impl: Implementation, point: str, answer: Any, size: int) -> ScoreColumn:
+    """What a plugin has scored, as numbers, one per node. Raises PluginError."""
+    try:
+        scores = np.asarray(answer, dtype=np.float64)
+    except BaseException as error:  # the answer is the plugin's, and so is what it does when it is looked at
+        raise _no_numbers(impl, point, error) from error
+    if scores.shape != (size,):
+        raise _wrong_shape(impl, point, scores, size)
+    return scores
+
+
+def capacity_of(impl: Implementation, answer: Any, size: int) -> Int64Column:
+    """How many like pods fit on each node. Raises PluginError."""
+    held = _array(impl, "capacity", answer)
+    if held.dtype.kind not in "iu":
+        raise impl.refused("capacity", f"must return whole numbers, one per node, not {held.dtype}")
+    if held.shape != (size,):
+        raise _wrong_shape(impl, "capacity", held, size)
+    if size and held.min() < 0:
+        raise impl.refused("capacity", f"must return numbers from 0 on, got {held.min()}")
+    if held.dtype.itemsize == 8 and held.dtype.kind == "u":
+        held = np.minimum(held, np.uint64(np.iinfo(np.int64).max))
+    return held.astype(np.int64)
+
+
+def _array(impl: Implementation, point: str, answer: Any) -> NDArray[Any]:
+    try:
+        return np.asarray(answer)
+    except BaseException as error:  # the answer is the plugin's, and so is what it does when it is looked at
+        raise _no_numbers(impl, point, error) from error
+
+
+def _no_numbers(impl: Implementation, point: str, error: BaseException) -> PluginError:
+    return impl.refused(point, f"must return numbers, one per node: {text_of(error)}")
+
+
+def _wrong_shape(impl: Implementation, point: str, column: NDArray[Any], size: int) -> PluginError:
+    why = f"returned an array of shape {column.shape} for {size} nodes; one value per node is expected"
+    return impl.refused(point, why)
+
+
+def check_range(impl: Implementation, scores: ScoreColumn) -> None:
+    """Scores are 0..100. Raises PluginError."""
+    if len(scores) and not (scores.min() >= 0.0 and scores.max() <= MAX_SCORE):
+        raise out_of_range(impl, scores.min(), scores.max())
+
+
+def out_of_range(impl: Implementation, lowest: float, highest: float) -> PluginError:
+    """The error for scores that are not 0..100."""
+    return impl.refused("score", f"scores must be 0..100, got {lowest:g}..{highest:g}")
+
+
+def placements_of(impl: Implementation, offered: Iterable[Any], size: int) -> Iterator[Placement]:
+    """What a plugin offers, as it comes, its rows from 0 on to `size` and each once. Raises PluginError on the way."""
+    point, most = "placement_generate", max(_MOST_PLACEMENTS, 16 * size)
+    number, left = 0, None
+    while True:
+        try:
+            left = iter(offered) if left is None else left
+            placement = next(left)
+        except StopIteration:
+            return
+        except BaseException as error:  # nothing that a plugin raises goes further
+            raise impl.failures.raised(impl.name, point, error) from cause_of(error)
+        number += 1
+        if number > most:
+            raise impl.refused(point, f"must offer no more than {most} placements")
+        yield _checked(impl, placement, size)
+
+
+def _checked(impl: Implementation, placement: Any, size: int) -> Placement:
+    point = "placement_generate"
+    if not isinstance(placement, Placement):
+        raise impl.refused(point, f"must offer Placements, not {shown(placement)}")
+    rows = placement.rows
+    if len(rows) and not (rows[1:] > rows[:-1]).all():
+        if len(np.unique(rows)) != len(rows):
+            raise impl.refused(point, f"must name each row once, and {placement.name} names some twice")
+        lowest, highest = int(rows.min()), int(rows.max())
+    else:
+        lowest, highest = (int(rows[0]), int(rows[-1])) if len(rows) else (0, 0)
+    if len(rows) and not 0 <= lowest <= highest < size:
+        raise impl.refused(point, f"must name rows from 0 to {size - 1}, and {placement.name} names others")
+    return Placement(placement.name, read_only(rows.astype(np.intp, copy=False)), placement.tier)

@@ -1,0 +1,178 @@
+"""From a configuration to running profiles: expands, builds and compiles each one."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from gangline.api.hints import Action, EventHint, on
+from gangline.api.plugin import Clock, Recorder
+from gangline.clock import SystemClock
+from gangline.config import (
+    Expanded,
+    PluginRef,
+    Profile,
+    SchedulerConfiguration,
+    check_no_args,
+    default_plugins,
+    expand_all,
+    name_faults,
+    place_of,
+    plugin_args,
+)
+from gangline.errors import ConfigError, GanglineError, PluginError
+from gangline.failures import shown
+from gangline.groups import WATCHES, Groups
+from gangline.groups.members import Grouping
+from gangline.kube.resources import Resource, Selection
+from gangline.profile.handle import NO_GROUPS, FrameworkHandle
+from gangline.profile.recording import NoRecorder
+from gangline.profile.registry import Catalog, compile_profile
+from gangline.profile.runtime import Runtime
+from gangline.queueing.waiting import WaitingPods
+from gangline.state.cache import Cache
+from gangline.telemetry.metrics import Metrics
+
+_NODE_RESOURCES_FIT = "NodeResourcesFit"
+"""The plugin that leaves out the resources which only an extender looks at."""
+
+
+def build_runtimes(
+    config: SchedulerConfiguration,
+    catalog: Catalog,
+    state: Cache,
+    clock: Clock,
+    recorder: Recorder,
+    waiting: WaitingPods,
+    client: Any,
+    metrics: Metrics,
+    ties: random.Random | None,
+    grouping: Grouping = NO_GROUPS,
+    on_fault: Callable[[GanglineError], None] | None = None,
+) -> dict[str, Runtime]:
+    """A runtime for each profile, by schedulerName. Raises ConfigError.
+
+    With `on_fault`, tells of every fault instead, and leaves out the profiles and plugins that have one.
+    """
+    expanded = _expanded(config.profiles, catalog.points(), on_fault)
+    ignored = [r.name for extender in config.extenders for r in extender.managed_resources if r.ignored_by_scheduler]
+    runtimes = {}
+    for profile in config.profiles:
+        if profile.scheduler_name not in expanded:
+            continue
+        handle = FrameworkHandle(profile.scheduler_name, state, clock, recorder, waiting, client, metrics)
+        handle.grouping = grouping
+        compiled = compile_profile(
+            profile.scheduler_name,
+            {point: [_weighted(ref) for ref in refs] for point, refs in expanded[profile.scheduler_name].items()},
+            catalog,
+            _args_of(profile, ignored),
+            handle,
+            metrics,
+            partial(_told, profile, on_fault),
+        )
+        runtimes[profile.scheduler_name] = Runtime(compiled, handle, metrics, ties)
+    _check_watches(config.profiles, runtimes, on_fault)
+    return runtimes
+
+
+def judging_runtimes(
+    config: SchedulerConfiguration,
+    cluster: Cache,
+    *,
+    catalog: Catalog | None = None,
+    clock: Clock | None = None,
+    client: Any = None,
+    ties: random.Random | None = None,
+    grouping: Grouping = NO_GROUPS,
+    on_fault: Callable[[GanglineError], None] | None = None,
+) -> dict[str, Runtime]:
+    """As `build_runtimes`, of installed plugins: profiles that judge a cluster, tell nobody and write nothing."""
+    parts = (clock or SystemClock(), NoRecorder(), WaitingPods(), client, Metrics(), ties, grouping, on_fault)
+    return build_runtimes(config, catalog or Catalog.discover(), cluster, *parts)
+
+
+def _expanded(
+    profiles: Sequence[Profile],
+    points: Mapping[str, frozenset[str]],
+    on_fault: Callable[[GanglineError], None] | None,
+) -> dict[str, Expanded]:
+    if on_fault is None:
+        return expand_all(profiles, points, default_plugins(points))
+    sound = []
+    for profile in profiles:
+        faults = list(name_faults(profile, points))
+        for fault in faults:
+            on_fault(fault)
+        if not faults:
+            sound.append(profile)
+    try:
+        return expand_all(sound, points, default_plugins(points))
+    except ConfigError as error:
+        on_fault(error)
+        return {}
+
+
+def _told(profile: Profile, on_fault: Callable[[GanglineError], None] | None, error: GanglineError) -> None:
+    """A plugin of a profile cannot be used: say where the profile has it."""
+    if isinstance(error, PluginError):
+        where = place_of(profile, error.plugin)
+        error = ConfigError(profile.file, where, " ".join(str(error).split()))
+    if on_fault is None:
+        raise error
+    on_fault(error)
+
+
+def _check_watches(
+    profiles: Sequence[Profile], runtimes: Mapping[str, Runtime], on_fault: Callable[[GanglineError], None] | None
+) -> None:
+    for profile in profiles:
+        plugins = runtimes[profile.scheduler_name].profile.plugins if profile.scheduler_name in runtimes else {}
+        for name, plugin in plugins.items():
+            watches = getattr(plugin, "watches", ())
+            if not isinstance(watches, tuple | list) or not all(isinstance(w, Resource | Selection) for w in watches):
+                why = f"watches is a tuple of resources and Selections, not {shown(watches)}"
+                _told(profile, on_fault, PluginError(name, "", why))
+
+
+def group_events(groups: Groups) -> tuple[EventHint, ...]:
+    """What may help a group for which there is no placement, or that cannot be used yet."""
+    changed = Action.ADD | Action.UPDATE | Action.DELETE
+    return (
+        on("nodes", Action.ADD | Action.UPDATE),
+        on("pods", Action.DELETE),
+        *(on(resource.key, changed, groups.is_member_hint) for resource in WATCHES),
+    )
+
+
+def watched_by(runtimes: Iterable[Runtime]) -> list[Selection[Any]]:
+    """What plugins declare as `watches`, kinds or selections of them, each once, in profile order."""
+    declared = (
+        watched if isinstance(watched, Selection) else Selection(watched)
+        for runtime in runtimes
+        for plugin in runtime.profile.plugins.values()
+        for watched in getattr(plugin, "watches", ())
+    )
+    return list(dict.fromkeys(declared))
+
+
+def _weighted(ref: PluginRef) -> tuple[str, int]:
+    return ref.name, ref.weight
+
+
+def _args_of(profile: Profile, ignored: list[str]) -> Any:
+    """The arguments of a plugin; as upstream, resources that extenders take over replace `ignoredResources`."""
+
+    def args(name: str, type_: type[msgspec.Struct] | None) -> msgspec.Struct | None:
+        if type_ is None:
+            check_no_args(profile, name)
+        found = None if type_ is None else plugin_args(profile, name, type_)
+        if ignored and found is not None and name == _NODE_RESOURCES_FIT:
+            found = msgspec.structs.replace(found, ignored_resources=ignored)
+        return found
+
+    return args

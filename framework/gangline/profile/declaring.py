@@ -1,0 +1,93 @@
+"""What a plugin declares, checked when it is loaded: its hooks, what it reads, its arguments, reasons and events."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from gangline.api.hints import EventHint
+from gangline.api.hookspecs import PROJECT, Hooks
+from gangline.config.explaining import did_you_mean
+from gangline.errors import PluginError
+from gangline.failures import described, shown
+from gangline.profile.calling import ASYNC_POINTS
+from gangline.state.changes import NODE, PODS
+from gangline.status import Reason
+
+HOOKS = tuple(name for name in vars(Hooks) if not name.startswith("_"))
+"""Every method that a plugin may have for the framework to call."""
+_MOST_EVENTS = 256
+
+
+def check_class(name: str, cls: Any) -> None:
+    """Raise PluginError where the class cannot be a plugin."""
+    if not isinstance(cls, type):
+        raise PluginError(name, "", f"is not a class, but {shown(cls)}")
+    if getattr(cls, "name", None) != name:
+        raise PluginError(name, "", f"its class says name = {shown(getattr(cls, 'name', None))}")
+    for method, options in _marked(cls):
+        hook = options.get("specname") or method
+        if hook not in HOOKS:
+            raise PluginError(name, method, f"is no hook; {did_you_mean(hook, HOOKS)}")
+    for hook in HOOKS:
+        _check_method(name, hook, getattr(cls, hook, None))
+    reads = getattr(cls, "reads", None)
+    if reads is not None and (type(reads) is not int or not 0 <= reads <= NODE | PODS):
+        raise PluginError(name, "", f"reads is NODE, PODS or NODE | PODS, not {shown(reads)}")
+    type_ = getattr(cls, "args_type", None)
+    if type_ is not None and not (isinstance(type_, type) and issubclass(type_, msgspec.Struct)):
+        raise PluginError(name, "", f"args_type is a class derived from msgspec.Struct, not {shown(type_)}")
+
+
+def _marked(cls: type[Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The methods that are marked with `@hookimpl`, with its options."""
+    for method in dir(cls):
+        options = getattr(inspect.getattr_static(cls, method), f"{PROJECT}_impl", None)
+        if isinstance(options, Mapping):
+            yield method, options
+
+
+def _check_method(name: str, hook: str, method: Any) -> None:
+    if not callable(method):
+        return
+    if not getattr(method, f"{PROJECT}_impl", None):
+        raise PluginError(name, hook, "is not marked with @hookimpl")
+    if hook not in ASYNC_POINTS and inspect.iscoroutinefunction(method):
+        raise PluginError(name, hook, "must not be async: it is called within a decision")
+
+
+def check_reasons(name: str, plugin: Any) -> None:
+    """Raise PluginError unless a plugin that filters says why in words."""
+    reasons = getattr(plugin, "reasons", None)
+    if reasons is None:
+        if not callable(getattr(plugin, "explain", None)) and not getattr(plugin.filter, "is_lifted", False):
+            raise PluginError(name, "filter", "needs `reasons`, a tuple of what its numbers mean")
+        return
+    if not isinstance(reasons, Sequence) or isinstance(reasons, str):
+        raise PluginError(name, "", f"reasons is a tuple of Reasons, not {shown(reasons)}")
+    for number, reason in enumerate(reasons):
+        if not isinstance(reason, Reason):
+            hint = f"; write Reason({reason!r})" if isinstance(reason, str) else ""
+            raise PluginError(name, "", f"reasons[{number}] is {shown(reason)}, and not a Reason{hint}")
+
+
+def events_of(name: str, plugin: Any) -> Sequence[EventHint] | None:
+    """The events that a plugin registers; None where it registers nothing. Raises PluginError."""
+    register: Callable[[], Any] | None = getattr(plugin, "events_to_register", None)
+    if register is None:
+        return None
+    point = "events_to_register"
+    try:
+        events = tuple(itertools.islice(register(), _MOST_EVENTS + 1))
+    except BaseException as error:  # nothing that a plugin raises goes further
+        raise PluginError(name, point, described(error)) from error
+    if len(events) > _MOST_EVENTS:
+        raise PluginError(name, point, f"must register no more than {_MOST_EVENTS} events")
+    for number, event in enumerate(events):
+        if not isinstance(event, EventHint):
+            raise PluginError(name, point, f'event {number} is {shown(event)}; write on("nodes", Action.ADD)')
+    return events

@@ -1,0 +1,635 @@
+"""One pod against all nodes: filters and scores as columns, kept per pod class.
+
+Rules:
+- What plugins that declare `reads` say follows from the pod class and the columns they read, so it is kept per class
+  and evaluated again only for rows that changed. Every other plugin is called for each attempt, over all rows.
+- A kept entry is brought up to date before use; it is never trusted to be.
+- Nothing here changes the cluster.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gangline.api.cycle_state import Cycle, StateKey
+from gangline.api.diagnosis import Diagnosis, Rejection
+from gangline.deadline import NO_DEADLINE, Deadline
+from gangline.failures import cause_of
+from gangline.profile.answers import capacity_of, check_range, codes_of, out_of_range, scores_of
+from gangline.profile.ranking import Wishes, outranking
+from gangline.profile.registry import CompiledProfile, Implementation
+from gangline.sizes import BoundedCache, size_of
+from gangline.state.changes import PODS
+from gangline.state.nodes import Int64Column, Nodes, NodeView, Rows
+from gangline.state.pods import PodInfo
+from gangline.status import (
+    MAX_SCORE,
+    SKIP,
+    SKIP_CLASS,
+    BoolColumn,
+    Code,
+    CodeColumn,
+    Narrow,
+    ScoreColumn,
+    Status,
+    read_only,
+)
+
+_AFTER_FILTERS = ("reserve", "permit", "pre_bind", "bind", "post_bind")
+_LONGEST_KEY = 256
+"""Characters of an annotation that verdicts are kept by as they are."""
+_KEPT_BYTES = 64 * 1024 * 1024
+"""For what is known of all pod classes: at 5,000 nodes 150 classes that were scored, or 600 that were not."""
+_ENTRY_BYTES = 4096
+"""Of an entry beside its arrays and what plugins share: its own lists, maps and sets, and the headers of the arrays."""
+
+_SCORE_BYTES = np.dtype(np.float64).itemsize
+
+
+@dataclass(slots=True, eq=False)
+class _Entry:
+    """What is known of one pod class."""
+
+    position: int
+    shared: Mapping[StateKey[Any], Any]
+    rejected: Status | None
+    narrow: dict[str, Narrow]
+    filters: list[Implementation]
+    shared_bytes: int = 0
+    """What plugins keep in it, measured once."""
+    changing: list[Implementation] = field(default_factory=list)
+    """Those of the filters that look at the pods of a node."""
+    steady: BoolColumn = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    """Where all the other filters pass: changes only with the nodes themselves."""
+    skipped: set[str] = field(default_factory=set)
+    """Plugins that are called for each attempt, but have said that no pod of this class concerns them."""
+    codes: dict[str, CodeColumn] = field(default_factory=dict)
+    feasible: BoolColumn = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    shown: BoolColumn = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    """`feasible` for plugins, who cannot write to it."""
+    scorers: list[Implementation] | None = None
+    raw: dict[str, ScoreColumn] = field(default_factory=dict)
+    told: tuple[tuple[str, int], ...] = ()
+    """Plugin and weight of the scores that need no normalising."""
+    columns: list[ScoreColumn] = field(default_factory=list)
+    """Those scores, in the same order."""
+    constant: dict[str, bool] = field(default_factory=dict)
+    """Whether a score that is normalised is the same on all nodes, and so decides nothing."""
+    base: ScoreColumn = field(default_factory=lambda: np.zeros(0))
+    """Weighted sum of the scores that need no normalising."""
+    ranked: ScoreColumn = field(default_factory=lambda: np.zeros(0))
+    """`base` where feasible, -1 elsewhere."""
+
+
+@dataclass(slots=True, eq=False)
+class Filtered:
+    """What filtering one pod has given."""
+
+    pod: PodInfo
+    cycle: Cycle
+    entry: _Entry
+    feasible: BoolColumn
+    codes: dict[str, CodeColumn] = field(default_factory=dict)
+    """Verdicts of the plugins that are called for each attempt."""
+    narrow: dict[str, Narrow] = field(default_factory=dict)
+    status: Status | None = None
+    skipped: frozenset[str] | set[str] = frozenset()
+    count: int = 0
+    """Feasible nodes at the last choice; 0 where there was none."""
+    extra: list[tuple[str, int, ScoreColumn]] = field(default_factory=list)
+    """At the last choice: plugin, weight and scores of the feasible nodes, of those that cannot be kept."""
+    place: int = -1
+    """The chosen one among the feasible nodes; only where `extra` has any."""
+
+
+class Evaluator:
+    """Filters and scores of one profile."""
+
+    def __init__(
+        self, profile: CompiledProfile, nodes: Nodes, ties: random.Random | None, kept_bytes: int = _KEPT_BYTES
+    ) -> None:
+        self.deadline: Deadline = NO_DEADLINE
+        """Of the decision that is being made; looked at before each call of a plugin over all nodes."""
+        self._nodes = nodes
+        self._ties = ties
+        self._entries: BoundedCache[Hashable, _Entry] = BoundedCache(kept_bytes, _size, fewest=16)
+        reading = [plugin for plugin in profile.plugins.values() if getattr(plugin, "reads", None) is not None]
+        self._pod_labels = _keys(reading, "reads_pod_labels")
+        self._pod_annotations = _keys(reading, "reads_pod_annotations")
+        points = profile.points
+        self._pre_filters = points.get("pre_filter", ())
+        self._filters = points.get("filter", ())
+        self._pre_scores = {impl.name: impl for impl in points.get("pre_score", ())}
+        self._scorers = points.get("score", ())
+        self._dynamic_pre_filters = [i for i in self._pre_filters if i.reads is None]
+        self._kept_pre_filters = [i for i in self._pre_filters if i.reads is not None]
+        self._dynamic_filters = [i for i in self._filters if i.reads is None]
+        self._outranking = outranking({impl.name: impl.weight for impl in self._scorers})
+        self._dynamic_scorers = [i for i in self._scorers if i.reads is None]
+        self._kept_scorers = [i for i in self._scorers if i.reads is not None]
+        later = {impl.name for point in _AFTER_FILTERS for impl in points.get(point, ())}
+        self._counting = [impl for impl in self._filters if impl.capacity is not None]
+        self._remembering = [impl for impl in self._dynamic_pre_filters if impl.name in later]
+        self._pre_filter_order = {impl.name: n for n, impl in enumerate(self._pre_filters)}
+
+    @contextmanager
+    def within(self, deadline: Deadline) -> Iterator[None]:
+        """What is evaluated in this block has to be done by then."""
+        before, self.deadline = self.deadline, deadline
+        try:
+            yield
+        finally:
+            self.deadline = before
+
+    def kind(self, pod: PodInfo) -> Hashable:
+        """What verdicts are kept by: the pod class, and those labels and annotations that plugins say they read."""
+        if not self._pod_labels and not self._pod_annotations:
+            return pod.cls.id
+        labels = [pod.labels.get(key) for key in self._pod_labels]
+        return (pod.cls.id, *labels, *[_short(pod.annotations.get(key)) for key in self._pod_annotations])
+
+    # Filtering
+
+    def filter(self, pod: PodInfo) -> Filtered:
+        """Which nodes are feasible now. Raises PluginError and DeadlineExceeded."""
+        deadline = self.deadline
+        deadline.check()
+        entry = self._entry(pod)
+        cycle = Cycle(entry.shared, entry.skipped, deadline)
+        result = Filtered(pod, cycle, entry, entry.feasible)
+        if self._prepare(result):
+            result.feasible = np.zeros(self._nodes.size, dtype=np.bool_)
+            return result
+        view = self._nodes.view()
+        for impl in self._dynamic_filters:
+            if impl.name in result.skipped:
+                continue
+            deadline.check()
+            verdicts = codes_of(impl, impl.call(cycle, pod, view), len(view))
+            if verdicts.any():
+                result.codes[impl.name] = verdicts
+                result.feasible = result.feasible & (verdicts == 0)
+        return result
+
+    def prepare(self, pod: PodInfo) -> tuple[Cycle, frozenset[str] | None] | None:
+        """What plugins have to remember of a pod that is placed without being filtered: one of a group, like others.
+
+        With it the nodes to which plugins narrow this pod, if they do. None when a plugin rejects it as a whole. Asked
+        are those that have something to do after the filters. What is kept of the class may be out of date: no column
+        is read. Raises PluginError.
+        """
+        entry = self._entries.get(self.kind(pod)) or self._entry(pod)
+        if entry.rejected is not None:
+            return None
+        cycle = Cycle(entry.shared, entry.skipped)
+        nodes: frozenset[str] | None = None
+        view = self._nodes.view()
+        for impl in self._remembering:
+            if impl.name in entry.skipped:
+                continue
+            try:
+                answer = impl.quick(cycle, pod, view)
+            except BaseException as error:  # a plugin's bug fails its group, not the scheduler
+                raise impl.failures.raised(impl.name, "pre_filter", error) from cause_of(error)
+            if answer is None or answer is SKIP:
+                continue
+            impl.check(answer)
+            if answer is SKIP_CLASS:
+                entry.skipped.add(impl.name)
+            elif isinstance(answer, Narrow):
+                nodes = answer.names if nodes is None else nodes & answer.names
+            elif isinstance(answer, Status) and answer.is_rejected:
+                return None
+        return cycle, nodes
+
+    def capacities(self, filtered: Filtered) -> list[Int64Column]:
+        """What plugins say of how many pods like this one fit on each node; requests are left to the caller."""
+        view = self._nodes.view()
+        found = []
+        for impl in self._counting:
+            if impl.capacity is None or impl.name in filtered.skipped:
+                continue
+            answer = impl.capacity(filtered.cycle, filtered.pod, view)
+            if answer is not None:
+                found.append(capacity_of(impl, answer, len(view)))
+        return found
+
+    def passes(self, pod: PodInfo, rows: Rows) -> BoolColumn:
+        """Whether each of rows is feasible as the columns are now; for what-if."""
+        return self.filter(pod).feasible[rows]
+
+    def diagnose(self, filtered: Filtered) -> Diagnosis:
+        """Why nodes are not feasible, ready to be put in words."""
+        rejections = []
+        for impl in self._filters:
+            verdicts = filtered.codes.get(impl.name)
+            if verdicts is None:
+                verdicts = filtered.entry.codes.get(impl.name)
+            if verdicts is not None and filtered.status is None:
+                rejections.append(Rejection(impl.name, impl.plugin, read_only(verdicts), impl.failures))
+        narrow = {**filtered.entry.narrow, **filtered.narrow}
+        return Diagnosis(
+            pod=filtered.pod,
+            nodes=self._nodes.view(),
+            cycle=filtered.cycle,
+            rejections=rejections,
+            narrowed=self._mask(narrow) if narrow else None,
+            narrowed_by=tuple(narrow),
+            status=filtered.status,
+        )
+
+    def _prepare(self, result: Filtered) -> bool:
+        """Call the pre-filters of this attempt; True when the pod is rejected as a whole."""
+        entry, cycle, pod = result.entry, result.cycle, result.pod
+        rejected = entry.rejected
+        view = self._nodes.view()
+        skipped = set(entry.skipped)
+        for impl in self._dynamic_pre_filters:
+            if impl.name in skipped:
+                continue
+            answer = impl.call(cycle, pod, view)
+            if answer is None:
+                continue
+            if answer is SKIP:
+                skipped.add(impl.name)
+            elif answer is SKIP_CLASS:
+                skipped.add(impl.name)
+                entry.skipped.add(impl.name)
+            elif isinstance(answer, Narrow):
+                result.narrow[impl.name] = answer
+            elif answer.code is Code.SKIP:
+                skipped.add(impl.name)
+            elif not answer.is_success and self._earlier(impl.name, rejected):
+                rejected = answer.by(impl.name)
+        result.skipped = skipped
+        if result.narrow and rejected is None:
+            narrow = {**entry.narrow, **result.narrow}
+            rejected = _nothing_left(narrow)
+            result.feasible = entry.feasible & self._mask(result.narrow)
+        result.status = rejected
+        return rejected is not None
+
+    def _earlier(self, name: str, rejected: Status | None) -> bool:
+        order = self._pre_filter_order
+        return rejected is None or order[name] < order.get(rejected.plugin, len(order))
+
+    # Scoring
+
+    def choose(self, filtered: Filtered, bonus: ScoreColumn | None = None) -> int:
+        """The row of the best feasible node; ties are broken at random, or by row without a source of randomness.
+
+        `bonus` holds for each row what is added to the weighted scores of the plugins, in any range.
+        """
+        feasible = filtered.feasible
+        entry = filtered.entry
+        count = filtered.count = int(np.count_nonzero(feasible))
+        if count == 1:
+            return int(feasible.argmax())
+        self._ensure_scored(entry, filtered.pod)
+        extra = filtered.extra = self._extra_scores(filtered)
+        if not extra and bonus is None and feasible is entry.feasible:
+            return self._best_of(entry.ranked)
+        index = feasible.nonzero()[0]
+        ranked = entry.base[index]
+        for _, weight, scores in extra:
+            ranked += weight * scores
+        if bonus is not None:
+            ranked += bonus[index]
+        filtered.place = self._best_of(ranked)
+        return int(index[filtered.place])
+
+    def _best_of(self, ranked: ScoreColumn) -> int:
+        if self._ties is None:
+            return int(ranked.argmax())
+        ties = (ranked == ranked.max()).nonzero()[0]
+        return int(ties[0] if len(ties) == 1 else ties[int(self._ties.random() * len(ties))])
+
+    def ranking(self, filtered: Filtered) -> ScoreColumn:
+        """For each row the weighted sum of the scores that are kept per class; only to compare rows."""
+        self._ensure_scored(filtered.entry, filtered.pod)
+        return filtered.entry.base
+
+    def wishes(self, filtered: Filtered) -> Wishes | None:
+        """The feasible rows and the weighted sum of the scores that outrank all others; None where they say nothing.
+
+        See `ranking.outranking`; they are what users ask for, in the profiles that come with Gangline.
+        """
+        if not self._outranking:
+            return None
+        self._ensure_scored(filtered.entry, filtered.pod)
+        extra = self._extra_scores(filtered, self._outranking)
+        if not extra:
+            return None
+        index = filtered.feasible.nonzero()[0]
+        total: ScoreColumn = sum((weight * scores for _, weight, scores in extra), start=np.zeros(len(index)))
+        return index, total
+
+    def scores(self, filtered: Filtered) -> dict[str, ScoreColumn]:
+        """Each plugin's normalised score before its weight, for the feasible nodes in row order; for explanations."""
+        self._ensure_scored(filtered.entry, filtered.pod)
+        index = filtered.feasible.nonzero()[0]
+        result = {}
+        dynamic = {name: s for name, _, s in self._dynamic_scores(filtered, index)}
+        for impl in self._scorers:
+            if impl.name in dynamic:
+                result[impl.name] = dynamic[impl.name]
+            elif impl.name in filtered.entry.raw:
+                raw = filtered.entry.raw[impl.name][index]
+                result[impl.name] = self._normalized(impl, filtered, raw)
+        return result
+
+    def weights(self) -> dict[str, int]:
+        """The weight of each scoring plugin."""
+        return {impl.name: impl.weight for impl in self._scorers}
+
+    def scores_at(self, filtered: Filtered, row: int) -> tuple[tuple[tuple[str, int], ...], list[float]]:
+        """What the last choice gave the row: plugins with their weights, and the score of each before its weight.
+
+        Left out are scores that are the same on all nodes after they are normalised. Costs well under a microsecond.
+        """
+        if filtered.count < 2:
+            return (), []
+        entry = filtered.entry
+        scores = [column.item(row) for column in entry.columns]
+        if not filtered.extra or filtered.place < 0:
+            return entry.told, scores
+        names = [(name, weight) for name, weight, _ in filtered.extra]
+        scores += [column.item(filtered.place) for _, _, column in filtered.extra]
+        return (*entry.told, *names), scores
+
+    def _extra_scores(
+        self, filtered: Filtered, only: frozenset[str] | None = None
+    ) -> list[tuple[str, int, ScoreColumn]]:
+        """Weighted scores that cannot be kept: those to normalise over what is feasible, and those of this attempt."""
+        entry = filtered.entry
+        extra = []
+        index: Rows | None = None
+        for impl in entry.scorers or ():
+            if impl.normalize is not None and not entry.constant[impl.name] and (only is None or impl.name in only):
+                if index is None:
+                    index = filtered.feasible.nonzero()[0]
+                scores = self._normalized(impl, filtered, entry.raw[impl.name][index])
+                extra.append((impl.name, impl.weight, scores))
+        return extra + self._dynamic_scores(filtered, index, only)
+
+    def _dynamic_scores(
+        self, filtered: Filtered, index: Rows | None, only: frozenset[str] | None = None
+    ) -> list[tuple[str, int, ScoreColumn]]:
+        cycle, pod = filtered.cycle, filtered.pod
+        feasible, entry = filtered.feasible, filtered.entry
+        cycle.feasible = entry.shown if feasible is entry.feasible else read_only(feasible)
+        view = self._nodes.view()
+        result = []
+        for impl in self._dynamic_scorers:
+            if (only is not None and impl.name not in only) or self._is_skipped(impl, cycle, pod, view):
+                continue
+            cycle.deadline.check()
+            raw = scores_of(impl, "score", impl.call(cycle, pod, view), len(view))
+            index = filtered.feasible.nonzero()[0] if index is None else index
+            result.append((impl.name, impl.weight, self._normalized(impl, filtered, raw[index])))
+        return result
+
+    def _is_skipped(self, impl: Implementation, cycle: Cycle, pod: PodInfo, view: NodeView) -> bool:
+        pre_score = self._pre_scores.get(impl.name)
+        answer = pre_score.call(cycle, pod, view) if pre_score is not None else None
+        if answer is None or answer.is_success:
+            return False
+        if answer.code is Code.SKIP:
+            return True
+        raise impl.refused("pre_score", answer.message)
+
+    def _normalized(self, impl: Implementation, filtered: Filtered, raw: ScoreColumn) -> ScoreColumn:
+        if impl.normalize is not None:
+            normalized = impl.normalize(filtered.cycle, filtered.pod, raw)
+            raw = scores_of(impl, "normalize_score", normalized, len(raw))
+        check_range(impl, raw)
+        return raw
+
+    def _ensure_scored(self, entry: _Entry, pod: PodInfo) -> None:
+        if entry.scorers is not None:
+            return
+        cycle = Cycle(entry.shared, deadline=self.deadline)
+        view = self._nodes.view()
+        scorers = []
+        check = self.deadline.check
+        for impl in self._kept_scorers:
+            check()
+            if not self._is_skipped(impl, cycle, pod, view):
+                scorers.append(impl)
+        if exported := cycle.export():
+            entry.shared = {**entry.shared, **exported}
+            entry.shared_bytes += size_of(*exported.values())
+        filtered_cycle = Cycle(entry.shared, deadline=self.deadline)
+        entry.raw.clear()
+        for impl in scorers:
+            check()
+            self._rescore(entry, impl, filtered_cycle, pod, view)
+        plain = [impl for impl in scorers if impl.normalize is None]
+        entry.told = tuple((impl.name, impl.weight) for impl in plain)
+        entry.columns = [entry.raw[impl.name] for impl in plain]
+        entry.scorers = scorers  # at the end: a plugin that raises leaves the entry without scores
+        self._rebase(entry, view.index)
+        self._entries.measure(self.kind(pod))
+
+    def _rescore(self, entry: _Entry, impl: Implementation, cycle: Cycle, pod: PodInfo, view: NodeView) -> None:
+        raw = scores_of(impl, "score", impl.call(cycle, pod, view), len(view))
+        within = raw.min(initial=0.0) >= 0.0 and raw.max(initial=0.0) <= MAX_SCORE
+        if impl.normalize is None and not within:
+            check_range(impl, raw[entry.feasible[view.index]])  # elsewhere it may say what it likes; it counts as 0
+            raw = np.where((raw >= 0.0) & (raw <= MAX_SCORE), raw, 0.0)
+        kept = entry.raw.get(impl.name)
+        if impl.normalize is not None:
+            first = raw[:1] if kept is None else kept[0]
+            entry.constant[impl.name] = entry.constant.get(impl.name, True) and bool((raw == first).all())
+        if kept is None:
+            entry.raw[impl.name] = raw if raw.flags.owndata and raw.flags.writeable else raw.copy()
+        else:
+            kept[view.index] = raw
+
+    def _rebase(self, entry: _Entry, index: slice | Rows) -> None:
+        """Sum and rank again at index."""
+        whole = len(entry.ranked) != len(entry.feasible)
+        total: ScoreColumn | None = None
+        for impl in entry.scorers or ():
+            if impl.normalize is None:
+                raw = entry.raw[impl.name][index]
+                weighted = raw if impl.weight == 1 else impl.weight * raw
+                total = weighted if total is None else total + weighted
+        if total is None:
+            total = np.zeros(len(entry.feasible[index]))
+        ranked = np.where(entry.feasible[index], total, -1.0)
+        if whole:
+            entry.base, entry.ranked = total.copy(), ranked
+        else:
+            entry.base[index], entry.ranked[index] = total, ranked
+
+    # What is kept per class
+
+    def _entry(self, pod: PodInfo) -> _Entry:
+        key = self.kind(pod)
+        entry = self._entries.get(key)
+        if entry is None or not self._refresh(entry, pod):
+            entry = self._entries.put(key, self._build(pod))
+        return entry
+
+    def _build(self, pod: PodInfo) -> _Entry:
+        nodes = self._nodes
+        cycle = Cycle(deadline=self.deadline)
+        view = nodes.view()
+        rejected: Status | None = None
+        narrow: dict[str, Narrow] = {}
+        skipped = set()
+        check = self.deadline.check
+        for impl in self._kept_pre_filters:
+            check()
+            answer = impl.call(cycle, pod, view)
+            if answer is None:
+                continue
+            if isinstance(answer, Narrow):
+                narrow[impl.name] = answer
+            elif answer.code is Code.SKIP:
+                skipped.add(impl.name)
+            elif not answer.is_success and rejected is None:
+                rejected = answer.by(impl.name)
+        filters = [i for i in self._filters if i.reads is not None and i.name not in skipped]
+        rejected = rejected or _nothing_left(narrow)
+        entry = _Entry(nodes.changes.position, cycle.export(), rejected, narrow, filters)
+        entry.shared_bytes = size_of(*entry.shared.values(), narrow)
+        entry.changing = [impl for impl in filters if (impl.reads or 0) & PODS]
+        for impl in filters:
+            check()
+            verdicts = codes_of(impl, impl.call(cycle, pod, view), len(view)).copy()
+            entry.codes[impl.name] = verdicts
+        entry.steady = np.zeros(nodes.size, dtype=np.bool_)
+        entry.feasible = np.zeros(nodes.size, dtype=np.bool_)
+        entry.shown = read_only(entry.feasible)
+        self._combine(entry, nodes.everything)
+        return entry
+
+    def _combine(self, entry: _Entry, index: slice | Rows) -> None:
+        """Put the verdicts of the filters at index together."""
+        steady = self._nodes.alive[index].copy()
+        if entry.narrow:
+            steady &= self._mask(entry.narrow)[index]
+        feasible = steady.copy()
+        for impl in entry.filters:
+            passes = entry.codes[impl.name][index] == 0
+            feasible &= passes
+            if impl not in entry.changing:
+                steady &= passes
+        entry.steady[index] = steady
+        entry.feasible[index] = feasible
+
+    def _refresh(self, entry: _Entry, pod: PodInfo) -> bool:
+        """Bring an entry up to date; False when it is cheaper to build it again."""
+        nodes = self._nodes
+        position = nodes.changes.position
+        if entry.position == position:
+            return True
+        if len(entry.feasible) != nodes.size:
+            return False
+        changed = nodes.changes.since(entry.position, max(64, nodes.size // 4))
+        if changed is None:
+            return False
+        rows, kinds = changed
+        if len(rows) == 1 and kinds == PODS:
+            self._evaluate_row(entry, pod, int(rows[0]))
+        else:
+            self._evaluate_rows(entry, pod, rows, kinds)
+        entry.position = position
+        return True
+
+    def _evaluate_rows(self, entry: _Entry, pod: PodInfo, index: Rows, kinds: int) -> None:
+        view = self._nodes.view(index)
+        cycle = Cycle(entry.shared)
+        for impl in entry.filters:
+            if (impl.reads or 0) & kinds:
+                _keep(entry, impl.name, index, codes_of(impl, impl.call(cycle, pod, view), len(view)))
+        self._combine(entry, index)
+        if entry.scorers is None:
+            return
+        for impl in entry.scorers:
+            if (impl.reads or 0) & kinds:
+                self._rescore(entry, impl, cycle, pod, view)
+        self._rebase(entry, index)
+
+    def _evaluate_row(self, entry: _Entry, pod: PodInfo, row: int) -> None:
+        """The pods of one node have changed: what nearly every cycle has to catch up with, so in plain numbers."""
+        view = self._nodes.view(slice(row, row + 1))
+        cycle = Cycle(entry.shared)
+        feasible = bool(entry.steady[row])
+        for impl in entry.changing:
+            verdict = codes_of(impl, impl.call(cycle, pod, view), 1)
+            _keep(entry, impl.name, view.index, verdict)
+            feasible = feasible and not verdict[0]
+        entry.feasible[row] = feasible
+        if entry.scorers is None:
+            return
+        total = 0.0
+        for impl in entry.scorers:
+            kept = entry.raw[impl.name]
+            if (impl.reads or 0) & PODS:
+                score = float(scores_of(impl, "score", impl.call(cycle, pod, view), 1)[0])
+                if impl.normalize is not None:
+                    entry.constant[impl.name] &= score == kept[0]
+                elif not 0.0 <= score <= MAX_SCORE:
+                    if feasible:
+                        raise out_of_range(impl, score, score)
+                    score = 0.0
+                kept[row] = score
+            if impl.normalize is None:
+                total += impl.weight * float(kept[row])
+        entry.base[row] = total
+        entry.ranked[row] = total if feasible else -1.0
+
+    def _mask(self, narrow: Mapping[str, Narrow]) -> BoolColumn:
+        """The rows that every pre-filter leaves."""
+        mask = np.zeros(self._nodes.size, dtype=np.bool_)
+        names = frozenset.intersection(*(answer.names for answer in narrow.values()))
+        rows = [row for name in names if (row := self._nodes.row_of(name)) is not None]
+        mask[rows] = True
+        return mask
+
+
+def _size(key: Hashable, entry: _Entry) -> int:
+    """Bytes that an entry takes."""
+    rows = len(entry.feasible)
+    masks = entry.steady.nbytes + entry.feasible.nbytes + sum([codes.nbytes for codes in entry.codes.values()])
+    scores = entry.base.nbytes + entry.ranked.nbytes + rows * _SCORE_BYTES * len(entry.raw)
+    return _ENTRY_BYTES + masks + scores + entry.shared_bytes
+
+
+def _keep(entry: _Entry, name: str, index: slice | Rows, verdicts: CodeColumn) -> None:
+    """Put verdicts at index; a plugin may need more bits for them than before."""
+    kept = entry.codes[name]
+    if verdicts.dtype.itemsize > kept.dtype.itemsize:
+        kept = entry.codes[name] = kept.astype(verdicts.dtype)
+    kept[index] = verdicts
+
+
+def _nothing_left(narrow: Mapping[str, Narrow]) -> Status | None:
+    """The rejection when pre-filters leave no node at all."""
+    if not narrow or frozenset.intersection(*(answer.names for answer in narrow.values())):
+        return None
+    names = sorted(narrow)
+    if len(names) == 1:
+        message = f"node(s) didn't satisfy plugin {names[0]}"
+    else:
+        message = f"node(s) didn't satisfy plugin(s) [{' '.join(names)}] simultaneously"
+    return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (message,))
+
+
+def _short(value: str | None) -> str | int | None:
+    """The value, or what stands for a long one, so that what is kept by it stays small."""
+    return value if value is None or len(value) <= _LONGEST_KEY else hash(value)
+
+
+def _keys(plugins: Iterable[Any], attribute: str) -> tuple[str, ...]:
+    """The keys that any of these plugins declares."""
+    return tuple(sorted({key for plugin in plugins for key in getattr(plugin, attribute, ())}))

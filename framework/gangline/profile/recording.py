@@ -1,0 +1,207 @@
+"""What there is to tell about pods: events and conditions, collected at once and aggregated until somebody writes them.
+
+Rules:
+- Recording costs a dictionary access; nothing here does I/O.
+- The same thing said again before it was written becomes a count; said again later it becomes a series.
+- Warnings on one object are BURST at once and one more each PAUSE seconds: an object that always has something new
+  wrong with it does not fill the API server. What is more is counted as dropped.
+- When too much waits, the newest events are dropped and counted. Conditions are never dropped: the last one stands.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from gangline.api.plugin import Clock
+from gangline.clock import rfc3339
+from gangline.model import Event, EventSeries, ObjectMeta, TypedReference
+from gangline.state.pods import PodInfo
+
+MOST_WAITING = 50_000
+MOST_REMEMBERED = 10_000
+"""Events written already, kept so that a repetition becomes a series."""
+BURST = 25
+"""Warnings on one object that may differ from what waits already, at once."""
+PAUSE = 30.0
+"""Seconds until it may have one more."""
+MOST_BYTES = 1024
+"""The API server refuses a longer note."""
+MOST_OF_NAME = 200
+"""Characters of an object's name that the names of its events begin with; the API server takes 253 in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    uid: str
+    kind: str
+    reason: str
+    note: str
+    action: str
+
+
+@dataclass(slots=True)
+class _Saying:
+    regarding: TypedReference
+    reporter: str
+    first: float
+    last: float
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """An event that was written before and has happened again: its series has grown."""
+
+    event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """PodScheduled=False, for a pod's status."""
+
+    namespace: str
+    name: str
+    uid: str
+    reason: str
+    message: str
+    nominated_node_name: str | None = None
+    """What status.nominatedNodeName becomes; None leaves it alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCondition:
+    """Whether a pod group is scheduled, for the status of the object that stands for it."""
+
+    object: TypedReference
+    scheduled: bool
+    reason: str
+    message: str
+
+
+class NoRecorder:
+    """Records nothing; for what-if."""
+
+    def event(self, pod: PodInfo, kind: str, reason: str, note: str, action: str = "Scheduling") -> None:
+        """Nothing."""
+
+    def about(self, regarding: TypedReference, reporter: str, kind: str, reason: str, note: str, action: str) -> None:
+        """Nothing."""
+
+
+class EventRecorder:
+    """Collects events and conditions."""
+
+    def __init__(self, clock: Clock, instance: str) -> None:
+        self._clock = clock
+        self._instance = instance
+        self._waiting: OrderedDict[_Key, _Saying] = OrderedDict()
+        self._written: OrderedDict[_Key, tuple[str, int]] = OrderedDict()
+        self._warned: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        """Warnings that count against BURST, and as of when, by the object; those that were warned last at the end."""
+        self._conditions: OrderedDict[str, Condition] = OrderedDict()
+        self._group_conditions: OrderedDict[str, GroupCondition] = OrderedDict()
+        self._number = itertools.count()
+        self.dropped = 0
+
+    def event(self, pod: PodInfo, kind: str, reason: str, note: str, action: str = "Scheduling") -> None:
+        """Say something about a pod; kind is "Normal" or "Warning"."""
+        regarding = TypedReference(kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid, api_version="v1")
+        self.about(regarding, pod.scheduler_name, kind, reason, note, action)
+
+    def about(self, regarding: TypedReference, reporter: str, kind: str, reason: str, note: str, action: str) -> None:
+        """Say something about any object."""
+        key = _Key(regarding.uid or regarding.name, kind, reason, _shortened(note), action)
+        now = self._clock.now()
+        saying = self._waiting.get(key)
+        if saying is not None:
+            saying.count += 1
+            saying.last = now
+        elif len(self._waiting) >= MOST_WAITING or (kind == "Warning" and not self._may_warn(key.uid, now)):
+            self.dropped += 1
+        else:
+            self._waiting[key] = _Saying(regarding, reporter, now, now)
+
+    def _may_warn(self, uid: str, now: float) -> bool:
+        """Whether one more warning on an object is fine; it counts then."""
+        before, then = self._warned.pop(uid, (0.0, now))
+        number = max(0.0, before - max(0.0, now - then) / PAUSE)
+        may = number + 1 <= BURST
+        self._warned[uid] = (number + may, now)
+        if len(self._warned) > MOST_REMEMBERED:
+            self._warned.popitem(last=False)
+        return may
+
+    def condition(self, condition: Condition) -> None:
+        """The pod's condition is this now."""
+        self._conditions[condition.uid] = condition
+
+    def group_condition(self, condition: GroupCondition) -> None:
+        """The group's condition is this now."""
+        self._group_conditions[condition.object.uid or condition.object.name] = condition
+
+    def next_group_condition(self) -> GroupCondition | None:
+        """The oldest condition of a group that waits, to be written now."""
+        return self._group_conditions.popitem(last=False)[1] if self._group_conditions else None
+
+    def restore(self, condition: Condition) -> None:
+        """The condition could not be written; it waits again, unless there is a newer one."""
+        self._conditions.setdefault(condition.uid, condition)
+
+    def forget(self, uid: str) -> None:
+        """The pod is bound or gone: its condition is of no interest any more."""
+        self._conditions.pop(uid, None)
+
+    @property
+    def waiting(self) -> int:
+        """How many events and conditions are not yet handed out."""
+        return len(self._waiting) + len(self._conditions) + len(self._group_conditions)
+
+    def next_condition(self) -> Condition | None:
+        """The oldest condition that waits, to be written now."""
+        return self._conditions.popitem(last=False)[1] if self._conditions else None
+
+    def next_event(self) -> Event | Repeated | None:
+        """The oldest event that waits, to be created, or to be counted in a series."""
+        if not self._waiting:
+            return None
+        key, saying = self._waiting.popitem(last=False)
+        before = self._written.pop(key, None)
+        if before is not None:
+            name, count = before
+            self._remember(key, name, count + saying.count)
+            return Repeated(self._event(key, saying, name, count + saying.count))
+        prefix = saying.regarding.name[:MOST_OF_NAME].rstrip("-.")
+        name = f"{prefix}.{int(saying.first * 1e6):x}{next(self._number):x}"
+        self._remember(key, name, saying.count)
+        return self._event(key, saying, name, saying.count)
+
+    def _event(self, key: _Key, saying: _Saying, name: str, count: int) -> Event:
+        series = EventSeries(count, rfc3339(saying.last, micros=True)) if count > 1 else None
+        return Event(
+            metadata=ObjectMeta(name=name, namespace=_namespace(saying.regarding)),
+            reason=key.reason,
+            note=key.note,
+            type=key.kind,
+            action=key.action,
+            regarding=saying.regarding,
+            event_time=rfc3339(saying.first, micros=True),
+            reporting_controller=saying.reporter or "gangline",
+            reporting_instance=self._instance,
+            series=series,
+        )
+
+    def _remember(self, key: _Key, name: str, count: int) -> None:
+        self._written[key] = (name, count)
+        if len(self._written) > MOST_REMEMBERED:
+            self._written.popitem(last=False)
+
+
+def _shortened(note: str) -> str:
+    raw = note.encode()
+    return note if len(raw) <= MOST_BYTES else raw[: MOST_BYTES - 3].decode(errors="ignore") + "..."
+
+
+def _namespace(regarding: TypedReference) -> str:
+    return regarding.namespace or "default"

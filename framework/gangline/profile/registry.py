@@ -1,0 +1,365 @@
+"""From entry points to a compiled profile: finds plugin classes, builds them, lists who implements what."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, NamedTuple, cast
+
+import msgspec
+import pluggy
+
+from gangline.api.hints import EventHint, Hint
+from gangline.api.hookspecs import POINTS, PROJECT, Hooks
+from gangline.api.plugin import Handle
+from gangline.errors import GanglineError, PluginError
+from gangline.failures import Failures, being_built, described, text_of
+from gangline.profile.calling import ASYNC_POINTS, check_of, timed, timed_async
+from gangline.profile.declaring import check_class, check_reasons, events_of
+from gangline.telemetry.metrics import Metrics, point_label
+
+GROUP = "gangline.plugins"
+
+
+class Catalog:
+    """Plugin classes by name. One is imported when it is asked for, so that none harms who does not use it."""
+
+    def __init__(
+        self, classes: Mapping[str, type[Any]], entries: Mapping[str, Sequence[EntryPoint]] | None = None
+    ) -> None:
+        self._classes = dict(classes)
+        self._entries = dict(entries or {})
+        self._checked: dict[str, type[Any]] = {}
+
+    @classmethod
+    def discover(cls) -> Catalog:
+        """Everything installed under the entry-point group `gangline.plugins`; nothing is imported."""
+        entries: dict[str, list[EntryPoint]] = {}
+        for entry in entry_points(group=GROUP):
+            entries.setdefault(entry.name, []).append(entry)
+        return cls({}, entries)
+
+    def with_classes(self, *classes: type[Any]) -> Catalog:
+        """The same catalog with more plugins, for tests and programs that bring their own."""
+        more = Catalog({**self._classes, **{c.name: c for c in classes}}, self._entries)
+        more._checked = dict(self._checked)
+        return more
+
+    @property
+    def names(self) -> list[str]:
+        """All names, sorted."""
+        return sorted({*self._classes, *self._entries})
+
+    def origin(self, name: str) -> str:
+        """Where a plugin comes from: the distribution and the object."""
+        entries = self._entries.get(name)
+        if entries is None:
+            return self._classes[name].__module__
+        return " and ".join(f"{e.dist.name} {e.dist.version}: {e.value}" if e.dist else e.value for e in entries)
+
+    def load(self, name: str) -> type[Any]:
+        """The class. Raises PluginError when it cannot be imported, is no plugin or is given by two distributions."""
+        found = self._classes.get(name)
+        if found is None:
+            entries = self._entries.get(name, ())
+            if not entries:
+                raise PluginError(name, "", "is not installed")
+            if len({entry.value for entry in entries}) > 1:
+                raise PluginError(name, "", f"is given by {self.origin(name)}")
+            try:
+                found = entries[0].load()
+            # A module that calls sys.exit must not end the scheduler without a word.
+            except BaseException as error:
+                raise PluginError(name, "", f"cannot be loaded from {self.origin(name)}: {error!r}") from error
+            self._classes[name] = found
+        if self._checked.get(name) is not found:
+            check_class(name, found)
+            self._checked[name] = found
+        return cast("type[Any]", found)
+
+    def points(self) -> Mapping[str, frozenset[str]]:
+        """For each plugin the extension points that it implements; looking one up imports it, as `load` does."""
+        return _Points(self)
+
+
+class _Points(Mapping[str, frozenset[str]]):
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._names = catalog.names
+
+    def __getitem__(self, name: str) -> frozenset[str]:
+        if name not in self:
+            raise KeyError(name)
+        return points_of(self._catalog.load(name))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def points_of(cls: type[Any]) -> frozenset[str]:
+    """The extension points for which a class has a method marked with `@hookimpl`."""
+    return frozenset(point for point in POINTS if getattr(getattr(cls, point, None), f"{PROJECT}_impl", None))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Implementation:
+    """One plugin at one point, ready to be called with the hookspec's arguments, in its order."""
+
+    plugin: Any
+    name: str
+    call: Callable[..., Any]
+    weight: int = 1
+    normalize: Callable[..., Any] | None = None
+    capacity: Callable[..., Any] | None = None
+    """Of a filter: how many like pods fit, beside what requests tell."""
+    quick: Callable[..., Any] = lambda *args: None
+    """The same neither timed nor checked, for one of many pods; whatever it raises is passed on."""
+    reads: int | None = None
+    """Change kinds (NODE | PODS) on which its verdict on a node depends besides the pod class; None: anything."""
+    point: str = ""
+    failures: Failures = field(default_factory=Failures)
+
+    def refused(self, point: str, why: str) -> PluginError:
+        """The plugin has answered what it must not: what to raise."""
+        return self.failures.refused(self.name, point, why)
+
+    def check(self, answer: Any) -> None:
+        """For what `quick` has answered. Raises PluginError."""
+        if why := check_of(self.point)(answer):
+            raise self.refused(self.point, why)
+
+
+@dataclass(eq=False)
+class CompiledProfile:
+    """A profile with its plugins built and one plain list per extension point."""
+
+    name: str
+    plugins: dict[str, Any]
+    points: dict[str, tuple[Implementation, ...]]
+    unreserve: dict[str, Callable[..., Any]] = field(default_factory=dict)
+    events: dict[str, Sequence[EventHint] | None] = field(default_factory=dict)
+    """For each plugin the events that it registers; None for one that registers nothing."""
+    failures: Failures = field(default_factory=Failures)
+    identities: list[tuple[str, Callable[[Any, Mapping[str, str]], Hashable]]] = field(default_factory=list)
+    """The hook `identity` of each plugin that has it, neither timed nor checked: it is called for many pods."""
+
+
+def compile_profile(
+    name: str,
+    points: Mapping[str, Sequence[tuple[str, int]]],
+    catalog: Catalog,
+    args: Callable[[str, type[msgspec.Struct] | None], msgspec.Struct | None],
+    handle: Handle,
+    metrics: Metrics,
+    on_fault: Callable[[GanglineError], None] | None = None,
+) -> CompiledProfile:
+    """Build the plugins of a profile and list what is called at each point.
+
+    `points` holds names and weights per extension point, in order; `args(name, type)` gives a plugin's validated
+    arguments. Raises PluginError for a plugin that cannot be built or declares what it must not; with `on_fault`, tells
+    of each such plugin and leaves it out.
+    """
+    manager = pluggy.PluginManager(PROJECT)
+    manager.add_hookspecs(Hooks)
+    profile = CompiledProfile(name, {}, {}, failures=metrics.failures)
+    for plugin_name in dict.fromkeys(n for listed in points.values() for n, _ in listed):
+        try:
+            _add(profile, plugin_name, manager, catalog, args, handle)
+        except GanglineError as error:
+            if on_fault is None:
+                raise
+            on_fault(error)
+    profile.points = {
+        point: tuple(
+            _implementation(manager, profile.plugins, plugin_name, point, weight, metrics)
+            for plugin_name, weight in listed
+            if plugin_name in profile.plugins and not _wraps(profile.plugins[plugin_name], point)
+        )
+        for point, listed in points.items()
+    }
+    profile.unreserve = {
+        n: _bound(manager, profile.plugins, n, "unreserve", metrics)
+        for n, plugin in profile.plugins.items()
+        if hasattr(plugin, "unreserve")
+    }
+    return profile
+
+
+def _add(
+    profile: CompiledProfile,
+    name: str,
+    manager: pluggy.PluginManager,
+    catalog: Catalog,
+    args: Callable[[str, type[msgspec.Struct] | None], msgspec.Struct | None],
+    handle: Handle,
+) -> None:
+    """Build one plugin and check what it declares."""
+    cls = catalog.load(name)
+    token = being_built.set(name)
+    try:
+        plugin = _build(name, cls, args, handle)
+        try:
+            manager.register(plugin, name)
+        except pluggy.PluginValidationError as error:
+            raise PluginError(name, "", str(error).replace("\n", " ")) from error
+        if "filter" in points_of(cls) and not _wraps(plugin, "filter"):
+            check_reasons(name, plugin)
+        events = events_of(name, plugin)
+    finally:
+        being_built.reset(token)
+    profile.plugins[name], profile.events[name] = plugin, _guarded(name, events, profile.failures)
+    for impl in manager.hook.identity.get_hookimpls():
+        if impl.plugin_name == name:
+            profile.identities.append((name, _with_arguments(impl.function, impl.argnames, ("pod", "annotations"))))
+
+
+def _guarded(name: str, events: Sequence[EventHint] | None, failures: Failures) -> Sequence[EventHint] | None:
+    """The same events, with hints whose faults are noted; the event counts then, which costs an attempt."""
+    if events is None:
+        return None
+
+    def guarded(hint: Hint) -> Hint:
+        def judge(pod: Any, old: Any, new: Any) -> bool:
+            try:
+                return bool(hint(pod, old, new))
+            except BaseException as error:  # nothing that a plugin raises goes further
+                failures.raised(name, "QueueingHint", error)
+                return True
+
+        return judge
+
+    return tuple(EventHint(each.event, guarded(each.hint) if each.hint is not None else None) for each in events)
+
+
+def _build(
+    name: str,
+    cls: type[Any],
+    args: Callable[[str, type[msgspec.Struct] | None], msgspec.Struct | None],
+    handle: Handle,
+) -> Any:
+    given = args(name, getattr(cls, "args_type", None))
+    try:
+        parameters = inspect.signature(cls).parameters
+        return cls(*(given, handle)[: len(parameters)]) if parameters else cls()
+    except PluginError:
+        raise
+    except Exception as error:
+        raise PluginError(name, "", f"cannot be built: {text_of(error)}") from error
+    except BaseException as error:  # a plugin that exits must not end the process
+        raise PluginError(name, "", f"cannot be built: {described(error)}") from error
+
+
+def _wraps(plugin: Any, point: str) -> bool:
+    """Whether a plugin is at a point only to wrap what the others do there."""
+    options: Mapping[str, Any] = getattr(getattr(plugin, point, None), f"{PROJECT}_impl", None) or {}
+    return bool(options.get("wrapper") or options.get("hookwrapper"))
+
+
+def _implementation(
+    manager: pluggy.PluginManager,
+    plugins: Mapping[str, Any],
+    name: str,
+    point: str,
+    weight: int,
+    metrics: Metrics,
+) -> Implementation:
+    plugin = plugins[name]
+    normalize = None
+    if point == "score" and hasattr(plugin, "normalize_score"):
+        normalize = _bound(manager, plugins, name, "normalize_score", metrics)
+    capacity = None
+    if point == "filter" and hasattr(plugin, "capacity"):
+        capacity = _bound(manager, plugins, name, "capacity", metrics)
+    call = _bound(manager, plugins, name, point, metrics)
+    return Implementation(
+        plugin=plugin,
+        name=name,
+        call=call,
+        quick=getattr(call, "__wrapped__", call),
+        weight=weight,
+        normalize=normalize,
+        capacity=capacity,
+        reads=getattr(plugin, "reads", None),
+        point=point,
+        failures=metrics.failures,
+    )
+
+
+def _bound(
+    manager: pluggy.PluginManager,
+    plugins: Mapping[str, Any],
+    name: str,
+    point: str,
+    metrics: Metrics,
+) -> Callable[..., Any]:
+    """The plugin's method with the full arguments of the hook, timed, faults translated.
+
+    Where a hook wrapper is registered for the point the call goes through pluggy.
+    """
+    caller = getattr(manager.hook, point)
+    wanted = tuple(caller.spec.argnames)
+    series = metrics.plugins.series(point_label(point), name)
+    if any(impl.wrapper or impl.hookwrapper for impl in caller.get_hookimpls()):
+        function = _through_pluggy(manager, plugins, name, point, wanted)
+    else:
+        impl = next((i for i in caller.get_hookimpls() if i.plugin_name == name), None)
+        if impl is None:
+            raise PluginError(name, point, "there is no method marked with @hookimpl")
+        function = _with_arguments(impl.function, tuple(impl.argnames), wanted)
+    time_it = timed_async if point in ASYNC_POINTS else timed
+    return time_it(function, name, point, series, metrics.failures)
+
+
+def _through_pluggy(
+    manager: pluggy.PluginManager,
+    plugins: Mapping[str, Any],
+    name: str,
+    point: str,
+    wanted: tuple[str, ...],
+) -> Callable[..., Any]:
+    hook = getattr(manager.hook, point)
+    others = [i.plugin for i in hook.get_hookimpls() if i.plugin_name != name and not (i.wrapper or i.hookwrapper)]
+    subset = manager.subset_hook_caller(point, others)
+
+    def call(*args: Any) -> Any:
+        results = subset(**dict(zip(wanted, args, strict=True)))
+        return results[0] if results else None
+
+    return call
+
+
+def _with_arguments(function: Callable[..., Any], has: tuple[str, ...], wanted: tuple[str, ...]) -> Callable[..., Any]:
+    if has == wanted:
+        return function
+    # Names are those of a hook's parameters; a call by position costs half of one that picks from *args.
+    call: Callable[..., Any] = eval(f"lambda {', '.join(wanted)}: function({', '.join(has)})", {"function": function})
+    return call
+
+
+class Installed(NamedTuple):
+    """A plugin that some distribution brings."""
+
+    name: str
+    origin: str
+    points: frozenset[str]
+    fault: str
+    """Why it cannot be used; empty where it can."""
+
+
+def distributions(catalog: Catalog) -> Iterator[Installed]:
+    """Every plugin, those included that cannot be used; for `gangline plugins list`."""
+    for name in catalog.names:
+        points, fault = frozenset[str](), ""
+        try:
+            points = points_of(catalog.load(name))
+        except PluginError as error:
+            fault = error.why
+        yield Installed(name, catalog.origin(name), points, fault)

@@ -1,0 +1,381 @@
+"""One profile at work: calls its plugins at each extension point that concerns one pod.
+
+Filters and scores over all nodes are in `evaluation`; this is the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import math
+import random
+import time
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from gangline.api.cycle_state import Cycle
+from gangline.api.diagnosis import Diagnosis
+from gangline.api.hookspecs import POINTS
+from gangline.api.placement import Placement
+from gangline.api.pod_group import GroupAttempt, Membership, Problem
+from gangline.api.proposal import Proposal, Victims
+from gangline.errors import ApiError, PluginError
+from gangline.failures import SLOW, cause_of, shown
+from gangline.profile.answers import placements_of
+from gangline.profile.background import is_cancelled
+from gangline.profile.evaluation import Evaluator, Filtered
+from gangline.profile.handle import FrameworkHandle
+from gangline.profile.registry import CompiledProfile, Implementation
+from gangline.state.pods import PodInfo
+from gangline.state.topology import Topology
+from gangline.status import SUCCESS, Code, ScoreColumn, Status, unschedulable
+from gangline.telemetry.metrics import Metrics, point_label
+
+GROUPS = "PodGroups"
+"""Stands for a group as a whole among the plugins that reject a unit."""
+Method = TypeVar("Method", bound=Callable[..., Any])
+BindFirst = Callable[[Cycle, PodInfo, str], Awaitable[Status | None]]
+"""Binds a pod to a node, or answers None to leave it to the bind plugins."""
+
+
+def _measured(point: str) -> Callable[[Method], Method]:
+    """Count how long all plugins of a point take together; the method's object has `seconds` by point."""
+
+    def measure(method: Any) -> Any:
+        if inspect.iscoroutinefunction(method):
+
+            @functools.wraps(method)
+            async def waits(self: Runtime, *args: Any) -> Any:
+                start = time.perf_counter()
+                try:
+                    return await method(self, *args)
+                finally:
+                    self.seconds[point].observe(time.perf_counter() - start)
+
+            return waits
+
+        @functools.wraps(method)
+        def call(self: Runtime, *args: Any) -> Any:
+            start = time.perf_counter()
+            try:
+                return method(self, *args)
+            finally:
+                self.seconds[point].observe(time.perf_counter() - start)
+
+        return call
+
+    return measure
+
+
+class Runtime:
+    """A profile, its evaluator and its handle."""
+
+    def __init__(
+        self, profile: CompiledProfile, handle: FrameworkHandle, metrics: Metrics, ties: random.Random | None
+    ) -> None:
+        self.name = profile.name
+        self.profile = profile
+        self.handle = handle
+        self.evaluator = handle.evaluator = Evaluator(profile, handle.state.nodes, ties)
+        self.failures = metrics.failures
+        self._trackers = handle.state.trackers
+        self.seconds = {point: metrics.points.series(point_label(point), profile.name) for point in POINTS}
+        self.algorithm_seconds = metrics.algorithm.series(profile.name)
+        self.bind_first: BindFirst | None = None
+        """Asked before the bind plugins; None leaves all pods to them."""
+        self.group_seconds = metrics.group_decision.series(profile.name)
+
+    def _at(self, point: str) -> tuple[Implementation, ...]:
+        return self.profile.points.get(point, ())
+
+    @_measured("filter")
+    def filter(self, pod: PodInfo) -> Filtered:
+        """Which nodes are feasible now, pre-filters included. Raises PluginError."""
+        if self._trackers.broken:
+            self._check_trackers()
+        return self.evaluator.filter(pod)
+
+    def _check_trackers(self) -> None:
+        """Raise PluginError where what a plugin counts is out of step and stays so."""
+        self.handle.state.mend_trackers()
+        fault = self._trackers.fault(self.profile.plugins)
+        if fault is not None:
+            raise fault
+
+    @_measured("score")
+    def choose(self, filtered: Filtered, bonus: ScoreColumn | None = None) -> int:
+        """The row of the best feasible node; `bonus` is added to the scores of all rows."""
+        return self.evaluator.choose(filtered, bonus)
+
+    @_measured("pre_enqueue")
+    def pre_enqueue(self, pod: PodInfo) -> Status:
+        """Whether the pod may be tried; the first refusal counts."""
+        return self.lets_in(pod, is_timed=True)
+
+    def lets_in(self, pod: PodInfo, is_timed: bool = False) -> Status:
+        """As `pre_enqueue`, for one of many pods."""
+        for impl in self._at("pre_enqueue"):
+            try:
+                status = impl.call(pod) if is_timed else impl.quick(pod)
+                if status is not None:
+                    impl.check(status)
+            except BaseException as error:  # holds this pod, not the watch that brought it
+                why = str(self.failures.raised(impl.name, "pre_enqueue", error))
+                self.handle.recorder.event(pod, "Warning", "FailedScheduling", why)
+                return Status(Code.ERROR, (why,), impl.name)
+            if status is not None and not status.is_success:
+                return _by(status, impl.name)
+        return SUCCESS
+
+    def admit(self, pods: Sequence[PodInfo]) -> Status:
+        """Whether a unit may be tried: a pod that every plugin lets in, or enough such members of a group."""
+        membership = self.handle.group_of(pods[0])
+        if membership is None:
+            return self.pre_enqueue(pods[0])
+        if isinstance(membership, Problem):
+            return unschedulable(membership.message).by(GROUPS)
+        group = membership.group
+        needed = group.min_member - len(self.handle.members(group.key))
+        ready = len(pods)
+        if ready >= needed:
+            ready = sum(self.lets_in(pod).is_success for pod in pods)
+        if ready >= max(needed, 1):
+            return SUCCESS
+        there = group.min_member - needed + ready
+        message = (
+            f"waiting for the pods of gang {group.namespace}/{group.name}: {there} of {group.min_member} are there"
+        )
+        return unschedulable(message).by(GROUPS)
+
+    def group_key(self, pod: PodInfo) -> str:
+        """What tells the pod's group from others; "" for a pod on its own."""
+        membership = self.handle.group_of(pod)
+        if membership is None:
+            return ""
+        return membership.key if isinstance(membership, Problem) else membership.group.key
+
+    def sort_key(self, pod: PodInfo, since: float) -> tuple[float, ...]:
+        """Where the pod stands in the queue; groups that run in part, which is of no use, come before all others."""
+        try:
+            key: tuple[float, ...] = self._at("queue_sort")[0].call(pod, since)
+        except PluginError as error:  # the pod goes to the end, and nobody else is harmed
+            self.handle.recorder.event(pod, "Warning", "FailedScheduling", str(error))
+            key = (math.inf, since)
+        return (-math.inf, *key) if self._runs_in_part(pod) else key
+
+    def _runs_in_part(self, pod: PodInfo) -> bool:
+        """Whether some pods of its group have a node, but fewer than the group needs: a scheduler was cut off."""
+        membership = self.handle.group_of(pod)
+        if not isinstance(membership, Membership):
+            return False
+        return 0 < len(self.handle.members(membership.group.key)) < membership.group.min_member
+
+    @_measured("post_filter")
+    def post_filter(self, diagnosis: Diagnosis) -> tuple[str | None, str]:
+        """The node that a plugin nominates and what the plugins say.
+
+        "" takes an older nomination back, because nothing can help; None leaves it as it is.
+        """
+        steps = self.post_filter_steps(diagnosis)
+        try:
+            proposal = next(steps)
+            while True:
+                proposal = steps.send(proposal.candidates)
+        except StopIteration as end:
+            answer: tuple[str | None, str] = end.value
+            return answer
+
+    def post_filter_steps(
+        self, diagnosis: Diagnosis
+    ) -> Generator[Proposal, Mapping[str, Victims] | Status, tuple[str | None, str]]:
+        """What `post_filter` does, for who has proposals reviewed: yields each one, and wants what is left of it.
+
+        A Status stands for a review that failed.
+        """
+        said: list[str] = []
+        nominated: str | None = None
+        for impl in self._at("post_filter"):
+            answer = impl.call(diagnosis.cycle, diagnosis.pod, diagnosis.nodes, diagnosis)
+            if isinstance(answer, Proposal):
+                answer = _settled(impl, answer, (yield answer))
+            elif isinstance(answer, str) and self.handle.state.nodes.row_of(answer) is None:
+                raise impl.refused("post_filter", f"nominates a node that is not there: {shown(answer)}")
+            if isinstance(answer, str):
+                return answer, ", ".join(said)
+            if answer is None:
+                continue
+            if answer.message:
+                said.append(answer.message)
+            if answer.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                nominated = ""
+        return nominated, ", ".join(said)
+
+    # Groups
+
+    @property
+    def topology(self) -> Topology:
+        """The levels of this profile."""
+        return self.handle.topology
+
+    @_measured("placement_generate")
+    def generate(self, attempt: GroupAttempt) -> Iterable[Placement] | Status:
+        """Candidate placements from the first plugin that has any to offer; else all nodes are one."""
+        view = self.handle.nodes
+        for impl in self._at("placement_generate"):
+            answer: Iterable[Placement] | Status | None = impl.call(attempt, view)
+            if isinstance(answer, Status):
+                return _by(answer, impl.name)
+            if answer is not None:
+                return placements_of(impl, answer, self.handle.state.nodes.size)
+        return (Placement("the cluster", np.flatnonzero(view.alive)),)
+
+    @_measured("placement_score")
+    def score_placement(self, attempt: GroupAttempt, placement: Placement) -> float:
+        """The weighted scores of a placement."""
+        total = 0.0
+        for impl in self._at("placement_score"):
+            total += impl.weight * float(impl.call(attempt, placement, self.handle.nodes))
+        return total
+
+    @property
+    def placement_weight(self) -> int:
+        """The sum of the weights of what scores placements."""
+        return sum(impl.weight for impl in self._at("placement_score"))
+
+    @_measured("pod_group_post_filter")
+    def group_post_filter(self, attempt: GroupAttempt) -> tuple[Mapping[str, str], str]:
+        """The nominations of the first plugin that can help, by pod UID, and what the plugins say."""
+        said: list[str] = []
+        for impl in self._at("pod_group_post_filter"):
+            answer = impl.call(attempt, self.handle.nodes)
+            if isinstance(answer, Status):
+                said.append(answer.message)
+            elif answer:
+                return answer, ", ".join(said)
+        return {}, "; ".join(each.rstrip(".") for each in said if each)
+
+    @_measured("reserve")
+    def reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
+        """Let plugins claim what the pod takes; undone by `unreserve`."""
+        for impl in self._at("reserve"):
+            if impl.name in cycle.skipped:
+                continue
+            status = impl.call(cycle, pod, node)
+            if status is not None and not status.is_success:
+                return _by(status, impl.name)
+        return SUCCESS
+
+    def reserve_and_permit(self, cycle: Cycle, pod: PodInfo, node: str) -> tuple[Status, dict[str, float]]:
+        """What `reserve` and then `permit` say, for one of many pods: nothing is timed. Raises PluginError."""
+        holds: dict[str, float] = {}
+        for point in ("reserve", "permit"):
+            for impl in self._at(point):
+                if impl.name in cycle.skipped:
+                    continue
+                status = self._quickly(impl, point, cycle, pod, node)
+                if status is None or status.is_success:
+                    continue
+                if status.code is not Code.WAIT:
+                    return _by(status, impl.name), {}
+                holds[impl.name] = status.timeout
+        return SUCCESS, holds
+
+    def _quickly(self, impl: Implementation, point: str, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
+        start = time.perf_counter()
+        try:
+            status: Status | None = impl.quick(cycle, pod, node)
+        except BaseException as error:  # a plugin's bug fails its group, not the scheduler
+            raise self.failures.raised(impl.name, point, error) from cause_of(error)
+        if (seconds := time.perf_counter() - start) > SLOW:
+            self.failures.slow(impl.name, point, seconds)
+        if status is not None:
+            impl.check(status)
+        return status
+
+    def unreserve(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
+        """Give back what was claimed, in reverse order, whatever a plugin says."""
+        errors = []
+        for impl in reversed(self._at("reserve")):
+            undo = self.profile.unreserve.get(impl.name)
+            if undo is not None:
+                try:
+                    undo(cycle, pod, node)
+                except PluginError as error:  # the others must give back theirs all the same
+                    errors.append(error)
+        if errors:
+            raise errors[0]
+
+    @_measured("permit")
+    def permit(self, cycle: Cycle, pod: PodInfo, node: str) -> tuple[Status, dict[str, float]]:
+        """The verdict, and for each plugin that holds the pod how many seconds at most."""
+        holds: dict[str, float] = {}
+        for impl in self._at("permit"):
+            if impl.name in cycle.skipped:
+                continue
+            status = impl.call(cycle, pod, node)
+            if status is None or status.is_success:
+                continue
+            if status.code is not Code.WAIT:
+                return _by(status, impl.name), {}
+            holds[impl.name] = status.timeout
+        return SUCCESS, holds
+
+    @_measured("pre_bind")
+    async def pre_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
+        """What has to be on the API before the binding; the first failure counts."""
+        for impl in self._at("pre_bind"):
+            status = await self._answer(impl, "pre_bind", cycle, pod, node)
+            if not status.is_success:
+                return status
+        return SUCCESS
+
+    @_measured("bind")
+    async def bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
+        """Bind by `bind_first`, or else by the first plugin that does not skip."""
+        if self.bind_first is not None:
+            bound = await self.bind_first(cycle, pod, node)
+            if bound is not None:
+                return bound
+        for impl in self._at("bind"):
+            status = await self._answer(impl, "bind", cycle, pod, node)
+            if status.code is not Code.SKIP:
+                return status
+        return Status(Code.ERROR, ("no bind plugin took the pod",))
+
+    async def _answer(self, impl: Implementation, point: str, cycle: Cycle, pod: PodInfo, node: str) -> Status:
+        """A plugin's verdict; a fault becomes an error status that names the plugin."""
+        try:
+            status: Status | None = await impl.call(cycle, pod, node)
+        except BaseException as error:  # a plugin's bug fails its pod, not the scheduler
+            if isinstance(error, asyncio.CancelledError) and is_cancelled():
+                raise
+            if isinstance(error, ApiError):  # what the API server answers is no fault of the plugin
+                return Status(Code.ERROR, (str(error),), impl.name)
+            return Status(Code.ERROR, (str(self.failures.raised(impl.name, point, error)),), impl.name)
+        return SUCCESS if status is None or status is SUCCESS else _by(status, impl.name)
+
+    @_measured("post_bind")
+    async def post_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> list[Status]:
+        """Tell plugins that the pod is bound; returns what went wrong."""
+        statuses = [await self._answer(i, "post_bind", cycle, pod, node) for i in self._at("post_bind")]
+        return [status for status in statuses if not status.is_success]
+
+
+def _settled(impl: Implementation, proposal: Proposal, reviewed: Mapping[str, Victims] | Status) -> Status | str | None:
+    if isinstance(reviewed, Status):
+        return reviewed
+    try:
+        answer = proposal.settle(reviewed)
+    except BaseException as error:  # a plugin's bug fails its pod, not the scheduler
+        raise impl.failures.raised(impl.name, "post_filter", error) from cause_of(error)
+    if isinstance(answer, Proposal):
+        raise impl.refused("post_filter", "must settle a proposal with a Status or the name of a node")
+    impl.check(answer)
+    return answer
+
+
+def _by(status: Status, plugin: str) -> Status:
+    return status if status.plugin else status.by(plugin)

@@ -1,0 +1,86 @@
+"""Pods that are decided but held at permit until every plugin that holds them lets go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from gangline.state.pods import PodInfo
+from gangline.status import SUCCESS, Status, unschedulable
+
+
+class WaitingPod:
+    """One held pod; it goes on when no plugin holds it, and ends at the first rejection."""
+
+    def __init__(self, pod: PodInfo, node: str, plugins: Iterable[str]) -> None:
+        self._pod = pod
+        self._node = node
+        self._holding = set(plugins)
+        self._verdict: Status | None = None
+        self._tell: Callable[[Status], None] | None = None
+
+    @property
+    def pod(self) -> PodInfo:
+        """The pod."""
+        return self._pod
+
+    @property
+    def node(self) -> str:
+        """The node that was chosen for it."""
+        return self._node
+
+    @property
+    def holding(self) -> frozenset[str]:
+        """The plugins that still hold it."""
+        return frozenset(self._holding)
+
+    def allow(self, plugin: str) -> None:
+        """One plugin no longer holds it."""
+        self._holding.discard(plugin)
+        if not self._holding:
+            self._decide(SUCCESS)
+
+    def reject(self, plugin: str, why: str) -> None:
+        """It must not be bound."""
+        self._decide(unschedulable(why).by(plugin))
+
+    @property
+    def verdict(self) -> Status | None:
+        """SUCCESS or the rejection once there is one."""
+        return self._verdict
+
+    def on_verdict(self, tell: Callable[[Status], None]) -> None:
+        """Tell of the end, SUCCESS or the rejection; at once if it has come."""
+        self._tell = tell
+        if self._verdict is not None:
+            tell(self._verdict)
+
+    def _decide(self, status: Status) -> None:
+        if self._verdict is None:
+            self._verdict = status
+            if self._tell is not None:
+                self._tell(status)
+
+
+class WaitingPods:
+    """All held pods, by UID; plugins see it through their handle."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, WaitingPod] = {}
+
+    def add(self, waiting: WaitingPod) -> None:
+        """Hold a pod."""
+        self._pods[waiting.pod.uid] = waiting
+
+    def remove(self, uid: str) -> None:
+        """It is no longer held."""
+        self._pods.pop(uid, None)
+
+    def get(self, uid: str) -> WaitingPod | None:
+        """The held pod with this UID, or None."""
+        return self._pods.get(uid)
+
+    def __iter__(self) -> Iterator[WaitingPod]:
+        return iter(list(self._pods.values()))
+
+    def __len__(self) -> int:
+        return len(self._pods)

@@ -1,0 +1,1 @@
+"""The cluster in columns: nodes, pods, labels, topology, and transactions on them."""

@@ -1,0 +1,380 @@
+"""The cluster as the scheduler knows it: the only owner of cluster facts.
+
+Rules:
+- Watch events and assumptions are the only things that change it, one at a time, in one thread.
+- A pod is placed on exactly one row, or waits in `_homeless` for its node to appear.
+- A pod is *assumed* from the decision until the watch confirms it; an assumption whose binding has ended
+  expires when no confirmation comes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar, cast
+
+from gangline.errors import GanglineError, InvalidObject
+from gangline.failures import Failures, being_built, cause_of
+from gangline.model import HasMetadata, Node, Pod
+from gangline.state.changes import NODE
+from gangline.state.nodes import MOST_PODS, Nodes
+from gangline.state.pods import Interner, PodInfo, ResourceAxis
+from gangline.state.subscribing import Listeners, for_good
+from gangline.state.tracking import Tracker, Trackers, heard
+from gangline.state.transaction import Transaction, UndoLog
+
+log = logging.getLogger(__name__)
+
+ASSUMED_LIFETIME = 30.0
+"""Seconds after a binding has ended until an assumption that nobody confirmed is dropped."""
+
+
+T = TypeVar("T", bound=HasMetadata)
+K = TypeVar("K", bound=Tracker)
+S = TypeVar("S")
+Heard = TypeVar("Heard", bound=HasMetadata, contravariant=True)
+
+
+class StoreListener(Protocol[Heard]):
+    """Keeps something in step with the objects of one kind."""
+
+    def on_upsert(self, obj: Heard) -> None:
+        """The object is there, or has changed."""
+
+    def on_remove(self, obj: Heard) -> None:
+        """The object is gone; as it was last."""
+
+
+class NodeListener(Protocol):
+    """Keeps something in step with which node has which row."""
+
+    def node_upserted(self, node: Node, row: int) -> None:
+        """The node is there, or has changed; called before pods that waited for it are placed."""
+
+    def node_removed(self, name: str, row: int) -> None:
+        """The node is gone, and no pod is on the row; another node may get it."""
+
+
+class Store(Generic[T]):
+    """Objects of one kind by namespace and name; `version` grows with each change."""
+
+    def __init__(self, failures: Failures | None = None) -> None:
+        self._failures = failures or Failures()
+        self._objects: dict[tuple[str, str], T] = {}
+        self._listeners: Listeners[StoreListener[T]] = Listeners()
+        self.version = 0
+
+    def upsert(self, obj: T) -> None:
+        """Add or replace an object; one that a listener cannot take is not kept, and what it raised is raised."""
+        self._objects[(obj.metadata.namespace, obj.metadata.name)] = obj
+        self.version += 1
+        try:
+            for listener in self._listeners:
+                heard(self._failures, listener, listener.on_upsert, obj)
+        except Exception:
+            self._drop(obj)
+            raise
+
+    def remove(self, namespace: str, name: str, uid: str = "") -> None:
+        """Forget an object."""
+        obj = self._objects.pop((namespace, name), None)
+        if obj is not None:
+            self.version += 1
+            _tell_all([partial(heard, self._failures, each, each.on_remove, obj) for each in self._listeners])
+
+    def _drop(self, obj: T) -> None:
+        """Take out an object of which some listeners know and others do not."""
+        self._objects.pop((obj.metadata.namespace, obj.metadata.name), None)
+        for listener in self._listeners:
+            with suppress(BaseException):  # it may not know the object; whatever it does, the others are told
+                listener.on_remove(obj)
+
+    def subscribe(self, listener: StoreListener[T]) -> None:
+        """Tell listener of every change from now on; first of the objects that are there already.
+
+        An object that the listener cannot take is left out, and logged.
+        """
+        for obj in self._objects.values():
+            try:
+                heard(self._failures, listener, listener.on_upsert, obj)
+            except Exception as error:
+                what = f"{type(obj).__name__} {obj.metadata.namespace}/{obj.metadata.name}"
+                log.error("%s cannot be used by %s: %r", what, type(listener).__name__, error, exc_info=error)
+        self._listeners.add(listener)
+
+    def get(self, name: str, namespace: str = "") -> T | None:
+        """The object, or None."""
+        return self._objects.get((namespace, name))
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._objects.values())
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+
+class Cache:
+    """Nodes, pods, assumptions, and stores of every other kind."""
+
+    def __init__(self, failures: Failures | None = None) -> None:
+        axis = ResourceAxis()
+        self.failures = failures or Failures()
+        self.nodes = Nodes(axis)
+        self.interner = Interner(axis)
+        self._pods: dict[str, PodInfo] = {}
+        self._assumed: dict[str, float | None] = {}
+        self._homeless: dict[str, dict[str, PodInfo]] = {}
+        self.trackers = Trackers(self.failures)
+        self._told = self.trackers.told
+        self._shared: dict[Callable[..., Any], Any] = {}
+        self._node_listeners: Listeners[NodeListener] = Listeners()
+        self._stores: dict[str, Store[HasMetadata]] = {}
+        self._undo = UndoLog()
+
+    # Reading
+
+    @property
+    def pods(self) -> Mapping[str, PodInfo]:
+        """Every pod that is bound or assumed, by UID, those on unknown nodes too."""
+        return self._pods
+
+    def store(self, plural: str) -> Store[HasMetadata]:
+        """The objects of a kind, by its plural; the same store at each call."""
+        found = self._stores.get(plural)
+        if found is None:
+            found = self._stores[plural] = Store(self.failures)
+        return found
+
+    @property
+    def version(self) -> int:
+        """Grows with each change of a node, of the pods on it, or of an object of any other kind."""
+        return self.nodes.changes.position + sum(store.version for store in self._stores.values())
+
+    def is_assumed(self, uid: str) -> bool:
+        """Whether a pod was placed by us and is not yet confirmed by the watch."""
+        return uid in self._assumed
+
+    @property
+    def assumed(self) -> int:
+        """How many pods were placed by us and are not yet confirmed."""
+        return len(self._assumed)
+
+    def record(self, pod: Pod) -> PodInfo:
+        """The record of a pod, not placed anywhere. Raises InvalidObject."""
+        return self.interner.pod(pod)
+
+    def shared(self, kind: Callable[..., S], *args: Any) -> S:
+        """The one object of a kind, shared by all who ask for it; made as `kind(*args)` when first asked for."""
+        if kind not in self._shared:
+            with for_good():
+                self._shared[kind] = kind(*args)
+        return cast(S, self._shared[kind])
+
+    def tracker(self, kind: Callable[..., K], *args: Any) -> K:
+        """As `shared`, and it is told of every placement and removal from the first on."""
+        is_new = kind not in self._shared
+        found = self.shared(kind, *args)
+        if is_new:
+            self.track(found)
+        self.trackers.use(found, being_built.get())
+        return found
+
+    def track(self, tracker: Tracker) -> None:
+        """Keep tracker in step from now on; it is told of the pods that are placed already."""
+        self.trackers.add(tracker, self._placed())
+
+    def _placed(self) -> Iterator[PodInfo]:
+        return (pod for pod in self._pods.values() if pod.row >= 0)
+
+    def mend_trackers(self, again: bool = False) -> None:
+        """Bring the trackers that are out of step back, where no transaction is open; see `tracking`."""
+        if self._undo.depth == 0:
+            self.trackers.mend(self._placed(), again)
+
+    def follow_nodes(self, listener: NodeListener) -> None:
+        """Tell listener of every node from now on; first of those that are there already."""
+        for row, node in enumerate(self.nodes.objects):
+            if node is not None:
+                heard(self.failures, listener, listener.node_upserted, node, row)
+        self._node_listeners.add(listener)
+
+    def touch(self, row: int, kind: int = NODE) -> None:
+        """Something that plugins know of a node, or of the pods on it, has changed: its row is evaluated again."""
+        self.nodes.changes.note(row, kind)
+
+    def transaction(self) -> Transaction:
+        """A block of hypothetical steps."""
+        return Transaction(self, self._undo)
+
+    # Moving pods
+
+    def place(self, pod: PodInfo, row: int) -> None:
+        """Put a pod on a row. Raises PluginError, and changes nothing, where a tracker cannot take it."""
+        self.nodes.place(pod, row)
+        told = self._told(pod.cls)
+        try:
+            for add in told.adds:
+                add(pod, row)
+        except BaseException as error:  # nothing that a plugin raises goes further
+            failed = add  # pyright: ignore[reportPossiblyUnboundVariable]  # only trackers raise
+            found = self.trackers.take_back(told, failed, pod, row, error)
+            self.nodes.unplace(pod)
+            raise found from cause_of(error)
+
+    def put_back(self, pod: PodInfo, row: int) -> None:
+        """Put a pod on the row where it was; that cannot fail."""
+        self.nodes.place(pod, row)
+        told = self._told(pod.cls)
+        try:
+            for add in told.adds:
+                add(pod, row)
+        except BaseException as error:  # nothing that a plugin raises goes further
+            failed = add  # pyright: ignore[reportPossiblyUnboundVariable]  # only trackers raise
+            self.trackers.go_on(told.adds, failed, pod, row, error)
+
+    def unplace(self, pod: PodInfo) -> None:
+        """Take a pod off its row; what every removal goes through. It cannot fail."""
+        row = pod.row
+        told = self._told(pod.cls)
+        try:
+            for remove in told.removes:
+                remove(pod, row)
+        except BaseException as error:  # nothing that a plugin raises goes further
+            failed = remove  # pyright: ignore[reportPossiblyUnboundVariable]  # only trackers raise
+            self.trackers.go_on(told.removes, failed, pod, row, error)
+        self.nodes.unplace(pod)
+
+    # Watch events
+
+    def upsert_node(self, node: Node) -> int:
+        """Add or update a node. Raises InvalidObject and changes nothing."""
+        row = self.nodes.upsert(node)
+        for listener in self._node_listeners:
+            heard(self.failures, listener, listener.node_upserted, node, row)
+        waiting = self._homeless.pop(node.metadata.name, {})
+        for uid in itertools.islice(list(waiting), max(0, MOST_PODS - len(self.nodes.pods_on[row]))):
+            pod = waiting.pop(uid)
+            try:
+                self.place(pod, row)
+            except GanglineError:  # a tracker cannot take it; what it asks for is taken all the same
+                self.nodes.place(pod, row)
+        if waiting:
+            self._homeless[node.metadata.name] = waiting
+        return row
+
+    def remove_node(self, name: str) -> None:
+        """Take a node out; pods that are on it wait for it to come back or to be deleted."""
+        row = self.nodes.row_of(name)
+        if row is None:
+            return
+        for pod in list(self.nodes.pods_on[row].values()):
+            self.unplace(pod)
+            self._homeless.setdefault(name, {})[pod.uid] = pod
+        self.nodes.remove(name)
+        _tell_all([partial(heard, self.failures, each, each.node_removed, name, row) for each in self._node_listeners])
+
+    def upsert_pod(self, pod: PodInfo) -> None:
+        """Add, update or confirm a pod that has a node. Raises InvalidObject for one too many on the node."""
+        known = self._pods.get(pod.uid)
+        row = self.nodes.row_of(pod.node_name)
+        if known is None and row is not None and len(self.nodes.pods_on[row]) >= MOST_PODS:
+            raise InvalidObject("spec.nodeName", pod.node_name, f"has {MOST_PODS} pods, and more are not counted")
+        self._assumed.pop(pod.uid, None)
+        if pod.is_terminal:
+            self.remove_pod(pod.uid)
+            return
+        self._pods[pod.uid] = pod
+        if known is not None and self._swap(known, pod):
+            return
+        if known is not None:
+            self._detach(known)
+        if row is None:
+            self._homeless.setdefault(pod.node_name, {})[pod.uid] = pod
+        else:
+            self.place(pod, row)
+
+    def remove_pod(self, uid: str) -> PodInfo | None:
+        """Forget a pod for good; returns its record."""
+        pod = self._pods.pop(uid, None)
+        self._assumed.pop(uid, None)
+        if pod is not None:
+            self._detach(pod)
+        return pod
+
+    # Assumptions
+
+    def assume(self, pod: PodInfo, row: int) -> None:
+        """Count a pod as placed before the API server says so. Raises PluginError as `place` does."""
+        self.place(pod, row)
+        self._pods[pod.uid] = pod
+        self._assumed[pod.uid] = None
+        pod.node_name = self.nodes.names[row]
+
+    def adopt(self, pod: PodInfo) -> None:
+        """Assume a pod that a transaction has placed; the transaction has to be committed."""
+        self._pods[pod.uid] = pod
+        self._assumed[pod.uid] = None
+        pod.node_name = self.nodes.names[pod.row]
+
+    def disown(self, pod: PodInfo) -> None:
+        """Take back `adopt`; where the pod is stays with the transaction."""
+        self._pods.pop(pod.uid, None)
+        self._assumed.pop(pod.uid, None)
+        pod.node_name = ""
+
+    def binding_ended(self, pod: PodInfo, now: float) -> None:
+        """The API server took the binding; a confirmation is due within ASSUMED_LIFETIME seconds."""
+        if pod.uid in self._assumed:
+            self._assumed[pod.uid] = now + ASSUMED_LIFETIME
+
+    def forget(self, pod: PodInfo) -> None:
+        """Take an assumption back; a pod that the watch confirmed meanwhile stays."""
+        if pod.uid in self._assumed:
+            self.remove_pod(pod.uid)
+            pod.node_name = ""
+
+    def expire(self, now: float) -> list[PodInfo]:
+        """Drop the assumptions whose time is over; returns them."""
+        late = [uid for uid, due in self._assumed.items() if due is not None and due <= now]
+        return [pod for uid in late if (pod := self.remove_pod(uid)) is not None]
+
+    def _swap(self, known: PodInfo, pod: PodInfo) -> bool:
+        """Put a newer record in the place of an older one when neither a column nor a tracker would change."""
+        same = (
+            known.row >= 0
+            and known.cls is pod.cls
+            and known.labels is pod.labels
+            and known.terminating == pod.terminating
+            and known.annotations == pod.annotations
+            and known.owners == pod.owners
+            and known.group == pod.group
+            and self.nodes.names[known.row] == pod.node_name
+        )
+        if same:
+            pod.row = known.row
+            self.nodes.pods_on[known.row][pod.uid] = pod
+        return same
+
+    def _detach(self, pod: PodInfo) -> None:
+        if pod.row >= 0:
+            self.unplace(pod)
+        else:
+            waiting = self._homeless.get(pod.node_name, {})
+            waiting.pop(pod.uid, None)
+            if not waiting:
+                self._homeless.pop(pod.node_name, None)
+
+
+def _tell_all(calls: Sequence[Callable[[], None]]) -> None:
+    """Make every call, whatever one of them raises; the first exception is raised in the end."""
+    errors = []
+    for call in calls:
+        try:
+            call()
+        except Exception as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]

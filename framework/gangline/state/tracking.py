@@ -1,0 +1,203 @@
+"""Trackers, told of every placement: what one of them raises harms neither the columns nor the other trackers.
+
+Rules:
+- A pod that a tracker cannot take is not placed: what the others were told is taken back.
+- Taking a pod off, and putting one back where it was, always happens; a tracker that raises then is out of step.
+- A tracker that is out of step is cleared, if it has a method `clear`, and told of all pods again before the next
+  decision. If that cannot be done, the plugins that use it fail each decision, and say why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from gangline.errors import GanglineError, InvalidObject, PluginError
+from gangline.failures import Failures, cause_of, name_of
+from gangline.state.pods import PodClass, PodInfo
+
+
+class Tracker(Protocol):
+    """Keeps something in step with where pods are: called for every placement and every removal, undone ones too.
+
+    If it has a method `concerns(cls)`, it is asked once for each pod class whether it wants to be told of such pods.
+    A pod that `add` raises for is not placed; whatever `remove` raises, the pod goes. If there is a method `clear()`, a
+    tracker that has raised is cleared and told of all pods again; if not, the plugins that use it fail from then on.
+    """
+
+    def add(self, pod: PodInfo, row: int) -> None:
+        """Pod is on row now."""
+
+    def remove(self, pod: PodInfo, row: int) -> None:
+        """Pod is no longer on row."""
+
+
+POINT = "Tracker"
+_MOST_LEFT_OUT = 16
+"""Pods that a tracker is not told of, because it cannot take them, when it is told of all others again."""
+
+Tell = Callable[[PodInfo, int], None]
+
+
+class Told(NamedTuple):
+    """The trackers that are told of the pods of a class."""
+
+    of: int
+    """Which trackers there were when they were asked: their `version`."""
+    adds: tuple[Tell, ...]
+    removes: tuple[Tell, ...]
+
+
+@dataclass(slots=True, eq=False)
+class _Tracked:
+    tracker: Tracker
+    users: set[str] = field(default_factory=set)
+    """The plugins that asked for it while they were built."""
+
+    @property
+    def name(self) -> str:
+        return ", ".join(sorted(self.users)) or name_of(self.tracker)
+
+
+class Trackers:
+    """All of them, in the order in which they are told."""
+
+    def __init__(self, failures: Failures) -> None:
+        self._failures = failures
+        self.version = 0
+        self.broken: dict[int, str] = {}
+        """What is wrong with those that are out of step, by the identity of the tracker."""
+        self._tracked: dict[int, _Tracked] = {}
+        self._hopeless: set[int] = set()
+
+    def add(self, tracker: Tracker, placed: Iterable[PodInfo]) -> None:
+        """Tell a tracker of everything from now on; first of the pods that are placed."""
+        tracked = self._tracked[id(tracker)] = _Tracked(tracker)
+        self.version += 1
+        self._tell(tracked, [pod for pod in placed if self._concerns(tracked, pod.cls)])
+
+    def use(self, tracker: object, plugin: str) -> None:
+        """A plugin has asked for a tracker."""
+        tracked = self._tracked.get(id(tracker))
+        if tracked is not None and plugin:
+            tracked.users.add(plugin)
+
+    def told(self, cls: PodClass) -> Told:
+        """Who is told of the pods of a class."""
+        told: Told | None = cls.memo.get(Told)
+        if told is None or told.of != self.version:
+            trackers = [t.tracker for t in self._tracked.values() if self._concerns(t, cls)]
+            adds, removes = tuple(each.add for each in trackers), tuple(each.remove for each in trackers)
+            told = cls.memo[Told] = Told(self.version, adds, removes)
+        return told
+
+    def take_back(self, told: Told, failed: Tell, pod: PodInfo, row: int, error: BaseException) -> GanglineError:
+        """A tracker cannot take a pod: tell it and those before it that the pod is gone; returns what to raise."""
+        position = told.adds.index(failed)
+        found = self._failures.raised(self._owner(failed).name, POINT, error)
+        for remove in reversed(told.removes[: position + 1]):
+            try:
+                remove(pod, row)
+            except BaseException as again:
+                self._out_of_step(remove, again)
+        if hasattr(self._owner(failed).tracker, "clear"):  # what it did before it raised is not known
+            self.broken.setdefault(id(self._owner(failed).tracker), str(found))
+        return found
+
+    def go_on(self, calls: tuple[Tell, ...], failed: Tell, pod: PodInfo, row: int, error: BaseException) -> None:
+        """A tracker has raised at what must happen: tell those that come after it."""
+        self._out_of_step(failed, error)
+        for call in calls[calls.index(failed) + 1 :]:
+            try:
+                call(pod, row)
+            except BaseException as again:
+                self._out_of_step(call, again)
+
+    def _owner(self, call: Tell) -> _Tracked:
+        owner = getattr(call, "__self__", None)
+        return self._tracked.get(id(owner)) or _Tracked(owner)  # type: ignore[arg-type]  # for its name alone
+
+    def _out_of_step(self, call: Tell, error: BaseException) -> None:
+        tracked = self._owner(call)
+        self.broken[id(tracked.tracker)] = str(self._failures.raised(tracked.name, POINT, error))
+
+    def _concerns(self, tracked: _Tracked, cls: PodClass) -> bool:
+        concerns: Callable[[PodClass], bool] | None = getattr(tracked.tracker, "concerns", None)
+        try:
+            return concerns is None or bool(concerns(cls))
+        except BaseException as error:  # it is told, then
+            self._failures.raised(tracked.name, POINT, error)
+            return True
+
+    # Mending
+
+    def mend(self, placed: Iterable[PodInfo], again: bool = False) -> None:
+        """Bring those that are out of step back; with `again`, those too for which that has failed."""
+        if again:
+            self._hopeless.clear()
+        pods = list(placed)
+        for key in [key for key in self.broken if key not in self._hopeless]:
+            tracked = self._tracked.get(key)
+            if tracked is None or self._tell_anew(tracked, pods):
+                del self.broken[key]
+            else:
+                self._hopeless.add(key)
+
+    def fault(self, plugins: Iterable[str]) -> PluginError | None:
+        """What to raise where one of these plugins, or nobody knows which, uses a tracker that is out of step."""
+        names = set(plugins)
+        for key, why in self.broken.items():
+            users = self._tracked[key].users if key in self._tracked else set()
+            if not users or users & names:
+                found = PluginError(", ".join(sorted(users & names)), POINT, f"what it counts is out of step: {why}")
+                found.is_counted = True
+                return found
+        return None
+
+    def _tell_anew(self, tracked: _Tracked, placed: list[PodInfo]) -> bool:
+        clear: Callable[[], None] | None = getattr(tracked.tracker, "clear", None)
+        if clear is None:
+            return False
+        pods = [pod for pod in placed if self._concerns(tracked, pod.cls)]
+        for _ in range(_MOST_LEFT_OUT):
+            try:
+                clear()
+            except BaseException as error:
+                self._failures.raised(tracked.name, POINT, error)
+                return False
+            bad = self._first_bad(tracked, pods)
+            if bad is None:
+                return True
+            pods.remove(bad)
+        return False
+
+    def _first_bad(self, tracked: _Tracked, pods: list[PodInfo]) -> PodInfo | None:
+        for pod in pods:
+            try:
+                tracked.tracker.add(pod, pod.row)
+            except BaseException as error:
+                self._failures.raised(tracked.name, POINT, error)
+                return pod
+        return None
+
+    def _tell(self, tracked: _Tracked, pods: list[PodInfo]) -> None:
+        for pod in pods:
+            try:
+                tracked.tracker.add(pod, pod.row)
+            except BaseException as error:
+                found = self._failures.raised(tracked.name, POINT, error)
+                self.broken[id(tracked.tracker)] = str(found)
+
+
+def heard(failures: Failures, listener: object, tell: Callable[..., None], *what: Any) -> None:
+    """Tell a listener something; what it raises is counted. Raises it, or PluginError where it is no Exception."""
+    try:
+        tell(*what)
+    except InvalidObject:  # that is the object's fault
+        raise
+    except Exception as error:
+        failures.raised(name_of(listener), "Listener", error)
+        raise
+    except BaseException as error:  # a plugin that exits must not end the process
+        raise failures.raised(name_of(listener), "Listener", error) from cause_of(error)

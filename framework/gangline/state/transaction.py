@@ -1,0 +1,138 @@
+"""What-if on the real columns: pods are placed and taken off, and an undo log takes it all back.
+
+Rules:
+- Everything hypothetical runs in a transaction; nothing awaits inside one.
+- Leaving the block without `commit` undoes every step, in reverse order. Transactions nest.
+- An outermost block can step aside: its pods are off the columns until it comes back, and others may change them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Protocol
+
+from gangline.state.pods import PodInfo
+
+
+class Placer(Protocol):
+    """Who really moves pods."""
+
+    def place(self, pod: PodInfo, row: int) -> None:
+        """Put a pod on a row."""
+
+    def put_back(self, pod: PodInfo, row: int) -> None:
+        """The same where it was before; cannot fail."""
+
+    def unplace(self, pod: PodInfo) -> None:
+        """Take it off."""
+
+
+class UndoLog:
+    """The steps taken since the outermost transaction began."""
+
+    __slots__ = ("depth", "steps")
+
+    def __init__(self) -> None:
+        self.steps: list[Callable[[], None]] = []
+        self.depth = 0
+
+
+class _Placed:
+    """Takes back that a pod was placed."""
+
+    __slots__ = ("_placer", "pod")
+
+    def __init__(self, placer: Placer, pod: PodInfo) -> None:
+        self._placer = placer
+        self.pod = pod
+
+    def __call__(self) -> None:
+        self._placer.unplace(self.pod)
+
+
+class Transaction:
+    """One block of steps; made by `Cache.transaction`."""
+
+    __slots__ = ("_aside", "_committed", "_log", "_mark", "_placer")
+
+    def __init__(self, placer: Placer, log: UndoLog) -> None:
+        self._placer = placer
+        self._log = log
+        self._mark = 0
+        self._committed = False
+        self._aside = False
+
+    def __enter__(self) -> Transaction:
+        self._log.depth += 1
+        self._mark = len(self._log.steps)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._aside:
+            return
+        self._log.depth -= 1
+        if not self._committed:
+            self.rollback()
+        if self._log.depth == 0:
+            self._log.steps.clear()
+
+    def place(self, pod: PodInfo, row: int) -> None:
+        """Put a pod that is nowhere on a row."""
+        if pod.row >= 0 or row < 0 or not self._log.depth:
+            raise ValueError(f"{pod.key} cannot be put on row {row}: it is on {pod.row}, or no block is open")
+        self._placer.place(pod, row)
+        self._log.steps.append(_Placed(self._placer, pod))
+
+    def unplace(self, pod: PodInfo) -> None:
+        """Take a pod off its row."""
+        row = pod.row
+        if row < 0 or not self._log.depth:
+            raise ValueError(f"{pod.key} cannot be taken off: it is on no row, or no block is open")
+        self._placer.unplace(pod)
+        self._log.steps.append(lambda: self._placer.put_back(pod, row))
+
+    def step_aside(self) -> list[tuple[PodInfo, int]]:
+        """Undo all for now, in an outermost block that has only placed pods; returns these and their rows, in order."""
+        steps = self._log.steps
+        placed = [(step.pod, step.pod.row) for step in steps if isinstance(step, _Placed)]
+        if self._aside or self._log.depth != 1 or len(placed) != len(steps):
+            raise ValueError("only an outermost block that has placed pods, and has done nothing else, can step aside")
+        self.rollback()
+        self._log.depth = 0
+        self._aside = True
+        return placed
+
+    def come_back(self) -> None:
+        """Go on in a block that has stepped aside, and is as it was at its beginning."""
+        if not self._aside or self._log.depth:
+            raise ValueError("this block has not stepped aside, or another one is open")
+        self._log.depth = 1
+        self._aside = False
+
+    def on_rollback(self, undo: Callable[[], None]) -> None:
+        """Call undo when this block is undone; for plugins with state of their own."""
+        self._log.steps.append(undo)
+
+    def rollback(self) -> None:
+        """Undo what was done in this block so far; the block can go on."""
+        self.undo_to(self._mark)
+
+    def mark(self) -> int:
+        """The present, for `undo_to`."""
+        return len(self._log.steps)
+
+    def undo_to(self, mark: int) -> None:
+        """Undo what was done since a mark of this block; the block can go on."""
+        steps = self._log.steps
+        while len(steps) > mark:
+            steps.pop()()
+
+    def commit(self) -> None:
+        """Keep what was done; an outer transaction can still undo it."""
+        self._committed = True

@@ -1,0 +1,240 @@
+"""The command line: what it writes, and how it ends."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from gangline import config, main
+from gangline.commands.explain import read_case
+from gangline.errors import ConfigError
+from gangline.profile.registry import Catalog
+from gangline.testing import cluster, make_node, make_pod, run_score
+
+HEAD = "apiVersion: kubescheduler.config.k8s.io/{version}\nkind: KubeSchedulerConfiguration\n"
+SMALL = """\
+profiles:
+- schedulerName: small
+  plugins:
+    multiPoint:
+      disabled: [{name: "*"}]
+      enabled: [{name: PrioritySort}, {name: DefaultBinder}, {name: NodeResourcesFit}]
+"""
+
+
+def invoked(*words: str | Path) -> str:
+    """What a command writes; it must succeed."""
+    result = CliRunner().invoke(main.cli, [str(word) for word in words], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def ended(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: Sequence[str]) -> tuple[int, str]:
+    """The exit code of a whole run, and what it wrote to standard error."""
+    monkeypatch.setattr(sys, "argv", ["gangline", *words])
+    try:
+        main.main()
+    except SystemExit as end:
+        return int(end.code or 0), capsys.readouterr().err
+    return 0, capsys.readouterr().err
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    path = tmp_path / "small.yaml"
+    path.write_text(HEAD.format(version="v1") + SMALL)
+    return path
+
+
+def test_help_lists_the_commands_without_importing_them() -> None:
+    text = " ".join(invoked("--help").split())
+
+    assert main.SUMMARIES.keys() == main.COMMANDS.keys()
+    assert all(name in text and summary in text for name, summary in main.SUMMARIES.items())
+
+
+@pytest.mark.parametrize("group", ["certs", "config", "defrag", "plugins", "profiles"])
+def test_help_of_a_group_is_not_cut(group: str) -> None:
+    assert "..." not in invoked(group, "--help").replace("[ARGS]...", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "line"),
+    [
+        (["--help"], 0, ""),
+        (["nonsense"], 2, "No such command 'nonsense'"),
+        (["config", "validate"], 2, "Missing argument 'FILE...'"),
+        (["config", "validate", "missing.yaml"], 1, "missing.yaml"),
+        (["plugins", "new", "lower"], 2, "'lower' is no name for a plugin"),
+    ],
+    ids=["success", "command", "usage", "failure", "name"],
+)
+def test_the_exit_code_is_0_1_or_2(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], code: int, line: str
+) -> None:
+    found, err = ended(monkeypatch, capsys, words)
+
+    assert found == code and line in err
+
+
+def test_a_case_of_several_documents_is_told_what_a_case_is(tmp_path: Path) -> None:
+    file = tmp_path / "case.yaml"
+    file.write_text("pod: {}\n---\npod: {}\n")
+
+    with pytest.raises(ConfigError, match="a case is one document of YAML or JSON"):
+        read_case(file)
+
+
+def test_a_failure_is_one_line_that_names_the_place(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], small: Path
+) -> None:
+    small.write_text(small.read_text().replace("PrioritySort", "PrioritySorts"))
+
+    code, err = ended(monkeypatch, capsys, ["config", "validate", str(small)])
+
+    assert code == 1 and err.count("\n") == 1
+    assert err.startswith(f"gangline: {small}: profiles[0].plugins.multiPoint.enabled[0].name: unknown plugin")
+
+
+def test_validate_builds_every_profile(small: Path) -> None:
+    assert invoked("config", "validate", small) == "small: 3 plugins\n"
+
+
+def test_convert_writes_the_current_version_that_reads_back_the_same(small: Path) -> None:
+    small.write_text(HEAD.format(version="v1beta3") + SMALL)
+
+    text = invoked("config", "convert", small)
+
+    assert "apiVersion: kubescheduler.config.k8s.io/v1\n" in text
+    assert config.load(text, "converted").profiles[0].scheduler_name == "small"
+    assert "podMaxBackoffSeconds" not in text
+
+
+def test_show_spells_out_every_default(small: Path) -> None:
+    text = invoked("config", "show", small)
+
+    assert "podMaxBackoffSeconds: 10" in text and "podInitialBackoffSeconds: 1" in text
+    assert config.load(text, "shown").pod_max_backoff_seconds == 10
+
+
+def test_list_names_every_plugin_with_its_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+
+    lines = {line.split()[0]: line for line in invoked("plugins", "list").splitlines()}
+
+    assert set(Catalog.discover().names) <= lines.keys()
+    assert "queue_sort" in lines["PrioritySort"]
+    assert "filter, score" in lines["NodeResourcesFit"]
+    assert "gangline_plugins.default_binder:DefaultBinder" in lines["DefaultBinder"]
+
+
+def skeleton(folder: Path, name: str) -> type[Any]:
+    """Write a new plugin and import it as its entry point says."""
+    invoked("plugins", "new", name, "--directory", folder)
+    project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    module, attribute = project["entry-points"]["gangline.plugins"][name].split(":")
+    assert project["name"] == module.replace("_", "-") and "gangline" in project["dependencies"]
+    spec = importlib.util.spec_from_file_location(module, folder / f"{module}.py")
+    assert spec is not None and spec.loader is not None
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    plugin: type[Any] = getattr(loaded, attribute)
+    return plugin
+
+
+def test_a_new_plugin_scores_as_it_says(tmp_path: Path) -> None:
+    plugin = skeleton(tmp_path / "prefer-rack", "PreferRack")
+    cache = cluster([make_node("a", labels={"fast": ""}), make_node("b")])
+
+    assert run_score(plugin, make_pod("p", annotations={"example.com/prefer-label": "fast"}), cache) == {
+        "a": 100.0,
+        "b": 0.0,
+    }
+    assert run_score(plugin, make_pod("q"), cache) == {"a": 0.0, "b": 0.0}
+
+
+def test_the_profile_of_a_new_plugin_enables_it_beside_the_defaults(tmp_path: Path) -> None:
+    plugin = skeleton(tmp_path / "prefer-rack", "PreferRack")
+    (profile,) = config.load_files([tmp_path / "prefer-rack" / "profile.yaml"]).profiles
+    points = Catalog.discover().with_classes(plugin).points()
+
+    expanded = config.expand(profile, points, config.default_plugins(points))
+
+    assert config.PluginRef("PreferRack", 2) in expanded["score"]
+    assert "NodeResourcesFit" in {ref.name for ref in expanded["filter"]}
+
+
+def test_a_new_plugin_overwrites_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+
+    code, err = ended(monkeypatch, capsys, ["plugins", "new", "PreferRack", "--directory", str(tmp_path)])
+
+    assert code == 1 and err == f"Error: {tmp_path}: is not empty\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_the_module_of_a_command_is_imported_only_when_it_is_asked_for() -> None:
+    code = (
+        "import sys; from gangline.main import cli; cli(['--help'], standalone_mode=False); "
+        "sys.exit(any(name.startswith('gangline.commands.') for name in sys.modules))"
+    )
+
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=False).returncode == 0
+
+
+def test_the_scheduler_starts_without_what_only_printing_and_a_first_tls_connection_need() -> None:
+    code = (
+        "import sys, gangline.commands.run; from gangline.profile.registry import Catalog; "
+        "Catalog.discover().points(); "
+        "sys.exit(any(name.split('.')[0] in ('rich', 'cryptography') for name in sys.modules))"
+    )
+
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=False).returncode == 0
+
+
+def test_a_command_whose_package_is_missing_says_so() -> None:
+    with pytest.raises(click.ClickException) as error:
+        main.load("agent", "nothing_like_this.main:agent")
+
+    assert str(error.value.message) == "the command agent needs the package nothing_like_this, which is not installed"
+
+
+def test_a_new_plugin_brings_a_test_arguments_and_a_case_that_pass(tmp_path: Path) -> None:
+    folder = tmp_path / "prefer-rack"
+    invoked("plugins", "new", "PreferRack", "--directory", folder)
+    site = tmp_path / "site"
+    environment = {**os.environ, "PYTHONPATH": str(site), "COLUMNS": "200"}
+
+    def ran(*words: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", *words], cwd=folder, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    ran("pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target", str(site), ".")
+
+    assert "3 passed" in ran("pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio")
+    explained = ran("gangline", "explain", "-f", "case.yaml", "--config", "profile.yaml")
+    assert "PreferRack x2" in explained and "default/mine would go to b" in explained
+
+
+def test_a_name_that_a_built_in_has_is_warned_about(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main.cli, ["plugins", "new", "ImageLocality", "--directory", str(tmp_path / "new")])
+
+    assert result.exit_code == 0
+    assert "warning: ImageLocality is there already" in result.stderr and "take another name" in result.stderr
+    other = CliRunner().invoke(main.cli, ["plugins", "new", "PreferRack", "--directory", str(tmp_path / "other")])
+    assert "warning" not in other.stderr

@@ -1,0 +1,102 @@
+"""Members of a gang are alike where they are of one class and plugins read the same of them beyond that."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+from gangline import SKIP, Narrow, PodInfo, Status, hookimpl, model
+from gangline.deciding.group_scheduling import GroupRejection
+from gangline.queueing.units import Unit
+from gangline.testing import make_pod
+from gangline.wire.custom_resources import CLAIM
+from gangline_plugins.counting.inter_pod_affinity import Args, InterPodAffinity
+
+from ..gangs import GROUP, Gangs, fabric
+
+NODE = "example.com/node"
+NODES = [f"s0-l0-n{number}" for number in range(4)]
+
+
+class Named:
+    """Sends a pod to the node that its annotation names, and has something to do afterwards."""
+
+    name = "Named"
+
+    @hookimpl
+    def pre_filter(self, pod: PodInfo) -> Status | Narrow | None:
+        return Narrow(frozenset((pod.annotations[NODE],))) if NODE in pod.annotations else SKIP
+
+    @hookimpl
+    def reserve(self, pod: PodInfo) -> None:
+        return None
+
+
+class Telling(Named):
+    """The same; it says what it reads."""
+
+    name = "Telling"
+
+    @hookimpl
+    def identity(self, pod: PodInfo, annotations: Mapping[str, str]) -> Hashable:
+        return annotations.get(NODE)
+
+
+def narrowed(gangs: Gangs) -> list[PodInfo]:
+    gangs.define("a", 4)
+    return [gangs.pod("a", i, gpus=1, annotations={NODE: name}) for i, name in enumerate(NODES)]
+
+
+class Unhashable(Named):
+    name = "Unhashable"
+
+    @hookimpl
+    def identity(self, pod: PodInfo) -> Any:
+        return [pod.name]
+
+
+def test_members_of_which_a_plugin_says_different_things_are_placed_each_on_its_own() -> None:
+    gangs = Gangs(fabric(), Telling)
+
+    assert gangs.place(narrowed(gangs)) == {f"a-{i}": name for i, name in enumerate(NODES)}
+
+
+def test_no_member_goes_where_a_plugin_does_not_let_it_though_the_plugin_took_all_for_alike() -> None:
+    gangs = Gangs(fabric(), Named)
+
+    assert isinstance(gangs.decide(narrowed(gangs)), GroupRejection)
+
+
+def test_a_plugin_whose_identity_makes_no_sense_fails_the_gang_and_is_named() -> None:
+    gangs = Gangs(fabric(), Unhashable)
+
+    decided = gangs.decide(gangs.gang("a", 2))
+
+    assert isinstance(decided, GroupRejection) and decided.is_error
+    assert decided.message.startswith("plugin Unhashable at identity: TypeError")
+
+
+def test_members_that_a_placed_pod_keeps_away_by_their_labels_stay_away_and_others_need_not() -> None:
+    gangs = Gangs(fabric(spines=1, leaves=1), InterPodAffinity, args={"InterPodAffinity": Args()})
+    selector = model.LabelSelector(match_labels={"role": "server"})
+    term = model.PodAffinityTerm(label_selector=selector, topology_key="kubernetes.io/hostname")
+    lonely = model.Affinity(pod_anti_affinity=model.PodAffinity(required=[term]))
+    guard = make_pod("guard", node="s0-l0-n0", affinity=lonely)
+    gangs.cache.upsert_pod(gangs.cache.record(guard))
+    gangs.define("a", 4)
+    roles = ["worker", "server", "server", "server"]
+    pods = [
+        gangs.cache.record(make_pod(f"a-{i}", gpus=8, labels={GROUP: "a", "role": role}))
+        for i, role in enumerate(roles)
+    ]
+
+    placed = gangs.place(pods)
+
+    assert placed["a-0"] == "s0-l0-n0" and set(placed.values()) == set(NODES)
+
+
+def test_of_members_with_different_claims_each_is_asked_for_hints() -> None:
+    gangs = Gangs(fabric())
+    pods = [gangs.pod("a", i, annotations={CLAIM: f"claim-{i % 2}"}) for i in range(4)]
+
+    assert [pod.name for pod in Unit(pods, added=0.0).kinds()] == ["a-2", "a-3"]

@@ -1,0 +1,262 @@
+"""Bind first, tell later: when conditions and events are written, and what a failure costs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, cast
+
+import pytest
+
+from gangline.errors import ApiError, Conflict, Forbidden, GanglineError, InvalidObject, NotFound, Unavailable
+from gangline.kube.interface import Client, PatchKind
+from gangline.kube.resources import Resource
+from gangline.loop.reporting import CONCURRENCY, PATIENCE, Reporter
+from gangline.model import Event
+from gangline.profile.recording import Condition, EventRecorder
+from gangline.state.cache import Cache
+from gangline.telemetry.metrics import Metrics
+from gangline.testing import FakeClock, make_pod
+
+from ..eventually import until
+
+POD = Cache().record(make_pod("p"))
+
+
+class Writes:
+    """The writing part of an API server: keeps events and patches, and fails as told."""
+
+    def __init__(self) -> None:
+        self.events: dict[str, Event] = {}
+        self.patches: list[tuple[str, str, Mapping[str, Any]]] = []
+        self.failures: list[GanglineError] = []
+
+    def _fail(self) -> None:
+        if self.failures:
+            raise self.failures.pop(0)
+
+    async def create(self, resource: Resource[Any], obj: Event, *, namespace: str | None = None) -> Event:
+        self._fail()
+        self.events[obj.metadata.name] = obj
+        return obj
+
+    async def patch(
+        self,
+        resource: Resource[Any],
+        name: str,
+        patch: Mapping[str, Any],
+        *,
+        namespace: str | None = None,
+        subresource: str | None = None,
+        kind: PatchKind = PatchKind.MERGE,
+    ) -> None:
+        self._fail()
+        if resource.plural == "events" and name not in self.events:
+            raise NotFound(404, "NotFound", name)
+        self.patches.append((f"{resource.plural}/{subresource or ''}", name, patch))
+
+
+class Desk:
+    """A reporter with everything at hand."""
+
+    def __init__(self) -> None:
+        self.client, self.clock, self.metrics = Writes(), FakeClock(), Metrics()
+        self.pending = self.asked = 0
+        self.recorder = EventRecorder(self.clock, "host-1")
+        self.still_waiting = {"uid-p": POD}
+        self.reporter = Reporter(
+            cast(Client, self.client),
+            self.recorder,
+            self.clock,
+            self.metrics,
+            self._pending,
+            self.still_waiting.get,
+        )
+
+    def _pending(self) -> int:
+        self.asked += 1
+        return self.pending
+
+    async def looks_around(self) -> None:
+        """Wait until each of the reporter's writers has asked whether it may write, twice."""
+        seen = self.asked
+        await until(lambda: self.asked >= seen + 2 * CONCURRENCY)
+
+    def say(self, note: str = "no room") -> None:
+        self.recorder.event(POD, "Warning", "FailedScheduling", note)
+
+    @property
+    def notes(self) -> list[str]:
+        return [event.note for event in self.client.events.values()]
+
+
+async def test_conditions_are_written_before_events() -> None:
+    desk = Desk()
+    desk.say()
+    desk.recorder.condition(Condition("default", "p", "uid-p", "Unschedulable", "no room", "a"))
+
+    assert await desk.reporter.write_one() and desk.notes == []
+    assert await desk.reporter.write_one() and desk.notes == ["no room"]
+
+    assert not await desk.reporter.write_one()
+    ((what, name, patch),) = desk.client.patches
+    assert (what, name, patch["metadata"]) == ("pods/status", "p", {"uid": "uid-p", "resourceVersion": ""})
+    (condition,) = patch["status"]["conditions"]
+    assert (condition["type"], condition["status"], condition["reason"], condition["message"]) == (
+        "PodScheduled",
+        "False",
+        "Unschedulable",
+        "no room",
+    )
+    assert patch["status"]["nominatedNodeName"] == "a"
+
+
+@pytest.mark.parametrize(
+    ("nominated", "status"), [(None, {}), ("", {"nominatedNodeName": None})], ids=["left alone", "taken back"]
+)
+async def test_a_nomination_is_written_only_when_it_changed(nominated: str | None, status: dict[str, Any]) -> None:
+    desk = Desk()
+    desk.recorder.condition(Condition("default", "p", "uid-p", "Unschedulable", "no room", nominated))
+
+    await desk.reporter.flush()
+
+    patch = dict(desk.client.patches[0][2]["status"])
+    del patch["conditions"]
+    assert patch == status
+
+
+async def test_a_repetition_is_counted_in_the_series_of_the_first() -> None:
+    desk = Desk()
+    for _ in range(2):
+        desk.say()
+        await desk.reporter.flush()
+
+    ((_, name, patch),) = desk.client.patches
+    assert list(desk.client.events) == [name] and patch["series"]["count"] == 2
+
+
+async def test_an_event_that_the_api_server_no_longer_has_is_created_again() -> None:
+    desk = Desk()
+    desk.say()
+    await desk.reporter.flush()
+    desk.client.events.clear()
+
+    desk.say()
+    await desk.reporter.flush()
+
+    (event,) = desk.client.events.values()
+    assert event.series is not None and event.series.count == 2
+
+
+async def test_nothing_is_written_while_bindings_are_pending_until_patience_runs_out() -> None:
+    desk = Desk()
+    task = asyncio.create_task(desk.reporter.run())
+    desk.say()
+    desk.pending = 1
+    await desk.looks_around()
+    assert desk.notes == []
+
+    desk.clock.advance(PATIENCE + 0.1)
+    await until(lambda: len(desk.notes) == 1)
+
+    assert desk.notes == ["no room"]
+    await ended(task)
+
+
+async def test_everything_is_written_once_no_binding_is_pending() -> None:
+    desk = Desk()
+    desk.pending = 1
+    for i in range(20):
+        desk.say(str(i))
+    task = asyncio.create_task(desk.reporter.run())
+    await desk.looks_around()
+    assert desk.notes == []
+
+    desk.pending = 0
+    await until(lambda: len(desk.notes) == 20)
+
+    assert sorted(desk.notes, key=int) == [str(i) for i in range(20)]
+    await ended(task)
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [Forbidden(403, "Forbidden", "no"), ApiError(500, "Oops", "down"), InvalidObject("event", 1, "does not fit")],
+    ids=["forbidden", "down", "does not fit"],
+)
+async def test_telling_is_best_effort_and_a_run_of_failures_is_logged_once(
+    failure: GanglineError, caplog: pytest.LogCaptureFixture
+) -> None:
+    desk = Desk()
+    desk.client.failures = [failure, failure]
+    for i in range(3):
+        desk.say(str(i))
+
+    await desk.reporter.flush()
+
+    assert desk.notes == ["2"]
+    assert [record.levelname for record in caplog.records if "could not write" in record.message] == ["WARNING"]
+
+
+async def test_a_condition_of_a_pod_that_is_gone_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
+    desk = Desk()
+    desk.client.failures = [NotFound(404, "NotFound", "p")]
+    desk.recorder.condition(Condition("default", "p", "uid-p", "Unschedulable", "no room"))
+
+    await desk.reporter.flush()
+
+    assert not caplog.records
+
+
+async def test_dropped_events_are_counted() -> None:
+    desk = Desk()
+    desk.recorder.dropped = 3
+    await desk.reporter.write_one()
+    desk.recorder.dropped = 4
+    await desk.reporter.write_one()
+
+    assert desk.metrics.registry.get_sample_value("gangline_events_dropped_total") == 4
+
+
+async def ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_no_condition_is_written_on_a_pod_that_is_being_bound() -> None:
+    desk = Desk()
+    desk.recorder.condition(Condition("default", "p", "uid-p", "Unschedulable", "no room"))
+    desk.still_waiting.clear()
+
+    await desk.reporter.flush()
+
+    assert desk.client.patches == []
+
+
+@pytest.mark.parametrize(
+    "failure", [Conflict(409, "Conflict", "stale"), Unavailable(503, "", "down")], ids=["conflict", "outage"]
+)
+async def test_a_condition_that_could_not_be_written_is_written_later(
+    failure: ApiError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gangline.loop.reporting.PAUSE", 0.0)
+    desk = Desk()
+    desk.client.failures = [failure]
+    desk.recorder.condition(Condition("default", "p", "uid-p", "Unschedulable", "no room"))
+
+    await desk.reporter.flush()
+
+    ((where, name, patch),) = desk.client.patches
+    assert (where, name) == ("pods/status", "p")
+    assert patch["metadata"] == {"uid": "uid-p", "resourceVersion": POD.resource_version}
+
+
+def test_a_newer_condition_stands_when_an_older_one_comes_back() -> None:
+    recorder = EventRecorder(FakeClock(), "host-1")
+    recorder.condition(Condition("default", "p", "uid-p", "Unschedulable", "newer"))
+
+    recorder.restore(Condition("default", "p", "uid-p", "Unschedulable", "older"))
+
+    condition = recorder.next_condition()
+    assert condition is not None and condition.message == "newer"

@@ -1,0 +1,84 @@
+"""From a configuration to profiles at work."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from gangline import config
+from gangline.errors import ConfigError, PluginError
+from gangline.profile.assembly import build_runtimes
+from gangline.profile.registry import Catalog
+from gangline.profile.runtime import Runtime
+from gangline.queueing.waiting import WaitingPods
+from gangline.state.cache import Cache
+from gangline.telemetry.metrics import Metrics
+from gangline.testing import FakeClock, FakeRecorder
+from gangline_plugins.default_binder import DefaultBinder
+from gangline_plugins.node_resources_fit import NodeResourcesFit
+from gangline_plugins.priority_sort import PrioritySort
+from gangline_plugins.taint_toleration import TaintToleration
+
+HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n"
+ONLY = """\
+- schedulerName: {name}
+  plugins:
+    multiPoint:
+      disabled: [{{name: "*"}}]
+      enabled: [{{name: PrioritySort}}, {{name: DefaultBinder}}, {{name: NodeResourcesFit, weight: 4}}]
+{more}"""
+
+
+def built(text: str) -> dict[str, Runtime]:
+    catalog = Catalog({}).with_classes(PrioritySort, DefaultBinder, NodeResourcesFit, TaintToleration)
+    return build_runtimes(
+        config.load(HEAD + text, "config.yaml"),
+        catalog,
+        Cache(),
+        FakeClock(),
+        FakeRecorder(),
+        WaitingPods(),
+        None,
+        Metrics(),
+        random.Random(0),
+    )
+
+
+def test_each_profile_runs_its_own_plugins_with_their_weights() -> None:
+    runtimes = built(ONLY.format(name="one", more="") + ONLY.format(name="two", more=""))
+
+    assert list(runtimes) == ["one", "two"]
+    assert runtimes["one"].evaluator.weights() == {"NodeResourcesFit": 4}
+    one, two = (runtime.profile.plugins["NodeResourcesFit"] for runtime in runtimes.values())
+    assert one is not two and runtimes["two"].handle.profile == "two"
+
+
+def test_arguments_reach_the_plugin_and_their_mistakes_name_their_place() -> None:
+    args = "  pluginConfig:\n  - name: NodeResourcesFit\n    args: {{ignoredResources: {value}}}\n"
+
+    assert built(ONLY.format(name="one", more=args.format(value="[example.com/x]")))
+    with pytest.raises(ConfigError, match=r"^config\.yaml: profiles\[0\]\.pluginConfig\[0\]\.args\.ignoredResources"):
+        built(ONLY.format(name="one", more=args.format(value="7")))
+
+
+def test_arguments_that_make_no_sense_to_the_plugin_name_it() -> None:
+    args = (
+        "  pluginConfig:\n  - name: NodeResourcesFit\n"
+        "    args: {scoringStrategy: {type: RequestedToCapacityRatio, resources: [{name: cpu}]}}\n"
+    )
+
+    with pytest.raises((PluginError, ConfigError), match=r"shape"):
+        built(ONLY.format(name="one", more=args))
+
+
+def test_an_unknown_plugin_names_its_place() -> None:
+    text = ONLY.format(name="one", more="").replace("NodeResourcesFit", "NodeResourceFit")
+
+    with pytest.raises(ConfigError) as error:
+        built(text)
+
+    assert str(error.value).startswith(
+        'config.yaml: profiles[0].plugins.multiPoint.enabled[2].name: unknown plugin "NodeResourceFit"'
+    )
+    assert "NodeResourcesFit" in str(error.value)

@@ -1,0 +1,127 @@
+"""An installed plugin that cannot be used stops those who use it, with one line, and nobody else."""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from gangline import config, main
+from gangline.commands import profiles
+from gangline.errors import ConfigError
+from gangline.profile.assembly import build_runtimes
+from gangline.profile.registry import Catalog
+from gangline.profile.runtime import Runtime
+from gangline.queueing.waiting import WaitingPods
+from gangline.state.cache import Cache
+from gangline.telemetry.metrics import Metrics
+from gangline.testing import FakeClock, FakeRecorder
+
+from ..installing import install
+
+HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+BROKEN = "raise OSError('no driver [/dev/x]')\n"
+WORKING = """\
+from gangline import hookimpl
+
+class Third:
+    name = "Third"
+
+    @hookimpl
+    def reserve(self): ...
+"""
+CAUSE = "cannot be loaded from third-party 1.0: third_party:Third: OSError('no driver [/dev/x]')"
+
+
+def built(profile: str) -> Runtime:
+    """The runtime of one profile, with the plugins that are installed."""
+    loaded = config.load(f"{HEAD}profiles: [{{schedulerName: one, {profile}}}]\n", "config.yaml")
+    parts = Cache(), FakeClock(), FakeRecorder(), WaitingPods()
+    return build_runtimes(loaded, Catalog.discover(), *parts, None, Metrics(), random.Random(0))["one"]
+
+
+def why(profile: str) -> str:
+    with pytest.raises(ConfigError) as error:
+        built(profile)
+    return str(error.value)
+
+
+def invoked(*words: str | Path) -> str:
+    """What a command writes; it must succeed."""
+    result = CliRunner().invoke(main.cli, [str(word) for word in words], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.mark.parametrize(
+    "profile",
+    [
+        "plugins: {}",
+        "plugins: {multiPoint: {disabled: [{name: Third}]}}",
+        "plugins: {reserve: {disabled: [{name: Third}]}}",
+        "pluginConfig: [{name: Third, args: {limit: 1}}]",
+    ],
+    ids=["not named", "disabled", "disabled at a point", "configured only"],
+)
+@pytest.mark.parametrize("source", [WORKING, BROKEN], ids=["working", "broken"])
+def test_a_plugin_that_no_profile_enables_is_not_imported(site: Path, source: str, profile: str) -> None:
+    install(site, "third-party", {"Third": "third_party:Third"}, {"third_party": source})
+
+    assert "Third" not in built(profile).profile.plugins
+    assert "third_party" not in sys.modules
+
+
+@pytest.mark.parametrize("point", ["multiPoint", "reserve"])
+def test_a_broken_plugin_that_a_profile_enables_is_named_with_its_place_and_the_cause(site: Path, point: str) -> None:
+    install(site, "third-party", {"Third": "third_party:Third"}, {"third_party": BROKEN})
+
+    where = f"config.yaml: profiles[0].plugins.{point}.enabled[0].name"
+    assert why(f"plugins: {{{point}: {{enabled: [{{name: Third}}]}}}}") == f"{where}: plugin Third: {CAUSE}"
+
+
+def test_a_broken_default_plugin_stops_the_profiles_that_have_it(site: Path) -> None:
+    install(site, "claims", {"DynamicResources": "claims:DynamicResources"}, {"claims": BROKEN})
+
+    assert why("plugins: {}").startswith(
+        "config.yaml: profiles[0]: plugin DynamicResources: cannot be loaded from claims"
+    )
+    assert built("plugins: {multiPoint: {disabled: [{name: DynamicResources}]}}").profile.plugins
+
+
+def test_a_name_that_two_distributions_give_stops_only_who_uses_it(site: Path) -> None:
+    install(site, "one", {"Third": "module_one:Third"}, {})
+    install(site, "two", {"Third": "module_two:Third"}, {})
+
+    assert built("plugins: {}").profile.plugins
+    assert "plugin Third: is given by" in why("plugins: {multiPoint: {enabled: [{name: Third}]}}")
+
+
+def test_commands_work_beside_a_broken_plugin(site: Path) -> None:
+    install(site, "third-party", {"Third": "third_party:Third"}, {"third_party": BROKEN})
+    (file := site / "config.yaml").write_text(HEAD)
+    (node := site / "node.yaml").write_text("apiVersion: v1\nkind: Node\nmetadata: {name: a}\n")
+
+    assert invoked("config", "validate", file).startswith("default-scheduler: ")
+    assert "0 pending" in invoked("simulate", "--config", file, node)
+
+
+def test_the_list_of_plugins_says_why_one_cannot_be_used(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    install(site, "third-party", {"Third": "third_party:Third"}, {"third_party": BROKEN})
+
+    lines = {line.split()[0]: line for line in invoked("plugins", "list").splitlines()}
+
+    assert f"unusable: {CAUSE}" in lines["Third"]
+    assert "queue_sort" in lines["PrioritySort"]
+
+
+def test_profiles_that_cannot_be_read_are_left_out(site: Path, caplog: pytest.LogCaptureFixture) -> None:
+    install(site, "third-party", {"theirs": "third_profiles"}, {"third_profiles": BROKEN}, group=profiles.GROUP)
+
+    assert "gpu-scheduler" in profiles.installed()
+
+    cause = "third_profiles: OSError('no driver [/dev/x]')"
+    assert caplog.messages == [f"the profiles of third-party 1.0 are left out: {cause}"]

@@ -1,0 +1,183 @@
+"""What is kept per pod class never differs from what a fresh evaluation gives, whatever happened in between."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gangline import NODE, NodeView, PodInfo, ScoreColumn, default_normalize, hookimpl, model
+from gangline.profile.runtime import Runtime
+from gangline.state.cache import Cache
+from gangline.testing import cluster, make_pod, make_runtime
+from gangline_plugins.balanced_allocation import NodeResourcesBalancedAllocation
+from gangline_plugins.image_locality import ImageLocality
+from gangline_plugins.node_affinity import NodeAffinity
+from gangline_plugins.node_name import NodeName
+from gangline_plugins.node_ports import NodePorts
+from gangline_plugins.node_resources_fit import NodeResourcesFit
+from gangline_plugins.node_unschedulable import NodeUnschedulable
+from gangline_plugins.taint_toleration import TaintToleration
+
+from .. import random_clusters as some
+
+
+class Racks:
+    """A score that is kept and normalised, so that it depends on which nodes are feasible."""
+
+    name = "Racks"
+    reads = NODE
+
+    @hookimpl
+    def score(self, nodes: NodeView) -> ScoreColumn:
+        return nodes.label("rack").equals("b") * 7.0 + nodes.label("zone").exists * 2.0
+
+    @hookimpl
+    def normalize_score(self, scores: ScoreColumn) -> ScoreColumn:
+        return default_normalize(scores)
+
+
+class Crowd:
+    """A score of each attempt: how many pods are on a node, kept by nobody."""
+
+    name = "Crowd"
+
+    @hookimpl
+    def score(self, pod: PodInfo, nodes: NodeView) -> ScoreColumn:
+        return np.array([float(len(nodes.pods(i))) for i in range(len(nodes))])
+
+
+PLUGINS: tuple[type[Any], ...] = (
+    NodeUnschedulable,
+    NodeName,
+    TaintToleration,
+    NodeAffinity,
+    NodePorts,
+    NodeResourcesFit,
+    NodeResourcesBalancedAllocation,
+    ImageLocality,
+    Racks,
+    Crowd,
+)
+
+
+def preferring(rack: str) -> model.Affinity:
+    term = model.NodeSelectorTerm(match_expressions=[model.Requirement("rack", "In", [rack])])
+    named = model.NodeSelectorTerm(match_fields=[model.Requirement("metadata.name", "In", ["n1"])])
+    return model.Affinity(
+        node_affinity=model.NodeAffinity(
+            required=model.NodeSelector([term, named]) if rack == "a" else None,
+            preferred=[model.PreferredSchedulingTerm(10, term), model.PreferredSchedulingTerm(3, named)],
+        )
+    )
+
+
+def waiting_pods() -> list[model.Pod]:
+    """One of each kind."""
+    everything = [model.Toleration(operator="Exists")]
+    ports = [model.Container(image="app:1", ports=[model.ContainerPort(host_port=80)])]
+    only_n2 = model.NodeSelectorTerm(match_fields=[model.Requirement("metadata.name", "In", ["n2"])])
+    return [
+        make_pod("w0"),
+        make_pod("w1", gpus=4, cpu=2, memory="1Gi"),
+        make_pod("w2", cpu=1, tolerations=everything, affinity=preferring("b")),
+        make_pod("w3", node_selector={"zone": "a"}, tolerations=everything),
+        make_pod("w4", containers=ports, tolerations=everything[:1]),
+        make_pod("w5", affinity=preferring("a")),
+        make_pod("w6", resources={"example.com/thing1": 1}, tolerations=[model.Toleration(key="gpu", value="yes")]),
+        make_pod(
+            "w7",
+            affinity=model.Affinity(
+                node_affinity=model.NodeAffinity(required=model.NodeSelector(node_selector_terms=[only_n2]))
+            ),
+        ),
+    ]
+
+
+def answers(runtime: Runtime, pod: PodInfo) -> dict[str, Any]:
+    """Everything that filtering and scoring say of a pod."""
+    evaluator = runtime.evaluator
+    filtered = evaluator.filter(pod)
+    diagnosis = evaluator.diagnose(filtered)
+    found: dict[str, Any] = {
+        "feasible": filtered.feasible.tolist(),
+        "codes": {r.name: r.codes[diagnosis.nodes.alive].tolist() for r in diagnosis.rejections if r.codes.any()},
+        "message": diagnosis.message(),
+        "resolvable": diagnosis.resolvable().tolist(),
+    }
+    if filtered.feasible.any():
+        found["chosen"] = evaluator.choose(filtered)
+        found["scores"] = {name: scores.tolist() for name, scores in evaluator.scores(filtered).items()}
+    return found
+
+
+def check(kept: Runtime, cache: Cache, pods: Sequence[PodInfo]) -> None:
+    fresh = make_runtime(cache, *PLUGINS)
+    for pod in pods:
+        assert answers(kept, pod) == answers(fresh, pod), pod.key
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_kept_verdicts_and_scores_equal_fresh_ones_after_any_history(data: st.DataObject) -> None:
+    cache = cluster(data.draw(st.lists(some.nodes, max_size=4)))
+    kept = make_runtime(cache, *PLUGINS)
+    pods = [cache.record(pod) for pod in waiting_pods()]
+    for _ in range(data.draw(st.integers(1, 6))):
+        looked_at = data.draw(st.lists(st.sampled_from(pods), max_size=4))
+        for pod in looked_at:
+            answers(kept, pod)
+        for step in data.draw(st.lists(some.steps(), max_size=5)):
+            step(cache)
+
+        check(kept, cache, pods)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(some.nodes, min_size=2, max_size=4),
+    st.lists(st.tuples(st.sampled_from(["place", "take", "look"]), st.integers(0, 7), st.integers(0, 7)), max_size=8),
+)
+def test_they_are_equal_inside_a_transaction_and_after_its_end(
+    nodes: list[model.Node], steps: list[tuple[str, int, int]]
+) -> None:
+    cache = cluster(nodes)
+    kept = make_runtime(cache, *PLUGINS)
+    pods = [cache.record(pod) for pod in waiting_pods()]
+    check(kept, cache, pods)
+    with cache.transaction() as tx:
+        for what, i, j in steps:
+            there = [pod for on in cache.nodes.pods_on for pod in on.values()]
+            if what == "place":
+                tx.place(cache.record(make_pod(f"if{len(there)}-{i}-{j}", cpu=1, gpus=i % 3)), j % cache.nodes.size)
+            elif what == "take" and there:
+                tx.unplace(there[i % len(there)])
+            elif what == "look":
+                answers(kept, pods[i])
+        check(kept, cache, pods)
+
+    check(kept, cache, pods)
+
+
+@pytest.mark.parametrize("changes", [1, 40, 5000], ids=["one", "some", "more than are looked up"])
+def test_many_changes_between_two_attempts_are_all_seen(changes: int) -> None:
+    cache = cluster(some_node(i) for i in range(200))
+    kept = make_runtime(cache, *PLUGINS)
+    pods = [cache.record(pod) for pod in waiting_pods()]
+    check(kept, cache, pods)
+
+    for i in range(changes):
+        cache.upsert_pod(cache.record(make_pod(f"p{i}", cpu=1, gpus=1, node=f"n{i % 200}")))
+
+    check(kept, cache, pods)
+
+
+def some_node(i: int) -> model.Node:
+    return model.Node(
+        metadata=model.ObjectMeta(name=f"n{i}", labels={"rack": "abc"[i % 3]}),
+        status=model.NodeStatus(allocatable={"cpu": 64, "memory": "1Ti", "nvidia.com/gpu": 8, "pods": 110}),
+    )

@@ -1,0 +1,258 @@
+"""Plugins are found by entry point, checked at load, and called with the arguments they ask for."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+import gangline_plugins
+from gangline import CodeColumn, Cycle, Handle, NodeView, PluginError, PodInfo, Reason, ScoreColumn, codes, hookimpl
+from gangline.api.hookspecs import POINTS, Hooks
+from gangline.profile.registry import GROUP, Catalog, Installed, distributions, points_of
+from gangline.telemetry.metrics import Metrics
+from gangline.testing import FakeHandle, cluster, make_node, make_pod, make_runtime, run_filter, run_score
+
+from ..installing import install
+
+PREFIX = "gangline_plugins."
+
+
+class Plain:
+    """Rejects cordoned nodes."""
+
+    name = "Plain"
+    reasons = (Reason("cordoned"),)
+
+    @hookimpl
+    def filter(self, nodes: NodeView) -> CodeColumn:
+        return codes(nodes.unschedulable)
+
+    @hookimpl
+    def score(self, nodes: NodeView) -> ScoreColumn:
+        return np.asarray(nodes.rows * 10.0, dtype=np.float64)
+
+
+def why(name: str) -> str:
+    with pytest.raises(PluginError) as error:
+        Catalog.discover().load(name)
+    return str(error.value)
+
+
+# Finding
+
+
+def test_a_plugin_of_another_distribution_is_found_and_says_where_it_is_from(site: Path) -> None:
+    source = (
+        'from gangline import hookimpl\nclass Third:\n    name = "Third"\n    @hookimpl\n    def reserve(self): ...\n'
+    )
+    install(site, "third-party", {"Third": "third_party:Third"}, {"third_party": source})
+    catalog = Catalog.discover()
+
+    assert catalog.origin("Third") == "third-party 1.0: third_party:Third"
+    assert points_of(catalog.load("Third")) == {"reserve"}
+    assert Installed("Third", catalog.origin("Third"), frozenset({"reserve"}), "") in list(distributions(catalog))
+
+
+def test_an_unknown_plugin_is_named() -> None:
+    assert why("Nowhere") == "plugin Nowhere: is not installed"
+
+
+def test_a_class_that_calls_itself_something_else_is_refused(site: Path) -> None:
+    install(site, "third-party", {"Third": "third_party:Third"}, {"third_party": 'class Third:\n    name = "Fourth"\n'})
+
+    assert why("Third") == "plugin Third: its class says name = 'Fourth'"
+
+
+@pytest.mark.parametrize(
+    ("value", "source", "message"),
+    [
+        (
+            "third_party:Third",
+            "import nothing_like_this\n",
+            "ModuleNotFoundError(\"No module named 'nothing_like_this'\")",
+        ),
+        ("third_party:Third", "1 / 0\n", "ZeroDivisionError('division by zero')"),
+        ("third_party:Missing", "", "AttributeError(\"module 'third_party' has no attribute 'Missing'\")"),
+        ("third_party:Third", "raise SystemExit('needs a GPU')\n", "SystemExit('needs a GPU')"),
+    ],
+    ids=["import", "raises", "no such class", "exits"],
+)
+def test_a_module_that_cannot_be_imported_is_named_with_the_cause(
+    site: Path, value: str, source: str, message: str
+) -> None:
+    install(site, "third-party", {"Third": value}, {"third_party": source})
+
+    assert why("Third") == f"plugin Third: cannot be loaded from third-party 1.0: {value}: {message}"
+
+
+def test_two_distributions_cannot_give_the_same_name(site: Path) -> None:
+    install(site, "one", {"Third": "module_one:Third"}, {})
+    install(site, "two", {"Third": "module_two:Third"}, {})
+
+    assert why("Third") in {
+        f"plugin Third: is given by {a} 1.0: module_{a}:Third and {b} 1.0: module_{b}:Third"
+        for a, b in (("one", "two"), ("two", "one"))
+    }
+
+
+def test_every_plugin_class_of_ours_is_registered_as_an_entry_point() -> None:
+    modules = [importlib.import_module(m.name) for m in pkgutil.walk_packages(gangline_plugins.__path__, PREFIX)]
+    found = {
+        str(vars(cls)["name"]): cls
+        for module in modules
+        for cls in vars(module).values()
+        if inspect.isclass(cls) and cls.__module__ == module.__name__ and hasattr(cls, "name") and points_of(cls)
+    }
+    registered = {e.name: e.load() for e in entry_points(group=GROUP) if e.value.startswith(PREFIX)}
+
+    assert registered == found
+
+
+# Building
+
+
+def test_a_plugin_is_given_its_arguments_and_the_handle_or_what_it_asks_for() -> None:
+    class Args(msgspec.Struct):
+        limit: int = 3
+
+    class Nothing(Plain):
+        name = "Nothing"
+
+    class Some(Plain):
+        name = "Some"
+        args_type = Args
+
+        def __init__(self, args: Args) -> None:
+            self.given: tuple[Any, ...] = (args.limit,)
+
+    class Both(Some):
+        name = "Both"
+
+        def __init__(self, args: Args, handle: Handle) -> None:
+            self.given = (args.limit, handle)
+
+    cache = cluster([make_node("a")])
+    handle = FakeHandle(cache)
+    plugins = make_runtime(cache, Nothing, Some, Both, args={"Both": Args(limit=9)}, handle=handle).profile.plugins
+
+    assert plugins["Some"].given == (3,) and plugins["Both"].given == (9, handle)
+
+
+def test_a_plugin_that_cannot_be_built_is_named() -> None:
+    class Fragile(Plain):
+        name = "Fragile"
+
+        def __init__(self) -> None:
+            raise ValueError("the weight must be 1..100, not 0")
+
+    with pytest.raises(PluginError, match=r"^plugin Fragile: cannot be built: the weight must be 1\.\.100, not 0$"):
+        make_runtime(cluster(), Fragile)
+
+
+def test_a_hook_with_an_argument_that_does_not_exist_is_refused_at_load() -> None:
+    class Wrong:
+        name = "Wrong"
+
+        @hookimpl
+        def filter(self, pods: PodInfo) -> CodeColumn:
+            raise AssertionError("called")
+
+    with pytest.raises(PluginError, match=r"^plugin Wrong: .*pods"):
+        make_runtime(cluster(), Wrong)
+
+
+@pytest.mark.parametrize(("point", "method"), [("score", "normalize_score"), ("reserve", "unreserve")])
+def test_a_companion_method_without_the_mark_is_refused_at_load(point: str, method: str) -> None:
+    forgotten = type(
+        "Forgotten", (), {"name": "Forgotten", point: hookimpl(lambda self: None), method: lambda self: None}
+    )
+
+    with pytest.raises(PluginError) as error:
+        make_runtime(cluster(), forgotten)
+
+    assert str(error.value) == f"plugin Forgotten at {method}: is not marked with @hookimpl"
+
+
+def test_the_points_are_those_of_the_contracts() -> None:
+    companions = {"capacity", "events_to_register", "identity", "normalize_score", "unreserve"}
+
+    assert {name for name in vars(Hooks) if not name.startswith("_")} == {*POINTS, *companions}
+
+
+# Calling
+
+
+def test_a_method_may_leave_out_arguments_and_take_them_in_any_order() -> None:
+    class Odd:
+        name = "Odd"
+        reasons = Plain.reasons
+
+        @hookimpl
+        def filter(self, nodes: NodeView, cycle: Cycle) -> CodeColumn:
+            assert isinstance(nodes, NodeView) and isinstance(cycle, Cycle)
+            return codes(nodes.unschedulable)
+
+    assert run_filter(Odd, make_pod("p"), cluster([make_node("a", unschedulable=True)])) == {"a": ("cordoned",)}
+
+
+def test_what_a_plugin_takes_is_measured_by_point() -> None:
+    cache, metrics = cluster([make_node("a"), make_node("b")]), Metrics()
+    runtime = make_runtime(cache, Plain, metrics=metrics)
+    pod = cache.record(make_pod("p"))
+
+    runtime.evaluator.choose(runtime.evaluator.filter(pod))
+
+    measured = {labels: series.count for labels, series in metrics.plugins.items()}
+    assert measured == {("Filter", "Plain"): 1, ("Score", "Plain"): 1}
+
+
+def test_a_wrapper_goes_around_what_every_other_plugin_does() -> None:
+    seen: list[list[Any]] = []
+
+    class Around:
+        """Doubles scores and watches filters; decides nothing itself."""
+
+        name = "Around"
+
+        @hookimpl(wrapper=True)
+        def score(self) -> Any:
+            (scores,) = yield
+            return [scores * 2]
+
+        @hookimpl(wrapper=True)
+        def filter(self) -> Any:
+            results = yield
+            seen.append(results)
+            return results
+
+    cache = cluster([make_node("a"), make_node("b", unschedulable=True), make_node("c")])
+    runtime = make_runtime(cache, Around, Plain)
+    filtered = runtime.evaluator.filter(cache.record(make_pod("p")))
+
+    assert [impl.name for impl in runtime.profile.points["score"]] == ["Plain"]
+    assert filtered.feasible.tolist() == [True, False, True] and len(seen) == 1
+    assert runtime.evaluator.scores(filtered)["Plain"].tolist() == [0.0, 40.0]
+    assert run_score(Plain, make_pod("p"), cache) == {"a": 0.0, "c": 20.0}
+
+
+def test_a_wrapper_that_raises_fails_as_the_plugin_it_wraps() -> None:
+    class Around:
+        name = "Around"
+
+        @hookimpl(wrapper=True)
+        def filter(self) -> Any:
+            yield
+            raise KeyError("x")
+
+    cache = cluster([make_node("a")])
+
+    with pytest.raises(PluginError, match=r"^plugin Plain at filter: KeyError: 'x'$"):
+        make_runtime(cache, Around, Plain).evaluator.filter(cache.record(make_pod("p")))

@@ -1,0 +1,80 @@
+"""Whose turn it is: in order, and no namespace keeps those of others from theirs."""
+
+from __future__ import annotations
+
+from gangline.queueing.turns import ALLOWANCE, MOST_NAMESPACES, Turns
+from gangline.queueing.units import Unit
+from gangline.state.cache import Cache
+from gangline.testing import make_pod
+
+CACHE = Cache()
+
+
+def push(turns: Turns, name: str, namespace: str, since: float, priority: int = 0) -> None:
+    pod = CACHE.record(make_pod(name, namespace=namespace, priority=priority))
+    turns.push((-priority, since), Unit([pod], added=since))
+
+
+def order(turns: Turns, now: float, cost: float = 0.0) -> list[str]:
+    """Names in the order in which they are taken, where each decision takes so many seconds."""
+    names = []
+    while (unit := turns.pop(now)) is not None:
+        names.append(unit.pod.name)
+        now += cost
+        turns.spent(unit.pod.namespace, cost, now)
+    return names
+
+
+def test_units_take_turns_by_their_keys() -> None:
+    turns = Turns()
+    for name, since, priority in (("late", 3, 0), ("early", 1, 0), ("important", 4, 9)):
+        push(turns, name, "a", since, priority)
+
+    assert order(turns, 5.0) == ["important", "early", "late"]
+
+
+def test_a_namespace_of_thousands_of_expensive_pods_keeps_others_waiting_for_its_allowance_alone() -> None:
+    turns = Turns()
+    for n in range(5000):
+        push(turns, f"hopeless-{n}", "flood", 1.0)
+    push(turns, "healthy", "other", 2.0)
+
+    before_it = order(turns, 2.0, cost=0.05).index("healthy")
+
+    assert before_it * 0.05 <= 2.5 * ALLOWANCE
+
+
+def test_a_namespace_that_is_late_is_served_when_nobody_else_waits_and_in_order() -> None:
+    turns = Turns()
+    turns.spent("flood", 60.0, 1.0)
+    for n in range(9):
+        push(turns, f"p-{n}", "flood", float(n))
+
+    assert order(turns, 1.0, cost=0.05) == [f"p-{n}" for n in range(9)]
+
+
+def test_others_do_not_pass_a_higher_priority() -> None:
+    turns = Turns()
+    turns.spent("flood", 60.0, 1.0)
+    push(turns, "important", "flood", 1.0, priority=9)
+    push(turns, "plain", "other", 2.0)
+    push(turns, "urgent", "other", 3.0, priority=10)
+
+    assert order(turns, 3.0) == ["urgent", "important", "plain"]
+
+
+def test_what_a_namespace_has_had_is_forgiven_with_time() -> None:
+    turns = Turns()
+    turns.spent("a", 1.0, 0.0)
+    push(turns, "first", "a", 1.0)
+    push(turns, "second", "b", 2.0)
+
+    assert order(turns, 2.0) == ["first", "second"]
+
+
+def test_accounts_of_namespaces_that_come_and_go_are_closed() -> None:
+    turns = Turns()
+    for n in range(10 * MOST_NAMESPACES):
+        turns.spent(f"n-{n}", 0.001, float(n))
+
+    assert len(turns._spent) <= MOST_NAMESPACES

@@ -1,0 +1,123 @@
+"""Pods that are alike share one class; labels are interned on their own."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pytest
+
+from gangline import model
+from gangline.errors import InvalidObject
+from gangline.state.cache import Cache
+from gangline.state.pods import ResourceAxis
+from gangline.testing import make_pod
+
+
+def test_pods_that_are_alike_share_a_class_whatever_their_names_nodes_gates_and_labels() -> None:
+    cache = Cache()
+    one = cache.record(make_pod("a", cpu=1, labels={"app": "x"}))
+    other = cache.record(make_pod("b", cpu=1, node="n", scheduling_gates=[model.LocalName("wait")]))
+
+    assert one.cls is other.cls
+    assert one.labels is not other.labels
+
+
+def test_the_volume_of_its_token_makes_no_class_of_its_own() -> None:
+    cache = Cache()
+    claim = model.Volume("data", persistent_volume_claim=model.ClaimVolume("data"))
+    one, other = (
+        cache.record(make_pod(name, volumes=[claim, model.Volume(f"kube-api-access-{name}")])) for name in ("a", "b")
+    )
+
+    assert one.cls is other.cls
+    assert one.spec.volumes == [claim]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"cpu": 2}, {"namespace": "other"}, {"priority": 5}, {"node_selector": {"a": "b"}}],
+    ids=["requests", "namespace", "priority", "selector"],
+)
+def test_pods_that_differ_in_what_a_plugin_reads_have_classes_of_their_own(change: dict[str, object]) -> None:
+    cache = Cache()
+    one = cache.record(make_pod("a", cpu=1))
+    other = cache.record(make_pod("a", **{"cpu": 1, **change}))  # type: ignore[arg-type]  # one field at a time
+
+    assert one.cls is not other.cls and one.cls.id != other.cls.id
+
+
+def test_equal_labels_are_one_object_in_any_order() -> None:
+    cache = Cache()
+    one = cache.record(make_pod("a", labels={"x": "1", "y": "2"}))
+    other = cache.record(make_pod("b", labels={"y": "2", "x": "1"}))
+
+    assert one.labels is other.labels
+    assert one.labels == {"x": "1", "y": "2"} and one.labels.get("z") is None
+
+
+def test_a_class_ends_with_its_last_pod_and_its_number_is_never_used_again() -> None:
+    cache = Cache()
+    pod = cache.record(make_pod("a", cpu=1))
+    number = pod.cls.id
+
+    del pod
+    gc.collect()
+
+    assert cache.record(make_pod("a", cpu=1)).cls.id != number
+
+
+def test_a_resize_gives_a_running_pod_another_class_but_not_a_waiting_one() -> None:
+    cache = Cache()
+    resized = model.PodStatus(
+        container_statuses=[
+            model.ContainerStatus("main", None, model.ResourceRequirements(requests={"cpu": "4"})),
+        ]
+    )
+    running, waiting = make_pod("a", cpu=1, node="n"), make_pod("b", cpu=1)
+    running.status = waiting.status = resized
+
+    assert cache.record(running).cls.requests.real == {"cpu": 4000}
+    assert cache.record(waiting).cls.requests.real == {"cpu": 1000}
+
+
+def test_a_record_holds_what_differs_from_pod_to_pod() -> None:
+    pod = make_pod("a", annotations={"k": "v", "kubectl.kubernetes.io/last-applied-configuration": "long"})
+    owners = [
+        model.OwnerReference(kind="Job", name="j"),
+        model.OwnerReference(kind="ReplicaSet", name="r", controller=True),
+    ]
+    pod.metadata.owner_references = owners
+    pod.status.phase = "Failed"
+
+    record = Cache().record(pod)
+
+    assert record.key == "default/a" and record.annotations == {"k": "v"}
+    assert record.is_terminal and not record.terminating and record.row == -1
+    assert record.controller is owners[1]
+
+
+def test_a_pod_without_uid_goes_by_its_name() -> None:
+    pod = make_pod("a")
+    pod.metadata.uid = ""
+
+    assert Cache().record(pod).uid == "default/a"
+
+
+def test_a_pod_whose_requests_cannot_be_read_has_no_record() -> None:
+    with pytest.raises(InvalidObject, match=r"spec\.containers\[0\]\.resources\.requests\[cpu\]: 'lots'"):
+        Cache().record(make_pod("a", cpu="lots"))
+
+
+def test_resources_keep_their_rows_and_growth_is_told() -> None:
+    axis, told = ResourceAxis(), []
+    axis.on_growth(lambda: told.append(len(axis)))
+
+    for _ in range(2):
+        axis.offer("nvidia.com/gpu")
+        axis.give_row("nvidia.com/gpu")
+
+    assert [axis.row(name) for name in ("cpu", "memory", "nvidia.com/gpu")] == [0, 1, 5]
+    assert told == [6]
+    assert axis.rows(("cpu", "memory")) == slice(0, 2)
+    assert np.arange(9)[axis.rows(("memory", "nvidia.com/gpu"))].tolist() == [1, 5]

@@ -1,0 +1,1 @@
+"""PodTopologySpread and InterPodAffinity: pods are counted by domain and by what their labels say."""

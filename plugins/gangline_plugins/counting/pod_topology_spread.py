@@ -1,0 +1,309 @@
+"""PodTopologySpread: keep the pods that a selector names even over the values of a node label."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gangline import (
+    SKIP,
+    Action,
+    BoolColumn,
+    CodeColumn,
+    Cycle,
+    EventHint,
+    Handle,
+    NodeView,
+    PodInfo,
+    Reason,
+    ScoreColumn,
+    StateKey,
+    Status,
+    hookimpl,
+    model,
+    on,
+    unschedulable,
+)
+from gangline.state import node_selection, tolerations
+from gangline_plugins.counting.columns import Domains, slot_sums
+from gangline_plugins.counting.counts import PodCounts
+from gangline_plugins.counting.pod_topology_spread_constraints import (
+    HOSTNAME,
+    Args,
+    Constraint,
+    Constraints,
+    PodConstraints,
+)
+
+_UNEVEN, _UNLABELLED = 1, 2
+_NO_DOMAIN = 2**31 - 1
+_CONSTRAINTS: StateKey[Constraints] = StateKey("PodTopologySpread.constraints")
+
+
+@dataclass(frozen=True, slots=True)
+class _Scored:
+    """What scoring one pod has given, over all rows."""
+
+    scores: ScoreColumn
+    ignored: BoolColumn | None
+    """Nodes that miss a key and get 0; None where no node does."""
+
+
+_SCORED: StateKey[_Scored] = StateKey("PodTopologySpread.scored")
+
+
+class PodTopologySpread:
+    """Counts pods per node and sums them over the values of each topology key.
+
+    Source: kube-scheduler v1.36, podtopologyspread: the same verdicts and whole-number scores.
+    """
+
+    name = "PodTopologySpread"
+    args_type = Args
+    reasons = (
+        Reason("node(s) didn't match pod topology spread constraints"),
+        Reason("node(s) didn't match pod topology spread constraints (missing required label)", resolvable=False),
+    )
+
+    def __init__(self, args: Args, handle: Handle) -> None:
+        self._constraints = PodConstraints(args, handle.state)
+        self._counts = handle.state.tracker(PodCounts, handle.state)
+
+    @hookimpl
+    def events_to_register(self) -> Sequence[EventHint]:
+        """Pods that begin or cease to count, nodes that change domains, and what default selectors follow from."""
+        pods = Action.ADD | Action.DELETE | Action.UPDATE_POD_LABEL | Action.UPDATE_OTHER
+        nodes = Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
+        selecting = ("services", "replicationcontrollers", "replicasets", "statefulsets")
+        return (
+            on("pods", pods, self._pod_helps),
+            on("nodes", nodes, self._node_helps),
+            *(on(kind, Action.ALL, _default_helps) for kind in selecting if self._constraints.has_hard_defaults),
+        )
+
+    @hookimpl
+    def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
+        """Nothing to do for a pod without hard constraints."""
+        constraints = self._constraints.hard(pod)
+        if constraints.error:
+            return unschedulable(constraints.error, resolvable=False)
+        if not constraints.hard:
+            return SKIP
+        cycle.write(_CONSTRAINTS, constraints)
+        return None
+
+    @hookimpl
+    def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeView) -> CodeColumn:
+        """The first constraint that a node does not meet gives the reason."""
+        constraints = cycle.read(_CONSTRAINTS).hard
+        domains = [Domains(nodes, c.topology_key) for c in constraints]
+        complete = _all_of([d.has for d in domains])
+        policies = _Policies(pod, nodes)
+        verdicts: CodeColumn = np.zeros(len(nodes), dtype=np.uint8)
+        for constraint, domain in zip(constraints, domains, strict=True):
+            verdict = self._slot_verdicts(constraint, domain, policies.eligible(constraint, complete), pod)
+            if verdict.any():
+                verdicts = np.where(verdicts == 0, verdict[domain.slots], verdicts)
+        return verdicts
+
+    def _slot_verdicts(
+        self, constraint: Constraint, domain: Domains, eligible: BoolColumn, pod: PodInfo
+    ) -> NDArray[np.uint8]:
+        """A verdict for each domain; slot 0 stands for nodes without the label."""
+        slots = domain.slots if eligible.all() else np.where(eligible, domain.slots, 0)
+        exists = np.bincount(slots, minlength=domain.size) > 0
+        exists[0] = False
+        sums = np.zeros(domain.size)
+        if constraint.query is not None:
+            counts = self._counts.count(constraint.query)
+            if counts.total:
+                sums = slot_sums(slots, counts.column(len(slots)), domain.size)
+        if np.count_nonzero(exists) < constraint.min_domains:
+            least = 0.0
+        else:
+            least = float(sums.min(where=exists, initial=_NO_DOMAIN))
+        own = constraint.selector.matches(pod.labels)
+        sums[0] = 0.0
+        verdicts = (sums > constraint.max_skew - own + least).astype(np.uint8)  # counts are whole, so this is exact
+        verdicts[0] = _UNLABELLED
+        return verdicts
+
+    # Scoring
+
+    @hookimpl
+    def pre_score(self, cycle: Cycle, pod: PodInfo, nodes: NodeView) -> Status | None:
+        """Count what the soft constraints name; nothing to score for a pod without any."""
+        constraints = self._constraints.of(pod)
+        if not constraints.soft:
+            return SKIP
+        cycle.write(_SCORED, self._scored(constraints, pod, nodes, cycle.feasible))
+        return None
+
+    @hookimpl
+    def score(self, cycle: Cycle) -> ScoreColumn:
+        """How many pods are in the node's domains, each domain weighted by how many there are of its kind."""
+        return cycle.read(_SCORED).scores
+
+    @hookimpl
+    def normalize_score(self, cycle: Cycle, scores: ScoreColumn) -> ScoreColumn:
+        """Fewer is better; nodes that miss a key get 0."""
+        ignored = cycle.read(_SCORED).ignored
+        missing = ignored[cycle.feasible] if ignored is not None else None
+        counted = scores if missing is None else scores[~missing]
+        lowest, highest = counted.min(initial=np.inf), counted.max(initial=0.0)
+        if highest == 0.0:
+            normalized = np.full_like(scores, 100.0)
+        else:
+            normalized = np.floor(100.0 * (highest + lowest - scores) / highest)
+        if missing is not None:
+            normalized[missing] = 0.0
+        return normalized
+
+    def _scored(self, constraints: Constraints, pod: PodInfo, nodes: NodeView, feasible: BoolColumn) -> _Scored:
+        domains = [Domains(nodes, c.topology_key) for c in constraints.soft]
+        ignored, rated, complete = None, feasible, nodes.alive
+        if constraints.needs_all_keys:
+            complete = _all_of([d.has for d in domains])
+            rated = feasible & complete
+            left_out = feasible & ~complete
+            ignored = left_out if left_out.any() else None
+        policies = _Policies(pod, nodes)
+        total = np.zeros(len(nodes))
+        for constraint, domain in zip(constraints.soft, domains, strict=True):
+            if constraint.topology_key == HOSTNAME:
+                total += self._host_scores(constraint, domain, rated)
+            else:
+                eligible = policies.eligible(constraint, complete)
+                total += self._domain_scores(constraint, domain, _merged(domain, nodes, constraint), rated, eligible)
+        scores = np.floor(total + 0.5)
+        if ignored is not None:
+            scores[ignored] = 0.0
+        return _Scored(scores, ignored)
+
+    def _host_scores(self, constraint: Constraint, domain: Domains, rated: BoolColumn) -> ScoreColumn:
+        """Every node is a domain of its own, whatever its host name is."""
+        scores = _score(self._column(constraint, len(rated)), constraint, int(np.count_nonzero(rated)))
+        return np.where(domain.has, scores, 0.0)
+
+    def _domain_scores(
+        self, constraint: Constraint, domain: Domains, slots: NDArray[np.intp], rated: BoolColumn, eligible: BoolColumn
+    ) -> ScoreColumn:
+        """`slots` are the domain's, with unlabelled nodes in the domain that they count in."""
+        number = int(np.count_nonzero(np.bincount(slots[rated], minlength=domain.size)))
+        amounts = self._column(constraint, len(rated))
+        if not eligible.all():
+            amounts = np.where(eligible, amounts, 0)
+        scores = _score(slot_sums(slots, amounts, domain.size), constraint, number)
+        scores[0] = 0.0
+        return scores[domain.slots]
+
+    def _column(self, constraint: Constraint, size: int) -> NDArray[np.int64]:
+        if constraint.query is None:
+            return np.zeros(size, dtype=np.int64)
+        return self._counts.count(constraint.query).column(size)
+
+    # Hints
+
+    def _pod_helps(self, pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> bool:
+        """A pod begins or ceases to count for one of the hard constraints."""
+        if new is not None and new.uid == pod.uid:
+            return True
+        hard = self._constraints.hard(pod).hard
+        return any(_counts(c, pod, old) != _counts(c, pod, new) for c in hard)
+
+    def _node_helps(self, pod: PodInfo, old: model.Node | None, new: model.Node | None) -> bool:
+        """A node that has every topology key comes, goes, moves between domains or may change eligibility."""
+        hard = self._constraints.hard(pod).hard
+        keys = [c.topology_key for c in hard]
+        before, after = _labels(old), _labels(new)
+        has_before = old is not None and all(key in before for key in keys)
+        has_after = new is not None and all(key in after for key in keys)
+        if old is None or new is None or has_before != has_after:
+            return has_before or has_after
+        if not has_after:
+            return False
+        if any(before[key] != after[key] for key in keys) or old.spec != new.spec:
+            return True
+        return before != after and _selects_nodes(pod)
+
+
+class _Policies:
+    """Which nodes count for a constraint, by its nodeAffinityPolicy and nodeTaintsPolicy."""
+
+    def __init__(self, pod: PodInfo, nodes: NodeView) -> None:
+        self._pod = pod
+        self._nodes = nodes
+        self._selected: BoolColumn | None = None
+        self._tolerated: BoolColumn | None = None
+
+    def eligible(self, constraint: Constraint, among: BoolColumn) -> BoolColumn:
+        """Nodes among these that count."""
+        if constraint.honors_affinity and _selects_nodes(self._pod):
+            if self._selected is None:
+                self._selected = _selected(self._pod, self._nodes)
+            among = among & self._selected
+        if constraint.honors_taints:
+            if self._tolerated is None:
+                self._tolerated = _tolerated(self._pod, self._nodes)
+            among = among & self._tolerated
+        return among
+
+
+def _selects_nodes(pod: PodInfo) -> bool:
+    spec = pod.spec
+    node_affinity = spec.affinity.node_affinity if spec.affinity else None
+    return bool(spec.node_selector) or (node_affinity is not None and node_affinity.required is not None)
+
+
+def _selected(pod: PodInfo, nodes: NodeView) -> BoolColumn:
+    spec = pod.spec
+    mask = node_selection.match_labels(spec.node_selector or {}, nodes)
+    node_affinity = spec.affinity.node_affinity if spec.affinity else None
+    if node_affinity is not None and node_affinity.required is not None:
+        mask = mask & node_selection.match_selector(node_affinity.required, nodes)
+    return mask
+
+
+def _tolerated(pod: PodInfo, nodes: NodeView) -> BoolColumn:
+    accepted = pod.spec.tolerations
+    sets = [tolerations.untolerated(taints, accepted) is None for taints in nodes.taint_sets]
+    return np.array(sets, dtype=np.bool_)[nodes.taints]
+
+
+def _all_of(masks: Sequence[BoolColumn]) -> BoolColumn:
+    return masks[0] if len(masks) == 1 else np.logical_and.reduce(masks)
+
+
+def _merged(domain: Domains, nodes: NodeView, constraint: Constraint) -> NDArray[np.intp]:
+    """Slots in which nodes without the label count as if its value were empty, as upstream; only defaults let them."""
+    if domain.has.all():
+        return domain.slots
+    empty = nodes.label(constraint.topology_key).equals("")
+    if not empty.any():
+        return domain.slots
+    return np.where(domain.has, domain.slots, domain.slots[empty.argmax()])
+
+
+def _score(counts: NDArray[np.float64] | NDArray[np.int64], constraint: Constraint, domains: int) -> ScoreColumn:
+    """Counts weighted by the number of domains; maxSkew waters differences down."""
+    return counts.astype(np.float64, copy=False) * math.log(domains + 2) + (constraint.max_skew - 1)
+
+
+def _counts(constraint: Constraint, waiting: PodInfo, pod: PodInfo | None) -> bool:
+    """Whether a pod counts for a constraint of the waiting one."""
+    if pod is None or pod.terminating or pod.namespace != waiting.namespace:
+        return False
+    return constraint.selector.matches(pod.labels)
+
+
+def _labels(node: model.Node | None) -> dict[str, str]:
+    return (node.metadata.labels or {}) if node is not None else {}
+
+
+def _default_helps(pod: PodInfo, old: object, new: object) -> bool:
+    """Default selectors concern pods without constraints of their own."""
+    return not pod.spec.topology_spread_constraints

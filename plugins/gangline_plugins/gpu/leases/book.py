@@ -1,0 +1,233 @@
+"""What leases say, kept in step with the device table: devices locked for pods that are not known here count as taken.
+
+Rules:
+- Whose pod is placed here, bound or assumed, needs no mark: the table counts the pod itself.
+- A mark is a stand-in pod in the device table. A pod never finds its own leases in its way: while it is being decided
+  on, its marks are lifted.
+- The tracker is told of hypothetical removals too, so it does no more than note whom to look after.
+"""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Callable, Collection, Mapping
+
+from gangline import PodInfo, State, model
+from gangline.wire.custom_resources import ALLOCATED
+from gangline_plugins.gpu.devices import device_table
+from gangline_plugins.gpu.leases.holds import holders_of, node_of, uid_of
+
+Key = tuple[str, str]
+"""Namespace and name of a lease."""
+
+
+def lease_book(state: State) -> LeaseBook:
+    """The book of a cluster; the same object at each call."""
+    device_table(state)  # first, so that it knows of every placement before the book does
+    return state.tracker(LeaseBook, state)
+
+
+class LeaseBook:
+    """Leases by holder, and the marks of those whose pods are not known here."""
+
+    def __init__(self, state: State) -> None:
+        self.scheduler = uuid.uuid4().hex[:12]
+        """What tells this scheduler from all others."""
+        self.suspects: set[str] = set()
+        """UIDs of pods that may have left their devices."""
+        self.wakers: dict[str, Callable[[], None]] = {}
+        """By the namespace of the leases: called when there is a new suspect, or a first mark."""
+        self._state = state
+        self._table = device_table(state)
+        self._store = state.store("leases")
+        self._attempts = itertools.count(1)
+        self._row_of: dict[str, int] = {}
+        self._nodes: frozenset[str] | None = None
+        self._ids: dict[str, dict[Key, tuple[str, tuple[int, ...]]]] = {}
+        """By UID and lease: the node and the devices held."""
+        self._held: dict[str, dict[tuple[str, Key], tuple[int, ...]]] = {}
+        """By node: the devices by UID and lease."""
+        self._uids: dict[Key, tuple[str, ...]] = {}
+        self._marks: dict[str, list[PodInfo]] = {}
+        self._lifted: set[str] = set()
+        """Pods whose marks come back if they leave the node where they are assumed."""
+        self._visitor = ""
+        self._table.beliefs.leases = self
+        state.follow_nodes(self)
+        self._store.subscribe(self)
+
+    def next_attempt(self) -> str:
+        """A name that no other attempt has, here or elsewhere."""
+        return f"{self.scheduler}.{next(self._attempts)}"
+
+    def has_node(self, name: str) -> bool:
+        """Whether there is a node of that name."""
+        return name in self._row_of
+
+    @property
+    def has_marks(self) -> bool:
+        """Whether any devices count as taken because of their leases alone."""
+        return bool(self._marks)
+
+    def unplaced(self) -> frozenset[str]:
+        """UIDs of the pods that have leases and no place here."""
+        return frozenset(self._ids.keys() - self._state.pods.keys())
+
+    def nodes(self) -> frozenset[str]:
+        """The names of all nodes."""
+        if self._nodes is None:
+            self._nodes = frozenset(self._row_of)
+        return self._nodes
+
+    def leases_of(self, uid: str) -> list[model.Lease]:
+        """The leases that a pod holds, as they were seen last."""
+        found = (self._store.get(name, namespace) for namespace, name in self._ids.get(uid, ()))
+        return [lease for lease in found if lease is not None]
+
+    def held(self, uid: str, node: str) -> frozenset[int]:
+        """The devices of a node that are locked for a pod."""
+        return frozenset(id for on, ids in self._ids.get(uid, {}).values() if on == node for id in ids)
+
+    def holders(self, node: str) -> Mapping[int, Collection[str]]:
+        """For each locked device of a node the UIDs of the pods that it is locked for."""
+        found: dict[int, set[str]] = {}
+        for (uid, _), ids in self._held.get(node, {}).items():
+            for id in ids:
+                found.setdefault(id, set()).add(uid)
+        return found
+
+    def visit(self, uid: str) -> None:
+        """This pod is being decided on: its own leases are not in its way."""
+        last, self._visitor = self._visitor, uid
+        if last in self._lifted and last != uid and last not in self._state.pods:
+            self._lifted.discard(last)
+            self._mark(last)
+        self._lift(uid)
+
+    def learn(self, lease: model.Lease) -> None:
+        """A lease as it was read on the way, which the watch is still to bring."""
+        self.on_upsert(lease)
+
+    def settle(self) -> None:
+        """Forget what was learned of leases that are not there; for now and then."""
+        for namespace, name in list(self._uids):
+            if self._store.get(name, namespace) is None:
+                self._take((namespace, name), {})
+
+    # Leases
+
+    def on_upsert(self, lease: model.Lease) -> None:
+        """A lease is there, or has changed."""
+        node = node_of(lease)
+        holds: dict[str, tuple[str, tuple[int, ...]]] = {}
+        for holder, hold in holders_of(lease).items():
+            uid = uid_of(holder)
+            _, ids = holds.get(uid, (node, ()))
+            holds[uid] = (node, tuple(sorted({*ids, *hold.ids})))
+        self._take((lease.metadata.namespace, lease.metadata.name), holds)
+
+    def on_remove(self, lease: model.Lease) -> None:
+        """A lease is gone."""
+        self._take((lease.metadata.namespace, lease.metadata.name), {})
+
+    def _take(self, key: Key, holds: dict[str, tuple[str, tuple[int, ...]]]) -> None:
+        for uid in self._uids.pop(key, ()):
+            if uid not in holds:
+                self._let_go(uid, key)
+                self._remark(uid)
+                self._table.judge_again(uid)
+        if holds:
+            self._uids[key] = tuple(holds)
+        for uid, hold in holds.items():
+            known = self._ids.setdefault(uid, {})
+            if known.get(key) != hold or uid in self._lifted:
+                self._let_go(uid, key)
+                known[key] = hold
+                self._held.setdefault(hold[0], {})[uid, key] = hold[1]
+                self._remark(uid)
+                self._table.judge_again(uid)
+
+    def _let_go(self, uid: str, key: Key) -> None:
+        before = self._ids[uid].pop(key, None)
+        if before is not None:
+            on = self._held[before[0]]
+            on.pop((uid, key), None)
+            if not on:
+                del self._held[before[0]]
+
+    # Nodes
+
+    def node_upserted(self, node: model.Node, row: int) -> None:
+        """A node is there, or has changed."""
+        name = node.metadata.name
+        if self._row_of.get(name) != row:
+            self._row_of[name] = row
+            self._nodes = None
+            for uid in self._on(name):
+                self._remark(uid)
+
+    def node_removed(self, name: str, row: int) -> None:
+        """A node is gone, and the table has forgotten what was on it."""
+        self._row_of.pop(name, None)
+        self._nodes = None
+        for uid in self._on(name):
+            self._remark(uid)
+
+    def _on(self, node: str) -> list[str]:
+        return list(dict.fromkeys(uid for uid, _ in self._held.get(node, ())))
+
+    # Where pods are
+
+    def add(self, pod: PodInfo, row: int) -> None:
+        """The pod is on row: the table counts it."""
+        if pod.uid in self._marks:
+            self._lift(pod.uid)
+        if ALLOCATED in pod.annotations:
+            self._lifted.discard(pod.uid)
+
+    def remove(self, pod: PodInfo, row: int) -> None:
+        """The pod is no longer on row."""
+        if pod.uid not in self._ids:
+            return
+        self.suspects.add(pod.uid)
+        self._wake()
+        if pod.uid in self._lifted:
+            self._lifted.discard(pod.uid)
+            self._mark(pod.uid)
+
+    # Marks
+
+    def _remark(self, uid: str) -> None:
+        self._unmark(uid)
+        self._lifted.discard(uid)
+        if not self._ids.get(uid):
+            self._ids.pop(uid, None)
+        elif uid not in self._state.pods:
+            self._mark(uid)
+
+    def _lift(self, uid: str) -> None:
+        if uid in self._marks:
+            self._unmark(uid)
+            self._lifted.add(uid)
+
+    def _mark(self, uid: str) -> None:
+        if not self._marks:
+            self._wake()
+        for (namespace, name), (node, ids) in self._ids.get(uid, {}).items():
+            row = self._row_of.get(node)
+            if row is None:
+                continue
+            metadata = model.ObjectMeta(name=name, namespace=namespace, uid=f"lease-{self.next_attempt()}")
+            stand_in = self._state.record(model.Pod(metadata=metadata, spec=model.PodSpec(node_name=node)))
+            stand_in.row = row
+            self._table.assign(stand_in, ids)
+            self._marks.setdefault(uid, []).append(stand_in)
+
+    def _wake(self) -> None:
+        for wake in self.wakers.values():
+            wake()
+
+    def _unmark(self, uid: str) -> None:
+        for stand_in in self._marks.pop(uid, ()):
+            self._table.remove(stand_in, stand_in.row)

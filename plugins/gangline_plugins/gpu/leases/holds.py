@@ -1,0 +1,229 @@
+"""What a lease says about who has which devices: reading, writing, and judging it; no I/O.
+
+Rules:
+- A lease locks one device, or all devices of a node. It lists its holders in the annotation HOLDERS, by UID of the
+  pod. A pod that two schedulers try at once may have a second hold, under UID/ATTEMPT; see `uid_of`.
+- Holders share a device only where their allocations allow it; pods of scheduling maps share with those of their own
+  namespace.
+- `by` is the attempt that wrote a hold. An attempt may take back only what it wrote itself, and nothing that another
+  scheduler may rely on: a hold that was `adopted` from another scheduler stays until its pod has ended or is elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+
+from gangline import InvalidObject, model
+from gangline.wire.custom_resources import ALLOCATED, LEASE_NODE, LEASE_POD, LEASE_POD_NAMESPACE
+from gangline.wire.texts import MOST_IDS, device_ids, from_json
+from gangline_plugins.gpu.allocation import Allocation
+from gangline_plugins.gpu.leases.names import device_of, lease_labels, lease_name
+from gangline_plugins.gpu.node_devices import FULL
+
+HOLDERS = "gpu.scheduling/holders"
+"""On a Lease: JSON, holder to `Hold`."""
+DEVICES = "gpu.scheduling/devices"
+"""On a Lease: JSON, device id to the UID of the pod that has it, several with commas between; for people and tools."""
+
+
+class Hold(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The devices of a lease that one pod has."""
+
+    pod: str
+    """NAMESPACE/NAME"""
+    by: str
+    """SCHEDULER.ATTEMPT"""
+    ids: tuple[int, ...]
+    kind: Literal["Exclusive", "Shared", "MIG", "Replicas", "Explicit"] = "Exclusive"
+    milli: tuple[int, ...] = ()
+    """Thousandths of each device, in the order of the ids."""
+    memory: tuple[int, ...] = ()
+    """MiB of each device, in the order of the ids."""
+    instances: tuple[str, ...] = ()
+    """UUIDs of MIG instances."""
+    adopted: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises ValueError, a decoder ValidationError, for devices that no node has and amounts that do not fit."""
+        if not all(0 <= id < MOST_IDS for id in self.ids):
+            raise ValueError(f"ids have to be 0 to {MOST_IDS - 1}")
+        if any(amounts and len(amounts) != len(self.ids) for amounts in (self.milli, self.memory)):
+            raise ValueError("there has to be one amount for each id")
+
+    @property
+    def namespace(self) -> str:
+        """Of the pod."""
+        return self.pod.partition("/")[0]
+
+    @property
+    def scheduler(self) -> str:
+        """Which process wrote it."""
+        return self.by.partition(".")[0]
+
+
+Holders = Mapping[str, Hold]
+"""By the UID of the pod, or UID/ATTEMPT."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a pod needs of one lease."""
+
+    lease: str
+    node: str
+    uid: str
+    hold: Hold
+
+
+def parts_of(allocation: Allocation, node: str, uid: str, pod: str, by: str, whole_node: bool) -> list[Part]:
+    """What a pod with an allocation needs: one lease per device, in the order of the names, or that of the node."""
+    a = allocation
+    instances = a.uuids if a.exclusivity == "MIG" else ()
+    if whole_node:
+        hold = Hold(
+            pod=pod, by=by, ids=a.ids, kind=a.exclusivity, milli=a.milli, memory=a.memory_mib, instances=instances
+        )
+        return [Part(lease_name(node), node, uid, hold)]
+    parts = [
+        Part(
+            lease_name(node, id),
+            node,
+            uid,
+            Hold(
+                pod=pod,
+                by=by,
+                ids=(id,),
+                kind=a.exclusivity,
+                milli=a.milli[place : place + 1],
+                memory=a.memory_mib[place : place + 1],
+                instances=instances,
+            ),
+        )
+        for place, id in enumerate(a.ids)
+    ]
+    return sorted(parts, key=lambda part: part.lease)
+
+
+def uid_of(holder: str) -> str:
+    """The UID of the pod that a holder is."""
+    return holder.partition("/")[0]
+
+
+def holder_for(uid: str, hold: Hold, holders: Holders) -> str:
+    """Where to put a hold: in place of one on the same devices, or of an earlier attempt of the same scheduler.
+
+    Other devices that another scheduler has locked for the pod stay locked: it may be binding the pod to them.
+    """
+    for holder, old in holders.items():
+        same = old.ids == hold.ids or (old.scheduler == hold.scheduler and not old.adopted)
+        if uid_of(holder) == uid and same:
+            return holder
+    return f"{uid}/{hold.by}" if uid in holders else uid
+
+
+# Leases
+
+
+def node_of(lease: model.Lease) -> str:
+    """The node whose devices it locks."""
+    metadata = lease.metadata
+    named = (metadata.annotations or {}).get(LEASE_NODE) or (metadata.labels or {}).get(LEASE_NODE)
+    found = device_of(metadata.name)
+    return named or (found[0] if found else "")
+
+
+def holders_of(lease: model.Lease) -> dict[str, Hold]:
+    """Who holds it; of a lease that lists no holders, the pod in holderIdentity."""
+    text = (lease.metadata.annotations or {}).get(HOLDERS)
+    if text is not None:
+        try:
+            return from_json(f"annotation {HOLDERS}", text, dict[str, Hold])
+        except InvalidObject:
+            pass  # somebody has edited it; what the other fields say still holds
+    holder, device = lease.spec.holder_identity, device_of(lease.metadata.name)
+    if not holder or device is None:
+        return {}
+    labels = lease.metadata.labels or {}
+    namespace = labels.get(LEASE_POD_NAMESPACE, lease.metadata.namespace)
+    return {holder: Hold(pod=f"{namespace}/{labels.get(LEASE_POD, '')}", by="", ids=(device[1],))}
+
+
+def lease_of(
+    name: str, namespace: str, node: str, holders: Holders, now: str, before: model.Lease | None = None
+) -> model.Lease:
+    """The lease with these holders; `now` is a MicroTime, `before` the lease that it replaces."""
+    uids: dict[int, dict[str, None]] = {}
+    for holder, hold in holders.items():
+        for id in hold.ids:
+            uids.setdefault(id, {})[uid_of(holder)] = None
+    devices = {str(id): ",".join(uids[id]) for id in sorted(uids)}
+    first = None if name == lease_name(node) else next(iter(holders))
+    return model.Lease(
+        metadata=model.ObjectMeta(
+            name=name,
+            namespace=namespace,
+            uid=before.metadata.uid if before else "",
+            resource_version=before.metadata.resource_version if before else "",
+            labels=lease_labels(node, holders[first].pod if first else None),
+            annotations={
+                LEASE_NODE: node,
+                HOLDERS: msgspec.json.encode(holders).decode(),
+                DEVICES: msgspec.json.encode(devices).decode(),
+            },
+        ),
+        spec=model.LeaseSpec(holder_identity=uid_of(first) if first else None, acquire_time=now),
+    )
+
+
+# Judging
+
+
+def in_the_way(uid: str, hold: Hold, holders: Holders, memory: Sequence[int]) -> list[str]:
+    """The holders beside which there is no place for this hold; `memory` is MiB by device id, 0 if unknown."""
+    found: dict[str, None] = {}
+    for place, id in enumerate(hold.ids):
+        there = {other: h for other, h in holders.items() if uid_of(other) != uid and id in h.ids}
+        excluding = [other for other, h in there.items() if not _may_share(hold, h)]
+        found.update(dict.fromkeys(excluding or (() if _fit(hold, place, there.values(), memory) else there)))
+    return list(found)
+
+
+def is_over(hold: Hold, uid: str, node: str, pod: model.Pod | None, locked: Collection[int]) -> bool:
+    """Whether a pod, as it is on the API server, has no use for a hold any more and never will.
+
+    `locked` are the devices of the node that leases lock for the pod: that it has other devices than the hold's is
+    believed of an annotation that names locked ones only. Of a hold that does not say which pod it is for, nobody can
+    know.
+    """
+    if hold.pod.endswith("/"):
+        return False
+    if pod is None or pod.metadata.uid != uid or pod.status.phase in ("Succeeded", "Failed"):
+        return True
+    if not pod.spec.node_name:
+        return False
+    allocated = (pod.metadata.annotations or {}).get(ALLOCATED)
+    if pod.spec.node_name != node:
+        return True
+    said = set(device_ids(allocated)) if allocated is not None else set(hold.ids)
+    return not said.issuperset(hold.ids) and said.issubset(locked)
+
+
+def _may_share(hold: Hold, other: Hold) -> bool:
+    if hold.kind == "Explicit":
+        return other.kind == "Explicit" and hold.namespace == other.namespace
+    if hold.kind == "MIG":
+        return other.kind == "MIG" and not set(hold.instances) & set(other.instances)
+    return hold.kind in ("Shared", "Replicas") and other.kind in ("Shared", "Replicas")
+
+
+def _fit(hold: Hold, place: int, others: Iterable[Hold], memory: Sequence[int]) -> bool:
+    id = hold.ids[place]
+    every = [(hold, place), *((h, h.ids.index(id)) for h in others)]
+    milli = sum(h.milli[at] for h, at in every if h.milli)
+    used = sum(h.memory[at] for h, at in every if h.memory)
+    total = memory[id] if id < len(memory) else 0
+    return milli <= FULL and (not total or used <= total)

@@ -1,0 +1,171 @@
+"""Deletes leases that lock devices for nobody: pods gone, ended, made anew, or elsewhere, and nodes gone.
+
+It looks at a pod's leases as soon as the pod has left its node, every GLANCE seconds while the pod has no node here, as
+nobody tells when such a pod is deleted, and at all leases every SWEEP seconds. What the watch says only raises
+suspicion; the API server is asked before anything is freed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+
+from gangline import ApiError, GanglineError, Handle, NotFound, model, resources
+from gangline.wire.custom_resources import ALLOCATED
+from gangline.wire.texts import device_ids
+from gangline_plugins.gpu.leases.book import LeaseBook
+from gangline_plugins.gpu.leases.holds import Hold, Part, holders_of, is_over, node_of, uid_of
+from gangline_plugins.gpu.leases.locks import Locks
+
+log = logging.getLogger(__name__)
+
+SWEEP = 30.0
+"""Seconds between two looks at all leases."""
+GLANCE = 0.8
+"""Seconds for which a lease may be there before its pod, and between two looks at it then."""
+ABANDONED = 300.0
+"""Seconds after which a lease is freed that nobody has touched while its pod waits: its scheduler has died, and the
+pod went nowhere since. Far longer than any binding takes."""
+_AT_ONCE = 16
+LivePods = dict[str, model.Pod | None]
+"""NAMESPACE/NAME to the pod as the API server gave it a moment ago."""
+
+
+class Reaper:
+    """Frees the leases in one namespace."""
+
+    def __init__(self, handle: Handle, locks: Locks, book: LeaseBook) -> None:
+        self._handle = handle
+        self._locks = locks
+        self._book = book
+        self._store = handle.state.store("leases")
+        self._wake = asyncio.Event()
+        self._owed: list[Sequence[Part]] = []
+        self._first_seen: dict[tuple[str, str], float] = {}
+        """Of holds of pods that wait: by lease and attempt."""
+        self._unplaced: frozenset[str] = frozenset()
+        """UIDs of pods that had leases and no place here at the last glance."""
+        book.wakers[locks.namespace] = self._wake.set
+
+    async def run(self) -> None:
+        """Free leases until cancelled."""
+        due = glance = 0.0
+        while True:
+            self._wake.clear()
+            now = self._handle.clock.monotonic()
+            if now >= due:
+                due = now + SWEEP
+                await self.sweep()
+            else:
+                suspects, self._book.suspects = self._book.suspects, set()
+                if now >= glance:
+                    glance = now + GLANCE
+                    suspects |= self._still_unplaced()
+                await self._check(lease for uid in suspects for lease in self._book.leases_of(uid))
+            ahead = min(due, glance) if self._book.has_marks or self._unplaced else due
+            await self._rest(ahead - self._handle.clock.monotonic())
+
+    async def give_back(self, parts: Sequence[Part]) -> None:
+        """Release what an attempt took; what the API server does not answer to is tried again with the next sweep."""
+        try:
+            await self._locks.release(parts)
+        except ApiError as error:
+            log.warning("cannot release leases of pod %s yet: %s", parts[0].hold.pod, error)
+            self._owed.append(parts)
+
+    def look_after(self, uid: str, node: str) -> None:
+        """A pod is bound to a node: look soon at leases that it holds elsewhere."""
+        if any(node_of(lease) != node for lease in self._book.leases_of(uid)):
+            self._book.suspects.add(uid)
+            self._wake.set()
+
+    async def sweep(self) -> None:
+        """Look at everything."""
+        self._book.settle()
+        self._book.suspects.clear()
+        owed, self._owed = self._owed, []
+        for parts in owed:
+            await self.give_back(parts)
+        leases = [lease for lease in self._store if lease.metadata.namespace == self._locks.namespace]
+        await self._check(leases)
+        there = {(lease.metadata.name, hold.by) for lease in leases for hold in holders_of(lease).values()}
+        self._first_seen = {key: at for key, at in self._first_seen.items() if key in there}
+
+    async def _rest(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(max(seconds, 0.0)):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
+    def _still_unplaced(self) -> frozenset[str]:
+        """UIDs of pods that have leases and no place here, now as at the last glance."""
+        before, self._unplaced = self._unplaced, self._book.unplaced()
+        return before & self._unplaced
+
+    async def _check(self, leases: Iterable[model.Lease]) -> None:
+        """Free what is to be freed of these leases, those of several pods at a time."""
+        by_pod: dict[str, list[model.Lease]] = {}
+        for lease in leases:
+            if not self._is_in_use(lease):
+                first = next(iter(holders_of(lease).values()), None)
+                by_pod.setdefault(first.pod if first else "", []).append(lease)
+        waiting = iter(by_pod.values())
+
+        async def work() -> None:
+            for together in waiting:
+                live: LivePods = {}
+                for lease in together:
+                    try:
+                        await self._free(lease, live)
+                    except GanglineError as error:
+                        log.warning("cannot look after lease %s: %s", lease.metadata.name, error)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(_AT_ONCE, len(by_pod))):
+                group.create_task(work())
+
+    def _is_in_use(self, lease: model.Lease) -> bool:
+        """Whether the cluster as it is known here shows that every holder is where it should be."""
+        node, holders = node_of(lease), holders_of(lease)
+        return (
+            bool(holders)
+            and self._book.has_node(node)
+            and all(self._is_there(uid_of(holder), hold, node) for holder, hold in holders.items())
+        )
+
+    def _is_there(self, uid: str, hold: Hold, node: str) -> bool:
+        pod = self._handle.state.pods.get(uid)
+        if pod is None or pod.node_name != node:
+            return False
+        allocated = pod.annotations.get(ALLOCATED)
+        return allocated is None or set(hold.ids) <= set(device_ids(allocated))
+
+    async def _free(self, lease: model.Lease, live: LivePods) -> None:
+        node, holders = node_of(lease), holders_of(lease)
+        over = holders
+        if self._book.has_node(node) or not await self._is_gone(node):
+            over = {h: hold for h, hold in holders.items() if await self._has_ended(lease, uid_of(h), hold, node, live)}
+        if over or not holders:
+            await self._locks.drop(lease, over)
+
+    async def _is_gone(self, node: str) -> bool:
+        try:
+            await self._handle.client.get(resources.NODES, node)
+        except NotFound:
+            return True
+        return False
+
+    async def _has_ended(self, lease: model.Lease, uid: str, hold: Hold, node: str, live: LivePods) -> bool:
+        if self._is_there(uid, hold, node):
+            return False
+        if hold.pod not in live:
+            live[hold.pod] = await self._locks.live_pod(hold)
+        pod = live[hold.pod]
+        if is_over(hold, uid, node, pod, self._book.held(uid, node)):
+            return True
+        if pod is None or pod.spec.node_name or uid in self._handle.state.pods:
+            return False
+        now = self._handle.clock.monotonic()
+        return now - self._first_seen.setdefault((lease.metadata.name, hold.by), now) >= ABANDONED

@@ -1,0 +1,162 @@
+"""What pods, claims, volumes and storage classes have to do with each other; shared by the volume plugins.
+
+Nothing here decides about nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from gangline import PodClass, PodInfo, State, model
+from gangline.state import requests
+
+BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+WAIT_FOR_FIRST_CONSUMER = "WaitForFirstConsumer"
+_BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
+_STORAGE = "storage"
+_KIND_OF = {
+    "persistentvolumeclaims": "persistentvolumeclaim",
+    "persistentvolumes": "persistentvolume",
+    "storageclasses": "storageclass.storage.k8s.io",
+}
+
+
+class ClaimUse(NamedTuple):
+    """A claim that a pod uses; an ephemeral one is made for the pod and named after it."""
+
+    name: str
+    ephemeral: bool
+
+
+class StorageObjects:
+    """The claims, volumes and classes that the cluster has now."""
+
+    def __init__(self, state: State) -> None:
+        self._claims = state.store("persistentvolumeclaims")
+        self._volumes = state.store("persistentvolumes")
+        self._classes = state.store("storageclasses")
+
+    def claim(self, namespace: str, name: str) -> model.PersistentVolumeClaim | None:
+        """A claim, or None."""
+        claim: model.PersistentVolumeClaim | None = self._claims.get(name, namespace)
+        return claim
+
+    def volume(self, name: str) -> model.PersistentVolume | None:
+        """A persistent volume, or None."""
+        volume: model.PersistentVolume | None = self._volumes.get(name)
+        return volume
+
+    def storage_class(self, name: str) -> model.StorageClass | None:
+        """A storage class, or None."""
+        found: model.StorageClass | None = self._classes.get(name)
+        return found
+
+
+def claims_of(pod: PodInfo) -> tuple[ClaimUse, ...]:
+    """The claims that a pod uses, one entry for each volume, in the order of its volumes."""
+    return tuple(
+        ClaimUse(f"{pod.name}-{use.name}" if use.ephemeral else use.name, use.ephemeral) for use in _uses(pod.cls)
+    )
+
+
+def uses_claims(cls: PodClass) -> bool:
+    """Whether a pod of the class uses any claim."""
+    return bool(_uses(cls))
+
+
+def named_claims(cls: PodClass) -> tuple[str, ...]:
+    """The claims that the spec itself names; those of ephemeral volumes are left out."""
+    return tuple(use.name for use in _uses(cls) if not use.ephemeral)
+
+
+def is_claim_of(pod: PodInfo, claim: model.PersistentVolumeClaim) -> bool:
+    """Whether the pod uses this claim, by namespace and name."""
+    metadata = claim.metadata
+    return metadata.namespace == pod.namespace and any(use.name == metadata.name for use in claims_of(pod))
+
+
+def names_claim(pod: PodInfo, claim: model.PersistentVolumeClaim) -> bool:
+    """Whether the pod's spec itself names this claim."""
+    metadata = claim.metadata
+    return metadata.namespace == pod.namespace and metadata.name in named_claims(pod.cls)
+
+
+def not_found(plural: str, name: str) -> str:
+    """The message for an object that is not there, in the API's words."""
+    return f'{_KIND_OF[plural]} "{name}" not found'
+
+
+def not_owned(pod: PodInfo, claim: model.PersistentVolumeClaim) -> str | None:
+    """Why the claim of an ephemeral volume is not the pod's, None when it is."""
+    owner = next((o for o in claim.metadata.owner_references if o.controller), None)
+    if claim.metadata.namespace == pod.namespace and owner is not None and owner.uid == pod.uid:
+        return None
+    name = f"{claim.metadata.namespace}/{claim.metadata.name}"
+    return f"PVC {name} was not created for pod {pod.key} (pod is not owner)"
+
+
+def class_of_claim(claim: model.PersistentVolumeClaim) -> str:
+    """The name of the storage class that a claim asks for; the old annotation goes first."""
+    beta = (claim.metadata.annotations or {}).get(_BETA_CLASS)
+    return beta if beta is not None else claim.spec.storage_class_name or ""
+
+
+def class_of_volume(volume: model.PersistentVolume) -> str:
+    """The name of the storage class of a volume; the old annotation goes first."""
+    beta = (volume.metadata.annotations or {}).get(_BETA_CLASS)
+    return beta if beta is not None else volume.spec.storage_class_name
+
+
+def is_fully_bound(claim: model.PersistentVolumeClaim) -> bool:
+    """Whether claim and volume are bound in both directions."""
+    return claim.spec.volume_name != "" and BIND_COMPLETED in (claim.metadata.annotations or {})
+
+
+def selected_node(claim: model.PersistentVolumeClaim) -> str | None:
+    """The node for which a provisioner was asked to make the volume."""
+    return (claim.metadata.annotations or {}).get(SELECTED_NODE)
+
+
+def requested_bytes(claim: model.PersistentVolumeClaim) -> int | None:
+    """How much a claim asks for, None when it does not say. Raises InvalidQuantity."""
+    resources = claim.spec.resources
+    return _bytes(resources.requests if resources else None, f"claim {_key(claim.metadata)}: spec.resources.requests")
+
+
+def capacity_bytes(volume: model.PersistentVolume) -> int:
+    """How much a volume holds. Raises InvalidQuantity."""
+    return _bytes(volume.spec.capacity, f"volume {volume.metadata.name}: spec.capacity") or 0
+
+
+def limit_bytes(capacity: model.CSIStorageCapacity) -> int | None:
+    """The largest volume that fits, None when that is unknown. Raises InvalidQuantity."""
+    limit = capacity.maximum_volume_size if capacity.maximum_volume_size is not None else capacity.capacity
+    return None if limit is None else _bytes({_STORAGE: limit}, f"CSIStorageCapacity {_key(capacity.metadata)}")
+
+
+def _bytes(resources: model.Resources | None, path: str) -> int | None:
+    if not resources or _STORAGE not in resources:
+        return None
+    return requests.allocatable({_STORAGE: resources[_STORAGE]}, path)[_STORAGE]
+
+
+def _key(metadata: model.ObjectMeta) -> str:
+    return f"{metadata.namespace}/{metadata.name}"
+
+
+def _uses(cls: PodClass) -> tuple[ClaimUse, ...]:
+    """As `claims_of`, but an ephemeral claim has only the name of the volume: pods of a class differ in their own."""
+    found: tuple[ClaimUse, ...] | None = cls.memo.get(ClaimUse)
+    if found is None:
+        found = cls.memo[ClaimUse] = tuple(_find_uses(cls.spec))
+    return found
+
+
+def _find_uses(spec: model.PodSpec) -> Iterator[ClaimUse]:
+    for volume in spec.volumes:
+        if volume.persistent_volume_claim is not None:
+            yield ClaimUse(volume.persistent_volume_claim.claim_name, False)
+        elif volume.ephemeral is not None:
+            yield ClaimUse(volume.name, True)

@@ -1,0 +1,95 @@
+"""Devices that are locked for pods which are not known here count as taken, and for no longer."""
+
+from __future__ import annotations
+
+from gangline import PodInfo
+from gangline.state.cache import Cache
+from gangline.testing import make_node
+from gangline.wire.custom_resources import ALLOCATED
+from gangline_plugins.gpu.devices import device_table
+from gangline_plugins.gpu.leases.book import lease_book
+from gangline_plugins.gpu.leases.holds import Hold, lease_of
+
+from ..gpu_cases import claim, claim_pod, gpu_cluster, report
+
+UID = "pod-default-train"
+
+
+def locked() -> Cache:
+    """One node whose device 0 is locked for the pod `train`, which is not placed here."""
+    cache = gpu_cluster([report("node-0")], [claim(count=1)])
+    lease_book(cache)
+    hold = Hold(pod="default/train", by="other.1", ids=(0,))
+    cache.store("leases").upsert(lease_of("gpu-node-0-0", "locks", "node-0", {UID: hold}, ""))
+    return cache
+
+
+def busy(cache: Cache) -> int:
+    return int(device_table(cache).columns.busy[0])
+
+
+def train(cache: Cache) -> PodInfo:
+    return cache.record(claim_pod("train"))
+
+
+def test_a_locked_device_is_taken_until_the_lease_is_gone() -> None:
+    cache = locked()
+
+    before = busy(cache)
+    cache.store("leases").remove("locks", "gpu-node-0-0")
+
+    assert (before, busy(cache)) == (1, 0)
+
+
+def test_a_locked_device_is_free_only_for_the_pod_that_it_is_locked_for() -> None:
+    cache, found = locked(), []
+
+    for uid in ("another", UID, "another"):
+        lease_book(cache).visit(uid)
+        found.append(busy(cache))
+
+    assert found == [1, 0, 1]
+
+
+def test_a_device_is_taken_again_when_the_pod_is_not_bound_after_all() -> None:
+    cache = locked()
+    pod = train(cache)
+    lease_book(cache).visit(UID)
+
+    cache.assume(pod, 0)
+    assumed = device_table(cache).holders(0)
+    cache.forget(pod)
+
+    assert assumed == {0: [UID]}
+    assert busy(cache) == 1
+
+
+def test_a_pod_that_turns_out_to_be_bound_is_counted_once() -> None:
+    cache = locked()
+
+    cache.upsert_pod(cache.record(claim_pod("train", node="node-0", annotations={ALLOCATED: "0"})))
+    known = device_table(cache).holders(0)
+    cache.remove_pod(UID)
+
+    assert known == {0: [UID]}
+    assert busy(cache) == 0
+
+
+def test_a_pod_that_may_be_preempted_leaves_its_devices_whatever_its_lease_says() -> None:
+    cache = locked()
+    cache.upsert_pod(cache.record(claim_pod("train", node="node-0", annotations={ALLOCATED: "0"})))
+
+    with cache.transaction() as tx:
+        tx.unplace(cache.pods[UID])
+        without = busy(cache)
+
+    assert (without, busy(cache)) == (0, 1)
+
+
+def test_a_node_that_comes_back_has_its_locked_devices_taken() -> None:
+    cache = locked()
+
+    cache.remove_node("node-0")
+    cache.upsert_node(make_node("node-0"))
+
+    assert busy(cache) == 1

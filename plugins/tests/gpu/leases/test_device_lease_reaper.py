@@ -1,0 +1,219 @@
+"""Leases are freed when their pod has ended, was made anew or is elsewhere, when their node is gone, and only then."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from gangline.kube.resources import LEASES, NODES, PODS, Resource
+from gangline_plugins.gpu.leases.holds import Hold, holders_of, lease_of
+from gangline_plugins.gpu.leases.reaper import ABANDONED, SWEEP
+
+from ..lease_cases import NAMESPACE, LeaseCluster, plain
+
+NOW = "2026-01-01T00:00:00.000000Z"
+SOON = 2.0  # seconds in which devices are free again
+GRANULARITIES = pytest.mark.parametrize("granularity", ["device", "node"])
+
+
+def one_pod() -> LeaseCluster:
+    cluster = LeaseCluster(nodes=2)
+    cluster.add_claim(count=4)
+    cluster.add_pod("train")
+    return cluster
+
+
+def lock(cluster: LeaseCluster, uid: str, pod: str, node: str = "node-0", id: int = 0) -> None:
+    holders = {uid: Hold(pod=pod, by="dead.1", ids=(id,))}
+    cluster.add_lease(lease_of(f"gpu-{node}-{id}", NAMESPACE, node, holders, NOW))
+
+
+@GRANULARITIES
+@pytest.mark.parametrize("end", ["deleted", "Succeeded", "Failed"])
+def test_devices_are_free_soon_after_the_pod_has_ended(end: str, granularity: str) -> None:
+    cluster = one_pod()
+    cluster.add_pod("stays")
+
+    async def story() -> None:
+        async with cluster.scheduler(granularity=granularity):
+            await cluster.until_bound("train", "stays")
+            if end == "deleted":
+                cluster.server.delete(PODS, "train", grace_period_seconds=0)
+            else:
+                cluster.set_phase("train", end)
+            await cluster.until(lambda: len(cluster.held()) == 4, SOON)
+
+    cluster.play(story)
+
+    assert {uid for uids in cluster.held().values() for uid in uids} == {cluster.pod("stays").metadata.uid}
+
+
+def test_a_freed_device_is_given_to_a_pod_that_waits() -> None:
+    cluster = LeaseCluster(nodes=1)
+    cluster.add_claim(count=8)
+    cluster.add_pod("first")
+
+    async def story() -> None:
+        async with cluster.scheduler():
+            await cluster.until_bound("first")
+            second = cluster.add_pod("second")
+            await cluster.until(lambda: bool(cluster.notes("second")), 5)
+            cluster.server.delete(PODS, "first", grace_period_seconds=0)
+            await cluster.until_bound("second", seconds=15)
+            await cluster.until(lambda: cluster.held() == {("node-0", id): [second] for id in range(8)}, 5)
+
+    cluster.play(story)
+
+    assert cluster.held() == cluster.allocated()
+
+
+@GRANULARITIES
+def test_leases_of_a_node_that_is_gone_are_freed(granularity: str) -> None:
+    cluster = one_pod()
+
+    async def story() -> None:
+        async with cluster.scheduler(granularity=granularity):
+            await cluster.until_bound("train")
+            cluster.server.delete(NODES, cluster.pod("train").spec.node_name)
+            await cluster.until(lambda: not cluster.leases(), SOON)
+
+    cluster.play(story)
+
+    assert cluster.pod("train").spec.node_name
+
+
+def test_leases_of_a_node_that_only_cannot_be_read_are_kept() -> None:
+    cluster = one_pod()
+
+    async def story() -> None:
+        async with cluster.scheduler() as scheduler:
+            await cluster.until_bound("train")
+            node = cluster.pod("train").spec.node_name
+            cluster.server.patch(NODES, node, {"status": {"allocatable": {"cpu": "lots"}}}, subresource="status")
+            await cluster.until(lambda: scheduler.cache.nodes.row_of(node) is None, 5)
+            await asyncio.sleep(2 * SWEEP)
+
+    cluster.play(story)
+
+    assert len(cluster.held()) == 4
+
+
+@pytest.mark.parametrize("uid", ["pod-default-train", "an-older-uid"], ids=["gone", "made anew"])
+def test_what_a_dead_scheduler_left_behind_is_freed_at_the_start(uid: str) -> None:
+    cluster = LeaseCluster(nodes=1)
+    lock(cluster, uid, "default/train", id=3)
+    if uid == "an-older-uid":
+        cluster.add_pod("train", uses="", scheduler="another")
+
+    async def story() -> None:
+        async with cluster.scheduler():
+            await cluster.until(lambda: not cluster.leases(), SOON)
+
+    cluster.play(story)
+
+
+def test_a_lease_of_a_pod_that_another_scheduler_may_be_binding_is_kept() -> None:
+    cluster = LeaseCluster(nodes=1)
+    uid = cluster.add_pod("train", uses="", scheduler="another")
+    lock(cluster, uid, "default/train")
+
+    async def story() -> None:
+        async with cluster.scheduler():
+            await asyncio.sleep(3 * SWEEP)
+
+    cluster.play(story)
+
+    assert list(cluster.leases()) == ["gpu-node-0-0"]
+
+
+@GRANULARITIES
+def test_a_lease_of_a_pod_that_is_deleted_before_it_is_bound_is_freed_soon(granularity: str) -> None:
+    cluster = LeaseCluster(nodes=1)
+    uid = cluster.add_pod("train", uses="", scheduler="another")
+    holders = {uid: Hold(pod="default/train", by="dead.1", ids=(2,))}
+    name = "gpu-node-0-2" if granularity == "device" else "gpu-node-0"
+
+    async def story() -> None:
+        async with cluster.scheduler(granularity=granularity):
+            await asyncio.sleep(SWEEP / 2)
+            cluster.add_lease(lease_of(name, NAMESPACE, "node-0", holders, NOW))
+            await asyncio.sleep(SWEEP / 4)
+            cluster.server.delete(PODS, "train", grace_period_seconds=0)
+            await cluster.until(lambda: not cluster.leases(), SOON)
+
+    cluster.play(story)
+
+
+def test_a_lease_that_is_written_after_its_pod_was_deleted_is_freed_soon() -> None:
+    cluster = LeaseCluster(nodes=1)
+
+    async def story() -> None:
+        async with cluster.scheduler():
+            await asyncio.sleep(SWEEP / 2)
+            lock(cluster, "pod-default-train", "default/train")
+            await cluster.until(lambda: not cluster.leases(), SOON)
+
+    cluster.play(story)
+
+
+def test_devices_are_free_soon_although_others_keep_changing_the_lease_of_the_node() -> None:
+    cluster = LeaseCluster(nodes=1)
+    cluster.add_claim(count=1)
+    cluster.add_pod("train")
+    other = cluster.add_pod("other", uses="", scheduler="another")
+    changes = iter(range(3))
+
+    def interfere(verb: str, resource: Resource[Any], name: str) -> None:
+        if resource is LEASES and verb in ("delete", "replace") and (number := next(changes, None)) is not None:
+            lease = cluster.leases()["gpu-node-0"]
+            holders = {**holders_of(lease), other: Hold(pod="default/other", by=f"other.{number}", ids=(7,))}
+            cluster.server.replace(LEASES, plain(lease_of("gpu-node-0", NAMESPACE, "node-0", holders, NOW, lease)))
+
+    async def story() -> None:
+        async with cluster.scheduler(granularity="node", faults=interfere):
+            await cluster.until_bound("train")
+            cluster.server.delete(PODS, "train", grace_period_seconds=0)
+            await cluster.until(lambda: cluster.held() == {("node-0", 7): [other]}, SOON)
+
+    cluster.play(story)
+
+    assert next(changes, None) is None
+
+
+def test_a_lease_of_a_pod_that_never_goes_anywhere_is_freed_in_the_end() -> None:
+    cluster = LeaseCluster(nodes=1)
+    uid = cluster.add_pod("train", uses="", scheduler="another")
+    lock(cluster, uid, "default/train")
+
+    async def story() -> float:
+        async with cluster.scheduler():
+            return await cluster.until(lambda: not cluster.leases(), ABANDONED + 2 * SWEEP)
+
+    assert cluster.play(story) >= ABANDONED
+
+
+def test_leases_that_are_not_ours_are_left_alone() -> None:
+    cluster = LeaseCluster(nodes=1)
+    foreign = lease_of("gpu-node-0-0", "elsewhere", "node-0", {"gone": Hold(pod="a/gone", by="x.1", ids=(0,))}, NOW)
+    cluster.add_lease(foreign)
+
+    async def story() -> None:
+        async with cluster.scheduler():
+            await asyncio.sleep(2 * SWEEP)
+
+    cluster.play(story)
+
+    assert cluster.server.get(LEASES, "gpu-node-0-0", namespace="elsewhere")
+
+
+def test_a_lease_without_holders_is_deleted() -> None:
+    cluster = LeaseCluster(nodes=1)
+    cluster.add_lease(lease_of("gpu-node-0", NAMESPACE, "node-0", {}, NOW))
+
+    async def story() -> None:
+        async with cluster.scheduler():
+            await cluster.until(lambda: not cluster.leases(), SOON)
+
+    cluster.play(story)
