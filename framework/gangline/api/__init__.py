@@ -1,1 +1,1 @@
-"""What plugin authors import, by way of `gangline`: hooks, hints, placements, what a verdict says."""
+"""What plugin authors import, by way of `gangline`: hooks, hints, placements, verdicts."""

@@ -1,1 +1,1 @@
-"""Decisions without I/O: one pod, a whole group, and long searches in stretches."""
+"""Decisions without I/O: one pod, a group of pods, long searches in stretches."""

@@ -1,1 +1,1 @@
-"""From the watch to the binding: what the scheduler does with decisions."""
+"""The way from a watch event to a binding, and what becomes of each decision."""

@@ -1,1 +1,1 @@
-"""One process among others: leadership, endpoints, health, logs, reloading, memory."""
+"""What any server needs: leadership, endpoints, health, logs, reloading, memory."""

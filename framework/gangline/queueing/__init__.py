@@ -1,1 +1,1 @@
-"""What waits to be decided: the queue, its units, hints, nominations and pods that wait at permit."""
+"""What waits: the queue and its units, hints that wake them, nominations, pods that wait at permit."""

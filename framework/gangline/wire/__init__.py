@@ -1,1 +1,1 @@
-"""What is written for us and by us: our custom resources, annotations and the texts in them."""
+"""What others write for the scheduler and it for them: custom resources, annotations, the texts in them."""

@@ -1,0 +1,30 @@
+"""Rooms are what the design notes say."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import gangline
+
+ROOT = Path(gangline.__file__).parent
+NOTES = ROOT.parents[1] / "docs/design.md"
+
+
+def sentence(room: str) -> str:
+    """The first line of what a room says of itself."""
+    return (ast.get_docstring(ast.parse((ROOT / room / "__init__.py").read_text())) or "").partition("\n")[0]
+
+
+def test_the_design_notes_have_each_room_with_its_sentence() -> None:
+    told = dict(re.findall(r"^\| `([a-z]+)/` \| (.*) \|$", NOTES.read_text(), re.MULTILINE))
+
+    rooms = {path.parent.name for path in ROOT.glob("*/__init__.py")}
+    assert told == {room: sentence(room) for room in rooms}
+
+
+def test_tests_of_the_framework_stand_in_rooms_that_there_are() -> None:
+    tests = {path.parent.name for path in Path(__file__).parent.glob("*/test_*.py")}
+
+    assert tests <= {path.parent.name for path in ROOT.glob("*/__init__.py")}
