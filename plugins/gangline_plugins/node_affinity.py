@@ -23,10 +23,10 @@ from gangline import (
     default_normalize,
     hookimpl,
     model,
+    node_selection,
     on,
     unschedulable,
 )
-from gangline.state import node_selection
 
 
 class Args(msgspec.Struct, rename="camel", forbid_unknown_fields=True):

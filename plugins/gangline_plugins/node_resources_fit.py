@@ -23,8 +23,8 @@ from gangline import (
     hookimpl,
     model,
     on,
+    requests,
 )
-from gangline.state import requests
 from gangline_plugins.resource_scoring import (
     ResourceSpec,
     ScoringStrategy,

@@ -4,8 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gangline import NODE, SKIP, Action, CodeColumn, EventHint, NodeView, PodInfo, Reason, Status, codes, hookimpl, on
-from gangline.state import tolerations
+from gangline import (
+    NODE,
+    SKIP,
+    Action,
+    CodeColumn,
+    EventHint,
+    NodeView,
+    PodInfo,
+    Reason,
+    Status,
+    codes,
+    hookimpl,
+    on,
+    tolerations,
+)
 
 
 class NodeUnschedulable:

@@ -19,8 +19,8 @@ from gangline import (
     default_normalize,
     hookimpl,
     on,
+    tolerations,
 )
-from gangline.state import tolerations
 
 
 class Args(msgspec.Struct, rename="camel", forbid_unknown_fields=True):

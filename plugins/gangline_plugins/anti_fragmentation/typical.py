@@ -15,8 +15,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from gangline import BoolColumn, BoundedCache, NodeView, PodInfo, model, size_of
-from gangline.state import node_selection
+from gangline import BoolColumn, BoundedCache, NodeView, PodInfo, model, node_selection, size_of
 from gangline.state.requests import CPU
 
 WHOLE = 1000

@@ -25,10 +25,11 @@ from gangline import (
     Status,
     hookimpl,
     model,
+    node_selection,
     on,
+    tolerations,
     unschedulable,
 )
-from gangline.state import node_selection, tolerations
 from gangline_plugins.counting.columns import Domains, slot_sums
 from gangline_plugins.counting.counts import PodCounts
 from gangline_plugins.counting.pod_topology_spread_constraints import (

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from gangline import model
-from gangline.state import requests
+from gangline import model, requests
 from gangline_plugins.defragmentation.plan import Move, Step
 
 _OVER = ("Succeeded", "Failed")

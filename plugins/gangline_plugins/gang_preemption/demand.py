@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gangline import BoolColumn, GroupAttempt, Handle, Membership, PodInfo, Role, reaches_beyond
-from gangline.state import requests
+from gangline import BoolColumn, GroupAttempt, Handle, Membership, PodInfo, Role, reaches_beyond, requests
 from gangline_plugins.gang_preemption.devices import devices_for
 from gangline_plugins.gang_preemption.occupants import Occupants
 

@@ -6,11 +6,10 @@ from typing import Annotated
 
 import msgspec
 
-from gangline import Handle, InvalidObject, PodInfo
+from gangline import Handle, InvalidObject, PodInfo, permissions
 from gangline.groups.keys import MIN_RUNTIME
 from gangline.groups.parsing import seconds
 from gangline.moments import moment
-from gangline.wire import permissions
 from gangline_plugins.telling import tell_once
 
 

@@ -17,8 +17,7 @@ from collections.abc import Collection, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from gangline import PodInfo, State, model
-from gangline.wire import permissions
+from gangline import PodInfo, State, model, permissions
 from gangline.wire.custom_resources import SCHEDULING_MAP
 from gangline.wire.scheduling_map import parse, pod_index
 from gangline_plugins.gpu.links import MOST_DEVICES

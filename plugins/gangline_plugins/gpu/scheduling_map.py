@@ -32,9 +32,9 @@ from gangline import (
     hookimpl,
     model,
     on,
+    permissions,
     unschedulable,
 )
-from gangline.wire import permissions
 from gangline.wire.custom_resources import ALLOCATED, ALLOCATED_UUIDS, NODE_ALIAS, SCHEDULING_MAP, GpuNodeStatus
 from gangline.wire.scheduling_map import Entry, parse, pod_index
 from gangline_plugins.gpu.allocation import join

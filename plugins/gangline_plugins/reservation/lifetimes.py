@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 
-from gangline import Handle, InvalidObject, PodInfo
+from gangline import Handle, InvalidObject, PodInfo, permissions
 from gangline.groups.parsing import seconds
 from gangline.moments import LONGEST_SPAN, moment
-from gangline.wire import permissions
 from gangline_plugins.reservation.arguments import ReservationArgs
 from gangline_plugins.telling import tell_once
 

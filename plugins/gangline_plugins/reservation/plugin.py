@@ -23,10 +23,10 @@ from gangline import (
     codes,
     hookimpl,
     on,
+    permissions,
     unschedulable,
 )
 from gangline.moments import shown
-from gangline.wire import permissions
 from gangline.wire.custom_resources import GPU
 from gangline_plugins.reservation.arguments import ReservationArgs
 from gangline_plugins.reservation.ending import EVENTS, End, Notices

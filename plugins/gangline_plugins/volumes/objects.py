@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from gangline import PodClass, PodInfo, State, model
-from gangline.state import requests
+from gangline import PodClass, PodInfo, State, model, requests
 
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"

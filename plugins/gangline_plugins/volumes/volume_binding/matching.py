@@ -17,8 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from gangline import BoolColumn, NodeView, compile_selector, model
-from gangline.state import node_selection
+from gangline import BoolColumn, NodeView, compile_selector, model, node_selection
 from gangline_plugins.volumes.objects import capacity_bytes, class_of_claim, class_of_volume, requested_bytes
 from gangline_plugins.volumes.volume_binding.assumed import Assumed
 

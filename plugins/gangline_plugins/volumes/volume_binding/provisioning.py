@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gangline import BoolColumn, GanglineError, NodeView, model
-from gangline.state import node_selection
+from gangline import BoolColumn, GanglineError, NodeView, model, node_selection
 from gangline_plugins.volumes.objects import StorageObjects, class_of_claim, limit_bytes, requested_bytes
 
 _NO_PROVISIONER = "kubernetes.io/no-provisioner"
