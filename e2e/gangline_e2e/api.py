@@ -61,11 +61,14 @@ async def connect(kubeconfig: Path, namespace: str = "default") -> AsyncIterator
 
 async def _until_closed(sockets: list[socket.socket]) -> None:
     """Wait until a session that was closed has closed them: TLS says goodbye first, and a busy server is slow."""
-    async with asyncio.timeout(CLOSED_S):
-        while True:
-            if all(each.fileno() < 0 for each in sockets):
-                return
-            await asyncio.sleep(POLL_S / 10)
+    try:
+        async with asyncio.timeout(CLOSED_S):
+            while True:
+                if all(each.fileno() < 0 for each in sockets):
+                    return
+                await asyncio.sleep(POLL_S / 10)
+    except TimeoutError as error:
+        raise WaitedTooLong(f"waited {CLOSED_S:g} s until all connections were closed") from error
 
 
 class Api:

@@ -230,7 +230,7 @@ def test_a_unit_that_changes_is_tried_as_if_it_had_never_taken_too_long() -> Non
 
     assert waiting.next_due(now) == pytest.approx(8.0)  # as after four rejections of any other kind
     assert waiting.pop(now + 7.9) is None
-    assert waits_after(waiting, now + 8.1) == pytest.approx(20.0)
+    assert waits_after(waiting, now + 9.0) == pytest.approx(20.0)
 
 
 def test_an_entry_of_the_queue_that_was_overtaken_does_not_end_a_later_backoff() -> None:

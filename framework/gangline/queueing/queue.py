@@ -502,8 +502,8 @@ class SchedulingQueue:
 
 
 def _due(now: float, seconds: float) -> float:
-    """When backing off for so long ends: at the whole second before, as in kube-scheduler, unless it lasts less."""
-    return now + seconds if seconds < 1.0 else math.floor(now + seconds)
+    """When backing off for so long ends: at the next whole second, as in kube-scheduler, unless it lasts less."""
+    return now + seconds if seconds < 1.0 else math.ceil(now + seconds)
 
 
 def _backs_off(due: float, number: int, unit: Unit) -> bool:

@@ -178,7 +178,8 @@ class Cache:
         is_new = kind not in self._shared
         found = self.shared(kind, *args)
         if is_new:
-            self.track(found)
+            with for_good():
+                self.track(found)
         self.trackers.use(found, being_built.get())
         return found
 

@@ -12,13 +12,13 @@ Rules:
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
 import yaml
 
-from gangline import Handle, InvalidObject, Level, Named, model, resources
+from gangline import Action, EventHint, Handle, InvalidObject, Level, Named, PodInfo, model, on, resources
 from gangline.state.topology import HOST
 from gangline_plugins.gpu.leases.plugin import own_namespace
 from gangline_plugins.leaf_spine.arguments import LeafSpineArgs, Settings, settings_of
@@ -68,10 +68,16 @@ class Configured:
         self._args = LeafSpineArgs()
         self._seen: tuple[int, ...] = ()
         self._valid: dict[tuple[str, str, str], list[Read]] = {}
-        self._refused: dict[tuple[str, str, str], str] = {}
+        self._judged: dict[tuple[str, str, str], str] = {}
+        """What was judged last of each object: a status that is written changes nothing of it."""
+        self._refused: set[tuple[str, str, str]] = set()
         self._told = Told()
         self._labelled: tuple[Level, ...] | None = None
         """The levels of the topology before any were described."""
+
+    def events(self) -> Sequence[EventHint]:
+        """What may help a pod that was rejected for what is configured."""
+        return [on(watched.resource.key, Action.ALL, _says_something_else) for watched in self.watches]
 
     def use(self, args: LeafSpineArgs) -> None:
         """Start from these arguments."""
@@ -119,6 +125,15 @@ class Configured:
         self.refresh()
         return self._documents(resources.DOMAIN_CONFIGS)
 
+    def level_of(self, domain: model.Document) -> str:
+        """The name of the level that the domain is one of, by what its DomainConfig says."""
+        is_leaf = domain.spec.get("type") == "leaf"
+        return (self._args.leaf_level or LEAF) if is_leaf else (self._args.spine_level or SPINE)
+
+    def is_refused(self, domain: model.Document) -> bool:
+        """Whether what was valid before is in use instead of what the DomainConfig says."""
+        return _key(resources.DOMAIN_CONFIGS, domain.metadata) in self._refused
+
     def _tell_those_elsewhere(self) -> None:
         """An event on each object that does not count where it is."""
         if DEFAULT in self._trusted:
@@ -156,7 +171,8 @@ class Configured:
             "metadata": {"name": meta.name},
             "spec": document.spec,
         }
-        return self._valid_or_before(kind, meta, f"{meta.resource_version}", [data])
+        version = f"{meta.uid}/{meta.generation or meta.resource_version}"
+        return self._valid_or_before(kind, meta, version, lambda: [data])
 
     def _config_map(self) -> Iterator[Read]:
         """What the ConfigMap says that counts."""
@@ -166,23 +182,20 @@ class Configured:
         text = ((config_map.data if config_map else None) or {}).get(CONFIG_KEY)
         if config_map is None or text is None:
             return
-        try:
-            documents = [each for each in yaml.safe_load_all(text) if each is not None]
-        except yaml.YAMLError as error:
-            documents = [" ".join(str(error).split())]
-        yield from self._valid_or_before(resources.CONFIG_MAPS, config_map.metadata, text, documents)
+        yield from self._valid_or_before(resources.CONFIG_MAPS, config_map.metadata, text, lambda: _documents_in(text))
 
     def _valid_or_before(
-        self, kind: resources.Resource[Any], meta: model.ObjectMeta, version: str, documents: Sequence[object]
+        self, kind: resources.Resource[Any], meta: model.ObjectMeta, version: str, read: Callable[[], Sequence[object]]
     ) -> Sequence[Read]:
         """The documents of one object; where one is invalid, what was valid of the object before."""
-        key = (kind.kind, meta.namespace, meta.name)
-        try:
-            self._valid[key] = [read_document(each, f"{kind.kind} {meta.namespace}/{meta.name}") for each in documents]
-            self._refused.pop(key, None)
-        except InvalidObject as error:
-            if self._refused.get(key) != version:
-                self._refused[key] = version
+        key = _key(kind, meta)
+        if self._judged.get(key) != version:
+            self._judged[key] = version
+            self._refused.discard(key)
+            try:
+                self._valid[key] = [read_document(each, f"{kind.kind} {meta.namespace}/{meta.name}") for each in read()]
+            except InvalidObject as error:
+                self._refused.add(key)
                 log.warning("%s; what was valid before stays in use", error)
                 self._tell(kind, meta, "InvalidConfiguration", f"{error}; what was valid before stays in use")
         return self._valid.get(key, ())
@@ -197,6 +210,23 @@ class Configured:
         levels = described_levels(self._labelled, self.domains.values(), leaf, spine)
         if levels != self._topology.levels:
             self._topology.use(levels)
+
+
+def _documents_in(text: str) -> list[object]:
+    """The YAML documents of a text; of one that is no YAML the fault, which is no document."""
+    try:
+        return [each for each in yaml.safe_load_all(text) if each is not None]
+    except yaml.YAMLError as error:
+        return [" ".join(str(error).split())]
+
+
+def _key(kind: resources.Resource[Any], meta: model.ObjectMeta) -> tuple[str, str, str]:
+    return kind.kind, meta.namespace, meta.name
+
+
+def _says_something_else(pod: PodInfo, old: Any, new: Any) -> bool:
+    """A hint: a status that we have written ourselves helps nobody."""
+    return not (isinstance(old, model.Document) and isinstance(new, model.Document) and old.spec == new.spec)
 
 
 def described_levels(

@@ -2,7 +2,9 @@
 
 Rules:
 - A status is written when it has changed, every PERIOD seconds at most, by one profile of the scheduler that leads.
-- The nodes are those of the narrowest level that has a domain of this name; where none has, there are none.
+- The nodes are those of the leaf or spine of this name, as the DomainConfig says which; where there is none, of the
+  narrowest domain of this name that is no node, or none.
+- The generation is that of the specification in use: one that is refused is not said to be observed.
 - One that cannot be written is tried again at the next look and keeps no other from being written.
 """
 
@@ -10,13 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from gangline import ApiError, Domains, Handle, NotFound, model, resources
 from gangline.overview.gpu_use import counted, gather
+from gangline.state.topology import HOST
 from gangline_plugins.leaf_spine.configured import Configured
 from gangline_plugins.leaf_spine.layout import Ints
 
@@ -66,11 +69,14 @@ class DomainStatuses:
         domains = self._configured.domain_configs()
         if not domains:
             return ()
-        names = {domain.metadata.name for domain in domains}
         nodes = self._handle.nodes
         use = counted(gather(nodes, self._handle.state))
-        counts = counts_of(names, self._handle.topology.chain(), nodes.alive.astype(np.int64), use.used)
-        found = [(domain, _status(domain, *counts[domain.metadata.name])) for domain in domains]
+        wanted = [(self._configured.level_of(domain), domain.metadata.name) for domain in domains]
+        counts = counts_of(wanted, self._handle.topology.chain(), nodes.alive.astype(np.int64), use.used)
+        found = [
+            (domain, _status(domain, *numbers, is_refused=self._configured.is_refused(domain)))
+            for domain, numbers in zip(domains, counts, strict=True)
+        ]
         return [(domain, new) for domain, new in found if {**domain.status, **new} != domain.status]
 
 
@@ -79,20 +85,27 @@ class _Turn(asyncio.Lock):
 
 
 def counts_of(
-    names: Collection[str], levels: Sequence[Domains], nodes: Ints, gpus: Ints
-) -> Mapping[str, tuple[int, int]]:
-    """The sums of two columns (one value per row of the cluster) over the domains of each name; levels widest first."""
-    counts = dict.fromkeys(names, (0, 0))
-    for level in levels:  # a narrower one overrules
-        here: dict[str, tuple[int, int]] = {}
-        sums = zip(level.values, level.sums(nodes).tolist(), level.sums(gpus).tolist(), strict=True)
-        for name, some, used in sums:
-            if name in counts:
+    wanted: Sequence[tuple[str, str]], levels: Sequence[Domains], nodes: Ints, gpus: Ints
+) -> Sequence[tuple[int, int]]:
+    """The sums of two columns (one value per row of the cluster) over domains, by level and name; levels widest first.
+
+    Domains of equal names under different wider ones are added.
+    """
+    names = {name for _, name in wanted}
+    sums: dict[str, dict[str, tuple[int, int]]] = {}
+    for level in levels:
+        here = sums[level.level] = {}
+        columns = zip(level.values, level.sums(nodes).tolist(), level.sums(gpus).tolist(), strict=True)
+        for name, some, used in columns:
+            if name in names:
                 before = here.get(name, (0, 0))
                 here[name] = (before[0] + some, before[1] + used)
-        counts |= here
-    return counts
+    order = [sums[level.level] for level in reversed(levels) if level.level != HOST]
+    return [
+        next((each[name] for each in (sums.get(level, {}), *order) if name in each), (0, 0)) for level, name in wanted
+    ]
 
 
-def _status(domain: model.Document, nodes: int, gpus: int) -> Mapping[str, Any]:
-    return {"observedGeneration": domain.metadata.generation, "currentNodes": nodes, "allocatedGPUs": gpus}
+def _status(domain: model.Document, nodes: int, gpus: int, *, is_refused: bool) -> Mapping[str, Any]:
+    numbers: dict[str, Any] = {"currentNodes": nodes, "allocatedGPUs": gpus}
+    return numbers if is_refused else {"observedGeneration": domain.metadata.generation, **numbers}

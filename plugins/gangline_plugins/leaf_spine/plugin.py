@@ -6,7 +6,6 @@ import itertools
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -23,7 +22,6 @@ from gangline import (
     Status,
     TopologyConstraint,
     hookimpl,
-    model,
     on,
     unschedulable,
 )
@@ -92,7 +90,7 @@ class LeafSpine:
         return (
             on("nodes", Action.ADD | Action.UPDATE),
             on("pods", Action.DELETE),
-            *(on(watched.resource.key, Action.ALL, _says_something_else) for watched in self.watches),
+            *self._configured.events(),
         )
 
     @hookimpl
@@ -220,11 +218,6 @@ class LeafSpine:
 
     def _is_distributed(self, attempt: GroupAttempt) -> bool:
         return strategy_of(self._handle.workload(attempt.first)) == "distributed"
-
-
-def _says_something_else(pod: PodInfo, old: Any, new: Any) -> bool:
-    """A hint: a status that we have written ourselves helps nobody."""
-    return not (isinstance(old, model.Document) and isinstance(new, model.Document) and old.spec == new.spec)
 
 
 def _has_its_own(attempt: GroupAttempt) -> bool:

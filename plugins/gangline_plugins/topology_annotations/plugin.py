@@ -111,7 +111,7 @@ class TopologyAnnotations:
         return (
             on("nodes", Action.ADD | Action.UPDATE_NODE_LABEL),
             on("gpunodestatuses", Action.ADD | Action.UPDATE, _has_other_adapters),
-            *(on(watched.resource.key, Action.ALL) for watched in self._configured.watches),
+            *self._configured.events(),
         )
 
     @hookimpl

@@ -113,20 +113,50 @@ def test_one_that_cannot_be_written_harms_no_other_and_is_logged_once(caplog: py
     assert sum("cannot write the status of DomainConfigs" in message for message in caplog.messages) == 1
 
 
-def test_the_narrowest_level_with_the_name_counts_and_equal_names_under_several_spines_are_added() -> None:
+def test_the_level_counts_that_the_specification_names_and_else_the_narrowest_with_the_name() -> None:
     nodes = [
         *fabric(spines=2, leaves=2, nodes=3),
         make_node("x", labels={SPINE: "leaf-1", LEAF: "other"}),
+        make_node("spine-1", labels={SPINE: "far", LEAF: "away"}),
     ]
     cache = cluster(nodes)
     levels = Topology(cache.nodes, [each for each in KNOWN_LEVELS if each.label in (SPINE, LEAF)]).chain()
     ones = cache.nodes.view().alive.astype(np.int64)
 
-    assert counts_of(["leaf-1", "spine-1", "none"], levels, ones, 2 * ones) == {
-        "leaf-1": (6, 12),
-        "spine-1": (6, 12),
-        "none": (0, 0),
+    leaf, spine = (
+        next(level.level for level in levels if level.values[0].startswith(name)) for name in ("leaf", "spine")
+    )
+    wanted = {
+        (leaf, "leaf-1"): (6, 12),  # under both spines
+        (spine, "leaf-1"): (1, 2),
+        (leaf, "spine-1"): (6, 12),  # there is no such leaf, and a node of this name does not count
+        (spine, "none"): (0, 0),
     }
+    assert list(counts_of(list(wanted), levels, ones, 2 * ones)) == list(wanted.values())
+
+
+def test_the_generation_of_a_specification_that_is_refused_is_not_said_to_be_observed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster = Domains()
+    cluster.describe("leaf-0")
+
+    async def story() -> None:
+        async with cluster.scheduling(PROFILE, cluster.client()):
+            await cluster.until(lambda: cluster.status("leaf-0") == told(2, 0))
+            client = SimulatedClient(cluster.server)
+            await client.patch(resources.DOMAIN_CONFIGS, "leaf-0", {"spec": {"type": "ring"}}, namespace=SYSTEM)
+            cluster.server.delete(resources.NODES, "l0-n1")
+            await cluster.until(lambda: cluster.status("leaf-0")["currentNodes"] == 1)
+            cluster.server.delete(resources.NODES, "l0-n0")
+            await cluster.until(lambda: cluster.status("leaf-0")["currentNodes"] == 0)
+
+    with caplog.at_level(logging.WARNING):
+        cluster.play(story)
+
+    assert cluster.status("leaf-0")["observedGeneration"] == 1
+    refusals = [message for message in caplog.messages if "what was valid before stays in use" in message]
+    assert len(refusals) == 1  # whatever status is written
 
 
 def test_a_status_that_is_written_wakes_no_gang_and_another_spec_does() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import pytest
 
-from gangline import Placement, model
+from gangline import Placement, model, resources
 from gangline.api.pod_group import GroupAttempt, PodGroup, Role
 from gangline.groups.finding import Groups
 from gangline.groups.strategy import PLACEMENT_STRATEGY
@@ -390,3 +390,19 @@ def test_pods_of_another_namespace_that_name_the_owner_are_no_siblings() -> None
     assert tracker.of(mine) == {1: 1}
     tracker.remove(stranger, 3)
     assert tracker.of(mine) == {1: 1} and tracker.of(stranger) == {}
+
+
+def test_a_status_of_a_domain_config_that_is_written_wakes_no_pod() -> None:
+    hints = [
+        each.hint
+        for each in TopologyAnnotations(None, FakeHandle(cluster(FABRIC))).events_to_register()
+        if each.event.resource == resources.DOMAIN_CONFIGS.key
+    ]
+    pod = cluster([]).record(make_pod("p"))
+    before = model.Document(model.ObjectMeta(name="leaf-0"), {"type": "leaf"})
+    counted = model.Document(before.metadata, before.spec, {"currentNodes": 4})
+    faster = model.Document(before.metadata, {"type": "leaf", "networkBandwidth": "400Gb"})
+
+    assert hints
+    assert not any(hint(pod, before, counted) for hint in hints if hint)
+    assert all(hint is not None and hint(pod, before, faster) for hint in hints)
