@@ -9,6 +9,7 @@ from pathlib import Path
 import gangline
 
 ROOT = Path(gangline.__file__).parent
+ROOMS = {path.parent.name for path in ROOT.glob("*/__init__.py")}
 NOTES = ROOT.parents[1] / "docs/design.md"
 
 
@@ -20,11 +21,10 @@ def sentence(room: str) -> str:
 def test_the_design_notes_have_each_room_with_its_sentence() -> None:
     told = dict(re.findall(r"^\| `([a-z]+)/` \| (.*) \|$", NOTES.read_text(), re.MULTILINE))
 
-    rooms = {path.parent.name for path in ROOT.glob("*/__init__.py")}
-    assert told == {room: sentence(room) for room in rooms}
+    assert told == {room: sentence(room) for room in ROOMS}
 
 
 def test_tests_of_the_framework_stand_in_rooms_that_there_are() -> None:
     tests = {path.parent.name for path in Path(__file__).parent.glob("*/test_*.py")}
 
-    assert tests <= {path.parent.name for path in ROOT.glob("*/__init__.py")}
+    assert tests <= ROOMS

@@ -91,9 +91,11 @@ def counts_of(
 
     Domains of equal names under different wider ones are added.
     """
-    names = {name for _, name in wanted}
+    named, names = {level for level, _ in wanted}, {name for _, name in wanted}
     sums: dict[str, dict[str, tuple[int, int]]] = {}
     for level in levels:
+        if level.level == HOST and HOST not in named:
+            continue  # as many domains as nodes
         here = sums[level.level] = {}
         columns = zip(level.values, level.sums(nodes).tolist(), level.sums(gpus).tolist(), strict=True)
         for name, some, used in columns:
