@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -13,6 +14,7 @@ from gangline.errors import InvalidObject
 from gangline.explain.report import Report, explain
 from gangline.kube.resources import STORED, Resource
 from gangline.profile.assembly import judging_runtimes
+from gangline.profile.registry import Catalog
 from gangline.state.cache import Cache
 
 T = TypeVar("T")
@@ -65,10 +67,8 @@ def verdict(case: dict[str, Any]) -> dict[str, Any]:
     default-scheduler, most-allocated, rtcr and custom. Raises GanglineError for an object that cannot be used.
     """
     cluster = load_cluster(case)
-    profiles = config.load(_CASE_PROFILES, "case profiles")
-    if case.get("_gates", {}).get("TaintTolerationComparisonOperators"):
-        profiles = _with_comparison_operators(profiles)
-    runtimes = judging_runtimes(profiles, cluster)
+    profiles = _case_profiles(bool(case.get("_gates", {}).get("TaintTolerationComparisonOperators")))
+    runtimes = judging_runtimes(profiles, cluster, catalog=_catalog())
     pod = cluster.record(converted(case["pod"], model.Pod, "pod"))
     wanted = case.get("_profiles") or list(runtimes)
     report = explain(runtimes["default-scheduler"], pod)
@@ -81,6 +81,17 @@ def verdict(case: dict[str, Any]) -> dict[str, Any]:
             for name, each in reports.items()
         }
     return result
+
+
+@cache
+def _case_profiles(comparison_operators: bool) -> config.SchedulerConfiguration:
+    profiles = config.load(_CASE_PROFILES, "case profiles")
+    return _with_comparison_operators(profiles) if comparison_operators else profiles
+
+
+@cache
+def _catalog() -> Catalog:
+    return Catalog.discover()
 
 
 def _with_comparison_operators(profiles: config.SchedulerConfiguration) -> config.SchedulerConfiguration:
