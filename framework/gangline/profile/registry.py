@@ -156,7 +156,7 @@ class CompiledProfile:
 class _PluginManager(pluggy.PluginManager):
     """Looks for hooks among the marked methods of a class, once: pluggy looks at each attribute of each plugin."""
 
-    def parse_hookimpl_opts(self, plugin: object, name: str) -> pluggy.HookimplOpts | None:
+    def parse_hookimpl_opts(self, plugin: Any, name: str) -> pluggy.HookimplOpts | None:
         return super().parse_hookimpl_opts(plugin, name) if name in marked(type(plugin)) else None
 
 
