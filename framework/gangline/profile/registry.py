@@ -157,7 +157,8 @@ class _PluginManager(pluggy.PluginManager):
     """Looks for hooks among the marked methods of a class, once: pluggy looks at each attribute of each plugin."""
 
     def parse_hookimpl_opts(self, plugin: Any, name: str) -> pluggy.HookimplOpts | None:
-        return super().parse_hookimpl_opts(plugin, name) if name in marked(type(plugin)) else None
+        cls: Any = type(plugin)
+        return super().parse_hookimpl_opts(plugin, name) if name in marked(cls) else None
 
 
 def compile_profile(
