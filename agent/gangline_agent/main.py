@@ -56,20 +56,32 @@ Build = Callable[[Client], Parts]
 
 @click.command()
 @click.option("--node-name", envvar=["NODE_NAME", "HOSTNAME"], help="Default: $NODE_NAME, then $HOSTNAME.")
-@click.option("--kubeconfig", type=click.Path(), default=None, help="Default: as kubectl, then in-cluster.")
-@click.option("--host-root", type=click.Path(path_type=Path), default=Path("/"), help="Where the node's / is mounted.")
 @click.option(
-    "--period", type=click.FloatRange(min=1.0), default=30.0, show_default=True, help="Seconds per heartbeat."
+    "--kubeconfig",
+    type=click.Path(),
+    default=None,
+    help="Default: the kubeconfig of kubectl, else the service account.",
 )
-@click.option("--simulate", "what", metavar="WHAT", help=f"{', '.join(hardware.PRESETS)}, or a file.")
-@click.option("--nodes", metavar="SELECTOR", help="Simulate all nodes with these labels, instead of one.")
-@click.option("--listen", default="", help="Health, over plain HTTP, as 0.0.0.0:8080. Default: nowhere.")
+@click.option(
+    "--host-root",
+    type=click.Path(path_type=Path),
+    default=Path("/"),
+    help="Directory where the root of the node is mounted.",
+)
+@click.option(
+    "--period", type=click.FloatRange(min=1.0), default=30.0, show_default=True, help="Seconds between two heartbeats."
+)
+@click.option(
+    "--simulate", "what", metavar="WHAT", help=f"Hardware to simulate: {', '.join(hardware.PRESETS)}, or a file."
+)
+@click.option("--nodes", metavar="SELECTOR", help="Simulate all nodes with these labels, not only the agent's node.")
+@click.option("--listen", default="", help="Address for health, over plain HTTP, as 0.0.0.0:8080. Default: none.")
 @click.option(
     "--secure-listen",
     default="",
-    help="Metrics, over TLS, as 0.0.0.0:10259, for whom the API server lets see them; health too. Default: nowhere.",
+    help="Address for metrics and health, over TLS, as 0.0.0.0:10259; the API server authorizes users. Default: none.",
 )
-@click.option("--plain-metrics", is_flag=True, help="Metrics on --listen too, for everybody who reaches it.")
+@click.option("--plain-metrics", is_flag=True, help="Serve metrics on --listen too, to every client.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("--log-level", default=lambda: logs.level_from(os.environ), help="Default: $LOG_LEVEL or info.")
 @version_option("gangline-agent")

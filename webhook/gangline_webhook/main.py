@@ -55,52 +55,57 @@ class Settings:
 @click.option(
     "--tls-private-key-file", type=click.Path(path_type=Path), default=Path("/certs/tls.key"), show_default=True
 )
-@click.option("--addr", default=":8443", show_default=True, help="Reviews, over TLS.")
-@click.option("--listen", default="0.0.0.0:8080", show_default=True, help="Health, over plain HTTP.")
+@click.option("--addr", default=":8443", show_default=True, help="Address for reviews, over TLS.")
+@click.option("--listen", default="0.0.0.0:8080", show_default=True, help="Address for health, over plain HTTP.")
 @click.option(
     "--secure-listen",
     default="0.0.0.0:10259",
     show_default=True,
-    help="Metrics, over TLS, for whom the API server lets see them; health too. Empty: nowhere.",
+    help="Address for metrics and health, over TLS; the API server authorizes users. Empty: none.",
 )
-@click.option("--plain-metrics", is_flag=True, help="Metrics on --listen too, for everybody who reaches it.")
+@click.option("--plain-metrics", is_flag=True, help="Serve metrics on --listen too, to every client.")
 @click.option(
     "--scheduler-name",
     "scheduler_names",
     multiple=True,
     envvar="SCHEDULER_NAME",
     default=["gpu-scheduler"],
-    help="Pods of this scheduler have claims, maps and requests read; may be repeated. Default: $SCHEDULER_NAME or "
-    "gpu-scheduler.",
+    help="schedulerName of pods whose claims, maps and requests the webhook reads; may be repeated. "
+    "Default: $SCHEDULER_NAME or gpu-scheduler.",
 )
 @click.option(
     "--enforcement",
     type=click.Choice(ENFORCEMENTS),
     default="device-plugin",
     show_default=True,
-    help="Who decides what containers see: the device plugin, the container runtime by NVIDIA_VISIBLE_DEVICES, or "
-    "nobody but CUDA_VISIBLE_DEVICES.",
+    help="Who enforces which GPUs a container sees: the device plugin, the container runtime by "
+    "NVIDIA_VISIBLE_DEVICES, or only CUDA_VISIBLE_DEVICES in the environment.",
 )
 @click.option(
     "--claims/--no-claims",
     default=True,
     show_default=True,
-    help="Follow GpuClaims: for the variables of NCCL and cuFile, and for the UUIDs of MIG instances.",
+    help="Watch GpuClaims, for the variables of NCCL and cuFile and the UUIDs of MIG instances.",
 )
 @click.option(
     "--ranks/--no-ranks",
     default=True,
     show_default=True,
-    help="Give pods of indexed Jobs that ask for it the variables of PyTorch: rank, number of processes, who leads.",
+    help="Give pods of indexed Jobs with gangline.dev/ranks the variables of PyTorch.",
 )
 @click.option(
     "--claim-requests",
     type=click.Choice(MODES),
     default="add",
     show_default=True,
-    help="Pods whose claim gives them whole GPUs and that request none: add the request, refuse them, or leave them.",
+    help="For a pod whose claim gives whole GPUs and that requests none: add the request, refuse it, or ignore it.",
 )
-@click.option("--kubeconfig", type=click.Path(), default=None, help="Default: as kubectl, then in-cluster.")
+@click.option(
+    "--kubeconfig",
+    type=click.Path(),
+    default=None,
+    help="Default: the kubeconfig of kubectl, else the service account.",
+)
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("--log-level", default=lambda: logs.level_from(os.environ), help="Default: $LOG_LEVEL or info.")
 @version_option("gangline-webhook")

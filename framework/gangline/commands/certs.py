@@ -30,7 +30,7 @@ def _label(context: click.Context, parameter: click.Parameter, value: str) -> st
     return value
 
 
-_NAMESPACE = click.option("--namespace", required=True, callback=_label, help="Of the Service.")
+_NAMESPACE = click.option("--namespace", required=True, callback=_label, help="Namespace of the Service.")
 _SERVICE = click.option("--service", required=True, callback=_label, help="The Service that the API server calls.")
 _DAYS = click.option(
     "--days", type=click.IntRange(1, LONGEST), default=365, show_default=True, help="How long a certificate is valid."
@@ -39,24 +39,29 @@ _DAYS = click.option(
 
 @click.group()
 def certs() -> None:
-    """Make and rotate the certificates of the webhook."""
+    """Create and renew the certificates of the webhook."""
 
 
-@certs.command("ensure", short_help="Make the certificate, or renew it where needed.")
+@certs.command("ensure", short_help="Create the certificate, or renew it if needed.")
 @_NAMESPACE
 @_SERVICE
-@click.option("--secret", required=True, help="The Secret with tls.crt, tls.key and ca.crt; it is made if missing.")
-@click.option("--mutating-webhook", help="The MutatingWebhookConfiguration whose caBundle is kept up to date.")
-@click.option("--validating-webhook", help="The ValidatingWebhookConfiguration whose caBundle is kept up to date.")
+@click.option("--secret", required=True, help="The Secret with tls.crt, tls.key and ca.crt; created if missing.")
+@click.option("--mutating-webhook", help="The MutatingWebhookConfiguration to write the caBundle into.")
+@click.option("--validating-webhook", help="The ValidatingWebhookConfiguration to write the caBundle into.")
 @_DAYS
 @click.option(
     "--renew-before",
     type=click.IntRange(min=0),
     default=30,
     show_default=True,
-    help="Days before its end when a certificate is replaced.",
+    help="Renew a certificate so many days before it expires.",
 )
-@click.option("--kubeconfig", type=click.Path(), default=None, help="Default: as kubectl, then in-cluster.")
+@click.option(
+    "--kubeconfig",
+    type=click.Path(),
+    default=None,
+    help="Default: the kubeconfig of kubectl, else the service account.",
+)
 def ensure_(
     namespace: str,
     service: str,
@@ -67,9 +72,9 @@ def ensure_(
     renew_before: int,
     kubeconfig: str | None,
 ) -> None:
-    """Create the certificate, or renew it when it is missing, broken, for other names or about to end.
+    """Create the certificate, or renew it if it is broken, is for other names or expires soon.
 
-    Run it as often as you like: what is in order stays as it is.
+    You may run this command as often as you like: it does not change a valid certificate.
     """
     if renew_before >= days:
         raise click.UsageError(f"--renew-before {renew_before} must be less than --days {days}")

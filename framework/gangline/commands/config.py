@@ -36,10 +36,10 @@ def config() -> None:
     """Check, convert or show KubeSchedulerConfiguration files."""
 
 
-@config.command(short_help="Say what is wrong in files.")
+@config.command(short_help="Check files and list their faults.")
 @_FILES
 def validate(files: Sequence[Path]) -> None:
-    """Load the files and build every profile with the plugins that are installed; a line for each fault."""
+    """Load the files, build every profile with the installed plugins, and write a line for each fault."""
     faults: list[GanglineError] = []
     loaded = configuration.load_files(list(files))
     runtimes = judging_runtimes(loaded, Cache(), ties=random.Random(0), on_fault=faults.append)
@@ -54,17 +54,17 @@ def validate(files: Sequence[Path]) -> None:
 @config.command(short_help="Write files as kubescheduler.config.k8s.io/v1.")
 @_FILES
 def convert(files: Sequence[Path]) -> None:
-    """Write the configuration as kubescheduler.config.k8s.io/v1, with what differs from the defaults."""
+    """Write the configuration as kubescheduler.config.k8s.io/v1, with the fields that differ from the defaults."""
     click.echo(configuration.convert(configuration.load_files(list(files))), nl=False)
 
 
-@config.command(short_help="Write files with every default spelled out.")
+@config.command(short_help="Write files with all defaults.")
 @click.argument("files", type=click.Path(path_type=Path), nargs=-1, metavar="[FILE]...")
-@click.option("--profile", default=None, help="An installed profile by its name, instead of files.")
+@click.option("--profile", default=None, help="Name of an installed profile, instead of files.")
 def show(files: Sequence[Path], profile: str | None) -> None:
-    """Write the configuration with every default spelled out: plugins of each point, weights, arguments.
+    """Write the configuration with all defaults: plugins of each extension point, weights, arguments.
 
-    Without files it is what `gangline run` serves without --config.
+    Without files, write the configuration that `gangline run` uses without --config.
     """
     named = files or profile
     loaded = profiles.choose([str(file) for file in files], profile) if named else profiles.served()

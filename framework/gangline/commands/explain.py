@@ -31,21 +31,26 @@ from gangline.state.cache import Cache
 
 @click.command()
 @click.argument("target", required=False, metavar="[POD|NAMESPACE/POD|KIND/NAME]")
-@click.option("-n", "--namespace", default=None, help="Of the pod or the workload; default: default.")
+@click.option("-n", "--namespace", default=None, help="Namespace of the pod or workload. Default: default.")
 @click.option("-f", "--file", type=click.Path(path_type=Path), default=None, help="A case file instead of a cluster.")
 @click.option(
-    "--config", "files", type=click.Path(), multiple=True, help="KubeSchedulerConfiguration; may be repeated."
+    "--config", "files", type=click.Path(), multiple=True, help="A KubeSchedulerConfiguration file; may be repeated."
 )
-@click.option("--profile", default=None, help="An installed profile by its name, whatever serves the pod.")
+@click.option("--profile", default=None, help="Name of an installed profile to judge the pod by.")
 @click.option(
     "--scheduler",
     metavar="URL",
     default=None,
     envvar="GANGLINE_SCHEDULER",
-    help="Where the running scheduler answers; default: it is looked for through the API server.",
+    help="Address of the running scheduler; default: the command asks it through the API server.",
 )
-@click.option("--kubeconfig", type=click.Path(), default=None, help="Default: as kubectl, then in-cluster.")
-@click.option("--why-not", metavar="NODE", default=None, help="Everything about one node.")
+@click.option(
+    "--kubeconfig",
+    type=click.Path(),
+    default=None,
+    help="Default: the kubeconfig of kubectl, else the service account.",
+)
+@click.option("--why-not", metavar="NODE", default=None, help="Show everything about one node.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def explain(
     target: str | None,
@@ -58,10 +63,10 @@ def explain(
     why_not: str | None,
     output: Literal["table", "json"],
 ) -> None:
-    """Say why a pod is where it is, and judge it as the scheduler would now; nothing is changed.
+    """Say why a pod is on its node, or judge a waiting pod as the scheduler would now. Nothing is changed.
 
-    KIND/NAME is a workload, as in job/train or deployment/web. It is judged by the profile that serves its
-    schedulerName: that of the running scheduler, or, where that cannot be asked, an installed one.
+    KIND/NAME is a workload, as in job/train or deployment/web. The command uses the profile that serves the pod's
+    schedulerName: the profile of the running scheduler or, if the scheduler does not answer, an installed profile.
 
     A case file is YAML or JSON with lists of objects (nodes, pods, pvcs, ...) and the pod under `pod`.
     """

@@ -144,13 +144,13 @@ class Listed(msgspec.Struct):
 
 @click.group()
 def plugins() -> None:
-    """List plugins, or start a new one."""
+    """List plugins, or create a new one."""
 
 
-@plugins.command("list", short_help="List every plugin that is installed.")
+@plugins.command("list", short_help="List all installed plugins.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def list_(output: str) -> None:
-    """Every plugin that is installed, with the extension points that it implements or why it cannot be used."""
+    """List all installed plugins with their extension points, or with the reason why a plugin cannot be used."""
     rows = []
     for name, origin, points, fault in distributions(Catalog.discover()):
         at = [point for point in POINTS if point in points]
@@ -169,7 +169,7 @@ def list_(output: str) -> None:
 @click.argument("name")
 @click.option("--directory", type=click.Path(path_type=Path), default=None, help="Default: ./NAME in lower case.")
 def new(name: str, directory: Path | None) -> None:
-    """Write a working third-party plugin named NAME (like PreferRack) to a new folder."""
+    """Write a working plugin package with the plugin NAME, for example PreferRack, to a new folder."""
     if not name.isidentifier() or keyword.iskeyword(name) or not name[0].isupper():
         raise click.UsageError(f"{name!r} is no name for a plugin: a Python class name like PreferRack is expected")
     package = re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()

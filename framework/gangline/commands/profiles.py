@@ -80,10 +80,10 @@ def group() -> None:
     """List the profiles that can be chosen by name."""
 
 
-@group.command("list", short_help="List every profile that is installed.")
+@group.command("list", short_help="List all installed profiles.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def list_(output: str) -> None:
-    """Every installed profile: the schedulerName that it serves, and whether `gangline run` does without a file."""
+    """List all installed profiles with their schedulerName, and whether `gangline run` serves them without a file."""
     rows: list[tuple[str, str, bool, list[str]]] = []
     for name, text in sorted(installed().items()):
         for profile in config.load(text, name).profiles:

@@ -43,36 +43,43 @@ log = logging.getLogger(__name__)
 
 @click.command()
 @click.option(
-    "--config", "files", type=click.Path(), multiple=True, help="KubeSchedulerConfiguration; may be repeated."
+    "--config", "files", type=click.Path(), multiple=True, help="A KubeSchedulerConfiguration file; may be repeated."
 )
 @old_options.add_to
-@click.option("--kubeconfig", type=click.Path(), default=None, help="Default: as kubectl, then in-cluster.")
+@click.option(
+    "--kubeconfig",
+    type=click.Path(),
+    default=None,
+    help="Default: the kubeconfig of kubectl, else the service account.",
+)
 @click.option("--leader-elect/--no-leader-elect", default=None, help="Overrides leaderElection.leaderElect.")
 @click.option("--lock-object-name", "lock_name", default="", hidden=True)
 @click.option("--lock-object-namespace", "lock_namespace", default="", hidden=True)
-@click.option("--listen", default="0.0.0.0:8080", show_default=True, help="Health, over plain HTTP.")
+@click.option("--listen", default="0.0.0.0:8080", show_default=True, help="Address for health, over plain HTTP.")
 @click.option(
     "--secure-listen",
     default="0.0.0.0:10259",
     show_default=True,
-    help="Metrics and configuration, over TLS, for whom the API server lets see them; health too. Empty: nowhere.",
+    help="Address for metrics, configuration and health, over TLS; the API server authorizes users. Empty: none.",
 )
 @click.option(
     "--tls-cert-file",
     type=click.Path(path_type=Path),
     default=None,
-    help="Of --secure-listen, read again when it changes. Default: a certificate made for the first connection.",
+    help="Certificate of --secure-listen; a changed file is read again. Default: a self-signed one, made when needed.",
 )
-@click.option("--tls-private-key-file", type=click.Path(path_type=Path), default=None, help="Its key.")
-@click.option("--plain-metrics", is_flag=True, help="Metrics on --listen too, for everybody who reaches it.")
+@click.option(
+    "--tls-private-key-file", type=click.Path(path_type=Path), default=None, help="Private key of the certificate."
+)
+@click.option("--plain-metrics", is_flag=True, help="Serve metrics on --listen too, to every client.")
 @click.option(
     "--hang-limit",
     type=click.FloatRange(min=1.0),
     default=60.0,
     show_default=True,
-    help="Seconds for which deciding may stand still; then the lease is given up, and /livez fails.",
+    help="Seconds for which the event loop may hang; then the scheduler gives up its Lease, and /livez fails.",
 )
-@click.option("--concurrency", default=64, show_default=True, help="Bindings under way at the same time.")
+@click.option("--concurrency", default=64, show_default=True, help="Number of bindings at the same time.")
 @click.option(
     "--pod-deadline",
     type=click.FloatRange(min=0.01),
@@ -109,8 +116,8 @@ def run(
 ) -> None:
     """Schedule pods until SIGTERM.
 
-    Without --config it serves the packaged profiles (`gangline profiles list`), or the schedulerName in
-    $SCHEDULER_NAME alone. Pods that name no scheduler are the cluster's own scheduler's, unless a file says otherwise.
+    Without --config the command serves the packaged profiles (`gangline profiles list`), or only the schedulerName in
+    $SCHEDULER_NAME. It leaves pods that name no scheduler to kube-scheduler, unless a file says otherwise.
     """
     logs.configure(log_level, log_format)
     keep_memory()

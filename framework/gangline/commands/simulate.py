@@ -30,14 +30,16 @@ _MOST_SAMPLES = 10_000
 @click.command()
 @click.argument("manifests", nargs=-1, required=True, type=click.Path(exists=True), metavar="MANIFEST...")
 @click.option(
-    "--config", "files", type=click.Path(), multiple=True, help="KubeSchedulerConfiguration; may be repeated."
+    "--config", "files", type=click.Path(), multiple=True, help="A KubeSchedulerConfiguration file; may be repeated."
 )
-@click.option("--profile", default=None, help="An installed profile by its name; default: all of them.")
-@click.option("--duration", default="1m", show_default=True, help="How long the cluster runs, in its own time.")
-@click.option("--every", default="", help="Show how it came to that, too: a sample after each so long, such as 30s.")
-@click.option("--seed", default=0, show_default=True, help="Of the random choice among equal nodes.")
+@click.option("--profile", default=None, help="Name of an installed profile; default: all.")
+@click.option(
+    "--duration", default="1m", show_default=True, help="How long the simulated cluster runs, in virtual time."
+)
+@click.option("--every", default="", help="Also show the cluster at this interval, for example 30s.")
+@click.option("--seed", default=0, show_default=True, help="Seed of the random choice between equal nodes.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
-@click.option("--report", type=click.Path(path_type=Path), default=None, help="Write the tables to an HTML file, too.")
+@click.option("--report", type=click.Path(path_type=Path), default=None, help="Also write the tables to an HTML file.")
 def simulate(
     manifests: Sequence[str],
     files: Sequence[str],
@@ -48,11 +50,12 @@ def simulate(
     output: Literal["table", "json"],
     report: Path | None,
 ) -> None:
-    """Schedule the objects in files or folders of YAML, without a cluster.
+    """Schedule the objects in YAML files or folders, without a cluster.
 
-    Jobs, Deployments, ReplicaSets and StatefulSets become pods; time is virtual, so that an hour passes in seconds.
-    Profiles among the files are simulated with, unless others are named; what is no object is left out with a line.
-    An object with the annotation gangline.dev/arrive-seconds comes after so many seconds.
+    The simulation creates the pods of Jobs, Deployments, ReplicaSets and StatefulSets. Time is virtual: an hour passes
+    in seconds. The simulation uses the profiles among the files, unless an option names others. A line of output names
+    each document that is no object. The annotation gangline.dev/arrive-seconds on an object says after how many seconds
+    the object is created.
     """
     seconds = _seconds("--duration", duration)
     interval = _seconds("--every", every) if every else None

@@ -19,17 +19,22 @@ _MOST_DOMAINS = 20
 
 @click.command()
 @click.option(
-    "--config", "files", type=click.Path(), multiple=True, help="KubeSchedulerConfiguration; may be repeated."
+    "--config", "files", type=click.Path(), multiple=True, help="A KubeSchedulerConfiguration file; may be repeated."
 )
-@click.option("--profile", default=None, help="An installed profile by its name; default: all of them.")
+@click.option("--profile", default=None, help="Name of an installed profile; default: all.")
 @click.option(
     "--scheduler",
     metavar="URL",
     default=None,
     envvar="GANGLINE_SCHEDULER",
-    help="Where the running scheduler answers; default: it is looked for through the API server.",
+    help="Address of the running scheduler; default: the command asks it through the API server.",
 )
-@click.option("--kubeconfig", type=click.Path(), default=None, help="Default: as kubectl, then in-cluster.")
+@click.option(
+    "--kubeconfig",
+    type=click.Path(),
+    default=None,
+    help="Default: the kubeconfig of kubectl, else the service account.",
+)
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def status(
     files: Sequence[str],
@@ -38,7 +43,7 @@ def status(
     kubeconfig: str | None,
     output: Literal["table", "json"],
 ) -> None:
-    """Show GPUs, gangs and waiting pods as the API server knows them; nothing is changed."""
+    """Show GPUs, gangs and waiting pods, as read from the API server. Nothing is changed."""
     seen = see(kubeconfig, files, profile, scheduler, ask=True)
     serves = seen.running.serves if seen.running is not None else None
     found = overview(seen.cluster, seen.pending, seen.topology, serves)

@@ -26,15 +26,20 @@ _USED, _FREE, _DOWN = "green", "bright_black", "red"
 
 @click.command()
 @click.option(
-    "--config", "files", type=click.Path(), multiple=True, help="KubeSchedulerConfiguration; may be repeated."
+    "--config", "files", type=click.Path(), multiple=True, help="A KubeSchedulerConfiguration file; may be repeated."
 )
-@click.option("--profile", default=None, help="An installed profile by its name; default: all of them.")
-@click.option("--kubeconfig", type=click.Path(), default=None, help="Default: as kubectl, then in-cluster.")
+@click.option("--profile", default=None, help="Name of an installed profile; default: all.")
+@click.option(
+    "--kubeconfig",
+    type=click.Path(),
+    default=None,
+    help="Default: the kubeconfig of kubectl, else the service account.",
+)
 @click.option("-o", "--output", type=click.Choice(["text", "json", "svg"]), default="text", show_default=True)
 def topology(
     files: Sequence[str], profile: str | None, kubeconfig: str | None, output: Literal["text", "json", "svg"]
 ) -> None:
-    """Draw spines, leaves, nodes and GPUs: one block per GPU, filled where it is in use."""
+    """Draw spines, leaves, nodes and GPUs: one block per GPU, filled if the GPU is in use."""
     seen = see(kubeconfig, files, profile)
     cluster, levels = seen.cluster, seen.topology
     if output == "json":
