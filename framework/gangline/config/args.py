@@ -35,7 +35,7 @@ def check_no_args(profile: Profile, plugin: str) -> None:
 
 
 def decode_args(file: str, path: str, args: Mapping[str, Any] | None, type_: type[Args]) -> Args:
-    """``args`` as a ``type_``; fields that are not given get its defaults.
+    """``args`` as a ``type_``; missing fields get the defaults of the type.
 
     Raises ConfigError naming ``file``, the field under ``path``, and what is allowed there.
     """
@@ -57,7 +57,7 @@ def _shape(type_: type[msgspec.Struct]) -> inspect.Type:
 
 
 def unknown_fields(data: object, info: inspect.Type, path: str = "") -> Iterator[tuple[str, list[str]]]:
-    """Fields that a type does not have, by their path, and those that it has there."""
+    """The unknown fields by their path, each with the fields that the type has there."""
     if isinstance(info, inspect.UnionType):
         kinds = [each for each in info.types if not isinstance(each, inspect.NoneType)]
         info = kinds[0] if len(kinds) == 1 else info

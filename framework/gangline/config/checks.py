@@ -88,7 +88,7 @@ def _is_extended_resource(name: str) -> bool:
 
 
 def check_profiles(profiles: Sequence[Profile]) -> None:
-    """Raise ConfigError if a profile is wrong in itself or does not go with the others."""
+    """Raise ConfigError if a profile contradicts itself or the other profiles."""
     seen: dict[str, Profile] = {}
     for profile in profiles:
         place = f"{profile.path}.schedulerName"

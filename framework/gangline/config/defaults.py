@@ -1,4 +1,4 @@
-"""The plugins that are on unless a profile says otherwise: kube-scheduler v1.36's, in its order."""
+"""The plugins that are enabled unless a profile disables them: those of kube-scheduler v1.36, in its order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Says in one line what is wrong with a value in a file: msgspec's complaints as ConfigError."""
+"""Turns msgspec's errors about a value in a file into a ConfigError of one line."""
 
 from __future__ import annotations
 

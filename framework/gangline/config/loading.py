@@ -51,7 +51,7 @@ def load_texts(texts: Mapping[str, bytes | str]) -> SchedulerConfiguration:
 def load_files(paths: Iterable[str | Path]) -> SchedulerConfiguration:
     """The configuration in one or more files. Raises ConfigError.
 
-    The profiles of all files count, in order; the other settings may stand in one file only.
+    The profiles of all files count, in order; only one file may have the other settings.
     """
     sources = [_decoded(_content(path), str(path)) for path in paths]
     if not sources:
@@ -60,7 +60,7 @@ def load_files(paths: Iterable[str | Path]) -> SchedulerConfiguration:
 
 
 def fingerprint(paths: Iterable[str | Path]) -> bytes:
-    """32 bytes that change when the content of one of the files does. Raises ConfigError."""
+    """32 bytes that change when the content of a file changes. Raises ConfigError."""
     digest = hashlib.sha256()
     for path in paths:
         digest.update(hashlib.sha256(_content(path)).digest())

@@ -1,7 +1,7 @@
 """Reads YAML text into plain data: one document, string keys, no key twice, no nulls.
 
-A ConfigMap manifest that holds a configuration is as good as the configuration itself. A text may be odd: values that
-hold themselves, or that aliases multiply, are refused as what is nested too deeply is.
+A ConfigMap manifest with a configuration is read like the configuration itself. A text may be hostile: values that
+contain themselves, values that aliases multiply, and values that are nested too deeply are refused.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ _TOO_DEEP = f"nested deeper than {DEEPEST} levels"
 
 
 class _Nulls:
-    """Leaves out keys whose value is null: they are as good as not there, as in every Kubernetes API."""
+    """Removes keys whose value is null: null means a missing key, as in every Kubernetes API."""
 
     def __init__(self, file: str) -> None:
         self._file = file

@@ -23,25 +23,25 @@ class Section(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields
 
 
 class PluginRef(Section, frozen=True):
-    """A plugin at an extension point; ``weight`` counts where plugins score; there 0 means 1."""
+    """A plugin at an extension point. ``weight`` counts at extension points that score; there 0 means 1."""
 
     name: Name
-    """Of an installed plugin; "*" under `disabled` means all."""
+    """Name of an installed plugin; "*" under `disabled` means all."""
     weight: Weight = 0
-    """How much its score counts."""
+    """Weight of the plugin's score."""
 
 
 class PluginSet(Section, frozen=True):
     """What a profile enables and disables at one extension point."""
 
     enabled: tuple[PluginRef, ...] = ()
-    """On, in this order, besides those that are on anyway; an entry for one of these changes its weight."""
+    """Plugins to enable, in this order, besides the defaults; an entry for a default plugin changes its weight."""
     disabled: tuple[PluginRef, ...] = ()
-    """Not run; `*` turns off all that are on anyway."""
+    """Plugins to disable; `*` disables all default plugins."""
 
 
 class Plugins(Section, frozen=True):
-    """One PluginSet for each extension point; ``multi_point`` speaks for all of them."""
+    """One PluginSet for each extension point; ``multi_point`` counts for all extension points."""
 
     pre_enqueue: PluginSet = PluginSet()
     queue_sort: PluginSet = PluginSet()
@@ -65,24 +65,24 @@ class PluginConfig(Section, frozen=True):
     """The arguments of one plugin, still undecoded: only the plugin knows their type."""
 
     name: Name
-    """Of the plugin."""
+    """Name of the plugin."""
     args: dict[str, Any] | None = None
-    """Its arguments; those that are not given have their defaults."""
+    """Arguments of the plugin; missing arguments have their defaults."""
 
 
 class LeaderElection(Section, frozen=True):
     """How replicas agree on a leader; kube-scheduler's defaults, save for the lease's name."""
 
     leader_elect: bool = True
-    """Whether replicas elect a leader; `--leader-elect` and `--no-leader-elect` come first."""
+    """Whether replicas elect a leader; `--leader-elect` and `--no-leader-elect` override the field."""
     lease_duration: Seconds = Seconds(15)
-    """How long the others wait after the last renewal before one of them takes over."""
+    """How long the other replicas wait after the last renewal before one of them becomes the leader."""
     renew_deadline: Seconds = Seconds(10)
     """How long the leader tries to renew before it stops."""
     retry_period: Seconds = Seconds(2)
-    """Time between two tries to take or renew the lease."""
+    """Time between two attempts to take or renew the Lease."""
     resource_lock: str = "leases"
-    """Only `leases`."""
+    """Kind of the lock; only `leases` is allowed."""
     resource_name: str = "gangline"
     """Name of the Lease."""
     resource_namespace: str = "kube-system"
@@ -93,13 +93,13 @@ class ClientConnection(Section, frozen=True):
     """How to reach the API server; ``qps`` and ``burst`` are None unless the file sets them."""
 
     kubeconfig: str = ""
-    """File with the credentials; `--kubeconfig` comes first."""
+    """File with the credentials; `--kubeconfig` overrides the field."""
     accept_content_types: str = ""
-    """Accepted, and has no effect: Gangline reads JSON."""
+    """Accepted and ignored: Gangline reads JSON."""
     content_type: str = "application/vnd.kubernetes.protobuf"
-    """Accepted, and has no effect: Gangline writes JSON."""
+    """Accepted and ignored: Gangline writes JSON."""
     qps: float | None = None
-    """Accepted, and has no effect: requests are not limited on this side."""
+    """Accepted and ignored: Gangline has no client-side rate limit."""
     burst: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] | None = None
     """Accepted, and has no effect."""
 
@@ -108,59 +108,59 @@ class ExtenderTLS(Section, frozen=True):
     """Certificates for an extender; the ``*_data`` fields hold PEM, base64 in the file."""
 
     insecure: bool = False
-    """Do not check the certificate of the extender."""
+    """Whether the scheduler accepts any certificate of the extender."""
     server_name: str = ""
-    """The name that its certificate has to have, if not that of the URL."""
+    """The name that the certificate has to have; default: the host of the URL."""
     cert_file: str = ""
-    """The client certificate."""
+    """File with the client certificate."""
     key_file: str = ""
-    """Its key."""
+    """File with the key of the client certificate."""
     ca_file: str = ""
-    """The authorities that may have signed the certificate of the extender."""
+    """File with the CAs that may have signed the certificate of the extender."""
     cert_data: bytes = b""
-    """Instead of `certFile`."""
+    """The client certificate itself, instead of `certFile`."""
     key_data: bytes = b""
-    """Instead of `keyFile`."""
+    """The key itself, instead of `keyFile`."""
     ca_data: bytes = b""
-    """Instead of `caFile`."""
+    """The CAs themselves, instead of `caFile`."""
 
 
 class ManagedResource(Section, frozen=True):
-    """An extended resource that an extender looks after."""
+    """An extended resource that an extender manages."""
 
     name: Name
-    """Such as example.com/device; only pods that ask for it are shown to the extender."""
+    """Name of the resource, for example example.com/device; the extender gets only pods that request it."""
     ignored_by_scheduler: bool = False
-    """NodeResourcesFit does not look at it."""
+    """Whether NodeResourcesFit ignores the resource."""
 
 
 class Extender(Section, frozen=True):
-    """An HTTP service that filters, scores, preempts or binds; an empty verb: it does not."""
+    """An HTTP service that filters, scores, preempts or binds. An empty verb means that the service does not."""
 
     url_prefix: Name
-    """Verbs are appended to it."""
+    """URL of the service; the verbs are appended to it."""
     filter_verb: str = ""
-    """Asked which nodes are feasible."""
+    """Path that answers which nodes are feasible."""
     preempt_verb: str = ""
-    """Asked which victims may go."""
+    """Path that answers which victims may be evicted."""
     prioritize_verb: str = ""
-    """Asked for scores."""
+    """Path that answers with scores."""
     weight: Annotated[int, msgspec.Meta(le=2**63 - 1)] = 0
-    """How much its scores count; needed with a `prioritizeVerb`."""
+    """Weight of the scores; required with a `prioritizeVerb`."""
     bind_verb: str = ""
-    """Binds the pod instead of the bind plugins; only one extender may."""
+    """Path that binds the pod instead of the bind plugins; only one extender may have it."""
     enable_https: bool = msgspec.field(default=False, name="enableHTTPS")
-    """With `tlsConfig` or without; where no authority is named, every certificate is trusted, as upstream."""
+    """Whether to use TLS, also without `tlsConfig`. Without a CA every certificate is trusted, as in kube-scheduler."""
     tls_config: ExtenderTLS | None = None
-    """Certificates."""
+    """Certificates for TLS."""
     http_timeout: Seconds = Seconds(5)
-    """How long one answer may take."""
+    """Longest time that one answer may take."""
     node_cache_capable: bool = False
-    """It knows the nodes, so that names are sent instead of objects."""
+    """Whether the service knows the nodes; then the scheduler sends names instead of objects."""
     managed_resources: tuple[ManagedResource, ...] = ()
-    """It is asked only about pods that request one of these; none means about all."""
+    """The scheduler asks only about pods that request one of these resources; without an entry about all pods."""
     ignorable: bool = False
-    """When it fails it is left out; else the pod is tried again."""
+    """Whether the scheduler goes on without the service when it fails; otherwise the pod is tried again later."""
 
 
 class Settings(Section, frozen=True):
@@ -171,27 +171,27 @@ class Settings(Section, frozen=True):
     """
 
     parallelism: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] = 16
-    """Accepted, and has no effect: nodes are evaluated as columns."""
+    """Accepted and ignored: nodes are evaluated as columns."""
     leader_election: LeaderElection = LeaderElection()
     """How replicas agree on a leader."""
     client_connection: ClientConnection = ClientConnection()
     """How to reach the API server."""
     healthz_bind_address: str | None = None
-    """Accepted, and has no effect: `--listen` says where health is served."""
+    """Accepted and ignored: `--listen` is the address for health."""
     metrics_bind_address: str | None = None
-    """Accepted, and has no effect: `--secure-listen` says where metrics are served."""
+    """Accepted and ignored: `--secure-listen` is the address for metrics."""
     enable_profiling: bool = True
     """Accepted, and has no effect."""
     enable_contention_profiling: bool | None = None
     """Accepted, and has no effect."""
     percentage_of_nodes_to_score: Percentage = 0
-    """Accepted, and has no effect: all nodes are scored."""
+    """Accepted and ignored: all nodes are scored."""
     pod_initial_backoff_seconds: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)] = 1
-    """Seconds that a pod waits after its first failed attempt; they double each time."""
+    """Seconds of back-off after a pod's first failed attempt; the back-off doubles after each further one."""
     pod_max_backoff_seconds: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)] = 10
-    """The most seconds that it waits."""
+    """Longest back-off in seconds."""
     delay_cache_until_active: bool = False
-    """Accepted, and has no effect: standbys keep their caches warm."""
+    """Accepted and ignored: replicas that do not lead always keep their caches up to date."""
     extenders: tuple[Extender, ...] = ()
     """HTTP services that take part in decisions."""
 
@@ -200,11 +200,11 @@ class KubeSchedulerProfile(Section, frozen=True):
     """A profile as the file has it."""
 
     scheduler_name: str | None = None
-    """Pods with this `spec.schedulerName` are decided by this profile; a lone profile may leave it out."""
+    """This profile schedules the pods with this `spec.schedulerName`. A single profile needs no name."""
     percentage_of_nodes_to_score: Percentage | None = None
     """Accepted, and has no effect."""
     plugins: Plugins = Plugins()
-    """What is enabled and disabled, for each extension point."""
+    """Plugins to enable and disable, for each extension point."""
     plugin_config: tuple[PluginConfig, ...] = ()
     """Arguments of plugins."""
 
@@ -217,12 +217,12 @@ class KubeSchedulerConfiguration(Settings, frozen=True, kw_only=True):
     kind: str
     """`KubeSchedulerConfiguration`."""
     profiles: tuple[KubeSchedulerProfile, ...] = ()
-    """One way to schedule each; without any there is one with the defaults."""
+    """The profiles; without an entry there is one profile with the defaults."""
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A profile, loaded; ``file`` and ``path`` say where it stands, and are not compared."""
+    """A loaded profile. ``file`` and ``path`` say where the profile is written, and are not compared."""
 
     scheduler_name: str
     percentage_of_nodes_to_score: int | None = None

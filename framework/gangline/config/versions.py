@@ -1,6 +1,6 @@
-"""What changed between versions of KubeSchedulerConfiguration: which are read, what is gone.
+"""The versions of KubeSchedulerConfiguration that are read, and the plugins that older versions had.
 
-v1beta3 has v1's fields and default weights. All that differs is the set of plugins that existed.
+v1beta3 has v1's fields and default weights. Only the set of plugins differs.
 """
 
 from __future__ import annotations

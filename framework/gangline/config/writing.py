@@ -20,12 +20,12 @@ from gangline.durations import Seconds, format_duration
 
 
 def convert(config: SchedulerConfiguration) -> str:
-    """``config`` in as few lines as possible: what is as by default is left out."""
+    """``config`` in as few lines as possible: without the fields that have their defaults."""
     return _text(config, full=False)
 
 
 def show(config: SchedulerConfiguration) -> str:
-    """``config`` with every default spelled out; null where a value is not set."""
+    """``config`` with all defaults; null for a field without a value."""
     return _text(config, full=True)
 
 

@@ -1,6 +1,6 @@
-"""What runs in the thread beside the one that decides: leader election, health, metrics.
+"""The second thread of the scheduler: leader election, health and metrics run here, beside the thread that decides.
 
-Nothing in here waits for a decision. What it reads of the scheduler is handed over whole, or is a single value.
+Nothing in this module waits for a decision. The deciding thread hands whole values over, never parts that still change.
 """
 
 from __future__ import annotations

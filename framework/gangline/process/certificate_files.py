@@ -1,4 +1,4 @@
-"""Keeps the server's certificate up to date: when its files change, new connections get the new one."""
+"""Keeps the server's certificate up to date: after its files have changed, new connections get the new certificate."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Certificates:
     """A certificate and its key in PEM files; ``context`` is what a server takes.
 
     The context stays the same object: connections that are open keep the certificate they began with.
-    ConfigError if the files cannot be used at the start. Later that is logged, and the last good pair stays.
+    ConfigError if the files are invalid at the start. Later an invalid pair is logged, and the last valid pair stays.
     """
 
     def __init__(self, certificate: Path, key: Path) -> None:
@@ -28,20 +28,20 @@ class Certificates:
         self._key = key
         self._complaint = ""
         self.version = 0
-        """How often a changed pair was taken."""
+        """Number of changed pairs that came into use."""
         self._seen = self._fingerprint()
         self._try()
         self.context = server_context()
         self.load(self.context)
 
     async def run(self) -> None:
-        """Look at the files for ever."""
+        """Look at the files until cancelled."""
         while True:
             await asyncio.sleep(INTERVAL)
             self.look()
 
     def look(self) -> bool:
-        """Take a changed pair; True when one was taken."""
+        """Load a changed pair; True if a new pair is in use."""
         try:
             now = self._fingerprint()
             if now == self._seen:
@@ -58,11 +58,11 @@ class Certificates:
         return True
 
     def _try(self) -> None:
-        """Loads the pair where it does no harm: a context that fails to load one is left with half of it."""
+        """Loads the pair into a context of its own first: a context that fails to load a pair keeps half of it."""
         self.load(server_context())
 
     def load(self, context: ssl.SSLContext) -> None:
-        """Have a context show the pair that the files hold now. ConfigError if it cannot be used."""
+        """Make a context use the pair in the files. ConfigError if the pair is invalid."""
         try:
             context.load_cert_chain(self._certificate, self._key, password="")  # an encrypted key must not ask for one
         except (OSError, ValueError) as error:  # an SSLError is an OSError
@@ -85,7 +85,7 @@ class Certificates:
 
 
 def server_context() -> ssl.SSLContext:
-    """What every server of ours has: TLS 1.2 or newer, HTTP/1.1."""
+    """The TLS settings of every server: TLS 1.2 or newer, HTTP/1.1."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])

@@ -1,4 +1,4 @@
-"""Where a process is asked about itself: health by everybody, the rest over TLS by whom the API server lets ask."""
+"""The endpoints of a process: health for all clients, other paths over TLS for users that the API server allows."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ METRICS = "/metrics"
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """Addresses, each with the option that gave it; an empty one is not listened on."""
+    """Addresses, each with its command-line option; an empty address means no listener."""
 
     listen: str
-    """Health, over plain HTTP."""
+    """Address for health, over plain HTTP."""
     secure_listen: str
-    """Everything, over TLS."""
+    """Address for all paths, over TLS."""
     certificates: Certificates | None = None
-    """For TLS; without one a certificate is made."""
+    """Files of the TLS certificate; without files the process makes a self-signed certificate."""
     plain_metrics: bool = False
     """Whether metrics are served over plain HTTP too, to everybody."""
 
@@ -46,14 +46,14 @@ class Pages:
     ready: Checks
     exposition: Exposition | None = None
     guarded: Mapping[str, Handler] = field(default_factory=dict)
-    """More paths, for whom the API server lets see them."""
+    """More paths, for users that the API server allows."""
 
 
 class Served:
     """The listeners of one process, between `open` and `close`; the ports are the real ones then, 0 for none."""
 
     def __init__(self, endpoints: Endpoints, pages: Pages, client: Client | None) -> None:
-        """The client asks who may see what; without one nobody may, and nothing is listened on over TLS."""
+        """The client asks the API server which users may read a path. Without it there is no TLS listener."""
         self.port = 0
         self.secure_port = 0
         self._endpoints = endpoints
@@ -62,7 +62,7 @@ class Served:
         self._stack = AsyncExitStack()
 
     async def open(self) -> None:
-        """Listens. ConfigError if an address cannot be had; nothing is listened on then."""
+        """Listens on all addresses, or on none: ConfigError if one address cannot be used."""
         async with AsyncExitStack() as stack:
             if self._endpoints.listen:
                 self.port = await _started(Listener(self._plain(), self._endpoints.listen, "--listen"), stack)

@@ -1,10 +1,10 @@
-"""Lets in who may see a path, as the API server says: its authentication and authorization, as kube-scheduler has them.
+"""Asks the API server whether a user may read a path: authentication and authorization, as in kube-scheduler.
 
 Rules
-- A token is asked about by TokenReview, a client's certificate is checked by the TLS context; SubjectAccessReview then
-  says whether that user may get the path. Answers hold for `KEEP` seconds.
-- Closed when in doubt: without an answer of the API server nobody is let in.
-- Questions are few at a time, so that a flood of tokens does not become a flood of requests.
+- A TokenReview checks a token, and the TLS context checks a client's certificate. Then a SubjectAccessReview says
+  whether the user may get the path. Answers hold for `KEEP` seconds.
+- Fail closed: without an answer of the API server no user gets the path.
+- Only a few reviews are under way at a time, so that many tokens do not cause many requests.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ log = logging.getLogger(__name__)
 KEEP = 10.0
 """Seconds for which an answer holds."""
 MOST_KEPT = 1024
-"""Answers that are kept at most."""
+"""Largest number of kept answers."""
 AT_A_TIME = 4
-"""Questions under way at most."""
+"""Largest number of reviews under way."""
 AUTHENTICATED = "system:authenticated"
 CLIENT_CA = ("kube-system", "extension-apiserver-authentication", "client-ca-file")
-"""Namespace and name of the ConfigMap, and the key in it, where every API server says whose certificates it takes."""
+"""Namespace, name and key of the ConfigMap in which every API server publishes the CA of client certificates."""
 CLIENT_CA_PERIOD = 60.0
 """Seconds between two looks at it."""
 
@@ -51,7 +51,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Guard:
-    """Asks the API server who somebody is and what they may do."""
+    """Asks the API server which user a token stands for, and what the user may do."""
 
     def __init__(self, client: Client, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._client = client
@@ -60,7 +60,7 @@ class Guard:
         self._room = asyncio.Semaphore(AT_A_TIME)
 
     def protected(self, handler: Handler) -> Handler:
-        """The handler behind this guard, which answers 401, 403 or 503 in its place."""
+        """The handler with this guard before it; the guard answers 401, 403 or 503 itself."""
 
         async def guarded(request: web.Request) -> web.StreamResponse:
             return await self._refusal(request) or await handler(request)
@@ -117,7 +117,7 @@ class Guard:
 
 
 async def follow_client_ca(client: Client, trust: Callable[[str], None]) -> None:
-    """Hand over for ever whose certificates the API server takes; nobody's while it does not say."""
+    """Pass the CA of client certificates on until cancelled; no CA while the API server gives none."""
     namespace, name, key = CLIENT_CA
     complaint = ""
     while True:

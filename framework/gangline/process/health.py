@@ -9,7 +9,7 @@ from typing import Any
 from aiohttp import web
 
 Checks = Mapping[str, Callable[[], str | None]]
-"""By name; a check returns None if all is well, else why not."""
+"""Checks by name; a check returns None if all is well, else the reason."""
 
 SERVICE = "gpu-scheduler"
 """What /health and /ready call every process of the scheduler."""

@@ -1,12 +1,12 @@
 """Elects one leader among the replicas by a Lease, with the rules and the timing of client-go.
 
 Rules
-- Only the local clock decides whether another's lease has run out: it counts from the moment this process first saw the
-  record as it is, so the clocks of replicas need not agree.
-- A write names the resourceVersion that it was decided on; whoever gets a Conflict has not acquired.
-- The leader stops before its lease can have run out: its work is cancelled by a deadline that only a renewal moves on.
-  `Tenure` has the same deadline for whoever writes in another thread, where a cancellation may come late.
-- A process that hangs must lose the lease: while there is a ``complaint`` nothing is taken or renewed.
+- Only the local clock decides whether another replica's lease has expired: the time counts from the moment at which
+  this process first saw the current record, so the clocks of replicas need not agree.
+- A write names the resourceVersion of the record that it is based on; after a Conflict the replica does not lead.
+- The leader stops before its lease can have expired: a deadline cancels its work, and only a renewal extends the
+  deadline. `Tenure` has the same deadline for writes of another thread, where a cancellation may come late.
+- A process that hangs must lose the lease: while there is a ``complaint`` the lease is not taken or renewed.
 - The lease is released after the work has ended, never before.
 """
 
@@ -45,7 +45,7 @@ class Action(enum.Enum):
 
 
 def decide(record: LeaseSpec | None, observed_at: float, now: float, identity: str) -> Action:
-    """What ``identity`` does about the lease, None if there is none.
+    """What the replica ``identity`` does next about the lease; ``lease`` is None if there is no Lease.
 
     ``observed_at`` and ``now`` are seconds of the same local clock; the first is when the record was seen to change.
     """
@@ -75,7 +75,7 @@ def claim(record: LeaseSpec | None, action: Action, identity: str, duration: flo
 class Elector:
     """One replica's part in the election.
 
-    ``leader`` is the identity that holds the lease as far as is known, empty for nobody. ``on_leading`` is told False
+    ``leader`` is the last known holder of the lease, empty if there is none. ``on_leading`` is told False
     when `run` starts, True when this replica becomes the leader, and False when it no longer is.
     """
 
@@ -129,7 +129,7 @@ class Elector:
                 await self._release()
 
     async def _acquire(self) -> float:
-        """Tries until the lease is ours; returns until when it is, in the loop's time."""
+        """Tries until this replica has the lease; returns when the lease expires, in the loop's time."""
         log.info("waiting to become the leader: lease %s, identity %s", self._name, self._identity)
         while True:
             began, began_at = asyncio.get_running_loop().time(), self._clock.monotonic()
@@ -151,7 +151,7 @@ class Elector:
                 renewing.result()  # raises what went wrong in there, which is a bug
 
     async def _renew(self, tenure: asyncio.Timeout) -> None:
-        """Moves the deadline on with every renewal, and to now when another holds the lease."""
+        """Extends the deadline with every renewal, and sets it to now when another replica holds the lease."""
         loop = asyncio.get_running_loop()
         await asyncio.sleep(self._settings.retry_period)
         while not tenure.expired():  # what is lost stays lost, though the work may take a while to end
@@ -186,7 +186,7 @@ class Elector:
     # One try
 
     async def _try(self) -> bool:
-        """One attempt to take or renew the lease: whether it is ours now."""
+        """One attempt to take or renew the lease; True if this replica holds the lease now."""
         if why := self._unfit():
             self._complain(why)
             return False
@@ -205,7 +205,7 @@ class Elector:
         return ours
 
     async def _renew_unread(self) -> bool:
-        """The leader's short way: writes on what it wrote last, without reading; False if that is out of date."""
+        """The leader's short way: writes without reading, based on its last record; False if that is out of date."""
         known, self._written = self._written, None
         if known is None or not self.is_leading:
             return False
@@ -257,7 +257,7 @@ class Elector:
         self._complaint = why
 
     async def _release(self) -> None:
-        """Gives the lease up, so that another replica need not wait until it runs out."""
+        """Releases the lease, so that another replica need not wait until it expires."""
         try:
             async with asyncio.timeout(self._settings.renew_deadline):
                 lease = await self._read()

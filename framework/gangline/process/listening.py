@@ -1,9 +1,10 @@
-"""Serves an application on one address, with bounds on what whoever reaches it can hold: connections and time.
+"""Serves an application on one address, and limits the number and the duration of connections.
 
-aiohttp has no limit on either: a client that sends a byte now and then, or never reads an answer, is served for ever.
+aiohttp limits neither: it serves a client for ever that sends a byte now and then, or never reads an answer.
 
-There is always room for one more connection: where there are too many, the one is closed that has been without a
-request longest, and if all have one, the one whose request is the oldest. Who keeps others out loses his own.
+There is always room for one more connection: if there are too many, the listener closes the connection that has been
+without a request longest or, if all have a request, the one with the oldest request. So a client that opens many
+connections loses its own.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ log = logging.getLogger(__name__)
 
 _QUIET = logging.getLogger(f"{__name__}.requests")
 _QUIET.disabled = True
-"""aiohttp logs a traceback for each request that is no HTTP; whoever reaches the port could fill the disk."""
+"""aiohttp logs a traceback for each request that is no HTTP; a client of the port could fill the disk."""
 DRAIN = 5.0
-"""Seconds that requests under way have when a listener stops."""
+"""Seconds that requests have to finish when a listener stops."""
 BREATH = 0.1
 """Seconds until the next try after a connection could not be accepted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one listener bears; times in seconds."""
+    """Limits of one listener; times in seconds."""
 
     connections: int = 256
     handshake: float = 10.0
@@ -43,7 +44,7 @@ class Limits:
     head: float = 10.0
     """From the start of a connection to the end of its first request's head."""
     request: float = 30.0
-    """From the end of a request's head until its answer has been taken, the body included."""
+    """From the end of a request's head until the client has read the answer, the body included."""
     idle: float = 75.0
     """Between two requests, the head of the second included."""
 
@@ -83,9 +84,9 @@ class Listener:
         self._tasks: set[asyncio.Task[None]] = set()
         self._opening = 0
         self._silent: dict[BaseTransport, TimerHandle | None] = {}
-        """Connections without a request, the one that has been so longest first; with what ends them."""
+        """Connections without a request, the one that has been without one longest first; each with its timer."""
         self._busy: dict[BaseTransport, None] = {}
-        """Those with a request, the oldest first."""
+        """Connections with a request, the oldest request first."""
         self.listening = False
 
     async def start(self) -> None:
@@ -247,7 +248,7 @@ class _Handler(web.RequestHandler):
         self._mine: Transport | None = None
 
     def connection_made(self, transport: BaseTransport) -> None:
-        """It is open, and secured."""
+        """The connection is open, and its TLS handshake is done."""
         super().connection_made(transport)
         self._mine = cast(Transport, transport)
         self._made(self._mine)
@@ -259,14 +260,14 @@ class _Handler(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """What was sent cannot be answered; it is not kept either."""
+        """The request cannot be answered; its bytes are not kept."""
         try:
             return super().handle_error(request, status, exc, message)
         finally:
             _let_go(exc)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """It is closed, by whomever."""
+        """The connection is closed, by the server or by the client."""
         for left, _ in self._messages:
             _let_go(getattr(left, "exc", None))
         super().connection_lost(exc)

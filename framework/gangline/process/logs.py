@@ -18,12 +18,12 @@ _STANDARD = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
 
 
 def level_from(environ: Mapping[str, str]) -> str:
-    """The level that LOG_LEVEL asks for, as it stands there; info if it is not set or empty."""
+    """The value of LOG_LEVEL; info if the variable is missing or empty."""
     return environ.get("LOG_LEVEL") or "info"
 
 
 def configure(level: str, form: Form) -> None:
-    """Sends everything from ``level`` on to stderr, in place of what was set up before.
+    """Sends records of ``level`` and above to stderr, and replaces earlier handlers.
 
     The level is debug, info, warning or error, in any case. ConfigError for another level or form.
     """
@@ -43,7 +43,7 @@ class JsonFormatter(logging.Formatter):
     """A record as one line of JSON: ts, level, logger, msg, the fields given as ``extra``, and exc for a traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """See the class; what JSON has no form for is written as text."""
+        """See the class; values that JSON cannot express are written as text."""
         entry: dict[str, Any] = {
             "ts": rfc3339(record.created, micros=True),
             "level": record.levelname.lower(),

@@ -1,4 +1,4 @@
-"""Runs an event loop in a thread of its own, and awaits from one loop what runs in another."""
+"""Runs an event loop in a thread of its own, and lets one loop await a coroutine in another loop."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
 
 async def across(loop: asyncio.AbstractEventLoop, work: Work[T], gone: asyncio.Future[None] | None = None) -> T:
-    """What ``work`` returns or raises when it runs in another loop.
+    """Run ``work`` in another loop; returns its result, or raises its exception.
 
-    A cancellation is passed on, and waits until the work has ended there. ``gone`` is a future of this loop that is
-    done when the other one is no more; RuntimeError then.
+    A cancellation is passed on to ``work``, and waits until ``work`` has ended. ``gone`` is a future of this loop
+    that is done when the other loop has ended; then RuntimeError is raised.
     """
     here = asyncio.get_running_loop()
     ended: asyncio.Future[asyncio.Task[T]] = here.create_future()
@@ -58,7 +58,7 @@ async def _awaited(work: Work[T]) -> T:
 
 
 class LoopThread:
-    """An event loop in a thread of its own, while in the block; what runs there at its end is cancelled."""
+    """An event loop in a thread of its own, for the time of the block; at its end the loop's tasks are cancelled."""
 
     def __init__(self, name: str, factory: LoopFactory = asyncio.new_event_loop) -> None:
         self._factory = factory

@@ -11,9 +11,10 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 
 def keep_memory() -> None:
-    """Let glibc's allocator keep what arrays give back; elsewhere nothing happens.
+    """Let glibc's allocator keep the memory of freed arrays; without glibc nothing happens.
 
-    Handing it to the system and fetching it again costs a third of a decision on a pod of a new class at 5,000 nodes.
+    Returning the memory to the system and requesting it again takes a third of the time of a decision on a pod of a new
+    class at 5,000 nodes.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
@@ -23,7 +24,7 @@ def keep_memory() -> None:
 
 @contextmanager
 def nothing_collected() -> Iterator[None]:
-    """What is made in this block stays for good: imports take a tenth longer if the garbage collector walks it."""
+    """The garbage collector never looks at objects created in this block: imports take a tenth longer otherwise."""
     gc.disable()
     try:
         yield
@@ -33,12 +34,12 @@ def nothing_collected() -> Iterator[None]:
 
 
 def collect_rarely() -> None:
-    """Nearly everything stays for long: keep the garbage collector from walking it again and again."""
+    """Most objects live long: make the garbage collector look at them less often."""
     gc.set_threshold(200_000, 50, 100)
 
 
 def settle_memory() -> None:
-    """What there is now is never walked again."""
+    """The garbage collector never looks at the present objects again."""
     gc.collect()
     gc.freeze()
     collect_rarely()

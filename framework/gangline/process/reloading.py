@@ -1,5 +1,6 @@
-"""Configuration files are read again when they change: checked first, taken between two cycles, and on an error the
-old configuration stays."""
+"""Reads configuration files again when they change, checks the new configuration and uses it from the next cycle on.
+
+If the new configuration is invalid, the old one stays."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ INTERVAL = 5.0
 
 
 class Reloader:
-    """Looks at files and hands a changed configuration on."""
+    """Looks at files and passes a changed configuration on."""
 
     def __init__(self, files: Sequence[Path], use: Callable[[config.SchedulerConfiguration], None]) -> None:
         self._files = files
@@ -26,13 +27,13 @@ class Reloader:
         self._seen = config.fingerprint(files) if files else b""
 
     async def run(self) -> None:
-        """Look for ever."""
+        """Look at the files until cancelled."""
         while self._files:
             await asyncio.sleep(INTERVAL)
             self.look()
 
     def look(self) -> bool:
-        """Read the files if they have changed; True when a new configuration was taken."""
+        """Read the files if they have changed; True if a new configuration is in use."""
         try:
             now = config.fingerprint(self._files)
             if now == self._seen:

@@ -1,9 +1,9 @@
-"""Keeps a webhook's TLS Secret, and what the API server trusts, up to date on a cluster.
+"""Keeps a webhook's TLS Secret, and the CAs that the API server trusts for the webhook, up to date on a cluster.
 
 Rules
-- Trust goes first: the API server knows a new authority before any server can have a certificate of it.
-- Every write names the state that it was decided on; when another was quicker, all is read and decided again.
-- What has nothing to change writes nothing.
+- Trust goes first: the API server trusts a new CA before any server can have a certificate of this CA.
+- Every write names the state that it is based on; after a Conflict everything is read and decided again.
+- If nothing has to change, nothing is written.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A certificate for a Service, the Secret that holds it, and the registrations that have to trust it."""
+    """A certificate for a Service, its Secret, and the webhook configurations that have to trust the certificate."""
 
     namespace: str
     service: str
@@ -53,7 +53,7 @@ class Wanted:
 
 
 async def ensure(client: Client, wanted: Wanted, clock: Clock) -> str:
-    """Make what is wanted true; one line that says what was done.
+    """Create or renew the certificate and the trust in it, as needed; returns one line that says what was done.
 
     Raises NotFound for a registration that is not there (the Secret is made all the same), InvalidObject for a Secret
     of another type, and other ApiErrors.

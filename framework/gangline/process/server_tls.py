@@ -1,7 +1,7 @@
-"""What a server shows and whom it trusts: a pair of files or a certificate of its own, and an authority.
+"""The TLS certificate of a server, from files or self-signed, and the CA of its clients' certificates.
 
-A certificate of its own is made when the first connection wants it: many processes are never asked, and the library
-that makes it takes as long to import as a hundred decisions.
+A self-signed certificate is made for the first connection: many processes never get a connection, and importing the
+library that makes the certificate takes as long as a hundred decisions.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LIFETIME = timedelta(days=3650)
-"""Of a certificate that is gone when the process ends."""
+"""How long a self-signed certificate is valid."""
 
 
 def pair_of_files(certificate: Path | None, key: Path | None) -> Certificates | None:
-    """The pair that the options name; None if they name none. ConfigError."""
+    """The pair of files that the options name, or None. Raises ConfigError."""
     if certificate is None and key is None:
         return None
     if certificate is None or key is None:
@@ -38,7 +38,7 @@ def pair_of_files(certificate: Path | None, key: Path | None) -> Certificates | 
 
 
 class ServerTLS:
-    """Clients are asked for a certificate once an authority is trusted. Raises OSError where no file can be written."""
+    """The server asks clients for a certificate once it trusts a CA. Raises OSError if no file can be written."""
 
     def __init__(self, files: Certificates | None) -> None:
         if files is None:
@@ -51,7 +51,7 @@ class ServerTLS:
 
     @property
     def context(self) -> ssl.SSLContext:
-        """For the next connection. Raises whatever keeps a certificate of its own from being made, and logs it once."""
+        """The context for the next connection. Raises, and logs once, the error of making a self-signed certificate."""
         if self._files is None and self._own is None:
             try:
                 self._make_own()
@@ -61,7 +61,7 @@ class ServerTLS:
         return self._context
 
     def trust(self, authorities: str) -> None:
-        """Take clients' certificates that one of these authorities, PEM, has signed, and no others."""
+        """Accept only client certificates that one of these CAs, in PEM, has signed."""
         if authorities == self._authorities:
             return
         try:
@@ -72,7 +72,7 @@ class ServerTLS:
         self._authorities = authorities
 
     async def run(self) -> None:
-        """Look at the files for ever; others may look at them too."""
+        """Look at the files until cancelled; other tasks may look at them too."""
         version = 0
         while self._files is not None:
             await asyncio.sleep(INTERVAL)
@@ -86,7 +86,7 @@ class ServerTLS:
         self._own = own
 
     def _complain(self, error: Exception) -> None:
-        """Once: each connection tries again, and anybody may make one."""
+        """Logs the error once only, because each connection tries again."""
         if not self._has_complained:
             self._has_complained = True
             log.error("TLS cannot be served, as the certificate of this process cannot be made: %s", described(error))
@@ -112,7 +112,7 @@ class ServerTLS:
 
 
 def _self_signed(name: str) -> Identity:
-    """A certificate of an authority that nobody knows, as upstream makes it: it hides, but proves nothing."""
+    """A self-signed certificate, as kube-scheduler makes it: it encrypts, but does not prove the server's identity."""
     from cryptography import x509
 
     from gangline.certificates import Authority

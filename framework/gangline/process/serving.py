@@ -1,4 +1,4 @@
-"""The pages of the scheduler beside its metrics: the configuration at work, decisions, and the version."""
+"""The pages of the scheduler beside its metrics: the current configuration, decisions, and the version."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def pages(
 ) -> Mapping[str, Handler]:
     """By their paths. ``configuration`` is asked on every request for /configz.
 
-    ``decisions`` tells by pod UID why a pod is where it is.
+    ``decisions`` gives by pod UID why a pod is on its node.
     """
 
     async def configz(request: web.Request) -> web.StreamResponse:
@@ -53,7 +53,7 @@ async def _version(request: web.Request) -> web.StreamResponse:
 
 
 def _without_keys(document: dict[str, Any]) -> dict[str, Any]:
-    """The configuration without the extenders' private keys: whoever reaches the port may read it."""
+    """The configuration without the extenders' private keys."""
     for extender in document.get("extenders") or ():
         if (tls := extender.get("tlsConfig")) and tls.get("keyData"):
             tls["keyData"] = "REDACTED"

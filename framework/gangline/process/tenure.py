@@ -1,6 +1,6 @@
-"""What the loop that decides and the thread that renews the lease tell each other: each a time stamp that both read.
+"""Two time stamps that the deciding loop shares with the thread that renews the lease.
 
-A float is read and written as one thing, so no lock is needed.
+Reading or writing a float is atomic, so no lock is needed.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ class Tenure:
         self._until = -math.inf
 
     def extend(self, until: float) -> None:
-        """It may until then."""
+        """The process may write until then."""
         self._until = until
 
     def end(self) -> None:
-        """It no longer may."""
+        """The process may no longer write."""
         self._until = -math.inf
 
     def holds(self) -> bool:
-        """Whether it may now; asked before each write is sent."""
+        """Whether the process may write now; checked before each write is sent."""
         return self._clock.monotonic() < self._until
 
 
 class Heartbeat:
-    """Says when an event loop turned last; ``limit`` is after how many seconds without a turn it counts as hung."""
+    """Says when an event loop ran last. The loop counts as hung after ``limit`` seconds without a run."""
 
     def __init__(self, clock: Clock, limit: float) -> None:
         self._clock = clock
@@ -43,7 +43,7 @@ class Heartbeat:
         self._beat = clock.monotonic()
 
     def beat(self) -> None:
-        """The loop turns."""
+        """The loop runs."""
         self._beat = self._clock.monotonic()
 
     async def run(self) -> None:
@@ -53,6 +53,6 @@ class Heartbeat:
             await asyncio.sleep(min(BEAT, self._limit / 4))
 
     def complaint(self) -> str | None:
-        """Why the loop counts as hung; None while it does not."""
+        """Why the loop counts as hung, or None."""
         age = self._clock.monotonic() - self._beat
         return f"the event loop has not turned for {age:.0f} s" if age > self._limit else None

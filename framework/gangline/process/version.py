@@ -1,4 +1,4 @@
-"""Which version of Gangline runs, and from which commit it was built."""
+"""The version of Gangline, and the commit that it was built from."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any, TypeVar
 import click
 
 COMMIT = "GANGLINE_COMMIT"
-"""The variable that an image sets."""
+"""The environment variable that an image sets."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def commit() -> str:
-    """The commit; empty where the build did not say."""
+    """The commit; empty if the build did not set it."""
     return os.environ.get(COMMIT, "")
 
 
 def version() -> str:
-    """Such as ``0.1.0``, or ``0.1.0 (abc1234)`` where the commit is known."""
+    """The version, for example ``0.1.0``, or ``0.1.0 (abc1234)`` if the commit is known."""
     number = metadata.version("gangline")
     return f"{number} ({built})" if (built := commit()) else number
 

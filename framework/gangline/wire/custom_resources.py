@@ -16,23 +16,24 @@ from gangline.model import Object, ObjectMeta, PodCondition
 CLAIM = "gpu.scheduling/claim"
 """On a pod: the GpuClaim in its namespace that it uses."""
 ALLOCATED = "gpu.scheduling/allocated"
-"""On a bound pod: its device ids, "0,1"; set in the same write as the node, read by the downward API."""
+"""On a bound pod: the ids of its devices, "0,1". The scheduler writes them in the same request as the node; the
+downward API reads them."""
 ALLOCATED_UUIDS = "gpu.scheduling/allocated-uuids"
 """On a bound pod: the UUIDs of its devices, in the order of the ids."""
 SCHEDULING_MAP = "gpu-scheduling-map"
-"""On a pod: lines INDEX=NODE:DEVICES that say where each pod of a workload goes."""
+"""On a pod: lines INDEX=NODE:DEVICES with the node and the devices of each pod of a workload."""
 MANAGED = "gpu.scheduling/managed"
-"""On a Lease: "true" when it locks a device."""
+"""On a Lease: "true" if the Lease locks a device."""
 LEASE_POD = "gpu.scheduling/pod"
-"""On a Lease: the name of the pod, a hash of it where it is longer than 63 characters."""
+"""On a Lease: the name of the pod, or a hash of a name with more than 63 characters."""
 LEASE_POD_NAMESPACE = "gpu.scheduling/pod-namespace"
-"""On a Lease: the namespace of the pod, a hash of it where it is longer than 63 characters."""
+"""On a Lease: the namespace of the pod, or a hash of a namespace with more than 63 characters."""
 LEASE_NODE = "gpu.scheduling/node"
-"""On a Lease: the node of the devices, a hash of it where it is longer than 63 characters."""
+"""On a Lease: the node of the devices, or a hash of a name with more than 63 characters."""
 NODE_ALIAS = "gpu-node-name"
-"""On a node: the name by which a scheduling map may call it."""
+"""On a node: another name for the node in scheduling maps."""
 ALLOW = "gangline.dev/allow"
-"""On a namespace: what its pods may ask others to obey, such as "min-runtime, scheduling-map"; "*" for all."""
+"""On a namespace: the permissions of its pods, for example "min-runtime, scheduling-map"; "*" for all."""
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 """On a pod: its index in an indexed Job, written by Kubernetes."""
 RANKS = "gangline.dev/ranks"
@@ -43,11 +44,11 @@ POD_INDEX = "apps.kubernetes.io/pod-index"
 # Resources
 
 GPU = "nvidia.com/gpu"
-"""As a resource: whole GPUs; on a node that shares its GPUs by time-slicing, pieces of them."""
+"""As a resource: whole GPUs; on a node that shares its GPUs by time-slicing, replicas of GPUs."""
 AMD_GPU = "amd.com/gpu"
-"""As a resource: whole GPUs of AMD, which are counted and not chosen."""
+"""As a resource: whole GPUs of AMD. Gangline counts them, and AMD's device plugin chooses them."""
 SHARED_GPU = "nvidia.com/gpu.shared"
-"""As a resource: pieces of GPUs that a device plugin shares out under a name of their own."""
+"""As a resource: replicas of shared GPUs, if the device plugin gives them a resource name of their own."""
 MIG_PREFIX = "nvidia.com/mig-"
 """As a resource: MIG instances; the profile follows, as in nvidia.com/mig-1g.10gb."""
 
@@ -58,7 +59,7 @@ TOPOLOGY_API_VERSIONS = (
     f"{TOPOLOGY_GROUP}/{TOPOLOGY_VERSION}",
     f"{TOPOLOGY_GROUP}.k8s.io/{TOPOLOGY_VERSION}",
 )
-"""What may stand in apiVersion of a document; objects on the API server have the first."""
+"""Values of apiVersion that a document may have; objects on the API server have the first one."""
 
 # GpuClaim (gpu.scheduling/v1, namespaced, gclaim)
 
@@ -72,7 +73,7 @@ class ClaimSelector(Object):
 
 
 class ClaimDevices(Object):
-    """How many devices, which, and how they may be shared."""
+    """Number of devices, the choice among them, and whether pods may share them."""
 
     count: int = 1
     policy: Literal["contiguous", "spread", "preferIds"] = "contiguous"
@@ -87,7 +88,7 @@ class ClaimDevices(Object):
 
 
 class ClaimTopology(Object):
-    """How closely the devices have to be linked."""
+    """The links that the devices need between each other."""
 
     mode: Literal["Required", "Preferred", "Ignore"] = "Preferred"
     min_bandwidth_gbps: int = msgspec.field(default=0, name="minBandwidthGBps")
@@ -120,7 +121,7 @@ class GpuClaimSpec(Object):
 
 
 class GpuClaimStatus(Object):
-    """status of a GpuClaim; several pods may use one claim, the newest allocation stands here."""
+    """status of a GpuClaim. If several pods use the claim, it shows the newest allocation."""
 
     phase: str = ""
     """Pending, Reserved, Bound or Failed."""
@@ -132,7 +133,7 @@ class GpuClaimStatus(Object):
 
 
 class GpuClaim(Object):
-    """What GPUs a pod wants."""
+    """A claim says which GPUs a pod needs."""
 
     metadata: ObjectMeta
     spec: GpuClaimSpec = msgspec.field(default_factory=GpuClaimSpec)
@@ -169,16 +170,16 @@ class GpuDevice(Object):
     memory_mi_b: int = msgspec.field(default=0, name="memoryMiB")
     health: Literal["Healthy", "Unhealthy", "Unknown"] = "Unknown"
     reason: str = ""
-    """Why it is not healthy."""
+    """Why the device is not healthy."""
     bandwidth_gbps: int = msgspec.field(default=0, name="bandwidthGBps")
-    """NVLink GB/s to its peers."""
+    """Bandwidth of its NVLinks in GB/s."""
     island: str = ""
     """Devices with the same island are linked by NVLink."""
     numa_node: int = -1
     links: list[DeviceLink] = []
     mig_devices: list[MigDevice] = []
     in_use_by: list[str] = []
-    """UIDs of the pods on it."""
+    """UIDs of the pods that use the device."""
 
 
 class Hca(Object):
@@ -194,7 +195,7 @@ class Hca(Object):
 
 
 class Fabric(Object):
-    """What connects the node to others."""
+    """Connections of the node to other nodes and to storage."""
 
     clique: str = ""
     """NVLink clique: CLUSTER-UUID.CLIQUE-ID."""
@@ -217,9 +218,9 @@ class GpuNodeStatusStatus(Object):
     healthy: int = 0
     """Devices that are healthy."""
     used: int = 0
-    """Devices on which the agent knows pods."""
+    """Devices that pods use, as far as the agent knows."""
     free: int = 0
-    """Healthy devices on which it knows none."""
+    """Healthy devices that no pod uses, as far as the agent knows."""
     devices: list[GpuDevice] = []
     fabric: Fabric | None = None
     driver_version: str = ""
@@ -228,7 +229,7 @@ class GpuNodeStatusStatus(Object):
 
 
 class GpuNodeStatus(Object):
-    """The GPUs of a node, as its agent reports them; named like the node."""
+    """The GPUs of a node as its agent reports them. The object has the name of the node."""
 
     metadata: ObjectMeta
     spec: GpuNodeStatusSpec = msgspec.field(default_factory=GpuNodeStatusSpec)

@@ -1,7 +1,7 @@
-"""What the pods of a namespace may ask others to obey: the annotation `gangline.dev/allow` on the namespace.
+"""Permissions of the pods of a namespace: the annotation `gangline.dev/allow` on the namespace.
 
-Whoever may create pods may write what they like on them; a namespace is changed by administrators. So what costs other
-tenants counts only where the namespace says that it may be asked for.
+A user who may create pods can write any annotation on them, but only administrators change a namespace. So a pod's
+annotation that costs other tenants something counts only if the namespace has the permission for it.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any, Protocol
 from gangline.wire.custom_resources import ALLOW
 
 MIN_RUNTIME, MAX_RUNTIME, SCHEDULING_MAP, RESERVATION = "min-runtime", "max-runtime", "scheduling-map", "reservation"
-"""What can be allowed."""
+"""The permissions."""
 EVERYTHING = "*"
 LONGEST = 1024
-"""Characters of the annotation; a longer one allows nothing."""
+"""Characters of the annotation; a longer annotation gives no permission."""
 
 
 class Namespaces(Protocol):
-    """The namespaces as they are known; the store of them."""
+    """The namespaces that the scheduler knows."""
 
     def get(self, name: str, namespace: str = "") -> Any:
         """The namespace of that name, None when it is not known."""
@@ -27,17 +27,17 @@ class Namespaces(Protocol):
 
 
 def allowed_by(annotations: Mapping[str, str] | None) -> frozenset[str]:
-    """What a namespace with these annotations allows."""
+    """The permissions of a namespace with these annotations."""
     text = (annotations or {}).get(ALLOW, "")
     return frozenset(filter(None, (name.strip() for name in text.split(",")))) if len(text) <= LONGEST else frozenset()
 
 
 def is_allowed(permission: str, namespace: str, namespaces: Namespaces) -> bool:
-    """Whether the pods of a namespace may ask for this; not where the namespace is not known."""
+    """Whether the pods of a namespace have the permission; False for an unknown namespace."""
     found = namespaces.get(namespace)
     return found is not None and not allowed_by(found.metadata.annotations).isdisjoint((permission, EVERYTHING))
 
 
 def missing(permission: str, namespace: str) -> str:
-    """What to tell the pod that asks for it all the same."""
+    """The message for a pod that uses the annotation without the permission."""
     return f'namespace {namespace} does not allow it: its annotation {ALLOW} does not list "{permission}"'

@@ -1,6 +1,6 @@
 """Reads the annotation gpu-scheduling-map: for each pod of a workload, by its index, a node and the devices there.
 
-The annotation holds lines INDEX=NODE:DEVICES. A line that cannot be used is reported and skipped; the others count.
+The annotation holds lines INDEX=NODE:DEVICES. A line that cannot be read is reported and skipped.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gangline.model import ObjectMeta
 from gangline.wire.custom_resources import COMPLETION_INDEX, POD_INDEX
 
 RANDOM_NAMES = ("ReplicaSet", "ReplicationController", "DaemonSet", "Job")
-"""Kinds whose pods end in random characters, which may happen to be digits."""
+"""Kinds whose pods have names that end in random characters; these characters may all be digits."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 _DIGITS = re.compile(r"[0-9]{1,18}")
@@ -22,7 +22,7 @@ _DIGITS = re.compile(r"[0-9]{1,18}")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Where one pod goes: the node's name or alias, and the devices as they are written, such as ``0,1``."""
+    """The node (name or alias) and the devices of one pod; the devices as in the text, for example ``0,1``."""
 
     node: str
     devices: str
@@ -30,7 +30,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A line that was skipped; numbers start at 1."""
+    """A skipped line; line numbers start at 1."""
 
     number: int
     line: str
@@ -42,7 +42,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class SchedulingMap:
-    """A whole annotation: the entries by index, and the lines that could not be used."""
+    """A whole annotation: the entries by index, and the skipped lines."""
 
     entries: Mapping[int, Entry]
     faults: tuple[Fault, ...] = ()
@@ -50,7 +50,7 @@ class SchedulingMap:
 
 @lru_cache(maxsize=8)
 def parse(text: str) -> SchedulingMap:
-    """The map in an annotation; blank lines mean nothing, and of two lines for one index the last counts."""
+    """The map in an annotation. Blank lines are ignored; the last of several lines for one index counts."""
     entries: dict[int, Entry] = {}
     faults = []
     for number, line in enumerate(text.split("\n"), start=1):
@@ -81,7 +81,7 @@ def pod_index(metadata: ObjectMeta) -> int | None:
 
 
 def _parse_line(line: str) -> tuple[int, Entry] | str:
-    """The index and entry of a line, or why it has none."""
+    """The index and entry of a line, or why the line cannot be read."""
     index, equals, place = (part.strip() for part in line.partition("="))
     if not equals:
         return "there is no '=' after the index"

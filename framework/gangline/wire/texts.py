@@ -1,6 +1,6 @@
-"""Reads what somebody has written as text into an annotation or label: device ids, JSON.
+"""Reads the texts in annotations and labels: device ids, JSON.
 
-Whatever stands there, the answer is a value or an InvalidObject: no digits, no nesting and no encoding ends the reader.
+Any text gives a value or an InvalidObject: no number of digits, no nesting and no encoding raises another error.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from gangline.bounds import MOST_JSON
 from gangline.errors import InvalidObject
 
 MOST_IDS = 256
-"""Device ids in one list; more are not looked at."""
+"""Device ids in one list that are read; further ids are ignored."""
 _MOST_ID_DIGITS = 4
 _KEPT_LENGTH = 64
 T = TypeVar("T")
 
 
 def device_ids(text: str) -> tuple[int, ...]:
-    """The ids in `0,1` or `node:0,1`, rising, each once; what is no id is left out."""
+    """The ids in `0,1` or `node:0,1`, in ascending order, each once; parts that are no id are ignored."""
     return _known(text) if len(text) <= _KEPT_LENGTH else _ids(text)
 
 
@@ -40,7 +40,7 @@ def _ids(text: str) -> tuple[int, ...]:
 
 
 def from_json(key: str, text: str, type_: type[T]) -> T:
-    """The JSON that stands at key, as a type that msgspec knows. Raises InvalidObject."""
+    """The JSON under key, as a type that msgspec knows. Raises InvalidObject."""
     if len(text) > MOST_JSON:
         raise InvalidObject(key, None, f"{len(text)} characters of JSON, and at most {MOST_JSON} are read")
     try:
