@@ -1,4 +1,4 @@
-"""Reads from /sys, /proc and /etc what connects a node to others: RDMA adapters and GPUDirect Storage."""
+"""Reads a node's RDMA adapters and GPUDirect Storage from /sys, /proc and /etc."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NVME = "sys/class/nvme"
 
 
 def read(root: Path) -> Fabric:
-    """The fabric of the node whose file systems stand under ``root``; what is not there is left out."""
+    """The fabric of the node whose file systems are mounted under ``root``, without missing parts."""
     gds = _text(root / NVIDIA_FS)
     version = re.search(r"\d+(\.\d+)+", gds or "")
     return Fabric(
@@ -33,13 +33,13 @@ def read_hcas(root: Path) -> list[Hca]:
 
 
 def numa_node(root: Path, bus_id: str) -> int:
-    """The NUMA node of a PCI device by its bus id, as NVML writes it; -1 where it is not known."""
+    """The NUMA node of a PCI device by its bus id, as NVML writes it; -1 if unknown."""
     domain, _, rest = bus_id.lower().partition(":")
     return _number(root / "sys/bus/pci/devices" / f"{domain[-4:]}:{rest}" / "numa_node", -1)
 
 
 def machine(root: Path) -> str:
-    """The product name of the machine, empty where it is not known."""
+    """The product name of the machine, empty if unknown."""
     return _text(root / "sys/class/dmi/id/product_name") or ""
 
 
@@ -73,6 +73,6 @@ def _text(file: Path) -> str | None:
 
 
 def _number(file: Path, default: int) -> int:
-    """The whole number that a file begins with, like 400 in "400 Gb/sec (4X NDR)"."""
+    """The whole number at the beginning of a file, for example 400 in "400 Gb/sec (4X NDR)"."""
     found = re.match(r"-?\d+", _text(file) or "")
     return int(found.group()) if found else default

@@ -1,11 +1,11 @@
-"""Concludes from a reading what a GpuNodeStatus says: islands, links with their bandwidth, health and conditions.
+"""Makes a GpuNodeStatus of a reading: islands, links with their bandwidth, health and conditions.
 
 Rules
-- Bandwidths are GB/s of both directions together, as they stand in data sheets.
-- Two GPUs at NVSwitches reach each other with all the links of the one that has fewer; otherwise the links count
-  that lead from the one to the other.
-- GPUs that NVLinks connect, also over others, are one island; a GPU without any is an island of its own.
-- A GPU that is not healthy keeps its place, its island and its links, and has no bandwidth.
+- Bandwidths are GB/s of both directions together, as in data sheets.
+- Two GPUs with NVSwitches reach each other with all links of the GPU with fewer links. Without NVSwitches only the
+  links between the two GPUs count.
+- GPUs that NVLinks connect, directly or over other GPUs, are one island; a GPU without NVLinks is its own island.
+- An unhealthy GPU keeps its place, its island and its links, and has the bandwidth 0.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def devices(reading: Reading) -> list[GpuDevice]:
 
 
 def differs(one: GpuNodeStatusStatus, other: GpuNodeStatusStatus) -> bool:
-    """Whether two statuses say different things, apart from when they said them."""
+    """Whether two statuses differ in more than their times."""
 
     def said(what: GpuNodeStatusStatus) -> tuple[object, ...]:
         conditions = [(each.type, each.status, each.reason, each.message) for each in what.conditions]
@@ -86,7 +86,7 @@ def _total_gbps(gpu: Gpu) -> float:
 
 
 def _nvlink_gbps(gpus: Sequence[Gpu]) -> dict[tuple[int, int], float]:
-    """Each pair of ids, the smaller one first, that NVLinks connect, and over how many GB/s."""
+    """Each pair of ids that NVLinks connect, the smaller id first, with the GB/s between them."""
     found: dict[tuple[int, int], float] = {}
     for one in gpus:
         for other in gpus:
@@ -96,7 +96,7 @@ def _nvlink_gbps(gpus: Sequence[Gpu]) -> dict[tuple[int, int], float]:
 
 
 def _towards(gpu: Gpu, peer: Gpu) -> float:
-    """GB/s of the NVLinks of a GPU over which it reaches a peer."""
+    """GB/s of the NVLinks over which a GPU reaches a peer."""
     direct = sum(link.gbps for link in gpu.nvlinks if peer.bus_id and link.peer == peer.bus_id)
     switched = any(link.peer == SWITCH for link in peer.nvlinks)
     return direct + (sum(link.gbps for link in gpu.nvlinks if link.peer == SWITCH) if switched else 0.0)

@@ -1,4 +1,4 @@
-"""Makes the node labels that gpu-feature-discovery would set, for nodes where it does not run."""
+"""Makes the node labels of gpu-feature-discovery, for nodes without gpu-feature-discovery."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from gangline_agent.readings import Gpu, Reading
 
 TIMESTAMP = "nvidia.com/gfd.timestamp"
-"""Set by gpu-feature-discovery; where it stands, the labels are not ours."""
+"""A label of gpu-feature-discovery; on a node with this label the agent sets no labels."""
 
 FAMILIES = {
     3: "kepler",
@@ -32,7 +32,7 @@ def discovered_elsewhere(labels: Mapping[str, str] | None) -> bool:
 def labels_of(reading: Reading) -> dict[str, str]:
     """The labels for a node with these GPUs, none without any.
 
-    Like the original it describes the first GPU and counts all of them.
+    Like gpu-feature-discovery it describes the first GPU and counts all GPUs.
     """
     if not reading.gpus:
         return {}
@@ -91,6 +91,6 @@ def _versions(reading: Reading) -> dict[str, str]:
 
 
 def _value(text: str) -> str:
-    """A text as the value of a label: spaces become dashes, what is not allowed goes."""
+    """A text as the value of a label: spaces become dashes, other forbidden characters are removed."""
     allowed = re.sub(r"[^A-Za-z0-9_.-]", "", re.sub(r"\s+", "-", text))
     return allowed.strip("-_.")[:LONGEST].rstrip("-_.")

@@ -43,12 +43,12 @@ class Runs(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What runs together, and the check of whether the API has what there is to report."""
+    """The parts that run together, and the check whether the API has the newest report."""
 
     runs: Sequence[Runs]
     waiting_for: Callable[[], str | None]
     newest: Callable[[], Mapping[str, GpuNodeStatusStatus]]
-    """Node to what is reported of it, for metrics."""
+    """Node to its report, for metrics."""
 
 
 Build = Callable[[Client], Parts]

@@ -1,4 +1,4 @@
-"""What Prometheus is told of the GPUs and the fabric of nodes: read from the newest report when it asks."""
+"""Metrics of the GPUs and the fabric of nodes, made from the newest report when Prometheus asks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _GAUGES = {
 
 
 class NodeMetrics(Collector):
-    """Gauges of every node that is reported on."""
+    """Gauges of every node with a report."""
 
     def __init__(self, newest: Callable[[], Mapping[str, GpuNodeStatusStatus]]) -> None:
         self._newest = newest

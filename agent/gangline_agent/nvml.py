@@ -1,10 +1,10 @@
-"""Talks to NVML, through pynvml or what is handed in for it, and turns what it says into readings.
+"""Calls NVML, through pynvml or a replacement, and turns its answers into readings.
 
 Rules
-- What a GPU or a driver does not support is left out; any other error of one GPU makes that GPU unhealthy, with what
-  was read of it last; an error of NVML as a whole is Unavailable, and the next reading starts a new session.
-- Bytes that are no text, where NVML should name a GPU, make that GPU unhealthy; anywhere else they count as nothing.
-- What an event says of a GPU holds for as long as the session, because a GPU does not tell when it was reset.
+- A value that a GPU or driver does not support is left out. Any other error of one GPU makes this GPU unhealthy, with
+  the values of its last reading. An error of NVML as a whole is Unavailable, and the next reading starts a new session.
+- Bytes that are no text make a GPU unhealthy if they should name it; in other values they count as missing.
+- The result of an event of a GPU holds until the session ends, because a GPU does not report that it was reset.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Nvml:
 
     @property
     def watching(self) -> bool:
-        """Whether `wait` can wait: some GPU sends events."""
+        """Whether `wait` can be used: at least one GPU sends events."""
         return self._events is not None
 
     def read(self) -> Reading:
@@ -103,7 +103,7 @@ class Nvml:
             raise Unavailable(self._fatal.get(error.value, "NVMLError"), str(error)) from error
 
     def wait(self, seconds: float) -> bool:
-        """Wait for an event that may have changed the health of a GPU; False when none came in time."""
+        """Wait for an event that may have changed the health of a GPU; False if there was none in time."""
         api = self._api
         try:
             event = api.nvmlEventSetWait_v2(self._events, int(seconds * 1000))
@@ -267,12 +267,12 @@ class Nvml:
         return tuple(found)
 
     def _memory(self, handle: Any) -> int:
-        """Its memory in MiB; 0 where it is not known, for which drivers have all bits set."""
+        """The memory of a GPU in MiB; 0 if unknown. Drivers set all bits for an unknown memory."""
         mib: int = self._api.nvmlDeviceGetMemoryInfo(handle).total // MIB
         return mib if mib < 2**31 else 0  # the field of the GpuNodeStatus is an int32
 
     def _memory_problems(self, handle: Any) -> list[str]:
-        """What the GPU says of its memory; all of it goes away when the GPU is reset."""
+        """The memory errors of a GPU; a reset of the GPU removes all of them."""
         api, ask = self._api, self._ask
         found = []
         errors: int = ask(
@@ -290,7 +290,7 @@ class Nvml:
         return found
 
     def _fabric(self, handle: Any) -> tuple[str, list[str]]:
-        """The NVLink clique, empty without one, and what is wrong with the NVLink fabric."""
+        """The NVLink clique, or empty, and the fault of the NVLink fabric."""
         api = self._api
         info = api.c_nvmlGpuFabricInfo_v2_t()
         if self._ask(None, api.nvmlDeviceGetGpuFabricInfoV, handle, ctypes.byref(info)) is None:
@@ -325,7 +325,7 @@ class Nvml:
     # Errors
 
     def _ask(self, default: T, function: Callable[..., Any], *args: Any) -> Any | T:
-        """What a function gives, or the default where the GPU or the driver does not have it, or has no text for it."""
+        """The result of a function, or the default if the GPU or driver does not support it or gives no text."""
         try:
             return function(*args)
         except UnicodeDecodeError:
@@ -336,7 +336,7 @@ class Nvml:
             return default
 
     def _quietly(self, function: Callable[..., Any], *args: Any) -> Any:
-        """What a function gives; None after any error of NVML."""
+        """The result of a function; None after any error of NVML."""
         try:
             return function(*args)
         except self._api.NVMLError:

@@ -1,4 +1,4 @@
-"""Watches the GPUs of the node that this process runs on, and reports them at once, on every change and regularly."""
+"""Watches the GPUs of the agent's node, and reports them at the start, on every change and regularly."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ log = logging.getLogger(__name__)
 RETRY = 10.0
 """Seconds to the next reading while NVML is not available."""
 SLICE = 1.0
-"""Seconds that a thread waits for events; a stop takes as long."""
+"""Seconds for which a thread waits for events; stopping the agent takes as long."""
 
 
 class Session(Protocol):
-    """What `nvml.Nvml` offers; its methods block."""
+    """The methods of `nvml.Nvml`; they block."""
 
     @property
     def watching(self) -> bool: ...
@@ -35,9 +35,9 @@ class Session(Protocol):
 
 
 class Observer:
-    """Reads every ``period`` seconds and after every event; ``root`` is where the node's file systems stand.
+    """Reads every ``period`` seconds and after every event; the node's file systems are mounted under ``root``.
 
-    Where there is neither a GPU nor a sign of one, nothing is reported.
+    On a node with neither a GPU nor a sign of a GPU nothing is reported.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Observer:
             self._session.close()
 
     async def look(self) -> bool:
-        """Reads once and reports it; whether NVML is available, or nobody needs it."""
+        """Reads the GPUs once and reports them; True if NVML is available or not needed."""
         read = await asyncio.to_thread(self._read)
         before = self._reporter.newest
         has_gpus = isinstance(read, Reading) and bool(read.gpus)

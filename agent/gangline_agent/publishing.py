@@ -1,9 +1,9 @@
-"""Writes what is known of a node's GPUs to the API: GpuNodeStatus and, without gpu-feature-discovery, node labels.
+"""Writes a node's GPUs to the API: the GpuNodeStatus and, without gpu-feature-discovery, node labels.
 
 Rules
-- Everything is a server-side apply of the whole truth, so a restart changes nothing and nothing is left behind.
-- The GpuNodeStatus is owned by its Node; who deletes the node deletes it.
-- After a failure the newest status is written, not the one that failed.
+- Every write is a server-side apply of the whole object, so a restart changes nothing and no old field stays.
+- The Node is the owner of the GpuNodeStatus, so deleting the Node deletes the GpuNodeStatus.
+- After a failed write the newest status is written, not the status of the failed write.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Users = Callable[[str], Mapping[int, list[str]]]
 
 
 def counted(devices: Sequence[GpuDevice]) -> dict[str, int]:
-    """What columns of kubectl show: devices in all, healthy ones, those in use, and healthy ones that are not."""
+    """The columns of kubectl: all devices, healthy devices, devices in use, and healthy devices that are free."""
     healthy = [device for device in devices if device.health == "Healthy"]
     return {
         "total": len(devices),
@@ -45,7 +45,7 @@ def counted(devices: Sequence[GpuDevice]) -> dict[str, int]:
 class Publisher:
     """Writes for any number of nodes, at most ``concurrency`` of them at the same time.
 
-    ``users`` gives for a node the UIDs of the pods on each device; they are told with whatever else is written.
+    ``users`` gives for a node the UIDs of the pods on each device; every write of a status includes them.
     """
 
     def __init__(self, client: Client, users: Users, concurrency: int = 32) -> None:
@@ -54,7 +54,7 @@ class Publisher:
         self._turn = asyncio.Semaphore(concurrency)
 
     async def place(self, node: Node) -> str:
-        """Creates or corrects the node's GpuNodeStatus, without its status; the UID of it. Raises ApiError."""
+        """Creates or corrects the node's GpuNodeStatus, without its status; returns its UID. Raises ApiError."""
         owner = {"apiVersion": "v1", "kind": "Node", "name": node.metadata.name, "uid": node.metadata.uid}
         body = {"metadata": {"ownerReferences": [owner]}, "spec": {"nodeName": node.metadata.name}}
         async with self._turn:
@@ -73,7 +73,7 @@ class Publisher:
     async def label(self, node: Node, wanted: Mapping[str, str]) -> None:
         """Sets these labels on a node and takes away those set earlier. Raises ApiError.
 
-        The UID keeps a node that is gone from being made again.
+        Because of the UID the write does not create a deleted node again.
         """
         body = {"metadata": {"uid": node.metadata.uid, "labels": dict(wanted)}}
         async with self._turn:
@@ -117,24 +117,24 @@ class Reporter:
         )
 
     def report(self, status: GpuNodeStatusStatus, wanted_labels: Mapping[str, str]) -> None:
-        """What to publish from now on; ``run`` does it."""
+        """Set the status to publish from now on; ``run`` publishes it."""
         self.newest, self._labels = status, wanted_labels
         self._rests = False
         self._news.set()
 
     def rest(self) -> bool:
-        """There is nothing to publish until something is reported; whether that is news."""
+        """Publish nothing until there is a new report; True if something was to be published before."""
         before, self._rests = self._rests, True
         return not before
 
     def waiting_for(self) -> str | None:
-        """Why the API does not have what is newest; None if it has, or if that is under way."""
+        """Why the API does not have the newest report; None if it has it, or if a write is under way."""
         if self._complaint:
             return self._complaint
         return None if self._published or self._rests else "nothing is published yet"
 
     async def run(self) -> None:
-        """Publishes for ever, trying again for as long as the API does not take it."""
+        """Publishes until cancelled; tries again until the API accepts a report."""
         while True:
             await self._news.wait()
             self._news.clear()
@@ -144,7 +144,7 @@ class Reporter:
                 self._complaint = ""
 
     async def publish(self) -> None:
-        """Writes what is newest. Raises ApiError."""
+        """Writes the newest report. Raises ApiError."""
         if self.newest is None:
             return
         node: Node | None = None

@@ -1,4 +1,4 @@
-"""What is read of a node's GPUs, before anything is concluded from it."""
+"""The values that are read of a node's GPUs, before the agent judges them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Distance = Literal["PIX", "PXB", "PHB", "NODE", "SYS"]
-"""What two GPUs share on the way over PCIe, as nvidia-smi calls it."""
+"""The PCIe distance of two GPUs, in the words of nvidia-smi."""
 
 SWITCH = "switch"
 """The peer of a link that ends at an NVSwitch."""
@@ -32,7 +32,7 @@ class MigInstance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """One GPU; ``problems`` say in words why it must not be used, none where it is healthy."""
+    """One GPU; ``problems`` say why the GPU must not be used, and are empty if it is healthy."""
 
     id: int
     uuid: str = ""

@@ -1,6 +1,6 @@
-"""Says whether a node has GPUs of NVIDIA at all, before anything has read or labelled them.
+"""Says whether a node has GPUs of NVIDIA, before they have been read or labelled.
 
-An agent runs on every node; where there is no sign of GPUs it says nothing.
+An agent runs on every node; on a node without a sign of GPUs it reports nothing.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ LABELS = (
     "feature.node.kubernetes.io/pci-0302_10de.present",
     "feature.node.kubernetes.io/pci-0300_10de.present",
 )
-"""Of gpu-feature-discovery, ours or an administrator's, and of node-feature-discovery; their value is "true"."""
+"""Labels of gpu-feature-discovery, of the agent or an administrator, and of node-feature-discovery; value "true"."""
 VENDOR = "0x10de"
 DISPLAY = "0x03"
-"""How the class of a PCI device begins that is a GPU."""
+"""The first digits of the PCI class of a GPU."""
 AGAIN = 600.0
-"""Seconds between two looks at a node that gives no sign, on behalf of the API server."""
+"""Seconds between two looks at a node without a sign; the interval limits the load of the API server."""
 
 
 def of_node(node: Node) -> bool:
-    """Whether a node's labels say so, or a device plugin that has registered there."""
+    """Whether a node's labels, or the resource of a device plugin, say that it has GPUs."""
     labels = node.metadata.labels or {}
     resources = {**(node.status.capacity or {}), **(node.status.allocatable or {})}
     plugin = (name for name, amount in resources.items() if str(amount) != "0")
@@ -58,7 +58,7 @@ def _begins(file: Path, text: str) -> bool:
 
 
 class Signs:
-    """Of one machine and its node; ``find`` gives the node, and may raise ApiError. What was found once stays."""
+    """The signs of one machine and its node; ``find`` gives the node, and may raise ApiError. A sign is never forgotten."""
 
     def __init__(self, root: Path, find: Callable[[], Awaitable[Node]], clock: SystemClock | None = None) -> None:
         self._root = root
@@ -68,7 +68,7 @@ class Signs:
         self._next = float("-inf")
 
     async def found(self) -> bool:
-        """Whether there was one."""
+        """Whether a sign has been found."""
         if not self._found:
             self._found = await asyncio.to_thread(of_machine, self._root) or await self._on_node()
         return self._found

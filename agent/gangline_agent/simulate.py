@@ -1,6 +1,6 @@
-"""Reports simulated GPUs for many nodes from one process: whatever nodes match, as they come and go.
+"""Reports simulated GPUs for many nodes from one process: for all matching nodes, also new ones.
 
-One that is named, as by the chart on each node, is simulated while there is a sign of GPUs.
+A single named node, as the chart simulates it, is simulated while it has a sign of GPUs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ IDLE = 1.0
 
 
 class Simulation:
-    """Reports what a template says for every node with the labels, or for the ``node`` that is named.
+    """Reports a template for every node with the labels, or for the single node ``node``.
 
     Every ``period`` seconds each status is reported again, the nodes evenly spread over that time.
     """
@@ -65,7 +65,7 @@ class Simulation:
                 log.warning("no node is there yet with %s: none is simulated", self._selector)
 
     def waiting_for(self) -> str | None:
-        """What the API does not have yet; None if it has all."""
+        """The reports that the API does not have yet; None if it has all."""
         if not self._informer.synced.is_set():
             return "the nodes are not listed yet"
         late = {name: why for name, member in self._members.items() if (why := member.waiting_for()) is not None}
@@ -79,7 +79,7 @@ class Simulation:
         return {name: newest for name, member in self._members.items() if (newest := member.newest) is not None}
 
     def use(self, template: Template) -> None:
-        """Reports what this template says from now on."""
+        """Use this template from now on."""
         self._template = template
         for member in self._members.values():
             self._report(member)
@@ -119,7 +119,7 @@ class Simulation:
                 await asyncio.sleep(IDLE)
 
     def _report(self, member: _Member, again: bool = False) -> None:
-        """Reports a node if there is something new to say, or in any case ``again``."""
+        """Reports a node if its report has changed, or in any case if ``again``."""
         member.report(self._template, self._clock.now(), again)
 
 
@@ -133,7 +133,7 @@ class _Member:
         self._reporter = Reporter(publisher, node.metadata.name, self._find)
 
     async def serve(self, first: asyncio.Task[None] | None) -> None:
-        """Publishes for ever, once the node of the same name that was there before has left."""
+        """Publishes until cancelled, after the report of an earlier node of the same name has been deleted."""
         if first is not None:
             await asyncio.wait((first,))
         await self._reporter.run()

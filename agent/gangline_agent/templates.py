@@ -1,4 +1,4 @@
-"""What a simulated node reports: a preset or a file, made out to one node.
+"""The report of a simulated node: a preset or a file, adapted to one node.
 
 A file is YAML or JSON with either ``hardware``, the name of a preset, or ``status``, that of a GpuNodeStatus (so what
 `kubectl get gns NODE -o yaml` prints will do), and optionally ``unhealthy``: node (shell wildcards may stand in it) to
@@ -33,7 +33,7 @@ Unhealthy = Mapping[str, Mapping[int, str]]
 
 
 class _File(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """See the module; the last four are there so that a whole GpuNodeStatus can be given."""
+    """See the module; the last four fields allow a whole GpuNodeStatus in the file."""
 
     hardware: str | None = None
     status: GpuNodeStatusStatus | None = None
@@ -45,7 +45,7 @@ class _File(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
 
 
 class Template(msgspec.Struct, frozen=True):
-    """What all nodes have in common, and where they differ."""
+    """The common values of all nodes, and the differences."""
 
     status: GpuNodeStatusStatus
     labels: dict[str, str]
@@ -91,7 +91,7 @@ def read(what: str) -> Template:
 
 
 class Follower:
-    """Reads a file again when it changes and hands the template on; one that cannot be used is left aside."""
+    """Reads a changed file again and passes the template on; an invalid file is ignored."""
 
     def __init__(self, what: str, use: Callable[[Template], None]) -> None:
         self._what = what
@@ -99,13 +99,13 @@ class Follower:
         self._seen = _modified(what)
 
     async def run(self) -> None:
-        """Looks until it is cancelled."""
+        """Looks at the file until cancelled."""
         while self._seen is not None:
             await asyncio.sleep(LOOK)
             self.look()
 
     def look(self) -> bool:
-        """Reads the file if it has changed; whether a new template was handed on."""
+        """Reads the file if it has changed; True if there was a new template."""
         now = _modified(self._what)
         if now is None or now == self._seen:
             return False
@@ -147,7 +147,7 @@ def _of_status(file: str, status: GpuNodeStatusStatus, unhealthy: Unhealthy) -> 
 
 
 def _device(device: GpuDevice, node: str, problem: str) -> GpuDevice:
-    """A device of a node, with UUIDs, its own and of its MIG instances, that no other has and always the same."""
+    """A device of a node, with unique and stable UUIDs for the device and its MIG instances."""
     made = msgspec.structs.replace(
         device,
         uuid=_uuid("GPU", node, device.id),

@@ -1,7 +1,7 @@
-"""Which pods have which devices of a node, as their annotations say, for everyone to see in the GpuNodeStatus.
+"""Finds which pods have which devices of a node by the pods' annotations, for the GpuNodeStatus.
 
-The scheduler decides nothing by this: it reads the annotations itself. So it may be old, and may be missing where the
-agent has no right to see pods.
+The scheduler does not use this list: it reads the annotations itself. So the list may be old, and it is missing if the
+agent has no right to list pods.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ FINISHED = ("Succeeded", "Failed")
 
 
 class Usage:
-    """Follows the pods of one node, or those of all nodes, while `run` goes on."""
+    """Watches the pods of one node, or of all nodes, while `run` runs."""
 
     def __init__(self, client: Client, node: str = "") -> None:
         chosen = f"spec.nodeName={node}" if node else "spec.nodeName!="
@@ -27,7 +27,7 @@ class Usage:
         self._nodes: dict[str, str] = {}
 
     async def run(self) -> None:
-        """Follow them until cancelled; errors of the API are logged and outlasted."""
+        """Watch until cancelled; errors of the API are logged, and the watch goes on."""
         await self._informer.run()
 
     def of(self, node: str) -> dict[int, list[str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 APPLICATION = frozenset({13, 31, 43, 45, 68, 109})
-"""Raised by what a program does; the GPU is fine. NVIDIA's device plugin passes over the same ones."""
+"""XIDs caused by programs; the GPU is healthy. NVIDIA's device plugin ignores the same XIDs."""
 
 MEANINGS = {
     46: "GPU stopped processing",
@@ -24,7 +24,7 @@ MEANINGS = {
 
 
 def problem(xid: int) -> str | None:
-    """What to say of a GPU with this XID; None where it says nothing about the GPU."""
+    """The problem of a GPU with this XID; None if the XID does not concern the GPU's health."""
     if xid in APPLICATION:
         return None
     return f"XID {xid}: {MEANINGS[xid]}" if xid in MEANINGS else f"XID {xid}"

@@ -1,9 +1,9 @@
-"""Reads the bodies of requests within bounds: of one, of all together, and in time.
+"""Reads the bodies of requests within limits: on the size of one body, on the size of all bodies together, and on time.
 
 Rules
-- A small body is always read: only what is beyond SMALL counts in the budget that all requests share.
-- Who sends slowly, or half and no more, has its share back in the budget after PATIENCE at the latest.
-- A body of the right size can still grow a hundredfold when it is decoded: its parts are counted before.
+- A small body is always read: only the bytes beyond SMALL count in the budget that all requests share.
+- A request that is slow or incomplete gives its share of the budget back after PATIENCE at the latest.
+- A body of the right size can still grow a hundredfold when it is decoded, so its parts are counted first.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gangline.errors import GanglineError
 LARGEST = 8 << 20
 """Bytes of a review: two objects of the largest size that the API server stores, and as much again for its escapes."""
 SMALL = 32 << 10
-"""Bytes; nearly every review has less."""
+"""Bytes; nearly every review is smaller."""
 BUDGET = 24 << 20
 """Bytes of all bodies that are being read or reviewed, beyond the first SMALL of each."""
 PATIENCE = 5.0
@@ -31,7 +31,7 @@ MOST_ELEMENTS = 500_000
 
 
 class Refused(GanglineError):
-    """A body is not read to its end; ``status`` is that of HTTP, ``start`` what was read."""
+    """A body was not read to its end; ``status`` is the HTTP status, ``start`` the bytes that were read."""
 
     def __init__(self, status: int, why: str, start: bytes = b"") -> None:
         super().__init__(status, why, start)
@@ -53,7 +53,7 @@ class Bodies:
 
     @asynccontextmanager
     async def read(self, request: web.Request) -> AsyncIterator[bytearray]:
-        """The body of a request, which counts until the block ends. Refused if it is not to be had."""
+        """The body of a request; it counts in the budget until the block ends. Raises Refused."""
         body = bytearray()
         taken = 0
         try:
@@ -74,7 +74,7 @@ class Bodies:
             self._free += taken
 
     def _check(self, request: web.Request, body: bytearray, more: int) -> None:
-        """Refused if this body is too large, or all of them are."""
+        """Raises Refused if this body, or all bodies together, are too large."""
         if max(len(body), request.content_length or 0) > self._largest:
             raise Refused(413, f"a review may have {self._largest} bytes", bytes(body[:SMALL]))
         if more > self._free:
@@ -82,7 +82,7 @@ class Bodies:
 
 
 def too_many_parts(body: bytearray) -> str:
-    """Why a body is not decoded, empty if it may be."""
+    """Why a body must not be decoded; empty if it may be decoded."""
     for mark, most, what in ((b"{", MOST_OBJECTS, "objects"), (b",", MOST_ELEMENTS, "elements")):
         if (found := body.count(mark)) > most:
             return f"it has {found} {what}, at most {most} are read"

@@ -1,4 +1,4 @@
-"""Finds the GpuClaim that a pod names: from a watch, else by one quick question; it never holds a pod up for long."""
+"""Finds the GpuClaim that a pod names: from a watch, else by one quick request, so that a pod never waits long."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from gangline.kube.resources import GPU_CLAIMS
 from gangline.wire.custom_resources import GpuClaim
 
 PATIENCE = 0.3
-"""Seconds for the question about a claim that the watch has not brought yet."""
+"""Seconds for the request for a claim that the watch has not delivered yet."""
 MISSING = "does not exist; the pod waits until it does"
 UNREADABLE = "cannot be read now; the pod gets device ids, which name no MIG instance, and no variables for the fabric"
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The claim, if it is known; else ``doubt`` says why not, empty where nobody looked."""
+    """The claim if it is known; otherwise ``doubt`` says why it is not. It is empty if claims are not looked up."""
 
     claim: GpuClaim | None = None
     doubt: str = ""
 
 
 class Claims(Protocol):
-    """Where claims are looked up."""
+    """Looks up claims."""
 
     async def find(self, namespace: str, name: str) -> Found:
         """The claim of that name; answers within a fraction of a second."""
@@ -35,7 +35,7 @@ class Claims(Protocol):
 
 
 class NoClaims:
-    """Knows nothing; pods get no variables for the fabric, and MIG claims no UUIDs."""
+    """Finds no claim: pods get no variables for the fabric, and pods with MIG claims get no UUIDs."""
 
     async def find(self, namespace: str, name: str) -> Found:
         """See the protocol."""
@@ -43,7 +43,7 @@ class NoClaims:
 
 
 class WatchedClaims:
-    """Follows all GpuClaims while `run` goes on."""
+    """Watches all GpuClaims while `run` runs."""
 
     def __init__(self, client: Client, patience: float = PATIENCE) -> None:
         self._client = client
@@ -52,14 +52,14 @@ class WatchedClaims:
         self._informer = Informer(client, GPU_CLAIMS, self)
 
     async def run(self) -> None:
-        """Follow them until cancelled; errors of the API are logged and outlasted."""
+        """Watch until cancelled; errors of the API are logged, and the watch goes on."""
         await self._informer.run()
 
     async def find(self, namespace: str, name: str) -> Found:
         """See the protocol.
 
-        A claim and its pod are often created in one breath, so the API server is asked before one counts as missing;
-        not while the watch fails, when each pod would wait for nothing.
+        A claim and its pod are often created together, so the webhook asks the API server before a claim counts as
+        missing. It does not ask while the watch fails, because then each pod would wait in vain.
         """
         if claim := self._known.get((namespace, name)):
             return Found(claim)

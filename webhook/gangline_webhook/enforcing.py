@@ -1,14 +1,14 @@
-"""Decides how the containers of a pod learn of its GPUs, by who enforces in the cluster what they see.
+"""Decides which variables tell the containers of a pod their GPUs; this depends on who enforces what containers see.
 
 Rules
-- device-plugin: the kubelet has a device plugin choose for each container that requests GPUs, and the container sees
-  these alone, counted from 0. So it is told the first ids; ids of the node would hide its GPUs. A container that
-  requests none beside one that does has none. Where none requests any, the ids of the node count, as for environment.
-- runtime: the container runtime shows what NVIDIA_VISIBLE_DEVICES says, so the pod's UUIDs stand there, and in
-  CUDA_VISIBLE_DEVICES. That holds for pods that only request GPUs too, or they would be shown those of others.
-- environment: containers see every GPU of the node, and CUDA takes those whose ids it is told.
-- Ids mean what the agent means by them only in the order of the PCI bus, so that is told with them. No id names a MIG
-  instance: those are told by UUID.
+- device-plugin: a device plugin gives GPUs to each container that requests some. The container sees only these, counted
+  from 0, so the variable has the first ids; ids of the node would hide the GPUs. If one container of a pod requests
+  GPUs, the others have none. If no container requests GPUs, the variable has the ids of the node, as for environment.
+- runtime: the container runtime shows the devices in NVIDIA_VISIBLE_DEVICES, so this variable and CUDA_VISIBLE_DEVICES
+  have the pod's UUIDs, also if the pod only requests GPUs; otherwise it would see GPUs of other pods.
+- environment: containers see every GPU of the node, and CUDA uses the GPUs whose ids are in the variable.
+- CUDA's ids equal the agent's ids only in the order of the PCI bus, so a second variable sets this order. A MIG
+  instance has no id, so the variable has its UUID.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from gangline_webhook.requesting import pieces_of_gpus, whole_gpus
 
 Enforcement = Literal["device-plugin", "runtime", "environment"]
 ENFORCEMENTS: tuple[Enforcement, ...] = get_args(Enforcement)
-"""Who decides in the end which GPUs a container sees."""
+"""Who enforces which GPUs a container sees."""
 MOST_IDS = 64
 """More than any node has."""
 MOST_WARNINGS = 5
@@ -43,11 +43,11 @@ _NOTHING = ("", "void", "none")
 """Values of NVIDIA_VISIBLE_DEVICES that show no GPU."""
 
 Seen = Mapping[str, Sequence[EnvVar]]
-"""The path of each container to the variables that tell it of its GPUs."""
+"""For the path of each container, the variables with its GPUs."""
 
 
 def by_claim(pod: Pod, claim: GpuClaim | None, enforcement: Enforcement, added: int) -> Seen:
-    """For a pod with a claim, whose first container is about to request ``added`` GPUs more."""
+    """The variables for a pod with a claim; ``added`` GPUs are added to the requests of the first container."""
     if enforcement == "runtime":
         return {path: _by_uuid() for path, _ in pod.containers()}
     if claim is not None and claim.spec.devices.exclusivity == "MIG":
@@ -58,12 +58,12 @@ def by_claim(pod: Pod, claim: GpuClaim | None, enforcement: Enforcement, added: 
 
 
 def by_map(pod: Pod, devices: EnvVar, enforcement: Enforcement) -> Seen:
-    """For a pod whose map names ``devices``; a map needs containers that see every GPU, or request as many."""
+    """The variables for a pod whose map names ``devices``. Its containers have to see every GPU, or request as many."""
     return _unless_plugin(pod, (devices, _ORDER), enforcement, 0)
 
 
 def by_request(pod: Pod, enforcement: Enforcement) -> Seen:
-    """For a pod that has neither."""
+    """The variables for a pod with neither claim nor map."""
     if enforcement != "runtime":
         return {}
     return {path: _by_uuid() for path, container in pod.containers() if gpus_of(container)}
@@ -75,7 +75,7 @@ def _by_uuid() -> Sequence[EnvVar]:
 
 
 def _unless_plugin(pod: Pod, told: Sequence[EnvVar], enforcement: Enforcement, added: int) -> Seen:
-    """What is told, or the first ids where a device plugin shows the containers others."""
+    """The given variables, or the first ids for containers whose GPUs a device plugin chooses."""
     if enforcement == "device-plugin":
         asked = {path: gpus_of(container) for path, container in pod.containers()}
         if added:
@@ -90,7 +90,7 @@ def _first(number: int) -> Sequence[EnvVar]:
 
 
 def gpus_of(container: Container) -> int:
-    """How many GPUs, or pieces of them, a container requests; 0 where that is no number."""
+    """How many GPUs or replicas a container requests; 0 if the request is no number."""
     try:
         return whole_gpus(container) + pieces_of_gpus(container)
     except (GanglineError, ValueError):
@@ -98,7 +98,7 @@ def gpus_of(container: Container) -> int:
 
 
 def doubts(pod: Pod, seen: Seen, enforcement: Enforcement, added: int) -> Iterable[str]:
-    """Warnings about containers that tell the runtime themselves which GPUs to show."""
+    """Warnings about containers that set the runtime's variable themselves."""
     told: dict[str, list[str]] = {}
     for path, container in pod.containers():
         if any(variable.name == NVIDIA_VISIBLE_DEVICES for variable in seen.get(path, ())):

@@ -1,4 +1,4 @@
-"""Says which variables NCCL and cuFile need for what a claim asks of the node's fabric."""
+"""Says which variables NCCL and cuFile need for the fabric that a claim asks for."""
 
 from __future__ import annotations
 

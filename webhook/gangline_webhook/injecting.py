@@ -1,11 +1,11 @@
-"""Decides what a new pod gets: which variables go into which containers, and which annotations it may not bring.
+"""Decides how to change a new pod: which variables its containers get, and which annotations it loses.
 
 Rules
-- Only the scheduler says what is allocated: a pod that brings such an annotation loses it.
-- What tells containers of their GPUs is ours, whatever the user wrote, and the user is told; see `enforcing`. The
-  variables of the fabric and of ranks are proposals: what the user set stays.
+- Only the scheduler writes allocations: a new pod with such an annotation loses it.
+- Variables with GPUs replace the user's values, with a warning; see `enforcing`. Variables of the fabric and of ranks
+  are proposals: the user's values stay.
 - A pod with a claim requests the GPUs that the claim gives it; see `requesting`.
-- Doing it twice changes nothing, so that the API server may ask again after other webhooks.
+- A second review changes nothing more, so the API server may ask again after other webhooks.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ class Options:
     """What the command line says."""
 
     scheduler_names: frozenset[str]
-    """Who gives pods what their claims, maps and requests say."""
+    """The schedulers that read claims, maps and requests."""
     enforcement: Enforcement = "device-plugin"
-    """Who decides in the end what containers see."""
+    """Who enforces which GPUs a container sees."""
     claim_requests: Mode = "add"
-    """What becomes of pods with claims that do not request their GPUs."""
+    """What to do with pods that do not request the GPUs of their claims."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A variable for every container; ``firm`` ones replace what the user set."""
+    """A variable for every container; a ``firm`` variable replaces the user's value."""
 
     env: EnvVar
     firm: bool = True
@@ -49,7 +49,7 @@ class Wanted:
 
 
 def mutate(pod: Pod, claim: GpuClaim | None, options: Options, ranks: Ranks = NO_RANKS) -> Verdict:
-    """What to change in a new pod.
+    """The changes of a new pod.
 
     ``claim`` is the one that it names, None if it names none or it is not known; ``ranks`` are those that it asks for.
     """
@@ -87,7 +87,7 @@ def _escaped(key: str) -> str:
 
 
 def _seen(pod: Pod, claim: GpuClaim | None, options: Options, added: int) -> tuple[Seen, list[str]]:
-    """What tells the containers of their GPUs, and warnings about the pod's map."""
+    """The variables with the GPUs of the containers, and warnings about the pod's map."""
     is_ours = pod.spec.scheduler_name in options.scheduler_names
     mapped = is_ours and bool(pod.annotation(SCHEDULING_MAP))
     if pod.annotation(CLAIM):
@@ -100,7 +100,7 @@ def _seen(pod: Pod, claim: GpuClaim | None, options: Options, added: int) -> tup
 
 
 def _of_claim(pod: Pod, options: Options) -> Iterator[str]:
-    """Warnings about a pod with a claim that will not get what it may expect."""
+    """Warnings about a pod with a claim that will not be honoured as the user may expect."""
     if not pod.annotation(CLAIM):
         return
     if pod.spec.scheduler_name not in options.scheduler_names:

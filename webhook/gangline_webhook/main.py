@@ -39,7 +39,7 @@ CONNECTIONS = 32  # to the API server: one watch, and a few questions at a time
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the command line says; ``claims`` need credentials, and so do metrics over TLS."""
+    """The options of the command line; ``claims`` and metrics over TLS need credentials."""
 
     certificates: Certificates
     addr: str
@@ -125,7 +125,7 @@ def webhook(
     log_format: logs.Form,
     log_level: str,
 ) -> None:
-    """Serve admission reviews until SIGTERM: pods get their GPU variables, claims are checked."""
+    """Serve admission reviews until SIGTERM: give pods their GPU variables, and check claims."""
     logs.configure(log_level, log_format)
     options = Options(frozenset(scheduler_names), enforcement, claim_requests)
     certificates = Certificates(tls_cert_file, tls_private_key_file)

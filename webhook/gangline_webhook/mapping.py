@@ -1,4 +1,4 @@
-"""Decides what a pod with a gpu-scheduling-map sees; the scheduler reads the same map with the same parser."""
+"""Decides which GPUs a pod with a gpu-scheduling-map sees; the scheduler reads the map with the same parser."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from gangline.wire.custom_resources import ALLOCATED, SCHEDULING_MAP
 from gangline_webhook.pods import CUDA_VISIBLE_DEVICES, EnvVar, Pod, from_annotation, literal
 
 MOST_FAULTS = 5
-"""Bad lines that are told one by one."""
+"""Invalid lines that have a warning of their own."""
 
 
 def visible_devices(pod: Pod) -> tuple[EnvVar | None, list[str]]:
     """The variable to inject, None if the map gives this pod nothing; and warnings.
 
-    The devices stand in the map where the index is known. A pod whose name is still to be generated, without an index
-    in its labels, reads them from the annotation that the scheduler sets.
+    If the pod's index is known, the devices come from the map. A pod whose name is not generated yet, and whose labels
+    have no index, reads them from the annotation that the scheduler sets.
     """
     found = scheduling_map.parse(pod.annotation(SCHEDULING_MAP))
     warnings = [f"{SCHEDULING_MAP}: {fault}" for fault in found.faults[:MOST_FAULTS]]

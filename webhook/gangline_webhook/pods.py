@@ -13,7 +13,7 @@ CUDA_VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 CUDA_DEVICE_ORDER = "CUDA_DEVICE_ORDER"
 NVIDIA_VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
 MOST_CONTAINERS = 1000
-"""Of a pod that gets variables: each costs a part of the answer, and no node runs so many."""
+"""Containers of a pod that gets variables. Each container makes the answer longer, and no node runs more."""
 
 
 class EnvVar(Object):
@@ -43,17 +43,17 @@ class PodSpec(Object):
 
 
 class Pod(Object):
-    """A pod that is about to be created, or is changed."""
+    """A pod that is being created or changed."""
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
 
     def annotation(self, key: str) -> str:
-        """Its value, empty if it is not there."""
+        """The value of an annotation, empty if the pod does not have it."""
         return (self.metadata.annotations or {}).get(key, "")
 
     def has_too_many_containers(self) -> bool:
-        """Whether it has more than are looked at."""
+        """Whether the pod has more containers than the webhook reads."""
         return len(self.spec.containers or ()) + len(self.spec.init_containers or ()) > MOST_CONTAINERS
 
     def containers(self) -> Iterator[tuple[str, Container]]:

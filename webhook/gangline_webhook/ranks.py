@@ -1,11 +1,11 @@
-"""Decides which variables tell the processes of an indexed Job their ranks, how many they are, and who leads them.
+"""Decides which variables give the processes of an indexed Job their rank, their number and the first pod's address.
 
 Rules
-- On request only: the annotation `gangline.dev/ranks` of the pod. What the user set stays.
-- The rank is the completion index, which the kubelet reads from the pod; how many there are is said by the Job.
-- Pods that do not all run at once get nothing: ranks that wait for others that never come are worse than none.
-- Who leads is the pod with index 0, by its name in the headless Service that spec.subdomain names.
-- JobSets and LeaderWorkerSets have variables and names of their own; nothing is added to those.
+- Only pods with the annotation `gangline.dev/ranks` get variables. The user's own values stay.
+- The rank is the completion index, which the kubelet reads from the pod; the Job says how many ranks there are.
+- If a Job does not run all pods at once, its pods get no variables: they would wait for ranks that never start.
+- The first pod is the pod with index 0; its address is its name in the headless Service of spec.subdomain.
+- JobSets and LeaderWorkerSets have variables and names of their own, so their pods get nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gangline_webhook.requesting import requested, whole_gpus
 MODES = ("pods", "gpus")
 """One process in each pod, or one for each GPU, which torchrun starts."""
 MASTER_ADDR, MASTER_PORT = "MASTER_ADDR", "29500"
-"""The variable that names who leads, and the port that torchrun takes."""
+"""The variable with the address of the first pod, and the default port of torchrun."""
 _FOREIGN = {
     "jobset.sigs.k8s.io/jobset-name": (
         "ranks of a JobSet reach over several Jobs: its label job-index and JOB_COMPLETION_INDEX tell a pod's place"
@@ -33,22 +33,22 @@ _FOREIGN = {
         "a LeaderWorkerSet sets LWS_LEADER_ADDRESS, LWS_GROUP_SIZE and LWS_WORKER_INDEX itself"
     ),
 }
-"""By label: what tells pods of others their place."""
+"""Labels of workloads that give their pods ranks themselves."""
 _JOB_NAMES = ("job-name", "batch.kubernetes.io/job-name")
 
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """What stands behind a pod on the API server, as far as it was found."""
+    """The Job and the Service of a pod, as far as they were found."""
 
     job: Job | None = None
     service: Service | None = None
     is_service_known: bool = False
-    """Whether somebody looked for the Service; it is missing then if it is None."""
+    """Whether the Service was looked up; if so, None means that it is missing."""
     doubt: str = ""
-    """Why the API server did not say; empty where it did, or nobody asked."""
+    """Why the API server did not answer; empty if it answered or was not asked."""
     is_passing: bool = False
-    """Whether that may be over in a moment: whoever makes the pod had better try again."""
+    """Whether the error may pass soon, so that the controller should create the pod again."""
 
 
 NOTHING = Behind()
@@ -56,7 +56,7 @@ NOTHING = Behind()
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """What a pod gets, what to tell its user, and why it is refused, if it is."""
+    """The variables of a pod, the warnings for its user, and the reason of a refusal, if any."""
 
     variables: tuple[EnvVar, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -110,7 +110,7 @@ def job_of(pod: Pod) -> OwnerReference | None:
 
 
 def ranks_of(pod: Pod, namespace: str, claim: GpuClaim | None, behind: Behind) -> Ranks:
-    """What a new pod that asks for ranks gets."""
+    """The answer for a new pod that asks for ranks."""
     owner = job_of(pod)
     labels = pod.metadata.labels or {}
     if owner is None:
@@ -132,7 +132,7 @@ def ranks_of(pod: Pod, namespace: str, claim: GpuClaim | None, behind: Behind) -
 
 
 def doubts_of_job(job: NewJob, namespace: str, behind: Behind) -> tuple[str, ...]:
-    """What the user of a new Job should know whose pods ask for ranks; they themselves have nobody to tell."""
+    """Warnings for the user of a new Job whose pods ask for ranks; no user sees the warnings of the pods themselves."""
     template = job.spec.template
     annotations = template.metadata.annotations or {}
     if RANKS not in annotations:
@@ -147,7 +147,7 @@ def doubts_of_job(job: NewJob, namespace: str, behind: Behind) -> tuple[str, ...
 
 
 def _why_none(workers: _Workers) -> str:
-    """Why pods get no ranks; empty where they do."""
+    """Why pods get no ranks; empty if they get ranks."""
     spec = workers.spec
     if workers.mode not in MODES:
         return f"{workers.mode!r} is not one of {', '.join(MODES)}"
@@ -191,7 +191,7 @@ def _leader(workers: _Workers) -> str:
 
 
 def _doubts(workers: _Workers, behind: Behind) -> list[str]:
-    """Why who leads may not be found; nothing where every container has been told by the user."""
+    """Why pods may not find the first pod; empty if the user has set the address in every container."""
     if all(any(env.name == MASTER_ADDR for env in each.env or ()) for each in workers.pod.containers or ()):
         return []
     name, service = workers.pod.subdomain, behind.service

@@ -1,10 +1,10 @@
 """Builds the manifests that tell the API server when to call the webhook; pure, the chart says the same in YAML.
 
 Rules
-- Only pods that concern GPUs come here: the API server evaluates the conditions, and all others cost nothing.
-- No pod of Gangline's own comes here, or a cluster that starts from nothing would wait for itself. Other pods in its
-  namespace do.
-- Each webhook is asked at most for a few seconds, and by default its absence stops nobody.
+- The webhook gets only pods that concern GPUs: the API server evaluates the conditions, and other pods cost nothing.
+- The webhook does not get Gangline's own pods; otherwise a new cluster would wait for itself. It does get other pods in
+  Gangline's namespace.
+- Each call has a time-out of a few seconds, and by default pods are created even if the webhook is away.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def mutating(
 ) -> Manifest:
     """The MutatingWebhookConfiguration for new pods; ``client`` leads to /mutate.
 
-    ``own`` are the namespace and the label ``app`` of the agents, which have to see every GPU.
+    ``own`` has the namespace and the label ``app`` of the agents, which have to see every GPU.
     """
     conditions = [{"name": "concerns-gpus", "expression": concerns_gpus(scheduler_names, enforcement)}]
     if own is not None:
@@ -118,9 +118,9 @@ def validating(
 
 
 def concerns_gpus(scheduler_names: Sequence[str], enforcement: Enforcement = "device-plugin") -> str:
-    """In CEL: a new pod has a claim, a map that we serve, a forged allocation, or wants ranks or certain GPUs shown.
+    """In CEL: a new pod has a claim, our map or a forged allocation, asks for ranks, or sets the runtime's variable.
 
-    Where the runtime enforces, pods that request GPUs of a scheduler that we serve come too.
+    If the runtime enforces, also pods of our schedulers that request GPUs.
     """
     is_ours = f"object.spec.schedulerName in [{', '.join(map(_quoted, scheduler_names))}]"
     cases = [
@@ -136,18 +136,18 @@ def concerns_gpus(scheduler_names: Sequence[str], enforcement: Enforcement = "de
 
 
 def is_no_agent(namespace: str, app: str) -> str:
-    """In CEL: a pod is none of the agents, as only who may create pods in our namespace could make it look like."""
+    """In CEL: a pod is no agent. Only a user who may create pods in our namespace could imitate an agent."""
     label = "object.metadata.?labels.?app.orValue('')"
     return f"!(request.namespace == {_quoted(namespace)} && {label} == {_quoted(app)})"
 
 
 def asks_for_ranks() -> str:
-    """In CEL: the pods of a new Job want ranks."""
+    """In CEL: the pods of a new Job ask for ranks."""
     return f"{_quoted(RANKS)} in object.spec.template.?metadata.?annotations.orValue({{}})"
 
 
 def changes_allocation() -> str:
-    """In CEL: an update changes an annotation that only the scheduler sets."""
+    """In CEL: an update changes an annotation that only the scheduler may set."""
     keys = ", ".join(_quoted(key) for key in (ALLOCATED, ALLOCATED_UUIDS))
     before, after = "oldObject.metadata.?annotations[?key]", "object.metadata.?annotations[?key]"
     return f"[{keys}].exists(key, {before}.orValue('') != {after}.orValue(''))"

@@ -1,12 +1,12 @@
-"""Decides what a pod with a claim requests: the GPUs that the claim gives it, so that quotas count them.
+"""Makes a pod with a claim request the GPUs that the claim gives it, so that quotas count them.
 
 Rules
-- A claim for whole devices is worth as many of the resource nvidia.com/gpu. Shares and MIG instances have no resource
-  that means them on every kind of node, so nothing is added for them.
-- A pod that requests GPUs keeps its requests, which have to be as many as the claim gives. One that requests none gets
-  them in its first container; where that is not wanted it is refused.
-- What disagrees is refused, however requests are treated: else the claim and the request would both be counted.
-- Quotas are checked after this webhook, so what is added counts.
+- A claim for N whole devices goes with N of the resource nvidia.com/gpu. No resource means a share or a MIG instance on
+  every kind of node, so nothing is added for them.
+- A pod that requests GPUs keeps its requests; they have to be as many as the claim gives. For a pod without requests
+  they are added to its first container, or the pod is refused, as the settings say.
+- A pod whose claim and requests disagree is always refused: otherwise both would be counted.
+- Kubernetes checks quotas after this webhook, so added requests count.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from gangline_webhook.reviewing import Operation
 
 Mode = Literal["add", "require", "ignore"]
 MODES: tuple[Mode, ...] = get_args(Mode)
-"""Add what is missing, refuse where it is missing, or leave pods as they are."""
+"""Whether to add a missing request, to refuse the pod, or to ignore it."""
 _KEY = GPU.replace("/", "~1")
 
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """What to change, or why the pod cannot be; ``added`` is how many GPUs the first container gets."""
+    """The change, or the reason of a refusal; ``added`` is the number of GPUs added to the first container."""
 
     patch: tuple[Operation, ...] = ()
     refusal: str = ""
@@ -38,7 +38,7 @@ class Requests:
 
 
 def requests_of(pod: Pod, claim: GpuClaim, mode: Mode) -> Requests:
-    """What becomes of the requests of a pod that uses this claim."""
+    """What to do with the requests of a pod that uses this claim."""
     containers = pod.spec.containers or []
     try:
         whole, pieces = requested(pod.spec, whole_gpus), requested(pod.spec, pieces_of_gpus)
@@ -58,7 +58,7 @@ def requests_of(pod: Pod, claim: GpuClaim, mode: Mode) -> Requests:
 
 
 def _disagreement(claim: GpuClaim, whole: int, pieces: int) -> str:
-    """Why a pod may not have this claim and request so many whole GPUs, and so many pieces of them."""
+    """Why this claim and these numbers of whole GPUs and of replicas disagree; empty if they agree."""
     devices, name = claim.spec.devices, claim.metadata.name
     match devices.exclusivity:
         case "Exclusive" if whole not in (0, devices.count):
@@ -74,7 +74,7 @@ def _disagreement(claim: GpuClaim, whole: int, pieces: int) -> str:
 
 
 def requested(spec: PodSpec, of: Callable[[Container], int]) -> int:
-    """What a pod requests of something, as quotas count it. GanglineError or ValueError where that is no number."""
+    """How much a pod requests of a resource, as quotas count it. GanglineError or ValueError if that is no number."""
     sidecars, most = 0, 0
     for container in spec.init_containers or ():
         if container.restart_policy == "Always":
@@ -86,17 +86,17 @@ def requested(spec: PodSpec, of: Callable[[Container], int]) -> int:
 
 
 def whole_gpus(container: Container) -> int:
-    """How many whole GPUs a container requests. GanglineError or ValueError where that is no number."""
+    """How many whole GPUs a container requests. Raises GanglineError or ValueError for a request that is no number."""
     return _amount(container, lambda resource: resource == GPU)
 
 
 def pieces_of_gpus(container: Container) -> int:
-    """How many shared replicas or MIG instances it requests by names of their own. Raises as `whole_gpus`."""
+    """How many replicas or MIG instances a container requests by resources of their own. Raises as `whole_gpus`."""
     return _amount(container, lambda resource: resource == SHARED_GPU or resource.startswith(MIG_PREFIX))
 
 
 def _amount(container: Container, means: Callable[[str], bool]) -> int:
-    """The requests for some resources; the limits where there are only these."""
+    """The requests for some resources; the limit of a resource without a request."""
     resources = container.resources
     if resources is None:
         return 0

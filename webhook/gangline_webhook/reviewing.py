@@ -1,10 +1,10 @@
-"""Reads AdmissionReviews and writes their answers; no I/O, and no opinion on what is asked.
+"""Reads AdmissionReviews and writes their answers. This module does no I/O, and decides about no object.
 
 Rules
-- An answer carries the request's uid and apiVersion, or the API server takes it for a failed call.
-- What cannot be read is refused, with the uid as far as it can be made out: an answer that is none would let the object
-  in unchanged where the failurePolicy is Ignore.
-- The uid is looked for where the API server writes it, at the beginning; an object cannot put another one there.
+- An answer has the request's uid and apiVersion; otherwise the API server takes it for a failed call.
+- A review that cannot be read is refused, with the uid if it can be found: after a failed call with the failurePolicy
+  Ignore, the API server would store the object unchanged.
+- The uid is searched only at the beginning, where the API server writes it; an object cannot put another uid there.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Kind(Object):
 
 
 class Request(Object):
-    """What the API server asks; the objects are decoded by whoever knows their kind."""
+    """The request of the API server; its objects are decoded by the code that knows their kind."""
 
     uid: Annotated[str, msgspec.Meta(min_length=1)]
     kind: Kind = msgspec.field(default_factory=Kind)
@@ -85,7 +85,7 @@ class Review(Object):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What to answer: yes or, with a message, no; a JSON patch; and warnings for the user."""
+    """The answer: allowed, or refused with a message; a JSON patch; and warnings for the user."""
 
     allowed: bool = True
     message: str = ""
@@ -154,7 +154,7 @@ def _status(code: int, message: str) -> dict[str, Any]:
 
 
 def uid_in(body: bytes | bytearray) -> str:
-    """The uid in a body that is not what it should be, perhaps not even JSON; empty if it is not to be found."""
+    """The uid in an invalid body, which may not even be JSON; empty if it cannot be found."""
     try:
         return _identities.decode(body).request.uid
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

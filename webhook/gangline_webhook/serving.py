@@ -1,8 +1,8 @@
 """Serves reviews over TLS, and health and metrics beside them over plain HTTP.
 
 What a review is answered
-- Its content cannot be read, or is too much: it is refused, with HTTP 200, because that is a verdict.
-- The webhook fails, is busy or is not told all in time: HTTP 500, 503, 504 or 408, and failurePolicy decides.
+- If its content cannot be read or is too large, it is refused with HTTP 200, because a refusal is a verdict.
+- If the webhook fails or is busy, or the request is incomplete: HTTP 500, 503, 504 or 408, and failurePolicy decides.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from gangline_webhook.workloads import NoWorkloads, Workloads
 log = logging.getLogger(__name__)
 
 MOST_CONNECTIONS = 160
-"""More than API servers open at once; each may cost SMALL bytes and what TLS needs."""
+"""More connections than API servers open at once; each may cost SMALL bytes and the memory of TLS."""
 DEADLINE = 2.0
-"""Seconds for a verdict, once the review is there."""
+"""Seconds for a verdict, once the review has been read."""
 BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
 Decide = Callable[[Review], Awaitable[Verdict]]
@@ -83,7 +83,7 @@ class Reviewer:
         return app
 
     async def mutate(self, review: Review) -> Verdict:
-        """What to change in an object; nothing unless it is a new pod."""
+        """The changes of an object; none unless it is a new pod."""
         request = review.request
         if request.kind.kind != "Pod" or request.operation != "CREATE" or request.sub_resource:
             return Verdict()
@@ -140,7 +140,7 @@ class Reviewer:
 
 
 def _validate_claim(review: Review, updated: bool) -> Verdict:
-    """A claim that does not fit is refused, not malformed: an older CRD may let such claims through."""
+    """A claim that does not fit the struct is refused, but it is no malformed review: an older CRD may allow it."""
     try:
         claim = reviewing.decode(review, review.request.object, GpuClaim)
     except Malformed as error:
