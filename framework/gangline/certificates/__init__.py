@@ -1,4 +1,4 @@
-"""Certificates of an authority of our own: made, judged and put together here; nothing is read, sent or kept."""
+"""Creates and checks certificates of Gangline's own CAs, and joins bundles; no I/O, no state."""
 
 from gangline.certificates.bundle import Bundle, issue, merged, server_names, why_renew
 from gangline.certificates.signing import Authority, Identity

@@ -1,8 +1,8 @@
-"""The certificate of a server behind a Service: what to make, when to renew it, and whom clients have to trust.
+"""The certificate of a server behind a Service: its content, when to renew it, and the CAs that clients have to trust.
 
 Rules
-- Every certificate has an authority of its own, whose key is forgotten once it has signed: only new ones can be made.
-- An authority stays trusted until it expires, so that servers may go on with an old certificate until they see the new.
+- Every certificate has a CA of its own. The CA's key is forgotten after it has signed the certificate.
+- A CA stays trusted until it expires, so servers may use an old certificate until they read the new one.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ class Bundle:
 
     @classmethod
     def of(cls, data: Mapping[str, bytes]) -> Bundle:
-        """From the data of a Secret; what is missing is empty."""
+        """The parts in the data of a Secret; a missing part is empty."""
         return cls(data.get(CERTIFICATE, b""), data.get(KEY, b""), data.get(AUTHORITIES, b""))
 
     @property
     def data(self) -> dict[str, bytes]:
-        """By the names that Kubernetes gives to files of certificates."""
+        """The parts by the file names that Kubernetes uses in TLS Secrets."""
         return {CERTIFICATE: self.certificate, KEY: self.key, AUTHORITIES: self.authorities}
 
     @property
     def expires(self) -> datetime:
-        """When clients stop to trust it. ValueError if it cannot be read."""
+        """When the certificate expires. ValueError if it cannot be read."""
         leaf = x509.load_pem_x509_certificates(self.certificate)[0]
         ends = [each.not_valid_after_utc for each in _readable(self.authorities) if _signed(leaf, each)]
         return min([leaf.not_valid_after_utc, *([max(ends)] if ends else [])])
@@ -66,7 +66,7 @@ def issue(names: Sequence[str], now: datetime, lifetime: timedelta, trusted: byt
 
 
 def why_renew(bundle: Bundle, names: Sequence[str], now: datetime, renew_before: timedelta) -> str | None:
-    """Why a certificate has to be replaced; None as long as it serves."""
+    """Why a certificate has to be replaced; None if it is valid."""
     try:
         leaf = x509.load_pem_x509_certificates(bundle.certificate)[0]
         key = serialization.load_pem_private_key(bundle.key, None)
@@ -84,7 +84,7 @@ def why_renew(bundle: Bundle, names: Sequence[str], now: datetime, renew_before:
 
 
 def merged(now: datetime, *bundles: bytes) -> bytes:
-    """The certificates of some PEM bundles in one, each once, without those that have expired; garbage is left out."""
+    """The certificates of several PEM bundles in one, each once, without expired certificates and other text."""
     kept: dict[x509.Certificate, None] = {}
     for bundle in bundles:
         kept |= {each: None for each in _readable(bundle) if now < each.not_valid_after_utc}

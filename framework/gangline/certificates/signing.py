@@ -1,4 +1,4 @@
-"""An authority, and the certificates that it signs.
+"""A CA, and the certificates that it signs.
 
 Keys are ECDSA P-256: every TLS library of the last ten years takes them, and one is made in well under a millisecond.
 """
@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 BACKDATED = timedelta(minutes=5)
-"""A certificate begins this much earlier: the clocks of two machines differ."""
+"""A certificate is valid this much earlier, because the clocks of two machines differ."""
 SERVER = ExtendedKeyUsageOID.SERVER_AUTH
 CLIENT = ExtendedKeyUsageOID.CLIENT_AUTH
 
@@ -41,7 +41,7 @@ class Identity:
 
 
 class Authority:
-    """Signs certificates that end with its own; its key is nowhere but in here."""
+    """A CA: signs certificates that expire together with its own. Its key exists only in this object."""
 
     def __init__(self, name: str, now: datetime, lifetime: timedelta) -> None:
         self._key = new_key()
@@ -99,7 +99,7 @@ def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def write_secret(path: Path, content: bytes) -> None:
-    """Write a file that its owner alone may read, also where a file with other rights was before. Raises OSError."""
+    """Write a file that only its owner may read, also if a file with other rights existed before. Raises OSError."""
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         os.fchmod(file.fileno(), 0o600)
         file.write(content)

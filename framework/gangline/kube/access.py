@@ -1,4 +1,4 @@
-"""Where the API server is and how to speak to it, as the credentials sources say."""
+"""The address of the API server and the credentials for it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ REREAD = 60.0  # seconds after which credentials that lie in a file are read aga
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What one reading of the sources gave.
+    """The result of one reading of the credentials.
 
     ``authorization`` is the whole header. ``valid_for`` is after how many seconds to read again;
     None means that only a refusal by the server is a reason to.

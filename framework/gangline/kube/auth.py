@@ -1,7 +1,7 @@
-"""Which API server to talk to and what to show it, kept current for as long as the process runs.
+"""The address of the API server and the credentials for it, kept up to date while the process runs.
 
-How the files are read stands in `plain`, and for what is not plain in `sources`, which is imported only then: the
-official client that it uses takes half a second and some 20 MB.
+`plain` reads simple files. `sources` reads all others, and is imported only if needed: the official client that it uses
+takes half a second and some 20 MB.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ RETRY = 10.0  # seconds between two readings at least, whatever the server refus
 class Credentials:
     """An API server's address and the current way to authenticate to it.
 
-    ``read`` is called at once, and again, in a thread, when credentials end or are refused. When
-    that fails the old ones stay in use.
+    ``read`` is called at once, and again in a thread when credentials expire or are refused. When
+    ``read`` fails, the old credentials stay in use.
     """
 
     def __init__(self, read: Callable[[], Access], *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -92,7 +92,7 @@ def load(
 ) -> Credentials:
     """The credentials for a context (by default the current one).
 
-    The first of these that is there counts: the path given, ``$KUBECONFIG`` (several paths, joined
+    The first existing source counts: the path given, ``$KUBECONFIG`` (several paths, joined
     by colons, are merged), ``~/.kube/config``, the service account of the pod. Raises ConfigError.
     """
     if paths := _kubeconfig_paths(kubeconfig, environ):
@@ -124,7 +124,7 @@ def _default_kubeconfig(environ: Mapping[str, str]) -> Path:
 
 
 def _kubeconfig_paths(kubeconfig: str | None, environ: Mapping[str, str]) -> list[str]:
-    """The kubeconfig files to merge; empty when there is none and nobody named one."""
+    """The kubeconfig files to merge; empty if no file exists and none was named."""
     if kubeconfig:
         if not Path(kubeconfig).exists():
             raise ConfigError(kubeconfig, "", "no such file")
@@ -152,7 +152,7 @@ def _ssl_context(access: Access) -> ssl.SSLContext | None:
 
 
 def _load_client_certificate(context: ssl.SSLContext | None, access: Access) -> None:
-    """For connections made from now on."""
+    """The TLS context for new connections."""
     if context is None or not access.cert_file:
         return
     try:

@@ -1,8 +1,8 @@
 """The client for a real API server: HTTP by aiohttp, JSON by msgspec, errors as `gangline.errors`.
 
-There is no rate limit in here: the server's priority and fairness does that; its 429 is honoured.
-Reads are tried again after failures that may pass; writes never are, because only the caller knows
-whether doing them twice is right.
+The client has no rate limit: the server's priority and fairness limits requests, and the client honours
+its 429. It repeats reads after failures that may pass, but never writes, because only the caller knows
+whether a write may happen twice.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ BUFFER = 1 << 20  # bytes read ahead per connection
 
 
 def log_invalid(resource: Resource[Any], namespace: str, name: str, error: InvalidObject) -> None:
-    """What is done with an object that cannot be decoded when nobody asked for anything else."""
+    """The default for objects that cannot be decoded: they are logged."""
     log.warning("skipped an object that cannot be used: %s", error)
 
 
@@ -285,7 +285,7 @@ class HttpClient:
     async def _read(
         self, path: str, query: Mapping[str, str], limits: aiohttp.ClientTimeout, accept: str = JSON
     ) -> bytes:
-        """GET, tried again after failures that may pass."""
+        """A GET, repeated after failures that may pass."""
         attempts = AsyncRetrying(
             retry=retry_if_exception(faults.worth_retrying),
             wait=faults.retry_wait,
@@ -321,7 +321,7 @@ class HttpClient:
         content_type: str = JSON,
         query: Mapping[str, str] = _NO_QUERY,
     ) -> bytes:
-        """The body of a good answer to a write; whatever goes wrong comes out as an ApiError."""
+        """The body of a successful answer to a write; every failure is raised as an ApiError."""
         target = _target(path, query)
         headers = {"Content-Type": content_type}
         try:
@@ -351,7 +351,7 @@ class HttpClient:
     async def _open(
         self, path: str, query: Mapping[str, str], limits: aiohttp.ClientTimeout, accept: str
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """A good answer to a GET, its body not read yet; whatever goes wrong comes out as an ApiError."""
+        """A successful answer to a GET, with its body not read yet; every failure is raised as an ApiError."""
         url = URL(f"{self._credentials.server}{_target(path, query)}", encoded=True)
         headers = {"Accept": accept}
         try:
@@ -382,7 +382,7 @@ _BINDING = Resource("", "v1", "bindings", "Binding", Binding)
 
 
 async def bounded(answer: aiohttp.ClientResponse, path: str) -> bytes:
-    """The body of an answer of whoever it may be. Raises ApiError where it is too large."""
+    """The body of an answer of any server. Raises ApiError if it is too large."""
     body = bytearray()
     async for chunk in answer.content.iter_any():
         body += chunk
@@ -400,6 +400,6 @@ def _target(path: str, query: Mapping[str, str]) -> str:
 
 
 def _encode(resource: Resource[T], obj: T) -> bytes:
-    """The object as JSON with its apiVersion and kind, which the structs do not carry."""
+    """The object as JSON with its apiVersion and kind, which the structs do not have."""
     head = {"apiVersion": resource.api_version, "kind": resource.kind}
     return msgspec.json.encode(head | msgspec.to_builtins(obj))

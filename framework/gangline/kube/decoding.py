@@ -1,11 +1,12 @@
-"""From the bytes of a list or a watch to structs, so that one bad object never hides the others.
+"""Decodes the bytes of a list or a watch into structs; one invalid object never hides the others.
 
-The fast path decodes a whole list, or a whole event, straight into structs; fields that nobody reads are skipped. Only
-when that fails is the text taken apart: the objects that fit are used, those that do not are handed on as unreadable,
-with what can be told of them. Nothing that a server sends raises anything but InvalidObject and ApiError.
+The fast path decodes a whole list, or a whole event, directly into structs, and skips fields that are not in the
+structs. Only if it fails are the objects decoded one by one: valid objects are used, and invalid ones are passed on as
+unreadable, with as much of their identity as can be read. No answer of a server raises anything but InvalidObject and
+ApiError.
 
-JSON can be nested deeper than any decoder goes (`managedFields` is up to whoever writes an object, and skipping takes
-the same recursion as reading). Such text is cut: what lies deeper than anything that is read becomes null.
+JSON can be nested too deeply for any decoder (each writer of an object can write `managedFields`, and skipping a field
+needs the same recursion as reading one). Such text is cut: values deeper than all fields of the structs become null.
 """
 
 from __future__ import annotations
@@ -164,7 +165,7 @@ _CHANGES = (EventType.ADDED.value, EventType.MODIFIED.value)
 
 
 def _failure(status: msgspec.Raw) -> ApiError:
-    """What an ERROR event stands for; one that says nothing that can be read is worth another try."""
+    """The exception for an ERROR event; after an unreadable event the request may be repeated."""
     try:
         return from_status(_status.decode(status))
     except Undecodable as error:
@@ -174,7 +175,7 @@ def _failure(status: msgspec.Raw) -> ApiError:
 def _unreadable(
     resource: Resource[Any], text: bytes | msgspec.Raw, error: InvalidObject | ApiError, on_invalid: OnInvalid
 ) -> Unreadable:
-    """Report an object that cannot be used, and pass on what there is of it."""
+    """Report an invalid object, and pass its readable parts on."""
     metadata = _identity(text)
     if not isinstance(error, InvalidObject):
         error = InvalidObject(f"{resource.kind} {metadata.namespace}/{metadata.name}", None, error.message)
@@ -204,7 +205,7 @@ def _decode(cls: Any, data: bytes | msgspec.Raw) -> Any:
 
 
 def cut(data: bytes, depth: int = DEEPEST + _WRAPPING) -> bytes:
-    """The same JSON with null in place of what is nested deeper than depth levels."""
+    """The same JSON with null for values that are nested deeper than depth levels."""
     pieces: list[bytes] = []
     level, start, cut_from = 0, 0, 0
     for token in _NESTING.finditer(data):
@@ -251,7 +252,7 @@ class LineSplitter:
 
 
 def _identity(text: bytes | msgspec.Raw) -> ObjectMeta:
-    """Who an object is, as far as can be told."""
+    """The identity of an object, as far as it can be read."""
     try:
         found = _decode(_Identified, text).metadata
     except msgspec.MsgspecError:
@@ -266,7 +267,7 @@ def _identity(text: bytes | msgspec.Raw) -> ObjectMeta:
 
 
 def _invalid(resource: Resource[Any], data: bytes | msgspec.Raw, error: msgspec.ValidationError) -> InvalidObject:
-    """The error with the object's name, the field's path and its value in it."""
+    """The error with the object's name, the field's path and its value."""
     why, _, path = str(error).partition(" - at `$")
     path = path.rstrip("`")
     metadata = _identity(data)

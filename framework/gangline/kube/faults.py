@@ -1,4 +1,4 @@
-"""Turns what goes wrong on the wire into `gangline.errors`, and says what is worth another try."""
+"""Turns failures of requests into `gangline.errors`, and says which requests may be repeated."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _BY_STATUS: dict[int, type[ApiError]] = {
 log = logging.getLogger(__name__)
 
 LONGEST_WAIT = 60.0
-"""Seconds, at most, for which a request is put off because an answer says so."""
+"""Seconds, at most, for which a request waits because an answer asks for it."""
 _JITTER = wait_random_exponential(multiplier=0.2, max=5.0)
 
 
@@ -78,8 +78,8 @@ def from_answer(code: int, phrase: str, headers: Mapping[str, str], body: bytes)
 def from_exception(error: Exception, what: str) -> Unavailable:
     """The exception for a request that got no whole answer; ``what`` names the request.
 
-    An error that no request should raise comes from a library or a bug. It is this request's failure alone, and is
-    logged with its traceback.
+    An error that no request should raise comes from a library or a bug. It fails only this request, and is logged with
+    its traceback.
     """
     if not isinstance(error, aiohttp.ClientError | OSError | asyncio.TimeoutError):
         log.error("%s failed in a way that it should not", what, exc_info=error)

@@ -1,14 +1,14 @@
-"""Keeps a handler in step with one kind of object: list, then watch on from there, for ever.
+"""Tells a handler of every object of one kind and of every change: lists the objects, then watches.
 
 Rules
-- The handler sees the latest state of every object, and a removal for every object that is gone,
-  whatever happened in between. An object made again under its name is removed, then upserted.
-- Lists come page by page, so that neither memory nor time is taken for all objects at once.
+- The handler sees the latest state of every object, and a removal of every deleted object, whatever
+  happened in between. An object that was created again under its name is removed, then upserted.
+- Lists are read page by page, so that the objects do not take memory and time all at once.
 - Only identities and resourceVersions are kept here; the objects belong to the handler.
-- An object that cannot be decoded is handed to `on_unreadable`; what the handler knew of it stays as it was. When it
-  is gone the handler is told so, though it may never have seen the object.
-- Nothing ends `run` but being cancelled. An exception of the handler is logged with its traceback and concerns that
-  object alone; after any other all objects are listed anew.
+- An object that cannot be decoded is passed to `on_unreadable`; the handler keeps the last readable state. When the
+  object is deleted the handler is told so, though it may never have seen the object.
+- Only a cancellation ends `run`. An exception of the handler is logged with its traceback and concerns only this
+  object; after any other exception all objects are listed again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Taken = TypeVar("Taken", bound=HasMetadata, contravariant=True)
 
 
 class Handler(Protocol[Taken]):
-    """Where the objects go; called in the event loop, so it must be quick."""
+    """Receives the objects; it is called in the event loop, so it must be quick."""
 
     def upsert(self, obj: Taken, /) -> None:
         """The object is new or has changed."""
@@ -49,7 +49,7 @@ class Handler(Protocol[Taken]):
 
 
 class Informer(Generic[T]):
-    """Follows one resource, all of it or what the selectors choose.
+    """Follows all objects of one resource, or those that the selectors choose.
 
     ``synced`` is set while the handler has seen at least one whole list; without ``is_needed`` also where that is
     forbidden. The counts ``relists``, ``reconnects`` and ``events`` only grow.
@@ -200,7 +200,7 @@ class Informer(Generic[T]):
         return (metadata.namespace if self.resource.namespaced else "", metadata.name)
 
     def _set_aside(self, unreadable: Unreadable) -> None:
-        """It is there, so it is known, in no version that could be used."""
+        """The object exists, so it is noted as known, but without a usable version."""
         metadata = unreadable.metadata
         key = self._key(metadata)
         known = self._known.get(key)
@@ -234,17 +234,17 @@ class Informer(Generic[T]):
                 self._report(f"{namespace}/{name}", error)
 
     def _report(self, name: str, error: Exception) -> None:
-        """A handler failed on one object; the others are none the worse for it."""
+        """A handler failed on one object; other objects are not affected."""
         log.error("%s %s could not be used: %r", self.resource.kind, name.lstrip("/"), error, exc_info=error)
 
     def _remove_missing(self, there: Iterable[tuple[str, str]], invalid: set[str]) -> None:
-        """Removes what the list lacks; what could not be decoded exists, so it stays as it was."""
+        """Removes the objects that the list lacks; objects that could not be decoded exist, so they stay."""
         for key in self._known.keys() - there:
             if self._known[key][0] not in invalid:
                 self._remove(*key)
 
     def _failed(self, error: ApiError) -> float:
-        """Decides how to go on after an error: watch on, or list anew; and when."""
+        """Decides what to do after an error, and when: watch further, or list again."""
         if isinstance(error, Forbidden) and not self._is_needed:
             self.synced.set()
         if isinstance(error, Gone | Invalid) or "Too large resource version" in error.message:
@@ -259,14 +259,14 @@ class Informer(Generic[T]):
         return self._back_off()
 
     def _broke(self, error: Exception) -> float:
-        """Something went wrong that should not: nobody knows what the handler has seen, so all is listed anew."""
+        """After a fault it is unknown which objects the handler has seen, so all are listed again."""
         log.error("following %s went wrong: %r", self.resource.key, error, exc_info=error)
         self._known = {key: (uid, "") for key, (uid, _) in self._known.items()}
         self._must_list = True
         return self._back_off()
 
     def _back_off(self) -> float:
-        """Seconds: doubling, half of it by chance."""
+        """Seconds to wait: they double, and half of them are random."""
         first, most = BACKOFF
         delay: float = min(first * 2 ** min(self._failures, 16), most)
         self._failures += 1

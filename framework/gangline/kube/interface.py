@@ -1,4 +1,4 @@
-"""What Gangline may ask of an API server; the HTTP client and the simulator both offer it.
+"""The requests that Gangline sends to an API server; the HTTP client and the simulator both implement them.
 
 Every method raises `gangline.errors.ApiError` or one of its children when the server refuses or
 does not answer, and `gangline.errors.InvalidObject` when an object does not fit its struct.
@@ -19,7 +19,7 @@ Seen = TypeVar("Seen", bound=HasMetadata, covariant=True)
 
 
 class EventType(enum.Enum):
-    """What a watch event tells."""
+    """The type of a watch event."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
@@ -36,12 +36,12 @@ class PatchKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """An object that exists and cannot be decoded: who it is, as far as can be told, and why."""
+    """An object that exists but cannot be decoded: its identity, as far as it can be read, and the reason."""
 
     metadata: ObjectMeta
     error: InvalidObject
     data: bytes = b""
-    """Its JSON, for whoever can use a part of it."""
+    """The JSON of the object; a handler may use parts of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""An informer for a kind that the API server may not know: a custom resource whose definition may come and go.
+"""An informer for a kind that the API server may not serve: custom resource definitions may be added or removed.
 
-While the kind is not served there are no objects of it, so nobody waits for a list. Whether it is served is asked at
-the start, after every failure, when a new list is asked for, and every so often.
+While the kind is not served it has no objects, so no caller waits for a list. The informer asks whether the kind is
+served at the start, after every failure, when a new list is requested, and at intervals.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class OptionalInformer(Informer[T]):
         return self.resource.plural in await self._client.served(self.resource.group, self.resource.version)
 
     def _forget_all(self) -> None:
-        """The kind is not there, so neither are its objects."""
+        """The kind is not served, so it has no objects."""
         for key in list(self._known):
             self._remove(*key)
         self._must_list = True

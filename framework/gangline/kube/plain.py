@@ -1,7 +1,7 @@
 """Reads a pod's service account, and a kubeconfig whose user has certificates or a token, in a few lines.
 
-That is how most schedulers run, and the official client takes half a second and some 20 MB to be imported. What is not
-that plain, or is broken, is left to `sources`: a reader in here answers None for it, and never raises.
+Most schedulers have such credentials, and importing the official client takes half a second and some 20 MB. All other
+and all invalid files are left to `sources`: a reader in this module returns None for them, and never raises.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ CERTIFICATES = ("client-certificate", "client-key")
 USER = frozenset({"token", "tokenFile", *CERTIFICATES, *(f"{key}-data" for key in CERTIFICATES)})
 
 _written: dict[bytes, str] = {}
-"""By content, the files that hold what stands in a kubeconfig itself."""
+"""Files with the data that a kubeconfig contains itself, by content."""
 
 
 def from_service_account(folder: Path, environ: Mapping[str, str]) -> Access | None:
-    """What a pod is given: the address in its environment, token and ca.crt in ``folder``."""
+    """The credentials of a pod: the address in its environment, token and ca.crt in ``folder``."""
     host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
     if not host or not port or getproxies():
         return None
@@ -50,7 +50,7 @@ def from_service_account(folder: Path, environ: Mapping[str, str]) -> Access | N
 
 
 def from_kubeconfig(paths: list[str], context: str | None) -> Access | None:
-    """What one kubeconfig file says for a context, by default the current one."""
+    """The credentials in one kubeconfig file for a context, by default the current one."""
     source = os.pathsep.join(paths)
     if os.pathsep in source or getproxies():
         return None

@@ -1,4 +1,4 @@
-"""Where each kind of object lives on the API server, and the struct that it is decoded into."""
+"""The path of each kind of object on the API server, and the struct for its objects."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Resource(Generic[T]):
     key: str = ""
     """The name of its store and of its events; the plural, unless kinds of several groups share that."""
     metadata_only: bool = False
-    """Whether the API server is asked for metadata alone; what else an object holds is never sent."""
+    """Whether the API server sends only the metadata of the objects."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key", self.key or self.plural)
@@ -61,7 +61,7 @@ class Selection(Generic[T]):
     label_selector: str = ""
     field_selector: str = ""
     is_needed: bool = True
-    """Whether nothing is decided until they are listed; else they count as none where listing them is forbidden."""
+    """Whether the scheduler waits until the objects are listed; if not, and listing is forbidden, there are none."""
 
 
 def group_path(group: str, version: str) -> str:
@@ -152,7 +152,7 @@ RESOURCE_CLAIMS = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceC
 
 
 def _pod_groups(group: str, version: str, type_: type[T]) -> Resource[T]:
-    """One of the kinds that are all called podgroups; its key is the name that kubectl takes for it."""
+    """One of several kinds with the plural podgroups; its key is the full name that kubectl accepts."""
     return Resource(group, version, "podgroups", "PodGroup", type_, key=f"podgroups.{version}.{group}")
 
 
@@ -184,4 +184,4 @@ STORED: tuple[Resource[Any], ...] = (
     VOLUME_ATTACHMENTS,
     PDBS,
 )
-"""What the scheduler watches besides pods and nodes and keeps as it is."""
+"""The kinds besides pods and nodes that the scheduler watches and keeps unchanged."""

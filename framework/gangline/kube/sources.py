@@ -30,7 +30,7 @@ IN_FILES = ("tokenFile", "client-certificate", "auth-provider")  # keys of a use
 
 
 def from_service_account(folder: Path, environ: Mapping[str, str]) -> Access:
-    """What a pod is given: the address in its environment, token and ca.crt in ``folder``."""
+    """The credentials of a pod: the address in its environment, token and ca.crt in ``folder``."""
     configuration = Configuration()
     with _translated(str(folder)):
         InClusterConfigLoader(
@@ -43,7 +43,7 @@ def from_service_account(folder: Path, environ: Mapping[str, str]) -> Access:
 
 
 def from_kubeconfig(paths: list[str], context: str | None) -> Access:
-    """What the merged kubeconfig files say for a context, by default the current one."""
+    """The credentials in the merged kubeconfig files for a context, by default the current one."""
     source = os.pathsep.join(paths)
     configuration = Configuration()
     beside_the_file: Any = None  # what relative paths mean; the loader's default is elsewhere
@@ -62,10 +62,10 @@ def from_kubeconfig(paths: list[str], context: str | None) -> Access:
 
 
 def _resolve_user(config: ConfigNode, context: str | None) -> float | None:
-    """Runs the user's exec plugin, if any, and puts what it gave in its place.
+    """Runs the user's exec plugin, if any, and replaces it with the credentials that it returns.
 
-    The official loader would do that too, but it logs a failing plugin and goes on without
-    credentials. Returns after how many seconds the user's credentials have to be read again.
+    The official loader would run the plugin too, but when the plugin fails, the loader logs that and goes on
+    without credentials. Returns after how many seconds the credentials have to be read again.
     """
     chosen = _context(config, context)
     name = chosen.safe_get("user")
@@ -149,7 +149,7 @@ def _access(configuration: Configuration, source: str, valid_for: float | None) 
 
 @contextmanager
 def _translated(source: str) -> Iterator[None]:
-    """Whatever the official loader raises comes out as a ConfigError with one line."""
+    """Raises every error of the official loader as a ConfigError of one line."""
     try:
         yield
     except ConfigException as error:

@@ -1,12 +1,12 @@
 """Small writes over connections that stay open: bindings and events are most of what a scheduler sends.
 
-A general client costs 0.19 ms of CPU per such request, most of it for options that an API server never uses; this costs
-about a third. HTTP is parsed by httptools.
+A general client needs 0.19 ms of CPU for such a request, mostly for options that an API server never uses; this module
+needs about a third of that. httptools parses HTTP.
 
 Rules:
 - One request at a time on a connection, and never another one after a failure, a time-out or a cancellation.
-- Nothing is sent twice: only the caller knows whether that would be right.
-- Whether a write may be sent is asked at the last moment, when nothing is left to wait for.
+- No request is sent twice: only the caller knows whether a write may happen twice.
+- Whether a write may be sent is checked at the last moment, after all waiting.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class ProxiedWriter:
 
 
 class KeptWriter:
-    """Writes straight to the API server; makes connections as they are needed, up to a limit, and keeps them."""
+    """Writes directly to the API server; opens connections when needed, up to a limit, and keeps them."""
 
     def __init__(
         self,

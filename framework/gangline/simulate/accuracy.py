@@ -1,11 +1,11 @@
-"""How many of the groups that have their nodes are as close together as is meant.
+"""The part of the placed groups that are as close together as they should be.
 
 Rules:
-- A group that has a preferred or a required level is right where all of its members are in one domain of it, the
-  preferred one where it has both; so is a part of a group that has levels of its own.
-- One that says nothing is right where its nodes are in as few of the narrowest domains as have so many nodes, side by
-  side. Where nodes are in no domains there is nothing to judge.
-- Groups that are to be distributed, and those of which members are missing, are not judged.
+- A group with a preferred or required level is right if all of its members are in one domain of this level; if it has
+  both levels, the preferred one counts. The same holds for a part of a group with levels of its own.
+- A group without a level is right if its nodes are in the fewest narrowest domains that can hold so many nodes, and
+  these are adjacent. If the nodes are in no domains, the group is not judged.
+- Groups that should be distributed, and groups with missing members, are not judged.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from gangline.state.topology import NONE, Domains, Topology
 
 
 def accuracy(runtimes: Mapping[str, Runtime]) -> float:
-    """The part of the groups that are right, 0..1; 1 where there is none to judge."""
+    """The part of the groups that are right, 0..1; 1 if no group is judged."""
     judged = [right for runtime in runtimes.values() for right in _judged(runtime.handle)]
     return sum(judged) / len(judged) if judged else 1.0
 
 
 def _judged(handle: FrameworkHandle) -> Iterator[bool]:
-    """For each group of a profile that is judged whether it is right."""
+    """For each judged group of a profile, whether the group is right."""
     groups = handle.placed.groups() if handle.placed is not None else {}
     for members in groups.values():
         pods = [pod for pod in members.values() if pod.row >= 0 and pod.scheduler_name == handle.profile]

@@ -1,4 +1,4 @@
-"""Server-side apply: who owns which field, and what an object is after one manager has applied its fields."""
+"""Server-side apply: the managers of each field, and an object after one manager has applied its fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects that come while a simulation runs, and what a simulation looked like at each of many times."""
+"""Objects that are created while a simulation runs, and samples of the simulated cluster over time."""
 
 from __future__ import annotations
 
@@ -16,35 +16,36 @@ from gangline.simulate.manifests import Manifest, seconds_of
 from gangline.simulate.server import InMemoryServer
 
 ARRIVE_SECONDS = "gangline.dev/arrive-seconds"
-"""On any object: in a simulation, after how many seconds it is made; without it, it is there from the start."""
+"""On any object: after how many simulated seconds the object is created; without the annotation it exists from the
+start."""
 
 Arrival = tuple[float, list[Manifest]]
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The cluster at one time; pods that are deleted count no more."""
+    """The cluster at one time, without deleted pods."""
 
     seconds: float
-    """Since the start."""
+    """Seconds since the start."""
     arrived: int
-    """Pods that there are, finished ones too."""
+    """Existing pods, finished ones too."""
     queued: int
-    """Those without a node."""
+    """Pods without a node."""
     running: int
     finished: int
     gpus: int
     gpus_used: int
     success_rate: float
-    """The part of the pods that arrived which have got a node, 0..1; 1 where there are none."""
+    """The part of all created pods that have been given a node, 0..1; 1 if there are no pods."""
     utilization: float
-    """The part of all GPUs that is in use, 0..1; 0 where there are none."""
+    """The part of all GPUs that is in use, 0..1; 0 if there are no GPUs."""
     accuracy: float
-    """The part of the groups that are as close together as is meant, 0..1; 1 where there are none (see `accuracy`)."""
+    """The part of the groups that are as close together as they should be, 0..1; 1 without groups (see `accuracy`)."""
 
 
 def by_arrival(found: Iterable[Manifest]) -> list[Arrival]:
-    """The objects by the second at which they come, the first at 0, each with those that others refer to first.
+    """The objects by the second of their creation, from 0; within a second, objects that others refer to come first.
 
     Raises ConfigError for an annotation that cannot be read.
     """
@@ -55,7 +56,7 @@ def by_arrival(found: Iterable[Manifest]) -> list[Arrival]:
 
 
 async def arrive(server: InMemoryServer, late: Sequence[Arrival], warnings: list[str]) -> None:
-    """Make the objects when their time has come; returns after the last. Raises ConfigError."""
+    """Create each object at its time; returns after the last one. Raises ConfigError."""
     now = 0.0
     for seconds, manifests in late:
         await asyncio.sleep(seconds - now)
@@ -64,7 +65,7 @@ async def arrive(server: InMemoryServer, late: Sequence[Arrival], warnings: list
 
 
 async def watch(server: InMemoryServer, scheduler: Scheduler, clock: Clock, every: float, into: list[Sample]) -> None:
-    """Take a sample after each so many seconds, until it is cancelled."""
+    """Take a sample every so many seconds, until cancelled."""
     start = clock.monotonic()
     while True:
         await asyncio.sleep(every)
@@ -72,7 +73,7 @@ async def watch(server: InMemoryServer, scheduler: Scheduler, clock: Clock, ever
 
 
 def sample(server: InMemoryServer, scheduler: Scheduler, seconds: float) -> Sample:
-    """How it looks now."""
+    """A sample of the cluster now."""
     phases = list(_phases(server))
     queued = sum(not has_node and phase not in _OVER for has_node, phase in phases)
     finished = sum(phase in _OVER for _, phase in phases)

@@ -19,7 +19,7 @@ from gangline.simulate.server import InMemoryServer
 
 Answer = TypeVar("Answer")
 Faults = Callable[[str, Resource[Any], str], Exception | None]
-"""Told the verb (the name of the client's method), the resource and the object's name; what it returns is raised."""
+"""Called with the verb (the name of the client's method), the resource and the object's name; its result is raised."""
 
 
 def no_faults(verb: str, resource: Resource[Any], name: str) -> Exception | None:
@@ -30,8 +30,8 @@ def no_faults(verb: str, resource: Resource[Any], name: str) -> Exception | None
 class SimulatedClient:
     """Implements `gangline.kube.interface.Client`.
 
-    ``latency`` is in seconds by verb; half of it passes before the server acts and half after. Whatever it is, every
-    call lets other tasks run once. ``faults`` is asked before the server acts, on every call but `served`.
+    ``latency`` is in seconds by verb; half of it passes before the server acts and half after. Even without latency,
+    every call lets other tasks run once. ``faults`` is called before the server acts, on every call but `served`.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class SimulatedClient:
         limit: int = 0,
         more: str = "",
     ) -> Listing[T]:
-        """See the interface; everything comes at once, whatever the limit."""
+        """See the interface; all objects come at once, regardless of the limit."""
 
         def act() -> bytes:
             found = self._server.list(

@@ -1,4 +1,4 @@
-"""A simulated cluster for tests: objects come and go as a story tells, schedulers run on it, and time is virtual.
+"""A simulated cluster for tests: a story creates and deletes objects, schedulers run on the cluster, time is virtual.
 
 cluster = SimulatedCluster()
 cluster.create(NODES, make_node("a"), make_node("b"))
@@ -35,13 +35,13 @@ Result = TypeVar("Result")
 
 
 class SimulatedCluster:
-    """An in-memory API server with a clock of its own, without nodes; what is to run on it is started by stories."""
+    """An in-memory API server with a clock of its own, without nodes; stories start the schedulers and other parts."""
 
     def __init__(self) -> None:
         self.clock = VirtualClock()
-        """Its time, which passes while a story waits."""
+        """The virtual time of the cluster; it passes while a story waits."""
         self.server = InMemoryServer(self.clock)
-        """The API server in memory: `apply_manifest` takes what kubectl would."""
+        """The API server in memory; `apply_manifest` takes the manifests that kubectl takes."""
 
     # Objects
 
@@ -60,7 +60,7 @@ class SimulatedCluster:
         return [msgspec.convert(each.data, resource.type) for each in found]
 
     def bound(self, prefix: str = "") -> dict[str, str]:
-        """Pod name to node, of the pods with names that begin so which have a node and are not being deleted."""
+        """Pod name to node, for pods with a node whose names begin like this and that are not being deleted."""
         return {
             pod.metadata.name: pod.spec.node_name
             for pod in self.list(PODS)
@@ -68,17 +68,17 @@ class SimulatedCluster:
         }
 
     def message(self, pod: str, namespace: str | None = None) -> str:
-        """Why a pod waits, as its condition PodScheduled says; empty if that says nothing."""
+        """The message of the pod's condition PodScheduled: why the pod waits; empty if there is none."""
         conditions = self.get(PODS, pod, namespace).status.conditions
         return next((each.message for each in conditions if each.type == "PodScheduled"), "")
 
     def notes(self, name: str = "") -> Sequence[str]:
-        """What events say about the objects with this name, or about all."""
+        """The notes of the events about the objects with this name, or about all objects."""
         events = self.list(EVENTS)
         return [each.note for each in events if not name or (each.regarding and each.regarding.name == name)]
 
     def allow(self, permissions: str, namespace: str = "default") -> None:
-        """What the pods of a namespace may ask others to obey, from now on."""
+        """Give the pods of a namespace these permissions, from now on."""
         self.server.patch(NAMESPACES, namespace, {"metadata": {"annotations": {ALLOW: permissions}}})
 
     # Stories
@@ -88,7 +88,7 @@ class SimulatedCluster:
         return run(story(), self.clock)
 
     async def until(self, condition: Callable[[], bool], seconds: float = 60.0) -> float:
-        """Waits until it holds; returns the virtual seconds that passed. Raises TimeoutError with pods that wait."""
+        """Waits until the condition holds; returns the virtual seconds that passed. TimeoutError names waiting pods."""
         start = self.clock.monotonic()
         while not condition():
             if self.clock.monotonic() - start >= seconds:

@@ -1,4 +1,4 @@
-"""The stand-in for the controllers of workloads: a pod that finishes or vanishes is followed by the next one."""
+"""Simulates the controllers of workloads: when a pod finishes or is deleted, the next pod is created."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class Workloads:
         self._owned: defaultdict[str, dict[str, Mapping[str, Any]]] = defaultdict(dict)  # by UIDs: owner, pod
 
     async def run(self) -> None:
-        """Makes pods until it is cancelled."""
+        """Creates pods until cancelled."""
         async with aclosing(follow(self._server, PODS)) as notices:
             async for notice in notices:
                 self._see(notice)
 
     def _see(self, notice: Notice) -> None:
-        """Takes note of a change of a pod, and makes what its owner lacks then."""
+        """Notes a change of a pod, and creates the pods that its owner lacks."""
         data = notice.revision.data
         reference = controller(data)
         if reference is None:

@@ -1,4 +1,4 @@
-"""What an API server (and, for nodes, the kubelet) fills in when an object is made, where scheduling depends on it."""
+"""The defaults that an API server (for nodes: the kubelet) sets at creation, as far as scheduling depends on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Disruption budgets as far as evictions need them: which pods they cover, and how many more may go."""
+"""Disruption budgets as far as evictions need them: the pods of a budget, and how many more may be disrupted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gangline.state.selectors import compile_selector
 
 
 def covers(budget: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
-    """Whether a budget counts a pod of its namespace; an empty selector counts all, none at all nobody."""
+    """Whether a budget covers a pod of its namespace. An empty selector covers all pods, a missing selector none."""
     text = budget["spec"].get("selector")
     if text is None:
         return False
@@ -21,10 +21,10 @@ def covers(budget: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
 
 
 def allowed(budget: Mapping[str, Any]) -> int:
-    """How many more pods may go."""
+    """How many more pods may be disrupted."""
     return int(budget.get("status", {}).get("disruptionsAllowed", 0))
 
 
 def with_one_less(budget: Mapping[str, Any]) -> dict[str, Any]:
-    """The status after one pod has gone."""
+    """The status after one more disruption."""
     return {**budget.get("status", {}), "disruptionsAllowed": allowed(budget) - 1}

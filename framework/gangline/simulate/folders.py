@@ -1,10 +1,10 @@
-"""What is what among the files that a simulation is given: manifests, profiles, a chart's values, cases, other things.
+"""Sorts the files of a simulation: manifests, profiles, a chart's values, cases, and other files.
 
 Rules:
-- A document with apiVersion and kind is a manifest. One with only one of them is a mistake, and is said so.
+- A document with apiVersion and kind is a manifest. A document with only one of them is an error.
 - A KubeSchedulerConfiguration, and `profiles` in the values of a chart, are profiles to simulate with.
-- A case of `gangline explain` stands for the objects in it, its `pod` for one that waits.
-- Everything else in a folder is left out with one line: charts, kustomizations, schemas.
+- A case of `gangline explain` means the objects in it; its `pod` is a waiting pod.
+- Other documents in a folder are left out, with one line each: charts, kustomizations, schemas.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ def _names(resource: Resource[Any]) -> tuple[str, ...]:
 
 _KINDS: tuple[Resource[Any], ...] = (NODES, PODS, *STORED)
 _CHARTS_NAME = "gpu-scheduler"
-"""What the chart calls a profile without a name unless told otherwise."""
+"""The chart's default name for a profile without a name."""
 _CASE: Mapping[str, Resource[Any]] = {key: resource for resource in _KINDS for key in _names(resource)}
-"""What may stand in a case, by the name of its list."""
+"""The kinds of objects in a case, by the name of their list."""
 
 
 @dataclass(slots=True)
 class Sorted:
-    """What was found."""
+    """The sorted content of the files."""
 
     manifests: list[Manifest] = field(default_factory=list)
-    """Those that others refer to first."""
+    """The manifests; objects that others refer to come first."""
     profiles: dict[str, str] = field(default_factory=dict)
-    """Where KubeSchedulerConfigurations stand, and their text."""
+    """File and text of each KubeSchedulerConfiguration."""
     notes: list[str] = field(default_factory=list)
-    """One line for each thing that is left out, or taken for something else than a manifest."""
+    """One line for each document that is left out or is no manifest."""
 
 
 def sort_out(paths: Iterable[str | Path]) -> Sorted:

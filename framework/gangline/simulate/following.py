@@ -1,4 +1,4 @@
-"""Follows one kind of object from inside the simulation: everything that is there, then every change."""
+"""Watches one kind of object inside the simulation: all existing objects first, then every change."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from gangline.simulate.server import InMemoryServer
 
 
 async def follow(server: InMemoryServer, resource: Resource[Any]) -> AsyncGenerator[Notice, None]:
-    """Notices of all objects and changes, for ever; a watch that ends is followed by the next.
+    """Notices of all objects and changes, without end; when a watch ends, the next one begins.
 
-    When changes were forgotten, what is gone since is told as deleted and what is there as added.
+    If changes were forgotten, the deleted objects are reported as deleted, and all existing objects as added.
     """
     known: dict[str, Revision] = {}
     version = 0

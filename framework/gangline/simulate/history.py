@@ -1,4 +1,4 @@
-"""What happened to the objects of one kind, and the watches that follow it.
+"""The changes of the objects of one kind, and the watches on them.
 
 Objects are plain JSON data and are never changed: a write makes a new `Revision`.
 """
@@ -39,7 +39,7 @@ def revision(data: Mapping[str, Any], version: int) -> Revision:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One step: ``old`` is None for a new object; ``new`` is the last state of one that is deleted."""
+    """One change: ``old`` is None for a new object; for a deleted object ``new`` is its last state."""
 
     type: EventType
     old: Revision | None
@@ -48,7 +48,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What a watch says about a change; a bookmark holds nothing but a resourceVersion."""
+    """A watch's notice of a change; a bookmark has only a resourceVersion."""
 
     type: EventType
     revision: Revision
@@ -159,7 +159,7 @@ class Watch:
         return None
 
     def _notice(self, change: Change) -> Notice | None:
-        """What the change is to someone who sees only the objects that match."""
+        """The change as seen by a watch with this selector."""
         if self._matches is None:
             return Notice(change.type, change.new)
         before = change.old is not None and self._matches(change.old.data)

@@ -1,4 +1,4 @@
-"""The stand-in for all kubelets: bound pods start, run for as long as their annotation says, and end when deleted."""
+"""Simulates all kubelets: bound pods start, run for the time in their annotation, and end when they are deleted."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Kubelet:
     """Runs the pods of every node of a server.
 
     ``start_seconds`` pass between binding and running; a deleted pod ends after ``stop_seconds``, or its grace period
-    if that is shorter. Pods on a node that does not exist stay as they are. New nodes become ready unless they say
-    whether they are.
+    if that is shorter. Pods on a node that does not exist do not change. New nodes become ready, unless they have a
+    Ready condition.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Kubelet:
         self._ending: set[str] = set()  # UIDs
 
     async def run(self) -> None:
-        """Looks after nodes and pods until it is cancelled."""
+        """Runs nodes and pods until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._follow(NODES, self._see_node), name="kubelet nodes")
             tasks.create_task(self._follow(PODS, lambda notice: self._see_pod(notice, tasks)), name="kubelet pods")
@@ -57,7 +57,7 @@ class Kubelet:
             self._change_status(NODES, data, lambda status: _with_ready(status, self._clock.now()))
 
     def _see_pod(self, notice: Notice, tasks: asyncio.TaskGroup) -> None:
-        """Starts what has to happen next to a pod, unless that is under way."""
+        """Starts the next step of a pod, unless the step is under way."""
         data = notice.revision.data
         uid, name = data["metadata"]["uid"], data["metadata"]["name"]
         if notice.type is EventType.DELETED:
@@ -79,7 +79,7 @@ class Kubelet:
             task.cancel()
 
     async def _live(self, pod: Mapping[str, Any]) -> None:
-        """From binding to the end of its run, as far as the pod has not got yet."""
+        """The remaining steps of a pod, from its binding to its end."""
         elapsed = 0.0
         if pod["status"]["phase"] == "Pending":
             await asyncio.sleep(self._start_seconds)
@@ -135,7 +135,7 @@ class Kubelet:
         return status
 
     def _change_status(self, resource: Resource[Any], seen: Mapping[str, Any], change: Callable[[Data], Data]) -> bool:
-        """Writes a new status, unless the object that was seen is gone."""
+        """Writes a new status, unless the object has been deleted."""
         metadata = seen["metadata"]
         try:
             current = self._server.get(resource, metadata["name"], namespace=metadata.get("namespace")).data
@@ -149,7 +149,7 @@ class Kubelet:
 
 
 def _with_ready(status: Data, now: float) -> Data:
-    """The status of a node with a Ready condition; one that is there stays as it is."""
+    """The status of a node with a Ready condition; an existing condition stays."""
     if any(each["type"] == "Ready" for each in status.get("conditions", [])):
         return status
     return with_condition(status, {"type": "Ready", "status": "True", "reason": "KubeletReady"}, now)

@@ -1,7 +1,7 @@
-"""The page of metrics as text, written at most once in a while and handed out as it is until then.
+"""The page of metrics as text; it is written at most every few seconds, and served unchanged in between.
 
-prometheus_client writes what is small. Whoever has thousands of series writes his lines himself, and reads only what no
-other thread changes meanwhile: the page is written in a thread beside the one that decides.
+prometheus_client writes small metrics. A metric with thousands of series writes its lines itself, and reads only values
+that no other thread changes meanwhile: the page is written in another thread than decisions are made.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, gzip_accepted
 from prometheus_client.openmetrics import exposition as openmetrics
 
 MAX_AGE = 2.0
-"""Seconds for which a page is handed out again."""
+"""Seconds for which a page is served again."""
 
 
 class Family(Protocol):
-    """Metrics that write themselves; they are alike in both text formats."""
+    """A metric that writes its own lines; they are the same in both text formats."""
 
     def lines(self) -> Iterable[str]:
         """Whole families: # HELP, # TYPE and samples, each ended by a newline."""

@@ -1,7 +1,7 @@
-"""What is counted of decisions under the names that users of topology schedulers know, and of pod groups under our own.
+"""Metrics of decisions, under names that users of topology schedulers know, and of pod groups, under our own names.
 
-Of pods on their own and of groups alike: a decision is one number in one histogram, from which the others follow when
-Prometheus asks.
+Each decision, on a single pod or a group, is one number in one histogram; the other metrics follow from the histogram
+when Prometheus asks.
 """
 
 from __future__ import annotations
@@ -110,16 +110,16 @@ class GroupMetrics:
         )
 
     def placed(self, strategy: str, seconds: float, score: float) -> None:
-        """A group was given its place in so many seconds; score 0..1."""
+        """The members of a group were given their nodes in so many seconds; score 0..1."""
         self._placements.decided(strategy, "success", seconds)
         self._scores.labels(strategy).observe(score)
 
     def pod_placed(self, strategy: str, seconds: float) -> None:
-        """A pod on its own was given its place."""
+        """A single pod was given a node."""
         self._placements.decided(strategy, "success", seconds)
 
     def rejected(self, strategy: str, seconds: float, is_error: bool) -> None:
-        """A pod or a group was given no place."""
+        """A pod or a group was given no node."""
         self._placements.decided(strategy, "error" if is_error else "unschedulable", seconds)
         self.errors.labels(f"placement_{strategy}").inc()
 
@@ -128,7 +128,7 @@ class GroupMetrics:
         self.errors.labels(what).inc()
 
     def pod_bound(self, seconds: float) -> None:
-        """A pod on its own is bound, so many seconds after it was queued."""
+        """A single pod is bound, so many seconds after it was queued."""
         self._placements.to_binding.observe(seconds)
 
     def bound(self, seconds: float, recovered: bool) -> None:

@@ -25,7 +25,7 @@ WAIT_BUCKETS = tuple(0.01 * 2**i for i in range(20))
 class Timings:
     """Histograms by label values that are read only when Prometheus asks; recording costs well under a microsecond.
 
-    A series that has seen nothing is left out, unless ``empty`` says otherwise.
+    A series without values is left out, unless ``empty`` is set.
     """
 
     def __init__(
@@ -66,18 +66,18 @@ class Metrics:
     """Every metric of the scheduler."""
 
     def fault(self, doing: str, error: BaseException) -> None:
-        """Something went wrong that should not: counted, and in the log with its traceback; the work goes on."""
+        """Count a fault of the scheduler and log its traceback; the work goes on."""
         self.faults.labels(doing).inc()
         log.error("%s went wrong: %r", doing, error, exc_info=error)
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
         self.plugin_counters: dict[str, Counter] = {}
-        """The counters of plugins, by name; profiles share them."""
+        """The counters of plugins by name; all profiles share them."""
         self.plugin_gauges: dict[str, Gauge] = {}
-        """Their gauges."""
+        """The gauges of plugins by name."""
         self.plugin_histograms: dict[str, Histogram] = {}
-        """Their histograms."""
+        """The histograms of plugins by name."""
         self.plugins = Timings(
             "scheduler_plugin_execution_duration_seconds",
             "Duration of one plugin at one extension point.",
@@ -131,7 +131,7 @@ class Metrics:
             self.binding,
         )
         self.families: list[Family] = [*self.timings]
-        """What writes itself, beside the registry; the scheduler adds what it has."""
+        """Metrics outside of the registry that write their own lines; the scheduler adds its own."""
         self.attempts_total = Counter(
             "scheduler_schedule_attempts",
             "Attempts to schedule, by result: scheduled, unschedulable, error.",

@@ -1,1 +1,1 @@
-"""What others write for the scheduler and it for them: custom resources, annotations, the texts in them."""
+"""The data that Gangline shares with users and other programs: custom resources, annotations, the texts in them."""
