@@ -1,4 +1,4 @@
-"""Why pods of a live cluster are where they are, or wait: what the scheduler has decided, and what it would now."""
+"""Why pods of a live cluster are on their nodes, or wait: past decisions, and decisions as they would be now."""
 
 from __future__ import annotations
 
@@ -33,37 +33,37 @@ class Placed:
     devices: str
     """Its device ids, "0,1"; "" for none."""
     decision: Mapping[str, Any] | None
-    """Why it is there, as the running scheduler remembers it; None where it does not, or cannot be asked."""
+    """The decision as the running scheduler remembers it; None if it does not, or cannot be asked."""
 
 
 @dataclass(frozen=True, slots=True)
 class GangReport:
-    """What would become of a gang now, judged as a whole."""
+    """The decision on a gang now, as a whole."""
 
     name: str
     dialect: str
     min_member: int
     placed: dict[str, str]
-    """Members that have a node, and which."""
+    """The nodes of members that have a node."""
     places: dict[str, str]
-    """Where the others would go; empty where there is no room for the gang."""
+    """The nodes that the other members would get; empty if there is no room for the gang."""
     placement: str
     score: float
     message: str
-    """Why it waits; "" where it would be placed."""
+    """Why the gang waits; "" if it would be placed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is known of what was asked about."""
+    """The answer about a pod or workload."""
 
     about: str
     judged_by: str
-    """Where the profile is from."""
+    """The source of the profile."""
     placed: tuple[Placed, ...]
     gang: GangReport | None
     report: Report | None
-    """Of the first pod that waits, else of the pod as if it were to be placed now."""
+    """The verdicts for the first waiting pod; if no pod waits, for the pod as if it had no node."""
     notes: tuple[str, ...]
 
 
@@ -113,7 +113,7 @@ async def _placed(pod: PodInfo, judges: Judges) -> Placed:
 
 
 async def _notes(client: Client, pod: PodInfo, judges: Judges) -> tuple[str, ...]:
-    """What stands in the way of an answer, or of the pod, before any node is looked at."""
+    """Reasons, apart from the nodes, why the pod waits or cannot be judged."""
     notes = []
     running, name = judges.running, pod.scheduler_name
     if running is not None and name not in running.serves:
@@ -135,13 +135,13 @@ async def _exists(client: Client, namespace: str, claim: str) -> bool:
         await client.get(GPU_CLAIMS, claim, namespace=namespace)
     except NotFound:
         return False
-    except Forbidden:  # who asks may not know
+    except Forbidden:  # the user may lack the right to read it
         return True
     return True
 
 
 def _report(judged: Judged, runtime: Runtime, pod: PodInfo) -> Report:
-    """Each node about this pod alone; a pod that has a node is taken off it first, and put back."""
+    """The verdict of each node on this pod alone; a pod with a node is removed first, and put back afterwards."""
     if not pod.node_name:
         return explain(runtime, pod)
     judged.cluster.remove_pod(pod.uid)
@@ -149,7 +149,7 @@ def _report(judged: Judged, runtime: Runtime, pod: PodInfo) -> Report:
 
 
 def _gang(judged: Judged, runtime: Runtime, pod: PodInfo, clock: Clock) -> GangReport | None:
-    """What the whole gang of a pod would get; the cluster that was listed is spent afterwards."""
+    """The decision on the whole gang of a pod; afterwards the listed cluster must not be used again."""
     membership = runtime.handle.group_of(pod)
     if membership is None:
         return None

@@ -1,4 +1,4 @@
-"""`gangline certs`: make a webhook's certificates, and keep them up to date on a cluster."""
+"""`gangline certs`: creates a webhook's certificates, and keeps them up to date on a cluster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gangline.kube.resources import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from gangline.process.rotating import Registration, Wanted, ensure
 
 LONGEST = 3650
-"""Days; who trusts for longer need not rotate."""
+"""Longest validity of a certificate, in days."""
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 

@@ -1,4 +1,4 @@
-"""`gangline config`: check a configuration, convert it, or spell it out."""
+"""`gangline config`: checks, converts or shows a configuration."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def show(files: Sequence[Path], profile: str | None) -> None:
 
 
 def effective(loaded: SchedulerConfiguration, catalog: Catalog) -> SchedulerConfiguration:
-    """The same with the plugins that each point ends up with, and all their arguments. Raises ConfigError."""
+    """The configuration with the plugins of each extension point and all their arguments. Raises ConfigError."""
     points = catalog.points()
     expanded = configuration.expand_all(loaded.profiles, points, configuration.default_plugins(points))
     spelled = tuple(_spelled(profile, expanded[profile.scheduler_name], catalog) for profile in loaded.profiles)
@@ -80,7 +80,7 @@ def effective(loaded: SchedulerConfiguration, catalog: Catalog) -> SchedulerConf
 
 
 def _spelled(profile: Profile, expanded: Expanded, catalog: Catalog) -> Profile:
-    """Each point names its plugins itself, and none of them comes from elsewhere."""
+    """Each extension point names all of its plugins, without multiPoint and defaults."""
     nothing = (PluginRef("*"),)
     sets = {point: PluginSet(enabled=refs, disabled=nothing) for point, refs in expanded.items()}
     args = []

@@ -1,4 +1,4 @@
-"""`gangline explain`: why a pod goes where it goes, or nowhere, per node and plugin."""
+"""`gangline explain`: why a pod gets its node, or none, for each node and plugin."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _check(report: Report | None, why_not: str | None) -> None:
 
 
 def _of_case(file: Path, files: Sequence[str], profile: str | None) -> Report:
-    """A case judged by the profile that was named, else by the one of all installed that serves the pod."""
+    """A case, judged by the named profile, else by the installed profile that serves the pod."""
     case = read_case(file)
     cluster, pod = load_cluster(case), converted(case["pod"], model.Pod, "pod")
     configuration = config.load_files(files) if files else profiles.choose((), profile)
@@ -155,7 +155,7 @@ def _json(value: Any) -> str:
 
 
 def _plain(found: Answer) -> dict[str, Any]:
-    """The report as it always was, and beside it what else is known."""
+    """The report in its old form, with additional fields."""
     fields = {} if found.report is None else {name: getattr(found.report, name) for name in Report.__slots__}
     more = {"about": found.about, "judgedBy": found.judged_by, "placed": found.placed, "notes": found.notes}
     return {**fields, **more, "gang": found.gang}

@@ -1,4 +1,4 @@
-"""What commands share that judge pods of a live cluster by profiles: the cluster, what waits, and profiles at work."""
+"""Shared code of commands that judge pods of a live cluster: the listed cluster, its waiting pods, and profiles."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ class Judged:
 
     cluster: Cache
     runtimes: Mapping[str, Runtime]
-    """By schedulerName; what they start in the background never runs."""
+    """The profiles by schedulerName; their background work never runs."""
     groups: Mapping[str, Unit]
-    """The groups that wait, by key, those first that wait longest."""
+    """The waiting groups by key, those that have waited longest first."""
     pending: Sequence[PodInfo] = ()
     """Every pod that waits for a node."""
 
 
 @asynccontextmanager
 async def connected(kubeconfig: str | None) -> AsyncIterator[Client]:
-    """A client of the API server, as kubectl finds it, then in-cluster. Raises ConfigError."""
+    """A client of the API server, with the kubeconfig of kubectl, else the service account. Raises ConfigError."""
     async with HttpClient(auth.load(kubeconfig)) as client:
         yield client
 
 
 async def judge(client: Client, configuration: SchedulerConfiguration, clock: Clock | None = None) -> Judged:
-    """List a cluster and look at it as the profiles of a configuration do. Raises ApiError and GanglineError."""
+    """List a cluster and build the profiles of a configuration on it. Raises ApiError and GanglineError."""
     clock = clock or SystemClock()
     cluster, pending = await load_live(client, with_groups=True)
     runtimes = judging_runtimes(configuration, cluster, clock=clock, client=client, grouping=Groups(cluster))
@@ -64,7 +64,7 @@ async def judge(client: Client, configuration: SchedulerConfiguration, clock: Cl
 
 
 async def _load_watched(client: Client, cluster: Cache, runtimes: Sequence[Runtime]) -> None:
-    """List what the plugins watch beside what every scheduler does."""
+    """List the objects that plugins watch in addition to those of every scheduler."""
     for selection in watched_by(runtimes):
         resource, store = selection.resource, cluster.store(selection.resource.key)
         if len(store) or resource.plural not in await client.served(resource.group, resource.version):

@@ -1,4 +1,4 @@
-"""Options of other schedulers that `gangline run` does not have: each is answered with what to write instead."""
+"""Options of other schedulers that `gangline run` does not have: the error for each says what to write instead."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _INSTEAD = {
 
 
 def add_to(command: Command) -> Command:
-    """The command with these options, which its help does not show; those without a value are let through."""
+    """The command with these options, hidden from its help; an option with an empty value is ignored."""
     for name in _INSTEAD:
         names = (name, "-v") if name == "--v" else (name,)
         command = click.option(*names, hidden=True, expose_value=False, callback=_answer)(command)

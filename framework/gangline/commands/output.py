@@ -1,4 +1,4 @@
-"""How commands print: tables for people, JSON for programs, wide where nobody looks at a terminal.
+"""Prints the output of commands: tables for people, JSON for programs; wide if the output is no terminal.
 
 rich is imported when something is printed: `gangline run`, which shares modules with commands that print, never does.
 """
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _WIDE = 200
-"""Columns when the output goes to a file or another program, so that nothing is cut off."""
+"""Width of output to a file or another program, so that no line is cut."""
 
 _LONGEST = 10_000
-"""Columns of the longest line."""
+"""Width of the longest line."""
 
 
 def console(record: bool = False) -> Console:
@@ -37,7 +37,7 @@ def table(*columns: str) -> Table:
 
 
 def print_whole(shown: Table) -> None:
-    """Print a table; where nobody looks at a terminal each row is one line, however long."""
+    """Print a table; if the output is no terminal, each row is one line, however long."""
     screen = console()
     if not sys.stdout.isatty():
         screen.width = max(_WIDE, screen.measure(shown, options=screen.options.update_width(_LONGEST)).maximum)

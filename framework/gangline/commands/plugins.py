@@ -1,4 +1,4 @@
-"""`gangline plugins`: what is installed, and a skeleton for a new one."""
+"""`gangline plugins`: lists the installed plugins, and writes a new one."""
 
 from __future__ import annotations
 
@@ -132,14 +132,14 @@ Pods with `schedulerName: my-scheduler` are scheduled with it.
 
 
 class Listed(msgspec.Struct):
-    """One plugin as `gangline plugins list -o json` has it."""
+    """One plugin in the output of `gangline plugins list -o json`."""
 
     plugin: str
     points: list[str]
     source: str
     """The distribution and the object."""
     unusable: str
-    """Why it cannot be used; "" when it can."""
+    """Why the plugin cannot be used; "" if it can."""
 
 
 @click.group()

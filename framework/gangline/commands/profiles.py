@@ -1,4 +1,4 @@
-"""Which configuration a command works with: files, a profile by name, or every profile that is installed."""
+"""The configuration that a command uses: files, a profile by name, or all installed profiles."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ log = logging.getLogger(__name__)
 
 GROUP = "gangline.profiles"
 PACKAGED = ("gangline", "gpu-scheduler", "topology-aware-scheduler")
-"""The profiles that are served where nobody says which."""
+"""The profiles that are served without a file or $SCHEDULER_NAME."""
 LIKE = "gpu-scheduler"
-"""The profile that serves a name which no profile has."""
+"""The profile that serves a schedulerName without a profile of its own."""
 
 
 def installed() -> dict[str, str]:
@@ -33,17 +33,17 @@ def installed() -> dict[str, str]:
         try:
             module = entry.load()
             found |= {name: module.read(name) for name in module.names()}
-        except Exception as error:  # somebody else's module: it must not stop who does not use it
+        except Exception as error:  # a foreign module: its faults must not affect users of other profiles
             origin = f"{entry.dist.name} {entry.dist.version}" if entry.dist else entry.name
             log.warning("the profiles of %s are left out: %s: %r", origin, entry.value, error)
     return found
 
 
 def served(environ: Mapping[str, str] = os.environ) -> SchedulerConfiguration:
-    """What `gangline run` serves without a file: `SCHEDULER_NAME`, or the packaged profiles but default-scheduler's.
+    """The configuration of `gangline run` without a file: `SCHEDULER_NAME`, or the packaged profiles but `default`.
 
-    A name that no installed profile has is served as gpu-scheduler is. Pods that name no scheduler are left to the
-    cluster's own, with which it would race, until a file or SCHEDULER_NAME says otherwise. Raises ConfigError.
+    A name without an installed profile is served with the profile gpu-scheduler. Pods that name no scheduler are left
+    to kube-scheduler, to avoid a race for them, unless a file or SCHEDULER_NAME says otherwise. Raises ConfigError.
     """
     texts, name = installed(), environ.get("SCHEDULER_NAME", "")
     if not name:

@@ -150,16 +150,16 @@ def load(files: Sequence[str]) -> config.SchedulerConfiguration:
 def elected(
     election: config.LeaderElection, leader_elect: bool | None, name: str, namespace: str
 ) -> config.LeaderElection:
-    """The election as the options say, which come before the file; None and "" leave what it says."""
+    """The settings of leader election: options override the file, None and "" keep the file's value."""
     given = {"leader_elect": leader_elect, "resource_name": name or None, "resource_namespace": namespace or None}
     return msgspec.structs.replace(election, **{field: value for field, value in given.items() if value is not None})
 
 
 class Program:
-    """Everything that `gangline run` keeps going.
+    """The running parts of `gangline run`.
 
-    The main loop follows the cluster, decides and binds. A thread beside it elects the leader, and serves: neither may
-    wait for a decision, however long that takes.
+    The main loop watches the cluster, decides and binds. A second thread elects the leader and serves health and
+    metrics, because neither may wait for a long decision.
     """
 
     def __init__(
@@ -183,7 +183,7 @@ class Program:
         self._heartbeat = Heartbeat(self._clock, hang_limit)
 
     async def run(self) -> None:
-        """Run until a signal; raises GanglineError when something cannot go on."""
+        """Run until a signal; raises GanglineError if a part fails."""
         metrics = Metrics()
         may_write = self._tenure.holds if self._election.leader_elect else lambda: True
         async with (
@@ -246,7 +246,7 @@ class Program:
         here = asyncio.get_running_loop()
 
         async def while_leading(lead: Callable[[], Awaitable[None]]) -> None:
-            """The election beside, and in here what the leader does."""
+            """Run the election in the second thread, and the leader's work in this one."""
             await thread.call(lambda: beside.elector.run(lambda: across(here, lead)))
 
         async with asyncio.TaskGroup() as group:
@@ -257,7 +257,7 @@ class Program:
 
 
 async def _settle_memory(scheduler: Scheduler) -> None:
-    """Once everything is listed."""
+    """Return when all resources are listed."""
     await scheduler.synced()
     settle_memory()
 

@@ -1,7 +1,7 @@
-"""What the running scheduler says of itself: its configuration, and why it put pods where they are.
+"""Asks the running scheduler for its configuration and its decisions.
 
-It is asked at the address that is given, else through the API server's proxy; where neither answers, the chart's
-ConfigMap says at least what it is configured to do.
+The commands ask it at the given address, else through the API server's proxy. If neither answers, the chart's ConfigMap
+shows at least its configuration.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from gangline.kube.interface import Client
 from gangline.kube.resources import CONFIG_MAPS, PODS
 
 LABELS = "app.kubernetes.io/name=gangline,app.kubernetes.io/component=scheduler"
-"""What the chart's scheduler pods and its ConfigMap have."""
+"""Labels of the chart's scheduler pods and its ConfigMap."""
 PORTS = (("https", 10259), ("http", 8080))
-"""Where a scheduler pod may answer."""
+"""The ports on which a scheduler pod may answer."""
 PATIENCE = 3.0
 """Seconds that an endpoint has to answer."""
 
 Get = Callable[[str], Awaitable[bytes]]
-"""The body at a path of an endpoint; raises ApiError where there is none."""
+"""The body at a path of an endpoint; raises ApiError if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A scheduler that runs."""
+    """A running scheduler."""
 
     where: str
-    """Where this is known from."""
+    """The source of this knowledge."""
     configuration: SchedulerConfiguration
     endpoints: Sequence[Get] = ()
-    """Of its replicas; one that does not lead has decided nothing. Empty where none of them can be reached."""
+    """Endpoints of its replicas, because only the leader knows decisions. Empty if no replica can be reached."""
 
     @property
     def serves(self) -> list[str]:
@@ -52,7 +52,7 @@ class Running:
         return [profile.scheduler_name for profile in self.configuration.profiles]
 
     async def decision(self, uid: str) -> Mapping[str, Any] | None:
-        """Why a pod is where it is, as far as a replica remembers it."""
+        """Why a pod is on its node, if a replica remembers the decision."""
         for get in self.endpoints:
             try:
                 found = msgspec.json.decode(await get(f"/decisions/{uid}"))
@@ -65,13 +65,13 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Judges:
-    """The profiles to judge by, and where they are from."""
+    """The profiles to judge by, and their source."""
 
     configuration: SchedulerConfiguration
     source: str
     running: Running | None = None
     profile: str = ""
-    """The schedulerName whose profile judges every pod; "" for the one that a pod names."""
+    """The schedulerName whose profile judges every pod; "" for the profile that a pod names."""
 
     @property
     def serves(self) -> list[str]:
@@ -80,7 +80,7 @@ class Judges:
 
 
 async def judges(client: Client, files: Sequence[str], profile: str | None, running: Running | None) -> Judges:
-    """By files or a profile that were named, else those of the running scheduler, else those installed."""
+    """The named files or profile, else the profiles of the running scheduler, else the installed profiles."""
     if files:
         return Judges(config.load_files(files), ", ".join(files), running)
     texts = installed()
@@ -95,7 +95,7 @@ async def judges(client: Client, files: Sequence[str], profile: str | None, runn
 
 
 async def find_running(client: HttpClient, address: str | None, credentials: Credentials) -> Running | None:
-    """The scheduler at an address, or the one that the chart has installed. ConfigError where the address is wrong."""
+    """The scheduler at an address, or the chart's scheduler. Raises ConfigError for an invalid address."""
     if address is not None:
         get = _direct(address, credentials)
         try:
@@ -122,7 +122,7 @@ async def _configuration(get: Get) -> SchedulerConfiguration:
 
 
 async def _proxied(client: HttpClient) -> list[tuple[str, Get]]:
-    """The endpoints of the chart's scheduler pods, as far as they answer through the API server."""
+    """The endpoints of the chart's scheduler pods that answer through the API server."""
     try:
         pods = (await client.list(PODS, label_selector=LABELS)).items
     except GanglineError:
@@ -146,7 +146,7 @@ def _through(client: HttpClient, base: str) -> Get:
 
 
 async def configured(client: Client) -> Running | None:
-    """What the chart's ConfigMap says; of what runs elsewhere nothing is known."""
+    """The scheduler in the chart's ConfigMap; other installations are not found."""
     try:
         maps = (await client.list(CONFIG_MAPS, label_selector=LABELS)).items
     except GanglineError:
@@ -163,7 +163,7 @@ async def configured(client: Client) -> Running | None:
 
 
 def _direct(address: str, credentials: Credentials) -> Get:
-    """Ask an address itself, with the credentials for the API server where it is by TLS."""
+    """Ask an address directly; over TLS with the credentials for the API server."""
     url = URL(address)
     if url.scheme not in ("http", "https") or not url.host:
         raise ConfigError("--scheduler", address, "expected http://HOST:PORT or https://HOST:PORT")
@@ -188,7 +188,7 @@ def _direct(address: str, credentials: Credentials) -> Get:
 
 
 def _context(host: str, credentials: Credentials) -> ssl.SSLContext:
-    """Who is at the other end is checked, unless it is this machine: a port that kubectl forwards."""
+    """The server's certificate is checked, unless the server is this machine: a port that kubectl forwards."""
     if host == "localhost" or _is_loopback(host):
         return credentials.unverified()
     return credentials.ssl_context or ssl.create_default_context()

@@ -1,4 +1,4 @@
-"""What the commands share that look at a whole cluster: list it once, and see it as one profile does."""
+"""Shared code of commands that show a whole cluster: lists it once, and shows it with the levels of one profile."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ class Seen:
     cluster: Cache
     pending: list[PodInfo]
     topology: Topology
-    """Of the first profile that groups pods, or else of the first."""
+    """The topology of the first profile that groups pods, or else of the first profile."""
     running: Running | None
-    """The scheduler that runs; None where none was found, or asked for."""
+    """The running scheduler; None if it was not found or not asked for."""
 
 
 def see(
     kubeconfig: str | None, files: Sequence[str], profile: str | None, scheduler: str | None = None, ask: bool = False
 ) -> Seen:
-    """The cluster as the profiles see it, with the running scheduler where it is asked for.
+    """The cluster as the profiles see it, with the running scheduler if it is asked for.
 
     Raises ApiError and ConfigError.
     """

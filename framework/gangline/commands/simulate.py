@@ -1,4 +1,4 @@
-"""`gangline simulate`: schedule manifests on a cluster in memory and show where everything goes."""
+"""`gangline simulate`: schedules manifests on a cluster in memory and shows the node of every pod."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _seconds(option: str, text: str) -> float:
 
 
 def _configuration(files: Sequence[str], profile: str | None, found: Sorted) -> SchedulerConfiguration:
-    """The profiles that were named; else those among the manifests, and installed ones for other names."""
+    """The named profiles; else the profiles among the manifests, and installed profiles for other names."""
     chosen = choose(files, profile)
     if not found.profiles:
         return chosen
@@ -129,7 +129,7 @@ def show(outcome: Outcome, screen: Console) -> None:
 
 
 def _series(samples: Sequence[Sample]) -> Table:
-    """At most so many of the samples that one sees them at a glance."""
+    """At most so many samples, evenly chosen, so that they fit on a screen."""
     shown = table("SECONDS", "ARRIVED", "QUEUED", "RUNNING", "FINISHED", "GPUS IN USE", "PLACED", "ACCURACY")
     step = -(-len(samples) // _SHOWN_SAMPLES)
     for each in samples[step - 1 :: step]:

@@ -1,4 +1,4 @@
-"""`gangline status`: the cluster, the gangs and what waits, at a glance."""
+"""`gangline status`: shows the cluster, gangs and waiting pods at a glance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`gangline topology`: the domains of the network with their nodes and GPUs, drawn."""
+"""`gangline topology`: draws the domains of the network with their nodes and GPUs."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def topology(
 
 
 def nodes_of(cluster: Cache, topology: Topology) -> Iterator[dict[str, Any]]:
-    """Each node with the domains that it is in, widest first, and its GPUs; along the topology."""
+    """Each node with its domains, widest first, and its GPUs, in the order of the topology."""
     return _nodes_of(cluster, topology, gpu_use(cluster), ready_nodes(cluster.nodes.objects[: cluster.nodes.size]))
 
 
@@ -101,7 +101,7 @@ def drawn(cluster: Cache, topology: Topology) -> Iterator[Text]:
 
 
 def _ready(use: DomainUse, row: int | None) -> str:
-    """How many nodes of the domain around a row are ready; empty where it is in none."""
+    """How many nodes of a row's domain are ready; empty if the row is in no domain."""
     domain = NONE if row is None else int(use.level.ids[row])
     return "" if domain == NONE else f"{use.ready[domain]}/{use.nodes[domain]} ready"
 

@@ -15,7 +15,7 @@ class ConfigMap(Object):
 
 
 class Document(Object):
-    """A custom resource whose spec is left as it is: whoever reads it checks it, and says what is wrong."""
+    """A custom resource whose spec is not decoded: the code that reads the spec checks it and reports faults."""
 
     metadata: ObjectMeta
     spec: dict[str, Any] = {}

@@ -14,7 +14,7 @@ class PartialObjectMetadata(Object):
 
 
 class PodTemplate(Object):
-    """What pods are made from; only its annotations matter."""
+    """The template of pods; only its annotations are read."""
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
 
@@ -28,14 +28,14 @@ class JobTemplateSpec(Object):
 
 
 class JobTemplate(Object):
-    """What the jobs of a job set are made from."""
+    """The template of the jobs of a job set."""
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: JobTemplateSpec = msgspec.field(default_factory=JobTemplateSpec)
 
 
 class JobDependency(Object):
-    """A replicated job that has to come first."""
+    """A replicated job that has to be created first."""
 
     name: str = ""
     status: str = ""
@@ -64,7 +64,7 @@ class JobSetSpec(Object):
 
 
 class ReplicatedJobStatus(Object):
-    """How far one replicated job is."""
+    """The progress of one replicated job."""
 
     name: str = ""
     succeeded: int = 0

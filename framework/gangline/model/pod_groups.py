@@ -8,7 +8,7 @@ from gangline.model.base import Object, ObjectMeta
 
 
 class KaiTopologyConstraint(Object):
-    """How close pods have to be, by levels of a topology."""
+    """The topology levels within which pods have to be."""
 
     topology: str = ""
     required_topology_level: str = ""
@@ -42,7 +42,7 @@ class KaiPodGroup(Object):
 
 
 class VolcanoNetworkTopology(Object):
-    """How close pods have to be, by tiers counted from the closest."""
+    """The tier of the network within which pods have to be; tiers are counted from the closest."""
 
     mode: str = ""
     highest_tier_allowed: int | None = None

@@ -78,7 +78,7 @@ class PodSpec(Object):
 
 
 class ContainerStatus(Object):
-    """What the kubelet says of a container; matters for in-place resize."""
+    """The kubelet's status of a container; needed for in-place resize."""
 
     name: str = ""
     allocated_resources: Resources | None = None

@@ -1,4 +1,4 @@
-"""What dynamic resource allocation (resource.k8s.io) has handed out, as far as it is counted."""
+"""The allocations of dynamic resource allocation (resource.k8s.io), as far as Gangline counts them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class AllocatedDevice(Object):
     pool: str = ""
     device: str = ""
     admin_access: bool | None = None
-    """It only looks at the device, and takes nothing from others."""
+    """Whether the claim only observes the device, so that other claims may have it."""
 
 
 class AllocatedDevices(Object):
@@ -24,7 +24,7 @@ class AllocatedDevices(Object):
 
 
 class ResourceClaimAllocation(Object):
-    """What a claim has got."""
+    """The allocation of a claim."""
 
     devices: AllocatedDevices = msgspec.field(default_factory=AllocatedDevices)
 

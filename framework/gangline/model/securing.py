@@ -1,4 +1,4 @@
-"""What `gangline certs` keeps up to date, and what an API server is asked about whoever asks us."""
+"""Secrets and webhook configurations, which `gangline certs` writes, and the reviews that authorize clients."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gangline.model.base import Object, ObjectMeta
 
 
 class Secret(Object):
-    """Data that few may read; the API has it in base64."""
+    """A Secret; the API has its data in base64."""
 
     metadata: ObjectMeta
     type: str = ""
@@ -36,7 +36,7 @@ class WebhookConfiguration(Object):
 
 
 class UserInfo(Object):
-    """Whom a token or a certificate stands for."""
+    """The user of a token or a certificate."""
 
     username: str = ""
     uid: str = ""
@@ -45,20 +45,20 @@ class UserInfo(Object):
 
 
 class TokenReviewSpec(Object):
-    """The token in question."""
+    """The token to review."""
 
     token: str = ""
 
 
 class TokenReviewStatus(Object):
-    """Whose it is, if anybody's."""
+    """The user of the token, if it is valid."""
 
     authenticated: bool = False
     user: UserInfo = msgspec.field(default_factory=UserInfo)
 
 
 class TokenReview(Object):
-    """Whom does this token stand for?"""
+    """A TokenReview: asks for the user of a token."""
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: TokenReviewSpec = msgspec.field(default_factory=TokenReviewSpec)
@@ -66,14 +66,14 @@ class TokenReview(Object):
 
 
 class NonResourceAttributes(Object):
-    """A path that is no object, and what is done with it."""
+    """A path that is no object, and the verb of the request."""
 
     path: str = ""
     verb: str = ""
 
 
 class SubjectAccessReviewSpec(Object):
-    """Who wants what."""
+    """The user and the path of a request."""
 
     non_resource_attributes: NonResourceAttributes = msgspec.field(default_factory=NonResourceAttributes)
     user: str = ""
@@ -83,13 +83,13 @@ class SubjectAccessReviewSpec(Object):
 
 
 class SubjectAccessReviewStatus(Object):
-    """Whether it is allowed."""
+    """Whether the request is allowed."""
 
     allowed: bool = False
 
 
 class SubjectAccessReview(Object):
-    """May they do this?"""
+    """A SubjectAccessReview: asks whether a user may do a request."""
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: SubjectAccessReviewSpec = msgspec.field(default_factory=SubjectAccessReviewSpec)

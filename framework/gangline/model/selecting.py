@@ -43,7 +43,7 @@ class PreferredSchedulingTerm(Object):
 
 
 class NodeAffinity(Object):
-    """Which nodes a pod must or would rather run on."""
+    """The nodes that a pod requires or prefers."""
 
     required: NodeSelector | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
     preferred: list[PreferredSchedulingTerm] = msgspec.field(
@@ -89,7 +89,7 @@ class Affinity(Object):
 
 
 class TopologySpreadConstraint(Object):
-    """How evenly the pods that a selector names have to be spread over the values of a node label."""
+    """How evenly the selected pods have to be spread over the values of a node label."""
 
     max_skew: int
     topology_key: str

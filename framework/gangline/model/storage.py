@@ -150,7 +150,7 @@ class CSIStorageCapacity(Object):
 
 
 class VolumeAttachmentSource(Object):
-    """What is attached."""
+    """The volume to attach."""
 
     persistent_volume_name: str = ""
 

@@ -1,4 +1,4 @@
-"""What stands behind pods: namespaces, services, controllers, budgets, priorities and pod groups."""
+"""Objects that pods belong to: namespaces, services, controllers, budgets, priorities and pod groups."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class PriorityClass(Object):
 
 
 class PodGroupGang(Object):
-    """All or nothing from this many pods on."""
+    """The least number of pods that have to start together."""
 
     min_count: int = 0
 
@@ -140,7 +140,7 @@ class PodGroupPolicy(Object):
 
 
 class PodGroupTopologyConstraint(Object):
-    """The node label in whose one value the whole group has to be."""
+    """The node label for which all nodes of the group have to have one value."""
 
     key: str = ""
 

@@ -1,4 +1,4 @@
-"""Applies manifests to the objects of a cluster; a workload gets its pods in the same step."""
+"""Applies manifests to the objects of a cluster; the pods of a workload are created in the same step."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ DEFINITION = "CustomResourceDefinition"
 
 
 class Unread(msgspec.Struct):
-    """An object of a kind that nobody here knows."""
+    """An object of a kind that the simulation does not know."""
 
     metadata: ObjectMeta
 
 
 def apply(objects: Objects, found: Iterable[Manifest]) -> list[str]:
-    """Makes or changes every object; returns one warning for each kind that nothing reads. Raises ConfigError."""
+    """Creates or changes every object; returns one warning for each kind that nothing reads. Raises ConfigError."""
     warnings: dict[str, None] = {}
     for manifest in found:
         api_version, kind = manifests.check_identity(manifest)
@@ -48,7 +48,7 @@ def apply(objects: Objects, found: Iterable[Manifest]) -> list[str]:
 
 
 def _put(objects: Objects, resource: Resource[Any], data: Mapping[str, Any]) -> None:
-    """Creates the object, or merges the data into the one that is there; then its workload's pods."""
+    """Creates the object, or merges the data into the existing object; then creates its workload's pods."""
     collection = objects.collection(resource)
     objects.kinds.setdefault((resource.api_version, resource.kind), resource)
     metadata = data["metadata"]
@@ -65,7 +65,7 @@ def _put(objects: Objects, resource: Resource[Any], data: Mapping[str, Any]) -> 
 
 
 def _owned(objects: Objects, owner: Revision) -> list[Mapping[str, Any]]:
-    """The pods of a workload; nothing else owns so many objects that it matters."""
+    """Creates the pods of a workload."""
     if (owner.data["apiVersion"], owner.data["kind"]) not in OWNERS:
         return []
     uid = owner.data["metadata"]["uid"]
@@ -73,7 +73,7 @@ def _owned(objects: Objects, owner: Revision) -> list[Mapping[str, Any]]:
 
 
 def _unread(api_version: str, kind: str) -> Resource[Any]:
-    """A kind of which only the name is known: the plural is guessed as English has it."""
+    """A kind of which only the name is known: the plural is guessed by English rules."""
     group, _, version = api_version.rpartition("/")
     lower = kind.lower()
     plural = f"{lower[:-1]}ies" if lower.endswith("y") else f"{lower}es" if lower.endswith("s") else f"{lower}s"
@@ -81,7 +81,7 @@ def _unread(api_version: str, kind: str) -> Resource[Any]:
 
 
 def _define(objects: Objects, manifest: Manifest) -> None:
-    """Serves the kind that a CustomResourceDefinition describes, unless it is known. Raises ConfigError."""
+    """Serves the kind of a CustomResourceDefinition, unless the kind is known. Raises ConfigError."""
     try:
         definition = msgspec.convert(manifest.data["spec"], _Definition)
     except (KeyError, msgspec.ValidationError) as error:

@@ -1,6 +1,6 @@
 """Reads manifests as kubectl does: files and folders of YAML, several documents to a file, lists taken apart.
 
-An object is checked here as far as the scheduler reads it; the fields that nobody here knows are kept as they are.
+Only the fields that the scheduler reads are checked; unknown fields are kept unchanged.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from gangline.simulate.merging import without_nulls
 from gangline.state import requests
 
 RUN_SECONDS = "gangline.dev/run-seconds"
-"""On a pod: in a simulation, after how many seconds it succeeds; without it, it runs until it is deleted."""
+"""On a pod: after how many simulated seconds the pod succeeds; without the annotation it runs until it is deleted."""
 SUFFIXES = (".yaml", ".yml", ".json")
 WITH_TEMPLATE = ("Deployment", "ReplicaSet", "StatefulSet", "Job")
 FIRST = ("CustomResourceDefinition", "Namespace", "PriorityClass", "Node")
-"""Kinds that others refer to: they are made first, wherever they stand."""
+"""Kinds that other objects refer to: they are created first, wherever they are in the files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One object and where it stands, such as ``document 2``."""
+    """One object and its place in the file, for example ``document 2``."""
 
     file: str
     place: str
@@ -65,18 +65,18 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def read(paths: Iterable[str | Path]) -> list[Manifest]:
-    """All objects in files and folders, those that others refer to first. Raises ConfigError."""
+    """All objects in files and folders; objects that others refer to come first. Raises ConfigError."""
     found = [manifest for path in paths for file in _files(Path(path)) for manifest in documents(file)]
     return in_order(found)
 
 
 def in_order(found: Iterable[Manifest]) -> list[Manifest]:
-    """Those that others refer to first."""
+    """The objects in order: those that others refer to come first."""
     return sorted(found, key=lambda each: _rank(each.data))
 
 
 def taken_apart(manifest: Manifest) -> Iterator[Manifest]:
-    """The items of a list, or the one object that it is. Raises ConfigError."""
+    """The items of a list, or the single object. Raises ConfigError."""
     kind = manifest.data.get("kind")
     if not isinstance(kind, str) or not kind.endswith("List") or "items" not in manifest.data:
         yield manifest
@@ -134,7 +134,7 @@ def run_seconds(metadata: Mapping[str, Any]) -> float | None:
 
 
 def seconds_of(text: Any) -> float | None:
-    """A number of seconds in an annotation; None where it is none."""
+    """A number of seconds in an annotation; None if it is no such number."""
     try:
         seconds = float(text)
     except (TypeError, ValueError):

@@ -23,14 +23,14 @@ MERGE_KEYS = {
     "schedulingGates": "name",
     "webhooks": "name",
 }
-"""Lists whose items a strategic patch tells apart, and by what."""
+"""The merge key of each list whose items a strategic patch merges."""
 
 Path = tuple[str | tuple[str, str], ...]
 """Field names, and (key, value) for the item of a list that has that value."""
 
 
 def without_nulls(value: Any) -> Any:
-    """A key whose value is null is a key that is not there, as in every Kubernetes API."""
+    """Removes keys whose value is null: null means a missing key, as in every Kubernetes API."""
     if isinstance(value, Mapping):
         return {key: without_nulls(each) for key, each in value.items() if each is not None}
     if isinstance(value, list):
@@ -55,7 +55,7 @@ def patched(data: Mapping[str, Any], patch: Mapping[str, Any], kind: PatchKind) 
 
 
 def _merged_list(field: str, old: list[Any], change: list[Any]) -> list[Any]:
-    """Items with a merge key replace the fields of their like, finalizers add up, other lists are replaced."""
+    """Items with a merge key replace fields of the item with this key, finalizers are added, other lists replaced."""
     if field == "finalizers":
         return [*old, *(each for each in change if each not in old)]
     key = MERGE_KEYS.get(field)

@@ -77,7 +77,7 @@ class Objects:
     def create(self, resource: Resource[Any], data: Mapping[str, Any], namespace: str | None = None) -> Revision:
         """Stores a new object with its defaults, and its namespace if that is not there.
 
-        A UID and a creation time that the object has already are kept. Raises Conflict, Forbidden, Invalid.
+        An existing UID and creation time are kept. Raises Conflict, Forbidden, Invalid.
         """
         collection = self.collection(resource)
         metadata = dict(data.get("metadata", {}))
@@ -96,10 +96,10 @@ class Objects:
         return self.write(collection, key, None, self._defaulted(resource, whole))
 
     def update(self, collection: Collection, key: Key, data: Mapping[str, Any], subresource: str | None) -> Revision:
-        """Puts new data in the place of an object. Raises Conflict if UID or resourceVersion are given and do not fit.
+        """Replaces the data of an object. Raises Conflict if a given UID or resourceVersion is not the object's own.
 
-        Only the part that belongs to the subresource changes; nothing is written when nothing changes, and an object
-        that waits for its last finalizer goes away with it.
+        Only the part that belongs to the subresource changes. If nothing changes, nothing is written. A deleted object
+        is removed together with its last finalizer.
         """
         old = collection.current(key)
         metadata = data["metadata"]
@@ -123,7 +123,7 @@ class Objects:
         return new
 
     def remove(self, collection: Collection, key: Key) -> Revision:
-        """Takes an object away; returns its last state."""
+        """Removes an object; returns its last state."""
         self.version += 1
         old = collection.objects.pop(key)
         collection.managers.pop(key, None)
@@ -168,7 +168,7 @@ class Objects:
         return f"{serial:08x}-0000-4000-8000-{serial:012x}"
 
     def _suffix(self) -> str:
-        """Five letters that no other object of this cluster was given."""
+        """Five letters that no other object of this cluster has."""
         number = next(self._serials) * 7_654_321 % len(LETTERS) ** 5
         letters = []
         for _ in range(5):
@@ -178,7 +178,7 @@ class Objects:
 
 
 def check_preconditions(resource: Resource[Any], old: Revision, uid: str | None, resource_version: str | None) -> None:
-    """Raises Conflict unless the object has that UID and resourceVersion; None and "" ask for nothing."""
+    """Raises Conflict unless the object has this UID and resourceVersion; None and "" fit every object."""
     metadata = old.data["metadata"]
     if uid and uid != metadata["uid"]:
         raise refusals.other_uid(resource, metadata["name"], uid, metadata["uid"])

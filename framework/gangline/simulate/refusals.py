@@ -1,4 +1,4 @@
-"""The failures of an API server, in its own words."""
+"""The failures of an API server, with its own messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def not_found(resource: Resource[Any], name: str) -> NotFound:
 
 
 def already_exists(resource: Resource[Any], name: str) -> Conflict:
-    """The name is taken."""
+    """An object with the name exists."""
     return Conflict(409, "AlreadyExists", f'{_qualified(resource)} "{name}" already exists')
 
 
@@ -49,12 +49,12 @@ def invalid(resource: Resource[Any], name: str, why: str) -> Invalid:
 
 
 def bad_request(why: str) -> Invalid:
-    """The request makes no sense."""
+    """The request is invalid."""
     return Invalid(400, "BadRequest", why)
 
 
 def no_priority_class(pod: str, name: str) -> Forbidden:
-    """The pod names a priority class that is not there."""
+    """The pod names a priority class that does not exist."""
     return Forbidden(403, "Forbidden", f'pods "{pod}" is forbidden: no PriorityClass with name {name} was found')
 
 

@@ -1,4 +1,4 @@
-"""Label and field selectors as they stand in a URL, compiled to a test on an object's JSON data."""
+"""Label and field selectors of a URL, compiled to a test on an object's JSON data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _COMMA = re.compile(r",(?![^()]*\))")
 
 
 def compiled(namespace: str | None, label_selector: str, field_selector: str) -> Matches | None:
-    """Whether an object is wanted; None when every object is. Raises Invalid for a selector that does not parse."""
+    """A test whether a selector matches an object; None if it matches all. Raises Invalid for an invalid selector."""
     labels = label_requirements(label_selector)
     fields = field_requirements(field_selector)
     if not namespace and labels is EVERYTHING and not fields:

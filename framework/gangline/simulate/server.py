@@ -1,9 +1,10 @@
-"""The API server in memory: what each request does, and when it is refused.
+"""The API server in memory: the effect of each request, and the reasons to refuse one.
 
 Rules
-- It answers at once and without asyncio; latency, faults and decoding are the client's.
-- Objects are JSON data that is never changed in place, so an answer stays what it was.
-- The status belongs to the subresource ``status``: a write to the object keeps it, a write to the status only that.
+- The server answers at once and without asyncio; the client adds latency and faults, and decodes.
+- Objects are JSON data that is never changed in place, so an answer never changes later.
+- The status belongs to the subresource ``status``: a write of the object keeps the status, and a write of the status
+  changes nothing else.
 - All versions of a group share their objects; nothing is converted between versions.
 """
 
@@ -36,8 +37,8 @@ SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-crit
 class InMemoryServer:
     """One cluster. Every method that reads or writes raises ApiError as an API server would.
 
-    It serves the kinds that Gangline knows, those in ``serves``, and those that manifests bring along. Namespaces are
-    made when they are needed. A watch can go back ``history`` changes of its kind.
+    The server serves the kinds that Gangline knows, the kinds in ``serves``, and the definitions in manifests.
+    Namespaces are created when needed. A watch can go back ``history`` changes of its kind.
     """
 
     def __init__(self, clock: Clock, *, serves: Iterable[Resource[Any]] = (), history: int = HISTORY) -> None:
@@ -169,7 +170,7 @@ class InMemoryServer:
         subresource: str | None = None,
         force: bool = True,
     ) -> Revision:
-        """Creates the object or takes over its fields; those that the manager applied before and left out now go."""
+        """Creates the object or takes over its fields; fields that the manager omits now are removed."""
         collection = self._objects.collection(resource)
         key = key_of(resource, namespace or body.get("metadata", {}).get("namespace"), name)
         old = collection.objects.get(key)
@@ -196,7 +197,7 @@ class InMemoryServer:
         resource_version: str | None = None,
         grace_period_seconds: int | None = None,
     ) -> None:
-        """Removes the object, or marks it when it has finalizers or is a pod on a node that has to end first."""
+        """Removes the object, or marks it as deleted if it has finalizers or is a pod that has to end on its node."""
         collection = self._objects.collection(resource)
         key = key_of(resource, namespace, name)
         old = collection.current(key)
@@ -229,7 +230,7 @@ class InMemoryServer:
         return self._objects.write(collection, (namespace, name), old, bound)
 
     def evict(self, namespace: str, name: str, uid: str) -> None:
-        """Deletes a pod if every disruption budget that covers it allows one more disruption, and counts it there."""
+        """Deletes a pod if all of its disruption budgets allow one more disruption; each budget counts it."""
         pod = self._objects.collection(PODS).current((namespace, name))
         check_preconditions(PODS, pod, uid, None)
         budgets = [each for each in self.list(PDBS, namespace=namespace) if evicting.covers(each.data, pod.data)]
@@ -251,7 +252,7 @@ def _number(resource_version: str) -> int:
 
 
 def _grace(pod: Mapping[str, Any], asked: int | None) -> int:
-    """Seconds that a pod has to end; none when no kubelet runs it."""
+    """Seconds that a pod has to end; 0 if no kubelet runs it."""
     if not pod["spec"].get("nodeName") or pod["status"]["phase"] in FINISHED:
         return 0
     seconds: int = pod["spec"].get("terminationGracePeriodSeconds", DEFAULT_GRACE) if asked is None else asked

@@ -1,4 +1,4 @@
-"""One simulation from start to end: load manifests, run the scheduler in virtual time, say where everything went."""
+"""One simulation from start to end: load manifests, run the scheduler in virtual time, return the nodes of all pods."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from gangline.state.requests import allocatable, compute
 from gangline.wire.custom_resources import GPU, GpuNodeStatus
 
 _MOST_TOLD = 100
-"""Events that are among the warnings."""
+"""Events that count as warnings."""
 _STANDARD = ("cpu", "memory", "ephemeral-storage", POD_SLOTS)
 
 
@@ -35,7 +35,7 @@ _STANDARD = ("cpu", "memory", "ephemeral-storage", POD_SLOTS)
 class NodeUse:
     """A node, the pods on it, and how much of each resource they use; cpu in milli-CPU.
 
-    GPUs that a claim or a scheduling map has given count as used, too; those that several share count once.
+    GPUs of a claim or a scheduling map count as used too; a GPU that several pods share counts once.
     """
 
     name: str
@@ -43,7 +43,7 @@ class NodeUse:
     used: dict[str, int] = field(default_factory=dict)
     pods: list[str] = field(default_factory=list)
     devices: dict[str, list[int]] = field(default_factory=dict)
-    """Pod to the ids of its GPUs, as far as they are known."""
+    """Pod to the ids of its GPUs, if they are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,21 +56,21 @@ class PendingPod:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Where everything is at the end."""
+    """The state of the cluster at the end."""
 
     nodes: list[NodeUse]
     pending: list[PendingPod]
     finished: int
     """Pods that have run to their end."""
     seconds: float
-    """Of virtual time."""
+    """Seconds of virtual time."""
     decisions: int
-    """On single pods and on whole gangs."""
+    """Decisions on single pods and on gangs."""
     decision_seconds: float
-    """Real time that all decisions took."""
+    """Seconds of real time that all decisions took."""
     warnings: list[str]
     series: list[Sample] = field(default_factory=list)
-    """How it came to that, where samples were asked for."""
+    """Samples over time, if they were asked for."""
 
     @property
     def devices(self) -> list[str]:
@@ -146,7 +146,7 @@ async def _story(
 
 
 async def _arrivals(server: InMemoryServer, late: Sequence[Arrival], warnings: list[str]) -> None:
-    """As `arrive`, and then nothing more: the other parts go on."""
+    """As `arrive`, but never ends: the other parts go on."""
     await arrive(server, late, warnings)
     await asyncio.Event().wait()
 
@@ -186,7 +186,7 @@ def _why(pod: Pod, scheduler: Scheduler) -> str:
 
 
 def _told(events: Sequence[Event]) -> list[str]:
-    """What events warn of, each once, but for why pods wait."""
+    """The warnings in events, each once, without the reasons why pods wait."""
     told = dict.fromkeys(
         f"{event.regarding.kind} {event.regarding.namespace}/{event.regarding.name}: {event.reason}: {event.note}"
         for event in events

@@ -3,7 +3,7 @@
 Rules
 - Time stands still while anything is ready to run; otherwise it jumps to the earliest timer.
 - Timers that are due at the same moment run in the order in which they were set.
-- There is no I/O and no thread: everything that happens is decided by the program alone, so two runs are equal.
+- There is no I/O and no thread: only the program decides what happens, so two runs are equal.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class VirtualClock:
         return self._epoch + self._elapsed
 
     def move_to(self, moment: float) -> None:
-        """Sets what `monotonic` says; it never goes back."""
+        """Sets the time of `monotonic`; it never goes back."""
         self._elapsed = max(self._elapsed, moment)
 
 

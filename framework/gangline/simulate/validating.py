@@ -1,4 +1,4 @@
-"""What an API server refuses of a pod's resources, in its own words; a request for GPUs may lack its limit here."""
+"""The resources of a pod that an API server refuses, with its messages; here a request for GPUs needs no limit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Amounts = Mapping[str, Any]
 
 
 def faults(spec: Mapping[str, Any]) -> list[str]:
-    """Each fault of the containers of a pod spec that has its defaults, behind the path of the field."""
+    """Each fault of the containers of a pod spec with its defaults: the path of the field and the message."""
     return [
         f"spec.{field}[{number}].resources.{fault}"
         for field in ("containers", "initContainers")
@@ -47,7 +47,7 @@ def _is_native(name: str) -> bool:
 
 
 def _is_extended(name: str) -> bool:
-    """A resource that is counted in whole units, such as GPUs."""
+    """Whether a resource is counted in whole units, for example GPUs."""
     return not _is_native(name) and not name.startswith("requests.")
 
 
@@ -56,7 +56,7 @@ def _may_be_overcommitted(name: str) -> bool:
 
 
 def _milli(value: Any) -> int | None:
-    """Thousandths; None for what is no quantity, which whoever reads the pod tells."""
+    """Thousandths; None for an invalid quantity, which the reader of the pod reports."""
     try:
         return milli(value)
     except InvalidQuantity:

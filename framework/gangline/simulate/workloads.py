@@ -17,7 +17,7 @@ from gangline.simulate.history import Data
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", model.ReplicaSet)
 FINISHED = ("Succeeded", "Failed")
-BACKOFF_LIMIT = 6  # failed pods that a job bears
+BACKOFF_LIMIT = 6  # failed pods that a job allows
 INDEX = "batch.kubernetes.io/job-completion-index"
 
 OWNERS: dict[tuple[str, str], Resource[Any]] = {
@@ -25,13 +25,13 @@ OWNERS: dict[tuple[str, str], Resource[Any]] = {
 }
 
 UNMADE: tuple[Resource[Any], ...] = (CRON_JOBS, JOB_SETS, LEADER_WORKER_SETS)
-"""Workloads that groups are read from, and that nobody in a simulation makes pods of."""
+"""Workloads that define groups, but for which a simulation creates no pods."""
 
 
 def missing(owner: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> list[Data]:
-    """Manifests of what a workload lacks, given the pods that it has: pods, or the replica set of a deployment.
+    """Manifests of the missing pods of a workload, given its existing pods; for a deployment the missing replica set.
 
-    Both are whole objects as JSON data; an owner of another kind lacks nothing.
+    The manifests are whole objects as JSON data; for owners of other kinds there are none.
     """
     kind = owner["kind"]
     if kind == "Job":
@@ -96,7 +96,7 @@ def _ordinal_pod(owner: Mapping[str, Any], number: int) -> Data:
 
 
 def _replica_set(deployment: Mapping[str, Any]) -> Data:
-    """The replica set of a deployment, told from those of other templates by the hash in its name."""
+    """The replica set of a deployment; the hash in its name distinguishes it from replica sets of other templates."""
     spec = deployment["spec"]
     text = msgspec.json.encode(spec["template"], order="deterministic")
     mark = {"pod-template-hash": hashlib.sha256(text).hexdigest()[:10]}
@@ -156,7 +156,7 @@ def _reference(owner: Mapping[str, Any]) -> Data:
 
 
 def controller(data: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The reference to the owner that makes an object anew, or None."""
+    """The reference to the owner that would create the object again, or None."""
     references: Iterable[Mapping[str, Any]] = data["metadata"].get("ownerReferences", [])
     return next((each for each in references if each.get("controller")), None)
 
