@@ -21,7 +21,7 @@ from gangline.api.placement import Placement
 from gangline.api.pod_group import GroupAttempt, Membership, PodGroup, Problem, Role
 from gangline.deadline import ROOM_SECONDS, exceeded
 from gangline.deciding.group_filling import Filler, Steps, to_the_end
-from gangline.deciding.likeness import Identity, identity
+from gangline.deciding.likeness import likeness
 from gangline.deciding.scheduling import Decision, choose, find_feasible
 from gangline.errors import GanglineError
 from gangline.groups import conflict
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 _MOST_TOLD = 16
 """Kinds of members about which it is told why they have no node."""
-RoleKey = tuple[str, Hashable, Identity]
+RoleKey = tuple[str, Hashable]
 """What members that are alike have in common: subgroup, pod class, and what plugins read of them beyond that."""
 MOST_TRIED = 64
 """Placements that are tried in one cycle, at most."""
@@ -104,7 +104,7 @@ def read_group(
             names = f"{members[0].scheduler_name} and {pod.scheduler_name}"
             return f"the pods of gang {first.namespace}/{first.name} differ in schedulerName: {names}", {}
         rank = float("inf") if membership.index is None else float(membership.index)
-        key = (membership.subgroup, runtime.evaluator.kind(pod), identity(pod, runtime))
+        key = (membership.subgroup, likeness(pod, runtime))
         found.setdefault(key, []).append((rank, pod))
     if first is None:
         return "the group has no members", {}
@@ -231,7 +231,7 @@ class GroupCycle:
         """Look at the cluster as it is."""
         placed = list(self._runtime.handle.members(self._group.key))
         roles = []
-        for (subgroup, _, _), pods in self._members.items():
+        for (subgroup, _), pods in self._members.items():
             roles.append(self._role(subgroup, pods))
             yield
         self._attempt = GroupAttempt(
@@ -478,7 +478,7 @@ class GroupCycle:
     def _blamed(self) -> Iterator[str]:
         yield from self._rejecting
         for filtered in self._filtered:
-            yield from self._runtime.evaluator.diagnose(filtered).plugins()
+            yield from self._runtime.reject(self._runtime.evaluator.diagnose(filtered))
 
     def _why(self) -> str:
         attempt = self._attempt

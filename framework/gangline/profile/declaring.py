@@ -15,7 +15,7 @@ from gangline.config.explaining import did_you_mean
 from gangline.errors import PluginError
 from gangline.failures import described, shown
 from gangline.profile.calling import ASYNC_POINTS
-from gangline.state.changes import NODE, PODS
+from gangline.state.changes import NODE, PODS, Changes
 from gangline.status import Reason
 
 HOOKS = tuple(name for name in vars(Hooks) if not name.startswith("_"))
@@ -38,6 +38,11 @@ def check_class(name: str, cls: Any) -> None:
     reads = getattr(cls, "reads", None)
     if reads is not None and (type(reads) is not int or not 0 <= reads <= NODE | PODS):
         raise PluginError(name, "", f"reads is NODE, PODS or NODE | PODS, not {shown(reads)}")
+    for gone in ("reads_pod_labels", "reads_pod_annotations"):
+        if hasattr(cls, gone):
+            raise PluginError(
+                name, "", f"{gone} is no more: the hook identity says what is read of labels and annotations"
+            )
     type_ = getattr(cls, "args_type", None)
     if type_ is not None and not (isinstance(type_, type) and issubclass(type_, msgspec.Struct)):
         raise PluginError(name, "", f"args_type is a class derived from msgspec.Struct, not {shown(type_)}")
@@ -73,6 +78,15 @@ def check_reasons(name: str, plugin: Any) -> None:
         if not isinstance(reason, Reason):
             hint = f"; write Reason({reason!r})" if isinstance(reason, str) else ""
             raise PluginError(name, "", f"reasons[{number}] is {shown(reason)}, and not a Reason{hint}")
+
+
+def check_own(name: str, plugin: Any) -> None:
+    """Raise PluginError where what a plugin names as logs of columns of its own are none."""
+    own = getattr(plugin, "reads_own", ())
+    if not isinstance(own, tuple) or not all(isinstance(log, Changes) for log in own):
+        raise PluginError(name, "", f"reads_own is a tuple of Changes, not {shown(own)}")
+    if own and getattr(plugin, "reads", None) is None:
+        raise PluginError(name, "", "declares reads_own without reads")
 
 
 def events_of(name: str, plugin: Any) -> Sequence[EventHint] | None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, Protocol
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,16 +12,37 @@ NODE = 1
 """A change of the node itself: labels, taints, allocatable, conditions."""
 PODS = 2
 """A change of the pods on it."""
+OWN = 4
+"""A change in a column of a plugin's own."""
+
+
+_Rows = NDArray[np.intp]
+
+
+class ChangeLog(Protocol):
+    """A log to read, or several as one."""
+
+    @property
+    def position(self) -> Any:
+        """Where the log stands; another value after each change."""
+        ...
+
+    def since(self, position: Any, limit: int) -> tuple[_Rows, int] | None:
+        """Rows changed since position, each once, and the kinds of all changes ORed; None for more than limit rows."""
+        ...
 
 
 class Changes:
-    """Which rows changed, in order; positions only grow."""
+    """Which rows changed, in order; positions only grow.
+
+    A plugin that keeps columns of its own has such a log of them, and names it in `reads_own`.
+    """
 
     def __init__(self, keep: int = 16384) -> None:
         self._keep = keep
         self._log: list[int] = []
         self._base = 0
-        self._after = {NODE: 0, PODS: 0}
+        self._after: dict[int, int] = {}
         """Where the log stood after the last change of each kind."""
 
     @property
@@ -26,7 +50,7 @@ class Changes:
         """Where the next change will stand."""
         return self._base + len(self._log)
 
-    def note(self, row: int, kind: int) -> None:
+    def note(self, row: int, kind: int = OWN) -> None:
         """Row changed."""
         log = self._log
         log.append(row)
@@ -35,7 +59,20 @@ class Changes:
             del log[: self._keep]
             self._base += self._keep
 
-    def since(self, position: int, limit: int) -> tuple[NDArray[np.intp], int] | None:
+    def note_rows(self, rows: _Rows, kind: int = OWN) -> None:
+        """These rows changed."""
+        if len(rows) > self._keep:
+            self.note_all(kind)
+            return
+        for row in rows.tolist():
+            self.note(row, kind)
+
+    def note_all(self, kind: int = OWN) -> None:
+        """Every row changed."""
+        self._base = self._after[kind] = self.position + 1
+        self._log.clear()
+
+    def since(self, position: int, limit: int) -> tuple[_Rows, int] | None:
         """Rows changed since position, each once, and the kinds of all changes ORed; None for more than limit rows."""
         start = position - self._base
         if start < 0 or len(self._log) - start > 4 * limit:
@@ -52,3 +89,37 @@ class Changes:
             if after > position:
                 kinds |= kind
         return kinds
+
+
+class Together:
+    """Several logs as one; a position is one of each."""
+
+    def __init__(self, logs: Sequence[Changes]) -> None:
+        self._logs = tuple(logs)
+
+    @property
+    def position(self) -> tuple[int, ...]:
+        """Where the logs stand."""
+        return tuple([log.position for log in self._logs])
+
+    def since(self, position: tuple[int, ...], limit: int) -> tuple[_Rows, int] | None:
+        """As `Changes.since`, of all of them."""
+        found: list[_Rows] = []
+        kinds = 0
+        for log, before in zip(self._logs, position, strict=True):
+            if log.position == before:
+                continue
+            changed = log.since(before, limit)
+            if changed is None:
+                return None
+            found.append(changed[0])
+            kinds |= changed[1]
+        if len(found) == 1:
+            return found[0], kinds
+        rows = np.unique(np.concatenate(found)) if found else np.zeros(0, dtype=np.intp)
+        return (rows, kinds) if len(rows) <= limit else None
+
+
+def together(logs: Sequence[Changes]) -> ChangeLog:
+    """Several logs as one; a single one as it is."""
+    return logs[0] if len(logs) == 1 else Together(logs)

@@ -29,6 +29,8 @@ from gangline_plugins.gpu.links import MOST_DEVICES
 Exclusivity = Literal["Exclusive", "Shared", "MIG", "Replicas"]
 """As in the claim; Replicas are pieces of devices that a device plugin shares out by time-slicing or MPS."""
 ANY_PROFILE = ""
+INVALID_CLAIM = "InvalidGpuClaim"
+"""The reason of the event on a pod whose claim makes no sense."""
 _PLAIN = Rule()
 _SPARE = 1024
 _MOST_INSTANCES = 64
@@ -81,8 +83,8 @@ class Problem:
     """Why it cannot be said what a pod wants."""
 
     message: str
-    is_invalid: bool
-    """The claim makes no sense, and waiting does not help; else it is not there yet."""
+    reason: str = ""
+    """Of the event that tells it; "" where there is none to tell, for what lacks is still to come."""
 
 
 class Wants:
@@ -108,7 +110,7 @@ class Wants:
         claim: GpuClaim | None = self._claims.get(name, namespace)
         if claim is None:
             self._read.pop((namespace, name), None)
-            return Problem(f'GpuClaim "{namespace}/{name}" not found', is_invalid=False)
+            return Problem(f'GpuClaim "{namespace}/{name}" not found')
         known = self._read.get((namespace, name))
         if known is not None and known[0] is claim:
             return known[1]
@@ -137,7 +139,7 @@ def claim_want(claim: GpuClaim) -> Want | Problem:
         else ""
     )
     if wrong:
-        return Problem(f'GpuClaim "{claim.metadata.namespace}/{claim.metadata.name}": {wrong}', is_invalid=True)
+        return Problem(f'GpuClaim "{claim.metadata.namespace}/{claim.metadata.name}": {wrong}', INVALID_CLAIM)
     network, storage = claim.spec.network, claim.spec.storage
     labels = (claim.spec.selector.match_labels if claim.spec.selector else None) or {}
     return Want(
@@ -164,10 +166,12 @@ def claim_want(claim: GpuClaim) -> Want | Problem:
 
 def disagreement(pod: PodInfo, want: Want) -> str:
     """Why a pod may not have what its claim gives and request what it does: both would count; "" where it may."""
+    if want.implicit:
+        return ""
     amounts = pod.cls.requests.real
     whole = amounts.get(GPU, 0)
     pieces = sum(number for name, number in amounts.items() if _is_gpu(name)) - whole
-    if want.implicit or not (whole or pieces):
+    if not (whole or pieces):
         return ""
     match want.exclusivity:
         case "Exclusive" if pieces or whole != want.count:
