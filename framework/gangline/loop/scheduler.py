@@ -108,7 +108,9 @@ class Scheduler:
         self.reporter = Reporter(
             client, self.recorder, clock, self.metrics, lambda: self.binder.pending, self._still_waiting
         )
-        self._cluster = cluster = Cluster(self.cache, self.queue, self.waiting, self.recorder, clock, self._wake.set)
+        self._cluster = cluster = Cluster(
+            self.cache, self.queue, self.waiting, self.recorder, clock, self._wake.set, self._enqueued
+        )
         self._pods = PodHandler(cluster)
         self.outcomes = outcomes = Outcomes(
             self.cache, self.queue, self.recorder, clock, self.metrics, cluster, self._wake.set
@@ -175,12 +177,18 @@ class Scheduler:
                 events = {**events, EXTENDER: None}
             self.queue.serve(name, runtime.sort_key, runtime.admit, events, runtime.group_key)
         self.queue.serve_only(runtimes)
+        for pod in [member for unit in self.queue for member in unit.everybody()]:
+            self._enqueued(pod)
         self._pods.profiles_changed()
         self.queue.start_over(self._clock.monotonic())
         self._wake.set()
         self._follow(watched_by(runtimes.values()))
         if self._background is not None:
             self._start_work(self._background)
+
+    def _enqueued(self, pod: PodInfo) -> None:
+        if (runtime := self.runtimes.get(pod.scheduler_name)) is not None:
+            runtime.enqueued(pod)
 
     def _start_work(self, group: asyncio.TaskGroup) -> None:
         """Run what the plugins asked for in place of what those of an older configuration did."""

@@ -26,7 +26,7 @@ from gangline.profile.answers import capacity_of, check_range, codes_of, identit
 from gangline.profile.ranking import Wishes, outranking
 from gangline.profile.registry import CompiledProfile, Implementation
 from gangline.sizes import BoundedCache, size_of
-from gangline.state.changes import PODS, ChangeLog, together
+from gangline.state.changes import OWN, PODS, ChangeLog, together
 from gangline.state.nodes import Int64Column, Nodes, NodeView, Rows
 from gangline.state.pods import PodInfo
 from gangline.status import (
@@ -513,8 +513,8 @@ class Evaluator:
                 skipped.add(impl.name)
             elif not answer.is_success and rejected is None:
                 rejected = answer.by(impl.name)
-        filters = [i for i in self._filters if i.reads is not None and i.name not in skipped]
         rejected = rejected or _nothing_left(narrow)
+        filters = [i for i in self._filters if i.reads is not None and i.name not in skipped and rejected is None]
         entry = _Entry(key, position, cycle.export(), rejected, narrow, filters)
         entry.shared_bytes = size_of(key, *entry.shared.values(), narrow)
         entry.changing = [impl for impl in filters if (impl.reads or 0) & PODS]
@@ -553,6 +553,8 @@ class Evaluator:
         if changed is None:
             return False
         rows, kinds = changed
+        if kinds & OWN:
+            rows = rows[rows < nodes.size]
         if len(rows) == 1 and kinds == PODS:
             self._evaluate_row(entry, pod, int(rows[0]))
         else:

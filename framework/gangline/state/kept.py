@@ -51,7 +51,7 @@ class KeptColumns(Generic[K, V]):
             columns = self._evaluate(key, nodes)
             self._kept.put(key, _Kept(columns, position))
             return columns
-        rows = changed[0]
+        rows = changed[0][changed[0] < len(nodes)]
         if len(rows):
             for column, fresh in zip(kept.columns, self._evaluate(key, nodes.at(rows)), strict=True):
                 column[rows] = fresh
