@@ -62,7 +62,7 @@ class Rents:
 
     def __init__(self) -> None:
         self.changed = Changes()
-        self._owners = np.full(64, -1)
+        self._owners = np.full(1024, -1)
 
     def rent(self, row: int, owner: int) -> None:
         self._owners[row] = owner
@@ -254,8 +254,9 @@ def test_pods_with_claims_that_say_the_same_share_what_is_kept() -> None:
         cache.store("gpuclaims").upsert(GpuClaim(model.ObjectMeta(name=name, namespace="default"), spec))
     evaluator = make_runtime(cache, GpuClaimPlugin).evaluator
 
-    for name in "abc":
-        evaluator.filter(cache.record(make_pod(f"pod-{name}", annotations={CLAIM: name})))
+    alike = [cache.record(make_pod(f"pod-{name}", annotations={CLAIM: name})) for name in "abc"]
+    for pod in alike:
+        evaluator.filter(pod)
 
     assert len(evaluator._entries) == 2
 
