@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -20,6 +22,9 @@ from gangline.status import Reason
 
 HOOKS = tuple(name for name in vars(Hooks) if not name.startswith("_"))
 """Every method that a plugin may have for the framework to call."""
+_LONG_HOOKS = tuple(hook for hook in HOOKS if "_" in hook)
+_NEARLY = 0.9
+"""How much names have in common of which one is taken for a slip of the other, 0..1."""
 _MOST_EVENTS = 256
 
 
@@ -29,12 +34,13 @@ def check_class(name: str, cls: Any) -> None:
         raise PluginError(name, "", f"is not a class, but {shown(cls)}")
     if getattr(cls, "name", None) != name:
         raise PluginError(name, "", f"its class says name = {shown(getattr(cls, 'name', None))}")
-    for method, options in _marked(cls):
+    for method, options in marked(cls).items():
         hook = options.get("specname") or method
         if hook not in HOOKS:
             raise PluginError(name, method, f"is no hook; {did_you_mean(hook, HOOKS)}")
     for hook in HOOKS:
         _check_method(name, hook, getattr(cls, hook, None))
+    _check_names(name, cls)
     reads = getattr(cls, "reads", None)
     if reads is not None and (type(reads) is not int or not 0 <= reads <= NODE | PODS):
         raise PluginError(name, "", f"reads is NODE, PODS or NODE | PODS, not {shown(reads)}")
@@ -48,12 +54,11 @@ def check_class(name: str, cls: Any) -> None:
         raise PluginError(name, "", f"args_type is a class derived from msgspec.Struct, not {shown(type_)}")
 
 
-def _marked(cls: type[Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The methods that are marked with `@hookimpl`, with its options."""
-    for method in dir(cls):
-        options = getattr(inspect.getattr_static(cls, method), f"{PROJECT}_impl", None)
-        if isinstance(options, Mapping):
-            yield method, options
+@lru_cache(maxsize=1024)
+def marked(cls: type[Any]) -> Mapping[str, Mapping[str, Any]]:
+    """The methods of a class that are marked with `@hookimpl`, with its options."""
+    found = {name: getattr(inspect.getattr_static(cls, name), f"{PROJECT}_impl", None) for name in dir(cls)}
+    return {name: options for name, options in found.items() if isinstance(options, Mapping)}
 
 
 def _check_method(name: str, hook: str, method: Any) -> None:
@@ -63,6 +68,21 @@ def _check_method(name: str, hook: str, method: Any) -> None:
         raise PluginError(name, hook, "is not marked with @hookimpl")
     if hook not in ASYNC_POINTS and inspect.iscoroutinefunction(method):
         raise PluginError(name, hook, "must not be async: it is called within a decision")
+
+
+def _check_names(name: str, cls: Any) -> None:
+    """Raise PluginError for a public method whose name is nearly that of a hook: nobody would call it."""
+    squashed = {hook.replace("_", ""): hook for hook in HOOKS}
+    for method in dir(cls):
+        if method.startswith("_") or method in HOOKS or method in marked(cls):
+            continue
+        if not inspect.isfunction(inspect.getattr_static(cls, method)):
+            continue
+        meant = squashed.get(method.replace("_", "").lower())
+        # Of short names many are near each other that mean something else: `scores`, `reserved`.
+        close = [meant] if meant else get_close_matches(method, _LONG_HOOKS, n=1, cutoff=_NEARLY)
+        if close:
+            raise PluginError(name, method, f"is no hook; did you mean {close[0]}? Otherwise begin it with _")
 
 
 def check_reasons(name: str, plugin: Any) -> None:
