@@ -17,6 +17,8 @@ OWN = 4
 
 
 _Rows = NDArray[np.intp]
+_FEW = 64
+"""Entries of the log that are looked through one by one."""
 
 
 class ChangeLog(Protocol):
@@ -44,6 +46,9 @@ class Changes:
         self._base = 0
         self._after: dict[int, int] = {}
         """Where the log stood after the last change of each kind."""
+        self._last = np.zeros(64, dtype=np.int64)
+        """Where the log stood after the last change of each row, as of `_read`."""
+        self._read = 0
 
     @property
     def position(self) -> int:
@@ -56,6 +61,7 @@ class Changes:
         log.append(row)
         self._after[kind] = self._base + len(log)
         if len(log) > 2 * self._keep:
+            self._read_on()
             del log[: self._keep]
             self._base += self._keep
 
@@ -69,18 +75,31 @@ class Changes:
 
     def note_all(self, kind: int = OWN) -> None:
         """Every row changed."""
-        self._base = self._after[kind] = self.position + 1
+        self._read = self._base = self._after[kind] = self.position + 1
         self._log.clear()
 
     def since(self, position: int, limit: int) -> tuple[_Rows, int] | None:
         """Rows changed since position, each once, and the kinds of all changes ORed; None for more than limit rows."""
         start = position - self._base
-        if start < 0 or len(self._log) - start > 4 * limit:
+        if start < 0:
             return None
-        rows = dict.fromkeys(self._log[start:])
-        if len(rows) > limit:
-            return None
-        return np.fromiter(rows, dtype=np.intp, count=len(rows)), self.kinds_since(position)
+        if len(self._log) - start > _FEW:
+            self._read_on()
+            rows = (self._last > position).nonzero()[0]
+        else:
+            distinct = dict.fromkeys(self._log[start:])
+            rows = np.fromiter(distinct, dtype=np.intp, count=len(distinct))
+        return (rows, self.kinds_since(position)) if len(rows) <= limit else None
+
+    def _read_on(self) -> None:
+        """Note in `_last` what the log has got since."""
+        rows = np.array(self._log[self._read - self._base :], dtype=np.intp)
+        if not len(rows):
+            return
+        if (most := int(rows.max())) >= len(self._last):
+            self._last = np.concatenate([self._last, np.zeros(most + 1, dtype=np.int64)])
+        self._last[rows] = np.arange(self._read + 1, self._read + 1 + len(rows))  # of one that is there twice, the last
+        self._read += len(rows)
 
     def kinds_since(self, position: int) -> int:
         """The kinds of all changes since position, ORed."""
