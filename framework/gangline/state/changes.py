@@ -93,10 +93,10 @@ class Changes:
 
     def _read_on(self) -> None:
         """Note in `_last` what the log has got since."""
-        rows = np.array(self._log[self._read - self._base :], dtype=np.intp)
-        if not len(rows):
+        rows = self._log[self._read - self._base :]
+        if not rows:
             return
-        if (most := int(rows.max())) >= len(self._last):
+        if (most := max(rows)) >= len(self._last):
             self._last = np.concatenate([self._last, np.zeros(most + 1, dtype=np.int64)])
         self._last[rows] = np.arange(self._read + 1, self._read + 1 + len(rows))  # of one that is there twice, the last
         self._read += len(rows)

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 from numpy.typing import NDArray
 
 from gangline.sizes import BoundedCache
-from gangline.state.changes import Changes, together
+from gangline.state.changes import OWN, ChangeLog, Changes, together
 from gangline.state.nodes import NodeView
 
 K = TypeVar("K", bound=Hashable)
@@ -34,29 +34,38 @@ class KeptColumns(Generic[K, V]):
     def __init__(self, evaluate: Callable[[K, NodeView], V], most_bytes: int, own: tuple[Changes, ...] = ()) -> None:
         self._evaluate = evaluate
         self._own = own
+        self._logs: tuple[Changes, ChangeLog] | None = None
+        """The log of the nodes, and all together."""
         self._kept: BoundedCache[K, _Kept[V]] = BoundedCache(most_bytes, fewest=16)
 
     def of(self, key: K, nodes: NodeView) -> V:
         """The columns over all rows as they are now, only to read; `nodes` is any view of the cluster."""
         nodes = nodes.whole
-        logs = together((nodes.changes, *self._own))
+        logs = self._together(nodes.changes)
         position = logs.position
         kept = self._kept.get(key)
         if kept is not None and kept.position == position:
             return kept.columns
         changed = None
         if kept is not None and len(kept.columns[0]) == len(nodes):
-            changed = logs.since(kept.position, nodes.few)
+            changed = logs.since(kept.position, 2 * nodes.few)
         if kept is None or changed is None:
             columns = self._evaluate(key, nodes)
             self._kept.put(key, _Kept(columns, position))
             return columns
-        rows = changed[0][changed[0] < len(nodes)]
+        rows, kinds = changed
+        if kinds & OWN:
+            rows = rows[rows < len(nodes)]
         if len(rows):
             for column, fresh in zip(kept.columns, self._evaluate(key, nodes.at(rows)), strict=True):
                 column[rows] = fresh
         kept.position = position
         return kept.columns
+
+    def _together(self, of_nodes: Changes) -> ChangeLog:
+        if self._logs is None or self._logs[0] is not of_nodes:
+            self._logs = of_nodes, together((of_nodes, *self._own))
+        return self._logs[1]
 
     def __len__(self) -> int:
         return len(self._kept)

@@ -8,7 +8,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from typing import Literal
 
 from gangline import PodInfo, State
@@ -76,6 +76,14 @@ class Want:
     fabric: FabricWant = _NO_FABRIC
     implicit: bool = False
     """From a plain request: on a node that shares its devices, or has cut them into instances, it means pieces."""
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        values = tuple([getattr(self, each.name) for each in fields(self) if each.compare])
+        object.__setattr__(self, "_hash", hash(values))
+
+    def __hash__(self) -> int:
+        return self._hash  # verdicts are looked up by it several times in each attempt
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +103,8 @@ class Wants:
         """Whether a plugin places pods by their scheduling map; it sets this, and pods with a map then want nothing."""
         self._claims = state.store("gpuclaims")
         self._read: dict[tuple[str, str], tuple[GpuClaim, Want | Problem]] = {}
+        self._same: dict[Want | Problem, Want | Problem] = {}
+        """Equal wants are one object, which is found the sooner."""
 
     def of(self, pod: PodInfo) -> Want | Problem | None:
         """What the pod wants; None when no GPUs, or those that its scheduling map names.
@@ -116,7 +126,9 @@ class Wants:
             return known[1]
         if len(self._read) > 2 * len(self._claims) + _SPARE:  # most are of claims that are gone
             self._read.clear()
+            self._same.clear()
         want = claim_want(claim)
+        want = self._same.setdefault(want, want)
         self._read[namespace, name] = (claim, want)
         return want
 
