@@ -92,7 +92,7 @@ class Bench:
     def _define(self, name: str, size: int) -> None:
         meta = model.ObjectMeta(name=name, namespace="default", uid=name)
         group = model.PodGroup(metadata=meta, spec=model.PodGroupSpec(min_member=size))
-        self.cache.store(resources.SCHEDULER_PLUGINS_POD_GROUPS.key).upsert(group)
+        self.cache.store(resources.SCHEDULER_PLUGINS_POD_GROUPS).upsert(group)
 
     def _run(self, name: str, gpus: int, owner: str, labels: dict[str, str], notes: dict[str, str]) -> None:
         row = self._chance.choice([row for row, free in enumerate(self._free) if free >= gpus])

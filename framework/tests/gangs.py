@@ -68,7 +68,7 @@ class Gangs:
 
     def define(self, name: str, min_member: int) -> None:
         """The PodGroup object of a group."""
-        self.cache.store(SCHEDULER_PLUGINS_POD_GROUPS.key).upsert(
+        self.cache.store(SCHEDULER_PLUGINS_POD_GROUPS).upsert(
             model.PodGroup(
                 metadata=model.ObjectMeta(name=name, namespace="default", uid=f"group-{name}"),
                 spec=model.PodGroupSpec(min_member=min_member),

@@ -14,7 +14,7 @@ from gangline import model
 from gangline.deadline import Deadline
 from gangline.deciding.group_scheduling import GroupRejection
 from gangline.deciding.group_search import decide_group
-from gangline.kube.resources import NODES, PODS
+from gangline.kube.resources import NAMESPACES, NODES, PODS
 from gangline.loop.scheduler import Scheduler
 from gangline.queueing.units import Unit
 from gangline.simulate import Kubelet, SimulatedClient, running
@@ -96,7 +96,7 @@ def busy(*runs: str, namespace: str = "default", allow: str = "", **args: Any) -
     """A node for each pod that is on it and says how long it runs."""
     cache = cluster(make_node(f"n{i}", gpus=8, cpu=64, memory="512Gi") for i in range(len(runs)))
     meta = model.ObjectMeta(name=namespace, annotations={ALLOW: allow})
-    cache.store("namespaces").upsert(model.Namespace(meta))
+    cache.store(NAMESPACES).upsert(model.Namespace(meta))
     gangs = Gangs(cache, Reservation, args={"Reservation": ReservationArgs(**args)})
     gangs.handle.waits = lambda key: True
     for i, said in enumerate(runs):

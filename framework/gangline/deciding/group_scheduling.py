@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,7 +22,7 @@ from gangline.api.pod_group import GroupAttempt, Membership, PodGroup, Problem, 
 from gangline.deadline import ROOM_SECONDS, exceeded
 from gangline.deciding.group_filling import Filler, Steps, to_the_end
 from gangline.deciding.likeness import Identity, identity
-from gangline.deciding.scheduling import Decision, choose, find_feasible
+from gangline.deciding.scheduling import Decision, find_feasible
 from gangline.errors import GanglineError
 from gangline.groups import conflict
 from gangline.profile.evaluation import Filtered
@@ -115,48 +115,6 @@ def one_of(members: Sequence[PodInfo], runtime: Runtime) -> PodGroup | None:
     """The group as one of its pods has it, for whoever tells what is wrong with it."""
     found = (runtime.handle.group_of(pod) for pod in members)
     return next((membership.group for membership in found if isinstance(membership, Membership)), None)
-
-
-def offer_what_if(
-    runtime: Runtime,
-    cache: Cache,
-    nominations: Callable[[], Nominations],
-    waiting: Callable[[str], Unit | None],
-    monotonic: Callable[[], float],
-) -> None:
-    """Let the plugins of a profile ask outside of a cycle where pods would go, and what would help a waiting group.
-
-    See `Handle.find_places` and `Handle.attempt`.
-    """
-
-    def find(pods: Sequence[PodInfo], allowed: BoolColumn) -> Mapping[str, int] | None:
-        key = runtime.group_key(pods[0])
-        if not key:
-            return _find_place(pods[0], runtime, cache, nominations(), allowed)
-        group, members = read_group(pods, runtime, cache)
-        if isinstance(group, str):
-            return None
-        unit = Unit(list(pods), added=0.0, group=key)
-        return to_the_end(GroupCycle(unit, group, members, runtime, cache, nominations(), 0.0, allowed).fit())
-
-    def attempt(key: str) -> GroupAttempt | None:
-        unit = waiting(key)
-        group, members = read_group(unit.members, runtime, cache) if unit is not None else ("", {})
-        if unit is None or isinstance(group, str):
-            return None
-        return to_the_end(GroupCycle(unit, group, members, runtime, cache, nominations(), monotonic()).begin())
-
-    runtime.handle.finder, runtime.handle.attempts = find, attempt
-
-
-def _find_place(
-    pod: PodInfo, runtime: Runtime, cache: Cache, nominations: Nominations, allowed: BoolColumn
-) -> Mapping[str, int] | None:
-    filtered = find_feasible(pod, runtime, cache, nominations)
-    filtered.feasible = filtered.feasible & allowed
-    if not filtered.feasible.any():
-        return None
-    return {pod.uid: choose(pod, runtime, cache, filtered)}
 
 
 def _by_rank(ranked: list[tuple[float, PodInfo]]) -> list[PodInfo]:

@@ -49,8 +49,8 @@ class Groups:
         self._readers = readers
         self._types = {kind.key: kind.type for kind in watched_by(readers)}
         self._bell = _Bell()
-        for key in self._types:
-            lookup.store(key).subscribe(self._bell)
+        for kind in watched_by(readers):
+            lookup.store(kind).subscribe(self._bell)
         self._owners = Owners(lookup)
         self._known: weakref.WeakKeyDictionary[PodInfo, tuple[Membership | Problem | None, Sight]] = (
             weakref.WeakKeyDictionary()

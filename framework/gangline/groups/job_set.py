@@ -69,7 +69,7 @@ class JobSetReader:
         return attempt(self.dialect, pod, name, lambda: self._read(pod, name, lookup)) if name else None
 
     def _read(self, pod: PodInfo, name: str, lookup: Lookup) -> Membership:
-        found: JobSet | None = lookup.store(JOB_SETS.key).get(name, pod.namespace)
+        found: JobSet | None = lookup.store(JOB_SETS).get(name, pod.namespace)
         if found is None:
             raise missing("JobSet", pod.namespace, name)
         part_name = pod.labels.get(keys.JOB_SET_PART, "")

@@ -19,8 +19,9 @@ from gangline.profile.recording import EventRecorder
 from gangline.queueing.queue import SchedulingQueue
 from gangline.queueing.units import Unit
 from gangline.queueing.waiting import WaitingPods
-from gangline.state.cache import Cache, Store
+from gangline.state.cache import Cache
 from gangline.state.pods import PodInfo
+from gangline.state.stores import Store
 
 
 class Cluster:
@@ -175,7 +176,7 @@ class StoreHandler:
     def __init__(self, cluster: Cluster, resource: Resource[Any]) -> None:
         self._cluster = cluster
         self._key = resource.key
-        self._store: Store[HasMetadata] = cluster.cache.store(resource.key)
+        self._store: Store[Any] = cluster.cache.store(resource)
 
     def upsert(self, obj: HasMetadata, /) -> None:
         """An object is there, or has changed. Raises InvalidObject."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
@@ -17,7 +16,7 @@ from gangline.api.plugin import Handle
 from gangline.errors import GanglineError, PluginError
 from gangline.failures import Failures, being_built, described, text_of
 from gangline.profile.calling import ASYNC_POINTS, check_of, timed, timed_async
-from gangline.profile.declaring import check_class, check_reasons, events_of
+from gangline.profile.declaring import asked_by, check_class, check_reasons, events_of
 from gangline.telemetry.metrics import Metrics, point_label
 
 GROUP = "gangline.plugins"
@@ -245,10 +244,9 @@ def _build(
     args: Callable[[str, type[msgspec.Struct] | None], msgspec.Struct | None],
     handle: Handle,
 ) -> Any:
-    given = args(name, getattr(cls, "args_type", None))
+    given = {"args": args(name, getattr(cls, "args_type", None)), "handle": handle}
     try:
-        parameters = inspect.signature(cls).parameters
-        return cls(*(given, handle)[: len(parameters)]) if parameters else cls()
+        return cls(**{parameter: given[parameter] for parameter in asked_by(name, cls)})
     except PluginError:
         raise
     except Exception as error:

@@ -79,7 +79,7 @@ class Runtime:
         self.name = profile.name
         self.profile = profile
         self.handle = handle
-        self.evaluator = handle.evaluator = Evaluator(profile, handle.state.nodes, ties)
+        self.evaluator = Evaluator(profile, handle.state.nodes, ties)
         self.failures = metrics.failures
         self._trackers = handle.state.trackers
         self.seconds = {point: metrics.points.series(point_label(point), profile.name) for point in POINTS}
@@ -87,6 +87,7 @@ class Runtime:
         self.bind_first: BindFirst | None = None
         """Asked before the bind plugins; None leaves all pods to them."""
         self.group_seconds = metrics.group_decision.series(profile.name)
+        handle.plugins_are_built(self)
 
     def _at(self, point: str) -> tuple[Implementation, ...]:
         return self.profile.points.get(point, ())

@@ -31,7 +31,7 @@ def accuracy(runtimes: Mapping[str, Runtime]) -> float:
 
 def _judged(handle: FrameworkHandle) -> Iterator[bool]:
     """For each group of a profile that is judged whether it is right."""
-    groups = handle.placed.groups() if handle.placed is not None else {}
+    groups = handle.placed.groups()
     for members in groups.values():
         pods = [pod for pod in members.values() if pod.row >= 0 and pod.scheduler_name == handle.profile]
         membership = handle.group_of(pods[0]) if pods else None

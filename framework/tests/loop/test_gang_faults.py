@@ -140,7 +140,7 @@ def test_a_group_object_that_goes_while_its_pods_are_bound_leaves_nothing_at_per
     decided = gangs.decide(gangs.gang("a", 4))
     assert isinstance(decided, GroupDecision)
 
-    gangs.cache.store(SCHEDULER_PLUGINS_POD_GROUPS.key).remove("default", "a")
+    gangs.cache.store(SCHEDULER_PLUGINS_POD_GROUPS).remove("default", "a")
     for member in decided.members:
         give_back(gangs.runtime, gangs.cache, member.cycle, member.pod, member.node)
 

@@ -298,10 +298,10 @@ def test_other_objects_are_kept_by_kind_and_told(world: World) -> None:
 
     handler.upsert(first)
     handler.upsert(second)
-    assert world.cache.store("namespaces").get("ns") is second
+    assert world.cache.store(NAMESPACES).get("ns") is second
     handler.remove("", "ns", "")
 
-    assert world.cache.store("namespaces").get("ns") is None
+    assert world.cache.store(NAMESPACES).get("ns") is None
     assert world.heard == [
         ("namespaces ADD", None, first),
         ("namespaces UPDATE_OTHER", first, second),

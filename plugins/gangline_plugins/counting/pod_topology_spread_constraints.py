@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -19,6 +19,7 @@ from gangline import (
     compile_selector,
     from_map,
     model,
+    resources,
 )
 from gangline_plugins.counting.counts import Clause, Query, SelectorIndex, derived
 
@@ -144,11 +145,11 @@ class DefaultSelectors:
     """The selector that default constraints count by: what the pod's services and its controller select."""
 
     def __init__(self, state: State) -> None:
-        self._services = state.store("services")
-        self._controllers = {
-            ("v1", "ReplicationController"): state.store("replicationcontrollers"),
-            ("apps/v1", "ReplicaSet"): state.store("replicasets"),
-            ("apps/v1", "StatefulSet"): state.store("statefulsets"),
+        self._services = state.store(resources.SERVICES)
+        self._controllers: Mapping[tuple[str, str], Any] = {
+            ("v1", "ReplicationController"): state.store(resources.REPLICATION_CONTROLLERS),
+            ("apps/v1", "ReplicaSet"): state.store(resources.REPLICA_SETS),
+            ("apps/v1", "StatefulSet"): state.store(resources.STATEFUL_SETS),
         }
         self._version = -1
         self._by_namespace: dict[str, SelectorIndex[Selector]] = {}

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gangline import Handle, Membership, PodGroup, PodInfo
+from gangline import Handle, Membership, PodGroup, PodInfo, resources
 from gangline_plugins.defragmentation.costs import Costs
 from gangline_plugins.defragmentation.plan import Protected
 from gangline_plugins.gang_preemption.occupants import WHOLE, Occupant, Occupants, Unit
@@ -63,7 +63,7 @@ class _Census:
         self._costs = costs
         self._own = own
         self._priority = priority
-        self._budgets = Budgets(handle.state.store("poddisruptionbudgets"))
+        self._budgets = Budgets(handle.state.store(resources.PDBS))
         self._stays: dict[str, str] = {}
 
     def take(self) -> Movable:

@@ -24,6 +24,7 @@ from gangline import (
     Status,
     hookimpl,
     on,
+    resources,
     unschedulable,
 )
 from gangline_plugins.gang_preemption.costs import Cost, cost_of, first_start, in_order
@@ -104,7 +105,7 @@ class GangPreemption:
             return Plan((), placed)
         if not occupants.pods:
             return unschedulable("preemption: no pods of lower priority that may be removed.")
-        budgets = Budgets(self._handle.state.store("poddisruptionbudgets"))
+        budgets = Budgets(self._handle.state.store(resources.PDBS))
         drafts = self._drafts(attempt, nodes, occupants, budgets)
         return _settled(drafts, trials, budgets) or unschedulable(
             "preemption: the whole gang would not fit if all pods of lower priority that may be removed were gone."

@@ -24,6 +24,7 @@ from gangline import (
     Status,
     hookimpl,
     on,
+    resources,
     unschedulable,
 )
 from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES, RESOURCE_CLAIMS
@@ -39,7 +40,7 @@ from gangline_plugins.gpu.feasibility import REASONS, Feasibility, Fits, Limits
 from gangline_plugins.gpu.hardware import heartbeat, says_the_same
 from gangline_plugins.gpu.illness import Illness
 from gangline_plugins.gpu.wants import FabricWant, Problem, Want, disagreement
-from gangline_plugins.telling import tell_once
+from gangline_plugins.telling import Teller
 
 WANT: StateKey[Want] = StateKey("GpuClaim want")
 FITS: StateKey[Fits] = StateKey("GpuClaim fits")
@@ -77,6 +78,7 @@ class GpuClaim:
 
     def __init__(self, args: GpuClaimArgs, handle: Handle) -> None:
         self._handle = handle
+        self._teller = Teller(handle)
         self._implicit = args.implicit_claims
         self._requires_request = args.require_request
         self._limits = Limits(
@@ -87,6 +89,7 @@ class GpuClaim:
         )
         self._table = device_table(handle.state)
         self._feasibility = handle.state.shared(Feasibility, self._table)
+        self._illness = handle.state.shared(Illness)
         self._statuses = ClaimStatuses(handle)
         self._judged: tuple[GpuNodeStatus | None, bool] = (None, False)
         self._doubted = handle.metric(
@@ -121,10 +124,10 @@ class GpuClaim:
         if want.implicit and not self._implicit:
             return SKIP
         if wrong := disagreement(pod, want):
-            tell_once(self._handle, pod, "GpuRequestDisagrees", wrong)
+            self._teller.once(pod, "GpuRequestDisagrees", wrong)
             return unschedulable(wrong, resolvable=False)
         if self._requires_request and (lacking := _lacks_request(pod, want)):
-            tell_once(self._handle, pod, "GpuRequestMissing", lacking)
+            self._teller.once(pod, "GpuRequestMissing", lacking)
             return unschedulable(lacking, resolvable=False)
         self._table.forget(pod.uid)
         if not want.implicit and self._statuses.is_new(pod):
@@ -202,13 +205,13 @@ class GpuClaim:
             for _ in self._table.settle_beliefs(self._handle.clock.monotonic()):
                 await asyncio.sleep(0)
             for doubt in self._table.beliefs.open_doubts():
-                if tell_once(self._handle, doubt.pod, "AllocationNotBelieved", doubt.note):
+                if self._teller.once(doubt.pod, "AllocationNotBelieved", doubt.note):
                     self._doubted.inc()
 
     async def _look_at_health(self) -> None:
         """Tell pods of devices that fall ill under them."""
         while True:
-            news = self._handle.state.shared(Illness).news(self._table, self._handle.state)
+            news = self._illness.news(self._table, self._handle.state)
             for number, (pod, note) in enumerate(news, start=1):
                 self._handle.recorder.event(pod, "Warning", "GpuUnhealthy", note)
                 if number % AT_ONCE == 0:
@@ -218,7 +221,7 @@ class GpuClaim:
     def _warn_of_late_claim(self, pod: PodInfo) -> None:
         """The webhook tells the containers of a pod to read UUIDs when it sees that the claim is for instances."""
         name = pod.annotations.get(CLAIM, "")
-        claim: Claim | None = self._handle.state.store("gpuclaims").get(name, pod.namespace)
+        claim: Claim | None = self._handle.state.store(resources.GPU_CLAIMS).get(name, pod.namespace)
         if claim is not None and pod.created < (claim.metadata.creation_timestamp or ""):
             late = f'GpuClaim "{pod.namespace}/{name}" came after the pod'
             note = f"{late}: it may see device ids, which name no MIG instance; make it again"

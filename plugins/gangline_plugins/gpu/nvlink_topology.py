@@ -21,7 +21,7 @@ class NVLinkTopology:
 
     name = "NVLinkTopology"
 
-    def __init__(self, args: None, handle: Handle) -> None:
+    def __init__(self, handle: Handle) -> None:
         self._table = device_table(handle.state)
 
     @hookimpl

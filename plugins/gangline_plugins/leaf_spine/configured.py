@@ -14,7 +14,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
-from weakref import WeakValueDictionary
 
 import yaml
 
@@ -33,16 +32,11 @@ SYSTEM, DEFAULT = "kube-system", "default"
 LEAF, SPINE = "leaf", "spine"
 _KINDS = (resources.SCHEDULER_CONFIGS, resources.TOPOLOGY_SCHEDULER_CONFIGS, resources.DOMAIN_CONFIGS)
 _ONLY = {resources.CONFIG_MAPS.key: f"metadata.name={CONFIG_MAP}"}
-_configured: WeakValueDictionary[int, Configured] = WeakValueDictionary()
 
 
 def configured(handle: Handle) -> Configured:
     """What is configured for a profile; the same object for all of its plugins."""
-    key = id(handle.topology)  # not used again while there is a Configured, which holds the topology
-    found = _configured.get(key)
-    if found is None:
-        found = _configured[key] = Configured(handle, own_namespace())
-    return found
+    return handle.state.shared(Configured, handle, own_namespace())
 
 
 class Configured:
@@ -64,7 +58,7 @@ class Configured:
         self._profile = handle.profile
         self._topology = handle.topology
         self._recorder = handle.recorder
-        self._stores = {kind.key: handle.state.store(kind.key) for kind in (*_KINDS, resources.CONFIG_MAPS)}
+        self._stores = {kind.key: handle.state.store(kind) for kind in (*_KINDS, resources.CONFIG_MAPS)}
         self._args = LeafSpineArgs()
         self._seen: tuple[int, ...] = ()
         self._valid: dict[tuple[str, str, str], list[Read]] = {}

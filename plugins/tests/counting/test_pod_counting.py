@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from gangline import PodInfo, Selector, compile_selector, model
+from gangline.kube.resources import NAMESPACES
 from gangline.state.cache import Cache
 from gangline_plugins.counting.columns import RowCounts
 from gangline_plugins.counting.counts import Clause, Limits, PodCounts, Query, SelectorIndex
@@ -118,7 +119,7 @@ class Placements(RuleBasedStateMachine):
 
     @rule(space=st.sampled_from(SPACES), team=st.sampled_from(("a", "b")))
     def label_namespace(self, space: str, team: str) -> None:
-        self.cache.store("namespaces").upsert(namespace(space, team=team))
+        self.cache.store(NAMESPACES).upsert(namespace(space, team=team))
 
     @rule(name=st.sampled_from(("n1", "n2")))
     def replace_node(self, name: str) -> None:
@@ -154,7 +155,7 @@ class Placements(RuleBasedStateMachine):
 def recount(cache: Cache, query: Query) -> list[int]:
     column = [0] * 40
     for placed in cache.pods.values():
-        stored = cache.store("namespaces").get(placed.namespace)
+        stored = cache.store(NAMESPACES).get(placed.namespace)
         labels = stored.metadata.labels if stored else None
         if (query.terminating or not placed.terminating) and query.matches(placed.namespace, labels, placed.labels):
             column[placed.row] += 1

@@ -11,6 +11,7 @@ from framework.tests.gangs import GROUP, REQUIRED, Gangs, fabric
 
 from gangline import PodInfo, model
 from gangline.deciding.group_scheduling import offer_what_if
+from gangline.kube.resources import PDBS
 from gangline.queueing.units import Unit
 from gangline.testing import make_pod
 from gangline_plugins.defragmentation import DefragmentationArgs, Plan, Planner
@@ -63,7 +64,7 @@ class Fragmented:
 
     def budget(self, allowed: int, **labels: str) -> None:
         """A disruption budget for the pods with some labels."""
-        self.cache.store("poddisruptionbudgets").upsert(
+        self.cache.store(PDBS).upsert(
             model.PodDisruptionBudget(
                 metadata=model.ObjectMeta(name="budget", namespace="default"),
                 spec=model.PodDisruptionBudgetSpec(selector=model.LabelSelector(match_labels=labels)),

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangline import PodInfo
+from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES
 from gangline.model import Pod
 from gangline.state.cache import Cache
 from gangline.testing import cluster, make_node, make_pod
@@ -155,7 +156,7 @@ def test_the_order_of_events_does_not_matter(order: str) -> None:
     device_table(cache)
     pod = cache.record(make_pod("p", 2, node="a", annotations={ALLOCATED: "2,3"}))
     events: dict[str, Callable[[], object]] = {
-        "report": lambda: cache.store("gpunodestatuses").upsert(report("a")),
+        "report": lambda: cache.store(GPU_NODE_STATUSES).upsert(report("a")),
         "node": lambda: cache.upsert_node(make_node("a", gpus=8)),
         "pod": lambda: cache.upsert_pod(pod),
     }
@@ -342,7 +343,7 @@ def test_a_pod_whose_claim_is_gone_keeps_its_share_whatever_is_written_on_it() -
     shared = claim("third", count=1, exclusivity="Shared", fraction=0.34)
     cache = gpu_cluster([report("a")], [shared], pods=[claim_pod("p", "third", node="a", annotations={ALLOCATED: "0"})])
     table = device_table(cache)
-    cache.store("gpuclaims").remove("default", "third")
+    cache.store(GPU_CLAIMS).remove("default", "third")
 
     cache.upsert_pod(cache.record(claim_pod("p", "third", node="a", annotations={ALLOCATED: "0", "note": "new"})))
 
@@ -354,7 +355,7 @@ def test_a_transaction_that_is_undone_leaves_a_pod_its_devices_though_its_claim_
     table = device_table(cache)
     record = cache.record(claim_pod("p", "two"))
     cache.assume(record, 0)
-    cache.store("gpuclaims").remove("default", "two")
+    cache.store(GPU_CLAIMS).remove("default", "two")
 
     with cache.transaction() as tx:
         tx.unplace(record)
@@ -382,7 +383,7 @@ def test_a_heartbeat_changes_no_row() -> None:
     table = device_table(cache)
     position = cache.nodes.changes.position
 
-    cache.store("gpunodestatuses").upsert(report("a", heartbeat="2026-01-01T00:00:30Z"))
+    cache.store(GPU_NODE_STATUSES).upsert(report("a", heartbeat="2026-01-01T00:00:30Z"))
     assert cache.nodes.changes.position == position
     assert table.columns.heartbeat[0] == 1767225630.0
 
@@ -392,7 +393,7 @@ def test_the_pods_that_an_agent_sees_on_devices_change_no_row() -> None:
     table, position = device_table(cache), cache.nodes.changes.position
     seen = [msgspec.structs.replace(device, in_use_by=["somebody"]) for device in devices("hgx-h100")]
 
-    cache.store("gpunodestatuses").upsert(report("a", seen))
+    cache.store(GPU_NODE_STATUSES).upsert(report("a", seen))
     assert cache.nodes.changes.position == position
     assert table.columns.busy[0] == 0
 
@@ -411,7 +412,7 @@ def test_a_report_that_contradicts_itself_is_not_used_and_is_logged_once(
     cache = gpu_cluster([report("a", hardware)])
 
     table = device_table(cache)
-    cache.store("gpunodestatuses").upsert(report("a", hardware, heartbeat="2026-01-01T00:00:30Z"))
+    cache.store(GPU_NODE_STATUSES).upsert(report("a", hardware, heartbeat="2026-01-01T00:00:30Z"))
     assert table.problem(0) == f"GpuNodeStatus a: {why}"
     assert caplog.messages == [f"GpuNodeStatus a: {why}; pods with claims do not go to the node"]
     assert not table.columns.known[0]
@@ -428,9 +429,9 @@ def test_a_report_that_goes_leaves_pods_where_they_are() -> None:
     cache = gpu_cluster([report("a")], pods=[make_pod("p", 2, node="a", annotations={ALLOCATED: "4,5"})])
     table = device_table(cache)
 
-    cache.store("gpunodestatuses").remove("", "a")
+    cache.store(GPU_NODE_STATUSES).remove("", "a")
     assert not table.columns.known[0]
-    cache.store("gpunodestatuses").upsert(report("a"))
+    cache.store(GPU_NODE_STATUSES).upsert(report("a"))
     assert table.columns.busy[0] == 0b110000
 
 

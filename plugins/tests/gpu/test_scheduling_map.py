@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gangline import PodInfo, model
-from gangline.kube.resources import NODES
+from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES, LEASES, NAMESPACES, NODES
 from gangline.testing import FakeHandle, make_node, make_pod, make_runtime
 from gangline.wire.custom_resources import (
     ALLOCATED,
@@ -49,7 +49,7 @@ class Maps:
     def allow(self, permissions: str, namespace: str = "default") -> None:
         """What a namespace lets its pods ask for."""
         meta = model.ObjectMeta(name=namespace, annotations={ALLOW: permissions})
-        self.cache.store("namespaces").upsert(model.Namespace(meta))
+        self.cache.store(NAMESPACES).upsert(model.Namespace(meta))
 
     def feasible(self, pod: model.Pod) -> tuple[list[str], str]:
         """The nodes that are left, and why none is."""
@@ -202,7 +202,7 @@ def test_a_map_does_not_take_what_another_tenant_has(fields: Mapping[str, Any]) 
         claim("whole", namespace="tenant", count=1),
         claim("half", namespace="tenant", count=1, exclusivity="Shared", fraction=0.5),
     ):
-        maps.cache.store("gpuclaims").upsert(each)
+        maps.cache.store(GPU_CLAIMS).upsert(each)
     holds(maps, "theirs", "3", **fields)
 
     assert maps.why_not(mapped("0=node-0:2,3")) == TAKEN
@@ -233,7 +233,7 @@ def test_a_map_does_not_take_what_a_lease_locks_for_a_pod_that_is_not_known_here
     maps = Maps()
     lease_book(maps.cache)
     hold = Hold(pod="default/app-9", by="other.1", ids=(3,))
-    maps.cache.store("leases").upsert(lease_of("gpu-node-0-3", "locks", "node-0", {"uid": hold}, ""))
+    maps.cache.store(LEASES).upsert(lease_of("gpu-node-0-3", "locks", "node-0", {"uid": hold}, ""))
 
     assert maps.feasible(mapped("0=node-0:3"))[0] == []
 
@@ -252,7 +252,7 @@ def test_a_device_that_went_to_another_after_the_filter_is_not_taken() -> None:
 
 def test_a_node_without_the_device_is_not_feasible() -> None:
     maps = Maps()
-    maps.cache.store("gpunodestatuses").upsert(report("node-0", "pcie-4"))
+    maps.cache.store(GPU_NODE_STATUSES).upsert(report("node-0", "pcie-4"))
 
     assert maps.feasible(mapped("0=node-0:3"))[0] == ["node-0"]
     assert maps.why_not(mapped("0=node-0:4")) == "node(s) didn't have the GPUs of the scheduling map"

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gangline import model
+from gangline.kube.resources import CONFIG_MAPS, DOMAIN_CONFIGS, SCHEDULER_CONFIGS
 from gangline.state.topology import Level, Named
 from gangline.testing import make_node
 from gangline_plugins.leaf_spine.arguments import LeafSpineArgs
@@ -32,7 +33,7 @@ def put(bench: Bench, plural: str, name: str, spec: dict[str, Any], namespace: s
 
 def put_text(bench: Bench, text: str, namespace: str = HOME) -> None:
     meta = model.ObjectMeta(name="topology-scheduler-config", namespace=namespace, uid=f"uid-{namespace}")
-    bench.cache.store("configmaps").upsert(model.ConfigMap(meta, {"config.yaml": text}))
+    bench.cache.store(CONFIG_MAPS).upsert(model.ConfigMap(meta, {"config.yaml": text}))
 
 
 def told_by(bench: Bench) -> list[str]:
@@ -50,7 +51,7 @@ def test_a_scheduler_config_takes_effect_at_once_and_leaves_with_its_object() ->
     before = settings(bench).max_nodes
     put(bench, "schedulerconfigs", "any", {"topologyConstraints": {"maxNodesPerLeaf": 2}})
     during = settings(bench).max_nodes
-    bench.cache.store("schedulerconfigs").remove(HOME, "any")
+    bench.cache.store(SCHEDULER_CONFIGS).remove(HOME, "any")
 
     assert (before, during, settings(bench).max_nodes) == (3, 2, 3)
 
@@ -163,7 +164,7 @@ def test_domain_configs_of_the_api_server_come_and_go() -> None:
         put(bench, "domainconfigs", f"leaf-{leaf}", {"type": "leaf", "nodeSelector": {"switch": str(leaf)}})
     during = bench.names(bench.gang(2))
     for leaf in range(2):
-        bench.cache.store("domainconfigs").remove(HOME, f"leaf-{leaf}")
+        bench.cache.store(DOMAIN_CONFIGS).remove(HOME, f"leaf-{leaf}")
 
     assert without is None
     assert during == ["leaf leaf-0", "leaf leaf-1"]

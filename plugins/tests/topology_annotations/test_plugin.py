@@ -150,7 +150,7 @@ def test_a_number_of_gpus_for_pods_that_ask_for_none_is_told() -> None:
 
 def test_a_number_of_gpus_that_is_no_multiple_of_those_of_a_pod_is_told() -> None:
     bench = Bench(FABRIC)
-    bench.cache.store("gpuclaims").upsert(
+    bench.cache.store(resources.GPU_CLAIMS).upsert(
         GpuClaim(model.ObjectMeta("three", "default"), spec=GpuClaimSpec(devices=ClaimDevices(count=3)))
     )
     by_request, by_claim = owned("p", {GPU_COUNT: "5"}), owned("q", {GPU_COUNT: "8", CLAIM: "three"})
@@ -197,7 +197,7 @@ def test_an_annotation_on_the_workload_counts_for_its_pods_and_theirs_win() -> N
     bench = Bench(FABRIC)
     meta = model.ObjectMeta("job", "default", "uid-job", annotations={PREFERRED_DOMAIN: "spine-1/leaf-1"})
     bench.handle.grouping = Groups(bench.cache)
-    bench.cache.store("jobs").upsert(model.Job(meta))
+    bench.cache.store(resources.JOBS).upsert(model.Job(meta))
 
     assert bench.best(owned("p")) == {"s1-l1-n0", "s1-l1-n1"}
     assert bench.best(owned("q", {PREFERRED_DOMAIN: "spine-0/leaf-0"})) == {"s0-l0-n0", "s0-l0-n1"}
@@ -223,7 +223,7 @@ def test_nodes_with_a_slower_or_unknown_network_are_rejected() -> None:
 
 def test_the_fastest_adapter_that_is_up_counts_where_no_label_says() -> None:
     bench = Bench([node("s0-l0-n0"), node("s0-l0-n1"), node("s0-l0-n2", 400)])
-    reports = bench.cache.store("gpunodestatuses")
+    reports = bench.cache.store(resources.GPU_NODE_STATUSES)
     reports.upsert(report("s0-l0-n0", 100, 400))
     reports.upsert(report("s0-l0-n1", 400, state="down"))
     reports.upsert(report("s0-l0-n2", 100))
@@ -235,7 +235,7 @@ def test_the_fastest_adapter_that_is_up_counts_where_no_label_says() -> None:
 
 def test_adapters_follow_reports_and_nodes() -> None:
     bench = Bench([node("s0-l0-n0")])
-    reports, pod = bench.cache.store("gpunodestatuses"), owned("p", {NETWORK_BANDWIDTH: "200Gb"})
+    reports, pod = bench.cache.store(resources.GPU_NODE_STATUSES), owned("p", {NETWORK_BANDWIDTH: "200Gb"})
     reports.upsert(report("s0-l0-n0", 400))
     reports.upsert(report("s0-l0-n0", 100))
     slower = bench.verdicts(pod)["s0-l0-n0"]

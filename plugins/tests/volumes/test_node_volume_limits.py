@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gangline import Action, Code, model
+from gangline.kube.resources import CSI_NODES, STORAGE_CLASSES
 from gangline_plugins.volumes.node_volume_limits import NodeVolumeLimits
 
 from ..volume_cases import VolumeCluster, claim, csi_node, node, pod, storage_class, volume
@@ -74,7 +75,7 @@ def test_other_drivers_do_not_count() -> None:
 
 def test_a_claim_without_a_volume_counts_for_the_driver_that_will_make_it() -> None:
     waiting = cluster(limit=1, pvcs=[claim("u1", "fast"), claim("u2", "fast")])
-    waiting.cache.store("storageclasses").upsert(
+    waiting.cache.store(STORAGE_CLASSES).upsert(
         model.StorageClass(model.ObjectMeta(name="fast"), provisioner="disk", volume_binding_mode="Immediate")
     )
     waiting.place(pod("old", "u1"), "a")
@@ -158,6 +159,6 @@ def test_a_changed_limit_wakes_pods_when_it_gives_more_room(before: Any, after: 
     (event,) = [e for e in found.plugin.events_to_register() if e.event.action == Action.UPDATE]
     found.add("csinodes", csi_node("old", **before))
     found.add("csinodes", csi_node("new", **after))
-    old, new = (found.cache.store("csinodes").get(name) for name in ("old", "new"))
+    old, new = (found.cache.store(CSI_NODES).get(name) for name in ("old", "new"))
 
     assert event.hint(None, old, new) is wakes

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gangline import SUCCESS, Code, Conflict, Cycle, PodInfo, Status, model
+from gangline.kube.resources import PVCS
 from gangline_plugins.volumes.volume_binding import VolumeBinding
 from gangline_plugins.volumes.volume_binding.binding import wait_for
 
@@ -390,7 +391,7 @@ def move_volume(made: VolumeCluster) -> None:
 
 
 def lose_claim(made: VolumeCluster) -> None:
-    made.cache.store("persistentvolumeclaims").remove("default", "c")
+    made.cache.store(PVCS).remove("default", "c")
 
 
 def lose_node(made: VolumeCluster) -> None:
@@ -464,7 +465,7 @@ def test_more_free_space_wakes_pods() -> None:
 
 def test_only_the_pods_own_claims_wake_it() -> None:
     found = cluster(pvcs=[claim("c"), claim("d"), claim("pod-scratch")])
-    store = found.cache.store("persistentvolumeclaims")
+    store = found.cache.store(PVCS)
     hint, named, scratch = hint_of("persistentvolumeclaims"), found.pod(pod("p", "c")), found.pod(SCRATCH)
 
     assert [hint(named, None, store.get(name, "default")) for name in ("c", "d")] == [True, False]

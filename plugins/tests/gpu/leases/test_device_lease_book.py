@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gangline import PodInfo
+from gangline.kube.resources import LEASES
 from gangline.state.cache import Cache
 from gangline.testing import make_node
 from gangline.wire.custom_resources import ALLOCATED
@@ -20,7 +21,7 @@ def locked() -> Cache:
     cache = gpu_cluster([report("node-0")], [claim(count=1)])
     lease_book(cache)
     hold = Hold(pod="default/train", by="other.1", ids=(0,))
-    cache.store("leases").upsert(lease_of("gpu-node-0-0", "locks", "node-0", {UID: hold}, ""))
+    cache.store(LEASES).upsert(lease_of("gpu-node-0-0", "locks", "node-0", {UID: hold}, ""))
     return cache
 
 
@@ -36,7 +37,7 @@ def test_a_locked_device_is_taken_until_the_lease_is_gone() -> None:
     cache = locked()
 
     before = busy(cache)
-    cache.store("leases").remove("locks", "gpu-node-0-0")
+    cache.store(LEASES).remove("locks", "gpu-node-0-0")
 
     assert (before, busy(cache)) == (1, 0)
 
