@@ -114,8 +114,7 @@ def cluster(nodes: int, gangs: int) -> Cache:
 
 def runtime_for(cache: Cache) -> Runtime:
     """A profile of what places gangs, and the plugin."""
-    handle = FakeHandle(cache)
-    handle.grouping = Groups(cache)
+    handle = FakeHandle(cache, grouping=Groups(cache))
     return make_runtime(cache, NodeResourcesFit, GangPermit, TopologyPlacement, Deciding, handle=handle)
 
 

@@ -9,7 +9,7 @@ Everything here runs the plugin as the scheduler does: built by the registry, ca
 from __future__ import annotations
 
 import random
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -198,8 +198,8 @@ class FakePending(NothingPending):
     def __init__(self) -> None:
         self.nominations: Mapping[str, Mapping[str, PodInfo]] = {}
         """Node name to pods by UID."""
-        self.waiting: Container[str] = ()
-        """The keys of groups that wait and are complete."""
+        self.waits: Callable[[str], bool] = lambda key: False
+        """Whether the group with this key waits and is complete."""
         self.announced: list[ClusterEvent] = []
 
     def nominated(self) -> Mapping[str, Mapping[str, PodInfo]]:
@@ -208,7 +208,7 @@ class FakePending(NothingPending):
 
     def is_waiting(self, key: str) -> bool:
         """Whether the test says so."""
-        return key in self.waiting
+        return self.waits(key)
 
     def announce(self, event: ClusterEvent) -> None:
         """Keep it in the list."""

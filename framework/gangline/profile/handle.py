@@ -112,7 +112,7 @@ P = TypeVar("P", bound=AtWork)
 M = TypeVar("M", Counter, Gauge, Histogram)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Services(Generic[P]):
     """What stands behind the handles of one configuration; all of it is there before the first plugin is built."""
 

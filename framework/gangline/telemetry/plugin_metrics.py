@@ -53,9 +53,11 @@ class PluginMetrics(Collector):
             known = self._known[name]
         else:
             known = self._known[name] = shape, self._registered(shape, name, help)
-        if known[0][:2] != shape[:2]:
-            has, wanted = (f"a {each[0].__name__} with the labels {each[1]}" for each in (known[0], shape))
-            raise ValueError(f"{name} is {has}, not {wanted}")
+        has_kind, has_labels, _ = known[0]
+        if has_kind is not kind:
+            raise ValueError(f"{name} is a {has_kind.__name__}, not a {kind.__name__}")
+        if has_labels != shape[1]:
+            raise ValueError(f"{name} has the labels {has_labels}, not {shape[1]}")
         found: M = known[1]
         return found
 

@@ -293,7 +293,6 @@ class Story:
                 fresh.upsert_pod(fresh.record(pod))
         assert columns(scheduler.cache) == columns(fresh)
         placed = scheduler.runtimes["gangs"].handle.placed
-        assert placed is not None
         there = {key: members.keys() for key, members in placed.groups().items()}
         placed.start_over(scheduler.cache.pods.values())
         assert there == {key: members.keys() for key, members in placed.groups().items()}

@@ -199,8 +199,7 @@ class Parts:
 
 
 def test_the_fallback_of_a_subgroup_is_tried_when_its_time_comes() -> None:
-    gangs = Gangs(fabric())
-    gangs.handle.grouping = Parts()
+    gangs = Gangs(fabric(), grouping=Parts())
     pods = [gangs.pod("a", number) for number in range(6)]
 
     at_once = gangs.decide(pods)

@@ -15,8 +15,9 @@ from gangline.loop.scheduler import Scheduler
 from gangline.model import HasMetadata, Node, ObjectMeta
 from gangline.profile.registry import Catalog
 from gangline.simulate import InMemoryServer, SimulatedClient, VirtualClock, run
-from gangline.state.cache import Cache, Store
+from gangline.state.cache import Cache
 from gangline.state.changes import PODS as PODS_ON_IT
+from gangline.state.stores import Store
 from gangline.testing import cluster, make_node, make_pod
 from gangline.wire.custom_resources import GpuClaim
 

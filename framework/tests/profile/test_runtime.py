@@ -122,20 +122,17 @@ def test_work_is_kept_until_somebody_starts_it() -> None:
         return None
 
     handle = FakeHandle(CACHE)
-    started: list[Callable[..., Any]] = []
     handle.run(work)
     handle.spawn(work)
-    handle.spawner = started.append
-    handle.spawn(work)
 
-    assert handle.work == [("", work)] and handle.pending_work == [work] and started == [work]
+    assert handle.background.work == [("", work)] and handle.background.spawned == [work]
 
 
 def test_nominations_are_those_of_the_queue_and_without_one_there_are_none() -> None:
     handle = FakeHandle(CACHE)
     assert handle.nominated() == {}
 
-    handle.nominations = lambda: {"a": {POD.uid: POD}}
+    handle.fake_pending.nominations = {"a": {POD.uid: POD}}
 
     assert handle.nominated() == {"a": {POD.uid: POD}}
 

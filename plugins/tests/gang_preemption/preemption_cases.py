@@ -48,9 +48,8 @@ class Bench:
             for leaf in range(leaves)
             for n in range(nodes)
         )
-        self.handle = FakeHandle(self.cache)
+        self.handle = FakeHandle(self.cache, grouping=Groups(self.cache))
         self.handle.fake_clock.seconds = NOW
-        self.handle.grouping = Groups(self.cache)
         self.allow("*")
         self.plans: list[Plan | Status] = []
         bench = self
@@ -167,7 +166,7 @@ class Bench:
         """What is said when nothing helps."""
         decided = self.decide(pods)
         assert isinstance(decided, GroupRejection) and not decided.is_error, decided
-        assert not decided.nominated and not self.handle.pending_work
+        assert not decided.nominated and not self.handle.background.spawned
         plan = self.plans[-1]
         assert isinstance(plan, Status), plan
         return plan.message

@@ -41,7 +41,7 @@ def test_the_members_get_the_nodes_of_the_victims() -> None:
 
     assert isinstance(decided, GroupRejection)
     assert decided.nominated == {"pod-default-new-0": "l1-n0", "pod-default-new-1": "l1-n1"}
-    assert len(bench.handle.pending_work) == 1
+    assert len(bench.handle.background.spawned) == 1
 
 
 def test_members_that_a_gang_can_spare_go_before_others() -> None:
@@ -155,7 +155,7 @@ def test_pods_beyond_what_a_running_gang_needs_preempt_nobody() -> None:
     decided = bench.decide(late)
 
     assert isinstance(decided, GroupRejection)
-    assert not bench.plans and not bench.handle.pending_work
+    assert not bench.plans and not bench.handle.background.spawned
 
 
 def test_nodes_that_removing_pods_does_not_open_are_left_alone() -> None:
@@ -171,7 +171,7 @@ def test_room_that_is_held_for_others_is_not_counted() -> None:
     bench.gang("a", leaf(0))
     bench.gang("b", leaf(1), priority=5)
     guest = bench.members("guest", 1, priority=30)[0]
-    bench.handle.nominations = lambda: {"l0-n0": {guest.uid: guest}}
+    bench.handle.fake_pending.nominations = {"l0-n0": {guest.uid: guest}}
 
     assert bench.preempt(bench.members("new", 2)) == ["b-0", "b-1"]
 
@@ -306,7 +306,7 @@ def test_a_gang_is_not_helped_twice_at_a_time() -> None:
     bench.gang("a", leaf(0))
     pods = bench.members("new", 2)
     bench.preempt(pods)
-    bench.handle.pending_work.clear()
+    bench.handle.background.spawned.clear()
 
     assert bench.refusal(pods) == "preemption: waiting for the preemption for this gang to be finished"
     bench.remove(["a-0", "a-1"])

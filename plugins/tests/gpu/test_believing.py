@@ -20,6 +20,7 @@ from gangline_plugins.gpu.believing import SETTLE
 from gangline_plugins.gpu.devices import DeviceTable, device_table
 from gangline_plugins.gpu.leases.book import lease_book
 from gangline_plugins.gpu.leases.holds import Hold, lease_of
+from gangline_plugins.gpu.wants import MapProfiles
 
 from .gpu_cases import claim, gpu_cluster, report
 from .lease_cases import LeaseCluster
@@ -169,7 +170,7 @@ def test_devices_that_the_node_does_not_have_are_not_counted() -> None:
 @pytest.mark.parametrize(("allow", "busy"), [("scheduling-map", [3]), ("", [])])
 def test_a_map_speaks_for_its_pod_where_the_namespace_allows_maps(allow: str, busy: list[int]) -> None:
     world = World()
-    world.table.wants.maps = True
+    world.cache.shared(MapProfiles).add("default-scheduler", needs_permission=True, state=world.cache)
     meta = model.ObjectMeta(name="default", annotations={"gangline.dev/allow": allow})
     world.cache.store(NAMESPACES).upsert(model.Namespace(meta))
 

@@ -87,7 +87,7 @@ async def test_the_event_is_on_the_pod_however_many_profiles_there_are(profiles:
 
 
 async def _after_one_look(handles: Sequence[FakeHandle]) -> list[RecordedEvent]:
-    work = [asyncio.create_task(run()) for handle in handles for _, run in handle.work]
+    work = [asyncio.create_task(run()) for handle in handles for _, run in handle.background.work]
     await asyncio.sleep(0)
     for task in work:
         task.cancel()

@@ -43,8 +43,7 @@ class Cluster:
 
     def __init__(self, nodes: Iterable[model.Node], taken: Mapping[str, int]) -> None:
         self.cache = cluster(nodes, busy(taken))
-        handle = FakeHandle(self.cache)
-        handle.grouping = Groups(self.cache)
+        handle = FakeHandle(self.cache, grouping=Groups(self.cache))
         plugins = (GpuClaim, NodeResourcesFit, GangPermit, TopologyPlacement, LeafSpine, TopologyAnnotations)
         self.runtime: Runtime = make_runtime(self.cache, *plugins, handle=handle)
 

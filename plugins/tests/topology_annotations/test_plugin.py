@@ -67,7 +67,7 @@ class Bench:
 
     def __init__(self, nodes: Iterable[model.Node], pods: Iterable[model.Pod] = (), *domains: Domain) -> None:
         self.cache: Cache = cluster(nodes, pods)
-        self.handle = FakeHandle(self.cache)
+        self.handle = FakeHandle(self.cache, grouping=Groups(self.cache))
         args = {"LeafSpine": LeafSpineArgs(domains=list(domains))}
         self.runtime: Runtime = make_runtime(self.cache, LeafSpine, TopologyAnnotations, args=args, handle=self.handle)
         self.plugin: TopologyAnnotations = self.runtime.profile.plugins["TopologyAnnotations"]
@@ -196,7 +196,6 @@ def test_nodes_of_the_preferred_domain_are_preferred(domain: str, nodes: set[str
 def test_an_annotation_on_the_workload_counts_for_its_pods_and_theirs_win() -> None:
     bench = Bench(FABRIC)
     meta = model.ObjectMeta("job", "default", "uid-job", annotations={PREFERRED_DOMAIN: "spine-1/leaf-1"})
-    bench.handle.grouping = Groups(bench.cache)
     bench.cache.store(resources.JOBS).upsert(model.Job(meta))
 
     assert bench.best(owned("p")) == {"s1-l1-n0", "s1-l1-n1"}
@@ -395,7 +394,7 @@ def test_pods_of_another_namespace_that_name_the_owner_are_no_siblings() -> None
 def test_a_status_of_a_domain_config_that_is_written_wakes_no_pod() -> None:
     hints = [
         each.hint
-        for each in TopologyAnnotations(None, FakeHandle(cluster(FABRIC))).events_to_register()
+        for each in TopologyAnnotations(FakeHandle(cluster(FABRIC))).events_to_register()
         if each.event.resource == resources.DOMAIN_CONFIGS.key
     ]
     pod = cluster([]).record(make_pod("p"))
