@@ -36,6 +36,7 @@ from gangline.state.locality import reaches_beyond
 from gangline.state.nodes import Int64Column, NodeView, Rows, TaintKey
 from gangline.state.pods import LabelSet, PodClass, PodInfo
 from gangline.state.selectors import EVERYTHING, NOTHING, Selector, compile_selector, from_map
+from gangline.state.stores import Store
 from gangline.state.topology import Domains, Level, Named, Topology
 from gangline.state.tracking import Tracker
 from gangline.state.transaction import Transaction
@@ -110,6 +111,7 @@ __all__ = [
     "State",
     "StateKey",
     "Status",
+    "Store",
     "TaintKey",
     "TooManyRequests",
     "Topology",

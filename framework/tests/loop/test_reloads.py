@@ -1,4 +1,4 @@
-"""Whatever configurations came before: what is listened to, kept, watched and done is as if the last had been the first."""
+"""Whatever configurations came before: what plugins listen to, keep, watch and do is as if the last were the first."""
 
 from __future__ import annotations
 
