@@ -30,7 +30,7 @@ class PluginMetrics(Collector):
         self._common = common
         self._before = before._known if before is not None else {}
         self._known: dict[str, tuple[Shape, Any]] = {}
-        self._registry = CollectorRegistry()
+        self.registry = CollectorRegistry()
 
     def __len__(self) -> int:
         return len(self._known)
@@ -70,9 +70,9 @@ class PluginMetrics(Collector):
             metric = kind(name, help, labels, registry=None, **({"buckets": buckets} if buckets else {}))
             self._framework.register(metric)  # raises where the name is taken
             self._framework.unregister(metric)
-        self._registry.register(metric)
+        self.registry.register(metric)
         return metric
 
     def collect(self) -> Iterator[Metric]:
         """For the registry of the framework."""
-        return iter(self._registry.collect())
+        return iter(self.registry.collect())
