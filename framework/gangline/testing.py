@@ -23,7 +23,7 @@ from gangline.failures import Failures
 from gangline.groups.members import Grouping
 from gangline.kube.interface import NoClient
 from gangline.profile.background import Background, Work
-from gangline.profile.handle import NO_GROUPS, FrameworkHandle, NothingPending, Pending, Services
+from gangline.profile.handle import NO_GROUPS, FrameworkHandle, Pending, Services
 from gangline.profile.registry import Catalog, compile_profile, points_of
 from gangline.profile.runtime import Runtime
 from gangline.queueing.waiting import WaitingPods
@@ -192,7 +192,7 @@ class FakeBindings(NoClient):
         self.annotations[f"{namespace}/{name}"] = dict(annotations)
 
 
-class FakePending(NothingPending):
+class FakePending(Pending):
     """What a test says that waits."""
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ from gangline.api.pod_group import GroupAttempt
 from gangline.deciding.group_filling import to_the_end
 from gangline.deciding.group_scheduling import GroupCycle, read_group
 from gangline.deciding.scheduling import choose, find_feasible
-from gangline.profile.handle import NothingPending
+from gangline.profile.handle import Pending
 from gangline.profile.runtime import Runtime
 from gangline.queueing.nominating import Nominations
 from gangline.queueing.units import Unit
@@ -17,7 +17,7 @@ from gangline.state.pods import PodInfo
 from gangline.status import BoolColumn
 
 
-class WhatIf(NothingPending):
+class WhatIf(Pending):
     """Units that wait, as the profiles of one configuration would decide them; nobody is told of anything."""
 
     def __init__(

@@ -31,7 +31,7 @@ from gangline.groups.members import Grouping
 from gangline.kube.interface import Client, NoClient
 from gangline.kube.resources import Resource, Selection
 from gangline.profile.background import Background
-from gangline.profile.handle import NO_GROUPS, FrameworkHandle, NothingPending, Pending, Services
+from gangline.profile.handle import NO_GROUPS, FrameworkHandle, Pending, Services
 from gangline.profile.recording import NoRecorder
 from gangline.profile.registry import Catalog, compile_profile
 from gangline.profile.runtime import Runtime
@@ -101,7 +101,7 @@ def judging_runtimes(
         client or NoClient(),
         metrics.of_plugins,
         Background(metrics.failures),
-        pending or NothingPending(),
+        pending or Pending(),
         grouping,
         ignored_resources(config),
         {} if at_work is None else at_work,

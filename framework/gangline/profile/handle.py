@@ -45,58 +45,34 @@ class _NoGroups:
 NO_GROUPS = _NoGroups()
 
 
-class Pending(Protocol):
-    """What waits for a node, and what would become of it: what a scheduler knows beside the cluster."""
+class Pending:
+    """What waits for a node, and what would become of it: what a scheduler knows beside the cluster.
+
+    Where there is no queue, as here, nothing waits and nobody hears of anything.
+    """
 
     def nominated(self) -> Mapping[str, Mapping[str, PodInfo]]:
         """Node name to the waiting pods for which room is being made there, by UID."""
-        ...
-
-    def is_waiting(self, key: str) -> bool:
-        """Whether members of a group wait for a node, and are enough, by the group's key."""
-        ...
-
-    def is_reviewed(self, pod: PodInfo) -> bool:
-        """Whether extenders have a say in which pods are removed for this one."""
-        ...
-
-    def find_places(self, profile: str, pods: Sequence[PodInfo], allowed: BoolColumn) -> Mapping[str, int] | None:
-        """See `Handle.find_places`."""
-        ...
-
-    def attempt(self, profile: str, key: str) -> GroupAttempt | None:
-        """See `Handle.attempt`."""
-        ...
-
-    def announce(self, event: ClusterEvent) -> None:
-        """Something has happened that rejected pods may wait for."""
-
-
-class NothingPending:
-    """Where there is no queue: nothing waits, and nobody hears of anything."""
-
-    def nominated(self) -> Mapping[str, Mapping[str, PodInfo]]:
-        """See `Pending`."""
         return {}
 
     def is_waiting(self, key: str) -> bool:
-        """See `Pending`."""
+        """Whether members of a group wait for a node, and are enough, by the group's key."""
         return False
 
     def is_reviewed(self, pod: PodInfo) -> bool:
-        """See `Pending`."""
+        """Whether extenders have a say in which pods are removed for this one."""
         return False
 
     def find_places(self, profile: str, pods: Sequence[PodInfo], allowed: BoolColumn) -> Mapping[str, int] | None:
-        """See `Pending`."""
+        """See `Handle.find_places`."""
         return None
 
     def attempt(self, profile: str, key: str) -> GroupAttempt | None:
-        """See `Pending`."""
+        """See `Handle.attempt`."""
         return None
 
     def announce(self, event: ClusterEvent) -> None:
-        """See `Pending`."""
+        """Something has happened that rejected pods may wait for."""
 
 
 class AtWork(Protocol):
@@ -123,7 +99,7 @@ class Services(Generic[P]):
     client: Client
     metrics: PluginMetrics
     background: Background
-    pending: Pending = field(default_factory=NothingPending)
+    pending: Pending = field(default_factory=Pending)
     grouping: Grouping = NO_GROUPS
     """Who knows which pods belong together; profiles use it once a plugin has asked for it."""
     ignored_resources: frozenset[str] = frozenset()

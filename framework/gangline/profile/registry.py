@@ -249,7 +249,7 @@ def _guarded(name: str, events: Sequence[EventHint] | None, failures: Failures) 
 
 def _build(
     name: str,
-    cls: type[Any],
+    cls: Any,
     args: Callable[[str, type[msgspec.Struct] | None], msgspec.Struct | None],
     handle: Handle,
 ) -> Any:
