@@ -38,10 +38,10 @@ class Kind(Protocol[Kept]):
 class StoreListener(Protocol[Heard]):
     """Keeps something in step with the objects of one kind."""
 
-    def on_upsert(self, obj: Heard) -> None:
+    def on_upsert(self, obj: Heard, /) -> None:
         """The object is there, or has changed."""
 
-    def on_remove(self, obj: Heard) -> None:
+    def on_remove(self, obj: Heard, /) -> None:
         """The object is gone; as it was last."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import Metric
@@ -58,8 +58,7 @@ class PluginMetrics(Collector):
             raise ValueError(f"{name} is a {has_kind.__name__}, not a {kind.__name__}")
         if has_labels != shape[1]:
             raise ValueError(f"{name} has the labels {has_labels}, not {shape[1]}")
-        found: M = known[1]
-        return found
+        return cast(M, known[1])
 
     def _registered(self, shape: Shape, name: str, help: str) -> Any:
         before = self._before.get(name)

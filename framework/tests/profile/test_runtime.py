@@ -113,7 +113,7 @@ def test_nothing_can_be_asked_while_plugins_are_being_built() -> None:
         handle.attempt("default/group")
 
 
-def test_without_a_queue_nothing_waits_and_without_an_api_server_it_is_unavailable() -> None:
+async def test_without_a_queue_nothing_waits_and_without_an_api_server_it_is_unavailable() -> None:
     head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
     loaded = config.load(f"{head}profiles: [{{schedulerName: one}}]\n", "")
     handle = judging_runtimes(loaded, CACHE)["one"].handle
@@ -121,7 +121,7 @@ def test_without_a_queue_nothing_waits_and_without_an_api_server_it_is_unavailab
     assert not handle.nominated() and not handle.is_waiting("default/group") and handle.attempt("default/group") is None
     assert handle.find_places([POD], np.array([True, True])) is None and not handle.preemption_is_reviewed(POD)
     with pytest.raises(Unavailable, match="there is no API server to ask"):
-        handle.client.get(resources.NODES, "a")
+        await handle.client.get(resources.NODES, "a")
 
 
 def test_a_counter_is_the_same_at_each_call() -> None:

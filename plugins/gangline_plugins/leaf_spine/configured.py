@@ -31,6 +31,7 @@ SYSTEM, DEFAULT = "kube-system", "default"
 """Where administrators keep such objects, and where those land that name no namespace."""
 LEAF, SPINE = "leaf", "spine"
 _KINDS = (resources.SCHEDULER_CONFIGS, resources.TOPOLOGY_SCHEDULER_CONFIGS, resources.DOMAIN_CONFIGS)
+_READ: tuple[resources.Resource[Any], ...] = (*_KINDS, resources.CONFIG_MAPS)
 _ONLY = {resources.CONFIG_MAPS.key: f"metadata.name={CONFIG_MAP}"}
 
 
@@ -48,7 +49,7 @@ class Configured:
         self.watches: tuple[resources.Selection[Any], ...] = tuple(
             resources.Selection(kind, where, field_selector=_ONLY.get(kind.key, ""), is_needed=where == namespace)
             for where in dict.fromkeys((*self._trusted, DEFAULT))
-            for kind in (*_KINDS, resources.CONFIG_MAPS)
+            for kind in _READ
         )
         self.settings = Settings()
         self.domains: Mapping[str, Domain] = {}
@@ -58,7 +59,7 @@ class Configured:
         self._profile = handle.profile
         self._topology = handle.topology
         self._recorder = handle.recorder
-        self._stores = {kind.key: handle.state.store(kind) for kind in (*_KINDS, resources.CONFIG_MAPS)}
+        self._stores = {kind.key: handle.state.store(kind) for kind in _READ}
         self._args = LeafSpineArgs()
         self._seen: tuple[int, ...] = ()
         self._valid: dict[tuple[str, str, str], list[Read]] = {}
@@ -133,7 +134,7 @@ class Configured:
         if DEFAULT in self._trusted:
             return
         note = f"it does not count in the namespace {DEFAULT}, only in {' and '.join(self._trusted)}: make it there"
-        for kind in (*_KINDS, resources.CONFIG_MAPS):
+        for kind in _READ:
             for each in self._stores[kind.key]:
                 is_ours = kind is not resources.CONFIG_MAPS or each.metadata.name == CONFIG_MAP
                 if each.metadata.namespace == DEFAULT and is_ours:
