@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 import pytest
@@ -17,6 +18,7 @@ from gangline import Handle, Level, PluginError, PodInfo, State, config, hookimp
 from gangline.errors import GanglineError
 from gangline.kube.resources import CONFIG_MAPS, GPU_CLAIMS, LEASES
 from gangline.loop.scheduler import Scheduler
+from gangline.profile import background
 from gangline.profile.background import GRACE
 from gangline.profile.registry import Catalog
 from gangline.simulate import InMemoryServer, SimulatedClient, VirtualClock, run
@@ -132,6 +134,7 @@ class Wanted:
 
 HEAD: dict[str, Any] = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
 CLOCK = VirtualClock()
+CATALOG = Catalog.discover().with_classes(Greedy)
 
 
 def configuration(*profiles: Wanted) -> config.SchedulerConfiguration:
@@ -151,7 +154,7 @@ def new_scheduler(first: config.SchedulerConfiguration, clock: VirtualClock) -> 
         server.create(LEASES, {"metadata": {"name": "lease", "namespace": namespace}})
     server.create(resources.NODES, msgspec.to_builtins(make_node("n", labels={"rack": "r", "hall": "h"})))
     server.create(resources.PODS, msgspec.to_builtins(make_pod("p", node="n")))
-    return Scheduler(first, SimulatedClient(server), clock, Catalog.discover().with_classes(Greedy))
+    return Scheduler(first, SimulatedClient(server), clock, CATALOG)
 
 
 def state_of(scheduler: Scheduler) -> dict[str, Any]:
@@ -187,7 +190,7 @@ def played(configurations: Sequence[config.SchedulerConfiguration]) -> tuple[dic
             except GanglineError:
                 assert state_of(scheduler) == before
             await asyncio.sleep(0.5)
-        await asyncio.sleep(GRACE + 1)
+        await asyncio.sleep(2)
         found = state_of(scheduler)
         maps = scheduler.cache.shared(MapProfiles)
         found["maps"] = {name: (maps.has(name), maps.are_free(name)) for name in NAMES}
@@ -195,7 +198,8 @@ def played(configurations: Sequence[config.SchedulerConfiguration]) -> tuple[dic
         await asyncio.gather(task, return_exceptions=True)
         return found, last
 
-    return run(story(), clock)
+    with patch.object(background, "GRACE", 1.0):
+        return run(story(), clock)
 
 
 NAMES = ("one", "two", "three")
@@ -222,8 +226,8 @@ PROFILES = st.lists(
 PLAIN = configuration(Wanted("one"))
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(PROFILES, min_size=1, max_size=5))
+@settings(suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(PROFILES, min_size=1, max_size=4))
 def test_after_any_reloads_all_is_as_after_a_fresh_start_with_the_last_good_configuration(
     sequence: list[list[Wanted]],
 ) -> None:
@@ -237,7 +241,7 @@ def test_after_any_reloads_all_is_as_after_a_fresh_start_with_the_last_good_conf
 def test_a_hundred_reloads_leave_as_much_as_one() -> None:
     ours = ("GangPermit", "GpuClaim", "GpuSchedulingMap", "DeviceLease", "LeafSpine", "TopologyAnnotations")
     greedy = GreedyArgs(listens=True, shares=True, size=2, works=True, counts=("node",), watches=("a",), level="rack")
-    full = configuration(Wanted("one", ours, greedy), Wanted("two", ours, greedy))
+    full = configuration(Wanted("one", ours, greedy))
 
     once, _ = played([full, full])
     often, last = played([full] * 101)
