@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -338,7 +339,7 @@ def test_the_work_of_a_configuration_that_is_replaced_ends_and_what_it_spawned_h
 
         async def work(self) -> None:
             for seconds in (GRACE / 2, 2 * GRACE):
-                self._spawn(lambda seconds=seconds: self.once(seconds))
+                self._spawn(partial(self.once, seconds))
             try:
                 await for_ever()
             finally:
@@ -404,7 +405,7 @@ def test_what_is_to_be_called_at_the_end_is_called_in_reverse_order_whatever_one
 
         def __init__(self, handle: Handle) -> None:
             handle.state.at_end(lambda: ended.append(1))
-            handle.state.at_end(lambda: 1 / 0)  # type: ignore[arg-type, return-value]  # it raises
+            handle.state.at_end(lambda: 1 / 0)  # type: ignore[arg-type]  # it raises
             handle.state.at_end(lambda: ended.append(2))
 
         @hookimpl
