@@ -26,6 +26,7 @@ from gangline.errors import (
     Unavailable,
 )
 from gangline.groups import WATCHES as group_watches
+from gangline.groups.progress import Progress, expected
 from gangline.kube import resources
 from gangline.kube.interface import PatchKind
 from gangline.sizes import BoundedCache, size_of
@@ -101,6 +102,7 @@ __all__ = [
     "PodGroup",
     "PodInfo",
     "Problem",
+    "Progress",
     "Proposal",
     "Reason",
     "Role",
@@ -122,6 +124,7 @@ __all__ = [
     "codes",
     "compile_selector",
     "default_normalize",
+    "expected",
     "from_map",
     "group_watches",
     "hookimpl",

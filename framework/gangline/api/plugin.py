@@ -133,6 +133,10 @@ class Waiting(Protocol):
         """The waiting pod with this UID, or None."""
         ...
 
+    def held_by(self, plugin: str) -> Sequence[WaitingPod]:
+        """The pods that a plugin has not let go yet."""
+        ...
+
 
 class Handle(Protocol):
     """What the framework offers a plugin; given to its constructor."""

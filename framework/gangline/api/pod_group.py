@@ -158,6 +158,11 @@ class GroupAttempt:
         return [pod for role in self.roles for pod in role.pods]
 
     @property
+    def fewest(self) -> int:
+        """How many of them a placement must hold to be of use: as many as are needed, or one where none is."""
+        return max(1, self.needed)
+
+    @property
     def first(self) -> PodInfo:
         """The pod that stands for the group."""
         return self.roles[0].pods[0]

@@ -14,6 +14,7 @@ import numpy as np
 from gangline.api.cycle_state import Cycle
 from gangline.api.pod_group import ANYWHERE, GroupAttempt, Membership, PodGroup, Role
 from gangline.deciding.filling import Counts, apart, together
+from gangline.groups.progress import Progress
 from gangline.groups.room import GroupRoom, Part
 from gangline.groups.strategy import strategy_of
 from gangline.profile.evaluation import Filtered
@@ -130,7 +131,7 @@ class Filler:
                 self.why = f"no room for {parts[at + 1].name or 'the group'} beside the rest of the group"
                 return False
             tx.undo_to(marks[at])
-        return sum(pod.row >= 0 for pod in attempt.pods) >= max(1, attempt.needed)
+        return sum(pod.row >= 0 for pod in attempt.pods) >= attempt.fewest
 
     def _replay(self, attempt: GroupAttempt, part: Part, rows: Rows, tx: Transaction) -> Steps[bool]:
         """Place a part; as it went before, where the same members were on the same of rows.
@@ -179,7 +180,7 @@ class Filler:
             preferred = subgroup.topology.preferred
             levels = tuple(dict.fromkeys((preferred, required) if preferred else (required,)))
             there = placed.get(name, [])
-            minimum = max(0, subgroup.min_member - len(there))
+            minimum = Progress.of(subgroup, len(there)).needed
             parts.append(Part(name, roles, minimum, levels, np.array(there, dtype=np.intp)))
         drawn = {part.name for part in parts if _is_drawn(part.roles, attempt.roles)}
         return sorted(parts, key=lambda part: (part.name in drawn, part.levels == (ANYWHERE,), -_demand(part.roles)))

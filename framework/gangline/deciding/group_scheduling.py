@@ -25,6 +25,7 @@ from gangline.deciding.likeness import Identity, identity
 from gangline.deciding.scheduling import Decision, choose, find_feasible
 from gangline.errors import GanglineError
 from gangline.groups import conflict
+from gangline.groups.progress import Progress
 from gangline.profile.evaluation import Filtered
 from gangline.profile.ranking import Wishes, worth
 from gangline.profile.runtime import GROUPS, Runtime
@@ -237,7 +238,7 @@ class GroupCycle:
         self._attempt = GroupAttempt(
             self._group,
             roles,
-            needed=max(0, self._group.min_member - len(placed)),
+            needed=Progress.of(self._group, len(placed)).needed,
             placed=placed,
             waited=self._now - (self._unit.added if self._unit.complete is None else self._unit.complete),
             refit=self._refit,
@@ -268,11 +269,10 @@ class GroupCycle:
     def decide(self) -> Steps[GroupDecision | GroupRejection]:
         """Find a placement and reserve it."""
         attempt = yield from self.begin()
-        if len(attempt.pods) < attempt.needed:
-            missing = attempt.needed - len(attempt.pods)
-            return GroupRejection(
-                self._unit, f"waiting for {missing} more pods of the group", frozenset((GROUPS,)), self._group
-            )
+        missing = Progress.of(self._group, len(attempt.placed), len(attempt.pods)).missing
+        if missing:
+            message = f"waiting for {missing} more pods of the group"
+            return GroupRejection(self._unit, message, frozenset((GROUPS,)), self._group)
         placements = self._runtime.generate(attempt)
         if isinstance(placements, Status):
             return self._rejection(placements.message, placements.plugin)
@@ -373,7 +373,7 @@ class GroupCycle:
     def _may_hold(self, holds: Sequence[int]) -> bool:
         roles = self._attempt.roles
         enough = sum(min(held, len(role.pods)) for held, role in zip(holds, roles, strict=True))
-        return enough >= max(1, self._attempt.needed)
+        return enough >= self._attempt.fewest
 
     def _try(self, placement: Placement) -> Steps[GroupDecision | None]:
         with self._cache.transaction() as tx:
@@ -492,7 +492,7 @@ class GroupCycle:
             said.append(f"{min(held, len(role.pods))} of {len(role.pods)} pods{name} fit on {nodes} nodes")
             said.append(self._why_not(filtered, role))
         total = f"gang {self._group.namespace}/{self._group.name}: "
-        wanted = f"no placement for {max(1, attempt.needed)} pods"
+        wanted = f"no placement for {attempt.fewest} pods"
         return total + "; ".join([wanted, *said])
 
     def _why_not(self, filtered: Filtered, role: Role) -> str:

@@ -69,7 +69,7 @@ class Census:
         if unit.place == "gated" and unit.entered <= now - SETTLED:
             self._outcomes.group_held(unit, group)
         if unit.place != "in flight" and group is not None:
-            self._groups["partial"] += 0 < len(runtime.handle.members(unit.group)) < group.min_member
+            self._groups["partial"] += runtime.progress(group).is_partial
 
     def _publish(self) -> None:
         for place in _PLACES:

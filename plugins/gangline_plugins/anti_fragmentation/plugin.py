@@ -15,6 +15,7 @@ from gangline import (
     PodInfo,
     ScoreColumn,
     Status,
+    expected,
     hookimpl,
 )
 from gangline.state.requests import CPU
@@ -161,7 +162,7 @@ class AntiFragmentation:
         membership = self._handle.group_of(pod) if asked.count else None
         if not isinstance(membership, Membership):
             return 0
-        return max(membership.group.size, membership.group.min_member) * asked.total // WHOLE
+        return expected(membership.group) * asked.total // WHOLE
 
     def _learn(self) -> None:
         """Work out what is typical when enough is new; the first time the pods that run are counted too."""

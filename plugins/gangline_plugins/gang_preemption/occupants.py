@@ -3,7 +3,7 @@
 Rules:
 - Pods that are being deleted count as gone, and cost nothing.
 - A group has the priority that it says, else the highest of its members'. Only lower ones than the preemptor's count.
-- A group loses members down to `min_member`, or all of them; never so many that the rest is of no use.
+- A group loses members down to the number that it needs, or all of them; never so many that the rest is of no use.
 - A member that is spared for its minimum runtime spares the group as a whole.
 """
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gangline import BoolColumn, Handle, Membership, PodGroup, PodInfo, Rows
+from gangline import BoolColumn, Handle, Membership, PodGroup, PodInfo, Progress, Rows
 from gangline_plugins.gang_preemption.sparing import Sparing
 from gangline_plugins.preemption.precedence import importance
 
@@ -56,7 +56,7 @@ class Occupant:
         """How many may go while the others run on."""
         if self.group is None or self.group.disruptive or self.is_broken:
             return 0
-        return max(0, len(self.pods) - self.group.min_member)
+        return Progress.of(self.group, len(self.pods)).spare
 
     @property
     def may_go(self) -> bool:
@@ -132,7 +132,7 @@ class Occupants:
             if group.subgroups:
                 part = self._part(pod)
                 subgroup = group.subgroup(part)
-                if subgroup is not None and left[part] <= subgroup.min_member:
+                if subgroup is not None and not Progress.of(subgroup, left[part]).spare:
                     continue
                 left[part] -= 1
             found.append(pod)
@@ -190,7 +190,7 @@ class _Census:
         priority = max(pod.priority for pod in pods) if group is None or group.priority is None else group.priority
         if priority < self._priority:
             spared = frozenset(pod.uid for pod in pods if self._sparing.is_spared(pod))
-            is_broken = key in self._broken and group is not None and len(pods) < group.min_member
+            is_broken = key in self._broken and not Progress.of(group, len(pods)).runs
             self.found.append(Occupant(pods, priority, key, group, spared, is_broken))
 
 
