@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from framework.tests.gangs import Gangs, fabric
+
 from gangline import PodInfo
 from gangline.api.cycle_state import Cycle
 from gangline.queueing.waiting import WaitingPod
 from gangline.testing import make_pod
 from gangline_plugins.gang_permit import GangPermitArgs
-from framework.tests.gangs import Gangs, fabric
 
 
 def permitted(gangs: Gangs, pod: PodInfo, row: int) -> dict[str, float]:

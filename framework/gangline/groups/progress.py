@@ -2,7 +2,7 @@
 
 A group, or a part of it, runs when at least `min_member` of its members have a node at the same time. Whoever asks
 whether a group may start, whether it runs in part, or how many members it lacks or can spare makes a `Progress` of the
-numbers that it knows, and asks that. Members that have run to their end hold no node and are not counted as placed. They
+numbers that it knows, and asks that. Members that have run to their end hold no node, and do not count as placed. They
 do not come again: where an object says how many there are, its reader has taken them off `min_member` already.
 """
 

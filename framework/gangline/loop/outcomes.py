@@ -16,7 +16,7 @@ from gangline.groups.keys import GPU_COUNT
 from gangline.loop.watching import Cluster
 from gangline.profile.recording import Condition, EventRecorder, GroupCondition
 from gangline.queueing.queue import SchedulingQueue
-from gangline.queueing.units import Unit
+from gangline.queueing.units import Place, Unit
 from gangline.state.cache import Cache
 from gangline.state.pods import PodInfo
 from gangline.status import Status
@@ -133,7 +133,7 @@ class Outcomes:
         for pod in [pod for pod in unit.everybody() if pod.uid in self._cache.pods]:
             self._queue.remove(pod.uid)  # bound by somebody else meanwhile, or by us, though the answer was an error
         self._count(unit, rejection.is_error, profile, now)
-        if unit.place == "gone":
+        if unit.place is Place.GONE:
             return
         message, backoff = self._backed_off(rejection, profile)
         rejection = replace(rejection, message=message)

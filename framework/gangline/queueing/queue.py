@@ -31,7 +31,7 @@ from gangline.deadline import Deadline
 from gangline.queueing.hinting import Flights, Happened, HintTime
 from gangline.queueing.nominating import Nominated, Nominations
 from gangline.queueing.turns import Turns
-from gangline.queueing.units import Unit
+from gangline.queueing.units import QUEUED, Place, Unit
 from gangline.state.pods import PodInfo
 from gangline.status import Status
 
@@ -138,16 +138,16 @@ class SchedulingQueue:
     def _join(self, unit: Unit, pod: PodInfo, now: float) -> None:
         """One more member of a group that waits."""
         self._unit_of[pod.uid] = unit
-        if unit.place == "in flight":
+        if unit.place is Place.IN_FLIGHT:
             unit.late.append(pod)
             return
         unit.members.append(pod)
         unit.leads = []
         self._start_anew(unit, now)
-        if unit.place == "gated":
+        if unit.place is Place.GATED:
             self._take_gated(unit.uid)
             self._admit(unit, now)
-        elif unit.place == "unschedulable":
+        elif unit.place is Place.UNSCHEDULABLE:
             self._take_unschedulable(unit.uid)
             self._back_off_or_activate(unit, now)
 
@@ -157,7 +157,7 @@ class SchedulingQueue:
         if unit is None:
             self.add(pod, now)
             return
-        if unit.place != "in flight" and self._group_of(pod) != unit.group:
+        if unit.place is not Place.IN_FLIGHT and self._group_of(pod) != unit.group:
             self.remove(pod.uid)
             self.add(pod, now)
             return
@@ -166,17 +166,17 @@ class SchedulingQueue:
             self._nominated.nominate(pod, pod.nominated_node_name)
         else:
             self._nominated.renew(pod)
-        if unit.place == "in flight":
+        if unit.place is Place.IN_FLIGHT:
             joins_others = bool(unit.group) and before.annotations != pod.annotations
             unit.changed = unit.changed or _matters(before, pod) or joins_others
             return
         if not _matters(before, pod) and not (unit.group and before.annotations != pod.annotations):
             return
         self._start_anew(unit, now)
-        if unit.place == "gated":
+        if unit.place is Place.GATED:
             self._take_gated(unit.uid)
             self._admit(unit, now)
-        elif unit.place == "unschedulable":
+        elif unit.place is Place.UNSCHEDULABLE:
             self._take_unschedulable(unit.uid)
             self._back_off_or_activate(unit, now)
 
@@ -207,7 +207,7 @@ class SchedulingQueue:
         self._flights.land(key)
         self._take_unschedulable(key)
         self._take_gated(key)
-        unit.place = "gone"  # what is left of it in a heap is passed over
+        unit.move(Place.GONE, unit.entered)  # what is left of it in a heap is passed over
 
     def placed_elsewhere(self, pod: PodInfo) -> None:
         """Somebody else has put a pod on a node: what waits of its group may be enough now."""
@@ -241,7 +241,7 @@ class SchedulingQueue:
 
     def counts(self) -> dict[str, int]:
         """How many pods wait where."""
-        counts: dict[str, int] = dict.fromkeys(("active", "backoff", "unschedulable", "gated"), 0)
+        counts: dict[str, int] = dict.fromkeys(QUEUED, 0)
         for unit in self._units.values():
             if unit.place in counts:
                 counts[unit.place] += len(unit.members)
@@ -253,8 +253,8 @@ class SchedulingQueue:
         """The unit to try next, in flight from now on; None when nothing is due."""
         self._wake(now)
         while (unit := self._active.pop(now)) is not None:
-            if unit.place == "active" and self._keep_together(unit, now):
-                self._move(unit, "in flight", now)
+            if unit.place is Place.ACTIVE and self._keep_together(unit, now):
+                unit.move(Place.IN_FLIGHT, now)
                 unit.attempts += 1
                 unit.changed = False
                 self._flights.take(unit.uid)
@@ -271,9 +271,9 @@ class SchedulingQueue:
 
     def leave(self, unit: Unit, uids: Container[str]) -> bool:
         """Some members of a unit were bound; says whether others are left, which `requeue` puts back."""
-        if unit.place != "gone":
+        if unit.place is not Place.GONE:
             self._drop(unit, uids)
-        return unit.place != "gone"
+        return unit.place is not Place.GONE
 
     def requeue(
         self,
@@ -290,7 +290,7 @@ class SchedulingQueue:
         It is tried again after `retry_after` seconds at the latest, and not before `backoff` seconds where that is
         given in place of the usual number.
         """
-        if unit.place == "gone":
+        if unit.place is Place.GONE:
             return
         events = self._flights.land(unit.uid)
         if self._units.get(unit.uid) is not unit:
@@ -305,7 +305,7 @@ class SchedulingQueue:
         if error or unit.changed or not unit.rejected_by or self._any_helps(unit, events, now):
             self._back_off_or_activate(unit, now)
         else:
-            self._move(unit, "unschedulable", now)
+            unit.move(Place.UNSCHEDULABLE, now)
             self._unschedulable[unit.uid] = unit
             self._count(unit, 1)
             if retry_after is not None:
@@ -348,7 +348,7 @@ class SchedulingQueue:
             self._back_off_or_activate(unit, now)
         for unit in held:
             self._admit_again(unit, now)
-        return len(moved) + sum(unit.place != "gated" for unit in held)
+        return len(moved) + sum(unit.place is not Place.GATED for unit in held)
 
     def activate(self, uids: Iterable[str], now: float) -> None:
         """Try these units as soon as they have backed off."""
@@ -371,7 +371,7 @@ class SchedulingQueue:
 
     def _look_again(self, unit: Unit) -> None:
         """Try a group as soon as time comes in next."""
-        if unit.place in ("gated", "unschedulable") and unit.wake_at != unit.entered:
+        if unit.place in (Place.GATED, Place.UNSCHEDULABLE) and unit.wake_at != unit.entered:
             unit.wake_at = unit.entered
             heapq.heappush(self._timers, (unit.wake_at, next(self._number), unit))
 
@@ -382,11 +382,11 @@ class SchedulingQueue:
             self._drop(unit, {pod.uid for pod in strangers})
             for pod in strangers:
                 self.add(pod, now)
-        return unit.place != "gone"
+        return unit.place is not Place.GONE
 
     def _admit_again(self, unit: Unit, now: float) -> None:
         """What held a unit back has changed."""
-        if self._keep_together(unit, now) and unit.place == "gated":
+        if self._keep_together(unit, now) and unit.place is Place.GATED:
             self._take_gated(unit.uid)
             self._admit(unit, now)
 
@@ -397,28 +397,24 @@ class SchedulingQueue:
         else:
             unit.rejected_by = frozenset((status.plugin,))
             unit.message = status.message
-            self._move(unit, "gated", now)
+            unit.move(Place.GATED, now)
             self._gated[unit.uid] = unit
             self._count(unit, 1)
 
     def _back_off_or_activate(self, unit: Unit, now: float) -> None:
         if unit.due > now:
-            self._move(unit, "backoff", now)
+            unit.move(Place.BACKOFF, now)
             heapq.heappush(self._backoff, (unit.due, next(self._number), unit))
         else:
             self._activate(unit, now)
 
     def _activate(self, unit: Unit, now: float) -> None:
-        self._move(unit, "active", now)
+        unit.move(Place.ACTIVE, now)
         unit.since = now
         if unit.complete is None:
             unit.complete = now
         key = self._profiles[unit.scheduler_name].sort_key(unit.pod, unit.added)
         self._active.push(key, unit)
-
-    def _move(self, unit: Unit, place: str, now: float) -> None:
-        unit.place = place
-        unit.entered = now
 
     def _wake(self, now: float) -> None:
         """What has backed off, and what has been unschedulable for too long, becomes active."""
@@ -431,10 +427,10 @@ class SchedulingQueue:
             if unit.wake_at != due:
                 continue
             unit.wake_at = math.inf
-            if unit.place == "unschedulable":
+            if unit.place is Place.UNSCHEDULABLE:
                 self._take_unschedulable(unit.uid)
                 self._back_off_or_activate(unit, now)
-            elif unit.place == "gated":
+            elif unit.place is Place.GATED:
                 self._admit_again(unit, now)
         late = []
         for unit in self._unschedulable.values():  # in the order in which they entered
@@ -456,7 +452,7 @@ class SchedulingQueue:
             return
         unit.overruns, unit.renewed = 0, now
         unit.due = min(unit.due, _due(now, self._backoff_of(unit)))
-        if unit.place == "backoff":
+        if unit.place is Place.BACKOFF:
             heapq.heappush(self._backoff, (unit.due, next(self._number), unit))
 
     def _take_unschedulable(self, uid: str) -> Unit | None:
@@ -508,7 +504,7 @@ def _due(now: float, seconds: float) -> float:
 
 def _backs_off(due: float, number: int, unit: Unit) -> bool:
     """Whether an entry of the heap still counts: its unit may have gone on, or be due at another time."""
-    return unit.place == "backoff" and unit.due == due
+    return unit.place is Place.BACKOFF and unit.due == due
 
 
 def _group(unit: Unit) -> _Group:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from framework.tests.gangs import Gangs
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from framework.tests.gangs import Gangs
 from gangline import model
 from gangline.api.pod_group import Membership, PodGroup, SubGroup
 from gangline.groups.progress import Progress, expected

@@ -15,6 +15,8 @@ from gangline import (
     NODE,
     PODS,
     SKIP,
+    SKIP_CLASS,
+    Code,
     CodeColumn,
     Cycle,
     Narrow,
@@ -524,3 +526,44 @@ def test_a_function_over_one_node_filters_and_scores_all() -> None:
         "e": (),
     }
     assert run_score(PerNode, make_pod("p"), cache) == {"a": 0.0, "b": 1.0, "e": 4.0}
+
+
+# Skipping
+
+
+def asked_for(answer: Status) -> list[str]:
+    """The pods of one class for which a plugin is asked that always gives this answer."""
+    asked: list[str] = []
+
+    class Skipping:
+        name = "Skipping"
+        reasons = (Reason("never"),)
+
+        @hookimpl
+        def pre_filter(self, pod: PodInfo) -> Status:
+            asked.append(pod.name)
+            return answer
+
+        @hookimpl
+        def filter(self, nodes: NodeView) -> CodeColumn:
+            raise AssertionError("it is skipped")
+
+    cache = scored(1, 2)
+    runtime = make_runtime(cache, Skipping)
+    for pod in [cache.record(make_pod(name)) for name in ("a", "b")]:
+        assert runtime.evaluator.filter(pod).feasible.all()
+    return asked
+
+
+def test_what_skips_a_class_differs_by_value_from_what_skips_a_pod() -> None:
+    assert SKIP != SKIP_CLASS
+    assert asked_for(Status(Code.SKIP)) == ["a", "b"]
+    assert asked_for(Status(Code.SKIP_CLASS)) == ["a"]
+
+
+def test_only_a_pre_filter_may_skip_a_class() -> None:
+    cache = scored(1, 2)
+    runtime = make_runtime(cache, ByLabel, broken(Status(Code.SKIP_CLASS), "pre_score", kept=False))
+
+    with pytest.raises(PluginError, match="must not answer SkipClass"):
+        runtime.evaluator.choose(runtime.evaluator.filter(cache.record(make_pod("p"))))
