@@ -34,6 +34,7 @@ from gangline import (
     per_node,
     unschedulable,
 )
+from gangline.profile.calling import check_of
 from gangline.state.cache import Cache
 from gangline.testing import cluster, make_node, make_pod, make_runtime, run_filter, run_score
 from gangline_plugins.node_resources_fit import NodeResourcesFit
@@ -561,9 +562,7 @@ def test_what_skips_a_class_differs_by_value_from_what_skips_a_pod() -> None:
     assert asked_for(Status(Code.SKIP_CLASS)) == ["a"]
 
 
-def test_only_a_pre_filter_may_skip_a_class() -> None:
-    cache = scored(1, 2)
-    runtime = make_runtime(cache, ByLabel, broken(Status(Code.SKIP_CLASS), "pre_score", kept=False))
-
-    with pytest.raises(PluginError, match="must not answer SkipClass"):
-        runtime.evaluator.choose(runtime.evaluator.filter(cache.record(make_pod("p"))))
+@pytest.mark.parametrize("point", ["pre_score", "bind", "permit"])
+def test_only_a_pre_filter_may_skip_a_class(point: str) -> None:
+    assert check_of(point)(Status(Code.SKIP_CLASS)) == "must not answer SkipClass"
+    assert not check_of("pre_filter")(Status(Code.SKIP_CLASS))
