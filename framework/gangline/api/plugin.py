@@ -77,8 +77,8 @@ class State(Protocol):
         """A block of hypothetical steps, undone at its end."""
         ...
 
-    def record(self, pod: Any) -> PodInfo:
-        """The record of a pod object."""
+    def record(self, pod: Any, row: int = -1) -> PodInfo:
+        """The record of a pod object; with a row, of one that the plugin's own columns take for placed there."""
         ...
 
 

@@ -19,6 +19,7 @@ from gangline.queueing.queue import SchedulingQueue
 from gangline.queueing.units import Place, Unit
 from gangline.state.cache import Cache
 from gangline.state.pods import PodInfo
+from gangline.state.slots import nominate
 from gangline.status import Status
 from gangline.telemetry.metrics import Metrics
 
@@ -207,7 +208,7 @@ class Outcomes:
 
     def _tell(self, pod: PodInfo, message: str, is_error: bool, nominated: str | None) -> None:
         if nominated is not None:
-            pod.nominated_node_name = nominated
+            nominate(pod.slot, nominated)
             self._queue.nominate(pod, nominated)
         reason = "SchedulerError" if is_error else "Unschedulable"
         self._recorder.event(pod, "Warning", "FailedScheduling", message)

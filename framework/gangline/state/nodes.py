@@ -26,7 +26,9 @@ from gangline.state.changes import NODE, PODS, Changes
 from gangline.state.images import Images
 from gangline.state.labels import LabelColumn, Labels
 from gangline.state.numbering import renumber
-from gangline.state.pods import PodInfo, ResourceAxis
+from gangline.state.pods import PodInfo
+from gangline.state.resource_axis import ResourceAxis
+from gangline.state.slots import put_on
 from gangline.status import BoolColumn, read_only
 
 Int64Column = NDArray[np.int64]
@@ -177,7 +179,7 @@ class Nodes:
         own.nonzero[0, row] += cls.requests.nonzero[0]
         own.nonzero[1, row] += cls.requests.nonzero[1]
         self.pods_on[row][pod.uid] = pod
-        pod.row = row
+        put_on(pod.slot, row)
         self.changes.note(row, PODS)
 
     def unplace(self, pod: PodInfo) -> None:
@@ -187,7 +189,7 @@ class Nodes:
         own.nonzero[0, row] -= cls.requests.nonzero[0]
         own.nonzero[1, row] -= cls.requests.nonzero[1]
         del self.pods_on[row][pod.uid]
-        pod.row = -1
+        put_on(pod.slot, -1)
         self.changes.note(row, PODS)
 
     def _offer(self, row: int, amounts: Mapping[str, int]) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gangline.state import labels, nodes, pods
 from gangline.state.cache import Cache
-from gangline.state.pods import ResourceAxis
+from gangline.state.resource_axis import ResourceAxis
 from gangline.testing import make_node, make_pod
 
 RESOURCES = ("example.com/a", "example.com/b", "example.com/c", "cpu")
