@@ -38,8 +38,9 @@ from gangline.profile.background import keep_going, once
 from gangline.profile.recording import EventRecorder
 from gangline.profile.registry import Catalog
 from gangline.profile.runtime import GROUPS, Runtime
+from gangline.queueing.backing_off import QueueSettings
 from gangline.queueing.nominating import Nominations, without
-from gangline.queueing.queue import QueueSettings, SchedulingQueue
+from gangline.queueing.queue import SchedulingQueue
 from gangline.queueing.units import Place, Unit
 from gangline.queueing.waiting import WaitingPods
 from gangline.state.cache import Cache

@@ -12,7 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from gangline import SUCCESS, Action, ClusterEvent, PodInfo, Status, model, on, unschedulable
 from gangline.api.hints import EventHint
-from gangline.queueing.queue import QueueSettings, SchedulingQueue
+from gangline.queueing.backing_off import QueueSettings
+from gangline.queueing.queue import SchedulingQueue
 from gangline.queueing.units import NEXT, Place, Unit
 from gangline.state.cache import Cache
 from gangline.testing import SCHEDULER, make_pod
