@@ -1,7 +1,8 @@
 """For how long a unit backs off.
 
 Backing off doubles with each rejection. It ends on whole seconds, so that of units rejected at about the same time the
-most important one comes first, not the oldest. A unit that took too long to decide backs off for longer each time.
+most important one comes first, not the oldest. A unit that took too long to decide backs off for longer each time until
+it changes; what changes all the time is not tried all the time.
 """
 
 from __future__ import annotations

@@ -4,10 +4,7 @@ Rules:
 - A unit is in exactly one place: active, backing off, unschedulable, gated or in flight.
 - A unit that was rejected leaves `unschedulable` when a cluster event comes that one of the plugins that
   rejected it registered and whose hint says that it may help, or after `max_unschedulable` seconds.
-- Backing off doubles from `initial_backoff` to `max_backoff` seconds, counted in attempts that were rejected. It ends
-  on whole seconds, so that of units rejected at about the same time the most important one comes first, not the oldest.
-- A unit that took too long to decide backs off for longer each time, until it changes; what changes all the time is not
-  tried all the time.
+- A unit that was rejected, or took too long to decide, backs off before it is tried again: see `backing_off`.
 - An event that comes while a unit is in flight is remembered; if the unit comes back rejected, it counts.
 - Events cost a bounded time, and a namespace that takes much of the scheduler's time lets others pass: see `hinting`
   and `turns`.

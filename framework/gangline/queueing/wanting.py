@@ -54,12 +54,8 @@ class Wanting:
 
     def is_registered(self, event: ClusterEvent) -> bool:
         """Whether any plugin has registered an event, whoever waits."""
-        return any(
-            hint.event.matches(event)
-            for plugins in self._hints.values()
-            for hints in plugins.values()
-            for hint in hints
-        )
+        registered = (hint for plugins in self._hints.values() for hints in plugins.values() for hint in hints)
+        return any(hint.event.matches(event) for hint in registered)
 
     def helped(self, happened: Happened, now: float, *places: Iterable[Unit]) -> list[list[Unit]]:
         """For each of some places the units there that an event may help."""
