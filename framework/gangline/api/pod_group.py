@@ -21,7 +21,7 @@ ANYWHERE = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class FallbackStep:
     """One step of an ordered fallback: this level will do from `after` seconds of waiting on."""
 
     level: str
@@ -36,7 +36,7 @@ class TopologyConstraint:
     """All of them within one domain of this level."""
     preferred: str = ANYWHERE
     """Within one domain of this level if that can be; else of the next wider one that can."""
-    fallback: tuple[Step, ...] = ()
+    fallback: tuple[FallbackStep, ...] = ()
     """Takes the place of `required` where it is given: the level of the last step whose time has come is required."""
 
     def required_at(self, waited: float) -> str:

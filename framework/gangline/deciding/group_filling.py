@@ -13,7 +13,7 @@ import numpy as np
 
 from gangline.api.cycle_state import Cycle
 from gangline.api.pod_group import ANYWHERE, GroupAttempt, Membership, PodGroup, Role
-from gangline.deciding.filling import Counts, apart, together
+from gangline.deciding.counts import Counts, apart, together
 from gangline.groups.progress import Progress
 from gangline.groups.room import GroupRoom, Part
 from gangline.groups.strategy import strategy_of

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from gangline.api.cycle_state import Cycle, StateKey
-from gangline.api.diagnosis import Diagnosis, Rejection
+from gangline.api.diagnosis import Diagnosis, RejectedNodes
 from gangline.deadline import NO_DEADLINE, Deadline
 from gangline.failures import cause_of
 from gangline.profile.answers import capacity_of, check_range, codes_of, out_of_range, scores_of
@@ -231,7 +231,7 @@ class Evaluator:
             if verdicts is None:
                 verdicts = filtered.entry.codes.get(impl.name)
             if verdicts is not None and filtered.status is None:
-                rejections.append(Rejection(impl.name, impl.plugin, read_only(verdicts), impl.failures))
+                rejections.append(RejectedNodes(impl.name, impl.plugin, read_only(verdicts), impl.failures))
         narrow = {**filtered.entry.narrow, **filtered.narrow}
         return Diagnosis(
             pod=filtered.pod,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gangline import Placement, PodInfo, Status, config, hookimpl, model, unschedulable
-from gangline.api.pod_group import Membership, PodGroup, Step, SubGroup, TopologyConstraint
+from gangline.api.pod_group import FallbackStep, Membership, PodGroup, SubGroup, TopologyConstraint
 from gangline.deciding.group_scheduling import GroupDecision, GroupRejection
 from gangline.deciding.scheduling import give_back
 from gangline.kube.resources import JOBS, PODS, SCHEDULER_PLUGINS_POD_GROUPS, Resource
@@ -190,7 +190,7 @@ class Parts:
     version = 0
 
     def of(self, pod: PodInfo) -> Membership:
-        levels = TopologyConstraint(fallback=(Step("leaf"), Step("spine", 120.0)))
+        levels = TopologyConstraint(fallback=(FallbackStep("leaf"), FallbackStep("spine", 120.0)))
         return Membership(PodGroup("default", "a", "test", 6, subgroups=(SubGroup("workers", 6, levels),)), "workers")
 
     def annotations(self, pod: PodInfo) -> dict[str, str]:

@@ -20,19 +20,17 @@ from gangline import BoolColumn, Handle, Membership, PodGroup, PodInfo, Progress
 from gangline_plugins.gang_preemption.sparing import Sparing
 from gangline_plugins.preemption.precedence import importance
 
-SPARE, WHOLE = 0, 1
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Unit:
+class Removal:
     """Pods that go together or stay together."""
 
     pods: tuple[PodInfo, ...]
     slots: Rows
     """The places of those within the domain in the columns of `Occupants`."""
     priority: int
-    kind: int
-    """`SPARE` when its going stops nothing that runs, `WHOLE` when it stops a group or a pod on its own."""
+    stops: bool
+    """Whether its going stops a group or a pod on its own; where it does not, the group can spare it."""
     gang: str = ""
     """The key of its group; "" for a pod on its own."""
 
@@ -88,34 +86,34 @@ class Occupants:
                 offered[slots] = [pod.uid in spare for pod in occupant.pods]
         return offered
 
-    def units(self, inside: BoolColumn, useful: BoolColumn) -> list[Unit]:
+    def units(self, inside: BoolColumn, useful: BoolColumn) -> list[Removal]:
         """What may go of all that has pods on useful rows; `inside` says for each pod whether it is in the domain."""
-        found: list[Unit] = []
+        found: list[Removal] = []
         for number in np.unique(self.owners[useful]).tolist():
             found += self._units_of(self.all[number], self._first[number], inside, useful)
         return found
 
-    def _units_of(self, occupant: Occupant, first: int, inside: BoolColumn, useful: BoolColumn) -> Iterator[Unit]:
+    def _units_of(self, occupant: Occupant, first: int, inside: BoolColumn, useful: BoolColumn) -> Iterator[Removal]:
         if len(occupant.pods) == 1:
             if occupant.may_go:
-                kind = SPARE if occupant.is_broken else WHOLE
+                stops = not occupant.is_broken
                 slots = np.array([first], dtype=np.intp)
-                yield Unit(tuple(occupant.pods), slots, occupant.priority, kind, occupant.gang)
+                yield Removal(tuple(occupant.pods), slots, occupant.priority, stops, occupant.gang)
             return
         places = {pod.uid: first + i for i, pod in enumerate(occupant.pods)}
         spare: list[PodInfo] = []
         if occupant.spare:
             spare = self._spare_of(occupant, [pod for pod in occupant.pods if useful[places[pod.uid]]])
         for pod in spare:
-            yield Unit((pod,), np.array([places[pod.uid]]), occupant.priority, SPARE, occupant.gang)
+            yield Removal((pod,), np.array([places[pod.uid]]), occupant.priority, False, occupant.gang)
         if occupant.may_go:
             gone = {pod.uid for pod in spare}
             rest = tuple(pod for pod in occupant.pods if pod.uid not in gone)
             slots = np.array([places[pod.uid] for pod in rest], dtype=np.intp)
             slots = slots[inside[slots]]
-            kind = SPARE if occupant.is_broken else WHOLE
+            stops = not occupant.is_broken
             if len(slots):
-                yield Unit(rest, slots, occupant.priority, kind, occupant.gang)
+                yield Removal(rest, slots, occupant.priority, stops, occupant.gang)
 
     def _spare_of(self, occupant: Occupant, pods: Iterable[PodInfo]) -> list[PodInfo]:
         """Those of these members that may go while the others run on, the least important first."""
