@@ -44,7 +44,7 @@ class OddServer(InMemoryServer):
         self._objects.version += 1
         version = self._objects.version
         metadata["resourceVersion"] = str(version)
-        body = texts.written(_stamped(obj, version)).encode()
+        body = texts.written(_stamped(resource, obj, version)).encode()
         new = collection.objects[key] = Revision(version, kept, body)
         change = Change(EventType.ADDED if old is None else EventType.MODIFIED, old, new)
         if damage is not None:
@@ -215,12 +215,17 @@ def _damaged(body: bytes, damage: tuple[int, int, str]) -> bytes:
     return body[:at] + new.encode("utf-8", "surrogateescape") + body[at + gone :]
 
 
-def _stamped(obj: Data, version: int) -> Data:
-    """The object with its resourceVersion, unless it says one itself or has no place for it."""
+def _stamped(resource: Resource[Any], obj: Data, version: int) -> Data:
+    """The object with its resourceVersion, unless it says one itself or has no place for it.
+
+    No API server stores a cluster-wide object with a namespace.
+    """
     metadata = obj.get("metadata") if isinstance(obj, dict) else None
-    if not isinstance(metadata, dict) or "resourceVersion" in metadata or any(key[:1] == "@" for key in metadata):
+    if not isinstance(metadata, dict) or any(key[:1] == "@" for key in metadata):
         return obj
-    return {**obj, "metadata": {**metadata, "resourceVersion": str(version)}}
+    if not resource.namespaced:
+        metadata = {key: value for key, value in metadata.items() if key != "namespace"}
+    return {**obj, "metadata": {"resourceVersion": str(version), **metadata}}
 
 
 def _kept(resource: Resource[Any], obj: Data) -> dict[str, Any]:

@@ -20,6 +20,8 @@ ROOM_SECONDS = 1.25
 """Of CPU time in which plugins may make room for a group that fits nowhere; they do so at once."""
 STRETCH_SECONDS = 0.5
 """Of CPU time that a decision on a group has at once, before others are decided: see `group_search`."""
+AT_ONCE_SECONDS = 1.5
+"""Of CPU time that a decision on a group has at once at most, so that a pod waits for less than two seconds."""
 
 
 class Deadline:

@@ -3,9 +3,9 @@
 Rules:
 - Between two stretches nothing of the group is on the columns, and no transaction is open.
 - A search goes on where it was when nothing at all has changed meanwhile; else it begins anew, so that each decision is
-  one on the cluster as it is. What begins anew has twice as long a stretch each time.
-- All stretches together have the deadline of the group; what others do in between does not count. A group for which
-  that was too short before has its second stretch whole: else it would never be decided on a cluster that never rests.
+  one on the cluster as it is. What begins anew has twice as long a stretch each time, up to AT_ONCE_SECONDS: a group
+  that needs longer than that is decided only where the cluster rests, for nobody may hold up everybody else.
+- All stretches together have the deadline of the group; what others do in between does not count.
 - A few searches are left and gone on with in turn. After a stretch others have as much time, and the loop has REST
   seconds in any case, for watch events and bindings.
 """
@@ -18,7 +18,7 @@ from collections import deque
 from typing import cast
 
 from gangline.api.pod_group import PodGroup
-from gangline.deadline import GANG_SECONDS, Deadline, exceeded
+from gangline.deadline import AT_ONCE_SECONDS, GANG_SECONDS, Deadline, exceeded
 from gangline.deciding.group_filling import Steps
 from gangline.deciding.group_reading import one_of, read_group
 from gangline.deciding.group_scheduling import GroupCycle, GroupDecision, GroupRejection
@@ -91,7 +91,7 @@ class GroupSearch:
             if self._cycle is not None and not self._cycle.come_back(nominations):
                 self.stop()
                 self._restarts += 1
-            limit = Deadline(math.inf if self._restarts and self.unit.overruns else stretch * 2.0**self._restarts)
+            limit = Deadline(min(stretch * 2.0 ** min(self._restarts, 60), max(stretch, AT_ONCE_SECONDS)))
             if self._cycle is None or self._steps is None:
                 group, roles = read_group(self.unit.members, self.runtime)
                 if isinstance(group, str):

@@ -24,7 +24,7 @@ from typing import Generic, Protocol, TypeVar, cast
 from gangline.errors import ApiError, Forbidden, Gone, Invalid, Unavailable
 from gangline.kube.interface import Client, EventType, Listing, Unreadable, WatchEvent
 from gangline.kube.resources import Resource, T
-from gangline.model import HasMetadata
+from gangline.model import HasMetadata, ObjectMeta
 
 log = logging.getLogger(__name__)
 
@@ -140,7 +140,7 @@ class Informer(Generic[T]):
                 more=listing.more if listing is not None else "",
             )
             self._complaint = ""
-            there.update((obj.metadata.namespace, obj.metadata.name) for obj in listing.items)
+            there.update(self._key(obj.metadata) for obj in listing.items)
             invalid.update(each.metadata.uid for each in listing.invalid)
             if not listing.more:
                 self._remove_missing(there, invalid)
@@ -190,15 +190,19 @@ class Informer(Generic[T]):
             self._set_aside(event.unreadable)
         if event.object is not None:
             if event.type is EventType.DELETED:
-                self._remove(event.object.metadata.namespace, event.object.metadata.name)
+                self._remove(*self._key(event.object.metadata))
             else:
                 self._upsert(event.object)
         self.resource_version = event.resource_version or self.resource_version
 
+    def _key(self, metadata: ObjectMeta) -> tuple[str, str]:
+        """Namespace and name; a cluster-wide kind has no namespace, whatever an object of it says."""
+        return (metadata.namespace if self.resource.namespaced else "", metadata.name)
+
     def _set_aside(self, unreadable: Unreadable) -> None:
         """It is there, so it is known, in no version that could be used."""
         metadata = unreadable.metadata
-        key = (metadata.namespace, metadata.name)
+        key = self._key(metadata)
         known = self._known.get(key)
         if known is not None and metadata.uid and known[0] != metadata.uid:
             self._remove(*key)
@@ -208,7 +212,7 @@ class Informer(Generic[T]):
 
     def _upsert(self, obj: T) -> None:
         metadata = obj.metadata
-        key = (metadata.namespace, metadata.name)
+        key = self._key(metadata)
         identity = (metadata.uid, metadata.resource_version)
         known = self._known.get(key)
         if known == identity:

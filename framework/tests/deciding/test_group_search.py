@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Container
 from typing import TypeVar
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline import Cycle, NodeView, PodInfo, hookimpl, model
@@ -172,6 +172,24 @@ def test_what_begins_anew_all_the_time_gets_ever_longer_stretches() -> None:
     assert len(held) < 6
 
 
+def test_no_stretch_holds_others_up_for_long_however_often_the_search_begins_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("gangline.deciding.group_search.AT_ONCE_SECONDS", 0.1)
+    gangs = Gangs(fabric(), Slow)
+    search, held = search_for(gangs, unlike(gangs, 40), seconds=1.5), []
+    search.unit.overruns = 5
+    decided = None
+    while decided is None:
+        start = time.thread_time()
+        decided = search.go_on({}, 0.0, 0.02)
+        held.append(time.thread_time() - start)
+        gangs.cache.upsert_node(make_node(f"new-{len(held)}"))
+
+    assert isinstance(decided, GroupRejection) and decided.is_late
+    assert len(held) > 10
+
+
 def test_all_stretches_together_have_one_deadline() -> None:
     gangs = Gangs(fabric())
     looks = Deadline(40, clock=iter(range(10_000)).__next__)
@@ -218,7 +236,6 @@ Meddling = st.tuples(
 )
 
 
-@settings(deadline=None)
 @given(
     size=st.integers(2, 8),
     gpus=st.sampled_from([2, 4, 8]),

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from gangline.kube.client import HttpClient
 from gangline.kube.informer import BREATH, PAGE, Informer
-from gangline.kube.resources import PODS
-from gangline.model import Pod
+from gangline.kube.resources import NODES, PODS
+from gangline.model import Node, Pod
 
 from .fake_api_server import FakeApiServer, bookmark, event, failure, listed, pod
 
@@ -324,6 +325,33 @@ async def test_an_exception_of_the_handler_concerns_that_object_alone_and_is_log
 
     assert broken.told == [("upsert", "b", "4")] and informer.synced.is_set()
     assert "Pod default/a could not be used" in caplog.text and "Traceback" in caplog.text
+
+
+async def test_a_cluster_wide_object_that_names_a_namespace_is_no_other_object(
+    server: FakeApiServer, client: HttpClient
+) -> None:
+    told = []
+
+    def node(version: int, **also: str) -> dict[str, Any]:
+        return {"metadata": {"name": "n1", "uid": "uid-n1", "resourceVersion": str(version), **also}}
+
+    class Nodes:
+        def upsert(self, obj: Node, /) -> None:
+            told.append(("upsert", obj.metadata.name))
+
+        def remove(self, namespace: str, name: str, uid: str, /) -> None:
+            told.append(("remove", name))
+
+    nodes = Informer(client, NODES, Nodes())
+    server.answers("GET", "/api/v1/nodes", listed(7, node(3)))
+    server.answers("GET", "/api/v1/nodes", listed(9, node(8, namespace="team")))
+    server.answers("GET", "/api/v1/nodes", listed(10, node(10)))
+
+    for _ in range(3):
+        nodes.relist()
+        await nodes.step()
+
+    assert told == [("upsert", "n1")] * 3
 
 
 class running:
