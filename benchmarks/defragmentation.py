@@ -25,7 +25,7 @@ from rich.table import Table
 
 import gangline_profiles
 from gangline import config, model, resources
-from gangline.deciding.what_if import offer_what_if
+from gangline.deciding.group_scheduling import offer_what_if
 from gangline.groups import Groups
 from gangline.profile.assembly import judging_runtimes
 from gangline.profile.runtime import Runtime

@@ -10,7 +10,7 @@ from datetime import datetime
 from gangline.api.plugin import Clock
 from gangline.clock import SystemClock
 from gangline.config import SchedulerConfiguration
-from gangline.deciding.what_if import offer_what_if
+from gangline.deciding.group_scheduling import offer_what_if
 from gangline.explain.live import load_live
 from gangline.groups import Groups
 from gangline.kube import auth

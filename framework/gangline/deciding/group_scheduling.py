@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,9 +21,9 @@ from gangline.api.placement import Placement
 from gangline.api.pod_group import GroupAttempt, PodGroup, Role
 from gangline.deadline import ROOM_SECONDS, exceeded
 from gangline.deciding.group_filling import Filler, Steps, to_the_end
-from gangline.deciding.group_reading import RoleKey
+from gangline.deciding.group_reading import RoleKey, read_group
 from gangline.deciding.group_words import why_none
-from gangline.deciding.scheduling import Decision, find_feasible
+from gangline.deciding.scheduling import Decision, choose, find_feasible
 from gangline.errors import GanglineError
 from gangline.groups.progress import Progress
 from gangline.profile.evaluation import Filtered
@@ -81,6 +81,48 @@ class GroupRejection:
     """Whether the group has all that it needs; more members would join it."""
     is_late: bool = False
     """The deadline has passed: worth another try, but each time a later one."""
+
+
+def offer_what_if(
+    runtime: Runtime,
+    cache: Cache,
+    nominations: Callable[[], Nominations],
+    waiting: Callable[[str], Unit | None],
+    monotonic: Callable[[], float],
+) -> None:
+    """Let the plugins of a profile ask outside of a cycle where pods would go, and what would help a waiting group.
+
+    See `Handle.find_places` and `Handle.attempt`.
+    """
+
+    def find(pods: Sequence[PodInfo], allowed: BoolColumn) -> Mapping[str, int] | None:
+        key = runtime.group_key(pods[0])
+        if not key:
+            return _find_place(pods[0], runtime, cache, nominations(), allowed)
+        group, members = read_group(pods, runtime)
+        if isinstance(group, str):
+            return None
+        unit = Unit(list(pods), added=0.0, group=key)
+        return to_the_end(GroupCycle(unit, group, members, runtime, cache, nominations(), 0.0, allowed).fit())
+
+    def attempt(key: str) -> GroupAttempt | None:
+        unit = waiting(key)
+        group, members = read_group(unit.members, runtime) if unit is not None else ("", {})
+        if unit is None or isinstance(group, str):
+            return None
+        return to_the_end(GroupCycle(unit, group, members, runtime, cache, nominations(), monotonic()).begin())
+
+    runtime.handle.finder, runtime.handle.attempts = find, attempt
+
+
+def _find_place(
+    pod: PodInfo, runtime: Runtime, cache: Cache, nominations: Nominations, allowed: BoolColumn
+) -> Mapping[str, int] | None:
+    filtered = find_feasible(pod, runtime, cache, nominations)
+    filtered.feasible = filtered.feasible & allowed
+    if not filtered.feasible.any():
+        return None
+    return {pod.uid: choose(pod, runtime, cache, filtered)}
 
 
 @dataclass(frozen=True, slots=True)

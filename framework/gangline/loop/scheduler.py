@@ -15,10 +15,9 @@ from gangline.api.hints import ClusterEvent
 from gangline.api.plugin import Clock
 from gangline.config import SchedulerConfiguration
 from gangline.deadline import GANG_SECONDS, POD_SECONDS, STRETCH_SECONDS, Deadline
-from gangline.deciding.group_scheduling import GroupDecision, GroupRejection
+from gangline.deciding.group_scheduling import GroupDecision, GroupRejection, offer_what_if
 from gangline.deciding.group_search import GroupSearch, LongSearches
 from gangline.deciding.scheduling import Decision, Rejection, decide
-from gangline.deciding.what_if import offer_what_if
 from gangline.extenders import EXTENDER, Asker, Attempt, Extenders, HttpAsker
 from gangline.groups import Groups
 from gangline.groups.strategy import strategy_of

@@ -10,7 +10,7 @@ import msgspec
 from framework.tests.gangs import GROUP, REQUIRED, Gangs, fabric
 
 from gangline import PodInfo, model
-from gangline.deciding.what_if import offer_what_if
+from gangline.deciding.group_scheduling import offer_what_if
 from gangline.queueing.units import Unit
 from gangline.testing import make_pod
 from gangline_plugins.defragmentation import DefragmentationArgs, Plan, Planner
