@@ -24,9 +24,10 @@ from gangline_plugins.anti_fragmentation.begun import Begun
 from gangline_plugins.anti_fragmentation.gradient import Values
 from gangline_plugins.anti_fragmentation.holes import Holes, Shares
 from gangline_plugins.anti_fragmentation.rating import Asked, Balanced, Published, score_of, worth_of
-from gangline_plugins.anti_fragmentation.typical import WHOLE, History, Kind, Typical, kind_of, typical
+from gangline_plugins.anti_fragmentation.typical import History, Kind, Typical, kind_of, typical
 from gangline_plugins.gpu.devices import device_table
 from gangline_plugins.gpu.links import MOST_DEVICES
+from gangline_plugins.gpu.node_devices import WHOLE
 from gangline_plugins.gpu.wants import Want
 
 _KEPT_BYTES = 24 * 1024 * 1024

@@ -19,7 +19,7 @@ from gangline_plugins.gpu.choosing import Floats
 from gangline_plugins.gpu.device_sets import Masks
 from gangline_plugins.gpu.devices import DeviceTable
 from gangline_plugins.gpu.links import MOST_DEVICES
-from gangline_plugins.gpu.node_devices import FULL
+from gangline_plugins.gpu.node_devices import WHOLE
 from gangline_plugins.gpu.wants import ANY_PROFILE, Want
 
 _KEPT_BYTES = 8 * 1024 * 1024
@@ -191,9 +191,9 @@ class Feasibility:
         unmixed = ~c.mig[index]
         usable = usable & unmixed
         total, milli, large = c.memory_total[index].astype(np.int64), want.milli, usable
-        memory = total * want.milli // FULL
+        memory = total * want.milli // WHOLE
         if want.memory_mib:
-            milli = np.maximum(want.milli, want.memory_mib * FULL // np.maximum(total, 1) * (total > 0))
+            milli = np.maximum(want.milli, want.memory_mib * WHOLE // np.maximum(total, 1) * (total > 0))
             memory = np.maximum(want.memory_mib, memory)
             large = usable & _mask(total >= memory)
         roomy = large & _mask((c.milli[index] >= milli) & (c.memory[index] >= memory)) & ~c.whole[index]
@@ -217,7 +217,7 @@ class Feasibility:
         c, index = self._table.columns, nodes.index
         replicas = c.replicas[index].astype(np.int64)
         usable = usable & ~c.mig[index]
-        left = c.milli[index].astype(np.int64) // (FULL // replicas)[:, None]
+        left = c.milli[index].astype(np.int64) // (WHOLE // replicas)[:, None]
         pieces = (left * _spread(usable & ~c.whole[index])).sum(axis=1)
         one = c.mps[index] | limits.one_replica
         fits = _empty(len(nodes), stale)

@@ -10,11 +10,9 @@ import numpy as np
 from gangline import GroupAttempt, NodeView, PodGroup, PodInfo, Progress, Role
 from gangline.wire.custom_resources import GPU
 from gangline_plugins.gpu.devices import DeviceTable
+from gangline_plugins.gpu.node_devices import WHOLE
 from gangline_plugins.gpu.wants import Want
 from gangline_plugins.leaf_spine.layout import Bools, Ints
-
-WHOLE = 1000
-"""GPUs are counted in thousandths, so that shared ones count too."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
