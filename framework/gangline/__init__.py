@@ -34,9 +34,10 @@ from gangline.state import node_selection, requests, tolerations
 from gangline.state.changes import NODE, PODS
 from gangline.state.labels import LabelColumn
 from gangline.state.locality import reaches_beyond
-from gangline.state.nodes import Int64Column, NodeView, Rows, TaintKey
+from gangline.state.nodes import Int64Column, NodeView, Rows
 from gangline.state.pods import LabelSet, PodClass, PodInfo
 from gangline.state.selectors import EVERYTHING, NOTHING, Selector, compile_selector, from_map
+from gangline.state.taints import TaintKey
 from gangline.state.topology import Domains, Level, Named, Topology
 from gangline.state.tracking import Tracker
 from gangline.state.transaction import Transaction
