@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangline.state import labels, taints
+from gangline.state import labels, nodes, resource_axis, taints
 from gangline.state.cache import Cache
 from gangline.state.resource_axis import ResourceAxis
 from gangline.testing import make_node, make_pod
