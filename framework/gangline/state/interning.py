@@ -12,6 +12,10 @@ from gangline.model import ContainerStatus, Pod, PodSpec, Resources, Volume
 from gangline.state import requests
 from gangline.state.pods import LabelSet, PodClass, PodInfo
 from gangline.state.resource_axis import ResourceAxis
+from gangline.state.slots import Slot
+from gangline.wire.custom_resources import ALLOCATED, ALLOCATED_UUIDS
+
+_UNREAD_ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 class _Key(msgspec.Struct):
@@ -46,7 +50,7 @@ class Interner:
         bounds.check_count("metadata.labels", metadata.labels, bounds.MOST_LABELS)
         bounds.check_count("metadata.annotations", metadata.annotations, bounds.MOST_LABELS)
         bounds.check_count("metadata.ownerReferences", metadata.owner_references, bounds.MOST_IN_SPEC)
-        return PodInfo.of(pod, self._class(pod), self.labels(pod.metadata.labels or {}), row)
+        return _record(pod, self._class(pod), self.labels(pod.metadata.labels or {}), row)
 
     def labels(self, labels: dict[str, str]) -> LabelSet:
         """The one object for these labels."""
@@ -84,6 +88,37 @@ class Interner:
             self._axis.follow(found)
             self._classes[key] = found
         return found
+
+
+def _record(pod: Pod, cls: PodClass, labels: LabelSet, row: int) -> PodInfo:
+    """The record of a pod; what it says of an allocation before it has a node is made up."""
+    metadata, spec, status = pod.metadata, pod.spec, pod.status
+    key = f"{metadata.namespace}/{metadata.name}"
+    annotations = metadata.annotations or {}
+    annotations.pop(_UNREAD_ANNOTATION, None)
+    if not spec.node_name:
+        annotations.pop(ALLOCATED, None)
+        annotations.pop(ALLOCATED_UUIDS, None)
+    return PodInfo(
+        cls,
+        labels,
+        metadata.uid or key,
+        metadata.namespace,
+        metadata.name,
+        key,
+        annotations,
+        metadata.owner_references,
+        metadata.creation_timestamp or "",
+        metadata.deletion_timestamp is not None,
+        metadata.resource_version,
+        spec.scheduler_name,
+        tuple(gate.name for gate in spec.scheduling_gates),
+        spec.scheduling_group.pod_group_name if spec.scheduling_group else "",
+        status.phase,
+        status.start_time or "",
+        {c.type: c for c in status.conditions},
+        Slot(row, spec.node_name, status.nominated_node_name),
+    )
 
 
 def _resized(statuses: list[ContainerStatus]) -> list[ContainerStatus]:

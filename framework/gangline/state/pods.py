@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from gangline.model import (
     OwnerReference,
-    Pod,
     PodCondition,
     PodSpec,
 )
@@ -28,7 +27,6 @@ from gangline.wire.custom_resources import ALLOCATED, ALLOCATED_UUIDS
 
 _NO_ROWS: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
 _NO_AMOUNTS: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-_UNREAD_ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 class LabelSet(Mapping[str, str]):
@@ -142,37 +140,6 @@ class PodInfo(msgspec.Struct, frozen=True, eq=False, weakref=True):
     """status.conditions by type."""
     slot: Slot
     """What changes while the scheduler works."""
-
-    @staticmethod
-    def of(pod: Pod, cls: PodClass, labels: LabelSet, row: int = -1) -> PodInfo:
-        """The record of a pod; what it says of an allocation before it has a node somebody has made up."""
-        metadata, spec, status = pod.metadata, pod.spec, pod.status
-        key = f"{metadata.namespace}/{metadata.name}"
-        annotations = metadata.annotations or {}
-        annotations.pop(_UNREAD_ANNOTATION, None)
-        if not spec.node_name:
-            annotations.pop(ALLOCATED, None)
-            annotations.pop(ALLOCATED_UUIDS, None)
-        return PodInfo(
-            cls,
-            labels,
-            metadata.uid or key,
-            metadata.namespace,
-            metadata.name,
-            key,
-            annotations,
-            metadata.owner_references,
-            metadata.creation_timestamp or "",
-            metadata.deletion_timestamp is not None,
-            metadata.resource_version,
-            spec.scheduler_name,
-            tuple(gate.name for gate in spec.scheduling_gates),
-            spec.scheduling_group.pod_group_name if spec.scheduling_group else "",
-            status.phase,
-            status.start_time or "",
-            {c.type: c for c in status.conditions},
-            Slot(row, spec.node_name, status.nominated_node_name),
-        )
 
     def anew(self) -> PodInfo:
         """The pod as its controller would make it if it went: without a node and without devices, for what-if."""
