@@ -16,8 +16,8 @@ from gangline import Cycle, Handle, NodeView, PodInfo, ScoreColumn, hookimpl
 from gangline.state.requests import CPU
 from gangline_plugins.anti_fragmentation import AntiFragmentation
 from gangline_plugins.anti_fragmentation.capacity import Amounts, free_cpu, free_devices
-from gangline_plugins.anti_fragmentation.typical import WHOLE
 from gangline_plugins.gpu.devices import device_table
+from gangline_plugins.gpu.node_devices import WHOLE
 from gangline_plugins.gpu.wants import Want
 
 _MOST_CPU, _MOST_GPU = 128_000, 8_000

@@ -34,7 +34,7 @@ from gangline.wire.custom_resources import (
 )
 from gangline_plugins.anti_fragmentation import AntiFragmentation
 from gangline_plugins.anti_fragmentation.arguments import PRODUCT, TypicalPod
-from gangline_plugins.anti_fragmentation.typical import WHOLE
+from gangline_plugins.gpu.node_devices import WHOLE
 from openb.policies import Policy
 from openb.trace import Arrival, TraceNode, TracePod
 

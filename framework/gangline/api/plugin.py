@@ -88,8 +88,8 @@ class State(Protocol):
         """A block of hypothetical steps, undone at its end."""
         ...
 
-    def record(self, pod: Any) -> PodInfo:
-        """The record of a pod object."""
+    def record(self, pod: Any, row: int = -1) -> PodInfo:
+        """The record of a pod object; with a row, of one that the plugin's own columns take for placed there."""
         ...
 
 
@@ -142,6 +142,10 @@ class Waiting(Protocol):
 
     def get(self, uid: str) -> WaitingPod | None:
         """The waiting pod with this UID, or None."""
+        ...
+
+    def held_by(self, plugin: str) -> Sequence[WaitingPod]:
+        """The pods that a plugin has not let go yet."""
         ...
 
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from gangline.api.pod_group import GroupAttempt
 from gangline.deciding.group_filling import to_the_end
-from gangline.deciding.group_scheduling import GroupCycle, read_group
+from gangline.deciding.group_reading import read_group
+from gangline.deciding.group_scheduling import GroupCycle
 from gangline.deciding.scheduling import choose, find_feasible
 from gangline.profile.handle import Pending
 from gangline.profile.runtime import Runtime
@@ -48,7 +49,7 @@ class WhatIf(Pending):
         key = runtime.group_key(pods[0])
         if not key:
             return self._find_place(pods[0], runtime, allowed)
-        group, members = read_group(pods, runtime, cache)
+        group, members = read_group(pods, runtime)
         if isinstance(group, str):
             return None
         unit = Unit(list(pods), added=0.0, group=key)
@@ -64,7 +65,7 @@ class WhatIf(Pending):
     def attempt(self, profile: str, key: str) -> GroupAttempt | None:
         """See `Handle.attempt`."""
         runtime, unit = self._runtimes[profile], self._waiting(key)
-        group, members = read_group(unit.members, runtime, self._cache) if unit is not None else ("", {})
+        group, members = read_group(unit.members, runtime) if unit is not None else ("", {})
         if unit is None or isinstance(group, str):
             return None
         nominations, now = self._nominations(), self._monotonic()

@@ -35,9 +35,10 @@ from gangline.profile.handle import Services
 from gangline.profile.recording import EventRecorder
 from gangline.profile.registry import Catalog
 from gangline.profile.runtime import GROUPS, Runtime
+from gangline.queueing.backing_off import QueueSettings
 from gangline.queueing.nominating import Nominations, without
-from gangline.queueing.queue import QueueSettings, SchedulingQueue
-from gangline.queueing.units import Unit
+from gangline.queueing.queue import SchedulingQueue
+from gangline.queueing.units import Place, Unit
 from gangline.queueing.waiting import WaitingPods
 from gangline.state.cache import Cache
 from gangline.state.pods import PodInfo
@@ -362,7 +363,7 @@ class Scheduler:
         unit = search.unit
         self.queue.leave(unit, {pod.uid for pod in unit.members if pod.uid in self.cache.pods})  # bound by others
         runtime = self.runtimes.get(unit.scheduler_name)
-        if unit.place != "in flight" or runtime is None:
+        if unit.place is not Place.IN_FLIGHT or runtime is None:
             search.stop()
             self._long.over(search)
             return
@@ -443,4 +444,4 @@ class Scheduler:
     def _still_waiting(self, uid: str) -> PodInfo | None:
         """The pod as it is now while it waits for a decision; None once it is being bound, bound or gone."""
         unit = self.queue.get(uid)
-        return None if unit is None or unit.place == "in flight" else unit.member(uid)
+        return None if unit is None or unit.place is Place.IN_FLIGHT else unit.member(uid)

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from gangline.api.pod_group import Membership, TopologyConstraint
+from gangline.groups.progress import Progress
 from gangline.groups.strategy import strategy_of
 from gangline.profile.handle import FrameworkHandle
 from gangline.profile.runtime import Runtime
@@ -35,7 +36,7 @@ def _judged(handle: FrameworkHandle) -> Iterator[bool]:
     for members in groups.values():
         pods = [pod for pod in members.values() if pod.row >= 0 and pod.scheduler_name == handle.profile]
         membership = handle.group_of(pods[0]) if pods else None
-        if not isinstance(membership, Membership) or len(pods) < membership.group.min_member:
+        if not isinstance(membership, Membership) or not Progress.of(membership.group, len(pods)).runs:
             continue
         if strategy_of(handle.workload(pods[0])) == "distributed":
             continue

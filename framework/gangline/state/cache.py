@@ -18,9 +18,12 @@ from gangline.errors import GanglineError, InvalidObject
 from gangline.failures import Failures, being_built, cause_of, name_of
 from gangline.model import HasMetadata, Node, Pod
 from gangline.state.changes import NODE
+from gangline.state.interning import Interner
 from gangline.state.nodes import MOST_PODS, Nodes
-from gangline.state.pods import Interner, PodInfo, ResourceAxis
+from gangline.state.pods import PodInfo
+from gangline.state.resource_axis import ResourceAxis
 from gangline.state.scopes import Listeners, Scopes, Shared, Sharing
+from gangline.state.slots import name_node, put_on
 from gangline.state.stores import Kind, Store
 from gangline.state.tracking import Tracker, Trackers, heard, tell_all
 from gangline.state.transaction import Transaction, UndoLog
@@ -92,9 +95,12 @@ class Cache:
         """How many pods were placed by us and are not yet confirmed."""
         return len(self._assumed)
 
-    def record(self, pod: Pod) -> PodInfo:
-        """The record of a pod, not placed anywhere. Raises InvalidObject."""
-        return self.interner.pod(pod)
+    def record(self, pod: Pod, row: int = -1) -> PodInfo:
+        """The record of a pod that is placed nowhere; with a row, of one that only a plugin's columns know there.
+
+        Raises InvalidObject.
+        """
+        return self.interner.pod(pod, row)
 
     def shared(self, kind: Callable[..., S], *args: Any) -> S:
         """The one object of a kind for all who ask with equal arguments; made as `kind(*args)` when first asked for.
@@ -253,19 +259,19 @@ class Cache:
         self.place(pod, row)
         self._pods[pod.uid] = pod
         self._assumed[pod.uid] = None
-        pod.node_name = self.nodes.names[row]
+        name_node(pod.slot, self.nodes.names[row])
 
     def adopt(self, pod: PodInfo) -> None:
         """Assume a pod that a transaction has placed; the transaction has to be committed."""
         self._pods[pod.uid] = pod
         self._assumed[pod.uid] = None
-        pod.node_name = self.nodes.names[pod.row]
+        name_node(pod.slot, self.nodes.names[pod.row])
 
     def disown(self, pod: PodInfo) -> None:
         """Take back `adopt`; where the pod is stays with the transaction."""
         self._pods.pop(pod.uid, None)
         self._assumed.pop(pod.uid, None)
-        pod.node_name = ""
+        name_node(pod.slot, "")
 
     def binding_ended(self, pod: PodInfo, now: float) -> None:
         """The API server took the binding; a confirmation is due within ASSUMED_LIFETIME seconds."""
@@ -276,7 +282,7 @@ class Cache:
         """Take an assumption back; a pod that the watch confirmed meanwhile stays."""
         if pod.uid in self._assumed:
             self.remove_pod(pod.uid)
-            pod.node_name = ""
+            name_node(pod.slot, "")
 
     def expire(self, now: float) -> list[PodInfo]:
         """Drop the assumptions whose time is over; returns them."""
@@ -296,7 +302,7 @@ class Cache:
             and self.nodes.names[known.row] == pod.node_name
         )
         if same:
-            pod.row = known.row
+            put_on(pod.slot, known.row)
             self.nodes.pods_on[known.row][pod.uid] = pod
         return same
 

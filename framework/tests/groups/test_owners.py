@@ -120,8 +120,7 @@ def test_what_kubectl_has_applied_last_is_left_out(world: World, owners: Owners)
 
 def named(pod: PodInfo, namespace: str) -> PodInfo:
     """The same pod in another namespace."""
-    pod.namespace = namespace
-    return pod
+    return msgspec.structs.replace(pod, namespace=namespace)
 
 
 def test_a_pod_of_another_namespace_that_names_the_uid_changes_nothing(world: World, owners: Owners) -> None:

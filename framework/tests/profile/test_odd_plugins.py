@@ -110,6 +110,7 @@ VALUES: list[Any] = [
     wait(0.0),
     wait(1e300),
     Status(Code.SKIP),
+    Status(Code.SKIP_CLASS),
     Status(Code.ERROR),
     Narrow(frozenset({"b", "c"})),
     Narrow(frozenset()),

@@ -86,7 +86,7 @@ class Constraint:
 
 
 @dataclass(frozen=True, slots=True)
-class Constraints:
+class SpreadConstraints:
     """Those of one pod."""
 
     hard: tuple[Constraint, ...] = ()
@@ -97,7 +97,7 @@ class Constraints:
     """Why the constraints cannot be used; there are none then."""
 
 
-_NONE = Constraints()
+_NONE = SpreadConstraints()
 
 
 class PodConstraints:
@@ -113,18 +113,18 @@ class PodConstraints:
             )
         self.has_hard_defaults = any(c.when_unsatisfiable == "DoNotSchedule" for c in self._defaults)
         self._selectors = DefaultSelectors(state)
-        self._built: BoundedCache[tuple[str, Selector], Constraints] = BoundedCache(_REMEMBERED_BYTES)
+        self._built: BoundedCache[tuple[str, Selector], SpreadConstraints] = BoundedCache(_REMEMBERED_BYTES)
 
-    def hard(self, pod: PodInfo) -> Constraints:
+    def hard(self, pod: PodInfo) -> SpreadConstraints:
         """As `of`, without looking for defaults where none of them is hard."""
         if pod.spec.topology_spread_constraints or self.has_hard_defaults:
             return self.of(pod)
         return _NONE
 
-    def of(self, pod: PodInfo) -> Constraints:
+    def of(self, pod: PodInfo) -> SpreadConstraints:
         """The constraints of a pod, its own or the defaults."""
         if pod.spec.topology_spread_constraints:
-            return derived(pod, Constraints, _reads_labels, _compile)
+            return derived(pod, SpreadConstraints, _reads_labels, _compile)
         if not self._defaults:
             return _NONE
         selector = self._selectors.of(pod)
@@ -136,7 +136,7 @@ class PodConstraints:
             found = self._built.put(key, self._build(pod.namespace, selector))
         return found
 
-    def _build(self, namespace: str, selector: Selector) -> Constraints:
+    def _build(self, namespace: str, selector: Selector) -> SpreadConstraints:
         built = [(c.when_unsatisfiable, _constraint(c, namespace, selector)) for c in self._defaults]
         return _split(built, needs_all_keys=not self._is_system)
 
@@ -201,14 +201,14 @@ def _workload_requirements(spec: model.WorkloadSpec) -> tuple[_Requirement, ...]
         return ()  # as upstream: a controller whose selector cannot be read selects nothing
 
 
-def _compile(pod: PodInfo) -> Constraints:
+def _compile(pod: PodInfo) -> SpreadConstraints:
     built = []
     for i, constraint in enumerate(pod.spec.topology_spread_constraints):
         path = f"spec.topologySpreadConstraints[{i}].labelSelector"
         try:
             selector = compile_selector(constraint.label_selector, path)
         except InvalidObject as error:
-            return Constraints(error=str(error))
+            return SpreadConstraints(error=str(error))
         extra = [(key, "In", frozenset((pod.labels[key],))) for key in constraint.match_label_keys if key in pod.labels]
         if extra:
             selector = selector.with_requirements(*extra)
@@ -230,8 +230,8 @@ def _constraint(constraint: model.TopologySpreadConstraint, namespace: str, sele
     )
 
 
-def _split(built: Sequence[tuple[str, Constraint]], needs_all_keys: bool) -> Constraints:
-    return Constraints(
+def _split(built: Sequence[tuple[str, Constraint]], needs_all_keys: bool) -> SpreadConstraints:
+    return SpreadConstraints(
         hard=tuple(c for action, c in built if action == "DoNotSchedule"),
         soft=tuple(c for action, c in built if action == "ScheduleAnyway"),
         needs_all_keys=needs_all_keys,

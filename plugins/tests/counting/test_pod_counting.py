@@ -18,7 +18,7 @@ from gangline.kube.resources import NAMESPACES
 from gangline.state.cache import Cache
 from gangline_plugins.counting.columns import RowCounts
 from gangline_plugins.counting.counts import Clause, Limits, PodCounts, Query, SelectorIndex
-from gangline_plugins.counting.inter_pod_affinity_terms import OwnedTerm, Role, TermOwners, terms_of
+from gangline_plugins.counting.inter_pod_affinity_terms import Effect, OwnedTerm, TermOwners, terms_of
 
 APPS = ("web", "db", "cache")
 SPACES = ("red", "blue", "green")
@@ -146,7 +146,7 @@ class Placements(RuleBasedStateMachine):
                 expected[placed.row] += 1
         found: Counter[int] = Counter()
         for term, counts in self.owners.matching(probe):
-            assert term.role is Role.REPELS
+            assert term.effect is Effect.REPELS
             found.update({int(row): int(counts.column(40)[row]) for row in counts.rows()})
 
         assert found == expected
@@ -250,5 +250,5 @@ def test_equal_terms_of_different_pods_share_their_counts(owners: tuple[Cache, T
         cache.assume(records[-1], 0)
     ((term, counts),) = tracker.matching(cache.record(pod("new", "red", {"app": "web"})))
 
-    assert term == OwnedTerm(Role.REPELS, terms_of(records[0]).anti[0].clause, "zone")
+    assert term == OwnedTerm(Effect.REPELS, terms_of(records[0]).anti[0].clause, "zone")
     assert counts.total == 3

@@ -19,7 +19,7 @@ from gangline.testing import cluster, make_node, make_pod
 from gangline.wire.custom_resources import ALLOCATED, ALLOCATED_UUIDS, GpuClaim, GpuDevice, MigDevice
 from gangline_plugins.gpu.devices import DeviceTable, device_table
 from gangline_plugins.gpu.named_hardware import devices
-from gangline_plugins.gpu.node_devices import FULL
+from gangline_plugins.gpu.node_devices import WHOLE
 from gangline_plugins.gpu.wants import MapProfiles
 
 from .gpu_cases import claim, claim_pod, gpu_cluster, report
@@ -143,7 +143,7 @@ def test_what_fits_never_exceeds_a_device(story: Any) -> None:
         exclusive[at] += allocation.exclusivity == "Exclusive"
         milli[at] += allocation.milli or 0
         memory[at] += allocation.memory_mib or 0
-    assert (milli <= FULL).all()
+    assert (milli <= WHOLE).all()
     assert (memory <= table.columns.memory_total[:2]).all()
     assert (users[exclusive > 0] == 1).all()
 
@@ -250,7 +250,7 @@ def test_shared_claims_fill_one_device_before_the_next() -> None:
     table = device_table(cache)
 
     assert [ids(cache, f"p{n}") for n in range(5)] == [(0,)] * 4 + [(1,)]
-    assert table.columns.milli[0, :3].tolist() == [0, 750, FULL]
+    assert table.columns.milli[0, :3].tolist() == [0, 750, WHOLE]
     assert table.columns.memory[0, :2].tolist() == [0, 48 * 1024 * 3 // 4]
 
 

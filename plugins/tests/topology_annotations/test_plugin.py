@@ -380,8 +380,9 @@ def test_a_rejected_pod_waits_for_nodes_and_reports_of_adapters() -> None:
 def test_pods_of_another_namespace_that_name_the_owner_are_no_siblings() -> None:
     tracker = Siblings()
     cache = cluster()
-    mine, stranger = cache.record(owned("a")), cache.record(owned("b"))
-    stranger.namespace = "elsewhere"
+    mine, other = cache.record(owned("a")), owned("b")
+    other.metadata.namespace = "elsewhere"
+    stranger = cache.record(other)
 
     tracker.add(stranger, 3)
     tracker.add(mine, 1)

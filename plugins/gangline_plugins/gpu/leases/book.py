@@ -226,8 +226,7 @@ class LeaseBook:
             if row is None:
                 continue
             metadata = model.ObjectMeta(name=name, namespace=namespace, uid=f"lease-{self.next_attempt()}")
-            stand_in = self._state.record(model.Pod(metadata=metadata, spec=model.PodSpec(node_name=node)))
-            stand_in.row = row
+            stand_in = self._state.record(model.Pod(metadata=metadata, spec=model.PodSpec(node_name=node)), row)
             self._table.assign(stand_in, ids)
             self._marks.setdefault(uid, []).append(stand_in)
 
