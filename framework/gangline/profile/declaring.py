@@ -15,7 +15,7 @@ from gangline.api.hints import EventHint
 from gangline.api.hookspecs import PROJECT, Hooks
 from gangline.config.explaining import did_you_mean
 from gangline.errors import PluginError
-from gangline.failures import described, shown
+from gangline.failures import described, shown, text_of
 from gangline.profile.calling import ASYNC_POINTS
 from gangline.state.changes import NODE, PODS, Changes
 from gangline.status import Reason
@@ -25,6 +25,8 @@ HOOKS = tuple(name for name in vars(Hooks) if not name.startswith("_"))
 _LONG_HOOKS = tuple(hook for hook in HOOKS if "_" in hook)
 _NEARLY = 0.9
 """How much names have in common of which one is taken for a slip of the other, 0..1."""
+GIVEN = ("args", "handle")
+"""What a constructor may ask for, by the names of its parameters."""
 _MOST_EVENTS = 256
 
 
@@ -41,6 +43,7 @@ def check_class(name: str, cls: Any) -> None:
     for hook in HOOKS:
         _check_method(name, hook, getattr(cls, hook, None))
     _check_names(name, cls)
+    asked_by(name, cls)
     reads = getattr(cls, "reads", None)
     if reads is not None and (type(reads) is not int or not 0 <= reads <= NODE | PODS):
         raise PluginError(name, "", f"reads is NODE, PODS or NODE | PODS, not {shown(reads)}")
@@ -52,6 +55,26 @@ def check_class(name: str, cls: Any) -> None:
     type_ = getattr(cls, "args_type", None)
     if type_ is not None and not (isinstance(type_, type) and issubclass(type_, msgspec.Struct)):
         raise PluginError(name, "", f"args_type is a class derived from msgspec.Struct, not {shown(type_)}")
+
+
+@lru_cache(maxsize=1024)
+def asked_by(name: str, cls: type[Any]) -> Sequence[str]:
+    """The parameters for which the constructor is given something; those with a default of their own are left alone.
+
+    Raises PluginError for one that nothing is known of.
+    """
+    try:
+        parameters = inspect.signature(cls).parameters.values()
+    except (TypeError, ValueError) as error:
+        raise PluginError(name, "__init__", f"its parameters cannot be told: {text_of(error)}") from error
+    asked = []
+    for each in parameters:
+        if each.name in GIVEN:
+            asked.append(each.name)
+        elif each.default is each.empty and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD):
+            why = f"has the unknown parameter {each.name}; {did_you_mean(each.name, GIVEN)}"
+            raise PluginError(name, "__init__", why)
+    return asked
 
 
 @lru_cache(maxsize=1024)

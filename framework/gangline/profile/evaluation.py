@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from gangline.api.cycle_state import Cycle, StateKey
-from gangline.api.diagnosis import Diagnosis, Rejection
+from gangline.api.diagnosis import Diagnosis, RejectedNodes
 from gangline.deadline import NO_DEADLINE, Deadline
 from gangline.failures import cause_of
 from gangline.profile.answers import capacity_of, check_range, codes_of, identity_of, out_of_range, scores_of
@@ -32,7 +32,6 @@ from gangline.state.pods import PodInfo
 from gangline.status import (
     MAX_SCORE,
     SKIP,
-    SKIP_CLASS,
     BoolColumn,
     Code,
     CodeColumn,
@@ -216,7 +215,7 @@ class Evaluator:
             if answer is None or answer is SKIP:
                 continue
             impl.check(answer)
-            if answer is SKIP_CLASS:
+            if isinstance(answer, Status) and answer.code is Code.SKIP_CLASS:
                 entry.skipped.add(impl.name)
             elif isinstance(answer, Narrow):
                 nodes = answer.names if nodes is None else nodes & answer.names
@@ -248,7 +247,7 @@ class Evaluator:
             if verdicts is None:
                 verdicts = filtered.entry.codes.get(impl.name)
             if verdicts is not None and filtered.status is None:
-                rejections.append(Rejection(impl.name, impl.plugin, read_only(verdicts), impl.failures))
+                rejections.append(RejectedNodes(impl.name, impl.plugin, read_only(verdicts), impl.failures))
         narrow = {**filtered.entry.narrow, **filtered.narrow}
         return Diagnosis(
             pod=filtered.pod,
@@ -272,15 +271,13 @@ class Evaluator:
             answer = impl.call(cycle, pod, view)
             if answer is None:
                 continue
-            if answer is SKIP:
-                skipped.add(impl.name)
-            elif answer is SKIP_CLASS:
-                skipped.add(impl.name)
-                entry.skipped.add(impl.name)
-            elif isinstance(answer, Narrow):
+            if isinstance(answer, Narrow):
                 result.narrow[impl.name] = answer
             elif answer.code is Code.SKIP:
                 skipped.add(impl.name)
+            elif answer.code is Code.SKIP_CLASS:
+                skipped.add(impl.name)
+                entry.skipped.add(impl.name)
             elif not answer.is_success and self._earlier(impl.name, rejected):
                 rejected = answer.by(impl.name)
         result.skipped = skipped
@@ -509,7 +506,7 @@ class Evaluator:
                 continue
             if isinstance(answer, Narrow):
                 narrow[impl.name] = answer
-            elif answer.code is Code.SKIP:
+            elif answer.code in (Code.SKIP, Code.SKIP_CLASS):
                 skipped.add(impl.name)
             elif not answer.is_success and rejected is None:
                 rejected = answer.by(impl.name)

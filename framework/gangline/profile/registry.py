@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -18,7 +17,7 @@ from gangline.api.plugin import Handle
 from gangline.errors import GanglineError, PluginError
 from gangline.failures import Failures, being_built, described, text_of
 from gangline.profile.calling import ASYNC_POINTS, check_of, timed, timed_async
-from gangline.profile.declaring import check_class, check_own, check_reasons, events_of, marked
+from gangline.profile.declaring import asked_by, check_class, check_own, check_reasons, events_of, marked
 from gangline.state.changes import OWN, Changes
 from gangline.state.pods import PodInfo
 from gangline.telemetry.metrics import Metrics, point_label
@@ -283,14 +282,13 @@ def _guarded(name: str, events: Sequence[EventHint] | None, failures: Failures) 
 
 def _build(
     name: str,
-    cls: type[Any],
+    cls: Any,
     args: Callable[[str, type[msgspec.Struct] | None], msgspec.Struct | None],
     handle: Handle,
 ) -> Any:
-    given = args(name, getattr(cls, "args_type", None))
+    given = {"args": args(name, getattr(cls, "args_type", None)), "handle": handle}
     try:
-        parameters = inspect.signature(cls).parameters
-        return cls(*(given, handle)[: len(parameters)]) if parameters else cls()
+        return cls(**{parameter: given[parameter] for parameter in asked_by(name, cls)})
     except PluginError:
         raise
     except Exception as error:

@@ -295,12 +295,13 @@ def test_a_deleted_node_is_told(world: World) -> None:
 
 def test_kinds_that_share_a_plural_have_stores_of_their_own(world: World) -> None:
     group = model.PodGroup(model.ObjectMeta(name="g", namespace="default"))
-    first, second = POD_GROUPS_V1BETA1.key, SCHEDULER_PLUGINS_POD_GROUPS.key
+    kinds = (POD_GROUPS_V1BETA1, SCHEDULER_PLUGINS_POD_GROUPS)
+    second = SCHEDULER_PLUGINS_POD_GROUPS.key
 
     StoreHandler(world.cluster, SCHEDULER_PLUGINS_POD_GROUPS).upsert(group)
 
-    stores = [world.cache.store(key).get("g", "default") for key in (first, second, "podgroups")]
-    assert stores == [None, group, None] and second == "podgroups.v1alpha1.scheduling.x-k8s.io"
+    assert [world.cache.store(kind).get("g", "default") for kind in kinds] == [None, group]
+    assert second == "podgroups.v1alpha1.scheduling.x-k8s.io"
     assert world.events == [f"{second} ADD"]
 
 
@@ -310,10 +311,10 @@ def test_other_objects_are_kept_by_kind_and_told(world: World) -> None:
 
     handler.upsert(first)
     handler.upsert(second)
-    assert world.cache.store("namespaces").get("ns") is second
+    assert world.cache.store(NAMESPACES).get("ns") is second
     handler.remove("", "ns", "")
 
-    assert world.cache.store("namespaces").get("ns") is None
+    assert world.cache.store(NAMESPACES).get("ns") is None
     assert world.heard == [
         ("namespaces ADD", None, first),
         ("namespaces UPDATE_OTHER", first, second),

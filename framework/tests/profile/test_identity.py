@@ -27,6 +27,7 @@ from gangline import (
     hookimpl,
     model,
 )
+from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES
 from gangline.profile.evaluation import Evaluator
 from gangline.profile.runtime import Runtime
 from gangline.state.cache import Cache
@@ -175,8 +176,8 @@ def steps() -> st.SearchStrategy[Step]:
 
     return st.one_of(
         some.steps().map(lambda step: lambda cache, handle: step(cache)),
-        claims().map(lambda claim: lambda cache, handle: cache.store("gpuclaims").upsert(claim)),
-        reports().map(lambda report: lambda cache, handle: cache.store("gpunodestatuses").upsert(report)),
+        claims().map(lambda claim: lambda cache, handle: cache.store(GPU_CLAIMS).upsert(claim)),
+        reports().map(lambda report: lambda cache, handle: cache.store(GPU_NODE_STATUSES).upsert(report)),
         st.builds(rent, st.integers(0, 4), st.integers(-1, 1)),
         st.sampled_from([1.0, 200.0]).map(lambda seconds: lambda cache, handle: handle.fake_clock.advance(seconds)),
     )
@@ -251,7 +252,7 @@ def test_pods_with_claims_that_say_the_same_share_what_is_kept() -> None:
     cache = cluster(make_node(f"n{i}") for i in range(4))
     for name, count in (("a", 2), ("b", 2), ("c", 3)):
         spec = GpuClaimSpec(devices=ClaimDevices(count=count))
-        cache.store("gpuclaims").upsert(GpuClaim(model.ObjectMeta(name=name, namespace="default"), spec))
+        cache.store(GPU_CLAIMS).upsert(GpuClaim(model.ObjectMeta(name=name, namespace="default"), spec))
     evaluator = make_runtime(cache, GpuClaimPlugin).evaluator
 
     alike = [cache.record(make_pod(f"pod-{name}", annotations={CLAIM: name})) for name in "abc"]

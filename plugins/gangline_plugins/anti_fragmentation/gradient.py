@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 
 from gangline import NODE, BoolColumn, Changes, NodeView, Rows
 from gangline_plugins.anti_fragmentation.capacity import Amounts, all_devices, free_cpu, free_devices
-from gangline_plugins.anti_fragmentation.typical import ANYWHERE, WHOLE, Typical, Where
+from gangline_plugins.anti_fragmentation.typical import ANYWHERE, Typical, Where
 from gangline_plugins.gpu.columns import Columns
 from gangline_plugins.gpu.links import MOST_DEVICES
+from gangline_plugins.gpu.node_devices import WHOLE
 
 Values = NDArray[np.float64]
 Looks = NDArray[np.int32]

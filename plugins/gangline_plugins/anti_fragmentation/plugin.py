@@ -14,6 +14,7 @@ from gangline import (
     PodInfo,
     ScoreColumn,
     Status,
+    expected,
     hookimpl,
 )
 from gangline.state.requests import CPU
@@ -22,9 +23,10 @@ from gangline_plugins.anti_fragmentation.begun import Begun
 from gangline_plugins.anti_fragmentation.gradient import Values
 from gangline_plugins.anti_fragmentation.holes import Holes, Shares
 from gangline_plugins.anti_fragmentation.rating import Asked, Balanced, Published, score_of, worth_of
-from gangline_plugins.anti_fragmentation.typical import WHOLE, History, Kind, Typical, kind_of, typical
+from gangline_plugins.anti_fragmentation.typical import History, Kind, Typical, kind_of, typical
 from gangline_plugins.gpu.devices import device_table
 from gangline_plugins.gpu.links import MOST_DEVICES
+from gangline_plugins.gpu.node_devices import WHOLE
 from gangline_plugins.gpu.wants import Want
 
 _KEPT_BYTES = 24 * 1024 * 1024
@@ -135,7 +137,7 @@ class AntiFragmentation:
         membership = self._handle.group_of(pod) if asked.count else None
         if not isinstance(membership, Membership):
             return 0
-        return max(membership.group.size, membership.group.min_member) * asked.total // WHOLE
+        return expected(membership.group) * asked.total // WHOLE
 
     def _learn(self) -> None:
         """Work out what is typical when enough is new; the first time the pods that run are counted too."""

@@ -27,6 +27,7 @@ from gangline import (
     Status,
     hookimpl,
     on,
+    resources,
     unschedulable,
 )
 from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES, RESOURCE_CLAIMS
@@ -42,7 +43,7 @@ from gangline_plugins.gpu.feasibility import REASONS, Feasibility, Limits
 from gangline_plugins.gpu.hardware import heartbeat, says_the_same
 from gangline_plugins.gpu.illness import Illness
 from gangline_plugins.gpu.wants import INVALID_CLAIM, FabricWant, Problem, Want, disagreement
-from gangline_plugins.telling import tell_once
+from gangline_plugins.telling import Teller
 
 WANT: StateKey[Want] = StateKey("GpuClaim want")
 FEASIBILITY: StateKey[Feasibility] = StateKey("GpuClaim feasibility")
@@ -81,6 +82,7 @@ class GpuClaim:
 
     def __init__(self, args: GpuClaimArgs, handle: Handle) -> None:
         self._handle = handle
+        self._teller = Teller(handle)
         self._implicit = args.implicit_claims
         self._requires_request = args.require_request
         self._limits = Limits(
@@ -92,6 +94,7 @@ class GpuClaim:
         self._table = device_table(handle.state)
         self._feasibility = Feasibility(self._table, self._limits)
         self.reads_own = (self._feasibility.aged,)
+        self._illness = handle.state.shared(Illness)
         self._statuses = ClaimStatuses(handle)
         self._judged: tuple[GpuNodeStatus | None, bool] = (None, False)
         self._doubted = handle.metric(
@@ -163,7 +166,7 @@ class GpuClaim:
         """Tell a pod what is wrong with its claim."""
         problem = self._want(pod)
         if isinstance(problem, Problem) and problem.reason:
-            tell_once(self._handle, pod, problem.reason, problem.message)
+            self._teller.once(pod, problem.reason, problem.message)
             if problem.reason == INVALID_CLAIM:
                 self._statuses.tell(pod, "Failed", message=problem.message)
 
@@ -225,13 +228,13 @@ class GpuClaim:
             for _ in self._table.settle_beliefs(self._handle.clock.monotonic()):
                 await asyncio.sleep(0)
             for doubt in self._table.beliefs.open_doubts():
-                if tell_once(self._handle, doubt.pod, "AllocationNotBelieved", doubt.note):
+                if self._teller.once(doubt.pod, "AllocationNotBelieved", doubt.note):
                     self._doubted.inc()
 
     async def _look_at_health(self) -> None:
         """Tell pods of devices that fall ill under them."""
         while True:
-            news = self._handle.state.shared(Illness).news(self._table, self._handle.state)
+            news = self._illness.news(self._table, self._handle.state)
             for number, (pod, note) in enumerate(news, start=1):
                 self._handle.recorder.event(pod, "Warning", "GpuUnhealthy", note)
                 if number % AT_ONCE == 0:
@@ -241,7 +244,7 @@ class GpuClaim:
     def _warn_of_late_claim(self, pod: PodInfo) -> None:
         """The webhook tells the containers of a pod to read UUIDs when it sees that the claim is for instances."""
         name = pod.annotations.get(CLAIM, "")
-        claim: Claim | None = self._handle.state.store("gpuclaims").get(name, pod.namespace)
+        claim: Claim | None = self._handle.state.store(resources.GPU_CLAIMS).get(name, pod.namespace)
         if claim is not None and pod.created < (claim.metadata.creation_timestamp or ""):
             late = f'GpuClaim "{pod.namespace}/{name}" came after the pod'
             note = f"{late}: it may see device ids, which name no MIG instance; make it again"

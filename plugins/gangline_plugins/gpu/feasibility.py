@@ -1,7 +1,7 @@
 """For one want the verdict and the best set of devices on every node, as kept columns.
 
 Rules:
-- The first reason in `REASONS` that holds for a node is its verdict; those that no pod's leaving could cure come first.
+- The first verdict of `Why` that holds for a node is its verdict; those that no pod's leaving could cure come first.
 - A verdict follows from the node, its devices, and whether it has reported lately. The last changes with time alone, so
   it is looked at before each decision, and noted in a log of its own.
 """
@@ -21,7 +21,7 @@ from gangline_plugins.gpu.choosing import Floats
 from gangline_plugins.gpu.device_sets import Masks
 from gangline_plugins.gpu.devices import DeviceTable
 from gangline_plugins.gpu.links import MOST_DEVICES
-from gangline_plugins.gpu.node_devices import FULL
+from gangline_plugins.gpu.node_devices import WHOLE
 from gangline_plugins.gpu.wants import ANY_PROFILE, Want
 
 _KEPT_BYTES = 8 * 1024 * 1024
@@ -32,52 +32,38 @@ _BITS = np.uint32(1) << np.arange(MOST_DEVICES, dtype=np.uint32)
 
 
 class Why(IntEnum):
-    """Verdicts, in the order in which they count."""
+    """Verdicts, in the order in which they count, and the reason that each stands for."""
 
-    UNREPORTED = 1
-    UNUSABLE = 2
-    SELECTOR = 3
-    STALE = 4
-    SHARING = 5
-    ONE_REPLICA = 6
-    COUNT = 7
-    HEALTH = 8
-    PROFILE = 9
-    TOO_SMALL = 10
-    LINKS = 11
-    RDMA = 12
-    PORTS = 13
-    CU_FILE = 14
-    BUSY = 15
-    NO_ROOM = 16
-    NO_INSTANCE = 17
-    LINKS_BUSY = 18
+    reason: Reason
+
+    def __new__(cls, code: int, message: str, resolvable: bool = False) -> Why:
+        why = int.__new__(cls, code)
+        why._value_ = code
+        why.reason = Reason(message, resolvable)
+        return why
+
+    UNREPORTED = 1, "node(s) didn't report their GPUs"
+    UNUSABLE = 2, "node(s) had a GpuNodeStatus that cannot be used"
+    SELECTOR = 3, "node(s) didn't match the claim's selector"
+    STALE = 4, "node(s) had GPUs of unknown state, not reported on for too long"
+    SHARING = 5, "node(s) shared out their GPUs by time-slicing or MPS"
+    ONE_REPLICA = 6, "node(s) gave no pod more than one replica of a shared GPU"
+    COUNT = 7, "node(s) didn't have enough GPUs"
+    HEALTH = 8, "node(s) didn't have enough healthy GPUs"
+    PROFILE = 9, "node(s) didn't have enough MIG instances of the profile"
+    TOO_SMALL = 10, "node(s) didn't have GPUs with enough memory"
+    LINKS = 11, "node(s) didn't have GPUs linked as the claim requires"
+    RDMA = 12, "node(s) didn't have RDMA"
+    PORTS = 13, "node(s) didn't have enough RDMA ports"
+    CU_FILE = 14, "node(s) didn't have cuFile"
+    BUSY = 15, "node(s) didn't have enough free GPUs", True
+    NO_ROOM = 16, "node(s) didn't have enough room on shared GPUs", True
+    NO_INSTANCE = 17, "node(s) didn't have enough free MIG instances of the profile", True
+    LINKS_BUSY = 18, "node(s) didn't have free GPUs linked as the claim requires", True
 
 
-REASONS = tuple(
-    Reason(message, resolvable)
-    for message, resolvable in (
-        ("node(s) didn't report their GPUs", False),
-        ("node(s) had a GpuNodeStatus that cannot be used", False),
-        ("node(s) didn't match the claim's selector", False),
-        ("node(s) had GPUs of unknown state, not reported on for too long", False),
-        ("node(s) shared out their GPUs by time-slicing or MPS", False),
-        ("node(s) gave no pod more than one replica of a shared GPU", False),
-        ("node(s) didn't have enough GPUs", False),
-        ("node(s) didn't have enough healthy GPUs", False),
-        ("node(s) didn't have enough MIG instances of the profile", False),
-        ("node(s) didn't have GPUs with enough memory", False),
-        ("node(s) didn't have GPUs linked as the claim requires", False),
-        ("node(s) didn't have RDMA", False),
-        ("node(s) didn't have enough RDMA ports", False),
-        ("node(s) didn't have cuFile", False),
-        ("node(s) didn't have enough free GPUs", True),
-        ("node(s) didn't have enough room on shared GPUs", True),
-        ("node(s) didn't have enough free MIG instances of the profile", True),
-        ("node(s) didn't have free GPUs linked as the claim requires", True),
-    )
-)
-"""What `Why` means, as filter verdicts count: 1 is the first."""
+REASONS = tuple(why.reason for why in Why)
+"""As filter verdicts count: 1 is the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,9 +194,9 @@ class Feasibility:
         unmixed = ~c.mig[index]
         usable = usable & unmixed
         total, milli, large = c.memory_total[index].astype(np.int64), want.milli, usable
-        memory = total * want.milli // FULL
+        memory = total * want.milli // WHOLE
         if want.memory_mib:
-            milli = np.maximum(want.milli, want.memory_mib * FULL // np.maximum(total, 1) * (total > 0))
+            milli = np.maximum(want.milli, want.memory_mib * WHOLE // np.maximum(total, 1) * (total > 0))
             memory = np.maximum(want.memory_mib, memory)
             large = usable & _mask(total >= memory)
         roomy = large & _mask((c.milli[index] >= milli) & (c.memory[index] >= memory)) & ~c.whole[index]
@@ -234,7 +220,7 @@ class Feasibility:
         c, index = self._table.columns, nodes.index
         replicas = c.replicas[index].astype(np.int64)
         usable = usable & ~c.mig[index]
-        left = c.milli[index].astype(np.int64) // (FULL // replicas)[:, None]
+        left = c.milli[index].astype(np.int64) // (WHOLE // replicas)[:, None]
         pieces = (left * _spread(usable & ~c.whole[index])).sum(axis=1)
         one = c.mps[index] | self._limits.one_replica
         fits = _empty(len(nodes))

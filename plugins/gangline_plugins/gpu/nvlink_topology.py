@@ -25,7 +25,7 @@ class NVLinkTopology:
     name = "NVLinkTopology"
     reads = NODE | PODS
 
-    def __init__(self, args: None, handle: Handle) -> None:
+    def __init__(self, handle: Handle) -> None:
         self._classes = device_table(handle.state).classes
         self.reads_own = (self._classes.faster,)
 

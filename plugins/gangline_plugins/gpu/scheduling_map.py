@@ -34,6 +34,7 @@ from gangline import (
     model,
     on,
     permissions,
+    resources,
     unschedulable,
 )
 from gangline.wire.custom_resources import ALLOCATED, ALLOCATED_UUIDS, NODE_ALIAS, SCHEDULING_MAP, GpuNodeStatus
@@ -43,7 +44,8 @@ from gangline_plugins.gpu.believing import ids_in, metadata_of
 from gangline_plugins.gpu.devices import device_table
 from gangline_plugins.gpu.hardware import says_the_same
 from gangline_plugins.gpu.links import MOST_DEVICES, mask_of
-from gangline_plugins.telling import tell_once
+from gangline_plugins.gpu.wants import MapProfiles
+from gangline_plugins.telling import Teller
 
 _TAKEN, _MISSING = 1, 2
 """What `reasons` says, as filter verdicts count."""
@@ -80,11 +82,11 @@ class GpuSchedulingMap:
 
     def __init__(self, args: GpuSchedulingMapArgs, handle: Handle) -> None:
         self._handle = handle
+        self._teller = Teller(handle)
         self._needs_permission = args.require_permission
-        self._namespaces = handle.state.store("namespaces")
+        self._namespaces = handle.state.store(resources.NAMESPACES)
         self._table = device_table(handle.state)
-        self._table.wants.maps = True
-        self._table.beliefs.maps_are_free = not args.require_permission
+        handle.state.shared(MapProfiles).add(handle.profile, args.require_permission, handle.state)
         self._aliases = handle.state.shared(Aliases, handle.state)
 
     @hookimpl
@@ -184,7 +186,7 @@ class GpuSchedulingMap:
             self._tell(pod, "SchedulingMapNotUsable", diagnosis.status.message)
 
     def _tell(self, pod: PodInfo, reason: str, note: str) -> None:
-        tell_once(self._handle, pod, reason, note)
+        self._teller.once(pod, reason, note)
 
 
 class Aliases:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Literal
 
-from gangline import PodInfo, State
+from gangline import PodInfo, State, resources
 from gangline.wire.custom_resources import (
     ALLOCATED,
     CLAIM,
@@ -95,13 +95,35 @@ class Problem:
     """Of the event that tells it; "" where there is none to tell, for what lacks is still to come."""
 
 
+class MapProfiles:
+    """The profiles that place pods by their scheduling map; such pods want nothing else."""
+
+    def __init__(self) -> None:
+        self._needs_permission: dict[str, list[bool]] = {}
+        """By profile, one for each configuration: the last one is in use, or is about to be."""
+
+    def add(self, profile: str, needs_permission: bool, state: State) -> None:
+        """A plugin of the profile does so, for as long as its configuration lasts."""
+        said = self._needs_permission.setdefault(profile, [])
+        said.append(needs_permission)
+        state.at_end(lambda: said.remove(needs_permission))
+
+    def has(self, profile: str) -> bool:
+        """Whether pods of the profile are placed by their maps."""
+        return bool(self._needs_permission.get(profile))
+
+    def are_free(self, profile: str) -> bool:
+        """Whether maps of its pods count without the permission of their namespace."""
+        said = self._needs_permission.get(profile)
+        return not said[-1] if said else False
+
+
 class Wants:
     """What pods want, remembered as long as claims and pod classes stay what they are."""
 
     def __init__(self, state: State) -> None:
-        self.maps = False
-        """Whether a plugin places pods by their scheduling map; it sets this, and pods with a map then want nothing."""
-        self._claims = state.store("gpuclaims")
+        self._profiles = state.shared(MapProfiles)
+        self._claims = state.store(resources.GPU_CLAIMS)
         self._read: dict[tuple[str, str], tuple[GpuClaim, Want | Problem]] = {}
         self._same: dict[Want | Problem, Want | Problem] = {}
         """Equal wants are one object, which is found the sooner."""
@@ -111,7 +133,11 @@ class Wants:
 
         One that is bound and has not got what its map says has what it asks for otherwise.
         """
-        if self.maps and SCHEDULING_MAP in pod.annotations and (not pod.node_name or ALLOCATED in pod.annotations):
+        if (
+            SCHEDULING_MAP in pod.annotations
+            and (not pod.node_name or ALLOCATED in pod.annotations)
+            and self._profiles.has(pod.scheduler_name)
+        ):
             return None
         name = pod.annotations.get(CLAIM)
         return self._of_claim(pod.namespace, name) if name else plain_want(pod)

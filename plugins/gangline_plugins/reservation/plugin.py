@@ -24,6 +24,7 @@ from gangline import (
     hookimpl,
     on,
     permissions,
+    resources,
     unschedulable,
 )
 from gangline.moments import shown
@@ -157,7 +158,7 @@ class Reservation:
         """Why the group gets no reservation now, "" where it may have one."""
         group, longest = attempt.group, self._args.max_reservation_seconds
         if self._args.require_reservation_permission:
-            store = self._handle.state.store("namespaces")
+            store = self._handle.state.store(resources.NAMESPACES)
             if not permissions.is_allowed(permissions.RESERVATION, group.namespace, store):
                 return f"no room is kept for it: {permissions.missing(permissions.RESERVATION, group.namespace)}"
         since = self._leaving.since

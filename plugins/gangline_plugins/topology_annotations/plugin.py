@@ -93,7 +93,7 @@ class TopologyAnnotations:
         Reason("node(s) had no known GPU type", resolvable=False),
     )
 
-    def __init__(self, args: None, handle: Handle) -> None:
+    def __init__(self, handle: Handle) -> None:
         self._handle = handle
         self._configured = configured(handle)
         self.watches = (resources.GPU_NODE_STATUSES, *self._configured.watches)

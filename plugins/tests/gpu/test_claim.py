@@ -62,8 +62,8 @@ class Story:
         return filtered.cycle, record
 
     async def background(self) -> None:
-        while self.handle.pending_work:
-            await self.handle.pending_work.pop(0)()
+        while self.handle.background.spawned:
+            await self.handle.background.spawned.pop(0)()
 
 
 async def test_a_claim_goes_from_pending_to_reserved_to_bound() -> None:

@@ -62,7 +62,7 @@ class DeviceLease:
         self._whole_node = args.granularity == "node"
         self._table = device_table(handle.state)
         self._book = lease_book(handle.state)
-        self._store = handle.state.store("leases")
+        self._store = handle.state.store(resources.LEASES)
         self._locks = Locks(handle.client, namespace, handle.clock, self._book.held)
         self._reaper = Reaper(handle, self._locks, self._book)
         self._store.subscribe(self._locks)
