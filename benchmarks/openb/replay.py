@@ -74,7 +74,7 @@ def replay(
     settle_memory()
     start = time.perf_counter()
     for record in records:
-        runtime.pre_enqueue(record)
+        runtime.enqueued(record)
         placed.append(isinstance(decide(Unit([record], added=0.0), runtime, cache, {}), Decision))
     seconds = time.perf_counter() - start
     gc.unfreeze()

@@ -31,7 +31,8 @@ from gangline.kube import resources
 from gangline.kube.interface import PatchKind
 from gangline.sizes import BoundedCache, size_of
 from gangline.state import node_selection, requests, tolerations
-from gangline.state.changes import NODE, PODS
+from gangline.state.changes import NODE, PODS, Changes
+from gangline.state.kept import KeptColumns
 from gangline.state.labels import LabelColumn
 from gangline.state.locality import reaches_beyond
 from gangline.state.nodes import Int64Column, NodeView, Rows
@@ -73,6 +74,7 @@ __all__ = [
     "ApiError",
     "BoolColumn",
     "BoundedCache",
+    "Changes",
     "Clock",
     "ClusterEvent",
     "Code",
@@ -89,6 +91,7 @@ __all__ = [
     "Handle",
     "Int64Column",
     "InvalidObject",
+    "KeptColumns",
     "LabelColumn",
     "LabelSet",
     "Level",

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 from gangline.api.pod_group import Membership, PodGroup, Problem
-from gangline.deciding.likeness import Identity, identity
+from gangline.deciding.likeness import likeness
 from gangline.groups import conflict
 from gangline.profile.runtime import Runtime
 from gangline.state.pods import PodInfo
 
-RoleKey = tuple[str, Hashable, Identity]
+RoleKey = tuple[str, Hashable]
 """What members that are alike have in common: subgroup, pod class, and what plugins read of them beyond that."""
 
 
@@ -32,7 +32,7 @@ def read_group(members: Sequence[PodInfo], runtime: Runtime) -> tuple[PodGroup |
             names = f"{members[0].scheduler_name} and {pod.scheduler_name}"
             return f"the pods of gang {first.namespace}/{first.name} differ in schedulerName: {names}", {}
         rank = float("inf") if membership.index is None else float(membership.index)
-        key = (membership.subgroup, runtime.evaluator.kind(pod), identity(pod, runtime))
+        key = (membership.subgroup, likeness(pod, runtime))
         found.setdefault(key, []).append((rank, pod))
     if first is None:
         return "the group has no members", {}

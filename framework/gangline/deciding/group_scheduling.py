@@ -141,7 +141,7 @@ class GroupCycle:
         """Look at the cluster as it is."""
         placed = list(self._runtime.handle.members(self._group.key))
         roles = []
-        for (subgroup, _, _), pods in self._members.items():
+        for (subgroup, _), pods in self._members.items():
             roles.append(self._role(subgroup, pods))
             yield
         self._attempt = GroupAttempt(
@@ -387,7 +387,7 @@ class GroupCycle:
     def _blamed(self) -> Iterator[str]:
         yield from self._rejecting
         for filtered in self._filtered:
-            yield from self._runtime.evaluator.diagnose(filtered).plugins()
+            yield from self._runtime.reject(self._runtime.evaluator.diagnose(filtered))
 
     def _why(self) -> str:
         attempt = self._attempt

@@ -121,7 +121,9 @@ class Scheduler:
         self.reporter = Reporter(
             client, self.recorder, clock, self.metrics, lambda: self.binder.pending, self._still_waiting
         )
-        self._cluster = cluster = Cluster(self.cache, self.queue, self.waiting, self.recorder, clock, self._wake.set)
+        self._cluster = cluster = Cluster(
+            self.cache, self.queue, self.waiting, self.recorder, clock, self._wake.set, self._enqueued
+        )
         self._pods = PodHandler(cluster)
         self.outcomes = outcomes = Outcomes(
             self.cache, self.queue, self.recorder, clock, self.metrics, cluster, self._wake.set
@@ -194,12 +196,18 @@ class Scheduler:
                 events[EXTENDER] = None
             self.queue.serve(name, runtime.sort_key, runtime.admit, events, runtime.group_key)
         self.queue.serve_only(runtimes)
+        for pod in [member for unit in self.queue for member in unit.everybody()]:
+            self._enqueued(pod)
         self._pods.profiles_changed()
         self.queue.start_over(self._clock.monotonic())
         self._wake.set()
         self.informers.follow(watched_by(runtimes.values()))
         if self._leading is not None:
             new.services.background.start(self._leading)
+
+    def _enqueued(self, pod: PodInfo) -> None:
+        if (runtime := self.runtimes.get(pod.scheduler_name)) is not None:
+            runtime.enqueued(pod)
 
     async def watch(self) -> None:
         """Keep the cache in step with the cluster; for leaders and standbys alike."""

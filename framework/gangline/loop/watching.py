@@ -35,6 +35,7 @@ class Cluster:
         recorder: EventRecorder,
         clock: Clock,
         wake: Callable[[], None],
+        enqueued: Callable[[PodInfo], None],
     ) -> None:
         self.cache = cache
         self.queue = queue
@@ -42,6 +43,8 @@ class Cluster:
         self.recorder = recorder
         self.clock = clock
         self.wake = wake
+        self.enqueued = enqueued
+        """Tells the plugins of a pod that waits."""
 
     def happened(self, resource: str, action: Action, old: Any, new: Any) -> None:
         """Let the queue move what this may help."""
@@ -141,6 +144,7 @@ class PodHandler:
         if c.cache.is_assumed(record.uid) and c.queue.get(record.uid) is None:
             return  # we have bound it; the watch has not told yet
         c.queue.update(record, c.clock.monotonic())
+        c.enqueued(record)
         c.wake()
 
 

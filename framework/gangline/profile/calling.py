@@ -29,6 +29,7 @@ _TYPES: dict[str, tuple[type[Any], ...]] = {
     "pre_enqueue": (Status,),
     "pre_filter": (Status, Narrow),
     "post_filter": (Status, str, Proposal),
+    "post_reject": (bool,),
     "pre_score": (Status,),
     "reserve": (Status,),
     "permit": (Status,),

@@ -12,6 +12,7 @@ import math
 import random
 import time
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import numpy as np
@@ -80,7 +81,7 @@ class Runtime:
         self.name = profile.name
         self.profile = profile
         self.handle = handle
-        self.evaluator = Evaluator(profile, handle.state.nodes, ties)
+        self.evaluator = Evaluator(profile, handle.state.nodes, ties, workload=handle.workload)
         self.failures = metrics.failures
         self._trackers = handle.state.trackers
         self.seconds = {point: metrics.points.series(point_label(point), profile.name) for point in POINTS}
@@ -213,6 +214,20 @@ class Runtime:
                 nominated = ""
         return nominated, ", ".join(said)
 
+    def reject(self, diagnosis: Diagnosis) -> frozenset[str]:
+        """The plugins because of which a pod is rejected; every plugin is told. Raises PluginError."""
+        plugins = diagnosis.plugins()
+        for impl in self._at("post_reject"):
+            if impl.call(diagnosis.pod, diagnosis):
+                plugins.add(impl.name)
+        return frozenset(plugins)
+
+    def enqueued(self, pod: PodInfo) -> None:
+        """Tell the plugins that a pod waits; what one of them raises is no matter of the pod's."""
+        for impl in self._at("post_enqueue"):
+            with suppress(PluginError):  # noted by the call
+                impl.call(pod)
+
     # Groups
 
     @property
@@ -298,13 +313,11 @@ class Runtime:
     def unreserve(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
         """Give back what was claimed, in reverse order, whatever a plugin says."""
         errors = []
-        for impl in reversed(self._at("reserve")):
-            undo = self.profile.unreserve.get(impl.name)
-            if undo is not None:
-                try:
-                    undo(cycle, pod, node)
-                except PluginError as error:  # the others must give back theirs all the same
-                    errors.append(error)
+        for impl in reversed(self._at("unreserve")):
+            try:
+                impl.call(cycle, pod, node)
+            except PluginError as error:  # the others must give back theirs all the same
+                errors.append(error)
         if errors:
             raise errors[0]
 

@@ -270,6 +270,21 @@ class NodeView:
         return self.index is self._nodes.everything
 
     @property
+    def whole(self) -> NodeView:
+        """The view over all rows."""
+        return self if self.is_whole else self._nodes.view()
+
+    @property
+    def changes(self) -> Changes:
+        """The log of the rows of the cluster that change."""
+        return self._nodes.changes
+
+    @property
+    def few(self) -> int:
+        """So many rows are evaluated again; where more have changed, it is cheaper to take all for changed."""
+        return max(64, self._nodes.size // 4)
+
+    @property
     def rows(self) -> Rows:
         """The row of each node."""
         index = self.index
@@ -282,7 +297,7 @@ class NodeView:
 
     def changed_since(self, position: int) -> Rows | None:
         """Rows of the cluster that changed since then; None when it is cheaper to take all for changed."""
-        found = self._nodes.changes.since(position, max(64, self._nodes.size // 4))
+        found = self._nodes.changes.since(position, self.few)
         return None if found is None else found[0]
 
     def kinds_since(self, position: int) -> int:

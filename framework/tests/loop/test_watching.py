@@ -36,8 +36,18 @@ class World:
         self.clock, self.metrics = FakeClock(), Metrics()
         self.recorder = EventRecorder(self.clock, "host-1")
         self.woken = 0
+        self.waiting_pods: list[str] = []
+        """Pods of which plugins were told that they wait."""
         self.heard: list[tuple[str, Any, Any]] = []
-        self.cluster = Cluster(self.cache, self.queue, self.waiting, self.recorder, self.clock, self._wake)
+        self.cluster = Cluster(
+            self.cache,
+            self.queue,
+            self.waiting,
+            self.recorder,
+            self.clock,
+            self._wake,
+            lambda pod: self.waiting_pods.append(pod.name),
+        )
         self.pods = self.guarded(PODS, PodHandler(self.cluster), what_a_pod_takes)
         self.nodes = self.guarded(NODES, NodeHandler(self.cluster))
         hints = [
@@ -102,11 +112,13 @@ def test_a_pod_without_node_that_is_ours_is_queued_and_wakes_the_scheduler(world
 
     unit = world.queue.get(UID)
     assert unit is not None and unit.place == "active" and world.woken == 1
+    assert world.waiting_pods == [unit.members[0].name]
 
 
 def test_a_pod_of_another_scheduler_is_left_alone_until_it_has_a_node(world: World) -> None:
     world.pods.upsert(pod(scheduler_name="other"))
     assert world.queue.get(UID) is None and not world.cache.pods
+    assert not world.waiting_pods
 
     world.pods.upsert(pod(scheduler_name="other", node="a"))
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from gangline import (
-    BoundedCache,
     Cycle,
     EventHint,
     Handle,
+    KeptColumns,
     Membership,
     NodeView,
     PodInfo,
@@ -36,15 +35,6 @@ _NEWS = 0.05
 """What is typical is worked out anew when so much of what was asked for is newer."""
 
 
-@dataclass(slots=True, eq=False)
-class _Kept:
-    """Scores of one kind of pod, one per node."""
-
-    scores: Values
-    version: int
-    """Of the nodes."""
-
-
 class AntiFragmentation:
     """Scores; the scores of a kind of pod are kept and worked out again for nodes that changed."""
 
@@ -63,7 +53,6 @@ class AntiFragmentation:
         self._shares: Shares = {}
         self._is_restored = False
         self._news = 0.0
-        self._kept: BoundedCache[Asked, _Kept] = BoundedCache(_KEPT_BYTES)
         self._holes: Holes | None = None
         self._begun: Begun | None = None
         self._use(self._given or ())
@@ -74,10 +63,9 @@ class AntiFragmentation:
         return ()
 
     @hookimpl
-    def pre_enqueue(self, pod: PodInfo) -> Status | None:
+    def post_enqueue(self, pod: PodInfo) -> None:
         """Count what is asked for."""
         self._count(pod)
-        return None
 
     @hookimpl
     def score(self, pod: PodInfo, nodes: NodeView) -> ScoreColumn:
@@ -85,13 +73,10 @@ class AntiFragmentation:
         self._learn()
         asked = self._asked(pod)
         self._rating.gradient.refresh(nodes)
-        kept = self._kept.get(asked)
-        if kept is None or not self._refresh(kept, asked, nodes):
-            kept = _Kept(self._rating.scores(asked, nodes), self._rating.gradient.version)
-            self._kept.put(asked, kept)
+        (scores,) = self._scores.of(asked, nodes)
         if not asked.count or self._begun is None:
-            return kept.scores
-        return self._begun.raised(self._charged(kept.scores, nodes), nodes)
+            return scores
+        return self._begun.raised(self._charged(scores, nodes), nodes)
 
     def _charged(self, scores: Values, nodes: NodeView) -> Values:
         """The scores less what it costs to break domains that are complete."""
@@ -120,17 +105,6 @@ class AntiFragmentation:
             self._rating.gradient.refresh(nodes)
             devices = self._rating.devices(asked, nodes.at(nodes.rows[row : row + 1]))
         self._table.move(pod, devices)
-
-    def _refresh(self, kept: _Kept, asked: Asked, nodes: NodeView) -> bool:
-        """Bring kept scores up to date; False when all of them have to be worked out."""
-        gradient = self._rating.gradient
-        if len(kept.scores) != len(nodes) or kept.version < gradient.supply_version:
-            return False
-        if kept.version != gradient.version:
-            changed = (gradient.changed_in > kept.version).nonzero()[0]
-            kept.scores[changed] = self._rating.scores(asked, nodes.at(changed))
-            kept.version = gradient.version
-        return True
 
     def _asked(self, pod: PodInfo) -> Asked:
         want = self._table.wants.of(pod)
@@ -182,9 +156,11 @@ class AntiFragmentation:
     def _use(self, kinds: Typical) -> None:
         self.typical = kinds
         """What placements are rated for."""
-        self._rating = self._rating_type(kinds, self._table.columns)
+        rating = self._rating = self._rating_type(kinds, self._table.columns)
+        self._scores: KeptColumns[Asked, tuple[Values]] = KeptColumns(
+            lambda asked, nodes: (rating.scores(asked, nodes),), _KEPT_BYTES, own=(rating.gradient.repriced,)
+        )
         self._holes, self._begun = None, None
         if self._rating_type is Balanced:
             self._holes = Holes(self._rating.gradient, self._table.columns, self._handle.topology)
             self._begun = Begun(self._rating.gradient, self._table.columns, self._handle.topology)
-        self._kept.clear()

@@ -53,6 +53,8 @@ class DeviceTable:
         self.tables = ChoiceTables(self.classes)
         self.wants = Wants(state)
         self.beliefs = Beliefs(state)
+        self.reports = 0
+        """Grows with each report of an agent."""
         self._publisher = Publisher(self.columns, state)
         self._state = state
         self._nodes: dict[int, NodeDevices] = {}
@@ -301,6 +303,7 @@ class DeviceTable:
         before = self._reports.get(row)
         self._reports[row] = report
         self.columns.heartbeat[row] = reports.heartbeat(report)
+        self.reports += 1
         if before is not None and says_the_same(before, report):
             return
         found = reports.read(report, self.classes)

@@ -94,9 +94,14 @@ class Reservation:
         return None
 
     @hookimpl
+    def pre_cycle(self) -> None:
+        """End the reservation when its time has come."""
+        self._tidy(self._handle.clock.now())
+
+    @hookimpl
     def pre_filter(self, pod: PodInfo) -> Status | None:
         """Nothing to do without a reservation, for its group, for what comes before it, and for what ends first."""
-        kept = self._tidy(self._handle.clock.now()) if self._leaving.kept is not None else None
+        kept = self._leaving.kept
         if kept is None or pod.priority > kept.priority or self._key_of(pod) == kept.key:
             return SKIP
         return SKIP if self._end_of(pod) <= kept.at else None

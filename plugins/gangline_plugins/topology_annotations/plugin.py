@@ -115,9 +115,13 @@ class TopologyAnnotations:
         )
 
     @hookimpl
+    def pre_cycle(self) -> None:
+        """Bring what is configured of domains up to date."""
+        self._configured.refresh()
+
+    @hookimpl
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
         """Read the annotations of the pod and of what owns it; most say nothing."""
-        self._configured.refresh()
         wishes = self._wishes(pod)
         types = WantedTypes(wishes.gpu_types, selected_types(pod) if self._types.are_listed else ())
         cycle.write(WISHES, wishes)

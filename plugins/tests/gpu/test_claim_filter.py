@@ -299,6 +299,9 @@ def asked(pod: Pod, *, require: bool = False, **wants: Any) -> list[str]:
     runtime = make_runtime(cache, GpuClaim, args={"GpuClaim": GpuClaimArgs(require_request=require)}, handle=handle)
 
     filtered = [runtime.evaluator.filter(cache.record(pod)) for _ in range(2)]
+    for each in filtered:
+        if not each.feasible[0]:
+            runtime.reject(runtime.evaluator.diagnose(each))
 
     told = [f"{event.reason}: {event.note}" for event in handle.fake_recorder.events]
     assert [bool(each.feasible[0]) for each in filtered] == [not told] * 2

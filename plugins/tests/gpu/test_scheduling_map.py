@@ -59,6 +59,8 @@ class Maps:
     def feasible(self, pod: model.Pod) -> tuple[list[str], str]:
         """The nodes that are left, and why none is."""
         filtered = self.runtime.evaluator.filter(self.cache.record(pod))
+        if not filtered.feasible.any():
+            self.runtime.reject(self.runtime.evaluator.diagnose(filtered))
         names = [name for row, name in enumerate(self.cache.nodes.names) if name and filtered.feasible[row]]
         return names, filtered.status.message if filtered.status else ""
 

@@ -196,7 +196,7 @@ def test_described_domains_are_levels_for_every_plugin_before_anything_is_decide
     nodes = [make_node(f"n{n}", labels={"switch": str(n // 2)}) for n in range(4)]
     bench = Bench(nodes, args=LeafSpineArgs(domains=[Domain(name="l", type="leaf", node_selector={"switch": "0"})]))
     before = bench.handle.topology.find("leaf")
-    bench.plugin.pre_filter()
+    bench.plugin.pre_cycle()
 
     assert before is None
     assert bench.handle.topology.find("leaf") is not None

@@ -43,7 +43,6 @@ class LeaseBook:
         self._store = state.store(resources.LEASES)
         self._attempts = itertools.count(1)
         self._row_of: dict[str, int] = {}
-        self._nodes: frozenset[str] | None = None
         self._ids: dict[str, dict[Key, tuple[str, tuple[int, ...]]]] = {}
         """By UID and lease: the node and the devices held."""
         self._held: dict[str, dict[tuple[str, Key], tuple[int, ...]]] = {}
@@ -80,12 +79,6 @@ class LeaseBook:
     def unplaced(self) -> frozenset[str]:
         """UIDs of the pods that have leases and no place here."""
         return frozenset(self._ids.keys() - self._state.pods.keys())
-
-    def nodes(self) -> frozenset[str]:
-        """The names of all nodes."""
-        if self._nodes is None:
-            self._nodes = frozenset(self._row_of)
-        return self._nodes
 
     def leases_of(self, uid: str) -> list[model.Lease]:
         """The leases that a pod holds, as they were seen last."""
@@ -170,14 +163,12 @@ class LeaseBook:
         name = node.metadata.name
         if self._row_of.get(name) != row:
             self._row_of[name] = row
-            self._nodes = None
             for uid in self._on(name):
                 self._remark(uid)
 
     def node_removed(self, name: str, row: int) -> None:
         """A node is gone, and the table has forgotten what was on it."""
         self._row_of.pop(name, None)
-        self._nodes = None
         for uid in self._on(name):
             self._remark(uid)
 
