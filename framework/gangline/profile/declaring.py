@@ -22,11 +22,11 @@ from gangline.status import Reason
 
 HOOKS = tuple(name for name in vars(Hooks) if not name.startswith("_"))
 """Every method that a plugin may have for the framework to call."""
+GIVEN = ("args", "handle")
+"""What a constructor may ask for, by the names of its parameters."""
 _LONG_HOOKS = tuple(hook for hook in HOOKS if "_" in hook)
 _NEARLY = 0.9
 """How much names have in common of which one is taken for a slip of the other, 0..1."""
-GIVEN = ("args", "handle")
-"""What a constructor may ask for, by the names of its parameters."""
 _MOST_EVENTS = 256
 
 
@@ -42,8 +42,8 @@ def check_class(name: str, cls: Any) -> None:
             raise PluginError(name, method, f"is no hook; {did_you_mean(hook, HOOKS)}")
     for hook in HOOKS:
         _check_method(name, hook, getattr(cls, hook, None))
-    _check_names(name, cls)
     asked_by(name, cls)
+    _check_names(name, cls)
     reads = getattr(cls, "reads", None)
     if reads is not None and (type(reads) is not int or not 0 <= reads <= NODE | PODS):
         raise PluginError(name, "", f"reads is NODE, PODS or NODE | PODS, not {shown(reads)}")
