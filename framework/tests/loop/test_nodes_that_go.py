@@ -1,4 +1,4 @@
-"""A node that goes while pods are being bound to it: nothing more is done for that binding, and the pods queue again."""
+"""A node that goes while pods are being bound to it: nothing more is done for that binding, the pods queue again."""
 
 from __future__ import annotations
 
