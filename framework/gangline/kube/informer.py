@@ -112,6 +112,10 @@ class Informer(Generic[T]):
         self.synced.clear()
         self._must_list = True
         self._asked += 1
+        self.resume()
+
+    def resume(self) -> None:
+        """Goes on over a new connection, at once: that the one at hand is dead may show late."""
         self._failures = 0
         if self._resting is not None:
             self._resting.cancel()
@@ -125,14 +129,13 @@ class Informer(Generic[T]):
             if self._must_list:
                 await self._list()
                 return 0.0
-            await self._watch()
+            if await self._watch():
+                return 0.0
         except ApiError as error:
             return self._failed(error)
         except Exception as error:
             return self._broke(error)
         self._complaint = ""
-        if self._must_list:
-            return 0.0
         if self.events == events and self._clock() - started < SHORT_WATCH:
             return self._back_off()
         self._failures = 0
@@ -173,8 +176,8 @@ class Informer(Generic[T]):
             if not count % BREATH:
                 await asyncio.sleep(0)
 
-    async def _watch(self) -> None:
-        """Handles events until the stream ends or `relist` cuts it short."""
+    async def _watch(self) -> bool:
+        """Handles events until the stream ends or is cut short; says whether it was."""
         stream = self._client.watch(
             self.resource,
             resource_version=self.resource_version,
@@ -195,8 +198,11 @@ class Informer(Generic[T]):
         except TimeoutError:
             if self._watching is None or not self._watching.expired():
                 raise
+            self._complaint = ""
+            return True
         finally:
             self._watching = None
+        return False
 
     def _handle(self, event: WatchEvent[T]) -> None:
         self.events += 1

@@ -24,7 +24,7 @@ from gangline.groups.strategy import strategy_of
 from gangline.kube.informer import Handler, Informer
 from gangline.kube.interface import Client
 from gangline.kube.optional import OptionalInformer
-from gangline.kube.resources import NODES, PODS, STORED, Selection
+from gangline.kube.resources import CONFIG_MAPS, NODES, PODS, PVCS, PVS, STORED, Selection
 from gangline.loop.binding import Binder
 from gangline.loop.census import Census
 from gangline.loop.decisions import Decisions
@@ -57,6 +57,10 @@ HOUSEKEEPING = 1.0
 """Seconds between two looks at expired assumptions and gauges."""
 MENDING = 30
 """Seconds until a tracker is looked at again that is out of step and could not be mended."""
+WRITTEN = frozenset((PODS, PVCS, PVS, CONFIG_MAPS))
+"""What leaders write and decide by, so that nothing is decided on a view without it. Locks of devices are left out: the
+API server judges each anew.
+"""
 LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 
 
@@ -213,13 +217,16 @@ class Scheduler:
     async def lead(self) -> None:
         """Decide and bind until cancelled.
 
-        A standby that takes over lists everything anew first, so that nothing is decided on an old view; one that has
-        just started has listed everything a moment ago.
+        A standby that takes over lists first what the last leader may have written; one that has just started has
+        listed everything a moment ago.
         """
         began = self._clock.monotonic()
         if began - self._started > FRESH:
             for informer in self.informers:
-                informer.relist()
+                if informer.resource in WRITTEN:
+                    informer.relist()
+                else:
+                    informer.resume()
         await self.synced()
         self._read_groups_anew()
         log.info(

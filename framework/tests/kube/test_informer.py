@@ -216,6 +216,22 @@ async def test_a_relist_cuts_a_running_watch_short(
     assert waits == []
 
 
+async def test_a_watch_that_is_resumed_goes_on_where_it_was_without_a_list(
+    server: FakeApiServer, informer: Informer[Pod], waits: list[float]
+) -> None:
+    server.answers("GET", ALL_PODS, listed(7))
+    server.streams(ALL_PODS, event("ADDED", pod("a", 8)), then="stay")
+    server.streams(ALL_PODS, then="stay")
+
+    async with running(informer):
+        await until(lambda: informer.resource_version == "8")
+        informer.resume()
+        watches = await server.was_asked("WATCH", ALL_PODS, 2)
+
+    assert [asked.query["resourceVersion"] for asked in watches] == ["7", "8"]
+    assert len(server.of("GET", ALL_PODS)) == 1 and informer.synced.is_set() and waits == []
+
+
 async def test_a_relist_does_not_wait_for_the_end_of_a_back_off(client: HttpClient, server: FakeApiServer) -> None:
     waits: list[float] = []
 
