@@ -16,7 +16,7 @@ from gangline_e2e.day.fabric import Fabric
 from gangline_e2e.devices import LEASES, MANAGED, devices_of, disagreements
 from gangline_e2e.gang_crds import install_foreign
 from gangline_e2e.gangs import LEAF, Rule, koordinator
-from gangline_e2e.gpu_crds import install
+from gangline_e2e.gpu_crds import NODE_STATUSES, install, node_status
 from gangline_e2e.gpu_fleet import SCHEDULER, configuration
 from gangline_e2e.harness import ControlPlane
 from gangline_e2e.installing import installed
@@ -130,7 +130,7 @@ async def story(
     profile["pluginConfig"].append({"name": "HoldBack", "args": {"folder": str(folder)}})
     scheduler = start_gangline(own_control_plane.kubeconfig, config, python_path=hold_back)
     yield Story(empty, scheduler, folder)
-    await empty.delete_many(f"{fabric.NODE_STATUSES}/{FABRIC.name(number)}" for number in range(FABRIC.nodes))
+    await empty.delete_many(f"{NODE_STATUSES}/{FABRIC.name(number)}" for number in range(FABRIC.nodes))
 
 
 @pytest.mark.parametrize(("story", "locks"), [("before", 0), ("after", 2)], indirect=["story"])
@@ -163,8 +163,8 @@ async def test_devices_are_chosen_anew_on_a_node_that_was_deleted_and_made_again
     for device in report["status"]["devices"]:
         device["uuid"] += "-of-another"
         device["health"] = "Unhealthy" if device["id"] in chosen else "Healthy"
-    await story.api.create(fabric.node_status(name))
-    await story.api.merge(f"{fabric.NODE_STATUSES}/{name}/status", report)
+    await story.api.create(node_status(name))
+    await story.api.merge(f"{NODE_STATUSES}/{name}/status", report)
     await story.api.create(FABRIC.node(0))
     await story.knows_of(1)
     story.go()
