@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 LOCK = $(BIN)/uv pip compile --quiet --generate-hashes --no-header --no-annotate --no-emit-index-url --python-version 3.11
 export OMP_NUM_THREADS ?= 1
+# Compiled once, not again by each of the hundreds of processes that tests start.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 
@@ -26,7 +28,7 @@ run: setup ## schedule the quick-start workload on the embedded simulator
 	$(BIN)/gangline simulate examples/quickstart
 
 test: setup ## unit tests, or those of a room of the framework: ROOM=queueing
-	$(BIN)/pytest $(if $(ROOM),framework/tests/$(ROOM))
+	$(BIN)/pytest $(if $(ROOM),framework/tests/$(ROOM),-n auto --dist worksteal)
 
 fuzz: setup ## odd inputs of every kind, for an hour or MINUTES=5; what fails is kept in .fuzz/
 	$(BIN)/python -m gangline_fuzz run --minutes $(or $(MINUTES),60) $(if $(SEED),--seed $(SEED))

@@ -114,7 +114,9 @@ async def test_a_hook_that_holds_the_loop_is_named(point: str, caplog: pytest.Lo
 # Hooks
 
 
-@pytest.mark.parametrize("hook", [fails, exits, lambda self: "yes", lambda self: wait(1)], ids=str)
+@pytest.mark.parametrize(
+    "hook", [fails, exits, lambda self: "yes", lambda self: wait(1)], ids=["fails", "exits", "a text", "a wait"]
+)
 def test_a_pod_that_pre_enqueue_fails_on_is_held_and_told(hook: Callable[..., Any]) -> None:
     cache = cluster()
     handle = FakeHandle(cache)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from framework.tests import random_clusters as some
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline import PluginError, model
@@ -67,7 +67,6 @@ def test_a_resource_that_is_named_twice_is_refused_at_load() -> None:
 
 
 @given(st.lists(some.steps(), max_size=25))
-@settings(max_examples=40, deadline=None)
 def test_what_is_kept_of_nodes_is_what_they_are(steps: list[some.Step]) -> None:
     cache, long_lived = Cache(), PLUGIN(Args())
     pod = cache.record(make_pod("p", cpu=2, memory="3Gi"))

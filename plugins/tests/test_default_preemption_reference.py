@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cmp_to_key
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline import Status
@@ -125,7 +125,6 @@ def build(present: list[list[P]], allowed: dict[str, int]) -> tuple[Cluster, dic
     return cluster([node(name, CPU) for name in named], objects, pdbs, args), named
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     present=clusters,
     allowed=budgets,
@@ -152,7 +151,6 @@ def test_victims_are_those_of_the_rules(
         assert decided.violations == plans[decided.node].violations
 
 
-@settings(max_examples=50, deadline=None)
 @given(present=clusters, allowed=budgets, cpu=st.integers(1, CPU), priority=st.integers(0, 4))
 def test_lock_step_is_the_same_as_one_node_at_a_time(
     present: list[list[P]], allowed: dict[str, int], cpu: int, priority: int

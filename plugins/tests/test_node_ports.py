@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline import model
@@ -49,7 +49,6 @@ def test_the_ports_of_sidecars_count() -> None:
     assert run_filter(NodePorts, using("p", (80, "", "TCP")), cache) == {"a": TAKEN}
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from("ab"), st.sampled_from([80, 81]), st.booleans())))
 def test_ports_are_free_again_when_the_last_pod_that_uses_them_leaves(steps: list[tuple[int, str, int, bool]]) -> None:
     cache = cluster([make_node("a"), make_node("b")])

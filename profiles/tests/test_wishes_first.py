@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline import config, model
@@ -108,7 +108,6 @@ def problems(draw: st.DrawFn) -> tuple[Cache, model.Pod]:
 
 
 @pytest.mark.parametrize("profile", [*FOR_GPUS, *OF_CHART])
-@settings(max_examples=40, deadline=None)
 @given(problem=problems())
 def test_the_chosen_node_is_best_in_what_is_asked_for_and_then_in_the_rest(
     profile: str, problem: tuple[Cache, model.Pod]

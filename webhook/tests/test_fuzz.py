@@ -21,7 +21,7 @@ from .reviews import UID, container, pod, review, text
 SLOWEST = 1.0
 """Seconds of CPU for one review."""
 ODD = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
-EXAMPLES = settings(max_examples=150, deadline=None, suppress_health_check=ODD)
+EXAMPLES = settings(suppress_health_check=ODD)
 
 scalars = (
     st.none()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -45,9 +46,14 @@ def decode_args(file: str, path: str, args: Mapping[str, Any] | None, type_: typ
         raise explained(error, file, path, data, type_) from error
     except Exception as error:  # of the plugin's own type
         raise ConfigError(file, path, f"cannot be read as {type_.__name__}: {error!r}") from error
-    for field, known in unknown_fields(data, inspect.type_info(type_)):  # whatever the type itself says of them
+    for field, known in unknown_fields(data, _shape(type_)):  # whatever the type itself says of them
         raise ConfigError(file, f"{path}{field}", f"unknown field; {did_you_mean(field.rpartition('.')[2], known)}")
     return decoded
+
+
+@lru_cache(maxsize=1024)
+def _shape(type_: type[msgspec.Struct]) -> inspect.Type:
+    return inspect.type_info(type_)
 
 
 def unknown_fields(data: object, info: inspect.Type, path: str = "") -> Iterator[tuple[str, list[str]]]:

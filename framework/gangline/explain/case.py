@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -13,6 +14,8 @@ from gangline.errors import InvalidObject
 from gangline.explain.report import Report, explain
 from gangline.kube.resources import STORED, Resource
 from gangline.profile.assembly import judging_runtimes
+from gangline.profile.registry import Catalog
+from gangline.profile.runtime import Runtime
 from gangline.state.cache import Cache
 
 T = TypeVar("T")
@@ -65,22 +68,40 @@ def verdict(case: dict[str, Any]) -> dict[str, Any]:
     default-scheduler, most-allocated, rtcr and custom. Raises GanglineError for an object that cannot be used.
     """
     cluster = load_cluster(case)
-    profiles = config.load(_CASE_PROFILES, "case profiles")
-    if case.get("_gates", {}).get("TaintTolerationComparisonOperators"):
-        profiles = _with_comparison_operators(profiles)
-    runtimes = judging_runtimes(profiles, cluster)
+    profiles = _case_profiles(bool(case.get("_gates", {}).get("TaintTolerationComparisonOperators")))
+    first, *others = profiles.profiles
+    judging = _judging(profiles, [first], cluster)
     pod = cluster.record(converted(case["pod"], model.Pod, "pod"))
-    wanted = case.get("_profiles") or list(runtimes)
-    report = explain(runtimes["default-scheduler"], pod)
+    report = explain(judging[first.scheduler_name], pod)
     result: dict[str, Any] = {"feasible": report.feasible, "filter": _filters(report), "message": report.message}
     if len(report.feasible) > 1:
-        reports = {name: explain(runtimes[name], pod) for name in wanted if name in runtimes}
+        judging |= _judging(profiles, others, cluster)
+        wanted = case.get("_profiles") or list(judging)
+        reports = {name: explain(judging[name], pod) for name in wanted if name in judging}
         result["scores"] = {name: _scores(each) for name, each in reports.items()}
         result["totals"] = {
             name: {node.name: node.total for node in each.nodes if node.total is not None}
             for name, each in reports.items()
         }
     return result
+
+
+@cache
+def _case_profiles(comparison_operators: bool) -> config.SchedulerConfiguration:
+    profiles = config.load(_CASE_PROFILES, "case profiles")
+    return _with_comparison_operators(profiles) if comparison_operators else profiles
+
+
+def _judging(
+    configuration: config.SchedulerConfiguration, profiles: Sequence[config.Profile], cluster: Cache
+) -> dict[str, Runtime]:
+    some = msgspec.structs.replace(configuration, profiles=tuple(profiles))
+    return judging_runtimes(some, cluster, catalog=_catalog())
+
+
+@cache
+def _catalog() -> Catalog:
+    return Catalog.discover()
 
 
 def _with_comparison_operators(profiles: config.SchedulerConfiguration) -> config.SchedulerConfiguration:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -29,7 +30,7 @@ def check_class(name: str, cls: Any) -> None:
         raise PluginError(name, "", f"is not a class, but {shown(cls)}")
     if getattr(cls, "name", None) != name:
         raise PluginError(name, "", f"its class says name = {shown(getattr(cls, 'name', None))}")
-    for method, options in _marked(cls):
+    for method, options in marked(cls).items():
         hook = options.get("specname") or method
         if hook not in HOOKS:
             raise PluginError(name, method, f"is no hook; {did_you_mean(hook, HOOKS)}")
@@ -43,12 +44,11 @@ def check_class(name: str, cls: Any) -> None:
         raise PluginError(name, "", f"args_type is a class derived from msgspec.Struct, not {shown(type_)}")
 
 
-def _marked(cls: type[Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The methods that are marked with `@hookimpl`, with its options."""
-    for method in dir(cls):
-        options = getattr(inspect.getattr_static(cls, method), f"{PROJECT}_impl", None)
-        if isinstance(options, Mapping):
-            yield method, options
+@lru_cache(maxsize=1024)
+def marked(cls: type[Any]) -> Mapping[str, Mapping[str, Any]]:
+    """The methods of a class that are marked with `@hookimpl`, with its options."""
+    found = {name: getattr(inspect.getattr_static(cls, name), f"{PROJECT}_impl", None) for name in dir(cls)}
+    return {name: options for name, options in found.items() if isinstance(options, Mapping)}
 
 
 def _check_method(name: str, hook: str, method: Any) -> None:

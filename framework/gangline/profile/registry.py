@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, NamedTuple, cast
 
@@ -17,7 +18,7 @@ from gangline.api.plugin import Handle
 from gangline.errors import GanglineError, PluginError
 from gangline.failures import Failures, being_built, described, text_of
 from gangline.profile.calling import ASYNC_POINTS, check_of, timed, timed_async
-from gangline.profile.declaring import check_class, check_reasons, events_of
+from gangline.profile.declaring import check_class, check_reasons, events_of, marked
 from gangline.telemetry.metrics import Metrics, point_label
 
 GROUP = "gangline.plugins"
@@ -152,6 +153,14 @@ class CompiledProfile:
     """The hook `identity` of each plugin that has it, neither timed nor checked: it is called for many pods."""
 
 
+class _PluginManager(pluggy.PluginManager):
+    """Looks for hooks among the marked methods of a class, once: pluggy looks at each attribute of each plugin."""
+
+    def parse_hookimpl_opts(self, plugin: Any, name: str) -> pluggy.HookimplOpts | None:
+        cls: Any = type(plugin)
+        return super().parse_hookimpl_opts(plugin, name) if name in marked(cls) else None
+
+
 def compile_profile(
     name: str,
     points: Mapping[str, Sequence[tuple[str, int]]],
@@ -167,7 +176,7 @@ def compile_profile(
     arguments. Raises PluginError for a plugin that cannot be built or declares what it must not; with `on_fault`, tells
     of each such plugin and leaves it out.
     """
-    manager = pluggy.PluginManager(PROJECT)
+    manager = _PluginManager(PROJECT)
     manager.add_hookspecs(Hooks)
     profile = CompiledProfile(name, {}, {}, failures=metrics.failures)
     for plugin_name in dict.fromkeys(n for listed in points.values() for n, _ in listed):
@@ -339,9 +348,16 @@ def _through_pluggy(
 def _with_arguments(function: Callable[..., Any], has: tuple[str, ...], wanted: tuple[str, ...]) -> Callable[..., Any]:
     if has == wanted:
         return function
+    return _adapter(has, wanted)(function)
+
+
+@lru_cache(maxsize=1024)
+def _adapter(has: tuple[str, ...], wanted: tuple[str, ...]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     # Names are those of a hook's parameters; a call by position costs half of one that picks from *args.
-    call: Callable[..., Any] = eval(f"lambda {', '.join(wanted)}: function({', '.join(has)})", {"function": function})
-    return call
+    made: Callable[[Callable[..., Any]], Callable[..., Any]] = eval(
+        f"lambda function: lambda {', '.join(wanted)}: function({', '.join(has)})"
+    )
+    return made
 
 
 class Installed(NamedTuple):

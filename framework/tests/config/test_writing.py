@@ -1,7 +1,7 @@
 """Writing a configuration back."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline.config import (
@@ -88,7 +88,6 @@ configurations = st.builds(
 
 
 @pytest.mark.parametrize("write", [convert, show], ids=["short", "complete"])
-@settings(max_examples=25, deadline=None)
 @given(config=configurations)
 def test_what_is_written_loads_back_unchanged(write: type[str], config: SchedulerConfiguration) -> None:
     assert load(write(config), "f.yaml") == config

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Container
 from typing import TypeVar
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline import Cycle, NodeView, PodInfo, hookimpl, model
@@ -236,7 +236,6 @@ Meddling = st.tuples(
 )
 
 
-@settings(deadline=None)
 @given(
     size=st.integers(2, 8),
     gpus=st.sampled_from([2, 4, 8]),

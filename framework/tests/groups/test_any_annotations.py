@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline import model
@@ -62,7 +62,6 @@ def read(
 
 
 @pytest.mark.timeout(120)
-@settings(max_examples=400, deadline=None)
 @given(SAID, SAID, SAID, NUMBERS, st.sampled_from(["", "Job", "ReplicaSet", "JobSet"]), st.sampled_from(["", "g"]))
 def test_reading_always_gives_an_answer_and_always_the_same(
     labels: dict[str, str], annotations: dict[str, str], above: dict[str, str], size: int | None, owner: str, group: str

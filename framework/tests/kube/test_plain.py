@@ -23,7 +23,7 @@ from gangline.kube.auth import load
 PEM = base64.b64encode(b"-----BEGIN CERTIFICATE-----\n").decode()
 ODD = st.sampled_from(["", None, 7, True, ["a"], {"a": "b"}, "a.pem", "bm8=", "é", "not base64!", " padded ", "."])
 FILES = st.sampled_from(["a.pem", "./in/../a.pem", "gone.pem", "a folder", "empty"])
-HERE = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+HERE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 certificate = {
     "client-certificate": FILES,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline.state import labels, nodes, pods
@@ -64,7 +64,6 @@ def seen(cache: Cache) -> dict[str, Any]:
     return found
 
 
-@settings(max_examples=300)
 @given(st.lists(node_changes | pod_changes | removals | asked, max_size=25))
 def test_kept_columns_equal_those_made_anew(changes: list[Any]) -> None:
     cache = Cache()

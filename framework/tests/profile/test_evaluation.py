@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline import (
@@ -463,7 +463,6 @@ def test_only_nodes_that_changed_are_evaluated_again() -> None:
     assert sizes == [50, 1, 1]
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.permutations(range(4)), st.lists(st.integers(0, 100), min_size=4, max_size=4))
 def test_nodes_may_change_in_any_order_between_two_attempts(order: list[int], scores: list[int]) -> None:
     cache = scored(1, 2, 3, 4)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline import NODE, NodeView, PodInfo, ScoreColumn, default_normalize, hookimpl, model
@@ -121,7 +121,6 @@ def check(kept: Runtime, cache: Cache, pods: Sequence[PodInfo]) -> None:
         assert answers(kept, pod) == answers(fresh, pod), pod.key
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_kept_verdicts_and_scores_equal_fresh_ones_after_any_history(data: st.DataObject) -> None:
     cache = cluster(data.draw(st.lists(some.nodes, max_size=4)))
@@ -137,7 +136,6 @@ def test_kept_verdicts_and_scores_equal_fresh_ones_after_any_history(data: st.Da
         check(kept, cache, pods)
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     st.lists(some.nodes, min_size=2, max_size=4),
     st.lists(st.tuples(st.sampled_from(["place", "take", "look"]), st.integers(0, 7), st.integers(0, 7)), max_size=8),

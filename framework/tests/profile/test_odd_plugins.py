@@ -266,7 +266,7 @@ def played(odd: type[Any]) -> SimulatedCluster:
 NAMES = st.sampled_from([hook for hook in HOOKS if hook not in ("events_to_register", "queue_sort")])
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(
     st.dictionaries(NAMES, ANSWERS, min_size=1, max_size=3),
     st.sampled_from([None, 1, 3]),

@@ -396,4 +396,4 @@ class AnyHistory(RuleBasedStateMachine):
 
 
 TestAnyHistory = AnyHistory.TestCase
-TestAnyHistory.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TestAnyHistory.settings = settings(stateful_step_count=40)

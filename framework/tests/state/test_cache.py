@@ -236,7 +236,7 @@ def _empty(row: dict[str, Any]) -> bool:
 
 
 TestHistory = History.TestCase
-TestHistory.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
+TestHistory.settings = settings(stateful_step_count=30)
 
 
 def test_a_pod_waits_for_its_node_and_moves_in_when_it_comes() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline.model import Container, ContainerStatus, PodCondition, PodSpec, PodStatus, ResourceRequirements, Resources
@@ -160,7 +160,6 @@ def as_pod(seen: dict[str, OneResource]) -> tuple[PodSpec, PodStatus]:
     )
 
 
-@settings(max_examples=500)
 @given(pods())
 def test_every_pod_counts_as_kubernetes_counts_it_each_resource_on_its_own(seen: dict[str, OneResource]) -> None:
     pod_asks = any(one.pod.asked is not None for one in seen.values())

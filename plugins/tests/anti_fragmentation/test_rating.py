@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline.model import ObjectMeta
@@ -100,7 +100,6 @@ def fill(cache: Cache, pods: list[tuple[int, int, int]], count: int) -> None:
             cache.upsert_pod(cache.record(pod(f"p{number}", cpu, int(milli > 0), milli, f"n{node}")))
 
 
-@settings(max_examples=60, deadline=None)
 @given(kinds_of, nodes_of, placed, placed)
 def test_fragmentation_of_every_node_is_what_the_paper_says(
     kinds: Typical, nodes: list[Any], before: list[Any], after: list[Any]
@@ -118,7 +117,6 @@ def test_fragmentation_of_every_node_is_what_the_paper_says(
         assert gradient.fragmentation[row] == pytest.approx(expected)
 
 
-@settings(max_examples=60, deadline=None)
 @given(kinds_of, nodes_of, placed, st.sampled_from([(2000, 1, 400), (1000, 1, 1000), (3000, 2, 1000), (4000, 0, 0)]))
 def test_published_scores_are_those_of_the_best_device(
     kinds: Typical, nodes: list[Any], pods: list[Any], wanted: tuple[int, int, int]
@@ -209,7 +207,6 @@ def reference_prices(kinds: Typical, nodes: list[Any]) -> dict[str, float]:
     return {model: price * sum(gpus.values()) / total if total else 1.0 for model, price in prices.items()}
 
 
-@settings(max_examples=80, deadline=None)
 @given(kinds_of, nodes_of, placed, st.sampled_from([(2000, 1, 400), (1000, 1, 1000), (3000, 2, 1000), (4000, 0, 0)]))
 def test_balanced_scores_are_gain_less_imbalance_scarcity_and_leftover(
     kinds: Typical, nodes: list[Any], pods: list[Any], wanted: tuple[int, int, int]

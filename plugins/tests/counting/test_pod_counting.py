@@ -169,7 +169,7 @@ class CrampedPlacements(Placements):
 
 @pytest.mark.parametrize("machine", [Placements, CrampedPlacements], ids=["roomy", "cramped"])
 def test_counters_equal_a_recount_whatever_happened(machine: type[Placements]) -> None:
-    run_state_machine_as_test(machine, settings=settings(max_examples=30, stateful_step_count=20, deadline=None))
+    run_state_machine_as_test(machine, settings=settings(stateful_step_count=20))
 
 
 @given(st.lists(st.tuples(st.integers(0, 100), st.integers(1, 3)), max_size=120))

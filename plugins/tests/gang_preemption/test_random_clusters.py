@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gangline import model
@@ -150,7 +150,6 @@ FOUND = Story(  # one leaf needs a victim that the cluster does not need
 )
 
 
-@settings(max_examples=200, deadline=None)
 @example(story=FOUND)
 @given(story=STORIES)
 def test_victims_are_enough_and_none_is_one_too_many(story: Story) -> None:
@@ -171,7 +170,6 @@ def test_victims_are_enough_and_none_is_one_too_many(story: Story) -> None:
         assert not story.is_placed(story.bench(without=victims - unit)), unit
 
 
-@settings(max_examples=200, deadline=None)
 @given(story=STORIES)
 def test_no_gang_is_left_in_pieces_and_no_pod_goes_that_may_not(story: Story) -> None:
     bench = story.bench()

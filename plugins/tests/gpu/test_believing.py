@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline import PodInfo, model
@@ -193,7 +193,6 @@ EVENTS = ("pod", "claim", "lease", "report", "other")
 
 
 @given(st.permutations(EVENTS), st.integers(0, 3), st.booleans())
-@settings(max_examples=150, deadline=None)
 def test_the_order_in_which_news_come_changes_nothing_in_the_end(
     order: list[str], settles_after: int, is_leased: bool
 ) -> None:

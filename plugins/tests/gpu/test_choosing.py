@@ -6,7 +6,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline.wire.custom_resources import DeviceLink, GpuDevice
@@ -103,7 +103,6 @@ def rules(draw: st.DrawFn) -> Rule:
 
 
 @given(machines(), rules(), st.integers(1, 5), st.data())
-@settings(max_examples=300, deadline=None)
 def test_the_table_holds_what_trying_every_set_finds(
     links: LinkClass, rule: Rule, count: int, data: st.DataObject
 ) -> None:

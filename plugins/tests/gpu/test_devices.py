@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline import PodInfo
@@ -74,7 +74,6 @@ def make(number: int, kind: str, node: str) -> Pod:
 
 
 @given(placements, placements, st.randoms(use_true_random=False))
-@settings(max_examples=60, deadline=None)
 def test_a_transaction_that_is_undone_leaves_the_same_devices(before: Any, inside: Any, chance: Any) -> None:
     cache = fleet()
     table = device_table(cache)
@@ -96,7 +95,6 @@ def test_a_transaction_that_is_undone_leaves_the_same_devices(before: Any, insid
 
 
 @given(placements)
-@settings(max_examples=60, deadline=None)
 def test_a_restart_finds_every_pod_on_its_devices(story: Any) -> None:
     cache = fleet()
     device_table(cache)
@@ -123,7 +121,6 @@ def test_a_restart_finds_every_pod_on_its_devices(story: Any) -> None:
 
 
 @given(placements)
-@settings(max_examples=60, deadline=None)
 def test_what_fits_never_exceeds_a_device(story: Any) -> None:
     cache = fleet()
     table = device_table(cache)
@@ -442,7 +439,6 @@ def test_the_table_is_one_for_all() -> None:
 
 
 @given(placements, placements, st.randoms(use_true_random=False))
-@settings(max_examples=100, deadline=None)
 def test_pods_that_are_taken_off_and_put_back_on_trial_keep_what_was_reserved_for_them(
     before: Any, inside: Any, chance: Any
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline.model import Pod
@@ -56,7 +56,6 @@ def holder(number: int, node: str, ids: set[int], whole: bool) -> Pod:
 
 
 @given(NODES, HELD, WANTS)
-@settings(max_examples=300, deadline=None)
 def test_a_node_is_feasible_exactly_where_devices_can_be_chosen(nodes: Any, held: Any, wants: Any) -> None:
     reports = [report(f"n{i}", hardware(kind), health) for i, (kind, health) in enumerate(nodes)]
     pods = [holder(n, f"n{at}", ids, whole) for n, (at, ids, whole) in enumerate(held) if at < len(nodes) and ids]

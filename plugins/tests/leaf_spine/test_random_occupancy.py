@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline_plugins.leaf_spine.arguments import LeafSpineArgs
@@ -21,7 +21,6 @@ def place_of(node: str) -> tuple[int, int]:
     return int(spine[1:]), int(leaf[1:])
 
 
-@settings(max_examples=150)
 @given(taken=OCCUPANCY, nodes=st.integers(2, 16), cap=st.sampled_from([None, 2, 3]))
 def test_placements_are_in_one_spine_on_the_fewest_consecutive_leaves_and_hold_the_gang(
     taken: dict[str, int], nodes: int, cap: int | None
@@ -45,7 +44,6 @@ def test_placements_are_in_one_spine_on_the_fewest_consecutive_leaves_and_hold_t
             assert not set(names) & set(taken)
 
 
-@settings(max_examples=100)
 @given(taken=OCCUPANCY, nodes=st.integers(1, 16))
 def test_a_gang_waits_only_where_no_adjacent_leaves_hold_it(taken: dict[str, int], nodes: int) -> None:
     bench = Bench(fabric(2, 4, 4), busy(taken))
@@ -59,7 +57,6 @@ def test_a_gang_waits_only_where_no_adjacent_leaves_hold_it(taken: dict[str, int
     assert bool(bench.offered(group)) == any(held >= nodes for held in runs)
 
 
-@settings(max_examples=60)
 @given(taken=OCCUPANCY, nodes=st.integers(1, 16))
 def test_scores_lie_between_0_and_100(taken: dict[str, int], nodes: int) -> None:
     bench = Bench(fabric(2, 4, 4), busy(taken))
