@@ -173,9 +173,9 @@ class Judge:
         """Weigh what has been going on for a while; every second or so."""
         waiting = [each for each in self.progress.values() if each.is_waiting]
         self.waiting.look(waiting, self.ledger, self._promises, now)
-        late = {name: since for name, since in self.waiting.since.items() if now - since > self.limits.patience}
-        starts = np.array(self._starts) if late else None
-        for name, since in late.items():
+        impatient = {name: since for name, since in self.waiting.since.items() if now - since > self.limits.patience}
+        starts = np.array(self._starts) if impatient else None
+        for name, since in impatient.items():
             overtaken = _overtaken(self.progress[name], since, starts)
             if overtaken > self.limits.overtaken:
                 said = f"for {now - since:.0f} s, while {overtaken} after it started: {self.progress[name].workload}"
