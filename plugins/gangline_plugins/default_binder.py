@@ -28,7 +28,7 @@ class DefaultBinder:
 
     name = "DefaultBinder"
 
-    def __init__(self, args: None, handle: Handle) -> None:
+    def __init__(self, handle: Handle) -> None:
         self._handle = handle
 
     @hookimpl

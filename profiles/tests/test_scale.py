@@ -12,6 +12,7 @@ import pytest
 
 from gangline import config
 from gangline.deciding.scheduling import Decision, decide
+from gangline.kube.resources import GPU_NODE_STATUSES
 from gangline.model import Node
 from gangline.overview.topology_metrics import TopologyMetrics
 from gangline.profile.assembly import judging_runtimes
@@ -38,7 +39,7 @@ def node(number: int, leaf: str = "") -> Node:
 def fabric() -> Cache:
     cache = Cache()
     for number in range(NODES):
-        cache.store("gpunodestatuses").upsert(msgspec.convert(report(f"node-{number}"), GpuNodeStatus))
+        cache.store(GPU_NODE_STATUSES).upsert(msgspec.convert(report(f"node-{number}"), GpuNodeStatus))
         cache.upsert_node(node(number))
     return cache
 

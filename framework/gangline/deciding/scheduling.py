@@ -122,7 +122,7 @@ def choose(pod: PodInfo, runtime: Runtime, cache: Cache, filtered: Filtered, bon
 
 def _unschedulable(unit: Unit, runtime: Runtime, filtered: Filtered) -> Rejection:
     diagnosis = runtime.evaluator.diagnose(filtered)
-    rejection = Rejection(unit, unit.pod, diagnosis.message(), frozenset(diagnosis.plugins()))
+    rejection = Rejection(unit, unit.pod, diagnosis.message(), runtime.reject(diagnosis))
     if not diagnosis.nodes.count:
         return rejection
     try:

@@ -17,7 +17,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Callable, Collection, Container, Coroutine, Iterable
 from contextlib import aclosing
 from typing import Any, Generic, Protocol, TypeVar, cast
 
@@ -33,6 +33,8 @@ PAGE = 500  # objects asked for at once; what kubectl asks for
 BACKOFF = (0.5, 30.0)  # seconds after the first failure, and at most
 SHORT_WATCH = 1.0  # seconds; a watch that ends sooner without an event counts as a failure
 
+Key = tuple[str, str]
+"""Namespace and name of an object."""
 Taken = TypeVar("Taken", bound=HasMetadata, contravariant=True)
 
 
@@ -84,7 +86,7 @@ class Informer(Generic[T]):
         self._clock = clock
         self._on_unreadable = on_unreadable
         self._is_needed = is_needed
-        self._known: dict[tuple[str, str], tuple[str, str]] = {}  # (namespace, name): (uid, version)
+        self._known: dict[Key, tuple[str, str]] = {}  # uid and version
         self._must_list = True  # else go on watching
         self._asked = 0  # how often for a new list
         self._failures = 0
@@ -121,6 +123,21 @@ class Informer(Generic[T]):
             self._resting.cancel()
         if self._watching is not None and not self._watching.expired():
             self._watching.reschedule(0)
+
+    @property
+    def known(self) -> Collection[Key]:
+        """The objects that are there."""
+        return self._known.keys()
+
+    def leave(self, kept: Container[Key]) -> None:
+        """Nobody follows this any more: the handler is told that all objects are gone but those that others keep."""
+        for key in list(self._known):
+            if key in kept:
+                del self._known[key]
+            else:
+                self._remove(*key)
+        self._must_list = True
+        self.synced.set()
 
     async def step(self) -> float:
         """One list, or one watch to its end; returns the seconds to wait before the next step."""

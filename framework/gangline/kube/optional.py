@@ -38,8 +38,7 @@ class OptionalInformer(Informer[T]):
                     pass
                 await self._rest(delay)
             else:
-                self._forget_all()
-                self.synced.set()
+                self.leave(())  # the kind is not there, so neither are its objects
                 await self._wait(self._due)
 
     def relist(self) -> None:
@@ -50,12 +49,6 @@ class OptionalInformer(Informer[T]):
 
     async def _is_served(self) -> bool:
         return self.resource.plural in await self._client.served(self.resource.group, self.resource.version)
-
-    def _forget_all(self) -> None:
-        """The kind is not there, so neither are its objects."""
-        for key in list(self._known):
-            self._remove(*key)
-        self._must_list = True
 
     async def _wait(self, due: asyncio.Event) -> None:
         try:

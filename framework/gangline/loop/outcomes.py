@@ -16,9 +16,10 @@ from gangline.groups.keys import GPU_COUNT
 from gangline.loop.watching import Cluster
 from gangline.profile.recording import Condition, EventRecorder, GroupCondition
 from gangline.queueing.queue import SchedulingQueue
-from gangline.queueing.units import Unit
+from gangline.queueing.units import Place, Unit
 from gangline.state.cache import Cache
 from gangline.state.pods import PodInfo
+from gangline.state.slots import nominate
 from gangline.status import Status
 from gangline.telemetry.metrics import Metrics
 
@@ -135,7 +136,7 @@ class Outcomes:
         for pod in [pod for pod in unit.everybody() if pod.uid in self._cache.pods]:
             self._queue.remove(pod.uid)  # bound by somebody else meanwhile, or by us, though the answer was an error
         self._count(unit, rejection.is_error, profile, now)
-        if unit.place == "gone":
+        if unit.place is Place.GONE:
             return
         message, backoff = self._backed_off(rejection, profile)
         rejection = replace(rejection, message=message)
@@ -209,7 +210,7 @@ class Outcomes:
 
     def _tell(self, pod: PodInfo, message: str, is_error: bool, nominated: str | None) -> None:
         if nominated is not None:
-            pod.nominated_node_name = nominated
+            nominate(pod.slot, nominated)
             self._queue.nominate(pod, nominated)
         reason = "SchedulerError" if is_error else "Unschedulable"
         self._recorder.event(pod, "Warning", "FailedScheduling", message)

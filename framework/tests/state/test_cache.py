@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from gangline import model
 from gangline.errors import InvalidObject
+from gangline.kube.resources import SERVICES
 from gangline.state.cache import ASSUMED_LIFETIME, Cache
 from gangline.state.pods import PodInfo
 from gangline.state.transaction import Transaction
@@ -337,7 +338,7 @@ def test_a_tracker_that_comes_late_is_told_of_who_is_there() -> None:
 
 
 def test_a_store_keeps_objects_by_name_and_counts_its_changes() -> None:
-    store = Cache().store("services")
+    store = Cache().store(SERVICES)
     service = model.Service(model.ObjectMeta(name="s", namespace="a"))
 
     store.upsert(service)

@@ -41,14 +41,15 @@ class Reaper:
         self._handle = handle
         self._locks = locks
         self._book = book
-        self._store = handle.state.store("leases")
+        self._store = handle.state.store(resources.LEASES)
         self._wake = asyncio.Event()
         self._owed: list[Sequence[Part]] = []
         self._first_seen: dict[tuple[str, str], float] = {}
         """Of holds of pods that wait: by lease and attempt."""
         self._unplaced: frozenset[str] = frozenset()
         """UIDs of pods that had leases and no place here at the last glance."""
-        book.wakers[locks.namespace] = self._wake.set
+        book.wakers.append(self._wake.set)
+        handle.state.at_end(lambda: book.wakers.remove(self._wake.set))
 
     async def run(self) -> None:
         """Free leases until cancelled."""

@@ -225,7 +225,7 @@ def test_a_lease_without_holders_is_deleted() -> None:
 async def test_a_look_at_very_many_leases_lets_others_have_their_turns() -> None:
     count = 8 * BREATH
     cache = cluster([make_node("a")], [make_pod(f"p{n}", node="a") for n in range(count)])
-    leases = cache.store("leases")
+    leases = cache.store(LEASES)
     for n in range(count):
         holders = {f"pod-default-p{n}": Hold(pod=f"default/p{n}", by="one.1", ids=(0,))}
         leases.upsert(lease_of(f"gpu-a-{n}", NAMESPACE, "a", holders, NOW))
