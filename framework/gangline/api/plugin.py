@@ -41,6 +41,14 @@ class State(Protocol):
         """Every pod that is bound or assumed, by UID."""
         ...
 
+    def has_lost_node(self, uid: str) -> bool:
+        """Whether the node that was chosen for a pod has gone while the pod is being bound.
+
+        A node that has come since under the same name is another one. The framework asks before each call of `pre_bind`
+        and `bind`; a plugin that waits for long in one of them asks again.
+        """
+        ...
+
     def store(self, kind: Resource[T]) -> Store[T]:
         """The objects of a kind, such as `resources.LEASES`: iterate, `get(name, namespace)`, `version`.
 

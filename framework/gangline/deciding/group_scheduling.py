@@ -81,6 +81,8 @@ class GroupRejection:
     """Whether the group has all that it needs; more members would join it."""
     is_late: bool = False
     """The deadline has passed: worth another try, but each time a later one."""
+    has_lost_node: bool = False
+    """A node that was chosen has gone: worth another try at once."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,8 @@ class Rejection:
     """A fault, not a verdict: worth another try whatever happens in the cluster."""
     is_late: bool = False
     """The deadline has passed: worth another try, but each time a later one."""
+    has_lost_node: bool = False
+    """The node that was chosen has gone: worth another try at once."""
 
 
 def decide(

@@ -28,15 +28,15 @@ class OptionalInformer(Informer[T]):
             try:
                 served = await self._is_served()
             except ApiError as error:
-                await self._sleep(self._failed(error))
+                await self._rest(self._failed(error))
                 continue
             except Exception as error:  # nothing that a server answers ends this
-                await self._sleep(self._broke(error))
+                await self._rest(self._broke(error))
                 continue
             if served:
                 while not (delay := await self.step()):
                     pass
-                await self._sleep(delay)
+                await self._rest(delay)
             else:
                 self.leave(())  # the kind is not there, so neither are its objects
                 await self._wait(self._due)

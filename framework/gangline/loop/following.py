@@ -9,11 +9,15 @@ from typing import Any
 from gangline.kube.informer import Handler, Informer, Key
 from gangline.kube.interface import Client
 from gangline.kube.optional import OptionalInformer
-from gangline.kube.resources import NODES, PODS, STORED, Selection
+from gangline.kube.resources import CONFIG_MAPS, NODES, PODS, PVCS, PVS, STORED, Selection
 from gangline.loop.quarantine import Quarantine, what_a_pod_takes
 from gangline.loop.watching import Cluster, NodeHandler, PodHandler, StoreHandler
 from gangline.telemetry.metrics import Metrics
 
+WRITTEN = frozenset((PODS, PVCS, PVS, CONFIG_MAPS))
+"""What leaders write and decide by, so that nothing is decided on a view without it. Locks of devices are left out: the
+API server judges each anew.
+"""
 LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 
 
@@ -56,6 +60,14 @@ class Informers:
         """Wait until everything was listed."""
         while waiting := next((each for each in self if not each.synced.is_set()), None):
             await waiting.synced.wait()
+
+    def catch_up(self) -> None:
+        """Take over from another leader: what leaders write is listed anew, everything else is watched on."""
+        for informer in self:
+            if informer.resource in WRITTEN:
+                informer.relist()
+            else:
+                informer.resume()
 
     def follow(self, selections: Iterable[Selection[Any]]) -> None:
         """Keep these in step too, from now on, and nothing else any more that plugins have watched."""

@@ -57,8 +57,10 @@ class Outcomes:
             self._metrics.groups.pod_bound(now - decision.unit.added)
             self._queue.done(decision.unit)
             return
+        lost = self._cache.has_lost_node(decision.pod.uid)
         self._give_back(decision)
-        self.rejected(rejection_of(decision.unit, status), decision.runtime.name)
+        rejection = replace(rejection_of(decision.unit, status), has_lost_node=lost)
+        self.rejected(rejection, decision.runtime.name)
         self._freed(decision.pod)
 
     def rejected(self, rejection: Rejection, profile: str) -> None:
@@ -95,6 +97,7 @@ class Outcomes:
         for member, status in zip(decision.members, statuses, strict=True):
             if bound and status.is_success:
                 self._bound(member, now)
+        lost = any(self._cache.has_lost_node(member.pod.uid) for member, _ in failed)
         for member, _ in failed:
             self._give_back(member)
         done = {member.pod.uid for member in decision.members} - {member.pod.uid for member, _ in failed}
@@ -108,10 +111,9 @@ class Outcomes:
             return
         member, status = next(each for each in failed if not each[1].is_success)
         why = f"gang {group.namespace}/{group.name}: pod {member.pod.name}: {status.message}"
-        rejection = rejection_of(unit, status)
-        self._requeue_group(
-            GroupRejection(unit, why, rejection.plugins, group, is_error=rejection.is_error), runtime.name
-        )
+        rejected = rejection_of(unit, status)
+        rejection = GroupRejection(unit, why, rejected.plugins, group, is_error=rejected.is_error, has_lost_node=lost)
+        self._requeue_group(rejection, runtime.name)
         self._freed(member.pod)
 
     def group_rejected(self, rejection: GroupRejection, profile: str) -> None:
@@ -176,7 +178,7 @@ class Outcomes:
     def _backed_off(self, rejection: Rejection | GroupRejection, profile: str) -> tuple[str, float | None]:
         """What to say of a rejection, and for how long its unit backs off; None for as long as others do."""
         if not rejection.is_late:
-            return rejection.message, None
+            return rejection.message, 0.0 if rejection.has_lost_node else None
         self._metrics.overruns.labels(profile).inc()
         seconds = self._queue.overrun(rejection.unit)
         return f"{rejection.message}: it is tried again in {seconds:g} s", seconds

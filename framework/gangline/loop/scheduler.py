@@ -226,19 +226,20 @@ class Scheduler:
     async def lead(self) -> None:
         """Decide and bind until cancelled.
 
-        A standby that takes over lists everything anew first, so that nothing is decided on an old view; one that has
-        just started has listed everything a moment ago.
+        A standby that takes over lists first what the last leader may have written; one that has just started has
+        listed everything a moment ago.
         """
-        if self._clock.monotonic() - self._started > FRESH:
-            for informer in self.informers:
-                informer.relist()
+        began = self._clock.monotonic()
+        if began - self._started > FRESH:
+            self.informers.catch_up()
         await self.synced()
         self._read_groups_anew()
         log.info(
-            "scheduling for %s: %d nodes, %d pods waiting",
+            "scheduling for %s: %d nodes, %d pods waiting; all was listed within %.1f s",
             ", ".join(self.runtimes),
             self.cache.nodes.count,
             sum(self.queue.counts().values()),
+            self._clock.monotonic() - began,
         )
         async with aclosing(self._asker), asyncio.TaskGroup() as group:
             self._leading = group

@@ -170,7 +170,10 @@ class NodeHandler:
         c = self._cluster
         row = c.cache.nodes.row_of(name)
         old = c.cache.nodes.objects[row] if row is not None else None
-        c.cache.remove_node(name)
+        for pod in c.cache.remove_node(name):
+            waiting = c.waiting.get(pod.uid)
+            if waiting is not None:
+                waiting.reject("", f"the node {name} that was chosen is no longer there")
         c.happened("nodes", Action.DELETE, old, None)
 
 

@@ -340,20 +340,31 @@ class Runtime:
     async def pre_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
         """What has to be on the API before the binding; the first failure counts."""
         for impl in self._at("pre_bind"):
-            status = await self._answer(impl, "pre_bind", cycle, pod, node)
+            status = self.still_there(pod, node)
+            if status.is_success:
+                status = await self._answer(impl, "pre_bind", cycle, pod, node)
             if not status.is_success:
                 return status
+        return SUCCESS
+
+    def still_there(self, pod: PodInfo, node: str) -> Status:
+        """Whether the node that was chosen is the one that is there now; asked before each step of the binding."""
+        if self.handle.state.has_lost_node(pod.uid):
+            return unschedulable(f"the node {node} that was chosen is no longer there")
         return SUCCESS
 
     @_measured("bind")
     async def bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
         """Bind by `bind_first`, or else by the first plugin that does not skip."""
-        if self.bind_first is not None:
+        there = self.still_there(pod, node)
+        if there.is_success and self.bind_first is not None:
             bound = await self.bind_first(cycle, pod, node)
             if bound is not None:
                 return bound
         for impl in self._at("bind"):
-            status = await self._answer(impl, "bind", cycle, pod, node)
+            status = self.still_there(pod, node)
+            if status.is_success:
+                status = await self._answer(impl, "bind", cycle, pod, node)
             if status.code is not Code.SKIP:
                 return status
         return Status(Code.ERROR, ("no bind plugin took the pod",))

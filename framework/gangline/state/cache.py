@@ -5,6 +5,7 @@ Rules:
 - A pod is placed on exactly one row, or waits in `_homeless` for its node to appear.
 - A pod is *assumed* from the decision until the watch confirms it; an assumption whose binding has ended
   expires when no confirmation comes.
+- An assumed pod whose node goes has lost it for good, also when a node of the same name comes: that is another one.
 """
 
 from __future__ import annotations
@@ -57,6 +58,8 @@ class Cache:
         self.interner = Interner(axis)
         self._pods: dict[str, PodInfo] = {}
         self._assumed: dict[str, float | None] = {}
+        self._uprooted: set[str] = set()
+        """Assumed pods whose node has gone since."""
         self._homeless: dict[str, dict[str, PodInfo]] = {}
         self.trackers = Trackers(self.failures)
         self._told = self.trackers.told
@@ -89,6 +92,10 @@ class Cache:
     def is_assumed(self, uid: str) -> bool:
         """Whether a pod was placed by us and is not yet confirmed by the watch."""
         return uid in self._assumed
+
+    def has_lost_node(self, uid: str) -> bool:
+        """Whether the node that a pod was placed on by us has gone before the watch has confirmed it."""
+        return uid in self._uprooted
 
     @property
     def assumed(self) -> int:
@@ -213,16 +220,23 @@ class Cache:
             self._homeless[node.metadata.name] = waiting
         return row
 
-    def remove_node(self, name: str) -> None:
-        """Take a node out; pods that are on it wait for it to come back or to be deleted."""
+    def remove_node(self, name: str) -> list[PodInfo]:
+        """Take a node out; pods that are on it wait for it to come back or to be deleted.
+
+        Returns those that were assumed to be there.
+        """
         row = self.nodes.row_of(name)
         if row is None:
-            return
-        for pod in list(self.nodes.pods_on[row].values()):
+            return []
+        pods = list(self.nodes.pods_on[row].values())
+        for pod in pods:
             self.unplace(pod)
             self._homeless.setdefault(name, {})[pod.uid] = pod
+        uprooted = [pod for pod in pods if pod.uid in self._assumed]
+        self._uprooted.update(pod.uid for pod in uprooted)
         self.nodes.remove(name)
         tell_all([partial(heard, self.failures, each, each.node_removed, name, row) for each in self.node_listeners])
+        return uprooted
 
     def upsert_pod(self, pod: PodInfo) -> None:
         """Add, update or confirm a pod that has a node. Raises InvalidObject for one too many on the node."""
@@ -230,7 +244,7 @@ class Cache:
         row = self.nodes.row_of(pod.node_name)
         if known is None and row is not None and len(self.nodes.pods_on[row]) >= MOST_PODS:
             raise InvalidObject("spec.nodeName", pod.node_name, f"has {MOST_PODS} pods, and more are not counted")
-        self._assumed.pop(pod.uid, None)
+        self._assume_no_longer(pod.uid)
         if pod.is_terminal:
             self.remove_pod(pod.uid)
             return
@@ -247,7 +261,7 @@ class Cache:
     def remove_pod(self, uid: str) -> PodInfo | None:
         """Forget a pod for good; returns its record."""
         pod = self._pods.pop(uid, None)
-        self._assumed.pop(uid, None)
+        self._assume_no_longer(uid)
         if pod is not None:
             self._detach(pod)
         return pod
@@ -270,7 +284,7 @@ class Cache:
     def disown(self, pod: PodInfo) -> None:
         """Take back `adopt`; where the pod is stays with the transaction."""
         self._pods.pop(pod.uid, None)
-        self._assumed.pop(pod.uid, None)
+        self._assume_no_longer(pod.uid)
         name_node(pod.slot, "")
 
     def binding_ended(self, pod: PodInfo, now: float) -> None:
@@ -283,6 +297,10 @@ class Cache:
         if pod.uid in self._assumed:
             self.remove_pod(pod.uid)
             name_node(pod.slot, "")
+
+    def _assume_no_longer(self, uid: str) -> None:
+        self._assumed.pop(uid, None)
+        self._uprooted.discard(uid)
 
     def expire(self, now: float) -> list[PodInfo]:
         """Drop the assumptions whose time is over; returns them."""
