@@ -25,7 +25,7 @@ from rich.table import Table
 
 import gangline_profiles
 from gangline import config, model, resources
-from gangline.deciding.group_scheduling import offer_what_if
+from gangline.deciding.what_if import WhatIf
 from gangline.groups import Groups
 from gangline.profile.assembly import judging_runtimes
 from gangline.profile.runtime import Runtime
@@ -92,7 +92,7 @@ class Bench:
     def _define(self, name: str, size: int) -> None:
         meta = model.ObjectMeta(name=name, namespace="default", uid=name)
         group = model.PodGroup(metadata=meta, spec=model.PodGroupSpec(min_member=size))
-        self.cache.store(resources.SCHEDULER_PLUGINS_POD_GROUPS.key).upsert(group)
+        self.cache.store(resources.SCHEDULER_PLUGINS_POD_GROUPS).upsert(group)
 
     def _run(self, name: str, gpus: int, owner: str, labels: dict[str, str], notes: dict[str, str]) -> None:
         row = self._chance.choice([row for row, free in enumerate(self._free) if free >= gpus])
@@ -114,10 +114,17 @@ class Bench:
 
     def _runtime(self) -> Runtime:
         loaded = config.load(gangline_profiles.read(self._profile), self._profile)
-        runtimes = judging_runtimes(loaded, self.cache, ties=random.Random(1), grouping=Groups(self.cache))
-        runtime = runtimes[self._profile]
-        offer_what_if(runtime, self.cache, lambda: {}, self._waiting.get, time.monotonic)
-        return runtime
+        runtimes: dict[str, Runtime] = {}
+        pending = WhatIf(runtimes, self.cache, lambda: {}, self._waiting.get, time.monotonic)
+        judging_runtimes(
+            loaded,
+            self.cache,
+            ties=random.Random(1),
+            grouping=Groups(self.cache),
+            pending=pending,
+            at_work=runtimes,
+        )
+        return runtimes[self._profile]
 
     def wait(self, case: Case) -> str:
         """A gang waits; its key."""

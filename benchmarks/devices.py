@@ -24,6 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gangline import model
+from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES
 from gangline.process.memory import settle_memory
 from gangline.profile.handle import FrameworkHandle
 from gangline.profile.registry import Catalog, compile_profile
@@ -73,7 +74,7 @@ def cluster(nodes: int, shared: bool) -> Cache:
         kind = ("hgx-h100", "dgx-a100", "pcie-bridged-8")[i * 3 // nodes]
         status = GpuNodeStatusStatus(total=8, devices=devices(kind))
         meta = model.ObjectMeta(name=name)
-        cache.store("gpunodestatuses").upsert(GpuNodeStatus(meta, GpuNodeStatusSpec(name), status))
+        cache.store(GPU_NODE_STATUSES).upsert(GpuNodeStatus(meta, GpuNodeStatusSpec(name), status))
         taken = [] if shared else sorted(chance.sample(range(8), chance.randrange(0, 8)))
         if taken:
             pod = make_pod(f"old-{i}", len(taken), node=name, annotations={ALLOCATED: ",".join(map(str, taken))})
@@ -102,7 +103,7 @@ def measure(nodes: int, claims: Iterator[GpuClaimSpec], shared: bool) -> list[fl
     settle_memory()
     for number, spec in enumerate(claims):
         claim = GpuClaim(model.ObjectMeta(name=f"claim-{number}", namespace="default"), spec)
-        cache.store("gpuclaims").upsert(claim)
+        cache.store(GPU_CLAIMS).upsert(claim)
         pod = cache.record(make_pod(f"pod-{number}", annotations={CLAIM: f"claim-{number}"}))
         start = time.perf_counter()
         filtered = runtime.evaluator.filter(pod)

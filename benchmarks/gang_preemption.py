@@ -84,7 +84,7 @@ def gang(cache: Cache, name: str, pods: Iterator[model.Pod], size: int) -> list[
     """The members of a gang of that size; the pods are labelled as such."""
     meta = model.ObjectMeta(name=name, namespace="default", uid=name)
     group = model.PodGroup(metadata=meta, spec=model.PodGroupSpec(min_member=size))
-    cache.store(resources.SCHEDULER_PLUGINS_POD_GROUPS.key).upsert(group)
+    cache.store(resources.SCHEDULER_PLUGINS_POD_GROUPS).upsert(group)
     return [cache.record(pod) for pod in pods]
 
 
@@ -114,8 +114,7 @@ def cluster(nodes: int, gangs: int) -> Cache:
 
 def runtime_for(cache: Cache) -> Runtime:
     """A profile of what places gangs, and the plugin."""
-    handle = FakeHandle(cache)
-    handle.grouping = Groups(cache)
+    handle = FakeHandle(cache, grouping=Groups(cache))
     return make_runtime(cache, NodeResourcesFit, GangPermit, TopologyPlacement, Deciding, handle=handle)
 
 

@@ -95,7 +95,7 @@ class Bench:
 
     def _gang(self, name: str, members: int, wish: Wish) -> Unit:
         """The gang as the queue has it: its pods are known, and the group of each has been read."""
-        self.cache.store(SCHEDULER_PLUGINS_POD_GROUPS.key).upsert(
+        self.cache.store(SCHEDULER_PLUGINS_POD_GROUPS).upsert(
             model.PodGroup(
                 metadata=model.ObjectMeta(name=name, namespace="default", uid=name, annotations=dict(wish.annotations)),
                 spec=model.PodGroupSpec(min_member=members),

@@ -33,7 +33,7 @@ from gangline.deciding.group_scheduling import GroupDecision
 from gangline.deciding.group_search import GroupSearch
 from gangline.deciding.scheduling import Decision, decide
 from gangline.groups import Groups
-from gangline.kube.resources import SCHEDULER_PLUGINS_POD_GROUPS
+from gangline.kube.resources import GPU_NODE_STATUSES, SCHEDULER_PLUGINS_POD_GROUPS
 from gangline.process.memory import keep_memory, settle_memory
 from gangline.profile.assembly import judging_runtimes
 from gangline.profile.runtime import Runtime
@@ -108,7 +108,7 @@ def bench(nodes: int) -> Bench:
         taints = ("example.com/reserved:NoSchedule",) if i % 10 == 0 else ()
         cache.upsert_node(make_node(name, labels=labels, images=images, taints=taints))
         status = GpuNodeStatusStatus(total=8, devices=devices("hgx-h100"))
-        cache.store("gpunodestatuses").upsert(
+        cache.store(GPU_NODE_STATUSES).upsert(
             GpuNodeStatus(model.ObjectMeta(name=name), GpuNodeStatusSpec(name), status)
         )
     for n in range(64):
@@ -207,7 +207,7 @@ def _everything() -> dict[str, Any]:
 def gang(bench: Bench, members: list[model.Pod], name: str = "gang") -> list[model.Pod]:
     """The members, of a group that needs all of them."""
     meta = model.ObjectMeta(name=name, namespace="default", uid=f"group-{name}")
-    store = bench.cache.store(SCHEDULER_PLUGINS_POD_GROUPS.key)
+    store = bench.cache.store(SCHEDULER_PLUGINS_POD_GROUPS)
     store.upsert(model.PodGroup(meta, model.PodGroupSpec(min_member=len(members))))
     return members
 

@@ -16,8 +16,8 @@ from gangline import Cycle, Handle, NodeView, PodInfo, ScoreColumn, hookimpl
 from gangline.state.requests import CPU
 from gangline_plugins.anti_fragmentation import AntiFragmentation
 from gangline_plugins.anti_fragmentation.capacity import Amounts, free_cpu, free_devices
-from gangline_plugins.anti_fragmentation.typical import WHOLE
 from gangline_plugins.gpu.devices import device_table
+from gangline_plugins.gpu.node_devices import WHOLE
 from gangline_plugins.gpu.wants import Want
 
 _MOST_CPU, _MOST_GPU = 128_000, 8_000
@@ -27,7 +27,7 @@ _MOST_CPU, _MOST_GPU = 128_000, 8_000
 class _Policy:
     """What the baselines know of a pod and of the nodes."""
 
-    def __init__(self, args: None, handle: Handle) -> None:
+    def __init__(self, handle: Handle) -> None:
         self._handle = handle
         self._table = device_table(handle.state)
 
@@ -46,8 +46,8 @@ class RandomDevice(_Policy):
 
     name = "RandomDevice"
 
-    def __init__(self, args: None, handle: Handle) -> None:
-        super().__init__(args, handle)
+    def __init__(self, handle: Handle) -> None:
+        super().__init__(handle)
         self._chance = random.Random(1)
 
     @hookimpl

@@ -14,6 +14,7 @@ import msgspec
 
 from gangline import config, model
 from gangline.deciding.scheduling import Decision, decide
+from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES
 from gangline.process.memory import settle_memory
 from gangline.profile.assembly import judging_runtimes
 from gangline.profile.registry import Catalog
@@ -33,7 +34,7 @@ from gangline.wire.custom_resources import (
 )
 from gangline_plugins.anti_fragmentation import AntiFragmentation
 from gangline_plugins.anti_fragmentation.arguments import PRODUCT, TypicalPod
-from gangline_plugins.anti_fragmentation.typical import WHOLE
+from gangline_plugins.gpu.node_devices import WHOLE
 from openb.policies import Policy
 from openb.trace import Arrival, TraceNode, TracePod
 
@@ -73,7 +74,7 @@ def replay(
     settle_memory()
     start = time.perf_counter()
     for record in records:
-        runtime.pre_enqueue(record)
+        runtime.enqueued(record)
         placed.append(isinstance(decide(Unit([record], added=0.0), runtime, cache, {}), Decision))
     seconds = time.perf_counter() - start
     gc.unfreeze()
@@ -101,13 +102,13 @@ def _cluster(nodes: Sequence[TraceNode], pods: Sequence[TracePod]) -> Cache:
             GpuDevice(id=id, uuid=f"{node.name}-{id}", model=node.model, health="Healthy") for id in range(node.gpus)
         ]
         status = GpuNodeStatusStatus(total=node.gpus, devices=devices)
-        cache.store("gpunodestatuses").upsert(
+        cache.store(GPU_NODE_STATUSES).upsert(
             GpuNodeStatus(model.ObjectMeta(name=node.name), GpuNodeStatusSpec(node.name), status)
         )
     for count, milli in {(pod.gpus, pod.milli) for pod in pods if _is_part(pod)}:
         devices_ = ClaimDevices(count=count, exclusivity="Shared", fraction=milli / WHOLE)
         metadata = model.ObjectMeta(name=f"part-{count}-{milli}", namespace=_NAMESPACE)
-        cache.store("gpuclaims").upsert(GpuClaim(metadata, GpuClaimSpec(devices=devices_)))
+        cache.store(GPU_CLAIMS).upsert(GpuClaim(metadata, GpuClaimSpec(devices=devices_)))
     return cache
 
 

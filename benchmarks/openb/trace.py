@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gangline_plugins.anti_fragmentation.arguments import TypicalPod
-from gangline_plugins.anti_fragmentation.typical import COVERAGE, WHOLE
+from gangline_plugins.anti_fragmentation.typical import COVERAGE
+from gangline_plugins.gpu.node_devices import WHOLE
 
 NODES = "openb_node_list_gpu_node.csv"
 DEMAND = 1.3

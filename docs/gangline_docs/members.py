@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 import gangline
 from gangline import simulate, testing
 from gangline_docs.markdown import code, prose, table
@@ -90,11 +92,11 @@ def of_module(module: types.ModuleType) -> list[Member]:
 
 
 def _attributes(cls: type[Any]) -> Iterator[Member]:
-    """Fields of a dataclass, and what `__init__` sets, each with the docstring below it."""
-    if dataclasses.is_dataclass(cls):
+    """Fields of a dataclass or struct, and what `__init__` sets, each with the docstring below it."""
+    if dataclasses.is_dataclass(cls) or issubclass(cls, msgspec.Struct):
         docs = field_docs(cls)
-        for field in dataclasses.fields(cls):
-            yield Member(field.name, f"{field.name}: {field.type}", docs.get(field.name, ""))
+        for name, type_ in inspect.get_annotations(cls).items():
+            yield Member(name, f"{name}: {type_}", docs.get(name, ""))
         return
     tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
     made = next((n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == "__init__"), None)

@@ -37,7 +37,8 @@ def of_scheduler() -> list[Described]:
     plugins = [catalog.load(name) for name in catalog.names]
     make_runtime(cache, *plugins, handle=FakeHandle(cache, metrics=metrics), metrics=metrics)
     timings = (Described(each.name, "histogram", each.labels, each.help) for each in metrics.timings)
-    return sorted([*_described(metrics.registry), *timings], key=lambda each: each.name)
+    of_plugins = _described(metrics.of_plugins.registry)
+    return sorted([*_described(metrics.registry), *of_plugins, *timings], key=lambda each: each.name)
 
 
 def of_webhook() -> list[Described]:

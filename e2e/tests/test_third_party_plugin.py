@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +9,7 @@ import pytest
 
 from gangline_e2e.api import Api
 from gangline_e2e.harness import ControlPlane
+from gangline_e2e.installing import installed
 from gangline_e2e.placements import nodes_of
 from gangline_e2e.scheduler import Gangline, configuration, profile
 from gangline_e2e.workloads import gpu_pod, is_bound, kwok_node
@@ -24,22 +23,18 @@ StartGangline = Callable[..., Gangline]
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder into which pip has installed the sample plugin; only PYTHONPATH leads there."""
-    folder = tmp_path_factory.mktemp("site")
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder), str(SAMPLE)]
-    done = subprocess.run(pip, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return folder
+    return installed(SAMPLE, tmp_path_factory.mktemp("site"))
 
 
 async def test_an_installed_plugin_prefers_nodes_where_its_profile_enables_it(
-    empty: Api, own_control_plane: ControlPlane, start_gangline: StartGangline, installed: Path
+    empty: Api, own_control_plane: ControlPlane, start_gangline: StartGangline, sample: Path
 ) -> None:
     liking = profile("liking", enabled=[PLUGIN], args={"PreferredLabel": {"annotation": "example.com/likes"}})
     config = configuration(liking, profile("plain"))
     await empty.create_many(kwok_node(f"node-{i}", labels={"example.com/fast": ""} if i == 3 else {}) for i in range(8))
-    start_gangline(own_control_plane.kubeconfig, config, python_path=installed)
+    start_gangline(own_control_plane.kubeconfig, config, python_path=sample)
 
     await empty.create_many(
         gpu_pod(f"{name}-{i}", cpu="8", scheduler_name=name, annotations=ANNOTATIONS)

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gangline_e2e.api import Api
+from gangline_e2e.day.fabric import Fabric, build
+from gangline_e2e.devices import devices_of
 from gangline_e2e.errors import Refused
-from gangline_e2e.gpu_crds import install
+from gangline_e2e.gpu_crds import NODE_STATUSES, install
+from gangline_e2e.gpu_fleet import configuration
 from gangline_e2e.harness import ControlPlane
+from gangline_e2e.scheduler import Gangline
 from gangline_e2e.webhook import Webhook
-from gangline_e2e.workloads import Manifest, binding, gpu_pod, kwok_node
+from gangline_e2e.workloads import Manifest, binding, gpu_pod, is_bound, kwok_node
 from gangline_webhook.registration import at_url, mutating, validating
 
 CUDA = "CUDA_VISIBLE_DEVICES"
@@ -372,6 +376,29 @@ async def test_pods_are_created_while_it_is_down_and_injected_when_it_is_back(em
 
     assert _env(alone) is None
     assert _env(helped) == BY_ID
+
+
+async def test_a_pod_that_was_not_injected_is_not_bound_where_the_profile_requires_the_request(
+    empty: Api, webhook: Webhook, own_control_plane: ControlPlane, start_gangline: Callable[..., Gangline]
+) -> None:
+    config = configuration(empty.namespace)
+    config["profiles"][0]["pluginConfig"].append({"name": "GpuClaim", "args": {"requireRequest": True}})
+    fabric = Fabric(nodes=1, leaves=1, spines=1)
+    await build(empty, fabric)
+    await empty.create(_claim("four"))
+    start_gangline(own_control_plane.kubeconfig, config)
+    webhook.stop()
+    alone = await empty.create(_pod("alone", {CLAIM: "four"}))
+    webhook.start()
+    await _until_called(empty, _pod("probe", {CLAIM: "four"}))
+    await empty.create(_pod("helped", {CLAIM: "four"}))
+
+    (helped,) = await empty.wait_for(empty.pods, is_bound, 1)
+    why = "the pod's claim gives it 4 GPUs: it has to request nvidia.com/gpu: 4"
+    (alone,) = await empty.wait_for(empty.pods, lambda pod: why in str(pod["status"].get("conditions")), 1)
+    assert helped["metadata"]["name"] == "helped" and len(devices_of(helped)) == 4
+    assert alone["metadata"]["name"] == "alone" and not is_bound(alone) and _env(alone) is None
+    await empty.delete(f"{NODE_STATUSES}/{fabric.name(0)}")
 
 
 def _client(webhook: Webhook, path: str) -> Manifest:

@@ -26,16 +26,20 @@ from gangline.errors import (
     Unavailable,
 )
 from gangline.groups import WATCHES as group_watches
+from gangline.groups.progress import Progress, expected
 from gangline.kube import resources
 from gangline.kube.interface import PatchKind
 from gangline.sizes import BoundedCache, size_of
 from gangline.state import node_selection, requests, tolerations
-from gangline.state.changes import NODE, PODS
+from gangline.state.changes import NODE, PODS, Changes
+from gangline.state.kept import KeptColumns
 from gangline.state.labels import LabelColumn
 from gangline.state.locality import reaches_beyond
-from gangline.state.nodes import Int64Column, NodeView, Rows, TaintKey
+from gangline.state.nodes import Int64Column, NodeView, Rows
 from gangline.state.pods import LabelSet, PodClass, PodInfo
 from gangline.state.selectors import EVERYTHING, NOTHING, Selector, compile_selector, from_map
+from gangline.state.stores import Store
+from gangline.state.taints import TaintKey
 from gangline.state.topology import Domains, Level, Named, Topology
 from gangline.state.tracking import Tracker
 from gangline.state.transaction import Transaction
@@ -70,6 +74,7 @@ __all__ = [
     "ApiError",
     "BoolColumn",
     "BoundedCache",
+    "Changes",
     "Clock",
     "ClusterEvent",
     "Code",
@@ -86,6 +91,7 @@ __all__ = [
     "Handle",
     "Int64Column",
     "InvalidObject",
+    "KeptColumns",
     "LabelColumn",
     "LabelSet",
     "Level",
@@ -101,6 +107,7 @@ __all__ = [
     "PodGroup",
     "PodInfo",
     "Problem",
+    "Progress",
     "Proposal",
     "Reason",
     "Role",
@@ -110,6 +117,7 @@ __all__ = [
     "State",
     "StateKey",
     "Status",
+    "Store",
     "TaintKey",
     "TooManyRequests",
     "Topology",
@@ -122,6 +130,7 @@ __all__ = [
     "codes",
     "compile_selector",
     "default_normalize",
+    "expected",
     "from_map",
     "group_watches",
     "hookimpl",

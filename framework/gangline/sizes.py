@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from typing import Generic, TypeVar
+from functools import lru_cache
+from typing import Any, Generic, TypeVar
 
 import msgspec
 import numpy as np
@@ -57,16 +58,23 @@ def size_of(*values: object) -> int:
     return total
 
 
-def _parts(value: object) -> Iterator[object]:
+def _parts(value: Any) -> Iterator[object]:
     if isinstance(value, _SEVERAL):
         yield from value
     elif isinstance(value, dict):
         yield from value.keys()
         yield from value.values()
-    elif isinstance(value, msgspec.Struct):
-        yield from (getattr(value, name) for name in value.__struct_fields__)
-    elif is_dataclass(value):
-        yield from (getattr(value, field.name, None) for field in fields(value))
+    else:
+        for name in _field_names(value.__class__):
+            yield getattr(value, name, None)
+
+
+@lru_cache(maxsize=1024)
+def _field_names(kind: type[Any]) -> tuple[str, ...]:
+    """The fields of a struct or dataclass."""
+    if issubclass(kind, msgspec.Struct):
+        return kind.__struct_fields__
+    return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
 
 
 class BoundedCache(Generic[K, V]):

@@ -30,7 +30,7 @@ def read_only(column: _Array) -> _Array:
 
 
 class Code(enum.Enum):
-    """The kinds of verdict, named as in kube-scheduler."""
+    """The kinds of verdict, named as in kube-scheduler where it has them."""
 
     SUCCESS = "Success"
     ERROR = "Error"
@@ -38,6 +38,8 @@ class Code(enum.Enum):
     UNSCHEDULABLE_AND_UNRESOLVABLE = "UnschedulableAndUnresolvable"
     WAIT = "Wait"
     SKIP = "Skip"
+    SKIP_CLASS = "SkipClass"
+    """Skip, for all pods of the class; not in kube-scheduler, which has no pod classes."""
     PENDING = "Pending"
 
 
@@ -109,7 +111,7 @@ SUCCESS: Final = Status(Code.SUCCESS)
 SKIP: Final = Status(Code.SKIP)
 """From pre_filter and pre_score: leave this plugin out for this pod. From bind: let the next plugin bind."""
 
-SKIP_CLASS: Final = Status(Code.SKIP)
+SKIP_CLASS: Final = Status(Code.SKIP_CLASS)
 """From pre_filter, instead of SKIP: no pod of this class will ever concern the plugin, nor at reserve and permit."""
 
 

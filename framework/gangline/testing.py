@@ -9,7 +9,7 @@ Everything here runs the plugin as the scheduler does: built by the registry, ca
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,8 +17,13 @@ import msgspec
 import numpy as np
 
 from gangline import model
+from gangline.api.hints import ClusterEvent
 from gangline.errors import ApiError
-from gangline.profile.handle import FrameworkHandle
+from gangline.failures import Failures
+from gangline.groups.members import Grouping
+from gangline.kube.interface import NoClient
+from gangline.profile.background import Background, Work
+from gangline.profile.handle import NO_GROUPS, FrameworkHandle, Pending, Services
 from gangline.profile.registry import Catalog, compile_profile, points_of
 from gangline.profile.runtime import Runtime
 from gangline.queueing.waiting import WaitingPods
@@ -169,7 +174,7 @@ class FakeRecorder:
 
 
 @dataclass(slots=True)
-class FakeBindings:
+class FakeBindings(NoClient):
     """The part of an API client that binds: keeps what was bound, and fails as told."""
 
     bound: dict[str, str] = field(default_factory=dict)
@@ -187,23 +192,73 @@ class FakeBindings:
         self.annotations[f"{namespace}/{name}"] = dict(annotations)
 
 
-class FakeHandle(FrameworkHandle):
-    """The handle that plugins are given, with a clock that stands still and a recorder that keeps a list."""
+class FakePending(Pending):
+    """What a test says that waits."""
 
-    def __init__(self, cache: Cache, client: Any = None, metrics: Metrics | None = None) -> None:
+    def __init__(self) -> None:
+        self.nominations: Mapping[str, Mapping[str, PodInfo]] = {}
+        """Node name to pods by UID."""
+        self.waits: Callable[[str], bool] = lambda key: False
+        """Whether the group with this key waits and is complete."""
+        self.announced: list[ClusterEvent] = []
+
+    def nominated(self) -> Mapping[str, Mapping[str, PodInfo]]:
+        """The nominations that the test has set."""
+        return self.nominations
+
+    def is_waiting(self, key: str) -> bool:
+        """Whether the test says so."""
+        return self.waits(key)
+
+    def announce(self, event: ClusterEvent) -> None:
+        """Keep it in the list."""
+        self.announced.append(event)
+
+
+class FakeBackground(Background):
+    """Keeps what plugins run and spawn in lists."""
+
+    def __init__(self, failures: Failures) -> None:
+        super().__init__(failures)
+        self.spawned: list[Work] = []
+
+    def spawn(self, work: Work) -> None:
+        """Keep it in the list."""
+        self.spawned.append(work)
+
+
+class FakeHandle(FrameworkHandle):
+    """The handle that plugins are given, with a clock that stands still and a recorder that keeps a list.
+
+    Without `grouping` every pod is on its own.
+    """
+
+    def __init__(
+        self,
+        cache: Cache,
+        client: Any = None,
+        metrics: Metrics | None = None,
+        grouping: Grouping = NO_GROUPS,
+        pending: Pending | None = None,
+    ) -> None:
         self.fake_clock = FakeClock()
         self.fake_recorder = FakeRecorder()
-        self.bindings = FakeBindings()
         self.fake_metrics = metrics or Metrics()
-        super().__init__(
-            SCHEDULER,
+        self.fake_pending = FakePending()
+        self.bindings = FakeBindings()
+        self.background = FakeBackground(self.fake_metrics.failures)
+        services = Services[Any](
             cache,
             self.fake_clock,
             self.fake_recorder,
             WaitingPods(),
             self.bindings if client is None else client,
-            self.fake_metrics,
+            self.fake_metrics.of_plugins,
+            self.background,
+            pending or self.fake_pending,
+            grouping,
         )
+        super().__init__(SCHEDULER, services)
 
 
 # Plugins at work

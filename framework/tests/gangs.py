@@ -10,7 +10,9 @@ from gangline import model
 from gangline.deciding.group_scheduling import GroupDecision, GroupRejection
 from gangline.deciding.group_search import decide_group
 from gangline.groups import Groups
+from gangline.groups.members import Grouping
 from gangline.kube.resources import SCHEDULER_PLUGINS_POD_GROUPS
+from gangline.profile.handle import Pending
 from gangline.profile.runtime import Runtime
 from gangline.queueing.units import Unit
 from gangline.state.cache import Cache
@@ -45,10 +47,16 @@ def fabric(spines: int = 2, leaves: int = 4, nodes: int = 4, gpus: int = 8) -> C
 class Gangs:
     """A profile that places groups on a cluster."""
 
-    def __init__(self, cache: Cache, *plugins: type[Any], args: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        cache: Cache,
+        *plugins: type[Any],
+        args: Mapping[str, Any] | None = None,
+        grouping: Grouping | None = None,
+        pending: Pending | None = None,
+    ) -> None:
         self.cache = cache
-        self.handle = FakeHandle(cache)
-        self.handle.grouping = Groups(cache)
+        self.handle = FakeHandle(cache, grouping=grouping or Groups(cache), pending=pending)
         self.runtime: Runtime = make_runtime(
             cache, NodeResourcesFit, GangPermit, TopologyPlacement, *plugins, handle=self.handle, args=args
         )
@@ -68,7 +76,7 @@ class Gangs:
 
     def define(self, name: str, min_member: int) -> None:
         """The PodGroup object of a group."""
-        self.cache.store(SCHEDULER_PLUGINS_POD_GROUPS.key).upsert(
+        self.cache.store(SCHEDULER_PLUGINS_POD_GROUPS).upsert(
             model.PodGroup(
                 metadata=model.ObjectMeta(name=name, namespace="default", uid=f"group-{name}"),
                 spec=model.PodGroupSpec(min_member=min_member),

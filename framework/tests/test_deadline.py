@@ -15,7 +15,8 @@ from gangline.deciding.group_scheduling import GroupRejection
 from gangline.deciding.group_search import decide_group
 from gangline.deciding.scheduling import Decision, Rejection, decide
 from gangline.loop.scheduler import Options
-from gangline.queueing.queue import MAX_OVERRUN_BACKOFF, QueueSettings, SchedulingQueue
+from gangline.queueing.backing_off import MAX_OVERRUN_BACKOFF, QueueSettings
+from gangline.queueing.queue import SchedulingQueue
 from gangline.queueing.units import Unit
 from gangline.simulate import SimulatedClient
 from gangline.state.cache import Cache

@@ -222,7 +222,7 @@ def test_work_of_a_plugin_that_exits_ends_nothing_else() -> None:
     class Works:
         name = "Works"
 
-        def __init__(self, args: None, handle: Any) -> None:
+        def __init__(self, handle: Any) -> None:
             self._handle = handle
             handle.run(self.work)
 
@@ -319,7 +319,7 @@ def test_a_tracker_that_cannot_let_go_is_told_anew_or_its_plugin_fails(kind: typ
         name = "Uses"
         reasons = (Reason("never"),)
 
-        def __init__(self, args: None, handle: Any) -> None:
+        def __init__(self, handle: Any) -> None:
             self.counts = handle.state.tracker(LosesIt)
 
         @hookimpl

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from gangline import NODE, PODS, SKIP, Int64Column, NodeView, PodInfo, ScoreColumn, Status, hookimpl
+from gangline import NODE, PODS, SKIP, Int64Column, KeptColumns, NodeView, PodInfo, ScoreColumn, Status, hookimpl
 from gangline_plugins.resource_scoring import ResourceSpec, Share, check_resources, is_everywhere, share_of
 
 Matrix = NDArray[np.float64]
 """One row per resource, one column per node."""
+_KEPT_BYTES = 8 * 1024 * 1024
+"""For how even nodes are as they are, by the resources that count."""
 
 
 class Args(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
@@ -33,7 +33,7 @@ class NodeResourcesBalancedAllocation:
 
     def __init__(self, args: Args) -> None:
         self._resources = check_resources(args.resources)
-        self._kept: dict[tuple[str, ...], _Kept] = {}
+        self._kept = KeptColumns(_columns, _KEPT_BYTES)
 
     @hookimpl
     def pre_score(self, pod: PodInfo) -> Status | None:
@@ -47,37 +47,24 @@ class NodeResourcesBalancedAllocation:
         share: Share | None = pod.cls.memo.get(self)
         if share is None:
             share = pod.cls.memo[self] = share_of(self._resources, pod.cls.requests.real)
-        change = _evenness(share, nodes, share.wanted)
-        change -= self._as_they_are(share, nodes)
+        change = _evenness(share.resources, nodes, share.wanted)
+        change -= self._as_they_are(share.resources, nodes)
         change += 50.0
         change *= 0.5
         return np.trunc(change) + 50.0
 
-    def _as_they_are(self, share: Share, nodes: NodeView) -> ScoreColumn:
-        """How even nodes are without the pod: the same for all pods, so kept, and worked out anew where it changed."""
-        if not nodes.is_whole:
-            return _evenness(share, nodes)
-        kept = self._kept.get(share.resources)
-        changed = nodes.changed_since(kept.position) if kept is not None and len(kept.evenness) == len(nodes) else None
-        if kept is None or changed is None:
-            kept = self._kept[share.resources] = _Kept(_evenness(share, nodes), nodes.position)
-        elif len(changed):
-            kept.evenness[changed] = _evenness(share, nodes.at(changed))
-            kept.position = nodes.position
-        return kept.evenness
+    def _as_they_are(self, resources: tuple[str, ...], nodes: NodeView) -> ScoreColumn:
+        """How even nodes are without the pod: the same for all pods, so kept where it costs something."""
+        return self._kept.of(resources, nodes)[0] if nodes.is_whole else _evenness(resources, nodes)
 
 
-@dataclass(slots=True, eq=False)
-class _Kept:
-    """One entry per node, as it was at a position of the changes."""
-
-    evenness: ScoreColumn
-    position: int
+def _columns(resources: tuple[str, ...], nodes: NodeView) -> tuple[ScoreColumn]:
+    return (_evenness(resources, nodes),)
 
 
-def _evenness(share: Share, nodes: NodeView, more: Int64Column | int = 0) -> ScoreColumn:
+def _evenness(resources: tuple[str, ...], nodes: NodeView, more: Int64Column | int = 0) -> ScoreColumn:
     """0..100 for each node, rounded down, with so much more of each resource in use."""
-    used, allocatable = share.used(nodes, nonzero=False)
+    allocatable, used = nodes.amounts(resources)
     everywhere = is_everywhere(allocatable)
     fractions = (used + more).astype(np.float64)  # before the division, which is slower on integers
     fractions /= (allocatable if everywhere else np.maximum(allocatable, 1)).astype(np.float64)

@@ -16,6 +16,7 @@ from gangline import (
     Unavailable,
     hookimpl,
     resources,
+    unschedulable,
 )
 
 FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
@@ -27,7 +28,7 @@ class DefaultBinder:
 
     name = "DefaultBinder"
 
-    def __init__(self, args: None, handle: Handle) -> None:
+    def __init__(self, handle: Handle) -> None:
         self._handle = handle
 
     @hookimpl
@@ -35,11 +36,13 @@ class DefaultBinder:
         """Bind. Raises ApiError.
 
         Without an answer the pod may be bound or not: until that is known the node must count as taken, so it asks
-        again until the API server has answered.
+        again until the API server has answered. A node that goes meanwhile is not asked for again.
         """
         wait, unsure = FIRST_WAIT, False
         while True:
             try:
+                if self._handle.state.has_lost_node(pod.uid) and not (unsure and await self._is_bound(pod, node)):
+                    return unschedulable(f"the node {node} that was chosen is no longer there")
                 return await self._try(cycle, pod, node, unsure)
             except Unavailable:
                 unsure = True
@@ -56,7 +59,10 @@ class DefaultBinder:
         except Conflict:
             if not unsure:
                 raise
-            live = await client.get(resources.PODS, pod.name, namespace=pod.namespace)
-            if (live.metadata.uid, live.spec.node_name) != (pod.uid, node):
+            if not await self._is_bound(pod, node):
                 raise
         return SUCCESS
+
+    async def _is_bound(self, pod: PodInfo, node: str) -> bool:
+        live = await self._handle.client.get(resources.PODS, pod.name, namespace=pod.namespace)
+        return (live.metadata.uid, live.spec.node_name) == (pod.uid, node)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from gangline import (
-    SKIP_CLASS,
+    NODE,
+    SKIP,
     Action,
     CodeColumn,
     EventHint,
@@ -25,6 +26,7 @@ class NodeDeclaredFeatures:
     """Infers from the spec what the pod needs and compares it with status.declaredFeatures."""
 
     name = "NodeDeclaredFeatures"
+    reads = NODE
     reasons = (Reason("node(s) didn't match Pod's required features", resolvable=False),)
 
     @hookimpl
@@ -38,7 +40,7 @@ class NodeDeclaredFeatures:
     @hookimpl
     def pre_filter(self, pod: PodInfo) -> Status | None:
         """Most pods need nothing special."""
-        return None if needed_features(pod.cls) else SKIP_CLASS
+        return None if needed_features(pod.cls) else SKIP
 
     @hookimpl
     def filter(self, pod: PodInfo, nodes: NodeView) -> CodeColumn:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 from gangline import (
+    NODE,
     SKIP,
     Action,
     CodeColumn,
@@ -24,12 +25,18 @@ class NodeName:
     """Compares spec.nodeName."""
 
     name = "NodeName"
+    reads = NODE
     reasons = (Reason("node(s) didn't match the requested node name", resolvable=False),)
 
     @hookimpl
     def events_to_register(self) -> Sequence[EventHint]:
         """The node may appear."""
         return (on("nodes", Action.ADD),)
+
+    @hookimpl
+    def identity(self, pod: PodInfo) -> Hashable:
+        """The node that it names."""
+        return pod.node_name or None
 
     @hookimpl
     def pre_filter(self, pod: PodInfo) -> Status | None:

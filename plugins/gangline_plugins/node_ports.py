@@ -37,7 +37,7 @@ class NodePorts:
     reads = NODE | PODS
     reasons = (Reason("node(s) didn't have free ports for the requested pod ports"),)
 
-    def __init__(self, args: None, handle: Handle) -> None:
+    def __init__(self, handle: Handle) -> None:
         self._used = handle.state.tracker(PortsInUse)
 
     @hookimpl

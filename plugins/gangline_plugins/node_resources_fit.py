@@ -16,6 +16,7 @@ from gangline import (
     CodeColumn,
     Cycle,
     EventHint,
+    Handle,
     NodeView,
     PodInfo,
     Reason,
@@ -83,8 +84,8 @@ class NodeResourcesFit:
     reads = NODE | PODS
     args_type = Args
 
-    def __init__(self, args: Args) -> None:
-        self._ignored = frozenset(args.ignored_resources)
+    def __init__(self, args: Args, handle: Handle) -> None:
+        self._ignored = frozenset(handle.ignored_resources or args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
         self._strategy: Strategy = build_strategy(args.scoring_strategy)
 

@@ -97,11 +97,9 @@ class Share:
     total: float
     """The sum of the weights."""
 
-    def used(self, nodes: NodeView, nonzero: bool) -> tuple[Int64Column, Int64Column]:
-        """Requested (without the pod) and allocatable amounts; `nonzero` counts defaults for cpu and memory."""
+    def used(self, nodes: NodeView) -> tuple[Int64Column, Int64Column]:
+        """Requested (without the pod) and allocatable amounts, with defaults for cpu and memory."""
         allocatable, used = nodes.amounts(self.resources)
-        if not nonzero:
-            return used, allocatable
         if self.resources == ("cpu", "memory"):
             return nodes.nonzero, allocatable
         used = used.copy()
@@ -133,7 +131,7 @@ def _strategy(
             share = cls.memo[score] = share_of(resources, cls.requests.scoring)
         if not share.resources:
             return np.zeros(len(nodes))
-        used, allocatable = share.used(nodes, nonzero=True)
+        used, allocatable = share.used(nodes)
         return mean(share, used + share.wanted, allocatable)
 
     return score

@@ -28,9 +28,16 @@ class Told:
         return True
 
 
-def tell_once(handle: Handle, pod: PodInfo, reason: str, note: str) -> bool:
-    """Warn of something in an event on the pod, unless that was done before; says whether it was not."""
-    is_first = handle.state.shared(Told).is_first(pod.uid, reason, note)
-    if is_first:
-        handle.recorder.event(pod, "Warning", reason, note)
-    return is_first
+class Teller:
+    """Warns in events, of one thing once; together with all others of the cluster."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._recorder = handle.recorder
+        self._told = handle.state.shared(Told)
+
+    def once(self, pod: PodInfo, reason: str, note: str) -> bool:
+        """Warn of something in an event on the pod, unless that was done before; says whether it was not."""
+        is_first = self._told.is_first(pod.uid, reason, note)
+        if is_first:
+            self._recorder.event(pod, "Warning", reason, note)
+        return is_first

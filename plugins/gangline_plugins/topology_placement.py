@@ -108,7 +108,7 @@ class TopologyPlacement:
                 yield from self._domains(attempt, level, tier)
 
     def _domains(self, attempt: GroupAttempt, level: Domains, tier: int) -> Iterator[Placement]:
-        wanted = max(1, attempt.needed)
+        wanted = attempt.fewest
         sums = [np.minimum(level.sums(role.capacity), len(role.pods)) for role in attempt.roles]
         held = np.sum(sums, axis=0)
         spare = np.sum([level.sums(role.capacity) for role in attempt.roles], axis=0)
@@ -133,6 +133,6 @@ def _why(attempt: GroupAttempt, level: Domains, held: np.ndarray, is_pinned: boo
         return f"no node is in a {level.level}"
     best = int(held.argmax())
     return (
-        f"no {level.level} of {len(level)} holds {max(1, attempt.needed)} pods: "
+        f"no {level.level} of {len(level)} holds {attempt.fewest} pods: "
         f"the best one, {level.path(best)}, holds {int(held[best])}"
     )

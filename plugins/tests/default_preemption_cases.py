@@ -11,13 +11,16 @@ import msgspec
 from gangline import ApiError, Handle, PodInfo, Proposal, Status, config, model
 from gangline.clock import SystemClock
 from gangline.explain.case import load_cluster
+from gangline.kube.interface import NoClient
 from gangline.model import TypedReference
 from gangline.profile.assembly import build_runtimes
+from gangline.profile.handle import Services
 from gangline.profile.registry import Catalog
 from gangline.profile.runtime import Runtime
 from gangline.queueing.waiting import WaitingPods
 from gangline.state.cache import Cache
 from gangline.telemetry.metrics import Metrics
+from gangline.testing import FakeBackground, FakePending
 from gangline_plugins.default_preemption import Args, DefaultPreemption
 from gangline_plugins.default_preemption.importance import Candidate
 
@@ -57,13 +60,13 @@ class Recorder:
 
 
 @dataclass
-class Client:
+class Client(NoClient):
     """Keeps patches and deletions; `failures` holds, by verb and name, the errors to raise one after the other."""
 
     calls: list[tuple[str, str, Any]] = field(default_factory=list)
     failures: dict[tuple[str, str], list[ApiError]] = field(default_factory=dict)
 
-    async def patch(self, resource: Any, name: str, patch: Any, **options: Any) -> None:
+    async def patch(self, resource: Any, name: str, patch: Any, **options: Any) -> Any:
         """PATCH."""
         self._call("patch", name, patch)
 
@@ -88,6 +91,9 @@ class Cluster:
     client: Client
     recorder: Recorder
     waiting: WaitingPods
+    pending: FakePending
+    background: FakeBackground
+    metrics: Metrics
 
     @property
     def handle(self) -> Handle:
@@ -126,9 +132,8 @@ class Cluster:
 
     async def carry_out(self) -> None:
         """Run what was spawned."""
-        pending = self.runtime.handle.pending_work
-        while pending:
-            await pending.pop(0)()
+        while self.background.spawned:
+            await self.background.spawned.pop(0)()
 
 
 def cluster(
@@ -136,20 +141,15 @@ def cluster(
 ) -> Cluster:
     """A cluster that looks at nodes from the start-th on."""
     cache = load_cluster({"nodes": nodes, "pods": pods, "pdbs": pdbs or []})
-    client, recorder, waiting = Client(), Recorder(), WaitingPods()
-    runtime = build_runtimes(
-        config.load(_CONFIGURATION, "test"),
-        Catalog.discover(),
-        cache,
-        SystemClock(),
-        recorder,
-        waiting,
-        client,
-        Metrics(),
-        None,
-    )["default-scheduler"]
+    client, recorder, waiting, pending, metrics = Client(), Recorder(), WaitingPods(), FakePending(), Metrics()
+    background = FakeBackground(metrics.failures)
+    services = Services[Runtime](
+        cache, SystemClock(), recorder, waiting, client, metrics.of_plugins, background, pending
+    )
+    loaded = config.load(_CONFIGURATION, "test")
+    runtime = build_runtimes(loaded, Catalog.discover(), services, metrics, None)["default-scheduler"]
     plugin = DefaultPreemption(args or Args(), runtime.handle, StartingAt(start))
-    return Cluster(cache, runtime, plugin, client, recorder, waiting)
+    return Cluster(cache, runtime, plugin, client, recorder, waiting, pending, background, metrics)
 
 
 def node(name: str, cpu: int = 4, **labels: str) -> Object:

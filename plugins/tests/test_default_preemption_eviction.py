@@ -144,7 +144,7 @@ async def test_the_condition_is_written_again_after_a_failure_that_may_pass() ->
 async def test_nominations_of_less_important_pods_are_taken_back() -> None:
     found = full_node()
     others = {name: found.pod(pod(name, 1, priority)) for name, priority in (("less", 5), ("equal", 10))}
-    found.runtime.handle.nominations = lambda: {"a": others}
+    found.pending.nominations = {"a": others}
 
     found.preempt(pod("p", 1, 10))
     await found.carry_out()

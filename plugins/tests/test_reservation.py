@@ -14,7 +14,7 @@ from gangline import model
 from gangline.deadline import Deadline
 from gangline.deciding.group_scheduling import GroupRejection
 from gangline.deciding.group_search import decide_group
-from gangline.kube.resources import NODES, PODS
+from gangline.kube.resources import NAMESPACES, NODES, PODS
 from gangline.loop.scheduler import Scheduler
 from gangline.queueing.units import Unit
 from gangline.simulate import Kubelet, SimulatedClient, running
@@ -96,9 +96,9 @@ def busy(*runs: str, namespace: str = "default", allow: str = "", **args: Any) -
     """A node for each pod that is on it and says how long it runs."""
     cache = cluster(make_node(f"n{i}", gpus=8, cpu=64, memory="512Gi") for i in range(len(runs)))
     meta = model.ObjectMeta(name=namespace, annotations={ALLOW: allow})
-    cache.store("namespaces").upsert(model.Namespace(meta))
+    cache.store(NAMESPACES).upsert(model.Namespace(meta))
     gangs = Gangs(cache, Reservation, args={"Reservation": ReservationArgs(**args)})
-    gangs.handle.waits = lambda key: True
+    gangs.handle.fake_pending.waits = lambda key: True
     for i, said in enumerate(runs):
         notes = {MAX_RUNTIME: said} if said else {}
         pod = make_pod(f"busy-{i}", gpus=8, node=f"n{i}", annotations=notes, namespace=namespace)
@@ -150,7 +150,7 @@ def test_a_pod_of_higher_priority_is_not_kept_out() -> None:
 
 def test_a_gang_that_waits_no_longer_keeps_no_room() -> None:
     gangs, _ = reserved()
-    gangs.handle.waits = lambda key: False
+    gangs.handle.fake_pending.waits = lambda key: False
 
     assert small(gangs)["n0"]
 
@@ -167,7 +167,7 @@ def test_a_gang_that_came_later_waits_for_the_first_one() -> None:
 def test_without_known_ends_there_is_no_estimate() -> None:
     cache = cluster([make_node("n0", gpus=8)], [make_pod("busy", gpus=8, node="n0")])
     gangs = Gangs(cache, Reservation, args={"Reservation": ReservationArgs()})
-    gangs.handle.waits = lambda key: True
+    gangs.handle.fake_pending.waits = lambda key: True
 
     rejected = gangs.decide(gangs.gang("big", 1))
 
@@ -208,9 +208,7 @@ def test_a_reservation_is_told_in_events_and_gauges() -> None:
 
 def test_a_gang_that_is_incomplete_keeps_no_room_and_is_told_why() -> None:
     gangs, _ = reserved()
-    announced: list[str] = []
-    gangs.handle.announcer = lambda event: announced.append(event.resource)
-    gangs.handle.waits = lambda key: False
+    gangs.handle.fake_pending.waits = lambda key: False
 
     assert small(gangs)["n0"]
     reason, note = events(gangs)[-1]
@@ -220,7 +218,7 @@ def test_a_gang_that_is_incomplete_keeps_no_room_and_is_told_why() -> None:
     )
     assert gauge(gangs, "gangline_reserved_nodes") == []
     assert ({"reason": "incomplete"}, 1.0) in gauge(gangs, "gangline_reservations_ended_total")
-    assert announced == ["reservations"]
+    assert [event.resource for event in gangs.handle.fake_pending.announced] == ["reservations"]
 
 
 def test_a_reservation_ends_when_its_time_has_passed() -> None:

@@ -9,14 +9,9 @@ import msgspec
 
 from gangline import ApiError, Code, Conflict, Cycle, NotFound, PodInfo, Status, model
 from gangline.explain.case import load_cluster
-from gangline.kube.resources import Resource
-from gangline.profile.handle import FrameworkHandle
-from gangline.profile.recording import NoRecorder
-from gangline.profile.registry import Catalog, compile_profile, points_of
-from gangline.profile.runtime import Runtime
-from gangline.queueing.waiting import WaitingPods
+from gangline.kube.resources import PVCS, Resource
 from gangline.state.cache import Cache
-from gangline.telemetry.metrics import Metrics
+from gangline.testing import FakeHandle, make_runtime
 
 Object = dict[str, Any]
 WAIT = "WaitForFirstConsumer"
@@ -59,19 +54,19 @@ class StorageServer:
         """A merge patch. Raises Conflict when it holds another resourceVersion than the stored object."""
         if name in self.failures:
             raise self.failures[name]
-        stored = self._cache.store(resource.plural).get(name, namespace or "")
+        stored = self._cache.store(resource).get(name, namespace or "")
         if stored is None:
             raise NotFound(404, "NotFound", name)
         if patch["metadata"]["resourceVersion"] != stored.metadata.resource_version:
             raise Conflict(409, "Conflict", name)
         self.patches.append((resource.plural, name, patch))
-        changed = self.change(resource.plural, name, patch, namespace or "")
+        changed = self.change(resource, name, patch, namespace or "")
         self.reaction(name)
         return changed
 
-    def change(self, plural: str, name: str, patch: Mapping[str, Any], namespace: str = "default") -> Any:
+    def change(self, kind: Resource[Any], name: str, patch: Mapping[str, Any], namespace: str = "default") -> Any:
         """Merge into an object, whoever wants it, and give it a new resourceVersion."""
-        store = self._cache.store(plural)
+        store = self._cache.store(kind)
         stored = store.get(name, namespace)
         body = msgspec.to_builtins(stored)
         _merge(body, patch)
@@ -87,7 +82,7 @@ class StorageServer:
             "metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
             "spec": {"volumeName": volume},
         }
-        self.change("persistentvolumeclaims", claim, patch)
+        self.change(PVCS, claim, patch)
 
 
 class VolumeCluster:
@@ -96,26 +91,8 @@ class VolumeCluster:
     def __init__(self, plugin: type[Any], **objects: list[Any]) -> None:
         self.cache = load_cluster(objects)
         self.server = StorageServer(self.cache)
-        metrics = Metrics()
-        handle = FrameworkHandle(
-            "default-scheduler",
-            self.cache,
-            StandingClock(),
-            NoRecorder(),
-            WaitingPods(),
-            self.server,
-            metrics,
-        )
-        profile = compile_profile(
-            "default-scheduler",
-            {point: [(plugin.name, 1)] for point in points_of(plugin)},
-            Catalog({plugin.name: plugin}),
-            lambda name, type_: type_() if type_ is not None else None,
-            handle,
-            metrics,
-        )
-        self.plugin = profile.plugins[plugin.name]
-        self.runtime = Runtime(profile, handle, metrics, None)
+        self.runtime = make_runtime(self.cache, plugin, handle=FakeHandle(self.cache, self.server))
+        self.plugin = self.runtime.profile.plugins[plugin.name]
 
     def pod(self, pod: Object) -> PodInfo:
         """The record of a pod."""
@@ -128,15 +105,9 @@ class VolumeCluster:
         self.cache.assume(record, row)
         return record
 
-    def add(self, plural: str, obj: Object) -> None:
+    def add(self, kind: Resource[Any], obj: Object) -> None:
         """Add or replace an object in a store."""
-        kinds: dict[str, Any] = {
-            "persistentvolumeclaims": model.PersistentVolumeClaim,
-            "persistentvolumes": model.PersistentVolume,
-            "csinodes": model.CSINode,
-            "volumeattachments": model.VolumeAttachment,
-        }
-        self.cache.store(plural).upsert(msgspec.convert(obj, kinds[plural]))
+        self.cache.store(kind).upsert(msgspec.convert(obj, kind.type))
 
     def status(self, pod: Object) -> Status | None:
         """Why the pod is rejected as a whole, None when it is not."""

@@ -9,8 +9,10 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gangline_e2e.day.fabric import Fabric
 from gangline_e2e.day.fitting import Floor
@@ -41,7 +43,7 @@ class Limits:
     patience: float = 60.0
     """Until something that fits runs,"""
     overtaken: int = 1000
-    """unless fewer workloads than that started in the meantime: then not it waits, but the machine is slow."""
+    """unless fewer workloads that come after it started in the meantime: it waits its turn, and the machine is slow."""
     late: float = 15.0
     """Until a scheduler knows that a node is gone,"""
     bound: int = 200
@@ -56,6 +58,14 @@ class Sample:
     held: float
     present: int
     waiting: int
+
+
+class _Start(NamedTuple):
+    """When a workload got its first node, its priority, and when it was complete."""
+
+    now: float
+    value: int
+    complete_s: float
 
 
 class Judge:
@@ -91,8 +101,8 @@ class Judge:
         """By claim: what pods that name it have had."""
         self._claimed: dict[str, set[tuple[str, tuple[int, ...]]]] = defaultdict(set)
         """By claim: what its status has said."""
-        self._starts: list[float] = []
-        """When each workload got its first node."""
+        self._starts: list[_Start] = []
+        """Of each workload that got its first node, in the order of time."""
         self._left: dict[str, float] = {}
         """Nodes that are gone, and since when."""
         self._promises: dict[str, Promise] = {}
@@ -163,10 +173,12 @@ class Judge:
         """Weigh what has been going on for a while; every second or so."""
         waiting = [each for each in self.progress.values() if each.is_waiting]
         self.waiting.look(waiting, self.ledger, self._promises, now)
-        for name, since in self.waiting.since.items():
-            overtaken = self._started_since(since)
-            if now - since > self.limits.patience and overtaken > self.limits.overtaken:
-                said = f"for {now - since:.0f} s, while {overtaken} others started: {self.progress[name].workload}"
+        impatient = {name: since for name, since in self.waiting.since.items() if now - since > self.limits.patience}
+        starts = np.array(self._starts) if impatient else None
+        for name, since in impatient.items():
+            overtaken = _overtaken(self.progress[name], since, starts)
+            if overtaken > self.limits.overtaken:
+                said = f"for {now - since:.0f} s, while {overtaken} after it started: {self.progress[name].workload}"
                 self._fault(f"{name} waits though it fits", said)
         for each in self.progress.values():
             late = now - each.moved_s > self.limits.phase
@@ -240,14 +252,14 @@ class Judge:
             self._orphan(pod)
         self.bindings.append(now)
         if known.bound == 1:
-            self._starts.append(now)
+            self._starts.append(_Start(now, workload.value, now if known.complete_s is None else known.complete_s))
         self.waits[workload.kind].append(now - known.came[uid])
         if workload.kind == "gang" and known.whole_s is not None:
             self.phases[workload.name] = known.phase()
 
     def _started_since(self, moment: float) -> int:
         """How many workloads have got a first node since; a large gang counts once."""
-        return len(self._starts) - bisect_left(self._starts, moment)
+        return len(self._starts) - bisect_left(self._starts, moment, key=lambda start: start.now)
 
     def _bound_since(self, moment: float) -> int:
         """How many pods have got a node since."""
@@ -286,6 +298,15 @@ class Judge:
         if what not in self._told and len(self._told) < MOST_FAULTS:
             self._told.add(what)
             self._faults.append(f"{what} {more}".strip())
+
+
+def _overtaken(waits: Progress, since: float, starts: NDArray[np.float64] | None) -> int:
+    """How many workloads have started since that come after one: of a lower priority, or as high and complete later."""
+    if starts is None or not len(starts) or waits.complete_s is None:
+        return 0
+    _, values, complete = starts[np.searchsorted(starts[:, 0], since) :].T
+    own = waits.workload.value
+    return int(np.count_nonzero((values < own) | ((values == own) & (complete > waits.complete_s))))
 
 
 def _broken(gang: Progress) -> tuple[str, str] | None:

@@ -29,8 +29,8 @@ class StateKey(Generic[T]):
 class Cycle:
     """One attempt to place one pod.
 
-    A plugin that declares `reads` shares what it writes among all pods of a class, so it must write only what
-    follows from the class; other plugins write for this attempt alone.
+    A plugin that declares `reads` shares what it writes among all pods of one identity, so it must write only what
+    follows from the identity; other plugins write for this attempt alone.
     """
 
     __slots__ = ("_shared", "_state", "annotations", "deadline", "feasible", "skipped")

@@ -21,7 +21,7 @@ _MOST_REASONS = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rejection:
+class RejectedNodes:
     """The verdicts of one filter plugin: 0 where a node passes."""
 
     name: str
@@ -59,7 +59,7 @@ class Diagnosis:
     pod: PodInfo
     nodes: NodeView
     cycle: Cycle
-    rejections: list[Rejection] = field(default_factory=list)
+    rejections: list[RejectedNodes] = field(default_factory=list)
     narrowed: BoolColumn | None = None
     narrowed_by: tuple[str, ...] = ()
     status: Status | None = None
@@ -70,7 +70,7 @@ class Diagnosis:
             return {self.status.plugin, *self.narrowed_by} - {""}
         return {rejection.name for rejection, mask in self.first() if mask.any()} | set(self.narrowed_by)
 
-    def first(self) -> list[tuple[Rejection, BoolColumn]]:
+    def first(self) -> list[tuple[RejectedNodes, BoolColumn]]:
         """Each plugin with the nodes for which it is the first to reject."""
         undecided = self.nodes.alive.copy()
         if self.narrowed is not None:

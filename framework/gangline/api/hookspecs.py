@@ -49,6 +49,10 @@ class Hooks:
         """
 
     @hookspec
+    def post_enqueue(self, pod: PodInfo) -> None:
+        """A pod waits to be scheduled: it is new, or has changed. For plugins that count what is asked for."""
+
+    @hookspec
     def queue_sort(self, pod: PodInfo, since: float) -> tuple[float, ...]:  # type: ignore[empty-body]  # contract only
         """The sort key of a pod: the smallest goes first. `since` is when it was queued, in seconds.
 
@@ -57,10 +61,18 @@ class Hooks:
         """
 
     @hookspec
+    def pre_cycle(self, pod: PodInfo) -> None:
+        """A pod is about to be filtered, for an attempt or for what-if: bring up to date what verdicts are read from.
+
+        Also called for each member of a group that is placed like others. Called before everything that is kept is
+        read, so what it notes as changed counts.
+        """
+
+    @hookspec
     def pre_filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeView) -> Status | Narrow | None:
         """Prepare, reject the pod as a whole, narrow the nodes down, or SKIP this plugin's filter.
 
-        Called once per attempt over all nodes; once per pod class for a plugin that declares `reads`.
+        Called once per attempt over all nodes; once per identity of pods for a plugin that declares `reads`.
         """
 
     @hookspec
@@ -68,18 +80,17 @@ class Hooks:
         """Unsigned integers: 0 where a node is feasible, k > 0 for `self.reasons[k - 1]`.
 
         A plugin with more reasons than it can list has `explain(cycle, pod, code) -> Sequence[Reason]` instead.
-        Called over all nodes; a plugin that declares `reads` is called again only for nodes that changed. One whose
-        verdict also follows from labels or annotations of the pod names their keys in `reads_pod_labels` and
-        `reads_pod_annotations`.
+        Called over all nodes; a plugin that declares `reads` is called again only for nodes that changed.
         """
 
     @hookspec
     def identity(self, pod: PodInfo, annotations: Mapping[str, str]) -> Hashable:
-        """What this plugin reads of a pod beyond its class, of labels, annotations or objects that they name; or None.
+        """What this plugin reads of a pod beyond its class: of labels, annotations, or objects that they name; or None.
 
-        Members of a group that are of one class, and of which every plugin says the same, are alike: what holds for one
-        of them holds for all. `annotations` are those of the pod and its owners, as of `handle.workload(pod)`. Called
-        for each member in each attempt of its group, so it has to be quick.
+        Pods of one class of which every plugin says the same are alike: what holds for one holds for all. What plugins
+        say that declare `reads` is kept for all pods that are alike to them; so they answer a value, equal whenever
+        their verdicts would be. `annotations` are those of the pod and its owners, as of `handle.workload(pod)`.
+        Called in each attempt, for each member of a group, so it has to be quick.
         """
 
     @hookspec
@@ -101,10 +112,17 @@ class Hooks:
         """
 
     @hookspec
+    def post_reject(self, pod: PodInfo, diagnosis: Diagnosis) -> bool | None:
+        """The pod has been rejected, by whatever plugin. Called for a member of each kind of a group that was.
+
+        True makes this plugin one of the reasons, so that its events wake the pod too.
+        """
+
+    @hookspec
     def pre_score(self, cycle: Cycle, pod: PodInfo, nodes: NodeView) -> Status | None:
         """Prepare scores, or SKIP this plugin's. `cycle.feasible` says which nodes count.
 
-        Once per pod class, and without `cycle.feasible`, for a plugin that declares `reads`.
+        Once per identity, and without `cycle.feasible`, for a plugin that declares `reads`.
         """
 
     @hookspec
@@ -124,7 +142,10 @@ class Hooks:
 
     @hookspec
     def unreserve(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
-        """Give back what reserve claimed. Called in reverse order, for every plugin, whatever had failed."""
+        """The pod does not go to the node after all: give back what reserve, permit or pre_bind took.
+
+        Called in reverse order, for every plugin that has it, whatever had failed.
+        """
 
     @hookspec
     def permit(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
@@ -180,4 +201,6 @@ POINTS = (
     "placement_score",
     "pod_group_post_filter",
 )
-"""The points that a profile lists plugins for; the other hooks go with them (unreserve with reserve, and so on)."""
+"""The points that a profile lists plugins for."""
+UNLISTED = ("pre_cycle", "post_enqueue", "post_reject", "unreserve")
+"""The points at which every plugin of a profile is called that has a method for them."""

@@ -14,10 +14,13 @@ from gangline.api.diagnosis import Diagnosis
 from gangline.api.hints import ClusterEvent
 from gangline.api.pod_group import GroupAttempt, Membership, Problem
 from gangline.deadline import Deadline
+from gangline.kube.interface import Client
+from gangline.kube.resources import Resource, T
 from gangline.model import TypedReference
 from gangline.state.changes import NODE
 from gangline.state.nodes import NodeView, Rows
 from gangline.state.pods import PodInfo
+from gangline.state.stores import Store
 from gangline.state.topology import Topology
 from gangline.state.tracking import Tracker
 from gangline.state.transaction import Transaction
@@ -38,20 +41,30 @@ class State(Protocol):
         """Every pod that is bound or assumed, by UID."""
         ...
 
-    def store(self, plural: str) -> Any:
-        """The objects of a kind, by its plural: iterate, `get(name, namespace)`, `version`.
+    def has_lost_node(self, uid: str) -> bool:
+        """Whether the node that was chosen for a pod has gone while the pod is being bound.
+
+        A node that has come since under the same name is another one. The framework asks before each call of `pre_bind`
+        and `bind`; a plugin that waits for long in one of them asks again.
+        """
+        ...
+
+    def store(self, kind: Resource[T]) -> Store[T]:
+        """The objects of a kind, such as `resources.LEASES`: iterate, `get(name, namespace)`, `version`.
 
         `subscribe(listener)` tells an object with `on_upsert(obj)` and `on_remove(obj)` of every change, and at once of
-        what is there; what a plugin subscribes while it is built ends with its configuration, what a `shared` object
-        subscribes does not. Only what the scheduler or a plugin `watches` is followed: a plugin's `watches` are
-        resources, or a `resources.Selection` of some of their objects.
+        what is there. Only what the scheduler or a plugin `watches` is followed: a plugin's `watches` are resources, or
+        a `resources.Selection` of some of their objects.
+
+        A subscription ends with the configuration of the plugin; that of a `shared` object with the object.
         """
         ...
 
     def shared(self, kind: Callable[..., S], *args: Any) -> S:
-        """The one object of a kind for all plugins, profiles and later configurations.
+        """The one object of a kind for all plugins and profiles that ask with equal arguments.
 
-        Made as `kind(*args)` when first asked for.
+        Made as `kind(*args)` when first asked for. It stays as long as each configuration asks for it while its plugins
+        are built, and is dropped with the first that does not.
         """
         ...
 
@@ -67,6 +80,12 @@ class State(Protocol):
         A row is another node's after node_removed; pods are on a row only between the two. It ends as a subscription.
         """
 
+    def at_end(self, end: Callable[[], None]) -> None:
+        """Call this when the configuration ends, be it replaced or refused; the last one first.
+
+        Asked for in the constructor of a `shared` object it is called when that ends.
+        """
+
     def touch(self, row: int, kind: int = NODE) -> None:
         """Something that a plugin knows of a node (NODE), or of the pods on it (PODS), has changed.
 
@@ -77,8 +96,8 @@ class State(Protocol):
         """A block of hypothetical steps, undone at its end."""
         ...
 
-    def record(self, pod: Any) -> PodInfo:
-        """The record of a pod object."""
+    def record(self, pod: Any, row: int = -1) -> PodInfo:
+        """The record of a pod object; with a row, of one that the plugin's own columns take for placed there."""
         ...
 
 
@@ -133,6 +152,10 @@ class Waiting(Protocol):
         """The waiting pod with this UID, or None."""
         ...
 
+    def held_by(self, plugin: str) -> Sequence[WaitingPod]:
+        """The pods that a plugin has not let go yet."""
+        ...
+
 
 class Handle(Protocol):
     """What the framework offers a plugin; given to its constructor."""
@@ -168,7 +191,7 @@ class Handle(Protocol):
         ...
 
     @property
-    def client(self) -> Any:
+    def client(self) -> Client:
         """The API client; for background work and for pre_bind, bind, post_bind only."""
         ...
 
@@ -181,11 +204,19 @@ class Handle(Protocol):
         """What is asked for in this block raises DeadlineExceeded from then on; for work in the background."""
         ...
 
+    @property
+    def ignored_resources(self) -> Collection[str]:
+        """The resources that only extenders look at, as their `managedResources` say."""
+        ...
+
     def run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Background work that lives and dies with leadership."""
+        """Background work that goes on while this process leads and the configuration is in use."""
 
     def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Do something once, in the background, now; for what follows from a decision but is too slow for it."""
+        """Do something once, in the background, now; for what follows from a decision but is too slow for it.
+
+        It has half a minute left when the configuration is replaced.
+        """
 
     @property
     def topology(self) -> Topology:
@@ -220,7 +251,10 @@ class Handle(Protocol):
         ...
 
     def metric(self, name: str, help: str, labels: Iterable[str] = ()) -> Any:
-        """A Prometheus counter of the plugin's own."""
+        """A Prometheus counter of the plugin's own, on `/metrics` while the configuration is in use.
+
+        It goes on counting where the next configuration has one with the same name and labels.
+        """
         ...
 
     def gauge(self, name: str, help: str, labels: Iterable[str] = ()) -> Any:

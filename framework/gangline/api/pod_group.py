@@ -21,7 +21,7 @@ ANYWHERE = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class FallbackStep:
     """One step of an ordered fallback: this level will do from `after` seconds of waiting on."""
 
     level: str
@@ -36,7 +36,7 @@ class TopologyConstraint:
     """All of them within one domain of this level."""
     preferred: str = ANYWHERE
     """Within one domain of this level if that can be; else of the next wider one that can."""
-    fallback: tuple[Step, ...] = ()
+    fallback: tuple[FallbackStep, ...] = ()
     """Takes the place of `required` where it is given: the level of the last step whose time has come is required."""
 
     def required_at(self, waited: float) -> str:
@@ -156,6 +156,11 @@ class GroupAttempt:
     def pods(self) -> list[PodInfo]:
         """All members to place, role by role."""
         return [pod for role in self.roles for pod in role.pods]
+
+    @property
+    def fewest(self) -> int:
+        """How many of them a placement must hold to be of use: as many as are needed, or one where none is."""
+        return max(1, self.needed)
 
     @property
     def first(self) -> PodInfo:

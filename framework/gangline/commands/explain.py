@@ -28,6 +28,9 @@ from gangline.profile.assembly import judging_runtimes
 from gangline.profile.runtime import Runtime
 from gangline.state.cache import Cache
 
+MOST_ROWS = 100
+"""Nodes in the table, the best first: more are nothing to read."""
+
 
 @click.command()
 @click.argument("target", required=False, metavar="[POD|NAMESPACE/POD|KIND/NAME]")
@@ -225,7 +228,9 @@ def _print_report(report: Report, why_not: str | None, output: Literal["table", 
 def _show(report: Report, why_not: str | None, screen: Console) -> None:
     nodes = [node for node in report.nodes if why_not in (None, node.name)]
     nodes.sort(key=lambda node: (bool(node.rejections), -(node.total or 0), node.name))
-    screen.print(_table(report, nodes))
+    screen.print(_table(report, nodes[:MOST_ROWS]))
+    if len(nodes) > MOST_ROWS:
+        screen.print(f"and {len(nodes) - MOST_ROWS} more nodes: -o json tells of all, --why-not NODE of one")
     screen.print()
     if report.message:
         screen.print(report.message)

@@ -10,7 +10,7 @@ from datetime import datetime
 from gangline.api.plugin import Clock
 from gangline.clock import SystemClock
 from gangline.config import SchedulerConfiguration
-from gangline.deciding.group_scheduling import offer_what_if
+from gangline.deciding.what_if import WhatIf
 from gangline.explain.live import load_live
 from gangline.groups import Groups
 from gangline.kube import auth
@@ -47,26 +47,30 @@ async def judge(client: Client, configuration: SchedulerConfiguration, clock: Cl
     """List a cluster and build the profiles of a configuration on it. Raises ApiError and GanglineError."""
     clock = clock or SystemClock()
     cluster, pending = await load_live(client, with_groups=True)
-    runtimes = judging_runtimes(configuration, cluster, clock=clock, client=client, grouping=Groups(cluster))
-    await _load_watched(client, cluster, list(runtimes.values()))
+    nominations = _nominations(pending)
     groups: dict[str, Unit] = {}
+    runtimes: dict[str, Runtime] = {}
+    judging_runtimes(
+        configuration,
+        cluster,
+        clock=clock,
+        client=client,
+        grouping=Groups(cluster),
+        pending=WhatIf(runtimes, cluster, lambda: nominations, groups.get, clock.monotonic),
+        at_work=runtimes,
+    )
+    await _load_watched(client, cluster, list(runtimes.values()))
     for runtime in runtimes.values():
-        if runtime.handle.placed is not None:
-            runtime.handle.placed.start_over(cluster.pods.values())
+        runtime.handle.placed.start_over(cluster.pods.values())
         mine = [pod for pod in pending if pod.scheduler_name == runtime.name]
         groups |= _waiting(runtime, mine, clock)
-    nominations = _nominations(pending)
-    for runtime in runtimes.values():
-        runtime.handle.nominations = lambda: nominations
-        runtime.handle.waits = lambda key: key in groups
-        offer_what_if(runtime, cluster, lambda: nominations, groups.get, clock.monotonic)
     return Judged(cluster, runtimes, dict(sorted(groups.items(), key=lambda item: item[1].added)), pending)
 
 
 async def _load_watched(client: Client, cluster: Cache, runtimes: Sequence[Runtime]) -> None:
     """List the objects that plugins watch in addition to those of every scheduler."""
     for selection in watched_by(runtimes):
-        resource, store = selection.resource, cluster.store(selection.resource.key)
+        resource, store = selection.resource, cluster.store(selection.resource)
         if len(store) or resource.plural not in await client.served(resource.group, resource.version):
             continue
         found = await client.list(

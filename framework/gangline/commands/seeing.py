@@ -39,7 +39,7 @@ def see(
     configuration = choose(files, profile)
     cluster, pending, running = asyncio.run(_load(kubeconfig, scheduler, ask))
     runtimes = list(judging_runtimes(configuration, cluster).values())
-    grouping = next((runtime for runtime in runtimes if runtime.handle.placed is not None), runtimes[0])
+    grouping = next((runtime for runtime in runtimes if runtime.handle.groups_pods), runtimes[0])
     return Seen(cluster, pending, grouping.topology, running)
 
 

@@ -7,13 +7,15 @@ verified by the filters, one pod per node at a time; what the arithmetic got wro
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import partial
 from typing import TypeVar, cast
 
 import numpy as np
 
 from gangline.api.cycle_state import Cycle
 from gangline.api.pod_group import ANYWHERE, GroupAttempt, Membership, PodGroup, Role
-from gangline.deciding.filling import Counts, apart, together
+from gangline.deciding.counts import Counts, apart, together
+from gangline.groups.progress import Progress
 from gangline.groups.room import GroupRoom, Part
 from gangline.groups.strategy import strategy_of
 from gangline.profile.evaluation import Filtered
@@ -62,6 +64,8 @@ class Filler:
         self.cycles: dict[str, Cycle] = {}
         self._prepared: tuple[list[Part], GroupRoom] | None = None
         self._left = MOST_STEPS_IN_ALL
+        self._least = 0
+        """How many of them this placement leaves for others."""
         self._local: bool | None = None
         self._known: dict[_Place, list[tuple[PodInfo, int]] | None] = {}
         """Where the members of a part went; None where they had no room."""
@@ -103,34 +107,39 @@ class Filler:
             return False
         choices: list[Iterator[Rows]] = []
         marks: list[int] = []
-        at, most = 0, self._left - MOST_STEPS
+        at, self._least = 0, max(0, self._left - MOST_STEPS)
         while at < len(parts):
             if len(choices) == at:
                 marks.append(tx.mark())
                 choices.append(self._rooms(parts[at], rows))
-            found = False
-            for inside in choices[at]:
-                attempt.deadline.check()
-                yield
-                self._left -= 1
-                if self._left < max(0, most):
-                    break
-                filled = yield from self._replay(attempt, parts[at], inside, tx)
-                if filled and not room.missing(at + 1, rows):
-                    found = True
-                    break
-                tx.undo_to(marks[at])
-            if found:
+            missing = partial(room.missing, at + 1, rows)
+            if (yield from self._place_part(attempt, parts[at], choices[at], missing, tx)):
                 at += 1
                 continue
             choices.pop()
             marks.pop()
             at -= 1
-            if at < 0 or self._left < max(0, most):
+            if at < 0 or self._left < self._least:
                 self.why = f"no room for {parts[at + 1].name or 'the group'} beside the rest of the group"
                 return False
             tx.undo_to(marks[at])
-        return sum(pod.row >= 0 for pod in attempt.pods) >= max(1, attempt.needed)
+        return sum(pod.row >= 0 for pod in attempt.pods) >= attempt.fewest
+
+    def _place_part(
+        self, attempt: GroupAttempt, part: Part, rooms: Iterator[Rows], missing: Callable[[], str], tx: Transaction
+    ) -> Steps[bool]:
+        """Place a part in the next of its domains that holds it and beside which nothing is missing."""
+        mark = tx.mark()
+        for inside in rooms:
+            attempt.deadline.check()
+            yield
+            self._left -= 1
+            if self._left < self._least:
+                break
+            if (yield from self._replay(attempt, part, inside, tx)) and not missing():
+                return True
+            tx.undo_to(mark)
+        return False
 
     def _replay(self, attempt: GroupAttempt, part: Part, rows: Rows, tx: Transaction) -> Steps[bool]:
         """Place a part; as it went before, where the same members were on the same of rows.
@@ -179,7 +188,7 @@ class Filler:
             preferred = subgroup.topology.preferred
             levels = tuple(dict.fromkeys((preferred, required) if preferred else (required,)))
             there = placed.get(name, [])
-            minimum = max(0, subgroup.min_member - len(there))
+            minimum = Progress.of(subgroup, len(there)).needed
             parts.append(Part(name, roles, minimum, levels, np.array(there, dtype=np.intp)))
         drawn = {part.name for part in parts if _is_drawn(part.roles, attempt.roles)}
         return sorted(parts, key=lambda part: (part.name in drawn, part.levels == (ANYWHERE,), -_demand(part.roles)))

@@ -11,20 +11,21 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from gangline.api.cycle_state import Cycle
 from gangline.api.placement import Placement
-from gangline.api.pod_group import GroupAttempt, Membership, PodGroup, Problem, Role
+from gangline.api.pod_group import GroupAttempt, PodGroup, Role
 from gangline.deadline import ROOM_SECONDS, exceeded
 from gangline.deciding.group_filling import Filler, Steps, to_the_end
-from gangline.deciding.likeness import Identity, identity
-from gangline.deciding.scheduling import Decision, choose, find_feasible
+from gangline.deciding.group_reading import RoleKey
+from gangline.deciding.group_words import why_none
+from gangline.deciding.scheduling import Decision, find_feasible
 from gangline.errors import GanglineError
-from gangline.groups import conflict
+from gangline.groups.progress import Progress
 from gangline.profile.evaluation import Filtered
 from gangline.profile.ranking import Wishes, worth
 from gangline.profile.runtime import GROUPS, Runtime
@@ -42,8 +43,6 @@ log = logging.getLogger(__name__)
 
 _MOST_TOLD = 16
 """Kinds of members about which it is told why they have no node."""
-RoleKey = tuple[str, Hashable, Identity]
-"""What members that are alike have in common: subgroup, pod class, and what plugins read of them beyond that."""
 MOST_TRIED = 64
 """Placements that are tried in one cycle, at most."""
 
@@ -82,95 +81,8 @@ class GroupRejection:
     """Whether the group has all that it needs; more members would join it."""
     is_late: bool = False
     """The deadline has passed: worth another try, but each time a later one."""
-
-
-def read_group(
-    members: Sequence[PodInfo], runtime: Runtime, cache: Cache
-) -> tuple[PodGroup | str, dict[RoleKey, list[PodInfo]]]:
-    """The group of these pods, or what is wrong with it; its members that are alike together, by rank."""
-    found: dict[RoleKey, list[tuple[float, PodInfo]]] = {}
-    first: PodGroup | None = None
-    for pod in members:
-        if not runtime.lets_in(pod).is_success:
-            continue
-        membership = runtime.handle.group_of(pod)
-        if not isinstance(membership, Membership):
-            return (membership.message if isinstance(membership, Problem) else f"{pod.key} is in no group"), {}
-        if first is None:
-            first = membership.group
-        elif membership.group is not first and membership.group != first:
-            return conflict(first, membership.group), {}
-        if pod.scheduler_name != members[0].scheduler_name:
-            names = f"{members[0].scheduler_name} and {pod.scheduler_name}"
-            return f"the pods of gang {first.namespace}/{first.name} differ in schedulerName: {names}", {}
-        rank = float("inf") if membership.index is None else float(membership.index)
-        key = (membership.subgroup, runtime.evaluator.kind(pod), identity(pod, runtime))
-        found.setdefault(key, []).append((rank, pod))
-    if first is None:
-        return "the group has no members", {}
-    return first, {key: _by_rank(ranked) for key, ranked in found.items()}
-
-
-def one_of(members: Sequence[PodInfo], runtime: Runtime) -> PodGroup | None:
-    """The group as one of its pods has it, for whoever tells what is wrong with it."""
-    found = (runtime.handle.group_of(pod) for pod in members)
-    return next((membership.group for membership in found if isinstance(membership, Membership)), None)
-
-
-def offer_what_if(
-    runtime: Runtime,
-    cache: Cache,
-    nominations: Callable[[], Nominations],
-    waiting: Callable[[str], Unit | None],
-    monotonic: Callable[[], float],
-) -> None:
-    """Let the plugins of a profile ask outside of a cycle where pods would go, and what would help a waiting group.
-
-    See `Handle.find_places` and `Handle.attempt`.
-    """
-
-    def find(pods: Sequence[PodInfo], allowed: BoolColumn) -> Mapping[str, int] | None:
-        key = runtime.group_key(pods[0])
-        if not key:
-            return _find_place(pods[0], runtime, cache, nominations(), allowed)
-        group, members = read_group(pods, runtime, cache)
-        if isinstance(group, str):
-            return None
-        unit = Unit(list(pods), added=0.0, group=key)
-        return to_the_end(GroupCycle(unit, group, members, runtime, cache, nominations(), 0.0, allowed).fit())
-
-    def attempt(key: str) -> GroupAttempt | None:
-        unit = waiting(key)
-        group, members = read_group(unit.members, runtime, cache) if unit is not None else ("", {})
-        if unit is None or isinstance(group, str):
-            return None
-        return to_the_end(GroupCycle(unit, group, members, runtime, cache, nominations(), monotonic()).begin())
-
-    runtime.handle.finder, runtime.handle.attempts = find, attempt
-
-
-def _find_place(
-    pod: PodInfo, runtime: Runtime, cache: Cache, nominations: Nominations, allowed: BoolColumn
-) -> Mapping[str, int] | None:
-    filtered = find_feasible(pod, runtime, cache, nominations)
-    filtered.feasible = filtered.feasible & allowed
-    if not filtered.feasible.any():
-        return None
-    return {pod.uid: choose(pod, runtime, cache, filtered)}
-
-
-def _by_rank(ranked: list[tuple[float, PodInfo]]) -> list[PodInfo]:
-    if all(rank != float("inf") for rank, _ in ranked):
-        ranked.sort(key=lambda each: each[0])
-    else:
-        ranked.sort(key=lambda each: (each[0], _by_number(each[1].name)))
-    return [pod for _, pod in ranked]
-
-
-def _by_number(name: str) -> tuple[str, int]:
-    """A sort key by which worker-2 comes before worker-10."""
-    head, _, tail = name.rpartition("-")
-    return (head, int(tail)) if tail.isdecimal() else (name, -1)
+    has_lost_node: bool = False
+    """A node that was chosen has gone: worth another try at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,13 +143,13 @@ class GroupCycle:
         """Look at the cluster as it is."""
         placed = list(self._runtime.handle.members(self._group.key))
         roles = []
-        for (subgroup, _, _), pods in self._members.items():
+        for (subgroup, _), pods in self._members.items():
             roles.append(self._role(subgroup, pods))
             yield
         self._attempt = GroupAttempt(
             self._group,
             roles,
-            needed=max(0, self._group.min_member - len(placed)),
+            needed=Progress.of(self._group, len(placed)).needed,
             placed=placed,
             waited=self._now - (self._unit.added if self._unit.complete is None else self._unit.complete),
             refit=self._refit,
@@ -268,11 +180,10 @@ class GroupCycle:
     def decide(self) -> Steps[GroupDecision | GroupRejection]:
         """Find a placement and reserve it."""
         attempt = yield from self.begin()
-        if len(attempt.pods) < attempt.needed:
-            missing = attempt.needed - len(attempt.pods)
-            return GroupRejection(
-                self._unit, f"waiting for {missing} more pods of the group", frozenset((GROUPS,)), self._group
-            )
+        missing = Progress.of(self._group, len(attempt.placed), len(attempt.pods)).missing
+        if missing:
+            message = f"waiting for {missing} more pods of the group"
+            return GroupRejection(self._unit, message, frozenset((GROUPS,)), self._group)
         placements = self._runtime.generate(attempt)
         if isinstance(placements, Status):
             return self._rejection(placements.message, placements.plugin)
@@ -373,7 +284,7 @@ class GroupCycle:
     def _may_hold(self, holds: Sequence[int]) -> bool:
         roles = self._attempt.roles
         enough = sum(min(held, len(role.pods)) for held, role in zip(holds, roles, strict=True))
-        return enough >= max(1, self._attempt.needed)
+        return enough >= self._attempt.fewest
 
     def _try(self, placement: Placement) -> Steps[GroupDecision | None]:
         with self._cache.transaction() as tx:
@@ -478,32 +389,9 @@ class GroupCycle:
     def _blamed(self) -> Iterator[str]:
         yield from self._rejecting
         for filtered in self._filtered:
-            yield from self._runtime.evaluator.diagnose(filtered).plugins()
+            yield from self._runtime.reject(self._runtime.evaluator.diagnose(filtered))
 
     def _why(self) -> str:
         attempt = self._attempt
-        said = list(dict.fromkeys([*attempt.messages, *self._said]))
-        nodes = self._cache.nodes.count
-        for role, filtered in zip(attempt.roles, self._filtered, strict=False):
-            held = int(role.capacity.sum())
-            if held >= len(role.pods) and filtered.feasible.any():
-                continue
-            name = f" of {role.subgroup}" if role.subgroup else ""
-            said.append(f"{min(held, len(role.pods))} of {len(role.pods)} pods{name} fit on {nodes} nodes")
-            said.append(self._why_not(filtered, role))
-        total = f"gang {self._group.namespace}/{self._group.name}: "
-        wanted = f"no placement for {max(1, attempt.needed)} pods"
-        return total + "; ".join([wanted, *said])
-
-    def _why_not(self, filtered: Filtered, role: Role) -> str:
-        """What keeps members of a role from nodes, in the words of an event."""
-        diagnosis = self._runtime.evaluator.diagnose(filtered)
-        feasible = int(filtered.feasible.sum())
-        if not feasible:
-            return diagnosis.message()
-        reasons = [f"{n} {reason}" for reason, n in diagnosis.counts().items()]
-        full = feasible - int((role.capacity[filtered.feasible] > 0).sum())
-        if full:
-            reasons.append(f"{full} node(s) had no room beside the members that come before")
-        room = f"{feasible} of {self._cache.nodes.count} nodes would do for one such pod"
-        return f"{room}; {', '.join(sorted(reasons))}." if reasons else f"{room}, and have room for no more of them."
+        said = dict.fromkeys([*attempt.messages, *self._said])
+        return why_none(attempt, said, self._filtered, self._runtime.evaluator, self._cache.nodes.count)

@@ -20,7 +20,8 @@ from typing import cast
 from gangline.api.pod_group import PodGroup
 from gangline.deadline import AT_ONCE_SECONDS, GANG_SECONDS, Deadline, exceeded
 from gangline.deciding.group_filling import Steps
-from gangline.deciding.group_scheduling import GroupCycle, GroupDecision, GroupRejection, one_of, read_group
+from gangline.deciding.group_reading import one_of, read_group
+from gangline.deciding.group_scheduling import GroupCycle, GroupDecision, GroupRejection
 from gangline.errors import GanglineError
 from gangline.profile.runtime import GROUPS, Runtime
 from gangline.queueing.nominating import Nominations
@@ -92,7 +93,7 @@ class GroupSearch:
                 self._restarts += 1
             limit = Deadline(min(stretch * 2.0 ** min(self._restarts, 60), max(stretch, AT_ONCE_SECONDS)))
             if self._cycle is None or self._steps is None:
-                group, roles = read_group(self.unit.members, self.runtime, self._cache)
+                group, roles = read_group(self.unit.members, self.runtime)
                 if isinstance(group, str):
                     one = one_of(self.unit.members, self.runtime)
                     return GroupRejection(self.unit, group, frozenset((GROUPS,)), one)

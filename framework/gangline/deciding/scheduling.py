@@ -50,6 +50,8 @@ class Rejection:
     """A fault, not a verdict: worth another try whatever happens in the cluster."""
     is_late: bool = False
     """The deadline has passed: worth another try, but each time a later one."""
+    has_lost_node: bool = False
+    """The node that was chosen has gone: worth another try at once."""
 
 
 def decide(
@@ -120,7 +122,7 @@ def choose(pod: PodInfo, runtime: Runtime, cache: Cache, filtered: Filtered, bon
 
 def _unschedulable(unit: Unit, runtime: Runtime, filtered: Filtered) -> Rejection:
     diagnosis = runtime.evaluator.diagnose(filtered)
-    rejection = Rejection(unit, unit.pod, diagnosis.message(), frozenset(diagnosis.plugins()))
+    rejection = Rejection(unit, unit.pod, diagnosis.message(), runtime.reject(diagnosis))
     if not diagnosis.nodes.count:
         return rejection
     try:

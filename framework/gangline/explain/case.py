@@ -132,7 +132,7 @@ def load_cluster(case: Mapping[str, Any]) -> Cache:
     """A cache that holds the objects of a case. Raises GanglineError for the first that cannot be used."""
     cluster = Cache()
     for resource in STORED:
-        store = cluster.store(resource.key)
+        store = cluster.store(resource)
         for obj in _objects(case, resource):
             store.upsert(obj)
     nodes = converted(case.get("nodes") or [], list[model.Node], "nodes")

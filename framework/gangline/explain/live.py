@@ -23,7 +23,7 @@ async def load_live(client: Client, with_groups: bool = False) -> tuple[Cache, l
     cluster = Cache()
     pending: list[PodInfo] = []
     for resource in [*STORED, *(await _served(client, with_groups))]:
-        store = cluster.store(resource.key)
+        store = cluster.store(resource)
         for obj in await _listed(client, resource):
             store.upsert(obj)
     for node in (await client.list(NODES)).items:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gangline.api.diagnosis import Rejection
+from gangline.api.diagnosis import RejectedNodes
 from gangline.api.proposal import Victims
 from gangline.config import Extender
 from gangline.errors import ExtenderError
@@ -78,7 +78,7 @@ class _Reasons:
     reasons: Sequence[Reason]
 
 
-def rejection(failed: Mapping[str, Reason], nodes: Nodes) -> Rejection:
+def rejection(failed: Mapping[str, Reason], nodes: Nodes) -> RejectedNodes:
     """The nodes that extenders rejected, as if a filter plugin had."""
     numbers = {reason: number for number, reason in enumerate(dict.fromkeys(failed.values()), start=1)}
     codes = np.zeros(nodes.size, dtype=np.uint32)
@@ -86,7 +86,7 @@ def rejection(failed: Mapping[str, Reason], nodes: Nodes) -> Rejection:
         row = nodes.row_of(name)
         if row is not None:
             codes[row] = numbers[reason]
-    return Rejection(EXTENDER, _Reasons(tuple(numbers)), codes)
+    return RejectedNodes(EXTENDER, _Reasons(tuple(numbers)), codes)
 
 
 def mask(names: Collection[str], nodes: Nodes) -> BoolColumn:

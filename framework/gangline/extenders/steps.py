@@ -98,8 +98,8 @@ class Attempt:
         diagnosis = self.runtime.evaluator.diagnose(filtered)
         if failed:
             diagnosis.rejections.append(deciding.rejection(failed, self.cache.nodes))
-        plugins = diagnosis.plugins() | ({deciding.EXTENDER} if failed else set())
-        rejection = Rejection(self.unit, self.unit.pod, diagnosis.message(), frozenset(plugins))
+        plugins = self.runtime.reject(diagnosis) | ({deciding.EXTENDER} if failed else set())
+        rejection = Rejection(self.unit, self.unit.pod, diagnosis.message(), plugins)
         if not diagnosis.nodes.count:
             return rejection
         steps = self.runtime.post_filter_steps(diagnosis)

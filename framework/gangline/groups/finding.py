@@ -14,6 +14,7 @@ from gangline.groups.readers import READERS, watched_by
 from gangline.groups.reading import Lookup, Reader
 from gangline.groups.seen import Seen, Sight
 from gangline.state.pods import PodInfo
+from gangline.state.slots import remember_group
 from gangline.wire.custom_resources import CLAIM
 
 _LABELS = frozenset({keys.POD_GROUP, keys.KUEUE_GROUP, keys.KOORDINATOR_GROUP, keys.LWS_GROUP, keys.JOB_SET})
@@ -49,8 +50,8 @@ class Groups:
         self._readers = readers
         self._types = {kind.key: kind.type for kind in watched_by(readers)}
         self._bell = _Bell()
-        for key in self._types:
-            lookup.store(key).subscribe(self._bell)
+        for kind in watched_by(readers):
+            lookup.store(kind).subscribe(self._bell)
         self._owners = Owners(lookup)
         self._known: weakref.WeakKeyDictionary[PodInfo, tuple[Membership | Problem | None, Sight]] = (
             weakref.WeakKeyDictionary()
@@ -58,15 +59,15 @@ class Groups:
 
     def of(self, pod: PodInfo) -> Membership | Problem | None:
         """The pod's group; a Problem where it names one that cannot be used, None where it is in none."""
-        memo = pod.membership
+        memo = pod.slot.membership
         if memo is not None and (memo[0] == self._bell.rings or memo[0] == _FOREVER):
             answer: Membership | Problem | None = memo[1]
         elif not pod.owners and not pod.group and _has_no_trigger(pod):
             answer = None
-            pod.membership = (_FOREVER, None)
+            remember_group(pod.slot, (_FOREVER, None))
         else:
             answer = self._look(pod)
-            pod.membership = (self._bell.rings, answer)
+            remember_group(pod.slot, (self._bell.rings, answer))
         return answer
 
     def _look(self, pod: PodInfo) -> Membership | Problem | None:

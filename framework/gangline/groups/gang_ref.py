@@ -45,7 +45,7 @@ class GangRefReader:
         claim = pod.annotations.get(CLAIM)
         if not claim:
             return None
-        found: GpuClaim | None = lookup.store(GPU_CLAIMS.key).get(claim, pod.namespace)
+        found: GpuClaim | None = lookup.store(GPU_CLAIMS).get(claim, pod.namespace)
         if found is None or not found.spec.gang_ref:
             return None
         name = found.spec.gang_ref
@@ -53,7 +53,7 @@ class GangRefReader:
 
     def _read(self, pod: PodInfo, name: str, lookup: Lookup) -> Membership:
         for resource, least_of in _KINDS:
-            obj = lookup.store(resource.key).get(name, pod.namespace)
+            obj = lookup.store(resource).get(name, pod.namespace)
             if obj is not None:
                 return self._member(pod, lookup, name, least_of(obj), 0, (resource, obj))
         sizes = sizes_of(pod, lookup)

@@ -79,7 +79,7 @@ class GpuCountReader:
 def gpus_of(pod: PodInfo, lookup: Lookup) -> int:
     """How many GPUs one pod takes, by its claim or its requests; only GpuClaims are looked up."""
     name = pod.annotations.get(CLAIM)
-    claim: GpuClaim | None = lookup.store(GPU_CLAIMS.key).get(name, pod.namespace) if name else None
+    claim: GpuClaim | None = lookup.store(GPU_CLAIMS).get(name, pod.namespace) if name else None
     if claim is not None:
         return max(claim.spec.devices.count, 0)
     return sum(pod.cls.requests.real.get(resource, 0) for resource in _GPUS)

@@ -26,7 +26,7 @@ _REMEMBERED_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class JobPart:
     """One replicated job in a group."""
 
     name: str
@@ -60,7 +60,7 @@ class JobSetReader:
     watches: tuple[Resource[Any], ...] = (JOB_SETS,)
 
     def __init__(self) -> None:
-        self._layouts: BoundedCache[tuple[str, str], tuple[JobSet, list[Part]]] = BoundedCache(_REMEMBERED_BYTES)
+        self._layouts: BoundedCache[tuple[str, str], tuple[JobSet, list[JobPart]]] = BoundedCache(_REMEMBERED_BYTES)
         self._groups: BoundedCache[tuple[str, str], tuple[JobSet, PodGroup]] = BoundedCache(_REMEMBERED_BYTES)
 
     def read(self, pod: PodInfo, lookup: Lookup) -> Membership | Problem | None:
@@ -69,7 +69,7 @@ class JobSetReader:
         return attempt(self.dialect, pod, name, lambda: self._read(pod, name, lookup)) if name else None
 
     def _read(self, pod: PodInfo, name: str, lookup: Lookup) -> Membership:
-        found: JobSet | None = lookup.store(JOB_SETS.key).get(name, pod.namespace)
+        found: JobSet | None = lookup.store(JOB_SETS).get(name, pod.namespace)
         if found is None:
             raise missing("JobSet", pod.namespace, name)
         part_name = pod.labels.get(keys.JOB_SET_PART, "")
@@ -82,7 +82,7 @@ class JobSetReader:
         )
         return _member(pod, group, part)
 
-    def _parts(self, found: JobSet) -> list[Part]:
+    def _parts(self, found: JobSet) -> list[JobPart]:
         key = (found.metadata.namespace, found.metadata.name)
         known = self._layouts.get(key)
         if known is not None and known[0] is found:
@@ -91,7 +91,7 @@ class JobSetReader:
         self._layouts.put(key, (found, parts))
         return parts
 
-    def _group(self, found: JobSet, parts: list[Part], name: str) -> PodGroup:
+    def _group(self, found: JobSet, parts: list[JobPart], name: str) -> PodGroup:
         key = (found.metadata.namespace, name)
         known = self._groups.get(key)
         if known is not None and known[0] is found:
@@ -101,11 +101,11 @@ class JobSetReader:
         return group
 
 
-def _layout(found: JobSet) -> list[Part]:
+def _layout(found: JobSet) -> list[JobPart]:
     """The replicated jobs of a JobSet. Raises InvalidObject."""
     done = {each.name: each.succeeded for each in found.status.replicated_jobs_status}
     whole = found.metadata.annotations or _NOTHING
-    parts: list[Part] = []
+    parts: list[JobPart] = []
     offset = 0
     for replicated in found.spec.replicated_jobs:
         own = _own(replicated)
@@ -114,7 +114,7 @@ def _layout(found: JobSet) -> list[Part]:
         pods = max(job_size(replicated.template.spec.parallelism, replicated.template.spec.completions), 0)
         jobs = max(replicated.replicas, 0)
         parts.append(
-            Part(
+            JobPart(
                 replicated.name,
                 jobs,
                 pods,
@@ -144,7 +144,7 @@ def _in_turn(found: JobSet) -> bool:
     return in_order or any(each.depends_on for each in found.spec.replicated_jobs)
 
 
-def _formed(dialect: str, found: JobSet, parts: list[Part], name: str) -> PodGroup:
+def _formed(dialect: str, found: JobSet, parts: list[JobPart], name: str) -> PodGroup:
     annotations = found.metadata.annotations or _NOTHING
     least = number(annotations, keys.MIN_MEMBER)
     if least is None:
@@ -173,7 +173,7 @@ def _formed(dialect: str, found: JobSet, parts: list[Part], name: str) -> PodGro
     )
 
 
-def _subgroups(part: Part, needed: int, hoisted: bool) -> tuple[SubGroup, ...]:
+def _subgroups(part: JobPart, needed: int, hoisted: bool) -> tuple[SubGroup, ...]:
     """The sub-groups that a replicated job makes; a lone one whose constraint is the group's needs none."""
     constraints = part.constraints
     whole = needed if not part.done else 0  # it is not known which Jobs have succeeded
@@ -194,7 +194,7 @@ def _subgroups(part: Part, needed: int, hoisted: bool) -> tuple[SubGroup, ...]:
     return () if hoisted else (SubGroup(part.name, needed, constraints.topology),)
 
 
-def _member(pod: PodInfo, group: PodGroup, part: Part) -> Membership:
+def _member(pod: PodInfo, group: PodGroup, part: JobPart) -> Membership:
     """The pod's place: its Job counts first, then its completion index. Raises InvalidObject."""
     job = number(pod.labels, keys.JOB_SET_JOB, least=0)
     completion = number(pod.annotations, COMPLETION_INDEX, least=0)

@@ -28,7 +28,7 @@ class KaiReader:
         return attempt(self.dialect, pod, name, lambda: self._read(pod, name, lookup)) if name else None
 
     def _read(self, pod: PodInfo, name: str, lookup: Lookup) -> Membership:
-        obj: KaiPodGroup | None = lookup.store(KAI_POD_GROUPS.key).get(name, pod.namespace)
+        obj: KaiPodGroup | None = lookup.store(KAI_POD_GROUPS).get(name, pod.namespace)
         if obj is None:
             raise missing("PodGroup", pod.namespace, name)
         constraints = constraints_of(annotations_with(pod, obj, lookup))

@@ -52,7 +52,7 @@ class LeaderWorkerSetReader:
 
     def _read(self, pod: PodInfo, name: str, lookup: Lookup) -> Membership:
         of = pod.labels.get(keys.LWS_NAME, "")
-        found: LeaderWorkerSet | None = lookup.store(LEADER_WORKER_SETS.key).get(of, pod.namespace)
+        found: LeaderWorkerSet | None = lookup.store(LEADER_WORKER_SETS).get(of, pod.namespace)
         own = annotations_of(pod, lookup)
         size = number(own, keys.LWS_SIZE) or (found.spec.leader_worker_template.size if found is not None else None)
         if size is None:

@@ -43,7 +43,7 @@ CONTROLLERS: tuple[Resource[Any], ...] = (
     LEADER_WORKER_SETS,
 )
 """The kinds whose objects are looked up along the chain."""
-_STORE_OF = {(each.group, each.kind): each.key for each in CONTROLLERS}
+_CONTROLLERS = {(each.group, each.kind): each for each in CONTROLLERS}
 _UNREAD = "kubectl.kubernetes.io/last-applied-configuration"
 _NO_ANNOTATIONS: Mapping[str, str] = {}
 OwnerKey = tuple[str, str, str, str, str]
@@ -80,7 +80,7 @@ def key_of(reference: OwnerReference, namespace: str) -> OwnerKey:
 
 def is_followed(reference: OwnerReference) -> bool:
     """Whether objects of this kind are looked up."""
-    return (reference.api_version.rpartition("/")[0], reference.kind) in _STORE_OF
+    return (reference.api_version.rpartition("/")[0], reference.kind) in _CONTROLLERS
 
 
 def starts_in_turn(found: Any) -> bool:
@@ -90,8 +90,8 @@ def starts_in_turn(found: Any) -> bool:
 
 def _find(reference: OwnerReference, namespace: str, lookup: Lookup) -> Any:
     """The object that a reference points to; None when it is not there, or another has its name now."""
-    key = _STORE_OF.get((reference.api_version.rpartition("/")[0], reference.kind))
-    found = lookup.store(key).get(reference.name, namespace) if key is not None else None
+    kind = _CONTROLLERS.get((reference.api_version.rpartition("/")[0], reference.kind))
+    found = lookup.store(kind).get(reference.name, namespace) if kind is not None else None
     return found if found is not None and found.metadata.uid == reference.uid else None
 
 
@@ -207,7 +207,7 @@ def _above(found: Any, lookup: Lookup) -> OwnerReference | None:
     if reference is None or reference.kind != "Pod":
         return reference
     name = (metadata.labels or _NO_ANNOTATIONS).get(keys.LWS_NAME, "")
-    above = lookup.store(LEADER_WORKER_SETS.key).get(name, metadata.namespace) if name else None
+    above = lookup.store(LEADER_WORKER_SETS).get(name, metadata.namespace) if name else None
     if above is None:
         return None
     return OwnerReference(LEADER_WORKER_SETS.kind, name, above.metadata.uid, LEADER_WORKER_SETS.api_version)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from gangline.api.pod_group import ANYWHERE, Step
+from gangline.api.pod_group import ANYWHERE, FallbackStep
 from gangline.errors import InvalidObject
 from gangline.groups import keys
 from gangline.moments import span
@@ -70,24 +70,24 @@ def level(values: Mapping[str, str], key: str) -> str:
     return ANYWHERE if text is None else level_name(key, text, text)
 
 
-def fallback(values: Mapping[str, str], key: str) -> tuple[Step, ...]:
+def fallback(values: Mapping[str, str], key: str) -> tuple[FallbackStep, ...]:
     """The steps that stand there: each level is required until its time, then the next one. Raises InvalidObject."""
     text = values.get(key)
     if text is None:
         return ()
-    steps: list[Step] = []
+    steps: list[FallbackStep] = []
     after = 0.0
     *first, last = text.split(";")
     for part in first:
         name, _, until = part.partition(",")
-        steps.append(Step(level_name(key, text, name), after))
+        steps.append(FallbackStep(level_name(key, text, name), after))
         ends = _duration(key, text, until.strip())
         if ends <= after:
             raise invalid(key, text, f'"{part.strip()}": times have to grow from step to step')
         after = ends
     if "," in last:
         raise invalid(key, text, f'"{last.strip()}" is the last step, so it has no time')
-    return (*steps, Step(level_name(key, text, last), after))
+    return (*steps, FallbackStep(level_name(key, text, last), after))
 
 
 def rank_of(pod: PodInfo) -> int | None:

@@ -12,8 +12,8 @@ from gangline.state.pods import PodInfo
 class Lookup(Protocol):
     """Where readers look up the objects that stand behind pods."""
 
-    def store(self, plural: str) -> Any:
-        """The objects of a kind, by its plural: iterate, `get(name, namespace)`, `version`."""
+    def store(self, kind: Resource[Any]) -> Any:
+        """The objects of a kind: iterate, `get(name, namespace)`, `version`."""
         ...
 
 

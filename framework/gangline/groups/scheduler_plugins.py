@@ -28,7 +28,7 @@ class SchedulerPluginsReader:
         return attempt(self.dialect, pod, name, lambda: self._read(pod, name, lookup)) if name else None
 
     def _read(self, pod: PodInfo, name: str, lookup: Lookup) -> Membership:
-        obj: PodGroupObject | None = lookup.store(SCHEDULER_PLUGINS_POD_GROUPS.key).get(name, pod.namespace)
+        obj: PodGroupObject | None = lookup.store(SCHEDULER_PLUGINS_POD_GROUPS).get(name, pod.namespace)
         if obj is None:
             raise missing("PodGroup", pod.namespace, name)
         least = min_member(obj)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gangline.groups.reading import Lookup
+from gangline.kube.resources import Resource
 from gangline.model import Job, JobSet, OwnerReference
 
 _STATUS_COUNTS = (Job, JobSet)
@@ -49,9 +50,9 @@ class Seen:
         self._got: dict[tuple[str, str, str, str, str], Any] = {}
         self._shared: Sight | None = None
 
-    def store(self, plural: str) -> Any:
+    def store(self, kind: Resource[Any]) -> Any:
         """The objects of a kind; what is got from it is noted."""
-        return _SeenStore(plural, self._lookup.store(plural), self._found)
+        return _SeenStore(kind.key, self._lookup.store(kind), self._found)
 
     def chain(self, reference: OwnerReference, namespace: str) -> Any:
         """The chain that begins with a controller, from those that are remembered; None where none are."""

@@ -30,7 +30,7 @@ class UpstreamReader:
 
     def _read(self, pod: PodInfo, lookup: Lookup) -> Membership:
         for resource in self.watches:
-            obj: PodGroupObject | None = lookup.store(resource.key).get(pod.group, pod.namespace)
+            obj: PodGroupObject | None = lookup.store(resource).get(pod.group, pod.namespace)
             if obj is not None:
                 return self._member(pod, lookup, resource, obj)
         raise missing("PodGroup", pod.namespace, pod.group)

@@ -29,7 +29,7 @@ class VolcanoReader:
         return attempt(self.dialect, pod, name, lambda: self._read(pod, name, lookup)) if name else None
 
     def _read(self, pod: PodInfo, name: str, lookup: Lookup) -> Membership:
-        obj: VolcanoPodGroup | None = lookup.store(VOLCANO_POD_GROUPS.key).get(name, pod.namespace)
+        obj: VolcanoPodGroup | None = lookup.store(VOLCANO_POD_GROUPS).get(name, pod.namespace)
         if obj is None:
             raise missing("PodGroup", pod.namespace, name)
         tasks = _tasks(obj)

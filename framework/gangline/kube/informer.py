@@ -17,9 +17,9 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Collection, Container, Coroutine, Iterable
 from contextlib import aclosing
-from typing import Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from gangline.errors import ApiError, Forbidden, Gone, Invalid, Unavailable
 from gangline.kube.interface import Client, EventType, Listing, Unreadable, WatchEvent
@@ -33,6 +33,8 @@ PAGE = 500  # objects asked for at once; what kubectl asks for
 BACKOFF = (0.5, 30.0)  # seconds after the first failure, and at most
 SHORT_WATCH = 1.0  # seconds; a watch that ends sooner without an event counts as a failure
 
+Key = tuple[str, str]
+"""Namespace and name of an object."""
 Taken = TypeVar("Taken", bound=HasMetadata, contravariant=True)
 
 
@@ -64,7 +66,7 @@ class Informer(Generic[T]):
         namespace: str | None = None,
         field_selector: str = "",
         label_selector: str = "",
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        sleep: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep,
         clock: Callable[[], float] = time.monotonic,
         on_unreadable: Callable[[Unreadable], None] = lambda unreadable: None,
         is_needed: bool = True,
@@ -84,26 +86,58 @@ class Informer(Generic[T]):
         self._clock = clock
         self._on_unreadable = on_unreadable
         self._is_needed = is_needed
-        self._known: dict[tuple[str, str], tuple[str, str]] = {}  # (namespace, name): (uid, version)
+        self._known: dict[Key, tuple[str, str]] = {}  # uid and version
         self._must_list = True  # else go on watching
         self._asked = 0  # how often for a new list
         self._failures = 0
         self._complaint = ""
         self._watching: asyncio.Timeout | None = None
+        self._resting: asyncio.Future[None] | None = None
 
     async def run(self) -> None:
         """Follows the resource until it is cancelled."""
         while True:
             if delay := await self.step():
-                await self._sleep(delay)
+                await self._rest(delay)
+
+    async def _rest(self, seconds: float) -> None:
+        """Sleep, until a new list is asked for: who asks must not wait because of failures that may be long over."""
+        resting = self._resting = asyncio.ensure_future(self._sleep(seconds))
+        try:
+            await asyncio.wait((resting,))
+        finally:
+            self._resting = None
+            resting.cancel()
 
     def relist(self) -> None:
-        """Asks for a new list: ``synced`` is unset until the handler has seen it."""
+        """Asks for a new list, at once: ``synced`` is unset until the handler has seen it."""
         self.synced.clear()
         self._must_list = True
         self._asked += 1
+        self.resume()
+
+    def resume(self) -> None:
+        """Goes on over a new connection, at once: that the one at hand is dead may show late."""
+        self._failures = 0
+        if self._resting is not None:
+            self._resting.cancel()
         if self._watching is not None and not self._watching.expired():
             self._watching.reschedule(0)
+
+    @property
+    def known(self) -> Collection[Key]:
+        """The objects that are there."""
+        return self._known.keys()
+
+    def leave(self, kept: Container[Key]) -> None:
+        """Nobody follows this any more: the handler is told that all objects are gone but those that others keep."""
+        for key in list(self._known):
+            if key in kept:
+                del self._known[key]
+            else:
+                self._remove(*key)
+        self._must_list = True
+        self.synced.set()
 
     async def step(self) -> float:
         """One list, or one watch to its end; returns the seconds to wait before the next step."""
@@ -112,7 +146,8 @@ class Informer(Generic[T]):
             if self._must_list:
                 await self._list()
                 return 0.0
-            await self._watch()
+            if await self._watch():
+                return 0.0
         except ApiError as error:
             return self._failed(error)
         except Exception as error:
@@ -158,8 +193,8 @@ class Informer(Generic[T]):
             if not count % BREATH:
                 await asyncio.sleep(0)
 
-    async def _watch(self) -> None:
-        """Handles events until the stream ends or `relist` cuts it short."""
+    async def _watch(self) -> bool:
+        """Handles events until the stream ends or is cut short; says whether it was."""
         stream = self._client.watch(
             self.resource,
             resource_version=self.resource_version,
@@ -180,8 +215,11 @@ class Informer(Generic[T]):
         except TimeoutError:
             if self._watching is None or not self._watching.expired():
                 raise
+            self._complaint = ""
+            return True
         finally:
             self._watching = None
+        return False
 
     def _handle(self, event: WatchEvent[T]) -> None:
         self.events += 1

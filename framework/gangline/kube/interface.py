@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from gangline.errors import InvalidObject
+from gangline.errors import InvalidObject, Unavailable
 from gangline.kube.resources import Resource, T
 from gangline.model import HasMetadata, ObjectMeta
 
@@ -188,3 +188,15 @@ class Client(Protocol):
     async def close(self) -> None:
         """Closes all connections; watches end."""
         ...
+
+
+class NoClient:
+    """Where there is no API server: whatever is asked of it is Unavailable."""
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> Any:
+        raise Unavailable(0, "", "there is no API server to ask")
+
+    list = watch = get = create = replace = patch = apply = delete = bind = evict = served = _refuse
+
+    async def close(self) -> None:
+        """There is nothing to close."""

@@ -28,18 +28,17 @@ class OptionalInformer(Informer[T]):
             try:
                 served = await self._is_served()
             except ApiError as error:
-                await self._sleep(self._failed(error))
+                await self._rest(self._failed(error))
                 continue
             except Exception as error:  # nothing that a server answers ends this
-                await self._sleep(self._broke(error))
+                await self._rest(self._broke(error))
                 continue
             if served:
                 while not (delay := await self.step()):
                     pass
-                await self._sleep(delay)
+                await self._rest(delay)
             else:
-                self._forget_all()
-                self.synced.set()
+                self.leave(())  # the kind is not there, so neither are its objects
                 await self._wait(self._due)
 
     def relist(self) -> None:
@@ -50,12 +49,6 @@ class OptionalInformer(Informer[T]):
 
     async def _is_served(self) -> bool:
         return self.resource.plural in await self._client.served(self.resource.group, self.resource.version)
-
-    def _forget_all(self) -> None:
-        """The kind is not served, so it has no objects."""
-        for key in list(self._known):
-            self._remove(*key)
-        self._must_list = True
 
     async def _wait(self, due: asyncio.Event) -> None:
         try:

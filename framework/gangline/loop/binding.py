@@ -1,7 +1,8 @@
 """Carry out decisions: wait on permit, pre-bind, bind, post-bind; at most so many at a time.
 
 What a decision becomes is handed to a listener; this module changes neither cache nor queue. A group binds in two
-phases: the pre-binds of all members, a barrier, then all binds. What pre-binds find is found while nothing is bound.
+phases: the pre-binds of all members, a barrier, then all binds. What pre-binds find is found while nothing is bound,
+and so are members and nodes that have gone.
 """
 
 from __future__ import annotations
@@ -151,7 +152,7 @@ class Binder:
         start = self._clock.monotonic()
         status = await decision.runtime.pre_bind(decision.cycle, decision.pod, decision.node)
         if status.is_success:
-            status = await self._bind(decision)
+            status = await decision.runtime.bind(decision.cycle, decision.pod, decision.node)
         self._observe(status, start)
         self._listener(decision, status)
         if status.is_success:
@@ -164,15 +165,14 @@ class Binder:
         statuses: Sequence[Status] = await asyncio.gather(*(together.end(m, self._verdict) for m in members))
         if all(status.is_success for status in statuses):
             statuses = await self._each(members, lambda m: m.runtime.pre_bind(m.cycle, m.pod, m.node))
-        statuses = _without_the_gone(decision, statuses)
-        bound = all(status.is_success for status in statuses)
-        if bound:
-            statuses = await self._each(members, self._bind)
+        barrier = _Barrier(decision)
+        if all(status.is_success for status in statuses):
+            statuses = await self._each(members, barrier.bind)
         for status in statuses:
             self._observe(status, start)
         if self._group_listener is not None:
-            self._group_listener(decision, statuses, bound)
-        if bound:
+            self._group_listener(decision, statuses, barrier.is_open)
+        if barrier.is_open:
             done = [member for member, status in zip(members, statuses, strict=True) if status.is_success]
             for member in done:
                 self._enqueue(partial(self._after, member))
@@ -187,9 +187,6 @@ class Binder:
             answers.append(answer)
             self._enqueue(partial(_answer, member, step, answer))
         return await asyncio.gather(*answers)
-
-    async def _bind(self, decision: Decision) -> Status:
-        return await decision.runtime.bind(decision.cycle, decision.pod, decision.node)
 
     def _observe(self, status: Status, start: float) -> None:
         series = self._succeeded if status.is_success else self._failed
@@ -220,13 +217,35 @@ class _Together:
         return status
 
 
-def _without_the_gone(decision: GroupDecision, statuses: Sequence[Status]) -> Sequence[Status]:
-    """At the barrier: a member that was deleted meanwhile keeps the others from being bound without it."""
-    there = {pod.uid for pod in decision.unit.everybody()}
-    return [
-        status if member.pod.uid in there or not status.is_success else unschedulable("the pod was deleted")
-        for member, status in zip(decision.members, statuses, strict=True)
-    ]
+class _Barrier:
+    """Before the binds of a group: a member or a node that has gone keeps the others from being bound without it.
+
+    It is looked at when the first bind is due: until then they may have waited for long behind those of other pods.
+    """
+
+    def __init__(self, decision: GroupDecision) -> None:
+        self._decision = decision
+        self._found: dict[str, Status] | None = None
+        self.is_open = False
+        """Whether it has come to binding."""
+
+    async def bind(self, member: Decision) -> Status:
+        """Bind a member, unless the group stays as it is."""
+        if self._found is None:
+            self._found = self._look()
+            self.is_open = all(status.is_success for status in self._found.values())
+        if not self.is_open:
+            return self._found[member.pod.uid]
+        return await member.runtime.bind(member.cycle, member.pod, member.node)
+
+    def _look(self) -> dict[str, Status]:
+        there = {pod.uid for pod in self._decision.unit.everybody()}
+        return {
+            each.pod.uid: each.runtime.still_there(each.pod, each.node)
+            if each.pod.uid in there
+            else unschedulable("the pod was deleted")
+            for each in self._decision.members
+        }
 
 
 async def _answer(

@@ -12,14 +12,13 @@ from gangline.api.pod_group import Membership
 from gangline.loop.outcomes import Outcomes
 from gangline.profile.runtime import Runtime
 from gangline.queueing.queue import SchedulingQueue
-from gangline.queueing.units import Unit
+from gangline.queueing.units import QUEUED, Place, Unit
 from gangline.telemetry.metrics import Metrics
 
 MOST_PODS = 8192
 """Waiting pods that are looked at at once, about; a group is looked at as a whole."""
 SETTLED = 1.0
 """Seconds for which a group has to be held before it is told so."""
-_PLACES = ("active", "backoff", "unschedulable", "gated")
 
 
 class Census:
@@ -54,7 +53,7 @@ class Census:
             unit = self._left.pop()
             number = len(unit.members)
             seen += number or 1
-            if unit.place != "gone":
+            if unit.place is not Place.GONE:
                 pods[unit.place] += number
                 if unit.group and unit.scheduler_name in runtimes:
                     self._count(unit, runtimes[unit.scheduler_name], now)
@@ -66,13 +65,13 @@ class Census:
         self._groups["waiting"] += 1
         membership = runtime.handle.group_of(unit.pod)
         group = membership.group if isinstance(membership, Membership) else None
-        if unit.place == "gated" and unit.entered <= now - SETTLED:
+        if unit.place is Place.GATED and unit.entered <= now - SETTLED:
             self._outcomes.group_held(unit, group)
-        if unit.place != "in flight" and group is not None:
-            self._groups["partial"] += 0 < len(runtime.handle.members(unit.group)) < group.min_member
+        if unit.place is not Place.IN_FLIGHT and group is not None:
+            self._groups["partial"] += runtime.progress(group).is_partial
 
     def _publish(self) -> None:
-        for place in _PLACES:
+        for place in QUEUED:
             self._metrics.pending.labels(place).set(self._pods[place])
         self._metrics.groups.waiting.set(self._groups["waiting"])
         self._metrics.groups.partial.set(self._groups["partial"])

@@ -16,9 +16,10 @@ from gangline.groups.keys import GPU_COUNT
 from gangline.loop.watching import Cluster
 from gangline.profile.recording import Condition, EventRecorder, GroupCondition
 from gangline.queueing.queue import SchedulingQueue
-from gangline.queueing.units import Unit
+from gangline.queueing.units import Place, Unit
 from gangline.state.cache import Cache
 from gangline.state.pods import PodInfo
+from gangline.state.slots import nominate
 from gangline.status import Status
 from gangline.telemetry.metrics import Metrics
 
@@ -56,8 +57,10 @@ class Outcomes:
             self._metrics.groups.pod_bound(now - decision.unit.added)
             self._queue.done(decision.unit)
             return
+        lost = self._cache.has_lost_node(decision.pod.uid)
         self._give_back(decision)
-        self.rejected(rejection_of(decision.unit, status), decision.runtime.name)
+        rejection = replace(rejection_of(decision.unit, status), has_lost_node=lost)
+        self.rejected(rejection, decision.runtime.name)
         self._freed(decision.pod)
 
     def rejected(self, rejection: Rejection, profile: str) -> None:
@@ -94,6 +97,7 @@ class Outcomes:
         for member, status in zip(decision.members, statuses, strict=True):
             if bound and status.is_success:
                 self._bound(member, now)
+        lost = any(self._cache.has_lost_node(member.pod.uid) for member, _ in failed)
         for member, _ in failed:
             self._give_back(member)
         done = {member.pod.uid for member in decision.members} - {member.pod.uid for member, _ in failed}
@@ -107,10 +111,9 @@ class Outcomes:
             return
         member, status = next(each for each in failed if not each[1].is_success)
         why = f"gang {group.namespace}/{group.name}: pod {member.pod.name}: {status.message}"
-        rejection = rejection_of(unit, status)
-        self._requeue_group(
-            GroupRejection(unit, why, rejection.plugins, group, is_error=rejection.is_error), runtime.name
-        )
+        rejected = rejection_of(unit, status)
+        rejection = GroupRejection(unit, why, rejected.plugins, group, is_error=rejected.is_error, has_lost_node=lost)
+        self._requeue_group(rejection, runtime.name)
         self._freed(member.pod)
 
     def group_rejected(self, rejection: GroupRejection, profile: str) -> None:
@@ -133,7 +136,7 @@ class Outcomes:
         for pod in [pod for pod in unit.everybody() if pod.uid in self._cache.pods]:
             self._queue.remove(pod.uid)  # bound by somebody else meanwhile, or by us, though the answer was an error
         self._count(unit, rejection.is_error, profile, now)
-        if unit.place == "gone":
+        if unit.place is Place.GONE:
             return
         message, backoff = self._backed_off(rejection, profile)
         rejection = replace(rejection, message=message)
@@ -175,7 +178,7 @@ class Outcomes:
     def _backed_off(self, rejection: Rejection | GroupRejection, profile: str) -> tuple[str, float | None]:
         """What to say of a rejection, and for how long its unit backs off; None for as long as others do."""
         if not rejection.is_late:
-            return rejection.message, None
+            return rejection.message, 0.0 if rejection.has_lost_node else None
         self._metrics.overruns.labels(profile).inc()
         seconds = self._queue.overrun(rejection.unit)
         return f"{rejection.message}: it is tried again in {seconds:g} s", seconds
@@ -207,7 +210,7 @@ class Outcomes:
 
     def _tell(self, pod: PodInfo, message: str, is_error: bool, nominated: str | None) -> None:
         if nominated is not None:
-            pod.nominated_node_name = nominated
+            nominate(pod.slot, nominated)
             self._queue.nominate(pod, nominated)
         reason = "SchedulerError" if is_error else "Unschedulable"
         self._recorder.event(pod, "Warning", "FailedScheduling", message)

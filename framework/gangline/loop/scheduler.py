@@ -6,45 +6,43 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any
 
-from gangline.api.hints import ClusterEvent
 from gangline.api.plugin import Clock
 from gangline.config import SchedulerConfiguration
 from gangline.deadline import GANG_SECONDS, POD_SECONDS, STRETCH_SECONDS, Deadline
-from gangline.deciding.group_scheduling import GroupDecision, GroupRejection, offer_what_if
+from gangline.deciding.group_scheduling import GroupDecision, GroupRejection
 from gangline.deciding.group_search import GroupSearch, LongSearches
 from gangline.deciding.scheduling import Decision, Rejection, decide
 from gangline.extenders import EXTENDER, Asker, Attempt, Extenders, HttpAsker
 from gangline.groups import Groups
 from gangline.groups.strategy import strategy_of
-from gangline.kube.informer import Handler, Informer
 from gangline.kube.interface import Client
-from gangline.kube.optional import OptionalInformer
-from gangline.kube.resources import NODES, PODS, STORED, Selection
 from gangline.loop.binding import Binder
 from gangline.loop.census import Census
 from gangline.loop.decisions import Decisions
+from gangline.loop.following import Informers
+from gangline.loop.offering import Offered
 from gangline.loop.outcomes import Outcomes
-from gangline.loop.quarantine import Quarantine, what_a_pod_takes
 from gangline.loop.reporting import Reporter
-from gangline.loop.watching import Cluster, NodeHandler, PodHandler, StoreHandler
+from gangline.loop.watching import Cluster, PodHandler
 from gangline.overview.topology_metrics import TopologyMetrics
-from gangline.profile.assembly import build_runtimes, group_events, watched_by
-from gangline.profile.background import keep_going, once
+from gangline.profile.assembly import build_runtimes, group_events, ignored_resources, watched_by
+from gangline.profile.background import Background
+from gangline.profile.handle import Services
 from gangline.profile.recording import EventRecorder
 from gangline.profile.registry import Catalog
 from gangline.profile.runtime import GROUPS, Runtime
+from gangline.queueing.backing_off import QueueSettings
 from gangline.queueing.nominating import Nominations, without
-from gangline.queueing.queue import QueueSettings, SchedulingQueue
-from gangline.queueing.units import Unit
+from gangline.queueing.queue import SchedulingQueue
+from gangline.queueing.units import Place, Unit
 from gangline.queueing.waiting import WaitingPods
 from gangline.state.cache import Cache
 from gangline.state.pods import PodInfo
-from gangline.state.subscribing import Subscriptions
+from gangline.state.scopes import Scope
 from gangline.telemetry.metrics import Metrics
 
 log = logging.getLogger(__name__)
@@ -57,7 +55,6 @@ HOUSEKEEPING = 1.0
 """Seconds between two looks at expired assumptions and gauges."""
 MENDING = 30
 """Seconds until a tracker is looked at again that is out of step and could not be mended."""
-LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +70,22 @@ class Options:
     """Seconds of CPU time that the decision on one pod may take."""
     gang_deadline: float = GANG_SECONDS
     """The same for a whole group."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InUse:
+    """A configuration at work."""
+
+    config: SchedulerConfiguration
+    services: Services[Runtime]
+    extenders: Extenders | None
+    scope: Scope
+    """What it has asked for; closed when another one is taken."""
+
+    @property
+    def runtimes(self) -> dict[str, Runtime]:
+        """Its profiles, by schedulerName."""
+        return self.services.at_work
 
 
 class Scheduler:
@@ -108,7 +121,9 @@ class Scheduler:
         self.reporter = Reporter(
             client, self.recorder, clock, self.metrics, lambda: self.binder.pending, self._still_waiting
         )
-        self._cluster = cluster = Cluster(self.cache, self.queue, self.waiting, self.recorder, clock, self._wake.set)
+        self._cluster = cluster = Cluster(
+            self.cache, self.queue, self.waiting, self.recorder, clock, self._wake.set, self._enqueued
+        )
         self._pods = PodHandler(cluster)
         self.outcomes = outcomes = Outcomes(
             self.cache, self.queue, self.recorder, clock, self.metrics, cluster, self._wake.set
@@ -117,128 +132,126 @@ class Scheduler:
         self.binder = Binder(
             self.waiting, outcomes.finished, clock, self.metrics, options.concurrency, outcomes.group_finished
         )
-        pods = Quarantine(PODS, self._pods, self.recorder, self.metrics, what_a_pod_takes)
-        self.informers: list[Informer[Any]] = [
-            *(self._informer(Selection(resource), StoreHandler(cluster, resource)) for resource in STORED),
-            self._informer(Selection(NODES), NodeHandler(cluster)),
-            self._informer(Selection(PODS, field_selector=LIVE_PODS), pods),
-        ]
-        self._followed = {Selection(informer.resource) for informer in self.informers}
-        self._watching: asyncio.TaskGroup | None = None
-        self.config = config
-        self.runtimes: dict[str, Runtime] = {}
-        self._background: asyncio.TaskGroup | None = None
-        self._work: list[asyncio.Task[None]] = []
+        self.informers = Informers(client, cluster, self._pods, self.metrics)
+        self._leading: asyncio.TaskGroup | None = None
         self._asker = asker or HttpAsker()
-        self._extenders: Extenders | None = None
-        self._subscriptions = Subscriptions()
         self._long = LongSearches()
-        self.use(config)
+        self._take(self._built(config))
+
+    @property
+    def config(self) -> SchedulerConfiguration:
+        """The configuration in use."""
+        return self._in_use.config
+
+    @property
+    def runtimes(self) -> dict[str, Runtime]:
+        """Its profiles, by schedulerName."""
+        return self._in_use.runtimes
 
     def use(self, config: SchedulerConfiguration) -> None:
         """Take a configuration from the next cycle on. Raises ConfigError or PluginError, and changes nothing then."""
+        new = self._built(config)
+        self._in_use.scope.close()
+        self._take(new)
+
+    def _built(self, config: SchedulerConfiguration) -> InUse:
+        """A configuration that is ready; whatever it has asked for is given back where it is refused."""
         extenders = Extenders(config.extenders, self._asker, self._client) if config.extenders else None
-        subscriptions = Subscriptions()
-        with subscriptions.collected():
-            runtimes = build_runtimes(
-                config,
-                self._catalog,
-                self.cache,
-                self._clock,
-                self.recorder,
-                self.waiting,
-                self._client,
-                self.metrics,
-                self._random,
-                self.groups,
-            )
-        self._subscriptions.end()
-        self._subscriptions = subscriptions
-        self.config = config
-        self.runtimes = runtimes
-        grouping = (runtime.topology for runtime in runtimes.values() if runtime.handle.placed is not None)
+        scope, background = Scope(), Background(self.metrics.failures)
+        runtimes: dict[str, Runtime] = {}
+        services = Services(
+            self.cache,
+            self._clock,
+            self.recorder,
+            self.waiting,
+            self._client,
+            self.metrics.of_plugins.successor(),
+            background,
+            Offered(runtimes, self._cluster, self._nominated, extenders),
+            self.groups,
+            ignored_resources(config),
+            runtimes,
+        )
+        scope.callback(background.end)
+        with self.cache.scopes.opened(scope):
+            build_runtimes(config, self._catalog, services, self.metrics, self._random)
+        for runtime in runtimes.values():
+            runtime.bind_first = extenders.bind if extenders is not None else None
+        return InUse(config, services, extenders, scope)
+
+    def _take(self, new: InUse) -> None:
+        """Decide by this configuration from now on."""
+        self._in_use = new
+        config, runtimes = new.config, new.runtimes
+        self.cache.scopes.current = new.scope
+        self.metrics.of_plugins = new.services.metrics
+        grouping = (runtime.topology for runtime in runtimes.values() if runtime.handle.groups_pods)
         self._topology_metrics.topology = next(grouping, None)
-        self._extenders = extenders
         self.queue.configure(
             QueueSettings(float(config.pod_initial_backoff_seconds), float(config.pod_max_backoff_seconds))
         )
         for name, runtime in runtimes.items():
-            runtime.handle.spawner = self._spawn
-            runtime.handle.nominations = self._nominated
-            offer_what_if(runtime, self.cache, self._nominated, self.queue.group, self._clock.monotonic)
-            runtime.handle.waits = self._waits
-            runtime.handle.announcer = self._announced
             events = {**runtime.profile.events, GROUPS: group_events(self.groups)}
-            if extenders is not None:
-                runtime.handle.reviews = extenders.review_preemption_of
-                runtime.bind_first = extenders.bind
-                events = {**events, EXTENDER: None}
+            if new.extenders is not None:
+                events[EXTENDER] = None
             self.queue.serve(name, runtime.sort_key, runtime.admit, events, runtime.group_key)
         self.queue.serve_only(runtimes)
+        for pod in [member for unit in self.queue for member in unit.everybody()]:
+            self._enqueued(pod)
         self._pods.profiles_changed()
         self.queue.start_over(self._clock.monotonic())
         self._wake.set()
-        self._follow(watched_by(runtimes.values()))
-        if self._background is not None:
-            self._start_work(self._background)
+        self.informers.follow(watched_by(runtimes.values()))
+        if self._leading is not None:
+            new.services.background.start(self._leading)
 
-    def _start_work(self, group: asyncio.TaskGroup) -> None:
-        """Run what the plugins asked for in place of what those of an older configuration did."""
-        for task in self._work:
-            task.cancel()
-        failures = self.metrics.failures
-        self._work = [
-            group.create_task(keep_going(work, plugin, failures))
-            for runtime in self.runtimes.values()
-            for plugin, work in runtime.handle.work
-        ]
+    def _enqueued(self, pod: PodInfo) -> None:
+        if (runtime := self.runtimes.get(pod.scheduler_name)) is not None:
+            runtime.enqueued(pod)
 
     async def watch(self) -> None:
         """Keep the cache in step with the cluster; for leaders and standbys alike."""
         async with asyncio.TaskGroup() as group:
-            self._watching = group
-            for informer in self.informers:
-                group.create_task(informer.run())
+            self.informers.start(group)
             group.create_task(self._housekeeping())
 
     async def synced(self) -> None:
         """Wait until everything was listed."""
-        for informer in self.informers:
-            await informer.synced.wait()
+        await self.informers.synced()
 
     def unsynced(self) -> list[str]:
         """The plurals that are not yet listed; any thread may ask."""
-        return [informer.resource.key for informer in tuple(self.informers) if not informer.synced.is_set()]
+        return [informer.resource.key for informer in self.informers if not informer.synced.is_set()]
 
     async def lead(self) -> None:
         """Decide and bind until cancelled.
 
-        A standby that takes over lists everything anew first, so that nothing is decided on an old view; one that has
-        just started has listed everything a moment ago.
+        A standby that takes over lists first what the last leader may have written; one that has just started has
+        listed everything a moment ago.
         """
-        if self._clock.monotonic() - self._started > FRESH:
-            for informer in self.informers:
-                informer.relist()
+        began = self._clock.monotonic()
+        if began - self._started > FRESH:
+            self.informers.catch_up()
         await self.synced()
         self._read_groups_anew()
         log.info(
-            "scheduling for %s: %d nodes, %d pods waiting",
+            "scheduling for %s: %d nodes, %d pods waiting; all was listed within %.1f s",
             ", ".join(self.runtimes),
             self.cache.nodes.count,
             sum(self.queue.counts().values()),
+            self._clock.monotonic() - began,
         )
         async with aclosing(self._asker), asyncio.TaskGroup() as group:
-            self._background = group
+            self._leading = group
             group.create_task(self.binder.run())
             group.create_task(self.reporter.run())
             group.create_task(self._schedule())
-            self._start_work(group)
+            self._in_use.services.background.start(group)
 
     def _read_groups_anew(self) -> None:
         """Pods may have been listed before what their groups are read from."""
         for runtime in self.runtimes.values():
-            if runtime.handle.placed is not None:
-                runtime.handle.placed.start_over(self.cache.pods.values())
+            runtime.handle.placed.start_over(self.cache.pods.values())
 
     async def run(
         self, while_leading: Callable[[Callable[[], Awaitable[None]]], Awaitable[None]] | None = None
@@ -251,36 +264,6 @@ class Scheduler:
                 await self.lead()
             else:
                 await while_leading(self.lead)
-
-    def _follow(self, selections: Iterable[Selection[Any]]) -> None:
-        """Keep what plugins want to watch in step too, from now on and for good."""
-        for selection in selections:
-            if selection in self._followed or Selection(selection.resource) in self._followed:
-                continue
-            informer = self._informer(selection, StoreHandler(self._cluster, selection.resource), OptionalInformer)
-            self._followed.add(selection)
-            self.informers.insert(0, informer)  # before pods, so that most is known when they are listed
-            if self._watching is not None:
-                self._watching.create_task(informer.run())
-
-    def _informer(
-        self, selection: Selection[Any], handler: Handler[Any], kind: type[Informer[Any]] = Informer
-    ) -> Informer[Any]:
-        """An informer whose objects go through quarantine."""
-        guarded = handler
-        if not isinstance(guarded, Quarantine):
-            guarded = Quarantine(selection.resource, handler, self.recorder, self.metrics)
-        return kind(
-            self._client,
-            selection.resource,
-            guarded,
-            namespace=selection.namespace or None,
-            label_selector=selection.label_selector,
-            field_selector=selection.field_selector,
-            clock=self._clock.monotonic,
-            on_unreadable=guarded.unreadable,
-            is_needed=selection.is_needed,
-        )
 
     # The loop
 
@@ -316,8 +299,8 @@ class Scheduler:
     async def _decide_guarded(self, unit: Unit) -> None:
         """Nothing that goes wrong with one unit ends the work for the others."""
         try:
-            if self._extenders is not None and not unit.group and self._extenders.decide_on(unit.pod):
-                await self._ask(unit, self._extenders)
+            if self._in_use.extenders is not None and not unit.group and self._in_use.extenders.decide_on(unit.pod):
+                await self._ask(unit, self._in_use.extenders)
             else:
                 self._decide(unit)
         except Exception as error:
@@ -389,7 +372,7 @@ class Scheduler:
         unit = search.unit
         self.queue.leave(unit, {pod.uid for pod in unit.members if pod.uid in self.cache.pods})  # bound by others
         runtime = self.runtimes.get(unit.scheduler_name)
-        if unit.place != "in flight" or runtime is None:
+        if unit.place is not Place.IN_FLIGHT or runtime is None:
             search.stop()
             self._long.over(search)
             return
@@ -467,20 +450,7 @@ class Scheduler:
         self.metrics.cache_size.labels("pods").set(len(self.cache.pods))
         self.metrics.cache_size.labels("assumed_pods").set(self.cache.assumed)
 
-    def _waits(self, key: str) -> bool:
-        """Whether a group waits whose members are enough for it to be tried."""
-        unit = self.queue.group(key)
-        return unit is not None and self.runtimes[unit.scheduler_name].admit(unit.everybody()).is_success
-
-    def _announced(self, event: ClusterEvent) -> None:
-        self._cluster.happened(event.resource, event.action, None, None)
-
     def _still_waiting(self, uid: str) -> PodInfo | None:
         """The pod as it is now while it waits for a decision; None once it is being bound, bound or gone."""
         unit = self.queue.get(uid)
-        return None if unit is None or unit.place == "in flight" else unit.member(uid)
-
-    def _spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run a plugin's background work once, while this process leads; a failure is logged."""
-        if self._background is not None:
-            self._background.create_task(once(work, "", self.metrics.failures))
+        return None if unit is None or unit.place is Place.IN_FLIGHT else unit.member(uid)

@@ -17,10 +17,11 @@ from gangline.kube.resources import Resource
 from gangline.model import HasMetadata, Node, Pod
 from gangline.profile.recording import EventRecorder
 from gangline.queueing.queue import SchedulingQueue
-from gangline.queueing.units import Unit
+from gangline.queueing.units import Place, Unit
 from gangline.queueing.waiting import WaitingPods
-from gangline.state.cache import Cache, Store
+from gangline.state.cache import Cache
 from gangline.state.pods import PodInfo
+from gangline.state.stores import Store
 
 
 class Cluster:
@@ -34,6 +35,7 @@ class Cluster:
         recorder: EventRecorder,
         clock: Clock,
         wake: Callable[[], None],
+        enqueued: Callable[[PodInfo], None],
     ) -> None:
         self.cache = cache
         self.queue = queue
@@ -41,6 +43,8 @@ class Cluster:
         self.recorder = recorder
         self.clock = clock
         self.wake = wake
+        self.enqueued = enqueued
+        """Tells the plugins of a pod that waits."""
 
     def happened(self, resource: str, action: Action, old: Any, new: Any) -> None:
         """Let the queue move what this may help."""
@@ -108,7 +112,7 @@ class PodHandler:
         pod = c.queue.remove(uid)
         if unit.group:
             c.wake()
-        return pod if unit.group and unit.place == "gone" else None
+        return pod if unit.group and unit.place is Place.GONE else None
 
     def _bound(self, record: PodInfo) -> None:
         c = self._cluster
@@ -116,7 +120,7 @@ class PodHandler:
         was_known = known is not None and not c.cache.is_assumed(record.uid)
         unit = c.queue.get(record.uid)
         c.cache.upsert_pod(record)
-        if unit is not None and unit.place != "in flight":
+        if unit is not None and unit.place is not Place.IN_FLIGHT:
             c.queue.remove(record.uid)  # somebody else has bound it
             c.wake()
         elif unit is None and known is None:
@@ -140,6 +144,7 @@ class PodHandler:
         if c.cache.is_assumed(record.uid) and c.queue.get(record.uid) is None:
             return  # we have bound it; the watch has not told yet
         c.queue.update(record, c.clock.monotonic())
+        c.enqueued(record)
         c.wake()
 
 
@@ -165,7 +170,10 @@ class NodeHandler:
         c = self._cluster
         row = c.cache.nodes.row_of(name)
         old = c.cache.nodes.objects[row] if row is not None else None
-        c.cache.remove_node(name)
+        for pod in c.cache.remove_node(name):
+            waiting = c.waiting.get(pod.uid)
+            if waiting is not None:
+                waiting.reject("", f"the node {name} that was chosen is no longer there")
         c.happened("nodes", Action.DELETE, old, None)
 
 
@@ -175,7 +183,7 @@ class StoreHandler:
     def __init__(self, cluster: Cluster, resource: Resource[Any]) -> None:
         self._cluster = cluster
         self._key = resource.key
-        self._store: Store[HasMetadata] = cluster.cache.store(resource.key)
+        self._store: Store[Any] = cluster.cache.store(resource)
 
     def upsert(self, obj: HasMetadata, /) -> None:
         """An object is there, or has changed. Raises InvalidObject."""

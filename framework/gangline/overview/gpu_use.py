@@ -55,8 +55,8 @@ class Gathered:
 def gather(nodes: NodeView, cluster: State) -> Gathered:
     """Take what there is now on all nodes; quick, and called by the thread that the columns belong to."""
     total, requested = nodes.amounts(GPUS)
-    claims: Any = cluster.store(RESOURCE_CLAIMS.key)
-    reports: Any = cluster.store(GPU_NODE_STATUSES.key)
+    claims: Any = cluster.store(RESOURCE_CLAIMS)
+    reports: Any = cluster.store(GPU_NODE_STATUSES)
     pods = list(cluster.pods.values())
     return Gathered(total.sum(axis=0), requested.sum(axis=0), nodes.names, pods, list(claims), list(reports))
 

@@ -35,7 +35,7 @@ JITTER = 1.2
 """A candidate waits one to 1 + JITTER retry periods between two tries."""
 
 
-class Action(enum.Enum):
+class LeaseStep(enum.Enum):
     """What a replica does next about the lease."""
 
     CREATE = "create"
@@ -44,21 +44,21 @@ class Action(enum.Enum):
     WAIT = "wait"
 
 
-def decide(record: LeaseSpec | None, observed_at: float, now: float, identity: str) -> Action:
-    """What the replica ``identity`` does next about the lease; ``lease`` is None if there is no Lease.
+def decide(record: LeaseSpec | None, observed_at: float, now: float, identity: str) -> LeaseStep:
+    """What the replica ``identity`` does next about the lease; ``record`` is None if there is no Lease.
 
     ``observed_at`` and ``now`` are seconds of the same local clock; the first is when the record was seen to change.
     """
     if record is None:
-        return Action.CREATE
+        return LeaseStep.CREATE
     if record.holder_identity == identity:
-        return Action.RENEW
+        return LeaseStep.RENEW
     if record.holder_identity and now < observed_at + (record.lease_duration_seconds or 0):
-        return Action.WAIT
-    return Action.TAKE
+        return LeaseStep.WAIT
+    return LeaseStep.TAKE
 
 
-def claim(record: LeaseSpec | None, action: Action, identity: str, duration: float, time: float) -> LeaseSpec:
+def claim(record: LeaseSpec | None, action: LeaseStep, identity: str, duration: float, time: float) -> LeaseSpec:
     """The record to write for an action other than WAIT, at a ``time`` in seconds since the epoch."""
     stamp = rfc3339(time, micros=True)
     before = record or LeaseSpec()
@@ -66,9 +66,9 @@ def claim(record: LeaseSpec | None, action: Action, identity: str, duration: flo
     return LeaseSpec(
         holder_identity=identity,
         lease_duration_seconds=math.ceil(duration),
-        acquire_time=before.acquire_time if action is Action.RENEW else stamp,
+        acquire_time=before.acquire_time if action is LeaseStep.RENEW else stamp,
         renew_time=stamp,
-        lease_transitions=transitions + 1 if action is Action.TAKE else transitions,
+        lease_transitions=transitions + 1 if action is LeaseStep.TAKE else transitions,
     )
 
 
@@ -210,7 +210,7 @@ class Elector:
         if known is None or not self.is_leading:
             return False
         with suppress(Conflict):
-            await self._write(Action.RENEW, known)
+            await self._write(LeaseStep.RENEW, known)
             return True
         return False
 
@@ -219,7 +219,7 @@ class Elector:
         if lease is not None:
             self._observe(lease.spec)
         action = decide(lease.spec if lease else None, self._observed_at, self._clock.monotonic(), self._identity)
-        if action is Action.WAIT:
+        if action is LeaseStep.WAIT:
             return False
         await self._write(action, lease)
         return True
@@ -232,7 +232,7 @@ class Elector:
         except NotFound:
             return None
 
-    async def _write(self, action: Action, lease: Lease | None) -> None:
+    async def _write(self, action: LeaseStep, lease: Lease | None) -> None:
         now = self._clock.now()
         spec = claim(lease.spec if lease else None, action, self._identity, self._settings.lease_duration, now)
         if lease is None:
@@ -263,7 +263,7 @@ class Elector:
                 lease = await self._read()
                 if lease is None or lease.spec.holder_identity != self._identity:
                     return
-                given = claim(lease.spec, Action.RENEW, "", 1, self._clock.now())
+                given = claim(lease.spec, LeaseStep.RENEW, "", 1, self._clock.now())
                 given.acquire_time = given.renew_time
                 released = await self._client.replace(LEASES, Lease(lease.metadata, given))
                 self._observe(released.spec)

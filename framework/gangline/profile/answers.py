@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from gangline.api.placement import Placement
 from gangline.errors import PluginError
 from gangline.failures import cause_of, shown, text_of
-from gangline.profile.registry import Implementation
+from gangline.profile.registry import Identity, Implementation
 from gangline.state.nodes import Int64Column
+from gangline.state.pods import PodInfo
 from gangline.status import MAX_SCORE, CodeColumn, ScoreColumn, read_only
 
 _MOST_PLACEMENTS = 4096
@@ -53,6 +54,20 @@ def capacity_of(impl: Implementation, answer: Any, size: int) -> Int64Column:
     if held.dtype.itemsize == 8 and held.dtype.kind == "u":
         held = np.minimum(held, np.uint64(np.iinfo(np.int64).max))
     return held.astype(np.int64)
+
+
+def identity_of(asked: Sequence[Identity], pod: PodInfo, annotations: Mapping[str, str]) -> list[Hashable]:
+    """What each plugin reads of a pod beyond its class. Raises PluginError."""
+    said: list[Hashable] = []
+    for identity in asked:
+        try:
+            answer = identity.ask(pod, annotations)
+            if answer is not None:
+                hash(answer)
+        except BaseException as error:  # nothing that a plugin raises goes further
+            raise identity.failures.raised(identity.name, "identity", error) from cause_of(error)
+        said.append(answer)
+    return said
 
 
 def _array(impl: Implementation, point: str, answer: Any) -> NDArray[Any]:

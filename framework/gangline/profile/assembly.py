@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from gangline.api.hints import Action, EventHint, on
-from gangline.api.plugin import Clock, Recorder
+from gangline.api.plugin import Clock
 from gangline.clock import SystemClock
 from gangline.config import (
     Expanded,
@@ -28,8 +28,10 @@ from gangline.errors import ConfigError, GanglineError, PluginError
 from gangline.failures import shown
 from gangline.groups import WATCHES, Groups
 from gangline.groups.members import Grouping
+from gangline.kube.interface import Client, NoClient
 from gangline.kube.resources import Resource, Selection
-from gangline.profile.handle import NO_GROUPS, FrameworkHandle
+from gangline.profile.background import Background
+from gangline.profile.handle import NO_GROUPS, FrameworkHandle, Pending, Services
 from gangline.profile.recording import NoRecorder
 from gangline.profile.registry import Catalog, compile_profile
 from gangline.profile.runtime import Runtime
@@ -37,21 +39,13 @@ from gangline.queueing.waiting import WaitingPods
 from gangline.state.cache import Cache
 from gangline.telemetry.metrics import Metrics
 
-_NODE_RESOURCES_FIT = "NodeResourcesFit"
-"""The plugin that leaves out the resources which only an extender looks at."""
-
 
 def build_runtimes(
     config: SchedulerConfiguration,
     catalog: Catalog,
-    state: Cache,
-    clock: Clock,
-    recorder: Recorder,
-    waiting: WaitingPods,
-    client: Any,
+    services: Services[Runtime],
     metrics: Metrics,
     ties: random.Random | None,
-    grouping: Grouping = NO_GROUPS,
     on_fault: Callable[[GanglineError], None] | None = None,
 ) -> dict[str, Runtime]:
     """A runtime for each profile, by schedulerName. Raises ConfigError.
@@ -59,25 +53,29 @@ def build_runtimes(
     With `on_fault`, tells of every fault instead, and leaves out the profiles and plugins that have one.
     """
     expanded = _expanded(config.profiles, catalog.points(), on_fault)
-    ignored = [r.name for extender in config.extenders for r in extender.managed_resources if r.ignored_by_scheduler]
-    runtimes = {}
     for profile in config.profiles:
-        if profile.scheduler_name not in expanded:
+        name = profile.scheduler_name
+        if name not in expanded:
             continue
-        handle = FrameworkHandle(profile.scheduler_name, state, clock, recorder, waiting, client, metrics)
-        handle.grouping = grouping
+        handle = FrameworkHandle(name, services)
         compiled = compile_profile(
-            profile.scheduler_name,
-            {point: [_weighted(ref) for ref in refs] for point, refs in expanded[profile.scheduler_name].items()},
+            name,
+            {point: [_weighted(ref) for ref in refs] for point, refs in expanded[name].items()},
             catalog,
-            _args_of(profile, ignored),
+            partial(_args, profile),
             handle,
             metrics,
             partial(_told, profile, on_fault),
         )
-        runtimes[profile.scheduler_name] = Runtime(compiled, handle, metrics, ties)
-    _check_watches(config.profiles, runtimes, on_fault)
-    return runtimes
+        Runtime(compiled, handle, metrics, ties)
+    _check_watches(config.profiles, services.at_work, on_fault)
+    return services.at_work
+
+
+def ignored_resources(config: SchedulerConfiguration) -> frozenset[str]:
+    """The resources that only extenders look at."""
+    managed = (resource for extender in config.extenders for resource in extender.managed_resources)
+    return frozenset(resource.name for resource in managed if resource.ignored_by_scheduler)
 
 
 def judging_runtimes(
@@ -86,14 +84,29 @@ def judging_runtimes(
     *,
     catalog: Catalog | None = None,
     clock: Clock | None = None,
-    client: Any = None,
+    client: Client | None = None,
     ties: random.Random | None = None,
     grouping: Grouping = NO_GROUPS,
+    pending: Pending | None = None,
+    at_work: dict[str, Runtime] | None = None,
     on_fault: Callable[[GanglineError], None] | None = None,
 ) -> dict[str, Runtime]:
     """As `build_runtimes`, of installed plugins: profiles that judge a cluster, tell nobody and write nothing."""
-    parts = (clock or SystemClock(), NoRecorder(), WaitingPods(), client, Metrics(), ties, grouping, on_fault)
-    return build_runtimes(config, catalog or Catalog.discover(), cluster, *parts)
+    metrics = Metrics()
+    services = Services[Runtime](
+        cluster,
+        clock or SystemClock(),
+        NoRecorder(),
+        WaitingPods(),
+        client or NoClient(),
+        metrics.of_plugins,
+        Background(metrics.failures),
+        pending or Pending(),
+        grouping,
+        ignored_resources(config),
+        {} if at_work is None else at_work,
+    )
+    return build_runtimes(config, catalog or Catalog.discover(), services, metrics, ties, on_fault)
 
 
 def _expanded(
@@ -164,15 +177,9 @@ def _weighted(ref: PluginRef) -> tuple[str, int]:
     return ref.name, ref.weight
 
 
-def _args_of(profile: Profile, ignored: list[str]) -> Any:
-    """The arguments of a plugin; as upstream, resources that extenders take over replace `ignoredResources`."""
-
-    def args(name: str, type_: type[msgspec.Struct] | None) -> msgspec.Struct | None:
-        if type_ is None:
-            check_no_args(profile, name)
-        found = None if type_ is None else plugin_args(profile, name, type_)
-        if ignored and found is not None and name == _NODE_RESOURCES_FIT:
-            found = msgspec.structs.replace(found, ignored_resources=ignored)
-        return found
-
-    return args
+def _args(profile: Profile, name: str, type_: type[msgspec.Struct] | None) -> msgspec.Struct | None:
+    """The arguments of a plugin."""
+    if type_ is None:
+        check_no_args(profile, name)
+        return None
+    return plugin_args(profile, name, type_)

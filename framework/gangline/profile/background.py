@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from gangline.failures import Failures, name_of, stepped
+from gangline.failures import Failures, being_built, name_of, stepped
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 
@@ -17,6 +17,66 @@ FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 300.0
 SETTLED = 600.0
 """Seconds of work after which an older failure no longer counts."""
+GRACE = 30.0
+"""Seconds for which what was spawned goes on after its configuration was replaced: decisions are carried out."""
+
+
+class Background:
+    """The work of the plugins of one configuration: begun when this process leads, ended with the configuration."""
+
+    def __init__(self, failures: Failures) -> None:
+        self._failures = failures
+        self.work: list[tuple[str, Work]] = []
+        """What goes on for as long as this process leads, and the plugin that asked for it."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._spawned: set[asyncio.Task[bool]] = set()
+        self._group: asyncio.TaskGroup | None = None
+        self._is_over = False
+
+    def __len__(self) -> int:
+        """How many tasks there are."""
+        return len(self._tasks) + len(self._spawned)
+
+    def run(self, work: Work) -> None:
+        """Keep this going while this process leads."""
+        self.work.append((being_built.get(), work))
+        if self._group is not None and not self._is_over:
+            self._begin(self._group, *self.work[-1])
+
+    def spawn(self, work: Work) -> None:
+        """Do this once, now; nothing where this process does not lead."""
+        if self._group is not None:
+            task = self._group.create_task(once(work, "", self._failures))
+            self._spawned.add(task)
+            task.add_done_callback(self._spawned.discard)
+            if self._is_over:
+                _end_soon(task)
+
+    def start(self, group: asyncio.TaskGroup) -> None:
+        """This process leads: begin, in this group."""
+        for task in self._tasks:
+            task.cancel()
+        self._group = group
+        for plugin, work in self.work:
+            self._begin(group, plugin, work)
+
+    def _begin(self, group: asyncio.TaskGroup, plugin: str, work: Work) -> None:
+        task = group.create_task(keep_going(work, plugin, self._failures))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def end(self) -> None:
+        """Another configuration is in use."""
+        self._is_over = True
+        for task in self._tasks:
+            task.cancel()
+        for spawned in self._spawned:
+            _end_soon(spawned)
+
+
+def _end_soon(task: asyncio.Task[bool]) -> None:
+    late = asyncio.get_running_loop().call_later(GRACE, task.cancel)
+    task.add_done_callback(lambda _: late.cancel())
 
 
 async def keep_going(work: Work, plugin: str, failures: Failures) -> None:

@@ -29,6 +29,7 @@ _TYPES: dict[str, tuple[type[Any], ...]] = {
     "pre_enqueue": (Status,),
     "pre_filter": (Status, Narrow),
     "post_filter": (Status, str, Proposal),
+    "post_reject": (bool,),
     "pre_score": (Status,),
     "reserve": (Status,),
     "permit": (Status,),
@@ -38,12 +39,12 @@ _TYPES: dict[str, tuple[type[Any], ...]] = {
 }
 """What may be answered besides None."""
 _CODES: dict[str, tuple[Code, ...]] = {
-    "pre_filter": (Code.SKIP,),
+    "pre_filter": (Code.SKIP, Code.SKIP_CLASS),
     "pre_score": (Code.SKIP,),
     "permit": (Code.WAIT,),
     "bind": (Code.SKIP,),
 }
-"""Where WAIT and SKIP say something."""
+"""Where WAIT, SKIP and SKIP_CLASS say something."""
 
 
 @cache
@@ -55,7 +56,7 @@ def check_of(point: str) -> Check:
     if types is None:
         return _anything
     nominates = Mapping in types
-    refused = tuple(code for code in (Code.WAIT, Code.SKIP) if code not in _CODES.get(point, ()))
+    refused = tuple(code for code in (Code.WAIT, Code.SKIP, Code.SKIP_CLASS) if code not in _CODES.get(point, ()))
 
     def check(answer: Any) -> str:
         if answer is None:
@@ -139,7 +140,9 @@ def timed(
         return plain
     asks_always = point in _OTHERS
     # What most plugins answer most of the time needs no look.
-    skip, skip_class = (SKIP, SKIP_CLASS) if Code.SKIP in _CODES.get(point, ()) else (None, None)
+    allowed = _CODES.get(point, ())
+    skip = SKIP if Code.SKIP in allowed else None
+    skip_class = SKIP_CLASS if Code.SKIP_CLASS in allowed else None
 
     def call(*args: Any) -> Any:
         start = clock()

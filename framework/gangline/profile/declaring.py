@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any
 
@@ -14,13 +15,18 @@ from gangline.api.hints import EventHint
 from gangline.api.hookspecs import PROJECT, Hooks
 from gangline.config.explaining import did_you_mean
 from gangline.errors import PluginError
-from gangline.failures import described, shown
+from gangline.failures import described, shown, text_of
 from gangline.profile.calling import ASYNC_POINTS
-from gangline.state.changes import NODE, PODS
+from gangline.state.changes import NODE, PODS, Changes
 from gangline.status import Reason
 
 HOOKS = tuple(name for name in vars(Hooks) if not name.startswith("_"))
 """Every method that a plugin may have for the framework to call."""
+GIVEN = ("args", "handle")
+"""What a constructor may ask for, by the names of its parameters."""
+_LONG_HOOKS = tuple(hook for hook in HOOKS if "_" in hook)
+_NEARLY = 0.9
+"""How much names have in common of which one is taken for a slip of the other, 0..1."""
 _MOST_EVENTS = 256
 
 
@@ -36,12 +42,39 @@ def check_class(name: str, cls: Any) -> None:
             raise PluginError(name, method, f"is no hook; {did_you_mean(hook, HOOKS)}")
     for hook in HOOKS:
         _check_method(name, hook, getattr(cls, hook, None))
+    asked_by(name, cls)
+    _check_names(name, cls)
     reads = getattr(cls, "reads", None)
     if reads is not None and (type(reads) is not int or not 0 <= reads <= NODE | PODS):
         raise PluginError(name, "", f"reads is NODE, PODS or NODE | PODS, not {shown(reads)}")
+    for gone in ("reads_pod_labels", "reads_pod_annotations"):
+        if hasattr(cls, gone):
+            raise PluginError(
+                name, "", f"{gone} is no more: the hook identity says what is read of labels and annotations"
+            )
     type_ = getattr(cls, "args_type", None)
     if type_ is not None and not (isinstance(type_, type) and issubclass(type_, msgspec.Struct)):
         raise PluginError(name, "", f"args_type is a class derived from msgspec.Struct, not {shown(type_)}")
+
+
+@lru_cache(maxsize=1024)
+def asked_by(name: str, cls: type[Any]) -> Sequence[str]:
+    """The parameters for which the constructor is given something; those with a default of their own are left alone.
+
+    Raises PluginError for one that nothing is known of.
+    """
+    try:
+        parameters = inspect.signature(cls).parameters.values()
+    except (TypeError, ValueError) as error:
+        raise PluginError(name, "__init__", f"its parameters cannot be told: {text_of(error)}") from error
+    asked = []
+    for each in parameters:
+        if each.name in GIVEN:
+            asked.append(each.name)
+        elif each.default is each.empty and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD):
+            why = f"has the unknown parameter {each.name}; {did_you_mean(each.name, GIVEN)}"
+            raise PluginError(name, "__init__", why)
+    return asked
 
 
 @lru_cache(maxsize=1024)
@@ -60,6 +93,21 @@ def _check_method(name: str, hook: str, method: Any) -> None:
         raise PluginError(name, hook, "must not be async: it is called within a decision")
 
 
+def _check_names(name: str, cls: Any) -> None:
+    """Raise PluginError for a public method whose name is nearly that of a hook: nobody would call it."""
+    squashed = {hook.replace("_", ""): hook for hook in HOOKS}
+    for method in dir(cls):
+        if method.startswith("_") or method in HOOKS or method in marked(cls):
+            continue
+        if not inspect.isfunction(inspect.getattr_static(cls, method)):
+            continue
+        meant = squashed.get(method.replace("_", "").lower())
+        # Of short names many are near each other that mean something else: `scores`, `reserved`.
+        close = [meant] if meant else get_close_matches(method, _LONG_HOOKS, n=1, cutoff=_NEARLY)
+        if close:
+            raise PluginError(name, method, f"is no hook; did you mean {close[0]}? Otherwise begin it with _")
+
+
 def check_reasons(name: str, plugin: Any) -> None:
     """Raise PluginError unless a plugin that filters says why in words."""
     reasons = getattr(plugin, "reasons", None)
@@ -73,6 +121,15 @@ def check_reasons(name: str, plugin: Any) -> None:
         if not isinstance(reason, Reason):
             hint = f"; write Reason({reason!r})" if isinstance(reason, str) else ""
             raise PluginError(name, "", f"reasons[{number}] is {shown(reason)}, and not a Reason{hint}")
+
+
+def check_own(name: str, plugin: Any) -> None:
+    """Raise PluginError where what a plugin names as logs of columns of its own are none."""
+    own = getattr(plugin, "reads_own", ())
+    if not isinstance(own, tuple) or not all(isinstance(log, Changes) for log in own):
+        raise PluginError(name, "", f"reads_own is a tuple of Changes, not {shown(own)}")
+    if own and getattr(plugin, "reads", None) is None:
+        raise PluginError(name, "", "declares reads_own without reads")
 
 
 def events_of(name: str, plugin: Any) -> Sequence[EventHint] | None:

@@ -1,8 +1,9 @@
-"""One pod against all nodes: filters and scores as columns, kept per pod class.
+"""One pod against all nodes: filters and scores as columns, kept per identity.
 
 Rules:
-- What plugins that declare `reads` say follows from the pod class and the columns they read, so it is kept per class
-  and evaluated again only for rows that changed. Every other plugin is called for each attempt, over all rows.
+- A pod's identity is its class and what each plugin that declares `reads` says of it beyond the class. What such
+  plugins say of nodes follows from the identity and the columns they read, so it is kept per identity and evaluated
+  again only for rows that changed. Every other plugin is called for each attempt, over all rows.
 - A kept entry is brought up to date before use; it is never trusted to be.
 - Nothing here changes the cluster.
 """
@@ -10,7 +11,7 @@ Rules:
 from __future__ import annotations
 
 import random
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,20 +19,19 @@ from typing import Any
 import numpy as np
 
 from gangline.api.cycle_state import Cycle, StateKey
-from gangline.api.diagnosis import Diagnosis, Rejection
+from gangline.api.diagnosis import Diagnosis, RejectedNodes
 from gangline.deadline import NO_DEADLINE, Deadline
 from gangline.failures import cause_of
-from gangline.profile.answers import capacity_of, check_range, codes_of, out_of_range, scores_of
+from gangline.profile.answers import capacity_of, check_range, codes_of, identity_of, out_of_range, scores_of
 from gangline.profile.ranking import Wishes, outranking
 from gangline.profile.registry import CompiledProfile, Implementation
 from gangline.sizes import BoundedCache, size_of
-from gangline.state.changes import PODS
+from gangline.state.changes import OWN, PODS, ChangeLog, together
 from gangline.state.nodes import Int64Column, Nodes, NodeView, Rows
 from gangline.state.pods import PodInfo
 from gangline.status import (
     MAX_SCORE,
     SKIP,
-    SKIP_CLASS,
     BoolColumn,
     Code,
     CodeColumn,
@@ -41,11 +41,9 @@ from gangline.status import (
     read_only,
 )
 
-_AFTER_FILTERS = ("reserve", "permit", "pre_bind", "bind", "post_bind")
-_LONGEST_KEY = 256
-"""Characters of an annotation that verdicts are kept by as they are."""
+_AFTER_FILTERS = ("reserve", "permit", "pre_bind", "bind", "post_bind", "unreserve")
 _KEPT_BYTES = 64 * 1024 * 1024
-"""For what is known of all pod classes: at 5,000 nodes 150 classes that were scored, or 600 that were not."""
+"""For what is known of all identities: at 5,000 nodes 150 that were scored, or 600 that were not."""
 _ENTRY_BYTES = 4096
 """Of an entry beside its arrays and what plugins share: its own lists, maps and sets, and the headers of the arrays."""
 
@@ -54,15 +52,16 @@ _SCORE_BYTES = np.dtype(np.float64).itemsize
 
 @dataclass(slots=True, eq=False)
 class _Entry:
-    """What is known of one pod class."""
+    """What is known of one identity."""
 
-    position: int
+    key: Hashable
+    position: Any
     shared: Mapping[StateKey[Any], Any]
     rejected: Status | None
     narrow: dict[str, Narrow]
     filters: list[Implementation]
     shared_bytes: int = 0
-    """What plugins keep in it, measured once."""
+    """Of the key and of what plugins keep in it, measured once."""
     changing: list[Implementation] = field(default_factory=list)
     """Those of the filters that look at the pods of a node."""
     steady: BoolColumn = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
@@ -112,17 +111,25 @@ class Evaluator:
     """Filters and scores of one profile."""
 
     def __init__(
-        self, profile: CompiledProfile, nodes: Nodes, ties: random.Random | None, kept_bytes: int = _KEPT_BYTES
+        self,
+        profile: CompiledProfile,
+        nodes: Nodes,
+        ties: random.Random | None,
+        kept_bytes: int = _KEPT_BYTES,
+        workload: Callable[[PodInfo], Mapping[str, str]] = lambda pod: pod.annotations,
     ) -> None:
         self.deadline: Deadline = NO_DEADLINE
         """Of the decision that is being made; looked at before each call of a plugin over all nodes."""
         self._nodes = nodes
         self._ties = ties
         self._entries: BoundedCache[Hashable, _Entry] = BoundedCache(kept_bytes, _size, fewest=16)
-        reading = [plugin for plugin in profile.plugins.values() if getattr(plugin, "reads", None) is not None]
-        self._pod_labels = _keys(reading, "reads_pod_labels")
-        self._pod_annotations = _keys(reading, "reads_pod_annotations")
+        self._changes: ChangeLog = together((nodes.changes, *profile.own_changes()))
+        self._workload = workload
+        self._identities = [each for each in profile.identities if each.is_kept]
+        self._other_identities = [each for each in profile.identities if not each.is_kept]
+        self._looks_at_owners = any(each.of_workload for each in self._identities)
         points = profile.points
+        self._pre_cycle = points.get("pre_cycle", ())
         self._pre_filters = points.get("pre_filter", ())
         self._filters = points.get("filter", ())
         self._pre_scores = {impl.name: impl for impl in points.get("pre_score", ())}
@@ -147,12 +154,19 @@ class Evaluator:
         finally:
             self.deadline = before
 
-    def kind(self, pod: PodInfo) -> Hashable:
-        """What verdicts are kept by: the pod class, and those labels and annotations that plugins say they read."""
-        if not self._pod_labels and not self._pod_annotations:
+    def identity(self, pod: PodInfo) -> Hashable:
+        """What verdicts are kept by: pods with the same one get the same. Raises PluginError."""
+        if not self._identities:
             return pod.cls.id
-        labels = [pod.labels.get(key) for key in self._pod_labels]
-        return (pod.cls.id, *labels, *[_short(pod.annotations.get(key)) for key in self._pod_annotations])
+        annotations = self._workload(pod) if self._looks_at_owners else pod.annotations
+        return (pod.cls.id, *identity_of(self._identities, pod, annotations))
+
+    def likeness(self, pod: PodInfo) -> Hashable:
+        """The identity, and what the plugins whose verdicts are not kept say: no plugin can tell pods apart that have
+        the same. Raises PluginError.
+        """
+        others = identity_of(self._other_identities, pod, self._workload(pod)) if self._other_identities else ()
+        return self.identity(pod), *others
 
     # Filtering
 
@@ -160,6 +174,8 @@ class Evaluator:
         """Which nodes are feasible now. Raises PluginError and DeadlineExceeded."""
         deadline = self.deadline
         deadline.check()
+        for impl in self._pre_cycle:
+            impl.call(pod)
         entry = self._entry(pod)
         cycle = Cycle(entry.shared, entry.skipped, deadline)
         result = Filtered(pod, cycle, entry, entry.feasible)
@@ -184,7 +200,9 @@ class Evaluator:
         are those that have something to do after the filters. What is kept of the class may be out of date: no column
         is read. Raises PluginError.
         """
-        entry = self._entries.get(self.kind(pod)) or self._entry(pod)
+        for impl in self._pre_cycle:
+            _quickly(impl, pod)
+        entry = self._entries.get(self.identity(pod)) or self._entry(pod)
         if entry.rejected is not None:
             return None
         cycle = Cycle(entry.shared, entry.skipped)
@@ -193,14 +211,11 @@ class Evaluator:
         for impl in self._remembering:
             if impl.name in entry.skipped:
                 continue
-            try:
-                answer = impl.quick(cycle, pod, view)
-            except BaseException as error:  # a plugin's bug fails its group, not the scheduler
-                raise impl.failures.raised(impl.name, "pre_filter", error) from cause_of(error)
+            answer = _quickly(impl, cycle, pod, view)
             if answer is None or answer is SKIP:
                 continue
             impl.check(answer)
-            if answer is SKIP_CLASS:
+            if isinstance(answer, Status) and answer.code is Code.SKIP_CLASS:
                 entry.skipped.add(impl.name)
             elif isinstance(answer, Narrow):
                 nodes = answer.names if nodes is None else nodes & answer.names
@@ -232,7 +247,7 @@ class Evaluator:
             if verdicts is None:
                 verdicts = filtered.entry.codes.get(impl.name)
             if verdicts is not None and filtered.status is None:
-                rejections.append(Rejection(impl.name, impl.plugin, read_only(verdicts), impl.failures))
+                rejections.append(RejectedNodes(impl.name, impl.plugin, read_only(verdicts), impl.failures))
         narrow = {**filtered.entry.narrow, **filtered.narrow}
         return Diagnosis(
             pod=filtered.pod,
@@ -256,15 +271,13 @@ class Evaluator:
             answer = impl.call(cycle, pod, view)
             if answer is None:
                 continue
-            if answer is SKIP:
-                skipped.add(impl.name)
-            elif answer is SKIP_CLASS:
-                skipped.add(impl.name)
-                entry.skipped.add(impl.name)
-            elif isinstance(answer, Narrow):
+            if isinstance(answer, Narrow):
                 result.narrow[impl.name] = answer
             elif answer.code is Code.SKIP:
                 skipped.add(impl.name)
+            elif answer.code is Code.SKIP_CLASS:
+                skipped.add(impl.name)
+                entry.skipped.add(impl.name)
             elif not answer.is_success and self._earlier(impl.name, rejected):
                 rejected = answer.by(impl.name)
         result.skipped = skipped
@@ -435,7 +448,7 @@ class Evaluator:
         entry.columns = [entry.raw[impl.name] for impl in plain]
         entry.scorers = scorers  # at the end: a plugin that raises leaves the entry without scores
         self._rebase(entry, view.index)
-        self._entries.measure(self.kind(pod))
+        self._entries.measure(entry.key)
 
     def _rescore(self, entry: _Entry, impl: Implementation, cycle: Cycle, pod: PodInfo, view: NodeView) -> None:
         raw = scores_of(impl, "score", impl.call(cycle, pod, view), len(view))
@@ -469,17 +482,17 @@ class Evaluator:
         else:
             entry.base[index], entry.ranked[index] = total, ranked
 
-    # What is kept per class
+    # What is kept per identity
 
     def _entry(self, pod: PodInfo) -> _Entry:
-        key = self.kind(pod)
+        key = self.identity(pod)
         entry = self._entries.get(key)
         if entry is None or not self._refresh(entry, pod):
-            entry = self._entries.put(key, self._build(pod))
+            entry = self._entries.put(key, self._build(key, pod))
         return entry
 
-    def _build(self, pod: PodInfo) -> _Entry:
-        nodes = self._nodes
+    def _build(self, key: Hashable, pod: PodInfo) -> _Entry:
+        nodes, position = self._nodes, self._changes.position
         cycle = Cycle(deadline=self.deadline)
         view = nodes.view()
         rejected: Status | None = None
@@ -493,14 +506,14 @@ class Evaluator:
                 continue
             if isinstance(answer, Narrow):
                 narrow[impl.name] = answer
-            elif answer.code is Code.SKIP:
+            elif answer.code in (Code.SKIP, Code.SKIP_CLASS):
                 skipped.add(impl.name)
             elif not answer.is_success and rejected is None:
                 rejected = answer.by(impl.name)
-        filters = [i for i in self._filters if i.reads is not None and i.name not in skipped]
         rejected = rejected or _nothing_left(narrow)
-        entry = _Entry(nodes.changes.position, cycle.export(), rejected, narrow, filters)
-        entry.shared_bytes = size_of(*entry.shared.values(), narrow)
+        filters = [i for i in self._filters if i.reads is not None and i.name not in skipped and rejected is None]
+        entry = _Entry(key, position, cycle.export(), rejected, narrow, filters)
+        entry.shared_bytes = size_of(key, *entry.shared.values(), narrow)
         entry.changing = [impl for impl in filters if (impl.reads or 0) & PODS]
         for impl in filters:
             check()
@@ -528,16 +541,17 @@ class Evaluator:
 
     def _refresh(self, entry: _Entry, pod: PodInfo) -> bool:
         """Bring an entry up to date; False when it is cheaper to build it again."""
-        nodes = self._nodes
-        position = nodes.changes.position
+        nodes, position = self._nodes, self._changes.position
         if entry.position == position:
             return True
         if len(entry.feasible) != nodes.size:
             return False
-        changed = nodes.changes.since(entry.position, max(64, nodes.size // 4))
+        changed = self._changes.since(entry.position, nodes.view().few)
         if changed is None:
             return False
         rows, kinds = changed
+        if kinds & OWN:
+            rows = rows[rows < nodes.size]
         if len(rows) == 1 and kinds == PODS:
             self._evaluate_row(entry, pod, int(rows[0]))
         else:
@@ -605,6 +619,14 @@ def _size(key: Hashable, entry: _Entry) -> int:
     return _ENTRY_BYTES + masks + scores + entry.shared_bytes
 
 
+def _quickly(impl: Implementation, *args: Any) -> Any:
+    """Call a plugin for one of many pods."""
+    try:
+        return impl.quick(*args)
+    except BaseException as error:  # a plugin's bug fails its group, not the scheduler
+        raise impl.failures.raised(impl.name, impl.point, error) from cause_of(error)
+
+
 def _keep(entry: _Entry, name: str, index: slice | Rows, verdicts: CodeColumn) -> None:
     """Put verdicts at index; a plugin may need more bits for them than before."""
     kept = entry.codes[name]
@@ -623,13 +645,3 @@ def _nothing_left(narrow: Mapping[str, Narrow]) -> Status | None:
     else:
         message = f"node(s) didn't satisfy plugin(s) [{' '.join(names)}] simultaneously"
     return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (message,))
-
-
-def _short(value: str | None) -> str | int | None:
-    """The value, or what stands for a long one, so that what is kept by it stays small."""
-    return value if value is None or len(value) <= _LONGEST_KEY else hash(value)
-
-
-def _keys(plugins: Iterable[Any], attribute: str) -> tuple[str, ...]:
-    """The keys that any of these plugins declares."""
-    return tuple(sorted({key for plugin in plugins for key in getattr(plugin, attribute, ())}))

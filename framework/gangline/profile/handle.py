@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import Counter, Gauge, Histogram
 
 from gangline.api.diagnosis import Diagnosis
 from gangline.api.hints import ClusterEvent
@@ -16,6 +17,8 @@ from gangline.deadline import NO_DEADLINE, Deadline
 from gangline.errors import ConfigError, PluginError
 from gangline.failures import being_built, text_of
 from gangline.groups.members import Grouping, PlacedMembers
+from gangline.kube.interface import Client
+from gangline.profile.background import Background
 from gangline.profile.evaluation import Evaluator
 from gangline.queueing.waiting import WaitingPods
 from gangline.state.cache import Cache
@@ -23,9 +26,7 @@ from gangline.state.nodes import NodeView, Rows
 from gangline.state.pods import PodInfo
 from gangline.state.topology import Topology
 from gangline.status import BoolColumn
-from gangline.telemetry.metrics import Metrics
-
-Work = Callable[[], Coroutine[Any, Any, None]]
+from gangline.telemetry.plugin_metrics import PluginMetrics
 
 
 class _NoGroups:
@@ -43,53 +44,99 @@ class _NoGroups:
 
 NO_GROUPS = _NoGroups()
 
+
+class Pending:
+    """What waits for a node, and what would become of it: what a scheduler knows beside the cluster.
+
+    Where there is no queue, as here, nothing waits and nobody hears of anything.
+    """
+
+    def nominated(self) -> Mapping[str, Mapping[str, PodInfo]]:
+        """Node name to the waiting pods for which room is being made there, by UID."""
+        return {}
+
+    def is_waiting(self, key: str) -> bool:
+        """Whether members of a group wait for a node, and are enough, by the group's key."""
+        return False
+
+    def is_reviewed(self, pod: PodInfo) -> bool:
+        """Whether extenders have a say in which pods are removed for this one."""
+        return False
+
+    def find_places(self, profile: str, pods: Sequence[PodInfo], allowed: BoolColumn) -> Mapping[str, int] | None:
+        """See `Handle.find_places`."""
+        return None
+
+    def attempt(self, profile: str, key: str) -> GroupAttempt | None:
+        """See `Handle.attempt`."""
+        return None
+
+    def announce(self, event: ClusterEvent) -> None:
+        """Something has happened that rejected pods may wait for."""
+
+
+class AtWork(Protocol):
+    """A profile whose plugins are built."""
+
+    @property
+    def evaluator(self) -> Evaluator:
+        """What calls its filters and scores."""
+        ...
+
+
+P = TypeVar("P", bound=AtWork)
 M = TypeVar("M", Counter, Gauge, Histogram)
+
+
+@dataclass(frozen=True, eq=False)
+class Services(Generic[P]):
+    """What stands behind the handles of one configuration; all of it is there before the first plugin is built."""
+
+    state: Cache
+    clock: Clock
+    recorder: Recorder
+    waiting: WaitingPods
+    client: Client
+    metrics: PluginMetrics
+    background: Background
+    pending: Pending = field(default_factory=Pending)
+    grouping: Grouping = NO_GROUPS
+    """Who knows which pods belong together; profiles use it once a plugin has asked for it."""
+    ignored_resources: frozenset[str] = frozenset()
+    """Those that only extenders look at."""
+    at_work: dict[str, P] = field(default_factory=dict)
+    """The profiles by name, each as soon as its plugins are built: the only thing that is not there before them."""
 
 
 class FrameworkHandle:
     """The handle that plugins are given; one per profile."""
 
-    def __init__(
-        self,
-        profile: str,
-        state: Cache,
-        clock: Clock,
-        recorder: Recorder,
-        waiting: WaitingPods,
-        client: Any,
-        metrics: Metrics,
-    ) -> None:
+    def __init__(self, profile: str, services: Services[Any]) -> None:
         self.profile = profile
-        self.state = state
-        self.clock = clock
-        self.recorder = recorder
-        self.waiting = waiting
-        self.client = client
-        self.work: list[tuple[str, Work]] = []
-        """Background work, and the plugin that asked for it; started when this process leads."""
-        self.evaluator: Evaluator | None = None
-        self.spawner: Callable[[Work], None] | None = None
-        """Starts what plugins spawn; without one it is collected in `pending_work`."""
-        self.pending_work: list[Work] = []
-        self.nominations: Callable[[], Mapping[str, Mapping[str, PodInfo]]] | None = None
-        """The nominations of the queue; without it there are none."""
-        self.waits: Callable[[str], bool] | None = None
-        """Whether the queue has a complete group, by its key; without it no group waits."""
-        self.reviews: Callable[[PodInfo], bool] | None = None
-        """Which preemptors' victims extenders judge; without it none are."""
-        self.finder: Callable[[Sequence[PodInfo], BoolColumn], Mapping[str, int] | None] | None = None
-        """Finds the place of pods; without it there is none."""
-        self.announcer: Callable[[ClusterEvent], None] | None = None
-        """Hears of what plugins announce; without it nobody does."""
-        self.attempts: Callable[[str], GroupAttempt | None] | None = None
-        """Looks at a waiting group by its key; without it no group waits."""
-        self.topology = Topology(state.nodes)
+        self.state = services.state
+        self.clock = services.clock
+        self.recorder = services.recorder
+        self.waiting = services.waiting
+        self.client = services.client
+        self.ignored_resources = services.ignored_resources
+        self.run = services.background.run
+        self.spawn = services.background.spawn
+        self.nominated = services.pending.nominated
+        self.is_waiting = services.pending.is_waiting
+        self.preemption_is_reviewed = services.pending.is_reviewed
+        self.announce = services.pending.announce
+        self.workload = services.grouping.annotations
+        self.topology = Topology(self.state.nodes)
         """The levels of this profile; a plugin may configure them when it is built."""
         self.grouping: Grouping = NO_GROUPS
-        """Who knows which pods belong together; used once a plugin has asked for it."""
-        self.placed: PlacedMembers | None = None
-        """The members of groups that have a node; None where pods are not grouped."""
-        self._metrics = metrics
+        """Who knows which pods belong together; nobody where no plugin groups them."""
+        self.placed = PlacedMembers(NO_GROUPS)
+        """The members of groups that have a node."""
+        self._services = services
+
+    def plugins_are_built(self, at_work: AtWork) -> None:
+        """What needs the plugins may be asked from now on."""
+        self._services.at_work[self.profile] = at_work
 
     @property
     def nodes(self) -> NodeView:
@@ -99,101 +146,73 @@ class FrameworkHandle:
     @property
     def deadline(self) -> Deadline:
         """Until when the unit has to be decided that is being decided now; never, outside of a decision."""
-        return self.evaluator.deadline if self.evaluator is not None else NO_DEADLINE
+        at_work = self._services.at_work.get(self.profile)
+        return NO_DEADLINE if at_work is None else at_work.evaluator.deadline
 
     def within(self, deadline: Deadline) -> AbstractContextManager[None]:
         """What is asked for in this block raises DeadlineExceeded from then on; for work in the background."""
-        return self.evaluator.within(deadline) if self.evaluator is not None else nullcontext()
+        at_work = self._services.at_work.get(self.profile)
+        return nullcontext() if at_work is None else at_work.evaluator.within(deadline)
 
-    def run(self, work: Work) -> None:
-        """Background work that lives and dies with leadership."""
-        self.work.append((being_built.get(), work))
-
-    def spawn(self, work: Work) -> None:
-        """Do something once, in the background, now."""
-        if self.spawner is None:
-            self.pending_work.append(work)
-        else:
-            self.spawner(work)
+    @property
+    def groups_pods(self) -> bool:
+        """Whether pods of this profile that belong together are one unit."""
+        return self.grouping is not NO_GROUPS
 
     def group_pods(self) -> None:
         """Pods of this profile that belong together are one unit from now on: all of them are placed, or none."""
+        self.grouping = self._services.grouping
         self.placed = self.state.tracker(PlacedMembers, self.grouping)
 
     def group_of(self, pod: PodInfo) -> Membership | Problem | None:
         """The group of a pod and its place in it; None for a pod on its own, and where pods are not grouped."""
-        return None if self.placed is None else self.grouping.of(pod)
+        return self.grouping.of(pod)
 
     def members(self, key: str) -> Collection[PodInfo]:
         """The members of a group that have a node, by the group's key."""
-        return () if self.placed is None else self.placed.of(key)
-
-    def is_waiting(self, key: str) -> bool:
-        """Whether members of a group wait for a node, and are enough, by the group's key."""
-        return self.waits is not None and self.waits(key)
-
-    def workload(self, pod: PodInfo) -> Mapping[str, str]:
-        """The annotations of a pod and of what owns it, the nearest winning."""
-        return self.grouping.annotations(pod)
-
-    def nominated(self) -> Mapping[str, Mapping[str, PodInfo]]:
-        """Node name to the waiting pods for which room is being made there, by UID."""
-        return self.nominations() if self.nominations is not None else {}
-
-    def preemption_is_reviewed(self, pod: PodInfo) -> bool:
-        """Whether extenders have a say in which pods are removed for this one."""
-        return self.reviews is not None and self.reviews(pod)
+        return self.placed.of(key)
 
     def metric(self, name: str, help: str, labels: Iterable[str] = ()) -> Counter:
         """A counter of the plugin's own; the same for each profile and each call with the same name."""
-        return self._own(Counter, self._metrics.plugin_counters, "metric", name, help, tuple(labels))
+        return self._own("metric", Counter, name, help, labels)
 
     def gauge(self, name: str, help: str, labels: Iterable[str] = ()) -> Gauge:
         """A gauge of the plugin's own, as `metric`."""
-        return self._own(Gauge, self._metrics.plugin_gauges, "gauge", name, help, tuple(labels))
+        return self._own("gauge", Gauge, name, help, labels)
 
     def histogram(self, name: str, help: str, buckets: Sequence[float], labels: Iterable[str] = ()) -> Histogram:
         """A histogram of the plugin's own, as `metric`; the buckets are those of the first call."""
-
-        def made(name: str, help: str, labels: tuple[str, ...], registry: CollectorRegistry) -> Histogram:
-            return Histogram(name, help, labels, registry=registry, buckets=tuple(buckets))
-
-        return self._own(made, self._metrics.plugin_histograms, "histogram", name, help, tuple(labels))
+        return self._own("histogram", Histogram, name, help, labels, buckets)
 
     def _own(
-        self, kind: Callable[..., M], known: dict[str, M], what: str, name: str, help: str, wanted: tuple[str, ...]
+        self, what: str, kind: type[M], name: str, help: str, labels: Iterable[str], buckets: Sequence[float] = ()
     ) -> M:
-        if name not in known:
-            try:
-                known[name] = kind(name, help, wanted, registry=self._metrics.registry)
-            except (TypeError, ValueError) as error:
-                raise PluginError(being_built.get(), what, text_of(error)) from error
-        has = known[name]._labelnames
-        if has != wanted:
-            raise PluginError(being_built.get(), what, f"{name} has the labels {has}, not {wanted}")
-        return known[name]
-
-    def announce(self, event: ClusterEvent) -> None:
-        """Something has happened that rejected pods may wait for, as plugins have registered it."""
-        if self.announcer is not None:
-            self.announcer(event)
+        try:
+            return self._services.metrics.get(kind, name, help, tuple(labels), buckets)
+        except (TypeError, ValueError) as error:
+            raise PluginError(being_built.get(), what, text_of(error)) from error
 
     def filter(self, pod: PodInfo, rows: Rows) -> BoolColumn:
         """Whether each of these nodes passes all filters for the pod as the columns are now."""
-        if self.evaluator is None:
-            raise ConfigError("", self.profile, "filter() is not available while plugins are being built")
-        return self.evaluator.passes(pod, rows)
+        return self._evaluator("filter").passes(pod, rows)
 
     def find_places(self, pods: Sequence[PodInfo], allowed: BoolColumn) -> Mapping[str, int] | None:
         """Where a pod on its own, or pods of one group, would go as the columns are now, on the nodes allowed."""
-        return self.finder(pods, allowed) if self.finder is not None else None
+        self._evaluator("find_places")
+        return self._services.pending.find_places(self.profile, pods, allowed)
 
     def attempt(self, key: str) -> GroupAttempt | None:
         """An attempt to place a waiting group as things are now, by the group's key; None when it does not wait."""
-        return self.attempts(key) if self.attempts is not None else None
+        self._evaluator("attempt")
+        return self._services.pending.attempt(self.profile, key)
 
     def diagnose(self, pod: PodInfo) -> Diagnosis:
         """Why nodes are not feasible for the pod as the columns are now."""
-        if self.evaluator is None:
-            raise ConfigError("", self.profile, "diagnose() is not available while plugins are being built")
-        return self.evaluator.diagnose(self.evaluator.filter(pod))
+        evaluator = self._evaluator("diagnose")
+        return evaluator.diagnose(evaluator.filter(pod))
+
+    def _evaluator(self, asked: str) -> Evaluator:
+        at_work = self._services.at_work.get(self.profile)
+        if at_work is None:
+            raise ConfigError("", self.profile, f"{asked}() is not available while plugins are being built")
+        return at_work.evaluator

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -13,12 +12,14 @@ import msgspec
 import pluggy
 
 from gangline.api.hints import EventHint, Hint
-from gangline.api.hookspecs import POINTS, PROJECT, Hooks
+from gangline.api.hookspecs import POINTS, PROJECT, UNLISTED, Hooks
 from gangline.api.plugin import Handle
 from gangline.errors import GanglineError, PluginError
 from gangline.failures import Failures, being_built, described, text_of
 from gangline.profile.calling import ASYNC_POINTS, check_of, timed, timed_async
-from gangline.profile.declaring import check_class, check_reasons, events_of, marked
+from gangline.profile.declaring import asked_by, check_class, check_own, check_reasons, events_of, marked
+from gangline.state.changes import OWN, Changes
+from gangline.state.pods import PodInfo
 from gangline.telemetry.metrics import Metrics, point_label
 
 GROUP = "gangline.plugins"
@@ -124,7 +125,7 @@ class Implementation:
     quick: Callable[..., Any] = lambda *args: None
     """The same neither timed nor checked, for one of many pods; whatever it raises is passed on."""
     reads: int | None = None
-    """Change kinds (NODE | PODS) on which its verdict on a node depends besides the pod class; None: anything."""
+    """Change kinds on which its verdict on a node depends besides the identity of the pod; None: anything."""
     point: str = ""
     failures: Failures = field(default_factory=Failures)
 
@@ -138,6 +139,18 @@ class Implementation:
             raise self.refused(self.point, why)
 
 
+class Identity(NamedTuple):
+    """The hook `identity` of one plugin."""
+
+    name: str
+    ask: Callable[[PodInfo, Mapping[str, str]], Hashable]
+    of_workload: bool
+    """Whether it looks at the annotations of owners."""
+    is_kept: bool
+    """Whether the plugin declares `reads`, so that its verdicts are kept."""
+    failures: Failures
+
+
 @dataclass(eq=False)
 class CompiledProfile:
     """A profile with its plugins built and one plain list per extension point."""
@@ -145,12 +158,15 @@ class CompiledProfile:
     name: str
     plugins: dict[str, Any]
     points: dict[str, tuple[Implementation, ...]]
-    unreserve: dict[str, Callable[..., Any]] = field(default_factory=dict)
     events: dict[str, Sequence[EventHint] | None] = field(default_factory=dict)
     """For each plugin the events that it registers; None for one that registers nothing."""
     failures: Failures = field(default_factory=Failures)
-    identities: list[tuple[str, Callable[[Any, Mapping[str, str]], Hashable]]] = field(default_factory=list)
-    """The hook `identity` of each plugin that has it, neither timed nor checked: it is called for many pods."""
+    identities: list[Identity] = field(default_factory=list)
+    """Of each plugin that has the hook, neither timed nor checked: it is called for many pods."""
+
+    def own_changes(self) -> list[Changes]:
+        """The logs of columns of their own that plugins read."""
+        return list(dict.fromkeys(log for plugin in self.plugins.values() for log in getattr(plugin, "reads_own", ())))
 
 
 class _PluginManager(pluggy.PluginManager):
@@ -194,12 +210,25 @@ def compile_profile(
         )
         for point, listed in points.items()
     }
-    profile.unreserve = {
-        n: _bound(manager, profile.plugins, n, "unreserve", metrics)
-        for n, plugin in profile.plugins.items()
-        if hasattr(plugin, "unreserve")
-    }
+    for point in UNLISTED:
+        profile.points[point] = tuple(
+            _implementation(manager, profile.plugins, each, point, 1, metrics) for each in _with(profile, point)
+        )
     return profile
+
+
+def _with(profile: CompiledProfile, point: str) -> Iterator[str]:
+    """The plugins with a method for an unlisted point; those that give back what they reserve in the order of reserve.
+
+    One that reserves, but not in this profile, has nothing to give back.
+    """
+    names = list(profile.plugins)
+    if point == "unreserve":
+        reserving = [impl.name for impl in profile.points.get("reserve", ())]
+        names = reserving + [name for name in names if not hasattr(profile.plugins[name], "reserve")]
+    for name in names:
+        if hasattr(profile.plugins[name], point) and not _wraps(profile.plugins[name], point):
+            yield name
 
 
 def _add(
@@ -221,13 +250,16 @@ def _add(
             raise PluginError(name, "", str(error).replace("\n", " ")) from error
         if "filter" in points_of(cls) and not _wraps(plugin, "filter"):
             check_reasons(name, plugin)
+        check_own(name, plugin)
         events = events_of(name, plugin)
     finally:
         being_built.reset(token)
     profile.plugins[name], profile.events[name] = plugin, _guarded(name, events, profile.failures)
     for impl in manager.hook.identity.get_hookimpls():
         if impl.plugin_name == name:
-            profile.identities.append((name, _with_arguments(impl.function, impl.argnames, ("pod", "annotations"))))
+            ask = _with_arguments(impl.function, impl.argnames, ("pod", "annotations"))
+            is_kept = getattr(plugin, "reads", None) is not None
+            profile.identities.append(Identity(name, ask, "annotations" in impl.argnames, is_kept, profile.failures))
 
 
 def _guarded(name: str, events: Sequence[EventHint] | None, failures: Failures) -> Sequence[EventHint] | None:
@@ -250,14 +282,13 @@ def _guarded(name: str, events: Sequence[EventHint] | None, failures: Failures) 
 
 def _build(
     name: str,
-    cls: type[Any],
+    cls: Any,
     args: Callable[[str, type[msgspec.Struct] | None], msgspec.Struct | None],
     handle: Handle,
 ) -> Any:
-    given = args(name, getattr(cls, "args_type", None))
+    given = {"args": args(name, getattr(cls, "args_type", None)), "handle": handle}
     try:
-        parameters = inspect.signature(cls).parameters
-        return cls(*(given, handle)[: len(parameters)]) if parameters else cls()
+        return cls(**{parameter: given[parameter] for parameter in asked_by(name, cls)})
     except PluginError:
         raise
     except Exception as error:
@@ -296,10 +327,15 @@ def _implementation(
         weight=weight,
         normalize=normalize,
         capacity=capacity,
-        reads=getattr(plugin, "reads", None),
+        reads=_reads(plugin),
         point=point,
         failures=metrics.failures,
     )
+
+
+def _reads(plugin: Any) -> int | None:
+    reads: int | None = getattr(plugin, "reads", None)
+    return reads if reads is None or not getattr(plugin, "reads_own", ()) else reads | OWN
 
 
 def _bound(

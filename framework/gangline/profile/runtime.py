@@ -12,6 +12,7 @@ import math
 import random
 import time
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import numpy as np
@@ -20,10 +21,11 @@ from gangline.api.cycle_state import Cycle
 from gangline.api.diagnosis import Diagnosis
 from gangline.api.hookspecs import POINTS
 from gangline.api.placement import Placement
-from gangline.api.pod_group import GroupAttempt, Membership, Problem
+from gangline.api.pod_group import GroupAttempt, Membership, PodGroup, Problem
 from gangline.api.proposal import Proposal, Victims
 from gangline.errors import ApiError, PluginError
 from gangline.failures import SLOW, cause_of, shown
+from gangline.groups.progress import Progress
 from gangline.profile.answers import placements_of
 from gangline.profile.background import is_cancelled
 from gangline.profile.evaluation import Evaluator, Filtered
@@ -79,7 +81,7 @@ class Runtime:
         self.name = profile.name
         self.profile = profile
         self.handle = handle
-        self.evaluator = handle.evaluator = Evaluator(profile, handle.state.nodes, ties)
+        self.evaluator = Evaluator(profile, handle.state.nodes, ties, workload=handle.workload)
         self.failures = metrics.failures
         self._trackers = handle.state.trackers
         self.seconds = {point: metrics.points.series(point_label(point), profile.name) for point in POINTS}
@@ -87,6 +89,7 @@ class Runtime:
         self.bind_first: BindFirst | None = None
         """Asked before the bind plugins; None leaves all pods to them."""
         self.group_seconds = metrics.group_decision.series(profile.name)
+        handle.plugins_are_built(self)
 
     def _at(self, point: str) -> tuple[Implementation, ...]:
         return self.profile.points.get(point, ())
@@ -138,17 +141,17 @@ class Runtime:
         if isinstance(membership, Problem):
             return unschedulable(membership.message).by(GROUPS)
         group = membership.group
-        needed = group.min_member - len(self.handle.members(group.key))
-        ready = len(pods)
-        if ready >= needed:
-            ready = sum(self.lets_in(pod).is_success for pod in pods)
-        if ready >= max(needed, 1):
+        progress = self.progress(group, len(pods))
+        if progress.may_start:
+            progress = progress.with_waiting(sum(self.lets_in(pod).is_success for pod in pods))
+        if progress.may_start:
             return SUCCESS
-        there = group.min_member - needed + ready
-        message = (
-            f"waiting for the pods of gang {group.namespace}/{group.name}: {there} of {group.min_member} are there"
-        )
-        return unschedulable(message).by(GROUPS)
+        numbers = f"{progress.there} of {progress.least} are there"
+        return unschedulable(f"waiting for the pods of gang {group.namespace}/{group.name}: {numbers}").by(GROUPS)
+
+    def progress(self, group: PodGroup, waiting: int = 0) -> Progress:
+        """How far a group has come, of which so many members wait."""
+        return Progress.of(group, len(self.handle.members(group.key)), waiting)
 
     def group_key(self, pod: PodInfo) -> str:
         """What tells the pod's group from others; "" for a pod on its own."""
@@ -169,9 +172,7 @@ class Runtime:
     def _runs_in_part(self, pod: PodInfo) -> bool:
         """Whether some pods of its group have a node, but fewer than the group needs: a scheduler was cut off."""
         membership = self.handle.group_of(pod)
-        if not isinstance(membership, Membership):
-            return False
-        return 0 < len(self.handle.members(membership.group.key)) < membership.group.min_member
+        return isinstance(membership, Membership) and self.progress(membership.group).is_partial
 
     @_measured("post_filter")
     def post_filter(self, diagnosis: Diagnosis) -> tuple[str | None, str]:
@@ -212,6 +213,20 @@ class Runtime:
             if answer.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
                 nominated = ""
         return nominated, ", ".join(said)
+
+    def reject(self, diagnosis: Diagnosis) -> frozenset[str]:
+        """The plugins because of which a pod is rejected; every plugin is told. Raises PluginError."""
+        plugins = diagnosis.plugins()
+        for impl in self._at("post_reject"):
+            if impl.call(diagnosis.pod, diagnosis):
+                plugins.add(impl.name)
+        return frozenset(plugins)
+
+    def enqueued(self, pod: PodInfo) -> None:
+        """Tell the plugins that a pod waits; what one of them raises is no matter of the pod's."""
+        for impl in self._at("post_enqueue"):
+            with suppress(PluginError):  # noted by the call
+                impl.call(pod)
 
     # Groups
 
@@ -298,13 +313,11 @@ class Runtime:
     def unreserve(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
         """Give back what was claimed, in reverse order, whatever a plugin says."""
         errors = []
-        for impl in reversed(self._at("reserve")):
-            undo = self.profile.unreserve.get(impl.name)
-            if undo is not None:
-                try:
-                    undo(cycle, pod, node)
-                except PluginError as error:  # the others must give back theirs all the same
-                    errors.append(error)
+        for impl in reversed(self._at("unreserve")):
+            try:
+                impl.call(cycle, pod, node)
+            except PluginError as error:  # the others must give back theirs all the same
+                errors.append(error)
         if errors:
             raise errors[0]
 
@@ -327,20 +340,31 @@ class Runtime:
     async def pre_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
         """What has to be on the API before the binding; the first failure counts."""
         for impl in self._at("pre_bind"):
-            status = await self._answer(impl, "pre_bind", cycle, pod, node)
+            status = self.still_there(pod, node)
+            if status.is_success:
+                status = await self._answer(impl, "pre_bind", cycle, pod, node)
             if not status.is_success:
                 return status
+        return SUCCESS
+
+    def still_there(self, pod: PodInfo, node: str) -> Status:
+        """Whether the node that was chosen is the one that is there now; asked before each step of the binding."""
+        if self.handle.state.has_lost_node(pod.uid):
+            return unschedulable(f"the node {node} that was chosen is no longer there")
         return SUCCESS
 
     @_measured("bind")
     async def bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
         """Bind by `bind_first`, or else by the first plugin that does not skip."""
-        if self.bind_first is not None:
+        there = self.still_there(pod, node)
+        if there.is_success and self.bind_first is not None:
             bound = await self.bind_first(cycle, pod, node)
             if bound is not None:
                 return bound
         for impl in self._at("bind"):
-            status = await self._answer(impl, "bind", cycle, pod, node)
+            status = self.still_there(pod, node)
+            if status.is_success:
+                status = await self._answer(impl, "bind", cycle, pod, node)
             if status.code is not Code.SKIP:
                 return status
         return Status(Code.ERROR, ("no bind plugin took the pod",))

@@ -4,10 +4,7 @@ Rules:
 - A unit is in exactly one place: active, backing off, unschedulable, gated or in flight.
 - A unit that was rejected leaves `unschedulable` when a cluster event comes that one of the plugins that
   rejected it registered and whose hint says that it may help, or after `max_unschedulable` seconds.
-- Backing off doubles from `initial_backoff` to `max_backoff` seconds, counted in attempts that were rejected. It ends
-  on whole seconds, so that of units rejected at about the same time the most important one comes first, not the oldest.
-- A unit that took too long to decide backs off for longer each time, until it changes; what changes all the time is not
-  tried all the time.
+- A unit that was rejected, or took too long to decide, backs off before it is tried again: see `backing_off`.
 - An event that comes while a unit is in flight is remembered; if the unit comes back rejected, it counts.
 - Events cost a bounded time, and a namespace that takes much of the scheduler's time lets others pass: see `hinting`
   and `turns`.
@@ -19,45 +16,25 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import logging
 import math
-from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from gangline.api.hints import ANY_EVENT, ClusterEvent, EventHint, Hint
-from gangline.deadline import Deadline
-from gangline.queueing.hinting import Flights, Happened, HintTime
+from gangline.api.hints import ClusterEvent, EventHint
+from gangline.queueing.backing_off import MAX_OVERRUN_BACKOFF, QueueSettings, due
+from gangline.queueing.hinting import Flights, Happened
 from gangline.queueing.nominating import Nominated, Nominations
 from gangline.queueing.turns import Turns
-from gangline.queueing.units import Unit
+from gangline.queueing.units import QUEUED, Place, Unit
+from gangline.queueing.wanting import Wanting
 from gangline.state.pods import PodInfo
 from gangline.status import Status
 
-log = logging.getLogger(__name__)
-
-_Group = tuple[str, frozenset[str]]
-"""Scheduler name and the plugins that rejected; units alike in both want the same events."""
 SortKey = Callable[[PodInfo, float], tuple[float, ...]]
 PreEnqueue = Callable[[Sequence[PodInfo]], Status]
 GroupKey = Callable[[PodInfo], str]
 """The key of a pod's group; "" for a pod on its own."""
-MAX_UNSCHEDULABLE = 300.0
-"""Seconds after which a rejected unit is tried again whatever happened."""
-
-
-MAX_OVERRUN_BACKOFF = 600.0
-"""Seconds, at most, for which a unit backs off whose decision took too long."""
-
-
-@dataclass(slots=True)
-class QueueSettings:
-    """Seconds, as in KubeSchedulerConfiguration."""
-
-    initial_backoff: float = 1.0
-    max_backoff: float = 10.0
-    max_unschedulable: float = MAX_UNSCHEDULABLE
 
 
 @dataclass(slots=True)
@@ -66,7 +43,6 @@ class _Profile:
 
     sort_key: SortKey
     pre_enqueue: PreEnqueue
-    hints: Mapping[str, Sequence[EventHint]] = field(default_factory=dict)
     group_key: GroupKey | None = None
 
 
@@ -83,9 +59,8 @@ class SchedulingQueue:
         self._timers: list[tuple[float, int, Unit]] = []
         self._unschedulable: dict[str, Unit] = {}
         self._gated: dict[str, Unit] = {}
-        self._groups: Counter[_Group] = Counter()
+        self._wanting = Wanting()
         self._flights = Flights()
-        self._hint_time = HintTime()
         self._nominated = Nominated()
         self._number = itertools.count()
 
@@ -101,12 +76,13 @@ class SchedulingQueue:
 
         Pods with the same `group_key` are one unit.
         """
-        hints = {plugin: (ANY_EVENT,) if given is None else tuple(given) for plugin, given in events.items()}
-        self._profiles[scheduler_name] = _Profile(sort_key, pre_enqueue, hints, group_key)
+        self._profiles[scheduler_name] = _Profile(sort_key, pre_enqueue, group_key)
+        self._wanting.serve(scheduler_name, events)
 
     def serve_only(self, scheduler_names: Container[str]) -> None:
         """Drop every other profile; whoever calls this removes the units that then have none."""
         self._profiles = {name: profile for name, profile in self._profiles.items() if name in scheduler_names}
+        self._wanting.serve_only(scheduler_names)
 
     def configure(self, settings: QueueSettings) -> None:
         """Back off like this from now on."""
@@ -138,18 +114,21 @@ class SchedulingQueue:
     def _join(self, unit: Unit, pod: PodInfo, now: float) -> None:
         """One more member of a group that waits."""
         self._unit_of[pod.uid] = unit
-        if unit.place == "in flight":
+        if unit.place is Place.IN_FLIGHT:
             unit.late.append(pod)
             return
         unit.members.append(pod)
         unit.leads = []
+        self._changed(unit, now)
+
+    def _changed(self, unit: Unit, now: float) -> None:
+        """A unit that waits may be tried for what has changed of its own pods."""
         self._start_anew(unit, now)
-        if unit.place == "gated":
+        if unit.place is Place.GATED:
             self._take_gated(unit.uid)
             self._admit(unit, now)
-        elif unit.place == "unschedulable":
-            self._take_unschedulable(unit.uid)
-            self._back_off_or_activate(unit, now)
+        elif unit.place is Place.UNSCHEDULABLE:
+            self._try_again(unit, now)
 
     def update(self, pod: PodInfo, now: float) -> None:
         """A waiting pod changed; it is tried at once when that may help it."""
@@ -157,7 +136,7 @@ class SchedulingQueue:
         if unit is None:
             self.add(pod, now)
             return
-        if unit.place != "in flight" and self._group_of(pod) != unit.group:
+        if unit.place is not Place.IN_FLIGHT and self._group_of(pod) != unit.group:
             self.remove(pod.uid)
             self.add(pod, now)
             return
@@ -166,19 +145,13 @@ class SchedulingQueue:
             self._nominated.nominate(pod, pod.nominated_node_name)
         else:
             self._nominated.renew(pod)
-        if unit.place == "in flight":
+        if unit.place is Place.IN_FLIGHT:
             joins_others = bool(unit.group) and before.annotations != pod.annotations
             unit.changed = unit.changed or _matters(before, pod) or joins_others
             return
         if not _matters(before, pod) and not (unit.group and before.annotations != pod.annotations):
             return
-        self._start_anew(unit, now)
-        if unit.place == "gated":
-            self._take_gated(unit.uid)
-            self._admit(unit, now)
-        elif unit.place == "unschedulable":
-            self._take_unschedulable(unit.uid)
-            self._back_off_or_activate(unit, now)
+        self._changed(unit, now)
 
     def remove(self, uid: str) -> PodInfo | None:
         """A pod was deleted, or has a node now."""
@@ -207,7 +180,7 @@ class SchedulingQueue:
         self._flights.land(key)
         self._take_unschedulable(key)
         self._take_gated(key)
-        unit.place = "gone"  # what is left of it in a heap is passed over
+        unit.move(Place.GONE, unit.entered)  # what is left of it in a heap is passed over
 
     def placed_elsewhere(self, pod: PodInfo) -> None:
         """Somebody else has put a pod on a node: what waits of its group may be enough now."""
@@ -218,8 +191,7 @@ class SchedulingQueue:
     def start_over(self, now: float) -> None:
         """Try everything that waits: other rules hold now."""
         for unit in list(self._unschedulable.values()):
-            self._take_unschedulable(unit.uid)
-            self._back_off_or_activate(unit, now)
+            self._try_again(unit, now)
         for unit in list(self._gated.values()):
             self._admit_again(unit, now)
 
@@ -241,7 +213,7 @@ class SchedulingQueue:
 
     def counts(self) -> dict[str, int]:
         """How many pods wait where."""
-        counts: dict[str, int] = dict.fromkeys(("active", "backoff", "unschedulable", "gated"), 0)
+        counts: dict[str, int] = dict.fromkeys(QUEUED, 0)
         for unit in self._units.values():
             if unit.place in counts:
                 counts[unit.place] += len(unit.members)
@@ -253,8 +225,8 @@ class SchedulingQueue:
         """The unit to try next, in flight from now on; None when nothing is due."""
         self._wake(now)
         while (unit := self._active.pop(now)) is not None:
-            if unit.place == "active" and self._keep_together(unit, now):
-                self._move(unit, "in flight", now)
+            if unit.place is Place.ACTIVE and self._keep_together(unit, now):
+                unit.move(Place.IN_FLIGHT, now)
                 unit.attempts += 1
                 unit.changed = False
                 self._flights.take(unit.uid)
@@ -271,9 +243,9 @@ class SchedulingQueue:
 
     def leave(self, unit: Unit, uids: Container[str]) -> bool:
         """Some members of a unit were bound; says whether others are left, which `requeue` puts back."""
-        if unit.place != "gone":
+        if unit.place is not Place.GONE:
             self._drop(unit, uids)
-        return unit.place != "gone"
+        return unit.place is not Place.GONE
 
     def requeue(
         self,
@@ -290,7 +262,7 @@ class SchedulingQueue:
         It is tried again after `retry_after` seconds at the latest, and not before `backoff` seconds where that is
         given in place of the usual number.
         """
-        if unit.place == "gone":
+        if unit.place is Place.GONE:
             return
         events = self._flights.land(unit.uid)
         if self._units.get(unit.uid) is not unit:
@@ -301,13 +273,13 @@ class SchedulingQueue:
         if unit.late:
             unit.members, unit.late, unit.leads = unit.members + unit.late, [], []
             unit.changed = True
-        unit.due = _due(now, self._backoff_of(unit) if backoff is None else backoff)
-        if error or unit.changed or not unit.rejected_by or self._any_helps(unit, events, now):
+        unit.due = due(now, self._settings.after_rejection(unit) if backoff is None else backoff)
+        if error or unit.changed or not unit.rejected_by or self._wanting.is_helped(unit, events, now):
             self._back_off_or_activate(unit, now)
         else:
-            self._move(unit, "unschedulable", now)
+            unit.move(Place.UNSCHEDULABLE, now)
             self._unschedulable[unit.uid] = unit
-            self._count(unit, 1)
+            self._wanting.begin(unit)
             if retry_after is not None:
                 unit.wake_at = now + retry_after
                 heapq.heappush(self._timers, (unit.wake_at, next(self._number), unit))
@@ -315,7 +287,7 @@ class SchedulingQueue:
     def overrun(self, unit: Unit) -> float:
         """A decision on the unit took too long: for how many seconds it has to back off, twice as many each time."""
         unit.overruns += 1
-        return min(MAX_OVERRUN_BACKOFF, self._settings.max_backoff * 2.0 ** min(unit.overruns, 60))
+        return self._settings.after_overrun(unit)
 
     def next_due(self, now: float) -> float | None:
         """Seconds until something will be due without any event; None when nothing will."""
@@ -331,31 +303,21 @@ class SchedulingQueue:
 
     def happened(self, event: ClusterEvent, old: Any, new: Any, now: float) -> int:
         """Move back what an event may help; returns how many units were moved."""
-        wanting = {group: hints for group in self._groups if (hints := self._hints_for(group, event))}
-        if self._flights and self._is_wanted(event):
-            self._flights.note(Happened(event, old, new))
-        if not wanting:
-            return 0
         happened = Happened(event, old, new)
-        until = self._hint_time.begin(now)
-        moved, held = (
-            [u for u in units.values() if _helps(u, wanting.get(_group(u), ()), happened, until)]
-            for units in (self._unschedulable, self._gated)
-        )
-        self._hint_time.end()
+        if self._flights and self._wanting.is_registered(event):
+            self._flights.note(happened)
+        moved, held = self._wanting.helped(happened, now, self._unschedulable.values(), self._gated.values())
         for unit in moved:
-            self._take_unschedulable(unit.uid)
-            self._back_off_or_activate(unit, now)
+            self._try_again(unit, now)
         for unit in held:
             self._admit_again(unit, now)
-        return len(moved) + sum(unit.place != "gated" for unit in held)
+        return len(moved) + sum(unit.place is not Place.GATED for unit in held)
 
     def activate(self, uids: Iterable[str], now: float) -> None:
         """Try these units as soon as they have backed off."""
         for uid in uids:
-            unit = self._take_unschedulable(uid)
-            if unit is not None:
-                self._back_off_or_activate(unit, now)
+            if uid in self._unschedulable:
+                self._try_again(self._unschedulable[uid], now)
 
     # Nominations
 
@@ -371,7 +333,7 @@ class SchedulingQueue:
 
     def _look_again(self, unit: Unit) -> None:
         """Try a group as soon as time comes in next."""
-        if unit.place in ("gated", "unschedulable") and unit.wake_at != unit.entered:
+        if unit.place in (Place.GATED, Place.UNSCHEDULABLE) and unit.wake_at != unit.entered:
             unit.wake_at = unit.entered
             heapq.heappush(self._timers, (unit.wake_at, next(self._number), unit))
 
@@ -382,11 +344,11 @@ class SchedulingQueue:
             self._drop(unit, {pod.uid for pod in strangers})
             for pod in strangers:
                 self.add(pod, now)
-        return unit.place != "gone"
+        return unit.place is not Place.GONE
 
     def _admit_again(self, unit: Unit, now: float) -> None:
         """What held a unit back has changed."""
-        if self._keep_together(unit, now) and unit.place == "gated":
+        if self._keep_together(unit, now) and unit.place is Place.GATED:
             self._take_gated(unit.uid)
             self._admit(unit, now)
 
@@ -397,28 +359,29 @@ class SchedulingQueue:
         else:
             unit.rejected_by = frozenset((status.plugin,))
             unit.message = status.message
-            self._move(unit, "gated", now)
+            unit.move(Place.GATED, now)
             self._gated[unit.uid] = unit
-            self._count(unit, 1)
+            self._wanting.begin(unit)
+
+    def _try_again(self, unit: Unit, now: float) -> None:
+        """A unit is no longer unschedulable, as far as one can tell."""
+        self._take_unschedulable(unit.uid)
+        self._back_off_or_activate(unit, now)
 
     def _back_off_or_activate(self, unit: Unit, now: float) -> None:
         if unit.due > now:
-            self._move(unit, "backoff", now)
+            unit.move(Place.BACKOFF, now)
             heapq.heappush(self._backoff, (unit.due, next(self._number), unit))
         else:
             self._activate(unit, now)
 
     def _activate(self, unit: Unit, now: float) -> None:
-        self._move(unit, "active", now)
+        unit.move(Place.ACTIVE, now)
         unit.since = now
         if unit.complete is None:
             unit.complete = now
         key = self._profiles[unit.scheduler_name].sort_key(unit.pod, unit.added)
         self._active.push(key, unit)
-
-    def _move(self, unit: Unit, place: str, now: float) -> None:
-        unit.place = place
-        unit.entered = now
 
     def _wake(self, now: float) -> None:
         """What has backed off, and what has been unschedulable for too long, becomes active."""
@@ -431,10 +394,9 @@ class SchedulingQueue:
             if unit.wake_at != due:
                 continue
             unit.wake_at = math.inf
-            if unit.place == "unschedulable":
-                self._take_unschedulable(unit.uid)
-                self._back_off_or_activate(unit, now)
-            elif unit.place == "gated":
+            if unit.place is Place.UNSCHEDULABLE:
+                self._try_again(unit, now)
+            elif unit.place is Place.GATED:
                 self._admit_again(unit, now)
         late = []
         for unit in self._unschedulable.values():  # in the order in which they entered
@@ -442,97 +404,31 @@ class SchedulingQueue:
                 break
             late.append(unit)
         for unit in late:
-            self._take_unschedulable(unit.uid)
-            self._back_off_or_activate(unit, now)
-
-    def _backoff_of(self, unit: Unit) -> float:
-        settings = self._settings
-        doublings = min(unit.rejections - 1, 60)
-        return min(settings.max_backoff, settings.initial_backoff * 2.0**doublings)
+            self._try_again(unit, now)
 
     def _start_anew(self, unit: Unit, now: float) -> None:
         """The unit has changed: that it took too long no longer counts, which it may have once in a while."""
         if not unit.overruns or now < unit.renewed + MAX_OVERRUN_BACKOFF:
             return
         unit.overruns, unit.renewed = 0, now
-        unit.due = min(unit.due, _due(now, self._backoff_of(unit)))
-        if unit.place == "backoff":
+        unit.due = min(unit.due, due(now, self._settings.after_rejection(unit)))
+        if unit.place is Place.BACKOFF:
             heapq.heappush(self._backoff, (unit.due, next(self._number), unit))
 
-    def _take_unschedulable(self, uid: str) -> Unit | None:
+    def _take_unschedulable(self, uid: str) -> None:
         unit = self._unschedulable.pop(uid, None)
         if unit is not None:
-            self._count(unit, -1)
-        return unit
+            self._wanting.end(unit)
 
     def _take_gated(self, uid: str) -> None:
         unit = self._gated.pop(uid, None)
         if unit is not None:
-            self._count(unit, -1)
-
-    def _count(self, unit: Unit, change: int) -> None:
-        """Keep count of who wants which events."""
-        group = _group(unit)
-        self._groups[group] += change
-        if not self._groups[group]:
-            del self._groups[group]
-
-    def _hints_for(self, group: _Group, event: ClusterEvent) -> list[EventHint]:
-        """What the plugins of a group have registered that matches an event."""
-        scheduler_name, rejected_by = group
-        hints = self._profiles[scheduler_name].hints
-        return [h for plugin in rejected_by for h in hints.get(plugin, (ANY_EVENT,)) if h.event.matches(event)]
-
-    def _is_wanted(self, event: ClusterEvent) -> bool:
-        return any(
-            hint.event.matches(event)
-            for profile in self._profiles.values()
-            for hints in profile.hints.values()
-            for hint in hints
-        )
-
-    def _any_helps(self, unit: Unit, events: list[Happened] | None, now: float) -> bool:
-        """Whether one of the events may help a unit; where there were too many to keep, one may have."""
-        if not events:
-            return events is None
-        until = self._hint_time.begin(now)
-        helps = any(_helps(unit, self._hints_for(_group(unit), each.event), each, until) for each in events)
-        self._hint_time.end()
-        return helps
-
-
-def _due(now: float, seconds: float) -> float:
-    """When backing off for so long ends: at the next whole second, as in kube-scheduler, unless it lasts less."""
-    return now + seconds if seconds < 1.0 else math.ceil(now + seconds)
+            self._wanting.end(unit)
 
 
 def _backs_off(due: float, number: int, unit: Unit) -> bool:
     """Whether an entry of the heap still counts: its unit may have gone on, or be due at another time."""
-    return unit.place == "backoff" and unit.due == due
-
-
-def _group(unit: Unit) -> _Group:
-    return unit.scheduler_name, unit.rejected_by
-
-
-def _helps(unit: Unit, hints: Sequence[EventHint], happened: Happened, until: Deadline) -> bool:
-    """Whether one of the plugins that rejected the unit wants the event, and its hint agrees or cannot be asked."""
-    for registered in hints:
-        if registered.hint is None or until.passed:
-            return True
-        for pod in unit.kinds():
-            if _agrees(registered.hint, pod, happened) or until.passed:
-                return True
-    return False
-
-
-def _agrees(hint: Hint, pod: PodInfo, happened: Happened) -> bool:
-    """What a hint says; one that raises costs an attempt, as in kube-scheduler."""
-    try:
-        return bool(hint(pod, happened.old, happened.new))
-    except Exception:  # a plugin's bug must not end the watch that brought the event
-        log.exception("the hint of a plugin failed on %s of %s", happened.event.action, happened.event.resource)
-        return True
+    return unit.place is Place.BACKOFF and unit.due == due
 
 
 def _matters(before: PodInfo, after: PodInfo) -> bool:

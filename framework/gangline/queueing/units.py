@@ -2,11 +2,46 @@
 
 from __future__ import annotations
 
+import enum
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gangline.state.pods import PodInfo
 from gangline.wire.custom_resources import CLAIM
+
+
+class Place(enum.StrEnum):
+    """Where a unit is; the value is the word for it in metrics and messages."""
+
+    NEW = "new"
+    """It has not been queued."""
+    GATED = "gated"
+    """Plugins do not let it be tried, or a group has too few members."""
+    ACTIVE = "active"
+    """It is tried when its turn comes."""
+    IN_FLIGHT = "in flight"
+    """It is being decided or bound."""
+    BACKOFF = "backoff"
+    """It was tried not long ago, and is tried again in a while."""
+    UNSCHEDULABLE = "unschedulable"
+    """It was rejected, and waits for the cluster to change."""
+    GONE = "gone"
+    """None of its pods waits any more."""
+
+
+QUEUED = (Place.ACTIVE, Place.BACKOFF, Place.UNSCHEDULABLE, Place.GATED)
+"""Where a unit waits that nobody works on."""
+NEXT: Mapping[Place, frozenset[Place]] = {
+    Place.NEW: frozenset((Place.ACTIVE, Place.GATED)),
+    Place.GATED: frozenset((Place.GATED, Place.ACTIVE, Place.GONE)),
+    Place.ACTIVE: frozenset((Place.IN_FLIGHT, Place.GONE)),
+    Place.IN_FLIGHT: frozenset((Place.ACTIVE, Place.BACKOFF, Place.UNSCHEDULABLE, Place.GONE)),
+    Place.BACKOFF: frozenset((Place.ACTIVE, Place.GONE)),
+    Place.UNSCHEDULABLE: frozenset((Place.ACTIVE, Place.BACKOFF, Place.GONE)),
+    Place.GONE: frozenset(),
+}
+"""Where a unit may go from each place. What is gated may be asked again and stay so."""
 
 
 @dataclass(slots=True, eq=False)
@@ -29,8 +64,8 @@ class Unit:
     """Attempts that counted towards backing off."""
     rejected_by: frozenset[str] = frozenset()
     message: str = ""
-    place: str = ""
-    """active, backoff, unschedulable, gated or in flight."""
+    place: Place = Place.NEW
+    """Where it is; changed by `move` alone."""
     due: float = 0.0
     """When backing off ends."""
     entered: float = 0.0
@@ -62,6 +97,13 @@ class Unit:
     def uid(self) -> str:
         """The unit's identity."""
         return self.group or self.members[0].uid
+
+    def move(self, place: Place, now: float) -> None:
+        """Go to another place. Raises ValueError for one that cannot be reached from here."""
+        if place not in NEXT[self.place]:
+            raise ValueError(f"the unit {self.uid} cannot go from {self.place.name} to {place.name}")
+        self.place = place
+        self.entered = now
 
     def kinds(self) -> list[PodInfo]:
         """One member of each pod class and claim."""

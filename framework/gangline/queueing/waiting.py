@@ -14,7 +14,9 @@ class WaitingPod:
     def __init__(self, pod: PodInfo, node: str, plugins: Iterable[str]) -> None:
         self._pod = pod
         self._node = node
-        self._holding = set(plugins)
+        self.plugins = frozenset(plugins)
+        """Those that held it at first."""
+        self._holding = set(self.plugins)
         self._verdict: Status | None = None
         self._tell: Callable[[Status], None] | None = None
 
@@ -66,14 +68,27 @@ class WaitingPods:
 
     def __init__(self) -> None:
         self._pods: dict[str, WaitingPod] = {}
+        self._held: dict[str, dict[str, WaitingPod]] = {}
+        """By plugin and UID those that the plugin holds, and some that it has let go since."""
 
     def add(self, waiting: WaitingPod) -> None:
         """Hold a pod."""
         self._pods[waiting.pod.uid] = waiting
+        for plugin in waiting.plugins:
+            self._held.setdefault(plugin, {})[waiting.pod.uid] = waiting
 
     def remove(self, uid: str) -> None:
         """It is no longer held."""
-        self._pods.pop(uid, None)
+        waiting = self._pods.pop(uid, None)
+        for plugin in waiting.plugins if waiting is not None else ():
+            self._held.get(plugin, {}).pop(uid, None)
+
+    def held_by(self, plugin: str) -> list[WaitingPod]:
+        """The pods that a plugin has not let go yet."""
+        held = {uid: waiting for uid, waiting in self._held.pop(plugin, {}).items() if plugin in waiting.holding}
+        if held:
+            self._held[plugin] = held
+        return list(held.values())
 
     def get(self, uid: str) -> WaitingPod | None:
         """The held pod with this UID, or None."""

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from gangline.api.pod_group import Membership, TopologyConstraint
+from gangline.groups.progress import Progress
 from gangline.groups.strategy import strategy_of
 from gangline.profile.handle import FrameworkHandle
 from gangline.profile.runtime import Runtime
@@ -31,11 +32,11 @@ def accuracy(runtimes: Mapping[str, Runtime]) -> float:
 
 def _judged(handle: FrameworkHandle) -> Iterator[bool]:
     """For each judged group of a profile, whether the group is right."""
-    groups = handle.placed.groups() if handle.placed is not None else {}
+    groups = handle.placed.groups()
     for members in groups.values():
         pods = [pod for pod in members.values() if pod.row >= 0 and pod.scheduler_name == handle.profile]
         membership = handle.group_of(pods[0]) if pods else None
-        if not isinstance(membership, Membership) or len(pods) < membership.group.min_member:
+        if not isinstance(membership, Membership) or not Progress.of(membership.group, len(pods)).runs:
             continue
         if strategy_of(handle.workload(pods[0])) == "distributed":
             continue

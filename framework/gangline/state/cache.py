@@ -5,28 +5,29 @@ Rules:
 - A pod is placed on exactly one row, or waits in `_homeless` for its node to appear.
 - A pod is *assumed* from the decision until the watch confirms it; an assumption whose binding has ended
   expires when no confirmation comes.
+- An assumed pod whose node goes has lost it for good, also when a node of the same name comes: that is another one.
 """
 
 from __future__ import annotations
 
 import itertools
-import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from gangline.errors import GanglineError, InvalidObject
-from gangline.failures import Failures, being_built, cause_of
+from gangline.failures import Failures, being_built, cause_of, name_of
 from gangline.model import HasMetadata, Node, Pod
 from gangline.state.changes import NODE
+from gangline.state.interning import Interner
 from gangline.state.nodes import MOST_PODS, Nodes
-from gangline.state.pods import Interner, PodInfo, ResourceAxis
-from gangline.state.subscribing import Listeners, for_good
-from gangline.state.tracking import Tracker, Trackers, heard
+from gangline.state.pods import PodInfo
+from gangline.state.resource_axis import ResourceAxis
+from gangline.state.scopes import Listeners, Scopes, Shared, Sharing
+from gangline.state.slots import name_node, put_on
+from gangline.state.stores import Kind, Store
+from gangline.state.tracking import Tracker, Trackers, heard, tell_all
 from gangline.state.transaction import Transaction, UndoLog
-
-log = logging.getLogger(__name__)
 
 ASSUMED_LIFETIME = 30.0
 """Seconds after a binding has ended until an assumption that nobody confirmed is dropped."""
@@ -35,17 +36,6 @@ ASSUMED_LIFETIME = 30.0
 T = TypeVar("T", bound=HasMetadata)
 K = TypeVar("K", bound=Tracker)
 S = TypeVar("S")
-Heard = TypeVar("Heard", bound=HasMetadata, contravariant=True)
-
-
-class StoreListener(Protocol[Heard]):
-    """Keeps something in step with the objects of one kind."""
-
-    def on_upsert(self, obj: Heard) -> None:
-        """The object is there, or has changed."""
-
-    def on_remove(self, obj: Heard) -> None:
-        """The object is gone; as it was last."""
 
 
 class NodeListener(Protocol):
@@ -58,64 +48,6 @@ class NodeListener(Protocol):
         """The node is gone, and no pod is on the row; another node may get it."""
 
 
-class Store(Generic[T]):
-    """Objects of one kind by namespace and name; `version` grows with each change."""
-
-    def __init__(self, failures: Failures | None = None) -> None:
-        self._failures = failures or Failures()
-        self._objects: dict[tuple[str, str], T] = {}
-        self._listeners: Listeners[StoreListener[T]] = Listeners()
-        self.version = 0
-
-    def upsert(self, obj: T) -> None:
-        """Add or replace an object; one that a listener cannot take is not kept, and what it raised is raised."""
-        self._objects[(obj.metadata.namespace, obj.metadata.name)] = obj
-        self.version += 1
-        try:
-            for listener in self._listeners:
-                heard(self._failures, listener, listener.on_upsert, obj)
-        except Exception:
-            self._drop(obj)
-            raise
-
-    def remove(self, namespace: str, name: str, uid: str = "") -> None:
-        """Forget an object."""
-        obj = self._objects.pop((namespace, name), None)
-        if obj is not None:
-            self.version += 1
-            _tell_all([partial(heard, self._failures, each, each.on_remove, obj) for each in self._listeners])
-
-    def _drop(self, obj: T) -> None:
-        """Take out an object of which some listeners know and others do not."""
-        self._objects.pop((obj.metadata.namespace, obj.metadata.name), None)
-        for listener in self._listeners:
-            with suppress(BaseException):  # it may not know the object; whatever it does, the others are told
-                listener.on_remove(obj)
-
-    def subscribe(self, listener: StoreListener[T]) -> None:
-        """Tell listener of every change from now on; first of the objects that are there already.
-
-        An object that the listener cannot take is left out, and logged.
-        """
-        for obj in self._objects.values():
-            try:
-                heard(self._failures, listener, listener.on_upsert, obj)
-            except Exception as error:
-                what = f"{type(obj).__name__} {obj.metadata.namespace}/{obj.metadata.name}"
-                log.error("%s cannot be used by %s: %r", what, type(listener).__name__, error, exc_info=error)
-        self._listeners.add(listener)
-
-    def get(self, name: str, namespace: str = "") -> T | None:
-        """The object, or None."""
-        return self._objects.get((namespace, name))
-
-    def __iter__(self) -> Iterator[T]:
-        return iter(self._objects.values())
-
-    def __len__(self) -> int:
-        return len(self._objects)
-
-
 class Cache:
     """Nodes, pods, assumptions, and stores of every other kind."""
 
@@ -126,12 +58,16 @@ class Cache:
         self.interner = Interner(axis)
         self._pods: dict[str, PodInfo] = {}
         self._assumed: dict[str, float | None] = {}
+        self._uprooted: set[str] = set()
+        """Assumed pods whose node has gone since."""
         self._homeless: dict[str, dict[str, PodInfo]] = {}
         self.trackers = Trackers(self.failures)
         self._told = self.trackers.told
-        self._shared: dict[Callable[..., Any], Any] = {}
-        self._node_listeners: Listeners[NodeListener] = Listeners()
-        self._stores: dict[str, Store[HasMetadata]] = {}
+        self.scopes = Scopes()
+        self.sharing = Sharing(self.scopes)
+        self.node_listeners: Listeners[NodeListener] = Listeners(self.scopes)
+        self.stores: dict[str, Store[Any]] = {}
+        """By the key of their kind."""
         self._undo = UndoLog()
 
     # Reading
@@ -141,47 +77,65 @@ class Cache:
         """Every pod that is bound or assumed, by UID, those on unknown nodes too."""
         return self._pods
 
-    def store(self, plural: str) -> Store[HasMetadata]:
-        """The objects of a kind, by its plural; the same store at each call."""
-        found = self._stores.get(plural)
+    def store(self, kind: Kind[T]) -> Store[T]:
+        """The objects of a kind; the same store at each call."""
+        found = self.stores.get(kind.key)
         if found is None:
-            found = self._stores[plural] = Store(self.failures)
+            found = self.stores[kind.key] = Store(self.failures, self.scopes)
         return found
 
     @property
     def version(self) -> int:
         """Grows with each change of a node, of the pods on it, or of an object of any other kind."""
-        return self.nodes.changes.position + sum(store.version for store in self._stores.values())
+        return self.nodes.changes.position + sum(store.version for store in self.stores.values())
 
     def is_assumed(self, uid: str) -> bool:
         """Whether a pod was placed by us and is not yet confirmed by the watch."""
         return uid in self._assumed
+
+    def has_lost_node(self, uid: str) -> bool:
+        """Whether the node that a pod was placed on by us has gone before the watch has confirmed it."""
+        return uid in self._uprooted
 
     @property
     def assumed(self) -> int:
         """How many pods were placed by us and are not yet confirmed."""
         return len(self._assumed)
 
-    def record(self, pod: Pod) -> PodInfo:
-        """The record of a pod, not placed anywhere. Raises InvalidObject."""
-        return self.interner.pod(pod)
+    def record(self, pod: Pod, row: int = -1) -> PodInfo:
+        """The record of a pod that is placed nowhere; with a row, of one that only a plugin's columns know there.
+
+        Raises InvalidObject.
+        """
+        return self.interner.pod(pod, row)
 
     def shared(self, kind: Callable[..., S], *args: Any) -> S:
-        """The one object of a kind, shared by all who ask for it; made as `kind(*args)` when first asked for."""
-        if kind not in self._shared:
-            with for_good():
-                self._shared[kind] = kind(*args)
-        return cast(S, self._shared[kind])
+        """The one object of a kind for all who ask with equal arguments; made as `kind(*args)` when first asked for.
+
+        It ends with the last scope that has asked for it.
+        """
+        return cast(S, self.sharing.get(kind, args).object)
 
     def tracker(self, kind: Callable[..., K], *args: Any) -> K:
         """As `shared`, and it is told of every placement and removal from the first on."""
-        is_new = kind not in self._shared
-        found = self.shared(kind, *args)
-        if is_new:
-            with for_good():
-                self.track(found)
-        self.trackers.use(found, being_built.get())
-        return found
+        shared = self.sharing.get(kind, args)
+        if shared.object not in self.trackers:
+            self._track(shared)
+        return cast(K, shared.object)
+
+    def _track(self, shared: Shared) -> None:
+        self.trackers.add(shared.object, self._placed(), shared.users)
+        shared.scope.callback(self.trackers.remove, shared.object)
+
+    def at_end(self, end: Callable[[], None]) -> None:
+        """Call this when the current scope ends; what it raises is counted."""
+        self.scopes.current.callback(self._ended, being_built.get() or name_of(end), end)
+
+    def _ended(self, plugin: str, end: Callable[[], None]) -> None:
+        try:
+            end()
+        except BaseException as error:  # nothing that a plugin raises goes further
+            self.failures.raised(plugin, "End", error)
 
     def track(self, tracker: Tracker) -> None:
         """Keep tracker in step from now on; it is told of the pods that are placed already."""
@@ -196,11 +150,11 @@ class Cache:
             self.trackers.mend(self._placed(), again)
 
     def follow_nodes(self, listener: NodeListener) -> None:
-        """Tell listener of every node from now on; first of those that are there already."""
+        """Tell listener of every node until its scope ends; first of those that are there already."""
         for row, node in enumerate(self.nodes.objects):
             if node is not None:
                 heard(self.failures, listener, listener.node_upserted, node, row)
-        self._node_listeners.add(listener)
+        self.node_listeners.add(listener)
 
     def touch(self, row: int, kind: int = NODE) -> None:
         """Something that plugins know of a node, or of the pods on it, has changed: its row is evaluated again."""
@@ -253,7 +207,7 @@ class Cache:
     def upsert_node(self, node: Node) -> int:
         """Add or update a node. Raises InvalidObject and changes nothing."""
         row = self.nodes.upsert(node)
-        for listener in self._node_listeners:
+        for listener in self.node_listeners:
             heard(self.failures, listener, listener.node_upserted, node, row)
         waiting = self._homeless.pop(node.metadata.name, {})
         for uid in itertools.islice(list(waiting), max(0, MOST_PODS - len(self.nodes.pods_on[row]))):
@@ -266,16 +220,23 @@ class Cache:
             self._homeless[node.metadata.name] = waiting
         return row
 
-    def remove_node(self, name: str) -> None:
-        """Take a node out; pods that are on it wait for it to come back or to be deleted."""
+    def remove_node(self, name: str) -> list[PodInfo]:
+        """Take a node out; pods that are on it wait for it to come back or to be deleted.
+
+        Returns those that were assumed to be there.
+        """
         row = self.nodes.row_of(name)
         if row is None:
-            return
-        for pod in list(self.nodes.pods_on[row].values()):
+            return []
+        pods = list(self.nodes.pods_on[row].values())
+        for pod in pods:
             self.unplace(pod)
             self._homeless.setdefault(name, {})[pod.uid] = pod
+        uprooted = [pod for pod in pods if pod.uid in self._assumed]
+        self._uprooted.update(pod.uid for pod in uprooted)
         self.nodes.remove(name)
-        _tell_all([partial(heard, self.failures, each, each.node_removed, name, row) for each in self._node_listeners])
+        tell_all([partial(heard, self.failures, each, each.node_removed, name, row) for each in self.node_listeners])
+        return uprooted
 
     def upsert_pod(self, pod: PodInfo) -> None:
         """Add, update or confirm a pod that has a node. Raises InvalidObject for one too many on the node."""
@@ -283,7 +244,7 @@ class Cache:
         row = self.nodes.row_of(pod.node_name)
         if known is None and row is not None and len(self.nodes.pods_on[row]) >= MOST_PODS:
             raise InvalidObject("spec.nodeName", pod.node_name, f"has {MOST_PODS} pods, and more are not counted")
-        self._assumed.pop(pod.uid, None)
+        self._assume_no_longer(pod.uid)
         if pod.is_terminal:
             self.remove_pod(pod.uid)
             return
@@ -300,7 +261,7 @@ class Cache:
     def remove_pod(self, uid: str) -> PodInfo | None:
         """Forget a pod for good; returns its record."""
         pod = self._pods.pop(uid, None)
-        self._assumed.pop(uid, None)
+        self._assume_no_longer(uid)
         if pod is not None:
             self._detach(pod)
         return pod
@@ -312,19 +273,19 @@ class Cache:
         self.place(pod, row)
         self._pods[pod.uid] = pod
         self._assumed[pod.uid] = None
-        pod.node_name = self.nodes.names[row]
+        name_node(pod.slot, self.nodes.names[row])
 
     def adopt(self, pod: PodInfo) -> None:
         """Assume a pod that a transaction has placed; the transaction has to be committed."""
         self._pods[pod.uid] = pod
         self._assumed[pod.uid] = None
-        pod.node_name = self.nodes.names[pod.row]
+        name_node(pod.slot, self.nodes.names[pod.row])
 
     def disown(self, pod: PodInfo) -> None:
         """Take back `adopt`; where the pod is stays with the transaction."""
         self._pods.pop(pod.uid, None)
-        self._assumed.pop(pod.uid, None)
-        pod.node_name = ""
+        self._assume_no_longer(pod.uid)
+        name_node(pod.slot, "")
 
     def binding_ended(self, pod: PodInfo, now: float) -> None:
         """The API server took the binding; a confirmation is due within ASSUMED_LIFETIME seconds."""
@@ -335,7 +296,11 @@ class Cache:
         """Take an assumption back; a pod that the watch confirmed meanwhile stays."""
         if pod.uid in self._assumed:
             self.remove_pod(pod.uid)
-            pod.node_name = ""
+            name_node(pod.slot, "")
+
+    def _assume_no_longer(self, uid: str) -> None:
+        self._assumed.pop(uid, None)
+        self._uprooted.discard(uid)
 
     def expire(self, now: float) -> list[PodInfo]:
         """Drop the assumptions whose time is over; returns them."""
@@ -355,7 +320,7 @@ class Cache:
             and self.nodes.names[known.row] == pod.node_name
         )
         if same:
-            pod.row = known.row
+            put_on(pod.slot, known.row)
             self.nodes.pods_on[known.row][pod.uid] = pod
         return same
 
@@ -367,15 +332,3 @@ class Cache:
             waiting.pop(pod.uid, None)
             if not waiting:
                 self._homeless.pop(pod.node_name, None)
-
-
-def _tell_all(calls: Sequence[Callable[[], None]]) -> None:
-    """Make every call, whatever one of them raises; the first exception is raised in the end."""
-    errors = []
-    for call in calls:
-        try:
-            call()
-        except Exception as error:
-            errors.append(error)
-    if errors:
-        raise errors[0]

@@ -10,23 +10,25 @@ Rules:
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gangline import bounds
-from gangline.model import Node, Taint
+from gangline.model import Node
 from gangline.state import requests
 from gangline.state.changes import NODE, PODS, Changes
 from gangline.state.images import Images
 from gangline.state.labels import LabelColumn, Labels
-from gangline.state.numbering import renumber
-from gangline.state.pods import PodInfo, ResourceAxis
+from gangline.state.offers import Offers
+from gangline.state.pods import PodInfo
+from gangline.state.resource_axis import ResourceAxis
+from gangline.state.slots import put_on
+from gangline.state.taints import TaintKey, TaintSets
 from gangline.status import BoolColumn, read_only
 
 Int64Column = NDArray[np.int64]
@@ -36,20 +38,9 @@ Rows = NDArray[np.intp]
 """Numbers of nodes."""
 
 _INITIAL_CAPACITY = 64
-_MOST_HISTORY = 256
-"""Taint sets that are kept though no node has them any more."""
 MOST_PODS = 4096
 """Pods that are counted on one node. Anybody may create pods with a nodeName; sums over so many stay within 64 bits."""
-_NO_RESOURCES: frozenset[str] = frozenset()
 _T = TypeVar("_T", bound=np.generic)
-
-
-class TaintKey(NamedTuple):
-    """A taint as a value."""
-
-    key: str
-    value: str
-    effect: str
 
 
 @dataclass(slots=True, eq=False)
@@ -77,14 +68,11 @@ class Nodes:
         """Nodes that live."""
         self.names: list[str] = []
         self.objects: list[Node | None] = []
-        self._offered: list[frozenset[str]] = []
-        """For each row the resources that its node names."""
-        self._alike: Counter[frozenset[str]] = Counter()
-        """How many rows name the same resources; the axis is told of the first and of the last one."""
+        self._offers = Offers(axis)
         self.pods_on: list[dict[str, PodInfo]] = []
         """For each row the pods on it, by UID."""
-        self.taint_sets: list[tuple[TaintKey, ...]] = [()]
-        self._taint_set_ids: dict[tuple[TaintKey, ...], int] = {(): 0}
+        self._taints = TaintSets()
+        self.taint_sets = self._taints.sets
         self._row_of: dict[str, int] = {}
         self._free: list[int] = []
         self.changes = Changes()
@@ -144,7 +132,7 @@ class Nodes:
             amounts[requests.PODS] = min(amounts[requests.PODS], MOST_PODS)
         self._offer(row, amounts)
         self._own.unschedulable[row] = node.spec.unschedulable
-        self._own.taints[row] = self._taint_set(node.spec.taints)
+        self._own.taints[row] = self._taints.number(node.spec.taints, self._own.taints, self.count)
         self.labels.update(row, node.metadata.labels or {})
         self.annotations.update(row, node.metadata.annotations or {})
         self.images.update(row, node.status.images)
@@ -177,7 +165,7 @@ class Nodes:
         own.nonzero[0, row] += cls.requests.nonzero[0]
         own.nonzero[1, row] += cls.requests.nonzero[1]
         self.pods_on[row][pod.uid] = pod
-        pod.row = row
+        put_on(pod.slot, row)
         self.changes.note(row, PODS)
 
     def unplace(self, pod: PodInfo) -> None:
@@ -187,21 +175,13 @@ class Nodes:
         own.nonzero[0, row] -= cls.requests.nonzero[0]
         own.nonzero[1, row] -= cls.requests.nonzero[1]
         del self.pods_on[row][pod.uid]
-        pod.row = -1
+        put_on(pod.slot, -1)
         self.changes.note(row, PODS)
 
     def _offer(self, row: int, amounts: Mapping[str, int]) -> None:
         """The node in row has these amounts now."""
-        before, names = self._offered[row], frozenset(amounts)
-        if names != before:
-            self._offered[row] = names
-            self._alike[names] += 1
-            if self._alike[names] == 1:
-                for resource in names:
-                    self.axis.offer(resource)
-            self._alike[before] -= 1
-            if not self._alike[before]:
-                self._cease_to_offer(before)
+        for free in self._offers.change(row, frozenset(amounts)):
+            self._own.allocatable[free] = self._own.requested[free] = 0
         for resource in amounts:
             if self.axis.give_row(resource):  # also where there was no room for it when the first such node came
                 self._count_again(resource)
@@ -211,13 +191,6 @@ class Nodes:
             column[row_of(resource)] = amount
         column[self.axis.NOTHING] = 0
         allocatable[:, row] = column
-
-    def _cease_to_offer(self, resources: frozenset[str]) -> None:
-        del self._alike[resources]
-        for resource in resources:
-            free = self.axis.withdraw(resource)
-            if free is not None:
-                self._own.allocatable[free] = self._own.requested[free] = 0
 
     def _count_again(self, resource: str) -> None:
         """A resource has come to be offered that pods may have asked for before: count what those on nodes take."""
@@ -247,8 +220,7 @@ class Nodes:
             self.size += 1
             self.names.append(name)
             self.objects.append(None)
-            self._offered.append(_NO_RESOURCES)
-            self._alike[_NO_RESOURCES] += 1
+            self._offers.add_row()
             self.pods_on.append({})
             self.everything = slice(0, self.size)
         self._row_of[name] = row
@@ -271,16 +243,6 @@ class Nodes:
         self.labels.grow(capacity)
         self.annotations.grow(capacity)
         self.images.grow(capacity)
-
-    def _taint_set(self, taints: Iterable[Taint]) -> int:
-        key = tuple(TaintKey(taint.key, taint.value, taint.effect) for taint in taints)
-        number = self._taint_set_ids.get(key)
-        if number is None and len(self.taint_sets) > 2 * self.count + _MOST_HISTORY:
-            self._taint_set_ids = renumber(self.taint_sets, self._own.taints)
-        if number is None:
-            number = self._taint_set_ids[key] = len(self.taint_sets)
-            self.taint_sets.append(key)
-        return number
 
 
 class NodeView:
@@ -308,6 +270,21 @@ class NodeView:
         return self.index is self._nodes.everything
 
     @property
+    def whole(self) -> NodeView:
+        """The view over all rows."""
+        return self if self.is_whole else self._nodes.view()
+
+    @property
+    def changes(self) -> Changes:
+        """The log of the rows of the cluster that change."""
+        return self._nodes.changes
+
+    @property
+    def few(self) -> int:
+        """So many rows are evaluated again; where more have changed, it is cheaper to take all for changed."""
+        return max(64, self._nodes.size // 4)
+
+    @property
     def rows(self) -> Rows:
         """The row of each node."""
         index = self.index
@@ -320,7 +297,7 @@ class NodeView:
 
     def changed_since(self, position: int) -> Rows | None:
         """Rows of the cluster that changed since then; None when it is cheaper to take all for changed."""
-        found = self._nodes.changes.since(position, max(64, self._nodes.size // 4))
+        found = self._nodes.changes.since(position, self.few)
         return None if found is None else found[0]
 
     def kinds_since(self, position: int) -> int:

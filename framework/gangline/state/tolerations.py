@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from gangline.model import Toleration
 from gangline.state.labels import parse_integer
-from gangline.state.nodes import TaintKey
+from gangline.state.taints import TaintKey
 
 _DECIMAL = re.compile(r"0|-?[1-9][0-9]*")
 UNSCHEDULABLE_TAINT = TaintKey("node.kubernetes.io/unschedulable", "", "NoSchedule")

@@ -9,13 +9,14 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from gangline.errors import GanglineError, InvalidObject, PluginError
 from gangline.failures import Failures, cause_of, name_of
 from gangline.state.pods import PodClass, PodInfo
+from gangline.state.scopes import Users
 
 
 class Tracker(Protocol):
@@ -52,12 +53,16 @@ class Told(NamedTuple):
 @dataclass(slots=True, eq=False)
 class _Tracked:
     tracker: Tracker
-    users: set[str] = field(default_factory=set)
-    """The plugins that asked for it while they were built."""
+    users: Users = field(default_factory=dict)
+
+    @property
+    def plugins(self) -> set[str]:
+        """Those that asked for it while they were built."""
+        return set().union(*self.users.values())
 
     @property
     def name(self) -> str:
-        return ", ".join(sorted(self.users)) or name_of(self.tracker)
+        return ", ".join(sorted(self.plugins)) or name_of(self.tracker)
 
 
 class Trackers:
@@ -71,17 +76,24 @@ class Trackers:
         self._tracked: dict[int, _Tracked] = {}
         self._hopeless: set[int] = set()
 
-    def add(self, tracker: Tracker, placed: Iterable[PodInfo]) -> None:
+    def __len__(self) -> int:
+        return len(self._tracked)
+
+    def __contains__(self, tracker: object) -> bool:
+        return id(tracker) in self._tracked
+
+    def add(self, tracker: Tracker, placed: Iterable[PodInfo], users: Users | None = None) -> None:
         """Tell a tracker of everything from now on; first of the pods that are placed."""
-        tracked = self._tracked[id(tracker)] = _Tracked(tracker)
+        tracked = self._tracked[id(tracker)] = _Tracked(tracker, {} if users is None else users)
         self.version += 1
         self._tell(tracked, [pod for pod in placed if self._concerns(tracked, pod.cls)])
 
-    def use(self, tracker: object, plugin: str) -> None:
-        """A plugin has asked for a tracker."""
-        tracked = self._tracked.get(id(tracker))
-        if tracked is not None and plugin:
-            tracked.users.add(plugin)
+    def remove(self, tracker: Tracker) -> None:
+        """Tell a tracker of nothing any more."""
+        del self._tracked[id(tracker)]
+        self.version += 1
+        self.broken.pop(id(tracker), None)
+        self._hopeless.discard(id(tracker))
 
     def told(self, cls: PodClass) -> Told:
         """Who is told of the pods of a class."""
@@ -148,7 +160,7 @@ class Trackers:
         """What to raise where one of these plugins, or nobody knows which, uses a tracker that is out of step."""
         names = set(plugins)
         for key, why in self.broken.items():
-            users = self._tracked[key].users if key in self._tracked else set()
+            users = self._tracked[key].plugins if key in self._tracked else set()
             if not users or users & names:
                 found = PluginError(", ".join(sorted(users & names)), POINT, f"what it counts is out of step: {why}")
                 found.is_counted = True
@@ -201,3 +213,15 @@ def heard(failures: Failures, listener: object, tell: Callable[..., None], *what
         raise
     except BaseException as error:  # a plugin that exits must not end the process
         raise failures.raised(name_of(listener), "Listener", error) from cause_of(error)
+
+
+def tell_all(calls: Sequence[Callable[[], None]]) -> None:
+    """Make every call, whatever one of them raises; the first exception is raised in the end."""
+    errors = []
+    for call in calls:
+        try:
+            call()
+        except Exception as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]

@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
 
 from gangline.failures import Failures
 from gangline.telemetry.exposition import Family, head, labels
 from gangline.telemetry.group_metrics import GroupMetrics
+from gangline.telemetry.plugin_metrics import PluginMetrics
 from gangline.telemetry.series import Series as Series
 
 log = logging.getLogger(__name__)
@@ -62,6 +65,16 @@ def point_label(point: str) -> str:
     return "".join(word.capitalize() for word in point.split("_"))
 
 
+class _InUse(Collector):
+    """The metrics of the plugins in use, whichever these are when Prometheus asks."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterator[Metric]:
+        return self._metrics.of_plugins.collect()
+
+
 class Metrics:
     """Every metric of the scheduler."""
 
@@ -72,12 +85,6 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
-        self.plugin_counters: dict[str, Counter] = {}
-        """The counters of plugins by name; all profiles share them."""
-        self.plugin_gauges: dict[str, Gauge] = {}
-        """The gauges of plugins by name."""
-        self.plugin_histograms: dict[str, Histogram] = {}
-        """The histograms of plugins by name."""
         self.plugins = Timings(
             "scheduler_plugin_execution_duration_seconds",
             "Duration of one plugin at one extension point.",
@@ -154,7 +161,9 @@ class Metrics:
         self.failures = Failures()
         registry.register(self.failures.failed)
         registry.register(self.failures.held)
-        self.plugin_counters[self.groups.ERRORS] = self.groups.errors
+        self.of_plugins = PluginMetrics(registry, {self.groups.ERRORS: self.groups.errors})
+        """What the plugins of the configuration in use have registered."""
+        registry.register(_InUse(self))
         self.invalid_objects = Counter(
             "gangline_invalid_objects",
             "Objects from the API server that could not be used.",

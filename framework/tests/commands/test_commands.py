@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 import pytest
 from click.testing import CliRunner
 
@@ -229,6 +230,21 @@ def test_a_new_plugin_brings_a_test_arguments_and_a_case_that_pass(tmp_path: Pat
     assert "3 passed" in ran("pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio")
     explained = ran("gangline", "explain", "-f", "case.yaml", "--config", "profile.yaml")
     assert "PreferRack x2" in explained and "default/mine would go to b" in explained
+
+
+def test_of_very_many_nodes_the_best_are_explained_and_the_others_counted(tmp_path: Path) -> None:
+    nodes = [msgspec.to_builtins(make_node(f"n{i:04}", gpus=8 if i % 2 else 0)) for i in range(1000)]
+    case = tmp_path / "case.json"
+    case.write_bytes(msgspec.json.encode({"nodes": nodes, "pod": msgspec.to_builtins(make_pod("p", gpus=1))}))
+
+    shown = CliRunner().invoke(main.cli, ["explain", "-f", str(case)], env={"COLUMNS": "200"})
+    whole = CliRunner().invoke(main.cli, ["explain", "-f", str(case), "-o", "json"])
+
+    assert (shown.exit_code, whole.exit_code) == (0, 0)
+    assert sum(line.startswith("n0") for line in shown.stdout.splitlines()) == 100
+    assert "and 900 more nodes: -o json tells of all, --why-not NODE of one" in shown.stdout
+    assert "default/p would go to " in shown.stdout
+    assert len(msgspec.json.decode(whole.stdout)["nodes"]) == 1000
 
 
 def test_a_name_that_a_built_in_has_is_warned_about(tmp_path: Path) -> None:

@@ -174,14 +174,13 @@ def test_a_member_that_may_not_be_reserved_takes_all_others_back() -> None:
     assert not len(gangs.handle.waiting)
 
 
-def test_the_last_member_lets_those_go_that_wait_at_permit() -> None:
+def test_nobody_waits_at_permit_for_members_that_are_placed_in_the_same_cycle() -> None:
     gangs = Gangs(fabric())
 
     decided = gangs.decide(gangs.gang("a", 4))
 
-    assert isinstance(decided, GroupDecision)
-    assert [bool(member.holds) for member in decided.members] == [True, True, True, False]
-    assert all(waiting.verdict is not None and waiting.verdict.is_success for waiting in gangs.handle.waiting)
+    assert isinstance(decided, GroupDecision) and len(decided.members) == 4
+    assert not any(member.holds for member in decided.members) and not len(gangs.handle.waiting)
 
 
 SLICES = {

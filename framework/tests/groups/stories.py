@@ -43,7 +43,7 @@ class World:
             "ownerReferences": [] if owner is None else [owner],
         }
         data = {"metadata": metadata, "spec": spec or {}, **fields}
-        self.cache.store(resource.key).upsert(msgspec.convert(msgspec.to_builtins(data), resource.type))
+        self.cache.store(resource).upsert(msgspec.convert(msgspec.to_builtins(data), resource.type))
         return owner_reference(resource, name)
 
     def pod(

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from gangline.api.pod_group import ANYWHERE, Step, TopologyConstraint
+from gangline.api.pod_group import ANYWHERE, FallbackStep, TopologyConstraint
 from gangline.errors import InvalidObject
 from gangline.groups import Constraints, constraints_of
 
@@ -68,7 +68,7 @@ def test_of_several_layers_the_narrowest_counts(layers: tuple[str, str]) -> None
 def test_a_fallback_is_a_level_for_each_stretch_of_waiting() -> None:
     topology = constraints_of({FALLBACK: "rack,2m; block,10m ;any"}).topology
 
-    assert topology.fallback == (Step("rack"), Step("block", 120.0), Step(ANYWHERE, 600.0))
+    assert topology.fallback == (FallbackStep("rack"), FallbackStep("block", 120.0), FallbackStep(ANYWHERE, 600.0))
     assert [topology.required_at(waited) for waited in (0, 119, 120, 600)] == ["rack", "rack", "block", ANYWHERE]
     assert [topology.next_change(waited) for waited in (0, 120, 600)] == [120.0, 600.0, math.inf]
 

@@ -20,6 +20,7 @@ from gangline.kube.resources import (
     JOBS,
     LEADER_WORKER_SETS,
     SCHEDULER_PLUGINS_POD_GROUPS,
+    SERVICES,
     Resource,
 )
 from gangline.state.pods import PodInfo
@@ -86,17 +87,17 @@ class Counting:
 
     def read(self, pod: PodInfo, lookup: Lookup) -> Membership | Problem | None:
         self.asked += 1
-        job: model.Job | None = lookup.store(JOBS.key).get("train", pod.namespace)
+        job: model.Job | None = lookup.store(JOBS).get("train", pod.namespace)
         return (
             None if job is None else Membership(PodGroup(pod.namespace, "g", self.dialect, job.spec.parallelism or 1))
         )
 
 
 def status_changes(world: World) -> None:
-    job = world.cache.store(JOBS.key).get("train", "default")
+    job = world.cache.store(JOBS).get("train", "default")
     assert isinstance(job, model.Job)
     metadata = msgspec.structs.replace(job.metadata, resource_version="2")
-    world.cache.store(JOBS.key).upsert(msgspec.structs.replace(job, metadata=metadata))
+    world.cache.store(JOBS).upsert(msgspec.structs.replace(job, metadata=metadata))
 
 
 @pytest.mark.parametrize(
@@ -108,7 +109,7 @@ def status_changes(world: World) -> None:
         pytest.param(lambda world: world.job(parallelism=2), 2, id="its spec"),
         pytest.param(lambda world: world.job(annotations={"a": "b"}), 2, id="its annotations"),
         pytest.param(lambda world: world.job(succeeded=1), 2, id="what has succeeded"),
-        pytest.param(lambda world: world.cache.store("jobs").remove("default", "train"), 2, id="it is gone"),
+        pytest.param(lambda world: world.cache.store(JOBS).remove("default", "train"), 2, id="it is gone"),
     ],
 )
 def test_a_pod_is_read_again_only_when_what_it_was_read_from_changes(world: World, change: Any, asked: int) -> None:
@@ -136,7 +137,7 @@ def test_pods_that_are_gone_are_forgotten(world: World) -> None:
 
 def test_the_version_grows_with_what_groups_are_read_from(world: World) -> None:
     before = world.groups.version
-    world.cache.store("services").upsert(model.Service(model.ObjectMeta(name="s")))
+    world.cache.store(SERVICES).upsert(model.Service(model.ObjectMeta(name="s")))
     between = world.groups.version
 
     world.job()
@@ -148,7 +149,7 @@ def test_the_version_grows_with_what_groups_are_read_from(world: World) -> None:
 
 
 def concerned(world: World, pod: PodInfo, resource: Any, name: str) -> bool:
-    return world.groups.is_member_hint(pod, None, world.cache.store(resource.key).get(name, "default"))
+    return world.groups.is_member_hint(pod, None, world.cache.store(resource).get(name, "default"))
 
 
 def test_a_group_that_comes_concerns_the_pods_that_wait_for_it(world: World) -> None:
@@ -187,7 +188,7 @@ def test_an_object_of_another_kind_with_the_same_name_concerns_nobody(world: Wor
 def test_a_deletion_concerns_the_pods_too(world: World) -> None:
     pod = world.pod(labels={LABEL: "g"})
     world.put(SCHEDULER_PLUGINS_POD_GROUPS, "g", {"minMember": 2})
-    gone = world.cache.store(SCHEDULER_PLUGINS_POD_GROUPS.key).get("g", "default")
+    gone = world.cache.store(SCHEDULER_PLUGINS_POD_GROUPS).get("g", "default")
 
     assert world.groups.is_member_hint(pod, gone, None)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gangline import model
-from gangline.api.pod_group import Step, TopologyConstraint
+from gangline.api.pod_group import FallbackStep, TopologyConstraint
 from gangline.kube.resources import GPU_CLAIMS, JOBS, REPLICA_SETS, STATEFUL_SETS
 
 from .stories import INDEX, World, owner_reference, part_of, parts
@@ -114,7 +114,7 @@ def test_annotations_of_a_job_say_how_close_and_those_of_the_pod_win(world: Worl
 
     topologies = [world.member(world.pod(owner=owner, annotations=own)).group.topology for own in (None, near)]
 
-    assert [topology.fallback[0] for topology in topologies] == [Step("rack"), Step("host")]
+    assert [topology.fallback[0] for topology in topologies] == [FallbackStep("rack"), FallbackStep("host")]
 
 
 def test_slices_of_a_job_are_sub_groups(world: World) -> None:

@@ -70,7 +70,7 @@ def test_the_workers_of_a_leader_belong_to_its_leader_worker_set(world: World, o
     world.put(LEADER_WORKER_SETS, "l", annotations={"a": "set"})
     leader = model.OwnerReference("Pod", "l-0", "pod-l-0", "v1", controller=True)
     owner = world.put(STATEFUL_SETS, "l-0", owner=leader)
-    stateful = world.cache.store("statefulsets").get("l-0", "default")
+    stateful = world.cache.store(STATEFUL_SETS).get("l-0", "default")
     assert isinstance(stateful, model.StatefulSet)
     stateful.metadata.labels = {"leaderworkerset.sigs.k8s.io/name": "l"}
 
@@ -120,8 +120,7 @@ def test_what_kubectl_has_applied_last_is_left_out(world: World, owners: Owners)
 
 def named(pod: PodInfo, namespace: str) -> PodInfo:
     """The same pod in another namespace."""
-    pod.namespace = namespace
-    return pod
+    return msgspec.structs.replace(pod, namespace=namespace)
 
 
 def test_a_pod_of_another_namespace_that_names_the_uid_changes_nothing(world: World, owners: Owners) -> None:

@@ -14,6 +14,7 @@ from gangline.kube.informer import BREATH, PAGE, Informer
 from gangline.kube.resources import NODES, PODS
 from gangline.model import Node, Pod
 
+from ..eventually import until
 from .fake_api_server import FakeApiServer, bookmark, event, failure, listed, pod
 
 ALL_PODS = "/api/v1/pods"
@@ -197,7 +198,9 @@ async def test_a_page_that_is_too_old_to_go_on_lists_all_anew(
     assert recorder.told == [("upsert", "a", "1"), ("upsert", "b", "25")] and informer.synced.is_set()
 
 
-async def test_a_relist_cuts_a_running_watch_short(server: FakeApiServer, informer: Informer[Pod]) -> None:
+async def test_a_relist_cuts_a_running_watch_short(
+    server: FakeApiServer, informer: Informer[Pod], waits: list[float]
+) -> None:
     server.answers("GET", ALL_PODS, listed(7))
     server.streams(ALL_PODS, then="stay")
 
@@ -210,6 +213,45 @@ async def test_a_relist_cuts_a_running_watch_short(server: FakeApiServer, inform
         await server.was_asked("WATCH", ALL_PODS, 2)
 
     assert len(server.of("GET", ALL_PODS)) == 2
+    assert waits == []
+
+
+async def test_a_watch_that_is_resumed_goes_on_where_it_was_without_a_list(
+    server: FakeApiServer, informer: Informer[Pod], waits: list[float]
+) -> None:
+    server.answers("GET", ALL_PODS, listed(7))
+    server.streams(ALL_PODS, event("ADDED", pod("a", 8)), then="stay")
+    server.streams(ALL_PODS, then="stay")
+
+    async with running(informer):
+        await until(lambda: informer.resource_version == "8")
+        informer.resume()
+        watches = await server.was_asked("WATCH", ALL_PODS, 2)
+
+    assert [asked.query["resourceVersion"] for asked in watches] == ["7", "8"]
+    assert len(server.of("GET", ALL_PODS)) == 1 and informer.synced.is_set() and waits == []
+
+
+async def test_a_relist_does_not_wait_for_the_end_of_a_back_off(client: HttpClient, server: FakeApiServer) -> None:
+    waits: list[float] = []
+
+    async def for_ever(seconds: float) -> None:
+        waits.append(seconds)
+        await asyncio.Event().wait()
+
+    informer: Informer[Pod] = Informer(client, PODS, Recorder(), sleep=for_ever)
+    server.fails("GET", ALL_PODS, 403, "Forbidden")
+    server.answers("GET", ALL_PODS, listed(7))
+    server.streams(ALL_PODS, then="stay")
+
+    async with running(informer):
+        await until(lambda: len(waits) == 1)
+        informer.relist()
+        async with asyncio.timeout(10):
+            await informer.synced.wait()
+        await server.was_asked("WATCH", ALL_PODS, 1)
+
+    assert len(waits) == 1
 
 
 async def test_an_object_that_no_longer_fits_stays_as_it_was(

@@ -28,7 +28,7 @@ class Watcher:
     reasons = (Reason("never"),)
     watches = (resources.Selection(LEASES, "locks", "mark=yes"), resources.Selection(PODS, "locks"))
 
-    def __init__(self, args: None, handle: Handle) -> None:
+    def __init__(self, handle: Handle) -> None:
         self._handle = handle
 
     @hookimpl
@@ -51,7 +51,7 @@ def test_a_selection_brings_what_it_selects_and_nothing_else() -> None:
         await asyncio.sleep(1)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        seen = sorted(lease.metadata.name for lease in scheduler.cache.store("leases"))
+        seen = sorted(lease.metadata.name for lease in scheduler.cache.store(resources.LEASES))
         return seen, [informer.resource.plural for informer in scheduler.informers]
 
     seen, followed = run(story(), clock)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gangline import Placement, PodInfo, Status, config, hookimpl, model, unschedulable
-from gangline.api.pod_group import Membership, PodGroup, Step, SubGroup, TopologyConstraint
+from gangline.api.pod_group import FallbackStep, Membership, PodGroup, SubGroup, TopologyConstraint
 from gangline.deciding.group_scheduling import GroupDecision, GroupRejection
 from gangline.deciding.scheduling import give_back
 from gangline.kube.resources import JOBS, PODS, SCHEDULER_PLUGINS_POD_GROUPS, Resource
@@ -135,17 +135,16 @@ def test_a_gang_that_runs_stays_scheduled_while_more_members_find_no_room() -> N
     assert cluster.phase("a") == "Scheduled"
 
 
-def test_a_group_object_that_goes_while_its_pods_are_bound_leaves_nothing_at_permit() -> None:
+def test_a_group_object_that_goes_while_its_pods_are_bound_leaves_nothing_reserved() -> None:
     gangs = Gangs(fabric())
     decided = gangs.decide(gangs.gang("a", 4))
     assert isinstance(decided, GroupDecision)
 
-    gangs.cache.store(SCHEDULER_PLUGINS_POD_GROUPS.key).remove("default", "a")
+    gangs.cache.store(SCHEDULER_PLUGINS_POD_GROUPS).remove("default", "a")
     for member in decided.members:
         give_back(gangs.runtime, gangs.cache, member.cycle, member.pod, member.node)
 
-    permit = gangs.runtime.profile.plugins["GangPermit"]
-    assert not permit._gangs and not permit._gang_of
+    assert not gangs.cache.pods and not len(gangs.handle.waiting)
 
 
 def test_a_plugin_that_fails_to_unreserve_keeps_no_member_of_a_gang() -> None:
@@ -191,7 +190,7 @@ class Parts:
     version = 0
 
     def of(self, pod: PodInfo) -> Membership:
-        levels = TopologyConstraint(fallback=(Step("leaf"), Step("spine", 120.0)))
+        levels = TopologyConstraint(fallback=(FallbackStep("leaf"), FallbackStep("spine", 120.0)))
         return Membership(PodGroup("default", "a", "test", 6, subgroups=(SubGroup("workers", 6, levels),)), "workers")
 
     def annotations(self, pod: PodInfo) -> dict[str, str]:
@@ -199,8 +198,7 @@ class Parts:
 
 
 def test_the_fallback_of_a_subgroup_is_tried_when_its_time_comes() -> None:
-    gangs = Gangs(fabric())
-    gangs.handle.grouping = Parts()
+    gangs = Gangs(fabric(), grouping=Parts())
     pods = [gangs.pod("a", number) for number in range(6)]
 
     at_once = gangs.decide(pods)

@@ -15,8 +15,9 @@ from gangline.loop.scheduler import Scheduler
 from gangline.model import HasMetadata, Node, ObjectMeta
 from gangline.profile.registry import Catalog
 from gangline.simulate import InMemoryServer, SimulatedClient, VirtualClock, run
-from gangline.state.cache import Cache, Store
+from gangline.state.cache import Cache
 from gangline.state.changes import PODS as PODS_ON_IT
+from gangline.state.stores import Store
 from gangline.testing import cluster, make_node, make_pod
 from gangline.wire.custom_resources import GpuClaim
 
@@ -55,7 +56,7 @@ def test_nodes_are_told_before_their_pods_are_placed_and_after_they_have_left() 
 def test_objects_are_told_as_they_come_and_go() -> None:
     cache = Cache()
     diary = Diary(cache)
-    store = cache.store("gpuclaims")
+    store = cache.store(GPU_CLAIMS)
 
     store.upsert(GpuClaim(ObjectMeta(name="old", namespace="default")))
     store.subscribe(diary)
@@ -109,9 +110,9 @@ def test_what_a_plugin_subscribes_ends_with_its_configuration_and_what_is_shared
         name = "Listening"
         built = 0
 
-        def __init__(self, args: None, handle: Handle) -> None:
+        def __init__(self, handle: Handle) -> None:
             Listening.built += 1
-            store, ear = handle.state.store("gpuclaims"), Ear(f"plugin {Listening.built}")
+            store, ear = handle.state.store(GPU_CLAIMS), Ear(f"plugin {Listening.built}")
             shared = handle.state.shared(Shared, store)
             for each in (ear, shared):
                 store.subscribe(each)
@@ -130,7 +131,7 @@ def test_what_a_plugin_subscribes_ends_with_its_configuration_and_what_is_shared
 
     with nullcontext() if is_taken else pytest.raises(ConfigError):
         scheduler.use(enabled)
-    scheduler.cache.store("gpuclaims").upsert(GpuClaim(ObjectMeta(name="c", namespace="default")))
+    scheduler.cache.store(GPU_CLAIMS).upsert(GpuClaim(ObjectMeta(name="c", namespace="default")))
     scheduler.cache.upsert_node(make_node("n"))
 
     current = f"plugin {2 if is_taken else 1}"
@@ -143,8 +144,8 @@ class Watcher:
     name = "Watcher"
     watches: tuple[Resource[Any], ...] = (GPU_CLAIMS, PODS)
 
-    def __init__(self, args: None, handle: Handle) -> None:
-        self.store = handle.state.store("gpuclaims")
+    def __init__(self, handle: Handle) -> None:
+        self.store = handle.state.store(GPU_CLAIMS)
 
     @hookimpl
     def pre_enqueue(self) -> None:
@@ -181,7 +182,7 @@ def test_what_plugins_watch_is_followed_once(when: str) -> None:
         await asyncio.sleep(1)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        names = [obj.metadata.name for obj in scheduler.cache.store("gpuclaims")]
+        names = [obj.metadata.name for obj in scheduler.cache.store(GPU_CLAIMS)]
         return names, len(scheduler.informers) - before
 
     assert run(story(), clock) == (["c"], 0 if when == "at the start" else 1)

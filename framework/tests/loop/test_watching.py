@@ -36,8 +36,18 @@ class World:
         self.clock, self.metrics = FakeClock(), Metrics()
         self.recorder = EventRecorder(self.clock, "host-1")
         self.woken = 0
+        self.waiting_pods: list[str] = []
+        """Pods of which plugins were told that they wait."""
         self.heard: list[tuple[str, Any, Any]] = []
-        self.cluster = Cluster(self.cache, self.queue, self.waiting, self.recorder, self.clock, self._wake)
+        self.cluster = Cluster(
+            self.cache,
+            self.queue,
+            self.waiting,
+            self.recorder,
+            self.clock,
+            self._wake,
+            lambda pod: self.waiting_pods.append(pod.name),
+        )
         self.pods = self.guarded(PODS, PodHandler(self.cluster), what_a_pod_takes)
         self.nodes = self.guarded(NODES, NodeHandler(self.cluster))
         hints = [
@@ -102,11 +112,13 @@ def test_a_pod_without_node_that_is_ours_is_queued_and_wakes_the_scheduler(world
 
     unit = world.queue.get(UID)
     assert unit is not None and unit.place == "active" and world.woken == 1
+    assert world.waiting_pods == [unit.members[0].name]
 
 
 def test_a_pod_of_another_scheduler_is_left_alone_until_it_has_a_node(world: World) -> None:
     world.pods.upsert(pod(scheduler_name="other"))
     assert world.queue.get(UID) is None and not world.cache.pods
+    assert not world.waiting_pods
 
     world.pods.upsert(pod(scheduler_name="other", node="a"))
 
@@ -283,12 +295,13 @@ def test_a_deleted_node_is_told(world: World) -> None:
 
 def test_kinds_that_share_a_plural_have_stores_of_their_own(world: World) -> None:
     group = model.PodGroup(model.ObjectMeta(name="g", namespace="default"))
-    first, second = POD_GROUPS_V1BETA1.key, SCHEDULER_PLUGINS_POD_GROUPS.key
+    kinds = (POD_GROUPS_V1BETA1, SCHEDULER_PLUGINS_POD_GROUPS)
+    second = SCHEDULER_PLUGINS_POD_GROUPS.key
 
     StoreHandler(world.cluster, SCHEDULER_PLUGINS_POD_GROUPS).upsert(group)
 
-    stores = [world.cache.store(key).get("g", "default") for key in (first, second, "podgroups")]
-    assert stores == [None, group, None] and second == "podgroups.v1alpha1.scheduling.x-k8s.io"
+    assert [world.cache.store(kind).get("g", "default") for kind in kinds] == [None, group]
+    assert second == "podgroups.v1alpha1.scheduling.x-k8s.io"
     assert world.events == [f"{second} ADD"]
 
 
@@ -298,10 +311,10 @@ def test_other_objects_are_kept_by_kind_and_told(world: World) -> None:
 
     handler.upsert(first)
     handler.upsert(second)
-    assert world.cache.store("namespaces").get("ns") is second
+    assert world.cache.store(NAMESPACES).get("ns") is second
     handler.remove("", "ns", "")
 
-    assert world.cache.store("namespaces").get("ns") is None
+    assert world.cache.store(NAMESPACES).get("ns") is None
     assert world.heard == [
         ("namespaces ADD", None, first),
         ("namespaces UPDATE_OTHER", first, second),

@@ -66,14 +66,14 @@ def test_a_device_that_several_share_counts_once() -> None:
 
 def test_a_node_without_a_device_plugin_has_what_its_agent_reports() -> None:
     cache = cluster([make_node("a", gpus=0)], [holder("p", "0,1")])
-    cache.store(GPU_NODE_STATUSES.key).upsert(report("a", 4))
+    cache.store(GPU_NODE_STATUSES).upsert(report("a", 4))
 
     assert counted(cache) == [(4, 2)]
 
 
 def test_devices_of_dynamic_resource_allocation_count_as_used() -> None:
     cache = cluster([make_node("a"), make_node("b")], [holder("p", "0")])
-    store = cache.store(RESOURCE_CLAIMS.key)
+    store = cache.store(RESOURCE_CLAIMS)
     store.upsert(resource_claim("one", "gpu-0", "gpu-1"))
     store.upsert(resource_claim("two", "slice-7", node="b"))
     store.upsert(resource_claim("network", "port-1", driver="dra.net"))

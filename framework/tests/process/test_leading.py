@@ -15,7 +15,7 @@ from gangline.clock import rfc3339
 from gangline.config import LeaderElection
 from gangline.errors import LeadershipLost
 from gangline.model import LeaseSpec
-from gangline.process.leading import JITTER, Action, Elector, claim, decide
+from gangline.process.leading import JITTER, Elector, LeaseStep, claim, decide
 from gangline.process.tenure import Tenure
 from gangline.simulate.time import EPOCH, VirtualClock, run
 
@@ -137,17 +137,17 @@ FREE = LeaseSpec(holder_identity="", lease_duration_seconds=1, lease_transitions
 @pytest.mark.parametrize(
     ("record", "now", "identity", "action"),
     [
-        pytest.param(None, 100.0, "me", Action.CREATE, id="there is no lease"),
-        pytest.param(HELD, 114.9, "me", Action.WAIT, id="another holds it"),
-        pytest.param(HELD, 115.0, "me", Action.TAKE, id="another's has run out"),
-        pytest.param(HELD, 100.0, "other", Action.RENEW, id="it is ours"),
-        pytest.param(HELD, 999.0, "other", Action.RENEW, id="ours has run out and nobody took it"),
-        pytest.param(FREE, 100.0, "me", Action.TAKE, id="it was released"),
-        pytest.param(LeaseSpec(), 100.0, "me", Action.TAKE, id="the record is empty"),
+        pytest.param(None, 100.0, "me", LeaseStep.CREATE, id="there is no lease"),
+        pytest.param(HELD, 114.9, "me", LeaseStep.WAIT, id="another holds it"),
+        pytest.param(HELD, 115.0, "me", LeaseStep.TAKE, id="another's has run out"),
+        pytest.param(HELD, 100.0, "other", LeaseStep.RENEW, id="it is ours"),
+        pytest.param(HELD, 999.0, "other", LeaseStep.RENEW, id="ours has run out and nobody took it"),
+        pytest.param(FREE, 100.0, "me", LeaseStep.TAKE, id="it was released"),
+        pytest.param(LeaseSpec(), 100.0, "me", LeaseStep.TAKE, id="the record is empty"),
     ],
 )
 def test_what_a_replica_does_follows_from_the_record(
-    record: LeaseSpec | None, now: float, identity: str, action: Action
+    record: LeaseSpec | None, now: float, identity: str, action: LeaseStep
 ) -> None:
     assert decide(record, 100.0, now, identity) is action
 
@@ -155,13 +155,13 @@ def test_what_a_replica_does_follows_from_the_record(
 @pytest.mark.parametrize(
     ("record", "action", "acquired", "transitions"),
     [
-        pytest.param(None, Action.CREATE, rfc3339(EPOCH, micros=True), 0, id="a new lease"),
-        pytest.param(HELD, Action.TAKE, rfc3339(EPOCH, micros=True), 4, id="a change of leaders"),
-        pytest.param(HELD, Action.RENEW, "A", 3, id="a renewal"),
+        pytest.param(None, LeaseStep.CREATE, rfc3339(EPOCH, micros=True), 0, id="a new lease"),
+        pytest.param(HELD, LeaseStep.TAKE, rfc3339(EPOCH, micros=True), 4, id="a change of leaders"),
+        pytest.param(HELD, LeaseStep.RENEW, "A", 3, id="a renewal"),
     ],
 )
 def test_a_claim_counts_changes_of_the_leader(
-    record: LeaseSpec | None, action: Action, acquired: str, transitions: int
+    record: LeaseSpec | None, action: LeaseStep, acquired: str, transitions: int
 ) -> None:
     written = claim(record, action, "me", 14.2, EPOCH)
 

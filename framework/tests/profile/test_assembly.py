@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
 from gangline import config
 from gangline.errors import ConfigError, PluginError
-from gangline.profile.assembly import build_runtimes
+from gangline.profile.assembly import judging_runtimes
 from gangline.profile.registry import Catalog
 from gangline.profile.runtime import Runtime
-from gangline.queueing.waiting import WaitingPods
 from gangline.state.cache import Cache
-from gangline.telemetry.metrics import Metrics
-from gangline.testing import FakeClock, FakeRecorder
 from gangline_plugins.default_binder import DefaultBinder
 from gangline_plugins.node_resources_fit import NodeResourcesFit
 from gangline_plugins.priority_sort import PrioritySort
@@ -32,17 +27,7 @@ ONLY = """\
 
 def built(text: str) -> dict[str, Runtime]:
     catalog = Catalog({}).with_classes(PrioritySort, DefaultBinder, NodeResourcesFit, TaintToleration)
-    return build_runtimes(
-        config.load(HEAD + text, "config.yaml"),
-        catalog,
-        Cache(),
-        FakeClock(),
-        FakeRecorder(),
-        WaitingPods(),
-        None,
-        Metrics(),
-        random.Random(0),
-    )
+    return judging_runtimes(config.load(HEAD + text, "config.yaml"), Cache(), catalog=catalog)
 
 
 def test_each_profile_runs_its_own_plugins_with_their_weights() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import sys
 from pathlib import Path
 
@@ -12,13 +11,9 @@ from click.testing import CliRunner
 from gangline import config, main
 from gangline.commands import profiles
 from gangline.errors import ConfigError
-from gangline.profile.assembly import build_runtimes
-from gangline.profile.registry import Catalog
+from gangline.profile.assembly import judging_runtimes
 from gangline.profile.runtime import Runtime
-from gangline.queueing.waiting import WaitingPods
 from gangline.state.cache import Cache
-from gangline.telemetry.metrics import Metrics
-from gangline.testing import FakeClock, FakeRecorder
 
 from ..installing import install
 
@@ -39,8 +34,7 @@ CAUSE = "cannot be loaded from third-party 1.0: third_party:Third: OSError('no d
 def built(profile: str) -> Runtime:
     """The runtime of one profile, with the plugins that are installed."""
     loaded = config.load(f"{HEAD}profiles: [{{schedulerName: one, {profile}}}]\n", "config.yaml")
-    parts = Cache(), FakeClock(), FakeRecorder(), WaitingPods()
-    return build_runtimes(loaded, Catalog.discover(), *parts, None, Metrics(), random.Random(0))["one"]
+    return judging_runtimes(loaded, Cache())["one"]
 
 
 def why(profile: str) -> str:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangline.state import labels, nodes, pods
+from gangline.state import labels, nodes, resource_axis, taints
 from gangline.state.cache import Cache
-from gangline.state.pods import ResourceAxis
+from gangline.state.resource_axis import ResourceAxis
 from gangline.testing import make_node, make_pod
 
 RESOURCES = ("example.com/a", "example.com/b", "example.com/c", "cpu")
@@ -106,7 +106,7 @@ def test_a_node_that_names_ever_other_resources_takes_no_more_room() -> None:
 
 
 def test_a_resource_for_which_there_was_no_room_has_some_when_it_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pods, "MOST_OFFERED", 8)
+    monkeypatch.setattr(resource_axis, "MOST_OFFERED", 8)
     cache = Cache()
     cache.upsert_node(make_node("greedy", gpus=0, resources={f"example.com/{i}": 1 for i in range(8)}))
     cache.upsert_node(make_node("without", gpus=8))
@@ -138,7 +138,7 @@ def test_values_and_taints_of_the_past_are_forgotten() -> None:
         cache.nodes.view().label("rack")
 
     column, view = cache.nodes.view().label("rack"), cache.nodes.view()
-    assert len(column.values) <= labels._MOST_HISTORY + 8 and len(view.taint_sets) <= nodes._MOST_HISTORY + 8
+    assert len(column.values) <= labels._MOST_HISTORY + 8 and len(view.taint_sets) <= taints.MOST_HISTORY + 8
     assert column.equals("r4999").tolist() == [False, True] and column.equals("r").tolist() == [True, False]
     assert [view.taint_sets[number][0].key for number in view.taints.tolist()] == ["keep", "t"]
 

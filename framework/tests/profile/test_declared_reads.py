@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 import numpy as np
 
 from gangline import NODE, Action, CodeColumn, EventHint, NodeView, PodInfo, Reason, ScoreColumn, hookimpl, on
@@ -22,13 +24,15 @@ class Purpose:
 
     name = "Purpose"
     reads = NODE
-    reads_pod_annotations = (PURPOSE,)
-    reads_pod_labels = ("purpose",)
     reasons = (Reason("node(s) served another purpose", resolvable=False),)
 
     @hookimpl
     def events_to_register(self) -> list[EventHint]:
         return [on("nodes", Action.UPDATE_NODE_ANNOTATION)]
+
+    @hookimpl
+    def identity(self, pod: PodInfo) -> Hashable:
+        return pod.annotations.get(PURPOSE) or pod.labels.get("purpose")
 
     @hookimpl
     def filter(self, pod: PodInfo, nodes: NodeView) -> CodeColumn:
@@ -81,7 +85,7 @@ def test_a_pod_that_waits_is_tried_again_when_only_an_annotation_of_a_node_chang
     assert plain.play(story) < 15.0
 
 
-def test_pods_of_one_class_are_judged_by_the_annotations_and_labels_that_are_declared() -> None:
+def test_pods_of_one_class_are_judged_by_their_identity() -> None:
     cache = cluster(
         [make_node("a", annotations={PURPOSE: "training"}), make_node("b", annotations={PURPOSE: "serving"})]
     )

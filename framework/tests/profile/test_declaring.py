@@ -42,6 +42,18 @@ async def waits(self: Any) -> None:
             "plugin Odd at prefilter: is no hook; did you mean pre_filter or filter or post_filter?",
         ),
         ({"reserve": lambda self: None}, "plugin Odd at reserve: is not marked with @hookimpl"),
+        (
+            {"preFilter": lambda self: None},
+            "plugin Odd at preFilter: is no hook; did you mean pre_filter? Otherwise begin it with _",
+        ),
+        (
+            {"unReserve": lambda self: None},
+            "plugin Odd at unReserve: is no hook; did you mean unreserve? Otherwise begin it with _",
+        ),
+        (
+            {"post_enqeue": lambda self: None},
+            "plugin Odd at post_enqeue: is no hook; did you mean post_enqueue? Otherwise begin it with _",
+        ),
         ({"score": hookimpl(waits)}, "plugin Odd at score: must not be async: it is called within a decision"),
         ({"reads": "NODE"}, "plugin Odd: reads is NODE, PODS or NODE | PODS, not 'NODE'"),
         ({"reads": 8}, "plugin Odd: reads is NODE, PODS or NODE | PODS, not 8"),

@@ -15,6 +15,8 @@ from gangline import (
     NODE,
     PODS,
     SKIP,
+    SKIP_CLASS,
+    Code,
     CodeColumn,
     Cycle,
     Narrow,
@@ -32,6 +34,7 @@ from gangline import (
     per_node,
     unschedulable,
 )
+from gangline.profile.calling import check_of
 from gangline.state.cache import Cache
 from gangline.testing import cluster, make_node, make_pod, make_runtime, run_filter, run_score
 from gangline_plugins.node_resources_fit import NodeResourcesFit
@@ -523,3 +526,42 @@ def test_a_function_over_one_node_filters_and_scores_all() -> None:
         "e": (),
     }
     assert run_score(PerNode, make_pod("p"), cache) == {"a": 0.0, "b": 1.0, "e": 4.0}
+
+
+# Skipping
+
+
+def asked_for(answer: Status) -> list[str]:
+    """The pods of one class for which a plugin is asked that always gives this answer."""
+    asked: list[str] = []
+
+    class Skipping:
+        name = "Skipping"
+        reasons = (Reason("never"),)
+
+        @hookimpl
+        def pre_filter(self, pod: PodInfo) -> Status:
+            asked.append(pod.name)
+            return answer
+
+        @hookimpl
+        def filter(self, nodes: NodeView) -> CodeColumn:
+            raise AssertionError("it is skipped")
+
+    cache = scored(1, 2)
+    runtime = make_runtime(cache, Skipping)
+    for pod in [cache.record(make_pod(name)) for name in ("a", "b")]:
+        assert runtime.evaluator.filter(pod).feasible.all()
+    return asked
+
+
+def test_what_skips_a_class_differs_by_value_from_what_skips_a_pod() -> None:
+    assert SKIP != SKIP_CLASS
+    assert asked_for(Status(Code.SKIP)) == ["a", "b"]
+    assert asked_for(Status(Code.SKIP_CLASS)) == ["a"]
+
+
+@pytest.mark.parametrize("point", ["pre_score", "bind", "permit"])
+def test_only_a_pre_filter_may_skip_a_class(point: str) -> None:
+    assert check_of(point)(Status(Code.SKIP_CLASS)) == "must not answer SkipClass"
+    assert not check_of("pre_filter")(Status(Code.SKIP_CLASS))

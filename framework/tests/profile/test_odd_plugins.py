@@ -110,6 +110,7 @@ VALUES: list[Any] = [
     wait(0.0),
     wait(1e300),
     Status(Code.SKIP),
+    Status(Code.SKIP_CLASS),
     Status(Code.ERROR),
     Narrow(frozenset({"b", "c"})),
     Narrow(frozenset()),
@@ -167,7 +168,7 @@ def plugin(answers: dict[str, Any], reads: int | None, tracks: Any) -> type[Any]
         name = "Odd"
         reasons = (Reason("odd"),)
 
-        def __init__(self, args: None, handle: Any) -> None:
+        def __init__(self, handle: Any) -> None:
             if tracks is not None:
                 handle.state.tracker(type("Odd", (Counting,), {"odd": staticmethod(tracks)}))
                 handle.state.follow_nodes(Listening(tracks))

@@ -15,7 +15,7 @@ import pytest
 
 import gangline_plugins
 from gangline import CodeColumn, Cycle, Handle, NodeView, PluginError, PodInfo, Reason, ScoreColumn, codes, hookimpl
-from gangline.api.hookspecs import POINTS, Hooks
+from gangline.api.hookspecs import POINTS, UNLISTED, Hooks
 from gangline.profile.registry import GROUP, Catalog, Installed, distributions, points_of
 from gangline.telemetry.metrics import Metrics
 from gangline.testing import FakeHandle, cluster, make_node, make_pod, make_runtime, run_filter, run_score
@@ -136,14 +136,38 @@ def test_a_plugin_is_given_its_arguments_and_the_handle_or_what_it_asks_for() ->
     class Both(Some):
         name = "Both"
 
-        def __init__(self, args: Args, handle: Handle) -> None:
-            self.given = (args.limit, handle)
+        def __init__(self, handle: Handle, args: Args, chance: float = 0.5) -> None:
+            self.given = (args.limit, handle, chance)
+
+    class Alone(Some):
+        name = "Alone"
+
+        def __init__(self, handle: Handle) -> None:
+            self.given = (handle,)
 
     cache = cluster([make_node("a")])
     handle = FakeHandle(cache)
-    plugins = make_runtime(cache, Nothing, Some, Both, args={"Both": Args(limit=9)}, handle=handle).profile.plugins
+    runtime = make_runtime(cache, Nothing, Some, Both, Alone, args={"Both": Args(limit=9)}, handle=handle)
+    plugins = runtime.profile.plugins
 
-    assert plugins["Some"].given == (3,) and plugins["Both"].given == (9, handle)
+    assert plugins["Some"].given == (3,) and plugins["Both"].given == (9, handle, 0.5)
+    assert plugins["Alone"].given == (handle,)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "hint"),
+    [("handel", "did you mean handle?"), ("arg", "did you mean args?"), ("state", "known are args, handle")],
+)
+def test_a_constructor_that_asks_for_what_is_not_known_is_refused_at_load(parameter: str, hint: str) -> None:
+    source = f"def __init__(self, args, {parameter}): ..."
+    namespace: dict[str, Any] = {}
+    exec(source, namespace)
+    asking = type("Asking", (Plain,), {"name": "Asking", "__init__": namespace["__init__"]})
+
+    with pytest.raises(PluginError) as error:
+        Catalog({}).with_classes(asking).load("Asking")
+
+    assert str(error.value) == f"plugin Asking at __init__: has the unknown parameter {parameter}; {hint}"
 
 
 def test_a_plugin_that_cannot_be_built_is_named() -> None:
@@ -182,9 +206,9 @@ def test_a_companion_method_without_the_mark_is_refused_at_load(point: str, meth
 
 
 def test_the_points_are_those_of_the_contracts() -> None:
-    companions = {"capacity", "events_to_register", "identity", "normalize_score", "unreserve"}
+    companions = {"capacity", "events_to_register", "identity", "normalize_score"}
 
-    assert {name for name in vars(Hooks) if not name.startswith("_")} == {*POINTS, *companions}
+    assert {name for name in vars(Hooks) if not name.startswith("_")} == {*POINTS, *UNLISTED, *companions}
 
 
 # Calling

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gangline import SUCCESS, Status, hookimpl, model, unschedulable, wait
-from gangline.errors import ConfigError
+from gangline import SUCCESS, Status, config, hookimpl, model, resources, unschedulable, wait
+from gangline.errors import ConfigError, Unavailable
+from gangline.profile.assembly import judging_runtimes
 from gangline.status import Code
 from gangline.testing import FakeHandle, cluster, make_node, make_pod, make_runtime
 from gangline_plugins.node_resources_fit import NodeResourcesFit
@@ -106,6 +107,21 @@ def test_nothing_can_be_asked_while_plugins_are_being_built() -> None:
         handle.filter(POD, np.array([0]))
     with pytest.raises(ConfigError, match=r"diagnose\(\) is not available while plugins are being built"):
         handle.diagnose(POD)
+    with pytest.raises(ConfigError, match=r"find_places\(\) is not available while plugins are being built"):
+        handle.find_places([POD], np.array([True, True]))
+    with pytest.raises(ConfigError, match=r"attempt\(\) is not available while plugins are being built"):
+        handle.attempt("default/group")
+
+
+async def test_without_a_queue_nothing_waits_and_without_an_api_server_it_is_unavailable() -> None:
+    head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+    loaded = config.load(f"{head}profiles: [{{schedulerName: one}}]\n", "")
+    handle = judging_runtimes(loaded, CACHE)["one"].handle
+
+    assert not handle.nominated() and not handle.is_waiting("default/group") and handle.attempt("default/group") is None
+    assert handle.find_places([POD], np.array([True, True])) is None and not handle.preemption_is_reviewed(POD)
+    with pytest.raises(Unavailable, match="there is no API server to ask"):
+        await handle.client.get(resources.NODES, "a")
 
 
 def test_a_counter_is_the_same_at_each_call() -> None:
@@ -122,20 +138,17 @@ def test_work_is_kept_until_somebody_starts_it() -> None:
         return None
 
     handle = FakeHandle(CACHE)
-    started: list[Callable[..., Any]] = []
     handle.run(work)
     handle.spawn(work)
-    handle.spawner = started.append
-    handle.spawn(work)
 
-    assert handle.work == [("", work)] and handle.pending_work == [work] and started == [work]
+    assert handle.background.work == [("", work)] and handle.background.spawned == [work]
 
 
 def test_nominations_are_those_of_the_queue_and_without_one_there_are_none() -> None:
     handle = FakeHandle(CACHE)
     assert handle.nominated() == {}
 
-    handle.nominations = lambda: {"a": {POD.uid: POD}}
+    handle.fake_pending.nominations = {"a": {POD.uid: POD}}
 
     assert handle.nominated() == {"a": {POD.uid: POD}}
 

@@ -49,7 +49,7 @@ def test_hints_of_thousands_of_pods_take_no_more_than_their_time_and_nobody_miss
         return False
 
     q = queue(slow)
-    q._hint_time = HintTime(work)
+    q._wanting.time = HintTime(work)
     units = waiting(q, 5000)
     before = len(asked)
 

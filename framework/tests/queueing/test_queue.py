@@ -12,8 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from gangline import SUCCESS, Action, ClusterEvent, PodInfo, Status, model, on, unschedulable
 from gangline.api.hints import EventHint
-from gangline.queueing.queue import QueueSettings, SchedulingQueue
-from gangline.queueing.units import Unit
+from gangline.queueing.backing_off import QueueSettings
+from gangline.queueing.queue import SchedulingQueue
+from gangline.queueing.units import NEXT, Place, Unit
 from gangline.state.cache import Cache
 from gangline.testing import SCHEDULER, make_pod
 
@@ -314,12 +315,38 @@ def test_a_pod_of_another_scheduler_is_not_ours() -> None:
     assert queue().serves(SCHEDULER) and not queue().serves("other")
 
 
+def ways_from(place: Place) -> set[Place]:
+    """Every place that can be reached, the place itself included."""
+    found, left = {place}, [place]
+    while left:
+        new = NEXT[left.pop()] - found
+        found |= new
+        left += new
+    return found
+
+
+def test_the_table_has_every_place_and_a_way_to_each_and_nothing_comes_back_from_where_it_is_gone() -> None:
+    assert NEXT.keys() == set(Place) == ways_from(Place.NEW)
+    assert ways_from(Place.GONE) == {Place.GONE}
+    assert all(Place.NEW not in after for after in NEXT.values())
+
+
+def test_a_step_that_the_table_does_not_have_names_both_places() -> None:
+    q = queue()
+    q.add(pod("p"), 0.0)
+    unit = popped(q, 0.0)
+
+    with pytest.raises(ValueError, match="pod-default-p cannot go from IN_FLIGHT to GATED"):
+        unit.move(Place.GATED, 0.0)
+
+
 class AnyHistory(RuleBasedStateMachine):
     """A model of the queue: the pods that exist, and those in flight."""
 
     @initialize()
     def start(self) -> None:
         self.queue, self.now = queue(), 0.0
+        self.places: dict[int, tuple[Unit, Place]] = {}
         self.waiting: set[str] = set()
         self.flying: dict[str, Unit] = {}
 
@@ -366,6 +393,13 @@ class AnyHistory(RuleBasedStateMachine):
         self.now += seconds
 
     @invariant()
+    def every_step_was_one_that_the_table_has(self) -> None:
+        """In one rule a unit may take more than one step; then one way through the table leads there."""
+        for unit, before in self.places.values():
+            assert unit.place in ways_from(before), (before, unit.place)
+        self.places = {id(unit): (unit, unit.place) for unit in self.queue}
+
+    @invariant()
     def every_unit_is_in_exactly_one_place(self) -> None:
         units = {unit.pod.name: unit for unit in self.queue}
         counts = self.queue.counts()
@@ -393,6 +427,15 @@ class AnyHistory(RuleBasedStateMachine):
         while (last := self.queue.pop(self.now + 700.0)) is not None:
             tried.add(last.pod.name)
         assert tried == free
+
+    @rule(name=st.sampled_from("abcdef"), place=st.sampled_from(Place))
+    def unit_is_moved_by_the_table_alone(self, name: str, place: Place) -> None:
+        unit = self.queue.get(f"pod-default-{name}")
+        if unit is not None and place not in NEXT[unit.place]:
+            before = unit.place, unit.entered
+            with pytest.raises(ValueError, match=f"{unit.place.name} to {place.name}"):
+                unit.move(place, self.now)
+            assert (unit.place, unit.entered) == before
 
 
 TestAnyHistory = AnyHistory.TestCase

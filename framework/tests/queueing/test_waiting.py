@@ -42,6 +42,17 @@ def test_held_pods_are_found_by_uid() -> None:
     assert pods.get(POD.uid) is None and len(pods) == 0
 
 
+def test_held_pods_are_found_by_who_holds_them_until_that_lets_go() -> None:
+    pods, waiting = WaitingPods(), WaitingPod(POD, "a", {"One", "Two"})
+    pods.add(waiting)
+
+    waiting.allow("One")
+
+    assert pods.held_by("One") == [] and pods.held_by("Two") == [waiting] and pods.held_by("Three") == []
+    pods.remove(POD.uid)
+    assert pods.held_by("Two") == []
+
+
 def test_who_waits_for_the_end_is_told_of_it_even_if_it_has_come() -> None:
     waiting = WaitingPod(POD, "a", {"One"})
     told: list[Status] = []

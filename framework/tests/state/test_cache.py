@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from gangline import model
 from gangline.errors import InvalidObject
+from gangline.kube.resources import SERVICES
 from gangline.state.cache import ASSUMED_LIFETIME, Cache
 from gangline.state.pods import PodInfo
 from gangline.state.transaction import Transaction
@@ -337,7 +338,7 @@ def test_a_tracker_that_comes_late_is_told_of_who_is_there() -> None:
 
 
 def test_a_store_keeps_objects_by_name_and_counts_its_changes() -> None:
-    store = Cache().store("services")
+    store = Cache().store(SERVICES)
     service = model.Service(model.ObjectMeta(name="s", namespace="a"))
 
     store.upsert(service)
@@ -347,3 +348,34 @@ def test_a_store_keeps_objects_by_name_and_counts_its_changes() -> None:
     assert (list(store), len(store), store.version) == ([service], 1, 1)
     store.remove("a", "s")
     assert len(store) == 0 and store.version == 2
+
+
+def test_an_assumed_pod_has_lost_its_node_for_good_though_one_of_that_name_comes() -> None:
+    cache = cluster([make_node("a"), make_node("b")], [make_pod("bound", node="a")])
+    pod, other = cache.record(make_pod("p")), cache.record(make_pod("q"))
+    cache.assume(pod, _row(cache, "a"))
+    cache.assume(other, _row(cache, "b"))
+
+    assert cache.remove_node("a") == [pod] and cache.has_lost_node(pod.uid)
+    cache.upsert_node(make_node("a"))
+    assert cache.has_lost_node(pod.uid)
+    assert not cache.has_lost_node(other.uid) and not cache.has_lost_node("pod-default-bound")
+
+    cache.forget(pod)
+    cache.assume(pod, _row(cache, "a"))
+    assert not cache.has_lost_node(pod.uid)
+
+
+def test_a_pod_that_the_watch_has_confirmed_has_lost_nothing_of_its_binding() -> None:
+    cache = cluster([make_node("a")])
+    cache.assume(cache.record(make_pod("p")), 0)
+    cache.remove_node("a")
+    cache.upsert_pod(cache.record(make_pod("p", node="a")))
+
+    assert not cache.has_lost_node("pod-default-p")
+
+
+def _row(cache: Cache, node: str) -> int:
+    row = cache.nodes.row_of(node)
+    assert row is not None
+    return row

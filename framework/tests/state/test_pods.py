@@ -10,8 +10,9 @@ import pytest
 from gangline import model
 from gangline.errors import InvalidObject
 from gangline.state.cache import Cache
-from gangline.state.pods import ResourceAxis
-from gangline.testing import make_pod
+from gangline.state.resource_axis import ResourceAxis
+from gangline.testing import cluster, make_node, make_pod
+from gangline.wire.custom_resources import ALLOCATED
 
 
 def test_pods_that_are_alike_share_a_class_whatever_their_names_nodes_gates_and_labels() -> None:
@@ -121,3 +122,28 @@ def test_resources_keep_their_rows_and_growth_is_told() -> None:
     assert told == [6]
     assert axis.rows(("cpu", "memory")) == slice(0, 2)
     assert np.arange(9)[axis.rows(("memory", "nvidia.com/gpu"))].tolist() == [1, 5]
+
+
+def test_a_record_never_changes_and_its_place_is_written_by_the_cache_alone() -> None:
+    cache = cluster([make_node("a")])
+    pod = cache.record(make_pod("p"))
+
+    for field in ("row", "node_name", "nominated_node_name", "uid", "labels", "slot"):
+        with pytest.raises(AttributeError):
+            setattr(pod, field, 1)
+    with pytest.raises(AttributeError):
+        pod.slot.row = 1  # type: ignore[misc]  # what nobody may do
+    cache.assume(pod, 0)
+
+    assert (pod.row, pod.node_name) == (0, "a")
+
+
+def test_a_pod_made_anew_is_another_one_without_a_place() -> None:
+    cache = cluster([make_node("a")])
+    pod = cache.record(make_pod("p", node="a", annotations={ALLOCATED: "0,1", "note": "x"}))
+    cache.upsert_pod(pod)
+
+    anew = pod.anew()
+
+    assert (anew.row, anew.node_name, anew.annotations) == (-1, "", {"note": "x"})
+    assert anew.uid != pod.uid and anew.cls is pod.cls and (pod.row, pod.node_name) == (0, "a")

@@ -7,13 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline import model
+from gangline.kube.resources import NAMESPACES
 from gangline.state.cache import Cache
 from gangline.wire.custom_resources import ALLOW
 from gangline.wire.permissions import LONGEST, allowed_by, is_allowed
 
 
 def may(annotations: dict[str, str] | None, permission: str = "min-runtime", namespace: str = "a") -> bool:
-    store = Cache().store("namespaces")
+    store = Cache().store(NAMESPACES)
     store.upsert(model.Namespace(model.ObjectMeta("a", annotations=annotations)))
     return is_allowed(permission, namespace, store)
 

@@ -9,8 +9,9 @@ import msgspec
 
 from gangline import InvalidObject
 from gangline.quantity import milli
-from gangline_plugins.anti_fragmentation.typical import ANYWHERE, WHOLE, Kind, Typical, models
+from gangline_plugins.anti_fragmentation.typical import ANYWHERE, Kind, Typical, models
 from gangline_plugins.gpu.links import MOST_DEVICES
+from gangline_plugins.gpu.node_devices import WHOLE
 
 PRODUCT = "nvidia.com/gpu.product"
 """The node label with the model of the GPUs."""

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from gangline import NodeView
 from gangline.state.requests import CPU
 from gangline.wire.custom_resources import GPU
-from gangline_plugins.anti_fragmentation.typical import WHOLE
 from gangline_plugins.gpu.columns import Columns
 from gangline_plugins.gpu.links import MOST_DEVICES
+from gangline_plugins.gpu.node_devices import WHOLE
 
 Amounts = NDArray[np.int64]
 """One value per node, or one row of values."""

@@ -17,11 +17,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gangline import NODE, BoolColumn, NodeView, Rows
+from gangline import NODE, BoolColumn, Changes, NodeView, Rows
 from gangline_plugins.anti_fragmentation.capacity import Amounts, all_devices, free_cpu, free_devices
-from gangline_plugins.anti_fragmentation.typical import ANYWHERE, WHOLE, Typical, Where
+from gangline_plugins.anti_fragmentation.typical import ANYWHERE, Typical, Where
 from gangline_plugins.gpu.columns import Columns
 from gangline_plugins.gpu.links import MOST_DEVICES
+from gangline_plugins.gpu.node_devices import WHOLE
 
 Values = NDArray[np.float64]
 Looks = NDArray[np.int32]
@@ -72,8 +73,9 @@ class Gradient:
         self._position = -1
         self.version = 0
         """Grows with every change of a node."""
-        self.supply_version = 0
-        """The version in which prices changed last."""
+        self.repriced = Changes()
+        """A change of prices concerns every node."""
+        self._has_new_prices = False
         self._resize(0)
 
     def _resize(self, size: int) -> None:
@@ -125,9 +127,11 @@ class Gradient:
         supply = all_devices(nodes, self._columns)
         if (supply != self._supply[rows]).any():
             self._supply[rows] = supply
-            self.supply_version = self.version
-        if self.supply_version == self.version:
+            self._has_new_prices = True
+        if self._has_new_prices:
+            self._has_new_prices = False
             self.prices = self._prices()[self._model]
+            self.repriced.note_all()
 
     def _prices(self) -> Values:
         """Of each model: what is asked for over what there is, demand being spread over all models that will do."""
@@ -157,7 +161,7 @@ class Gradient:
             self._objects[row] = view.node(i)
         masks = np.array([where.matches(view) for where in self._wheres], dtype=np.bool_).reshape(-1, len(at)).T
         self._model[at] = [self._model_number(mask) for mask in masks]
-        self.supply_version = self.version
+        self._has_new_prices = True
 
     def _model_number(self, mask: BoolColumn) -> int:
         """The number of a set of constraints that a node meets."""

@@ -15,8 +15,8 @@ import numpy as np
 from gangline import BoolColumn, Domains, NodeView, Rows, Topology
 from gangline_plugins.anti_fragmentation.capacity import Amounts, all_devices
 from gangline_plugins.anti_fragmentation.gradient import Gradient, Values
-from gangline_plugins.anti_fragmentation.typical import WHOLE
 from gangline_plugins.gpu.columns import Columns
+from gangline_plugins.gpu.node_devices import WHOLE
 
 Shares = Mapping[int, float]
 """GPUs that a whole gang asks for to the part that the pods of such gangs are of all pods."""

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from gangline import (
-    BoundedCache,
     Cycle,
     EventHint,
     Handle,
+    KeptColumns,
     Membership,
     NodeView,
     PodInfo,
     ScoreColumn,
     Status,
+    expected,
     hookimpl,
 )
 from gangline.state.requests import CPU
@@ -23,24 +23,16 @@ from gangline_plugins.anti_fragmentation.begun import Begun
 from gangline_plugins.anti_fragmentation.gradient import Values
 from gangline_plugins.anti_fragmentation.holes import Holes, Shares
 from gangline_plugins.anti_fragmentation.rating import Asked, Balanced, Published, score_of, worth_of
-from gangline_plugins.anti_fragmentation.typical import WHOLE, History, Kind, Typical, kind_of, typical
+from gangline_plugins.anti_fragmentation.typical import History, Kind, Typical, kind_of, typical
 from gangline_plugins.gpu.devices import device_table
 from gangline_plugins.gpu.links import MOST_DEVICES
+from gangline_plugins.gpu.node_devices import WHOLE
 from gangline_plugins.gpu.wants import Want
 
 _KEPT_BYTES = 24 * 1024 * 1024
 """For the scores that are kept, of one kind of pods each; at 5,000 nodes one takes 40 KiB."""
 _NEWS = 0.05
 """What is typical is worked out anew when so much of what was asked for is newer."""
-
-
-@dataclass(slots=True, eq=False)
-class _Kept:
-    """Scores of one kind of pod, one per node."""
-
-    scores: Values
-    version: int
-    """Of the nodes."""
 
 
 class AntiFragmentation:
@@ -61,7 +53,6 @@ class AntiFragmentation:
         self._shares: Shares = {}
         self._is_restored = False
         self._news = 0.0
-        self._kept: BoundedCache[Asked, _Kept] = BoundedCache(_KEPT_BYTES)
         self._holes: Holes | None = None
         self._begun: Begun | None = None
         self._use(self._given or ())
@@ -72,10 +63,9 @@ class AntiFragmentation:
         return ()
 
     @hookimpl
-    def pre_enqueue(self, pod: PodInfo) -> Status | None:
+    def post_enqueue(self, pod: PodInfo) -> None:
         """Count what is asked for."""
         self._count(pod)
-        return None
 
     @hookimpl
     def score(self, pod: PodInfo, nodes: NodeView) -> ScoreColumn:
@@ -83,13 +73,10 @@ class AntiFragmentation:
         self._learn()
         asked = self._asked(pod)
         self._rating.gradient.refresh(nodes)
-        kept = self._kept.get(asked)
-        if kept is None or not self._refresh(kept, asked, nodes):
-            kept = _Kept(self._rating.scores(asked, nodes), self._rating.gradient.version)
-            self._kept.put(asked, kept)
+        (scores,) = self._scores.of(asked, nodes)
         if not asked.count or self._begun is None:
-            return kept.scores
-        return self._begun.raised(self._charged(kept.scores, nodes), nodes)
+            return scores
+        return self._begun.raised(self._charged(scores, nodes), nodes)
 
     def _charged(self, scores: Values, nodes: NodeView) -> Values:
         """The scores less what it costs to break domains that are complete."""
@@ -118,17 +105,6 @@ class AntiFragmentation:
             self._rating.gradient.refresh(nodes)
             devices = self._rating.devices(asked, nodes.at(nodes.rows[row : row + 1]))
         self._table.move(pod, devices)
-
-    def _refresh(self, kept: _Kept, asked: Asked, nodes: NodeView) -> bool:
-        """Bring kept scores up to date; False when all of them have to be worked out."""
-        gradient = self._rating.gradient
-        if len(kept.scores) != len(nodes) or kept.version < gradient.supply_version:
-            return False
-        if kept.version != gradient.version:
-            changed = (gradient.changed_in > kept.version).nonzero()[0]
-            kept.scores[changed] = self._rating.scores(asked, nodes.at(changed))
-            kept.version = gradient.version
-        return True
 
     def _asked(self, pod: PodInfo) -> Asked:
         want = self._table.wants.of(pod)
@@ -161,7 +137,7 @@ class AntiFragmentation:
         membership = self._handle.group_of(pod) if asked.count else None
         if not isinstance(membership, Membership):
             return 0
-        return max(membership.group.size, membership.group.min_member) * asked.total // WHOLE
+        return expected(membership.group) * asked.total // WHOLE
 
     def _learn(self) -> None:
         """Work out what is typical when enough is new; the first time the pods that run are counted too."""
@@ -180,9 +156,11 @@ class AntiFragmentation:
     def _use(self, kinds: Typical) -> None:
         self.typical = kinds
         """What placements are rated for."""
-        self._rating = self._rating_type(kinds, self._table.columns)
+        rating = self._rating = self._rating_type(kinds, self._table.columns)
+        self._scores: KeptColumns[Asked, tuple[Values]] = KeptColumns(
+            lambda asked, nodes: (rating.scores(asked, nodes),), _KEPT_BYTES, own=(rating.gradient.repriced,)
+        )
         self._holes, self._begun = None, None
         if self._rating_type is Balanced:
             self._holes = Holes(self._rating.gradient, self._table.columns, self._handle.topology)
             self._begun = Begun(self._rating.gradient, self._table.columns, self._handle.topology)
-        self._kept.clear()

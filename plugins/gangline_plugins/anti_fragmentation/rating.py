@@ -15,9 +15,10 @@ from gangline import BoolColumn, NodeView
 from gangline_plugins.anti_fragmentation import published
 from gangline_plugins.anti_fragmentation.capacity import Amounts
 from gangline_plugins.anti_fragmentation.gradient import Gradient, Looks, Values
-from gangline_plugins.anti_fragmentation.typical import ANYWHERE, WHOLE, Typical, cpu_per_gpu
+from gangline_plugins.anti_fragmentation.typical import ANYWHERE, Typical, cpu_per_gpu
 from gangline_plugins.gpu.columns import Columns
 from gangline_plugins.gpu.links import MOST_DEVICES
+from gangline_plugins.gpu.node_devices import WHOLE
 
 _IMBALANCE = 0.5
 """What imbalance costs: about half of it will stay unused, for other pods take some of it up."""

@@ -18,8 +18,6 @@ import msgspec
 from gangline import BoolColumn, BoundedCache, NodeView, PodInfo, model, node_selection, size_of
 from gangline.state.requests import CPU
 
-WHOLE = 1000
-"""Thousandths of a device."""
 COVERAGE = 0.95
 _SEEN = 65_536
 """Pods that are remembered as counted."""

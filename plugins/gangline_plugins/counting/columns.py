@@ -74,7 +74,7 @@ class RowCounts:
         self._dense = grown
 
 
-class Domains:
+class KeySlots:
     """The values of one topology key as numbers: slot 0 stands for nodes without the label, 1.. for the values."""
 
     __slots__ = ("has", "size", "slots")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
-from gangline import NOTHING, LabelSet, PodInfo, Selector, State, model
+from gangline import NOTHING, LabelSet, PodInfo, Selector, State, model, resources
 from gangline_plugins.counting.columns import RowCounts
 
 T = TypeVar("T")
@@ -128,7 +128,7 @@ class NamespaceLabels:
     """The labels of namespaces, from the store that the framework keeps."""
 
     def __init__(self, state: State) -> None:
-        self._store = state.store("namespaces")
+        self._store = state.store(resources.NAMESPACES)
 
     @property
     def version(self) -> int:

@@ -28,9 +28,9 @@ from gangline import (
     on,
     unschedulable,
 )
-from gangline_plugins.counting.columns import Domains, Int64Column, RowCounts, slot_sums
+from gangline_plugins.counting.columns import Int64Column, KeySlots, RowCounts, slot_sums
 from gangline_plugins.counting.counts import Clause, NamespaceLabels, PodCounts, Query
-from gangline_plugins.counting.inter_pod_affinity_terms import PodTerms, Role, TermOwners, terms_of
+from gangline_plugins.counting.inter_pod_affinity_terms import Effect, PodTerms, TermOwners, terms_of
 
 _REPELLED: StateKey[BoolColumn | None] = StateKey("InterPodAffinity.repelled")
 _SCORES: StateKey[ScoreColumn] = StateKey("InterPodAffinity.scores")
@@ -102,7 +102,7 @@ class InterPodAffinity:
     def identity(self, pod: PodInfo, annotations: Mapping[str, str]) -> Hashable:
         """Which anti-affinity of placed pods means this pod, by its labels."""
         matching = self._owners.matching(pod)
-        return frozenset(id(term) for term, _ in matching if term.role is Role.REPELS) or None if matching else None
+        return frozenset(id(term) for term, _ in matching if term.effect is Effect.REPELS) or None if matching else None
 
     @hookimpl
     def pre_score(self, cycle: Cycle, pod: PodInfo, nodes: NodeView) -> Status | None:
@@ -113,9 +113,9 @@ class InterPodAffinity:
         weighted = [(weight, term.topology_key, self._counts.count(term.query)) for weight, term in preferred]
         hard = self._args.hard_pod_affinity_weight
         for term, counts in self._owners.matching(pod):
-            if term.role is Role.PREFERS:
+            if term.effect is Effect.PREFERS:
                 weighted.append((term.weight, term.topology_key, counts))
-            elif term.role is Role.REQUIRES and hard:
+            elif term.effect is Effect.REQUIRES and hard:
                 weighted.append((hard, term.topology_key, counts))
         weighted = [entry for entry in weighted if entry[2].total]
         scores = _sums(weighted, nodes) if weighted else None
@@ -145,10 +145,10 @@ class InterPodAffinity:
         """Nodes in a domain with a pod whose anti-affinity means this pod; None when there is none."""
         by_key: dict[str, list[RowCounts]] = {}
         for term, counts in self._owners.matching(pod):
-            if term.role is Role.REPELS and counts.total:
+            if term.effect is Effect.REPELS and counts.total:
                 by_key.setdefault(term.topology_key, []).append(counts)
         masks = [
-            Domains(nodes, key).touched_by(np.concatenate([c.rows() for c in found])) for key, found in by_key.items()
+            KeySlots(nodes, key).touched_by(np.concatenate([c.rows() for c in found])) for key, found in by_key.items()
         ]
         if not masks:
             return None
@@ -161,7 +161,7 @@ class InterPodAffinity:
         labelled, met = nodes.full(True), nodes.full(True)
         anywhere = False
         for key in {term.topology_key for term in terms.affinity}:
-            domains = Domains(nodes, key)
+            domains = KeySlots(nodes, key)
             near = domains.touched_by(rows)
             anywhere = anywhere or bool(near.any())
             labelled &= domains.has
@@ -176,7 +176,7 @@ class InterPodAffinity:
         for term in terms.anti:
             counts = self._counts.count(term.query)
             if counts.total:
-                close |= Domains(nodes, term.topology_key).touched_by(counts.rows())
+                close |= KeySlots(nodes, term.topology_key).touched_by(counts.rows())
         return close
 
     def _matches(self, query: Query, pod: PodInfo) -> bool:
@@ -210,7 +210,7 @@ class InterPodAffinity:
             return True
         terms = terms_of(pod)
         keys = {term.topology_key for term in (*terms.affinity, *terms.anti)}
-        keys |= {term.topology_key for term, _ in self._owners.matching(pod) if term.role is Role.REPELS}
+        keys |= {term.topology_key for term, _ in self._owners.matching(pod) if term.effect is Effect.REPELS}
         before, after = old.metadata.labels or {}, new.metadata.labels or {}
         return any(before.get(key) != after.get(key) for key in keys)
 
@@ -233,7 +233,7 @@ def _sums(weighted: Sequence[tuple[int, str, RowCounts]], nodes: NodeView) -> Sc
             column = by_key[key] = np.zeros(len(nodes), dtype=np.int64)
         counts.add_to(column, weight)
     total = np.zeros(len(nodes))
-    domains = {key: Domains(nodes, key) for key in by_key}
+    domains = {key: KeySlots(nodes, key) for key in by_key}
     for key, column in by_key.items():
         sums = slot_sums(domains[key].slots, column, domains[key].size)
         sums[0] = 0.0

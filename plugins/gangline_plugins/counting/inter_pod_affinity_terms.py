@@ -30,7 +30,7 @@ class Term:
     """The pods of this term alone."""
 
 
-class Role(enum.Enum):
+class Effect(enum.Enum):
     """What a term of a placed pod does to others."""
 
     REPELS = "required anti-affinity"
@@ -42,7 +42,7 @@ class Role(enum.Enum):
 class OwnedTerm:
     """A term as its owners spread it over nodes; equal ones share their counts."""
 
-    role: Role
+    effect: Effect
     clause: Clause
     topology_key: str
     weight: int = 0
@@ -168,9 +168,9 @@ def _compile(pod: PodInfo) -> PodTerms:
         preferred=preferred,
         together=Query(tuple(term.clause for term in required)),
         owned=(
-            *(OwnedTerm(Role.REPELS, term.clause, term.topology_key) for term in anti),
-            *(OwnedTerm(Role.REQUIRES, term.clause, term.topology_key) for term in required),
-            *(OwnedTerm(Role.PREFERS, term.clause, term.topology_key, weight) for weight, term in preferred),
+            *(OwnedTerm(Effect.REPELS, term.clause, term.topology_key) for term in anti),
+            *(OwnedTerm(Effect.REQUIRES, term.clause, term.topology_key) for term in required),
+            *(OwnedTerm(Effect.PREFERS, term.clause, term.topology_key, weight) for weight, term in preferred),
         ),
     )
 

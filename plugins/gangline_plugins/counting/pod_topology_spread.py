@@ -30,19 +30,19 @@ from gangline import (
     tolerations,
     unschedulable,
 )
-from gangline_plugins.counting.columns import Domains, slot_sums
+from gangline_plugins.counting.columns import KeySlots, slot_sums
 from gangline_plugins.counting.counts import PodCounts
 from gangline_plugins.counting.pod_topology_spread_constraints import (
     HOSTNAME,
     Args,
     Constraint,
-    Constraints,
     PodConstraints,
+    SpreadConstraints,
 )
 
 _UNEVEN, _UNLABELLED = 1, 2
 _NO_DOMAIN = 2**31 - 1
-_CONSTRAINTS: StateKey[Constraints] = StateKey("PodTopologySpread.constraints")
+_CONSTRAINTS: StateKey[SpreadConstraints] = StateKey("PodTopologySpread.constraints")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class PodTopologySpread:
     def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeView) -> CodeColumn:
         """The first constraint that a node does not meet gives the reason."""
         constraints = cycle.read(_CONSTRAINTS).hard
-        domains = [Domains(nodes, c.topology_key) for c in constraints]
+        domains = [KeySlots(nodes, c.topology_key) for c in constraints]
         complete = _all_of([d.has for d in domains])
         policies = _Policies(pod, nodes)
         verdicts: CodeColumn = np.zeros(len(nodes), dtype=np.uint8)
@@ -112,7 +112,7 @@ class PodTopologySpread:
         return verdicts
 
     def _slot_verdicts(
-        self, constraint: Constraint, domain: Domains, eligible: BoolColumn, pod: PodInfo
+        self, constraint: Constraint, domain: KeySlots, eligible: BoolColumn, pod: PodInfo
     ) -> NDArray[np.uint8]:
         """A verdict for each domain; slot 0 stands for nodes without the label."""
         slots = domain.slots if eligible.all() else np.where(eligible, domain.slots, 0)
@@ -164,8 +164,8 @@ class PodTopologySpread:
             normalized[missing] = 0.0
         return normalized
 
-    def _scored(self, constraints: Constraints, pod: PodInfo, nodes: NodeView, feasible: BoolColumn) -> _Scored:
-        domains = [Domains(nodes, c.topology_key) for c in constraints.soft]
+    def _scored(self, constraints: SpreadConstraints, pod: PodInfo, nodes: NodeView, feasible: BoolColumn) -> _Scored:
+        domains = [KeySlots(nodes, c.topology_key) for c in constraints.soft]
         ignored, rated, complete = None, feasible, nodes.alive
         if constraints.needs_all_keys:
             complete = _all_of([d.has for d in domains])
@@ -185,13 +185,18 @@ class PodTopologySpread:
             scores[ignored] = 0.0
         return _Scored(scores, ignored)
 
-    def _host_scores(self, constraint: Constraint, domain: Domains, rated: BoolColumn) -> ScoreColumn:
+    def _host_scores(self, constraint: Constraint, domain: KeySlots, rated: BoolColumn) -> ScoreColumn:
         """Every node is a domain of its own, whatever its host name is."""
         scores = _score(self._column(constraint, len(rated)), constraint, int(np.count_nonzero(rated)))
         return np.where(domain.has, scores, 0.0)
 
     def _domain_scores(
-        self, constraint: Constraint, domain: Domains, slots: NDArray[np.intp], rated: BoolColumn, eligible: BoolColumn
+        self,
+        constraint: Constraint,
+        domain: KeySlots,
+        slots: NDArray[np.intp],
+        rated: BoolColumn,
+        eligible: BoolColumn,
     ) -> ScoreColumn:
         """`slots` are the domain's, with unlabelled nodes in the domain that they count in."""
         number = int(np.count_nonzero(np.bincount(slots[rated], minlength=domain.size)))
@@ -279,7 +284,7 @@ def _all_of(masks: Sequence[BoolColumn]) -> BoolColumn:
     return masks[0] if len(masks) == 1 else np.logical_and.reduce(masks)
 
 
-def _merged(domain: Domains, nodes: NodeView, constraint: Constraint) -> NDArray[np.intp]:
+def _merged(domain: KeySlots, nodes: NodeView, constraint: Constraint) -> NDArray[np.intp]:
     """Slots in which nodes without the label count as if its value were empty, as upstream; only defaults let them."""
     if domain.has.all():
         return domain.slots

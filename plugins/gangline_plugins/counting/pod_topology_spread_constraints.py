@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -19,6 +19,7 @@ from gangline import (
     compile_selector,
     from_map,
     model,
+    resources,
 )
 from gangline_plugins.counting.counts import Clause, Query, SelectorIndex, derived
 
@@ -85,7 +86,7 @@ class Constraint:
 
 
 @dataclass(frozen=True, slots=True)
-class Constraints:
+class SpreadConstraints:
     """Those of one pod."""
 
     hard: tuple[Constraint, ...] = ()
@@ -96,7 +97,7 @@ class Constraints:
     """Why the constraints cannot be used; there are none then."""
 
 
-_NONE = Constraints()
+_NONE = SpreadConstraints()
 
 
 class PodConstraints:
@@ -112,18 +113,18 @@ class PodConstraints:
             )
         self.has_hard_defaults = any(c.when_unsatisfiable == "DoNotSchedule" for c in self._defaults)
         self._selectors = DefaultSelectors(state)
-        self._built: BoundedCache[tuple[str, Selector], Constraints] = BoundedCache(_REMEMBERED_BYTES)
+        self._built: BoundedCache[tuple[str, Selector], SpreadConstraints] = BoundedCache(_REMEMBERED_BYTES)
 
-    def hard(self, pod: PodInfo) -> Constraints:
+    def hard(self, pod: PodInfo) -> SpreadConstraints:
         """As `of`, without looking for defaults where none of them is hard."""
         if pod.spec.topology_spread_constraints or self.has_hard_defaults:
             return self.of(pod)
         return _NONE
 
-    def of(self, pod: PodInfo) -> Constraints:
+    def of(self, pod: PodInfo) -> SpreadConstraints:
         """The constraints of a pod, its own or the defaults."""
         if pod.spec.topology_spread_constraints:
-            return derived(pod, Constraints, _reads_labels, _compile)
+            return derived(pod, SpreadConstraints, _reads_labels, _compile)
         if not self._defaults:
             return _NONE
         selector = self._selectors.of(pod)
@@ -135,7 +136,7 @@ class PodConstraints:
             found = self._built.put(key, self._build(pod.namespace, selector))
         return found
 
-    def _build(self, namespace: str, selector: Selector) -> Constraints:
+    def _build(self, namespace: str, selector: Selector) -> SpreadConstraints:
         built = [(c.when_unsatisfiable, _constraint(c, namespace, selector)) for c in self._defaults]
         return _split(built, needs_all_keys=not self._is_system)
 
@@ -144,11 +145,11 @@ class DefaultSelectors:
     """The selector that default constraints count by: what the pod's services and its controller select."""
 
     def __init__(self, state: State) -> None:
-        self._services = state.store("services")
-        self._controllers = {
-            ("v1", "ReplicationController"): state.store("replicationcontrollers"),
-            ("apps/v1", "ReplicaSet"): state.store("replicasets"),
-            ("apps/v1", "StatefulSet"): state.store("statefulsets"),
+        self._services = state.store(resources.SERVICES)
+        self._controllers: Mapping[tuple[str, str], Any] = {
+            ("v1", "ReplicationController"): state.store(resources.REPLICATION_CONTROLLERS),
+            ("apps/v1", "ReplicaSet"): state.store(resources.REPLICA_SETS),
+            ("apps/v1", "StatefulSet"): state.store(resources.STATEFUL_SETS),
         }
         self._version = -1
         self._by_namespace: dict[str, SelectorIndex[Selector]] = {}
@@ -200,14 +201,14 @@ def _workload_requirements(spec: model.WorkloadSpec) -> tuple[_Requirement, ...]
         return ()  # as upstream: a controller whose selector cannot be read selects nothing
 
 
-def _compile(pod: PodInfo) -> Constraints:
+def _compile(pod: PodInfo) -> SpreadConstraints:
     built = []
     for i, constraint in enumerate(pod.spec.topology_spread_constraints):
         path = f"spec.topologySpreadConstraints[{i}].labelSelector"
         try:
             selector = compile_selector(constraint.label_selector, path)
         except InvalidObject as error:
-            return Constraints(error=str(error))
+            return SpreadConstraints(error=str(error))
         extra = [(key, "In", frozenset((pod.labels[key],))) for key in constraint.match_label_keys if key in pod.labels]
         if extra:
             selector = selector.with_requirements(*extra)
@@ -229,8 +230,8 @@ def _constraint(constraint: model.TopologySpreadConstraint, namespace: str, sele
     )
 
 
-def _split(built: Sequence[tuple[str, Constraint]], needs_all_keys: bool) -> Constraints:
-    return Constraints(
+def _split(built: Sequence[tuple[str, Constraint]], needs_all_keys: bool) -> SpreadConstraints:
+    return SpreadConstraints(
         hard=tuple(c for action, c in built if action == "DoNotSchedule"),
         soft=tuple(c for action, c in built if action == "ScheduleAnyway"),
         needs_all_keys=needs_all_keys,

@@ -28,6 +28,7 @@ from gangline import (
     Victims,
     hookimpl,
     on,
+    resources,
     unschedulable,
 )
 from gangline_plugins.default_preemption.eligibility import why_not
@@ -142,7 +143,7 @@ class DefaultPreemption:
 
     def budgets(self) -> Budgets:
         """The disruption budgets as they are now."""
-        return Budgets(self._handle.state.store("poddisruptionbudgets"))
+        return Budgets(self._handle.state.store(resources.PDBS))
 
     def _refusal(self, pod: PodInfo, nodes: NodeView, resolvable: BoolColumn) -> str:
         if self._evictor.is_running(pod.uid):

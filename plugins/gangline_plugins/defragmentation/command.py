@@ -124,7 +124,7 @@ def find(judged: Judged, wish: Wish) -> Found:
     """The plan for what is asked for. Raises GanglineError and ClickException."""
     if wish.free_leaves is not None:
         runtimes = list(judged.runtimes.values())
-        runtime = next((each for each in runtimes if each.handle.placed is not None), runtimes[0])
+        runtime = next((each for each in runtimes if each.handle.groups_pods), runtimes[0])
         handle, args = runtime.handle, _args(runtime.profile.plugins, wish)
         return Found(Planner(handle, args).for_domains(wish.level, wish.free_leaves), handle, args)
     key = _key(judged, wish)

@@ -12,7 +12,7 @@ from gangline.wire.custom_resources import GPU
 from gangline_plugins.gpu.devices import device_table
 from gangline_plugins.gpu.links import MOST_DEVICES
 from gangline_plugins.gpu.wants import Want
-from gangline_plugins.telling import tell_once
+from gangline_plugins.telling import Teller
 
 CHECKPOINT_INTERVAL = "gangline.dev/checkpoint-interval"
 """On a workload or its pods: how long after a checkpoint the next one is made, from the start on: "15m"."""
@@ -32,6 +32,7 @@ class Costs:
         self, handle: Handle, restart_seconds: float, priority_seconds: float, pods: Iterable[PodInfo]
     ) -> None:
         self._handle = handle
+        self._teller = Teller(handle)
         self._now = handle.clock.now()
         self._restart = restart_seconds
         self._wants = device_table(handle.state).wants
@@ -64,7 +65,7 @@ class Costs:
             self._lost(pod, annotations)
         except InvalidObject as error:
             why = str(error if error.path.startswith("pod ") else _named(pod, error))
-            tell_once(self._handle, pod, "InvalidMoveAnnotation", why)
+            self._teller.once(pod, "InvalidMoveAnnotation", why)
             return why
         return f"younger than its {MIN_RUNTIME}" if least is not None and self._age(pod) < least else ""
 

@@ -15,7 +15,7 @@ from gangline import ANYWHERE, BoolColumn, Domains, GroupAttempt, Handle, PodInf
 from gangline_plugins.defragmentation.movable import Movable, each_once
 from gangline_plugins.defragmentation.moving import Moved, Mover, mask_of
 from gangline_plugins.gang_preemption.demand import Demand
-from gangline_plugins.gang_preemption.occupants import Unit
+from gangline_plugins.gang_preemption.occupants import Removal
 from gangline_plugins.gang_preemption.room import Room
 from gangline_plugins.gang_preemption.searching import find_victims
 
@@ -41,12 +41,12 @@ class _Search:
 
     level: Domains | None
     rows: Rows
-    order: list[Unit] | None = None
+    order: list[Removal] | None = None
     """All that may make room, in the order in which they go."""
-    units: list[Unit] = field(default_factory=list)
+    units: list[Removal] = field(default_factory=list)
     """Those that are chosen."""
     cost: float = 0.0
-    barred: set[Unit] = field(default_factory=set)
+    barred: set[Removal] = field(default_factory=set)
     """Those for which no place was found."""
 
 
@@ -158,7 +158,7 @@ class GroupPlanning:
         search.cost = sum(self._movable.cost(self._movable.mates(unit)) for unit in search.units)
         return True
 
-    def _in_order(self, search: _Search) -> list[Unit]:
+    def _in_order(self, search: _Search) -> list[Removal]:
         """Nodes that are cheapest to free come first, with all that is on them."""
         occupants, level = self._movable.occupants, search.level
         ids = np.zeros(self._size, dtype=np.int64) if level is None else level.ids.astype(np.int64)
@@ -172,7 +172,7 @@ class GroupPlanning:
         for _ in range(_MOST_SEARCHES):
             mark = transaction.mark()
             found = self._carry_out(search, transaction)
-            if not isinstance(found, Unit):
+            if not isinstance(found, Removal):
                 return found
             transaction.undo_to(mark)
             search.barred.add(found)
@@ -180,7 +180,7 @@ class GroupPlanning:
                 return None
         return None
 
-    def _carry_out(self, search: _Search, transaction: Transaction) -> Draft | Unit | None:
+    def _carry_out(self, search: _Search, transaction: Transaction) -> Draft | Removal | None:
         """Move all units; the unit for which there is no place, or None where the group does not fit even then."""
         units = search.units
         within = mask_of(search.rows, self._size)
@@ -199,7 +199,7 @@ class GroupPlanning:
             return None
         return Draft(moved, search.cost, placed)
 
-    def _wanted(self, units: Sequence[Unit], transaction: Transaction) -> BoolColumn | None:
+    def _wanted(self, units: Sequence[Removal], transaction: Transaction) -> BoolColumn | None:
         """The rows that the group would take once all units are gone."""
         mark = transaction.mark()
         pods: list[PodInfo] = [pod for unit in units for pod in self._movable.mates(unit)]
@@ -215,7 +215,7 @@ def _sums(ids: NDArray[np.int64], column: NDArray[np.int64], number: int) -> NDA
     return np.bincount(ids[inside], weights=column[inside], minlength=number).astype(np.int64)
 
 
-def _place_in_line(unit: Unit, rows: Rows, rates: Values) -> tuple[float, int]:
+def _place_in_line(unit: Removal, rows: Rows, rates: Values) -> tuple[float, int]:
     """Nodes that are cheapest to free come first, with all that is on them."""
     own = rows[unit.slots]
     first = int(own[np.argmin(rates[own])])

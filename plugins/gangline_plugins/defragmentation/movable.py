@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gangline import Handle, Membership, PodGroup, PodInfo
+from gangline import Handle, Membership, PodGroup, PodInfo, resources
 from gangline_plugins.defragmentation.costs import Costs
 from gangline_plugins.defragmentation.plan import Protected
-from gangline_plugins.gang_preemption.occupants import WHOLE, Occupant, Occupants, Unit
+from gangline_plugins.gang_preemption.occupants import Occupant, Occupants, Removal
 from gangline_plugins.preemption.budgets import Budgets
 
 _TIED = frozenset(("DaemonSet", "Node"))
@@ -38,9 +38,9 @@ class Movable:
     """Pod UID to why it stays; the members of a group that one of them holds back among them."""
     budgets: Budgets
 
-    def mates(self, unit: Unit) -> Sequence[PodInfo]:
+    def mates(self, unit: Removal) -> Sequence[PodInfo]:
         """The pods that move with a unit: the whole group where its going stops the group."""
-        if unit.kind != WHOLE or not unit.gang:
+        if not unit.stops or not unit.gang:
             return unit.pods
         return self.occupants.all[int(self.occupants.owners[unit.slots[0]])].pods
 
@@ -63,7 +63,7 @@ class _Census:
         self._costs = costs
         self._own = own
         self._priority = priority
-        self._budgets = Budgets(handle.state.store("poddisruptionbudgets"))
+        self._budgets = Budgets(handle.state.store(resources.PDBS))
         self._stays: dict[str, str] = {}
 
     def take(self) -> Movable:
@@ -135,13 +135,13 @@ def find_movable(handle: Handle, costs: Costs, own: str = "", priority: int | No
     return _Census(handle, costs, own, priority).take()
 
 
-def each_once(units: Sequence[Unit]) -> Iterator[Unit]:
+def each_once(units: Sequence[Removal]) -> Iterator[Removal]:
     """The units without those that move along with another: the first of a group that goes as a whole stands for it."""
-    whole = {unit.gang for unit in units if unit.kind == WHOLE and unit.gang}
+    whole = {unit.gang for unit in units if unit.stops and unit.gang}
     seen: set[str] = set()
     for unit in units:
         if unit.gang in whole:
-            if unit.kind != WHOLE or unit.gang in seen:
+            if not unit.stops or unit.gang in seen:
                 continue
             seen.add(unit.gang)
         yield unit

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 import numpy as np
 
-from gangline import Domains, GroupAttempt, Handle, InvalidObject, Rows
+from gangline import Domains, GroupAttempt, Handle, InvalidObject, Progress, Rows
 from gangline_plugins.defragmentation.arguments import DefragmentationArgs
 from gangline_plugins.defragmentation.costs import Costs
 from gangline_plugins.defragmentation.for_domains import DomainPlanning, use_of
@@ -31,11 +31,11 @@ class Planner:
             f"gang {group.namespace}/{group.name}",
             group=group.key,
             members=[pod.uid for pod in attempt.pods],
-            needed=max(1, attempt.needed),
+            needed=attempt.fewest,
             profile=self._handle.profile,
         )
-        if len(attempt.pods) < attempt.needed:
-            missing = attempt.needed - len(attempt.pods)
+        missing = Progress.of(group, len(attempt.placed), len(attempt.pods)).missing
+        if missing:
             return msgspec.structs.replace(goal, message=f"{missing} more pods of the group have to be there first")
         costs = self._costs()
         priority = attempt.first.priority if group.priority is None else group.priority

@@ -69,7 +69,7 @@ class Defragmentation:
         self.watches = (
             resources.Selection(resources.CONFIG_MAPS, args.namespace, field_selector=f"metadata.name={CONFIG_MAP}"),
         )
-        handle.state.store(resources.CONFIG_MAPS.key).subscribe(self)
+        handle.state.store(resources.CONFIG_MAPS).subscribe(self)
         handle.run(self._answer)
         if args.interval_seconds:
             handle.run(self._now_and_then)
@@ -123,7 +123,7 @@ class Defragmentation:
                     log.error("ConfigMap %s/%s: %s", self._args.namespace, CONFIG_MAP, error)
 
     async def _say_held(self, record: Record) -> None:
-        known: model.ConfigMap | None = self._handle.state.store(resources.CONFIG_MAPS.key).get(
+        known: model.ConfigMap | None = self._handle.state.store(resources.CONFIG_MAPS).get(
             CONFIG_MAP, self._args.namespace
         )
         if known is None or records.held(known) == record.id:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from gangline_plugins.gang_preemption.occupants import SPARE, WHOLE, Occupants, Unit
+from gangline_plugins.gang_preemption.occupants import Occupants, Removal
 from gangline_plugins.preemption.budgets import Budgets
 from gangline_plugins.preemption.precedence import importance, started
 
@@ -35,15 +35,15 @@ class Cost:
     pods: int
 
 
-def cost_of(victims: Sequence[Unit], budgets: Budgets) -> Cost:
+def cost_of(victims: Sequence[Removal], budgets: Budgets) -> Cost:
     """What it costs when these go."""
     pods = sorted((pod for unit in victims for pod in unit.pods), key=importance)
-    stopped = [unit for unit in victims if unit.kind == WHOLE]
+    stopped = [unit for unit in victims if unit.stops]
     priority = max((unit.priority for unit in stopped), default=_LOWEST)
     return Cost(len(budgets.split(pods)[0]), priority, len(stopped), len(pods))
 
 
-def first_start(victims: Sequence[Unit]) -> str:
+def first_start(victims: Sequence[Removal]) -> str:
     """When the first of them was started, as a text that sorts."""
     return min((started(pod) for unit in victims for pod in unit.pods), default="")
 
@@ -52,7 +52,7 @@ def first_start(victims: Sequence[Unit]) -> str:
 class _Weighed:
     """A unit with what it gives, in members of the group."""
 
-    unit: Unit
+    unit: Removal
     gain: float
     tie: tuple[int, int, int]
     """Fewest pods; then nodes with few pods, one after the other, so that nodes become free as a whole."""
@@ -60,12 +60,12 @@ class _Weighed:
 
     @property
     def level(self) -> tuple[bool, int, int]:
-        return self.breaks, self.unit.kind, self.unit.priority
+        return self.breaks, self.unit.stops, self.unit.priority
 
 
 def in_order(
-    units: Sequence[Unit], occupants: Occupants, gains: NDArray[np.float64], missing: int, budgets: Budgets
-) -> list[Unit]:
+    units: Sequence[Removal], occupants: Occupants, gains: NDArray[np.float64], missing: int, budgets: Budgets
+) -> list[Removal]:
     """The units in the order in which they go; `gains` says what each pod gives, in members of the group."""
     if not units:
         return []
@@ -76,7 +76,7 @@ def in_order(
     if budgets.any:
         weighed = sorted(_with_budgets(weighed, budgets), key=lambda each: each.level)
     left = float(missing)
-    ordered: list[Unit] = []
+    ordered: list[Removal] = []
     for _, equals in itertools.groupby(weighed, key=lambda each: each.level):
         for each in _few_first(list(equals), left):
             left -= each.gain
@@ -84,7 +84,7 @@ def in_order(
     return ordered
 
 
-def _weigh(unit: Unit, occupants: Occupants, gains: NDArray[np.float64], crowd: NDArray[np.int64]) -> _Weighed:
+def _weigh(unit: Removal, occupants: Occupants, gains: NDArray[np.float64], crowd: NDArray[np.int64]) -> _Weighed:
     gain = round(float(gains[unit.slots].sum()), 6)
     row = int(occupants.rows[unit.slots[0]])
     tie = (len(unit.pods), int(crowd[row]), row) if gain < 1 else (len(unit.pods), 0, 0)
@@ -97,8 +97,7 @@ def _with_budgets(weighed: Sequence[_Weighed], budgets: Budgets) -> list[_Weighe
     broken = {each.unit: any(pod.uid in breaking for pod in each.unit.pods) for each in weighed}
     gangs = {unit.gang for unit, breaks in broken.items() if breaks and unit.gang}
     return [
-        replace(each, breaks=broken[each.unit] or (each.unit.kind != SPARE and each.unit.gang in gangs))
-        for each in weighed
+        replace(each, breaks=broken[each.unit] or (each.unit.stops and each.unit.gang in gangs)) for each in weighed
     ]
 
 

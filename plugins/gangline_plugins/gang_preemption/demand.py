@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gangline import BoolColumn, GroupAttempt, Handle, Membership, PodInfo, Role, reaches_beyond, requests
+from gangline import BoolColumn, GroupAttempt, Handle, Membership, PodInfo, Progress, Role, reaches_beyond, requests
 from gangline_plugins.gang_preemption.devices import devices_for
 from gangline_plugins.gang_preemption.occupants import Occupants
 
@@ -53,7 +53,7 @@ class Demand:
     def __init__(self, handle: Handle, attempt: GroupAttempt, occupants: Occupants) -> None:
         nodes = handle.nodes
         self.size = len(nodes)
-        self.needed = max(1, attempt.needed)
+        self.needed = attempt.fewest
         self.deadline = attempt.deadline
         self._names = tuple({name: None for role in attempt.roles for name in _requests(role.pods[0])})
         allocatable, requested = nodes.amounts(self._names)
@@ -168,8 +168,8 @@ class Demand:
         found = []
         for part in attempt.group.subgroups:
             kinds = [i for i, roles in enumerate(self._by_kind) if roles[0].subgroup == part.name]
-            minimum = part.min_member - placed.get(part.name, 0)
-            if kinds and minimum > 0:
+            minimum = Progress.of(part, placed.get(part.name, 0)).needed
+            if kinds and minimum:
                 found.append((kinds, minimum))
         return found
 

@@ -3,7 +3,7 @@
 Rules:
 - Pods that are being deleted count as gone, and cost nothing.
 - A group has the priority that it says, else the highest of its members'. Only lower ones than the preemptor's count.
-- A group loses members down to `min_member`, or all of them; never so many that the rest is of no use.
+- A group loses members down to the number that it needs, or all of them; never so many that the rest is of no use.
 - A member that is spared for its minimum runtime spares the group as a whole.
 """
 
@@ -16,23 +16,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gangline import BoolColumn, Handle, Membership, PodGroup, PodInfo, Rows
+from gangline import BoolColumn, Handle, Membership, PodGroup, PodInfo, Progress, Rows
 from gangline_plugins.gang_preemption.sparing import Sparing
 from gangline_plugins.preemption.precedence import importance
 
-SPARE, WHOLE = 0, 1
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Unit:
+class Removal:
     """Pods that go together or stay together."""
 
     pods: tuple[PodInfo, ...]
     slots: Rows
     """The places of those within the domain in the columns of `Occupants`."""
     priority: int
-    kind: int
-    """`SPARE` when its going stops nothing that runs, `WHOLE` when it stops a group or a pod on its own."""
+    stops: bool
+    """Whether its going stops a group or a pod on its own; where it does not, the group can spare it."""
     gang: str = ""
     """The key of its group; "" for a pod on its own."""
 
@@ -56,7 +54,7 @@ class Occupant:
         """How many may go while the others run on."""
         if self.group is None or self.group.disruptive or self.is_broken:
             return 0
-        return max(0, len(self.pods) - self.group.min_member)
+        return Progress.of(self.group, len(self.pods)).spare
 
     @property
     def may_go(self) -> bool:
@@ -88,34 +86,34 @@ class Occupants:
                 offered[slots] = [pod.uid in spare for pod in occupant.pods]
         return offered
 
-    def units(self, inside: BoolColumn, useful: BoolColumn) -> list[Unit]:
+    def units(self, inside: BoolColumn, useful: BoolColumn) -> list[Removal]:
         """What may go of all that has pods on useful rows; `inside` says for each pod whether it is in the domain."""
-        found: list[Unit] = []
+        found: list[Removal] = []
         for number in np.unique(self.owners[useful]).tolist():
             found += self._units_of(self.all[number], self._first[number], inside, useful)
         return found
 
-    def _units_of(self, occupant: Occupant, first: int, inside: BoolColumn, useful: BoolColumn) -> Iterator[Unit]:
+    def _units_of(self, occupant: Occupant, first: int, inside: BoolColumn, useful: BoolColumn) -> Iterator[Removal]:
         if len(occupant.pods) == 1:
             if occupant.may_go:
-                kind = SPARE if occupant.is_broken else WHOLE
+                stops = not occupant.is_broken
                 slots = np.array([first], dtype=np.intp)
-                yield Unit(tuple(occupant.pods), slots, occupant.priority, kind, occupant.gang)
+                yield Removal(tuple(occupant.pods), slots, occupant.priority, stops, occupant.gang)
             return
         places = {pod.uid: first + i for i, pod in enumerate(occupant.pods)}
         spare: list[PodInfo] = []
         if occupant.spare:
             spare = self._spare_of(occupant, [pod for pod in occupant.pods if useful[places[pod.uid]]])
         for pod in spare:
-            yield Unit((pod,), np.array([places[pod.uid]]), occupant.priority, SPARE, occupant.gang)
+            yield Removal((pod,), np.array([places[pod.uid]]), occupant.priority, False, occupant.gang)
         if occupant.may_go:
             gone = {pod.uid for pod in spare}
             rest = tuple(pod for pod in occupant.pods if pod.uid not in gone)
             slots = np.array([places[pod.uid] for pod in rest], dtype=np.intp)
             slots = slots[inside[slots]]
-            kind = SPARE if occupant.is_broken else WHOLE
+            stops = not occupant.is_broken
             if len(slots):
-                yield Unit(rest, slots, occupant.priority, kind, occupant.gang)
+                yield Removal(rest, slots, occupant.priority, stops, occupant.gang)
 
     def _spare_of(self, occupant: Occupant, pods: Iterable[PodInfo]) -> list[PodInfo]:
         """Those of these members that may go while the others run on, the least important first."""
@@ -132,7 +130,7 @@ class Occupants:
             if group.subgroups:
                 part = self._part(pod)
                 subgroup = group.subgroup(part)
-                if subgroup is not None and left[part] <= subgroup.min_member:
+                if subgroup is not None and not Progress.of(subgroup, left[part]).spare:
                     continue
                 left[part] -= 1
             found.append(pod)
@@ -190,7 +188,7 @@ class _Census:
         priority = max(pod.priority for pod in pods) if group is None or group.priority is None else group.priority
         if priority < self._priority:
             spared = frozenset(pod.uid for pod in pods if self._sparing.is_spared(pod))
-            is_broken = key in self._broken and group is not None and len(pods) < group.min_member
+            is_broken = key in self._broken and not Progress.of(group, len(pods)).runs
             self.found.append(Occupant(pods, priority, key, group, spared, is_broken))
 
 

@@ -24,12 +24,13 @@ from gangline import (
     Status,
     hookimpl,
     on,
+    resources,
     unschedulable,
 )
 from gangline_plugins.gang_preemption.costs import Cost, cost_of, first_start, in_order
 from gangline_plugins.gang_preemption.demand import Demand
 from gangline_plugins.gang_preemption.domains import Stages, find_domains, stages_of
-from gangline_plugins.gang_preemption.occupants import SPARE, WHOLE, Occupants, Unit, find_occupants
+from gangline_plugins.gang_preemption.occupants import Occupants, Removal, find_occupants
 from gangline_plugins.gang_preemption.room import Room
 from gangline_plugins.gang_preemption.searching import find_victims
 from gangline_plugins.gang_preemption.sparing import GangPreemptionArgs, Sparing
@@ -53,8 +54,8 @@ class Plan:
 class _Draft:
     """What the arithmetic proposes for one domain."""
 
-    order: Sequence[Unit]
-    victims: Sequence[Unit]
+    order: Sequence[Removal]
+    victims: Sequence[Removal]
     cost: Cost
     start: str
     is_last_resort: bool
@@ -104,7 +105,7 @@ class GangPreemption:
             return Plan((), placed)
         if not occupants.pods:
             return unschedulable("preemption: no pods of lower priority that may be removed.")
-        budgets = Budgets(self._handle.state.store("poddisruptionbudgets"))
+        budgets = Budgets(self._handle.state.store(resources.PDBS))
         drafts = self._drafts(attempt, nodes, occupants, budgets)
         return _settled(drafts, trials, budgets) or unschedulable(
             "preemption: the whole gang would not fit if all pods of lower priority that may be removed were gone."
@@ -161,19 +162,19 @@ def _settled(drafts: Sequence[_Draft], trials: Trials, budgets: Budgets) -> Plan
 
 
 def _spared(
-    victims: Sequence[Unit], placed: Mapping[str, int], trials: Trials
-) -> tuple[Sequence[Unit], Mapping[str, int]]:
+    victims: Sequence[Removal], placed: Mapping[str, int], trials: Trials
+) -> tuple[Sequence[Removal], Mapping[str, int]]:
     """The same without those that are not needed: a draft for one domain does not know of the room outside of it.
 
     Only where there are few, for each costs a try on the real columns.
     """
     if len(victims) > MOST_SPARED:
         return victims, placed
-    stopped = {unit.gang for unit in victims if unit.kind == WHOLE}
+    stopped = {unit.gang for unit in victims if unit.stops}
     for unit in reversed(victims):
-        if unit not in victims or (unit.kind == SPARE and unit.gang in stopped):
+        if unit not in victims or (not unit.stops and unit.gang in stopped):
             continue  # stays with its gang, or goes with it
-        gang = unit.gang if unit.kind == WHOLE else ""
+        gang = unit.gang if unit.stops else ""
         fewer = [other for other in victims if other is not unit and not (gang and other.gang == gang)]
         found = trials.verify(fewer) if fewer else None
         if found is not None:
@@ -181,7 +182,7 @@ def _spared(
     return victims, placed
 
 
-def _plan(victims: Sequence[Unit], placed: Mapping[str, int]) -> Plan:
+def _plan(victims: Sequence[Removal], placed: Mapping[str, int]) -> Plan:
     return Plan([pod for unit in victims for pod in unit.pods], placed)
 
 

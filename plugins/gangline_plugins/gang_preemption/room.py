@@ -8,7 +8,7 @@ import numpy as np
 
 from gangline import Rows
 from gangline_plugins.gang_preemption.demand import Demand
-from gangline_plugins.gang_preemption.occupants import Occupants, Unit
+from gangline_plugins.gang_preemption.occupants import Occupants, Removal
 
 
 class Room:
@@ -24,11 +24,11 @@ class Room:
         self._gone = demand.touched[rows].astype(np.int64)
         self._holds = demand.holds(self._free, self._gone > 0, rows)
 
-    def remove(self, units: Sequence[Unit]) -> None:
+    def remove(self, units: Sequence[Removal]) -> None:
         """Take units out."""
         self._change(units, 1)
 
-    def put_back(self, units: Sequence[Unit]) -> None:
+    def put_back(self, units: Sequence[Removal]) -> None:
         """Undo that."""
         self._change(units, -1)
 
@@ -42,7 +42,7 @@ class Room:
         """How many members have no room."""
         return int(self._demand.missing(self._holds.sum(axis=1, keepdims=True))[0])
 
-    def _change(self, units: Sequence[Unit], sign: int) -> None:
+    def _change(self, units: Sequence[Removal], sign: int) -> None:
         slots = units[0].slots if len(units) == 1 else np.concatenate([unit.slots for unit in units])
         places = self._place[self._rows_of[slots]]
         amounts = sign * self._demand.amounts[:, slots]

@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from gangline_plugins.gang_preemption.occupants import SPARE, WHOLE, Unit
+from gangline_plugins.gang_preemption.occupants import Removal
 
 
 class Ground(Protocol):
     """Where units are taken out and put back."""
 
-    def remove(self, units: Sequence[Unit]) -> None:
+    def remove(self, units: Sequence[Removal]) -> None:
         """Take units out."""
         ...
 
-    def put_back(self, units: Sequence[Unit]) -> None:
+    def put_back(self, units: Sequence[Removal]) -> None:
         """Undo that."""
         ...
 
@@ -27,7 +27,7 @@ class Ground(Protocol):
         ...
 
 
-def find_victims(ground: Ground, order: Sequence[Unit]) -> list[Unit] | None:
+def find_victims(ground: Ground, order: Sequence[Removal]) -> list[Removal] | None:
     """Units without which the group fits, and each of which it needs gone; None when all of them are not enough.
 
     Only the victims are out afterwards.
@@ -36,7 +36,7 @@ def find_victims(ground: Ground, order: Sequence[Unit]) -> list[Unit] | None:
     return None if count is None else reprieve(ground, order[:count])
 
 
-def _shortest(ground: Ground, order: Sequence[Unit]) -> int | None:
+def _shortest(ground: Ground, order: Sequence[Removal]) -> int | None:
     """Take out the shortest prefix that will do: blocks that double, then halving."""
     low, high, step = 0, 0, 1
     while not ground.fits():
@@ -56,7 +56,7 @@ def _shortest(ground: Ground, order: Sequence[Unit]) -> int | None:
     return high
 
 
-def reprieve(ground: Ground, gone: Sequence[Unit]) -> list[Unit]:
+def reprieve(ground: Ground, gone: Sequence[Removal]) -> list[Removal]:
     """Put back who need not go, those first that come last in the order; returns the others."""
     search = _Reprieve(ground)
     search.settle(list(reversed(gone)), is_hopeless=True)  # with all of them the group does not fit
@@ -69,14 +69,14 @@ class _Reprieve:
     def __init__(self, ground: Ground) -> None:
         self._ground = ground
         self._stopped: set[str] = set()
-        self.victims: list[Unit] = []
+        self.victims: list[Removal] = []
 
-    def settle(self, units: Sequence[Unit], is_hopeless: bool) -> bool:
+    def settle(self, units: Sequence[Removal], is_hopeless: bool) -> bool:
         """Put back what can be put back, and say whether that is all; `is_hopeless` when it is known not to be."""
-        doomed = [unit for unit in units if unit.kind == SPARE and unit.gang and unit.gang in self._stopped]
+        doomed = [unit for unit in units if not unit.stops and unit.gang and unit.gang in self._stopped]
         if doomed:  # members that their group could do without go with the group
             self.victims += doomed
-            units = [unit for unit in units if unit.kind != SPARE or unit.gang not in self._stopped]
+            units = [unit for unit in units if unit.stops or unit.gang not in self._stopped]
         if not units:
             return not doomed
         if not is_hopeless:
@@ -92,7 +92,7 @@ class _Reprieve:
         self.settle(units[half:], is_hopeless=is_first_back)
         return False
 
-    def _give_up(self, unit: Unit) -> None:
+    def _give_up(self, unit: Removal) -> None:
         self.victims.append(unit)
-        if unit.kind == WHOLE and unit.gang:
+        if unit.stops and unit.gang:
             self._stopped.add(unit.gang)

@@ -6,11 +6,11 @@ from typing import Annotated
 
 import msgspec
 
-from gangline import Handle, InvalidObject, PodInfo, permissions
+from gangline import Handle, InvalidObject, PodInfo, permissions, resources
 from gangline.groups.keys import MIN_RUNTIME
 from gangline.groups.parsing import seconds
 from gangline.moments import moment
-from gangline_plugins.telling import tell_once
+from gangline_plugins.telling import Teller
 
 
 class GangPreemptionArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
@@ -27,9 +27,10 @@ class Sparing:
 
     def __init__(self, handle: Handle, args: GangPreemptionArgs) -> None:
         self._handle = handle
+        self._teller = Teller(handle)
         self._args = args
         self._now = handle.clock.now()
-        self._namespaces = handle.state.store("namespaces")
+        self._namespaces = handle.state.store(resources.NAMESPACES)
         self._may: dict[str, bool] = {}
         """By namespace."""
 
@@ -40,17 +41,17 @@ class Sparing:
             return False
         if not self._is_allowed(pod.namespace):
             why = permissions.missing(permissions.MIN_RUNTIME, pod.namespace)
-            tell_once(self._handle, pod, "MinRuntimeNotAllowed", f"{MIN_RUNTIME} spares nobody: {why}")
+            self._teller.once(pod, "MinRuntimeNotAllowed", f"{MIN_RUNTIME} spares nobody: {why}")
             return False
         try:
             least = seconds({MIN_RUNTIME: text}, MIN_RUNTIME) or 0.0
         except InvalidObject as error:
-            tell_once(self._handle, pod, "InvalidMinRuntime", str(error))
+            self._teller.once(pod, "InvalidMinRuntime", str(error))
             return False
         most = self._args.max_min_runtime_seconds
         if least > most:
             note = f"{MIN_RUNTIME} {text} is cut to {most:g} seconds, the most that this profile allows"
-            tell_once(self._handle, pod, "MinRuntimeCut", note)
+            self._teller.once(pod, "MinRuntimeCut", note)
         return self._now - self._start(pod) < min(least, most)
 
     def _promised(self, pod: PodInfo) -> str | None:

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 from gangline import GroupAttempt, Handle, PodInfo, Transaction
-from gangline_plugins.gang_preemption.occupants import WHOLE, Unit
+from gangline_plugins.gang_preemption.occupants import Removal
 from gangline_plugins.gang_preemption.searching import reprieve
 
 MOST_TRIALS = 24
@@ -24,14 +24,14 @@ class _Columns:
         self._left = MOST_TRIALS
         self.placed: Mapping[str, int] = {}
 
-    def remove(self, units: Sequence[Unit]) -> None:
+    def remove(self, units: Sequence[Removal]) -> None:
         """Take units out."""
         for unit in units:
             for pod in unit.pods:
                 self._rows[pod.uid] = pod.row
                 self._tx.unplace(pod)
 
-    def put_back(self, units: Sequence[Unit]) -> None:
+    def put_back(self, units: Sequence[Removal]) -> None:
         """Undo that."""
         for unit in units:
             for pod in unit.pods:
@@ -48,7 +48,7 @@ class _Columns:
         self.placed = placed
         return True
 
-    def touches(self, unit: Unit) -> bool:
+    def touches(self, unit: Removal) -> bool:
         """Whether a unit that is out was on a node that the group takes."""
         rows = set(self.placed.values())
         return any(self._rows[pod.uid] in rows for pod in unit.pods)
@@ -62,14 +62,14 @@ class Trials:
         self._attempt = attempt
         self._leaving = leaving
 
-    def verify(self, victims: Sequence[Unit]) -> Mapping[str, int] | None:
+    def verify(self, victims: Sequence[Removal]) -> Mapping[str, int] | None:
         """Where the group goes once the victims, and those that are being deleted, are gone: pod UID to row."""
         with self._handle.state.transaction() as tx:
             ground = self._ground(tx)
             ground.remove(victims)
             return ground.placed if ground.fits() else None
 
-    def search(self, order: Sequence[Unit]) -> tuple[list[Unit], Mapping[str, int]] | None:
+    def search(self, order: Sequence[Removal]) -> tuple[list[Removal], Mapping[str, int]] | None:
         """Victims, in an order in which they may go, and where the group goes then.
 
         For what the arithmetic cannot see: room is made up to one priority after the other; what is not on the nodes
@@ -95,15 +95,15 @@ class Trials:
         return _Columns(tx, self._attempt)
 
 
-def _widen(ground: _Columns, order: Sequence[Unit]) -> list[Unit] | None:
+def _widen(ground: _Columns, order: Sequence[Removal]) -> list[Removal] | None:
     """Take out all of one priority after the other until the group fits; of many priorities a few at a time."""
     ground.remove(order)
     if not ground.fits():
         return None
     ground.put_back(order)
-    levels = [list(units) for _, units in itertools.groupby(order, key=lambda unit: (unit.kind, unit.priority))]
+    levels = [list(units) for _, units in itertools.groupby(order, key=lambda unit: (unit.stops, unit.priority))]
     at_once = -(-len(levels) // _MOST_STEPS)
-    gone: list[Unit] = []
+    gone: list[Removal] = []
     for first in range(0, len(levels), at_once):
         units = [unit for level in levels[first : first + at_once] for unit in level]
         ground.remove(units)
@@ -113,9 +113,9 @@ def _widen(ground: _Columns, order: Sequence[Unit]) -> list[Unit] | None:
     return None
 
 
-def _beside(ground: _Columns, gone: Sequence[Unit]) -> list[Unit]:
+def _beside(ground: _Columns, gone: Sequence[Removal]) -> list[Removal]:
     """Units that are not where the group goes; members that a group could do without stay only with their group."""
     used = [unit for unit in gone if ground.touches(unit)]
-    stopped = {unit.gang for unit in used if unit.kind == WHOLE and unit.gang}
+    stopped = {unit.gang for unit in used if unit.stops and unit.gang}
     needed = set(used)
     return [unit for unit in gone if unit not in needed and unit.gang not in stopped]

@@ -17,11 +17,11 @@ from collections.abc import Collection, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from gangline import PodInfo, State, model, permissions
+from gangline import PodInfo, State, model, permissions, resources
 from gangline.wire.custom_resources import SCHEDULING_MAP
 from gangline.wire.scheduling_map import parse, pod_index
 from gangline_plugins.gpu.links import MOST_DEVICES
-from gangline_plugins.gpu.wants import Problem, Want, plain_want
+from gangline_plugins.gpu.wants import MapProfiles, Problem, Want, plain_want
 
 SETTLE = 5.0
 """Seconds between two looks at pods that are not judged for good; at the second they are."""
@@ -59,12 +59,11 @@ class Beliefs:
     def __init__(self, state: State) -> None:
         self.leases: Leases | None = None
         """Set by who follows them; without it there are none."""
-        self.maps_are_free = False
-        """Whether maps count without the permission of their namespace."""
         self.doubts: dict[str, Doubt] = {}
         """By UID."""
         self._state = state
-        self._namespaces = state.store("namespaces")
+        self._namespaces = state.store(resources.NAMESPACES)
+        self._profiles = state.shared(MapProfiles)
         self._tidy_at = _FEWEST
         self._new: dict[str, int] = {}
         """Pods that are not judged for good, by UID, and how often `settle` has seen them."""
@@ -184,7 +183,7 @@ class Beliefs:
     def _mapped(self, pod: PodInfo) -> frozenset[int]:
         """The devices that the pod's map gives it, if its namespace allows maps."""
         text = pod.annotations.get(SCHEDULING_MAP)
-        if text is None or not (self.maps_are_free or self._may_map(pod.namespace)):
+        if text is None or not (self._profiles.are_free(pod.scheduler_name) or self._may_map(pod.namespace)):
             return frozenset()
         index = pod_index(metadata_of(pod))
         entry = parse(text).entries.get(index) if index is not None else None

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Annotated
 
 import msgspec
 import numpy as np
 
 from gangline import (
+    NODE,
+    PODS,
     SKIP,
     Action,
     CodeColumn,
     Cycle,
+    Diagnosis,
     EventHint,
     Handle,
     Int64Column,
@@ -24,10 +27,11 @@ from gangline import (
     Status,
     hookimpl,
     on,
+    resources,
     unschedulable,
 )
 from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES, RESOURCE_CLAIMS
-from gangline.wire.custom_resources import ALLOCATED, CLAIM, GPU, GpuNodeStatus
+from gangline.wire.custom_resources import ALLOCATED, CLAIM, GPU, SCHEDULING_MAP, GpuNodeStatus
 from gangline.wire.custom_resources import GpuClaim as Claim
 from gangline_plugins.gpu.allocation import Allocation
 from gangline_plugins.gpu.believing import AT_ONCE, SETTLE
@@ -35,15 +39,15 @@ from gangline_plugins.gpu.claim_status import ClaimStatuses
 from gangline_plugins.gpu.counting import count
 from gangline_plugins.gpu.decision_metrics import DecisionMetrics
 from gangline_plugins.gpu.devices import DeviceTable, device_table
-from gangline_plugins.gpu.feasibility import REASONS, Feasibility, Fits, Limits
+from gangline_plugins.gpu.feasibility import REASONS, Feasibility, Limits
 from gangline_plugins.gpu.hardware import heartbeat, says_the_same
 from gangline_plugins.gpu.illness import Illness
-from gangline_plugins.gpu.wants import FabricWant, Problem, Want, disagreement
-from gangline_plugins.telling import tell_once
+from gangline_plugins.gpu.wants import INVALID_CLAIM, FabricWant, Problem, Want, disagreement
+from gangline_plugins.telling import Teller
 
 WANT: StateKey[Want] = StateKey("GpuClaim want")
-FITS: StateKey[Fits] = StateKey("GpuClaim fits")
-"""What filter found: verdict, bandwidth and what is left, for each row."""
+FEASIBILITY: StateKey[Feasibility] = StateKey("GpuClaim feasibility")
+"""Where verdict, bandwidth and what is left of each node are kept."""
 RESERVED: StateKey[Allocation] = StateKey("GpuClaim reserved")
 """What reserve took, as the binding writes it."""
 _PLENTY_OF_PORTS = 8.0
@@ -72,11 +76,13 @@ class GpuClaim:
 
     name = "GpuClaim"
     args_type = GpuClaimArgs
+    reads = NODE | PODS
     reasons = REASONS
     watches = (GPU_CLAIMS, GPU_NODE_STATUSES, RESOURCE_CLAIMS)
 
     def __init__(self, args: GpuClaimArgs, handle: Handle) -> None:
         self._handle = handle
+        self._teller = Teller(handle)
         self._implicit = args.implicit_claims
         self._requires_request = args.require_request
         self._limits = Limits(
@@ -86,7 +92,9 @@ class GpuClaim:
             args.require_report,
         )
         self._table = device_table(handle.state)
-        self._feasibility = handle.state.shared(Feasibility, self._table)
+        self._feasibility = Feasibility(self._table, self._limits)
+        self.reads_own = (self._feasibility.aged,)
+        self._illness = handle.state.shared(Illness)
         self._statuses = ClaimStatuses(handle)
         self._judged: tuple[GpuNodeStatus | None, bool] = (None, False)
         self._doubted = handle.metric(
@@ -108,41 +116,59 @@ class GpuClaim:
         )
 
     @hookimpl
+    def pre_cycle(self, pod: PodInfo) -> None:
+        """See which nodes have not reported for too long, and forget what the pod would have got before."""
+        self._feasibility.look(self._handle.clock.now())
+        want = self._want(pod)
+        if isinstance(want, Want):
+            self._table.forget(pod.uid)
+            if not want.implicit and self._statuses.is_new(pod):
+                self._statuses.tell(pod, "Pending")
+
+    @hookimpl
+    def identity(self, pod: PodInfo) -> Hashable:
+        """What its claim says; without one, and without a map, requests tell."""
+        annotations = pod.annotations
+        return (self._table.wants.of(pod),) if CLAIM in annotations or SCHEDULING_MAP in annotations else None
+
+    @hookimpl
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
-        """Read what the pod wants; most pods want no GPUs."""
-        want = self._table.wants.of(pod)
+        """What the pod wants; most pods want no GPUs."""
+        want = self._want(pod)
         if want is None:
             return SKIP
         if isinstance(want, Problem):
-            if want.is_invalid:
-                self._handle.recorder.event(pod, "Warning", "InvalidGpuClaim", want.message)
-                self._statuses.tell(pod, "Failed", message=want.message)
             return unschedulable(want.message, resolvable=False)
-        if want.implicit and not self._implicit:
-            return SKIP
-        if wrong := disagreement(pod, want):
-            tell_once(self._handle, pod, "GpuRequestDisagrees", wrong)
-            return unschedulable(wrong, resolvable=False)
-        if self._requires_request and (lacking := _lacks_request(pod, want)):
-            tell_once(self._handle, pod, "GpuRequestMissing", lacking)
-            return unschedulable(lacking, resolvable=False)
-        self._table.forget(pod.uid)
-        if not want.implicit and self._statuses.is_new(pod):
-            self._statuses.tell(pod, "Pending")
         cycle.write(WANT, want)
+        cycle.write(FEASIBILITY, self._feasibility)
         return None
+
+    def _want(self, pod: PodInfo) -> Want | Problem | None:
+        """What the pod wants, or why it cannot have that; None where that is none of this plugin's business."""
+        want = self._table.wants.of(pod)
+        if want is None or isinstance(want, Problem):
+            return want
+        if want.implicit and not self._implicit:
+            return None
+        if wrong := disagreement(pod, want):
+            return Problem(wrong, reason="GpuRequestDisagrees")
+        if self._requires_request and (lacking := _lacks_request(pod, want)):
+            return Problem(lacking, reason="GpuRequestMissing")
+        return want
 
     @hookimpl
     def filter(self, cycle: Cycle, nodes: NodeView) -> CodeColumn:
         """Nodes that cannot meet the claim now, each with the first reason."""
-        fits = self._feasibility.of(cycle.read(WANT), self._limits, nodes, self._handle.clock.now())
-        cycle.write(FITS, fits)
-        return fits.codes.copy()
+        return self._feasibility.of(cycle.read(WANT), nodes).codes[nodes.index]
 
     @hookimpl
-    def identity(self, pod: PodInfo, annotations: Mapping[str, str]) -> Hashable:
-        """What its claim says; without one, requests tell."""
-        return self._table.wants.of(pod) if CLAIM in annotations else None
+    def post_reject(self, pod: PodInfo, diagnosis: Diagnosis) -> None:
+        """Tell a pod what is wrong with its claim."""
+        problem = self._want(pod)
+        if isinstance(problem, Problem) and problem.reason:
+            self._teller.once(pod, problem.reason, problem.message)
+            if problem.reason == INVALID_CLAIM:
+                self._statuses.tell(pod, "Failed", message=problem.message)
 
     @hookimpl
     def capacity(self, cycle: Cycle, nodes: NodeView) -> Int64Column | None:
@@ -202,13 +228,13 @@ class GpuClaim:
             for _ in self._table.settle_beliefs(self._handle.clock.monotonic()):
                 await asyncio.sleep(0)
             for doubt in self._table.beliefs.open_doubts():
-                if tell_once(self._handle, doubt.pod, "AllocationNotBelieved", doubt.note):
+                if self._teller.once(doubt.pod, "AllocationNotBelieved", doubt.note):
                     self._doubted.inc()
 
     async def _look_at_health(self) -> None:
         """Tell pods of devices that fall ill under them."""
         while True:
-            news = self._handle.state.shared(Illness).news(self._table, self._handle.state)
+            news = self._illness.news(self._table, self._handle.state)
             for number, (pod, note) in enumerate(news, start=1):
                 self._handle.recorder.event(pod, "Warning", "GpuUnhealthy", note)
                 if number % AT_ONCE == 0:
@@ -218,7 +244,7 @@ class GpuClaim:
     def _warn_of_late_claim(self, pod: PodInfo) -> None:
         """The webhook tells the containers of a pod to read UUIDs when it sees that the claim is for instances."""
         name = pod.annotations.get(CLAIM, "")
-        claim: Claim | None = self._handle.state.store("gpuclaims").get(name, pod.namespace)
+        claim: Claim | None = self._handle.state.store(resources.GPU_CLAIMS).get(name, pod.namespace)
         if claim is not None and pod.created < (claim.metadata.creation_timestamp or ""):
             late = f'GpuClaim "{pod.namespace}/{name}" came after the pod'
             note = f"{late}: it may see device ids, which name no MIG instance; make it again"

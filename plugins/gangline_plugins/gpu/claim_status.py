@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from gangline import Handle, NotFound, PodInfo
+from gangline import Handle, NotFound, PodInfo, resources
 from gangline.kube.resources import GPU_CLAIMS
 from gangline.wire.custom_resources import CLAIM, GpuClaim, GpuClaimStatus
 from gangline_plugins.gpu.allocation import Allocation, join
@@ -26,7 +26,7 @@ class ClaimStatuses:
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
-        self._store = handle.state.store("gpuclaims")
+        self._store = handle.state.store(resources.GPU_CLAIMS)
         self._latest: dict[tuple[str, str], GpuClaimStatus] = {}
         self._locks = [asyncio.Lock() for _ in range(_WRITERS)]
         """A claim always has the same one, so that its statuses are written in order."""

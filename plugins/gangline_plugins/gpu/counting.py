@@ -6,7 +6,7 @@ import numpy as np
 
 from gangline import Int64Column, NodeView
 from gangline_plugins.gpu.devices import DeviceTable
-from gangline_plugins.gpu.node_devices import FULL
+from gangline_plugins.gpu.node_devices import WHOLE
 from gangline_plugins.gpu.wants import Want
 
 _PLENTY = 2**31
@@ -27,7 +27,7 @@ def count(table: DeviceTable, want: Want, nodes: NodeView) -> Int64Column | None
     shares = _shares(c.milli[index], want.milli)
     if want.memory_mib:
         shares = np.minimum(shares, _shares(c.memory[index], want.memory_mib))
-    shares = np.minimum(shares, FULL)
+    shares = np.minimum(shares, WHOLE)
     return np.asarray((shares * roomy).sum(axis=1, dtype=np.int64) // want.count)
 
 

@@ -20,7 +20,7 @@ from typing import Literal
 
 import numpy as np
 
-from gangline import PodInfo, State, model
+from gangline import PodInfo, State, model, resources
 from gangline.wire.custom_resources import ALLOCATED, ALLOCATED_UUIDS, SCHEDULING_MAP, GpuNodeStatus
 from gangline.wire.texts import device_ids
 from gangline_plugins.gpu import hardware as reports
@@ -53,6 +53,8 @@ class DeviceTable:
         self.tables = ChoiceTables(self.classes)
         self.wants = Wants(state)
         self.beliefs = Beliefs(state)
+        self.reports = 0
+        """Grows with each report of an agent."""
         self._publisher = Publisher(self.columns, state)
         self._state = state
         self._nodes: dict[int, NodeDevices] = {}
@@ -62,11 +64,11 @@ class DeviceTable:
         self._before: OrderedDict[str, Before] = OrderedDict()
         self._reserved: OrderedDict[str, Allocation] = OrderedDict()
         """By UID: what was made firm for pods that do not carry it yet, however often they are taken off on trial."""
-        self._store = state.store("gpunodestatuses")
+        self._store = state.store(resources.GPU_NODE_STATUSES)
         self._late = LateClaims(self._count_anew)
         state.follow_nodes(self)
         self._store.subscribe(self)
-        state.store("gpuclaims").subscribe(self._late)
+        state.store(resources.GPU_CLAIMS).subscribe(self._late)
 
     @property
     def hca_sets(self) -> Sequence[frozenset[str]]:
@@ -301,6 +303,7 @@ class DeviceTable:
         before = self._reports.get(row)
         self._reports[row] = report
         self.columns.heartbeat[row] = reports.heartbeat(report)
+        self.reports += 1
         if before is not None and says_the_same(before, report):
             return
         found = reports.read(report, self.classes)

@@ -1,8 +1,9 @@
-"""For one want the verdict and the best set of devices on every node, as columns that are kept up to date row by row.
+"""For one want the verdict and the best set of devices on every node, as kept columns.
 
 Rules:
-- The first reason in `REASONS` that holds for a node is its verdict; those that no pod's leaving could cure come first.
-- What is kept for a want is valid for the rows that have not changed since; it is brought up to date before use.
+- The first verdict of `Why` that holds for a node is its verdict; those that no pod's leaving could cure come first.
+- A verdict follows from the node, its devices, and whether it has reported lately. The last changes with time alone, so
+  it is looked at before each decision, and noted in a log of its own.
 """
 
 from __future__ import annotations
@@ -10,70 +11,59 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gangline import BoolColumn, BoundedCache, CodeColumn, NodeView, Reason, Rows
+from gangline import BoolColumn, Changes, CodeColumn, KeptColumns, NodeView, Reason, Rows
 from gangline_plugins.gpu.choosing import Floats
 from gangline_plugins.gpu.device_sets import Masks
 from gangline_plugins.gpu.devices import DeviceTable
 from gangline_plugins.gpu.links import MOST_DEVICES
-from gangline_plugins.gpu.node_devices import FULL
+from gangline_plugins.gpu.node_devices import WHOLE
 from gangline_plugins.gpu.wants import ANY_PROFILE, Want
 
 _KEPT_BYTES = 8 * 1024 * 1024
 """For the verdicts that are kept, on one want each; at 5,000 nodes one takes 50 KiB."""
+_LOOK = 0.1
+"""Seconds between two looks at the ages of reports while none comes."""
 _BITS = np.uint32(1) << np.arange(MOST_DEVICES, dtype=np.uint32)
 
 
 class Why(IntEnum):
-    """Verdicts, in the order in which they count."""
+    """Verdicts, in the order in which they count, and the reason that each stands for."""
 
-    UNREPORTED = 1
-    UNUSABLE = 2
-    SELECTOR = 3
-    STALE = 4
-    SHARING = 5
-    ONE_REPLICA = 6
-    COUNT = 7
-    HEALTH = 8
-    PROFILE = 9
-    TOO_SMALL = 10
-    LINKS = 11
-    RDMA = 12
-    PORTS = 13
-    CU_FILE = 14
-    BUSY = 15
-    NO_ROOM = 16
-    NO_INSTANCE = 17
-    LINKS_BUSY = 18
+    reason: Reason
+
+    def __new__(cls, code: int, message: str, resolvable: bool = False) -> Why:
+        why = int.__new__(cls, code)
+        why._value_ = code
+        why.reason = Reason(message, resolvable)
+        return why
+
+    UNREPORTED = 1, "node(s) didn't report their GPUs"
+    UNUSABLE = 2, "node(s) had a GpuNodeStatus that cannot be used"
+    SELECTOR = 3, "node(s) didn't match the claim's selector"
+    STALE = 4, "node(s) had GPUs of unknown state, not reported on for too long"
+    SHARING = 5, "node(s) shared out their GPUs by time-slicing or MPS"
+    ONE_REPLICA = 6, "node(s) gave no pod more than one replica of a shared GPU"
+    COUNT = 7, "node(s) didn't have enough GPUs"
+    HEALTH = 8, "node(s) didn't have enough healthy GPUs"
+    PROFILE = 9, "node(s) didn't have enough MIG instances of the profile"
+    TOO_SMALL = 10, "node(s) didn't have GPUs with enough memory"
+    LINKS = 11, "node(s) didn't have GPUs linked as the claim requires"
+    RDMA = 12, "node(s) didn't have RDMA"
+    PORTS = 13, "node(s) didn't have enough RDMA ports"
+    CU_FILE = 14, "node(s) didn't have cuFile"
+    BUSY = 15, "node(s) didn't have enough free GPUs", True
+    NO_ROOM = 16, "node(s) didn't have enough room on shared GPUs", True
+    NO_INSTANCE = 17, "node(s) didn't have enough free MIG instances of the profile", True
+    LINKS_BUSY = 18, "node(s) didn't have free GPUs linked as the claim requires", True
 
 
-REASONS = tuple(
-    Reason(message, resolvable)
-    for message, resolvable in (
-        ("node(s) didn't report their GPUs", False),
-        ("node(s) had a GpuNodeStatus that cannot be used", False),
-        ("node(s) didn't match the claim's selector", False),
-        ("node(s) had GPUs of unknown state, not reported on for too long", False),
-        ("node(s) shared out their GPUs by time-slicing or MPS", False),
-        ("node(s) gave no pod more than one replica of a shared GPU", False),
-        ("node(s) didn't have enough GPUs", False),
-        ("node(s) didn't have enough healthy GPUs", False),
-        ("node(s) didn't have enough MIG instances of the profile", False),
-        ("node(s) didn't have GPUs with enough memory", False),
-        ("node(s) didn't have GPUs linked as the claim requires", False),
-        ("node(s) didn't have RDMA", False),
-        ("node(s) didn't have enough RDMA ports", False),
-        ("node(s) didn't have cuFile", False),
-        ("node(s) didn't have enough free GPUs", True),
-        ("node(s) didn't have enough room on shared GPUs", True),
-        ("node(s) didn't have enough free MIG instances of the profile", True),
-        ("node(s) didn't have free GPUs linked as the claim requires", True),
-    )
-)
-"""What `Why` means, as filter verdicts count: 1 is the first."""
+REASONS = tuple(why.reason for why in Why)
+"""As filter verdicts count: 1 is the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +80,7 @@ class Limits:
     """Plain requests are for nodes that report their devices, too."""
 
 
-@dataclass(slots=True, eq=False)
-class Fits:
+class Fits(NamedTuple):
     """One entry per node; `gbps` and `kept` mean something where the code is 0."""
 
     codes: CodeColumn
@@ -99,63 +88,63 @@ class Fits:
     """GB/s of the slowest link among the devices that the pod would get."""
     kept: Floats
     """How whole the node's free devices stay without them, 0..1."""
-    stale: BoolColumn
-    position: int = 0
 
 
 class Feasibility:
-    """What is kept, by want."""
+    """Of one profile, by want."""
 
-    def __init__(self, table: DeviceTable) -> None:
+    def __init__(self, table: DeviceTable, limits: Limits) -> None:
         self._table = table
-        self._kept: BoundedCache[tuple[Want, Limits], Fits] = BoundedCache(_KEPT_BYTES, fewest=16)
+        self._limits = limits
+        self._looked = (-1, 0.0)
+        """How many reports there had been at the last look, and when that was."""
+        self._oldest = 0.0
+        """The time of a report, in seconds since the epoch, before which it is too old."""
+        self._is_stale: BoolColumn = np.zeros(0, dtype=np.bool_)
+        self.aged = Changes()
+        """Nodes whose report has become too old, or is no longer."""
+        self._fits = KeptColumns(self.evaluate, _KEPT_BYTES, own=(self.aged,))
 
-    def of(self, want: Want, limits: Limits, nodes: NodeView, now: float) -> Fits:
-        """The verdicts on all nodes as they are now; valid until something changes."""
-        key = (want, limits)
-        position = nodes.position
-        stale = self._table.columns.heartbeat[nodes.index] < now - limits.stale_after
-        fits = self._kept.get(key)
-        if fits is None or not self._refresh(fits, want, limits, nodes, stale):
-            fits = self._kept.put(key, self.evaluate(want, limits, nodes, stale))
-        fits.position, fits.stale = position, stale
-        return fits
+    def look(self, now: float) -> None:
+        """See which reports are too old by now, in seconds since the epoch."""
+        reports, looked = self._looked
+        if reports == self._table.reports and looked <= now < looked + _LOOK:
+            return
+        self._looked = (self._table.reports, now)
+        self._oldest = now - self._limits.stale_after
+        before, self._is_stale = self._is_stale, self._table.columns.heartbeat < self._oldest
+        if len(before) != len(self._is_stale):
+            self.aged.note_all()
+            return
+        aged = (before != self._is_stale).nonzero()[0]
+        if len(aged):
+            self.aged.note_rows(aged)
 
-    def _refresh(self, fits: Fits, want: Want, limits: Limits, nodes: NodeView, stale: BoolColumn) -> bool:
-        """Bring kept verdicts up to date; False when it is cheaper to work out all of them."""
-        if len(fits.codes) != len(nodes):
-            return False
-        changed = nodes.changed_since(fits.position) if nodes.position != fits.position else np.zeros(0, np.intp)
-        if changed is None:
-            return False
-        aged = (stale != fits.stale).nonzero()[0]
-        rows = np.union1d(changed, aged) if len(aged) else changed
-        if len(rows):
-            fresh = self.evaluate(want, limits, nodes.at(rows), stale[rows])
-            fits.codes[rows], fits.gbps[rows], fits.kept[rows] = fresh.codes, fresh.gbps, fresh.kept
-        return True
+    def of(self, want: Want, nodes: NodeView) -> Fits:
+        """The verdicts on all nodes as they are, one entry per row; `look` comes before."""
+        return self._fits.of(want, nodes)
 
-    def evaluate(self, want: Want, limits: Limits, nodes: NodeView, stale: BoolColumn) -> Fits:
+    def evaluate(self, want: Want, nodes: NodeView) -> Fits:
         """The verdicts on some nodes, from scratch."""
-        c, index = self._table.columns, nodes.index
+        c, index, limits = self._table.columns, nodes.index, self._limits
         unknown = ~c.known[index]
         usable = c.healthy[index] | c.unknown[index] if limits.allow_unknown else c.healthy[index]
         if want.exclusivity == "MIG":
-            fits = self._instances(want, nodes, stale)
+            fits = self._instances(want, nodes)
         elif want.exclusivity == "Replicas":
-            fits = self._replicas(want, limits, nodes, usable, stale)
+            fits = self._replicas(want, nodes, usable)
         elif want.exclusivity == "Shared":
-            fits = self._shared(want, nodes, usable, stale)
+            fits = self._shared(want, nodes, usable)
         else:
-            fits = self._exclusive(want, nodes, usable, stale)
+            fits = self._exclusive(want, nodes, usable)
         if want.implicit and want.exclusivity == "Exclusive":
-            self._reinterpret(want, limits, nodes, fits)
+            self._reinterpret(want, nodes, fits)
         unusable = c.unusable[index]
         first: list[tuple[BoolColumn, Why]] = [(unknown & ~unusable, Why.UNREPORTED), (unusable, Why.UNUSABLE)]
         if want.selector:
             first.append((self._unselected(want, nodes), Why.SELECTOR))
         if not limits.allow_unknown:
-            first.append((stale, Why.STALE))
+            first.append((c.heartbeat[index] < self._oldest, Why.STALE))
         _overrule(fits.codes, first)
         self._judge_fabric(want, nodes, fits)
         if want.implicit and not limits.only_reported and unknown.any():
@@ -164,7 +153,7 @@ class Feasibility:
             fits.codes[unknown] = np.where(is_too_many, Why.ONE_REPLICA, 0).astype(np.uint8)[unknown]
         return fits
 
-    def _reinterpret(self, want: Want, limits: Limits, nodes: NodeView, fits: Fits) -> None:
+    def _reinterpret(self, want: Want, nodes: NodeView, fits: Fits) -> None:
         """Where `nvidia.com/gpu` means replicas or MIG instances, judge by those."""
         c, index = self._table.columns, nodes.index
         pieces, instances = c.replicas[index] > 1, c.mig_single[index]
@@ -176,16 +165,16 @@ class Feasibility:
             (instances, Want(want.count, "MIG", profile=ANY_PROFILE, implicit=True)),
         ):
             if mask.any():
-                there = self.evaluate(meaning, limits, nodes.at(nodes.rows[mask]), fits.stale[mask])
+                there = self.evaluate(meaning, nodes.at(nodes.rows[mask]))
                 fits.codes[mask], fits.gbps[mask], fits.kept[mask] = there.codes, there.gbps, there.kept
 
-    def _exclusive(self, want: Want, nodes: NodeView, usable: Masks, stale: BoolColumn) -> Fits:
+    def _exclusive(self, want: Want, nodes: NodeView, usable: Masks) -> Fits:
         c, index = self._table.columns, nodes.index
         unmixed = ~c.mig[index]
         usable = usable & unmixed
         free = usable & ~c.busy[index]
         sets, gbps, kept = self._look_up(want, nodes, free)
-        fits = Fits(np.zeros(len(nodes), dtype=np.uint8), gbps, kept, stale)
+        fits = Fits(np.zeros(len(nodes), dtype=np.uint8), gbps, kept)
         failed = (sets == 0).nonzero()[0]
         if len(failed):
             usable = usable[failed]
@@ -200,20 +189,20 @@ class Feasibility:
             fits.codes[c.replicas[index] > 1] = Why.SHARING
         return fits
 
-    def _shared(self, want: Want, nodes: NodeView, usable: Masks, stale: BoolColumn) -> Fits:
+    def _shared(self, want: Want, nodes: NodeView, usable: Masks) -> Fits:
         c, index = self._table.columns, nodes.index
         unmixed = ~c.mig[index]
         usable = usable & unmixed
         total, milli, large = c.memory_total[index].astype(np.int64), want.milli, usable
-        memory = total * want.milli // FULL
+        memory = total * want.milli // WHOLE
         if want.memory_mib:
-            milli = np.maximum(want.milli, want.memory_mib * FULL // np.maximum(total, 1) * (total > 0))
+            milli = np.maximum(want.milli, want.memory_mib * WHOLE // np.maximum(total, 1) * (total > 0))
             memory = np.maximum(want.memory_mib, memory)
             large = usable & _mask(total >= memory)
         roomy = large & _mask((c.milli[index] >= milli) & (c.memory[index] >= memory)) & ~c.whole[index]
         sets, gbps, _ = self._look_up(want, nodes, roomy)
         begun, _, _ = self._look_up(want, nodes, roomy & c.busy[index])
-        fits = Fits(np.zeros(len(nodes), dtype=np.uint8), gbps, (begun != 0).astype(np.float32), stale)
+        fits = Fits(np.zeros(len(nodes), dtype=np.uint8), gbps, (begun != 0).astype(np.float32))
         failed = (sets == 0).nonzero()[0]
         if len(failed):
             large = large[failed]
@@ -227,14 +216,14 @@ class Feasibility:
             fits.codes[failed] = _first_of(verdicts, len(failed))
         return fits
 
-    def _replicas(self, want: Want, limits: Limits, nodes: NodeView, usable: Masks, stale: BoolColumn) -> Fits:
+    def _replicas(self, want: Want, nodes: NodeView, usable: Masks) -> Fits:
         c, index = self._table.columns, nodes.index
         replicas = c.replicas[index].astype(np.int64)
         usable = usable & ~c.mig[index]
-        left = c.milli[index].astype(np.int64) // (FULL // replicas)[:, None]
+        left = c.milli[index].astype(np.int64) // (WHOLE // replicas)[:, None]
         pieces = (left * _spread(usable & ~c.whole[index])).sum(axis=1)
-        one = c.mps[index] | limits.one_replica
-        fits = _empty(len(nodes), stale)
+        one = c.mps[index] | self._limits.one_replica
+        fits = _empty(len(nodes))
         verdicts = (
             (one & (want.count > 1), Why.ONE_REPLICA),
             (np.bitwise_count(c.present[index]) * replicas < want.count, Why.COUNT),
@@ -244,9 +233,9 @@ class Feasibility:
         _overrule(fits.codes, verdicts)
         return fits
 
-    def _instances(self, want: Want, nodes: NodeView, stale: BoolColumn) -> Fits:
+    def _instances(self, want: Want, nodes: NodeView) -> Fits:
         every, free = self._table.columns.profile(want.profile)
-        fits = _empty(len(nodes), stale)
+        fits = _empty(len(nodes))
         index = nodes.index
         _overrule(fits.codes, ((every[index] < want.count, Why.PROFILE), (free[index] < want.count, Why.NO_INSTANCE)))
         return fits
@@ -285,10 +274,8 @@ class Feasibility:
         return self._table.tables.look_up(numbers, masks, want.count, want.rule)
 
 
-def _empty(size: int, stale: BoolColumn) -> Fits:
-    return Fits(
-        np.zeros(size, dtype=np.uint8), np.zeros(size, dtype=np.float32), np.ones(size, dtype=np.float32), stale
-    )
+def _empty(size: int) -> Fits:
+    return Fits(np.zeros(size, dtype=np.uint8), np.zeros(size, dtype=np.float32), np.ones(size, dtype=np.float32))
 
 
 def _overrule(codes: CodeColumn, verdicts: Sequence[tuple[BoolColumn, Why]]) -> None:

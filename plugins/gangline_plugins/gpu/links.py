@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gangline import Changes
 from gangline.wire.custom_resources import GpuDevice
 
 MOST_DEVICES: Final = 16
@@ -58,6 +59,8 @@ class LinkClasses:
         self.all: list[LinkClass] = []
         self.fastest = 0.0
         """GB/s of the best link of all."""
+        self.faster = Changes()
+        """That this has grown concerns every node."""
         self._known: dict[tuple[bytes, ...], LinkClass] = {}
         self._free: list[int] = []
 
@@ -77,7 +80,9 @@ class LinkClasses:
             found = self._known[key] = LinkClass(number, present, gbps, nearness, islands)
             self.all[number : number + 1] = [found]
             self.version += 1
-            self.fastest = max(self.fastest, float(gbps.max()))
+            if gbps.max() > self.fastest:
+                self.fastest = float(gbps.max())
+                self.faster.note_all()
         return found
 
     def _sweep(self) -> None:

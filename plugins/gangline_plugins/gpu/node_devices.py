@@ -18,7 +18,7 @@ from gangline_plugins.gpu.links import MOST_DEVICES, ids_of
 from gangline_plugins.gpu.wants import ANY_PROFILE, Want
 
 _epochs = count()
-FULL = 1000
+WHOLE = 1000
 """Thousandths of a device."""
 EVERY = (1 << MOST_DEVICES) - 1
 """Mask of all devices that a node may have."""
@@ -64,7 +64,7 @@ class NodeDevices:
         strategy = labels.get(_STRATEGY, "")
         shares = strategy in ("time-slicing", "mps") or labels.get(_PRODUCT, "").endswith("-SHARED")
         number = int(replicas) if replicas.isascii() and replicas.isdigit() else 1
-        self.replicas = max(1, min(number, FULL)) if shares or number > 1 else 1
+        self.replicas = max(1, min(number, WHOLE)) if shares or number > 1 else 1
         self.mps = strategy == "mps"
         self.mig_single = labels.get(_MIG_STRATEGY) == "single"
 
@@ -131,7 +131,7 @@ class NodeDevices:
             return not any(self.refs[id] for id in allocation.ids)
         return not any(
             self.whole[id]
-            or self.milli[id] + (allocation.milli[place] if allocation.milli else 0) > FULL
+            or self.milli[id] + (allocation.milli[place] if allocation.milli else 0) > WHOLE
             or (allocation.memory_mib and self.memory[id] + allocation.memory_mib[place] > hardware.memory[id])
             for place, id in enumerate(allocation.ids)
         )
@@ -148,14 +148,14 @@ class NodeDevices:
             milli, memory = tuple(m for m, _ in shares), tuple(m for _, m in shares)
         elif want.exclusivity == "Replicas" and ids:
             each, more = divmod(want.count, len(ids))
-            milli = tuple((each + (place < more)) * (FULL // self.replicas) for place in range(len(ids)))
+            milli = tuple((each + (place < more)) * (WHOLE // self.replicas) for place in range(len(ids)))
         return Allocation(allocation.row, ids, allocation.uuids, want.exclusivity, milli, memory, allocation.is_firm)
 
     def share(self, want: Want, id: int) -> tuple[int, int]:
         """Thousandths and MiB that a shared want takes of a device; what it does not say follows from what it says."""
         total = self.hardware.memory[id] if self.hardware and id < MOST_DEVICES else 0
-        milli = max(want.milli, want.memory_mib * FULL // total if total else 0)
-        return milli, max(want.memory_mib, total * want.milli // FULL)
+        milli = max(want.milli, want.memory_mib * WHOLE // total if total else 0)
+        return milli, max(want.memory_mib, total * want.milli // WHOLE)
 
     def free_instances(self, usable: int, profile: str) -> list[Instance]:
         """The MIG instances of a profile that nobody has, on usable devices, the fullest device first."""
@@ -207,8 +207,8 @@ class NodeDevices:
 
     def _choose_replicas(self, usable: int, want: Want, row: int) -> Allocation | None:
         """Pieces of the devices that have most of them left, as a device plugin hands them out."""
-        piece = FULL // self.replicas
-        left = {id: (FULL - self.milli[id]) // piece for id in ids_of(usable) if not self.whole[id]}
+        piece = WHOLE // self.replicas
+        left = {id: (WHOLE - self.milli[id]) // piece for id in ids_of(usable) if not self.whole[id]}
         if sum(left.values()) < want.count:
             return None
         pieces: Counter[int] = Counter()
@@ -221,7 +221,7 @@ class NodeDevices:
 
     def _has_room(self, id: int, milli: int, memory: int) -> bool:
         total = self.hardware.memory[id] if self.hardware else 0
-        return not self.whole[id] and self.milli[id] + milli <= FULL and self.memory[id] + memory <= total
+        return not self.whole[id] and self.milli[id] + milli <= WHOLE and self.memory[id] + memory <= total
 
     def _uuids(self, ids: Iterable[int]) -> tuple[str, ...]:
         uuids = self.hardware.uuids if self.hardware else ("",) * MOST_DEVICES

@@ -7,7 +7,7 @@ from gangline.state.numbering import renumber
 from gangline_plugins.gpu import hardware as reports
 from gangline_plugins.gpu.columns import NO_CLASS, Columns
 from gangline_plugins.gpu.links import ids_of
-from gangline_plugins.gpu.node_devices import EVERY, FULL, NodeDevices
+from gangline_plugins.gpu.node_devices import EVERY, WHOLE, NodeDevices
 
 _MOST_SETS = 1024
 """Sets of adapters that are kept before those are looked for that no node has any more."""
@@ -50,7 +50,7 @@ class Publisher:
         c, hardware = self._columns, node.hardware
         c.busy[row], c.whole[row] = node.busy, node.taken_whole
         for id in ids_of(node.unpublished):
-            c.milli[row, id] = max(0, FULL - node.milli[id])
+            c.milli[row, id] = max(0, WHOLE - node.milli[id])
             if hardware is not None:
                 c.memory[row, id] = max(0, hardware.memory[id] - node.memory[id])
         node.unpublished = 0

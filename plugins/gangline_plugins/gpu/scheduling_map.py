@@ -20,6 +20,7 @@ from gangline import (
     Action,
     CodeColumn,
     Cycle,
+    Diagnosis,
     EventHint,
     Handle,
     Narrow,
@@ -33,6 +34,7 @@ from gangline import (
     model,
     on,
     permissions,
+    resources,
     unschedulable,
 )
 from gangline.wire.custom_resources import ALLOCATED, ALLOCATED_UUIDS, NODE_ALIAS, SCHEDULING_MAP, GpuNodeStatus
@@ -42,7 +44,8 @@ from gangline_plugins.gpu.believing import ids_in, metadata_of
 from gangline_plugins.gpu.devices import device_table
 from gangline_plugins.gpu.hardware import says_the_same
 from gangline_plugins.gpu.links import MOST_DEVICES, mask_of
-from gangline_plugins.telling import tell_once
+from gangline_plugins.gpu.wants import MapProfiles
+from gangline_plugins.telling import Teller
 
 _TAKEN, _MISSING = 1, 2
 """What `reasons` says, as filter verdicts count."""
@@ -79,11 +82,11 @@ class GpuSchedulingMap:
 
     def __init__(self, args: GpuSchedulingMapArgs, handle: Handle) -> None:
         self._handle = handle
+        self._teller = Teller(handle)
         self._needs_permission = args.require_permission
-        self._namespaces = handle.state.store("namespaces")
+        self._namespaces = handle.state.store(resources.NAMESPACES)
         self._table = device_table(handle.state)
-        self._table.wants.maps = True
-        self._table.beliefs.maps_are_free = not args.require_permission
+        handle.state.shared(MapProfiles).add(handle.profile, args.require_permission, handle.state)
         self._aliases = handle.state.shared(Aliases, handle.state)
 
     @hookimpl
@@ -98,31 +101,34 @@ class GpuSchedulingMap:
         )
 
     @hookimpl
+    def pre_cycle(self, pod: PodInfo) -> None:
+        """Tell of lines that are skipped."""
+        text = pod.annotations.get(SCHEDULING_MAP)
+        if text is not None and (faults := parse(text).faults):
+            said = "; ".join(map(str, faults))
+            self._tell(pod, "InvalidSchedulingMapLine", f"{SCHEDULING_MAP}: skipped {said}")
+
+    @hookimpl
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | Narrow | None:
-        """Find the pod's entry and its node; without one the pod is not scheduled, and an event says why."""
+        """Find the pod's entry and its node; without one the pod is not scheduled."""
         text = pod.annotations.get(SCHEDULING_MAP)
         if text is None:
             return SKIP
         if self._needs_permission and not self._is_allowed(pod.namespace):
-            return self._refuse(pod, permissions.missing(permissions.SCHEDULING_MAP, pod.namespace))
+            return _refuse(permissions.missing(permissions.SCHEDULING_MAP, pod.namespace))
         found = parse(text)
-        if found.faults:
-            faults = "; ".join(map(str, found.faults))
-            self._tell(pod, "InvalidSchedulingMapLine", f"{SCHEDULING_MAP}: skipped {faults}")
         index = pod_index(metadata_of(pod))
         if index is None:
-            return self._refuse(pod, "the pod has no index: no index label, and its name does not end in -NUMBER")
+            return _refuse("the pod has no index: no index label, and its name does not end in -NUMBER")
         entry = found.entries.get(index)
         if entry is None:
-            return self._refuse(pod, f"there is no entry for index {index}")
+            return _refuse(f"there is no entry for index {index}")
         ids = ids_in(entry.devices)
         if ids is None:
-            return self._refuse(
-                pod, f"{entry.devices[:64]!r} are no device ids, such as 0,1; they go to {MOST_DEVICES - 1}"
-            )
+            return _refuse(f"{entry.devices[:64]!r} are no device ids, such as 0,1; they go to {MOST_DEVICES - 1}")
         nodes = self._nodes(entry.node)
         if not nodes:
-            return self._refuse(pod, f"there is no node {entry.node}, by its name or its label {NODE_ALIAS}")
+            return _refuse(f"there is no node {entry.node}, by its name or its label {NODE_ALIAS}")
         cycle.write(PLACE, Place(entry, ids, nodes))
         return Narrow(nodes)
 
@@ -173,12 +179,14 @@ class GpuSchedulingMap:
             return frozenset((name,))
         return frozenset(self._aliases.nodes.get(name, ()))
 
-    def _refuse(self, pod: PodInfo, why: str) -> Status:
-        self._tell(pod, "SchedulingMapNotUsable", f"{SCHEDULING_MAP}: {why}")
-        return unschedulable(f"{SCHEDULING_MAP}: {why}", resolvable=False)
+    @hookimpl
+    def post_reject(self, pod: PodInfo, diagnosis: Diagnosis) -> None:
+        """Tell a pod why its map cannot be used."""
+        if diagnosis.status is not None and diagnosis.status.plugin == self.name:
+            self._tell(pod, "SchedulingMapNotUsable", diagnosis.status.message)
 
     def _tell(self, pod: PodInfo, reason: str, note: str) -> None:
-        tell_once(self._handle, pod, reason, note)
+        self._teller.once(pod, reason, note)
 
 
 class Aliases:
@@ -206,6 +214,10 @@ class Aliases:
         named.discard(name)
         if not named:
             self.nodes.pop(alias, None)
+
+
+def _refuse(why: str) -> Status:
+    return unschedulable(f"{SCHEDULING_MAP}: {why}", resolvable=False)
 
 
 def _is_its_namespace(pod: PodInfo, old: model.Namespace | None, new: model.Namespace | None) -> bool:

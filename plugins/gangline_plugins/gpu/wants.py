@@ -8,10 +8,10 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from typing import Literal
 
-from gangline import PodInfo, State
+from gangline import PodInfo, State, resources
 from gangline.wire.custom_resources import (
     ALLOCATED,
     CLAIM,
@@ -29,6 +29,8 @@ from gangline_plugins.gpu.links import MOST_DEVICES
 Exclusivity = Literal["Exclusive", "Shared", "MIG", "Replicas"]
 """As in the claim; Replicas are pieces of devices that a device plugin shares out by time-slicing or MPS."""
 ANY_PROFILE = ""
+INVALID_CLAIM = "InvalidGpuClaim"
+"""The reason of the event on a pod whose claim makes no sense."""
 _PLAIN = Rule()
 _SPARE = 1024
 _MOST_INSTANCES = 64
@@ -74,6 +76,14 @@ class Want:
     fabric: FabricWant = _NO_FABRIC
     implicit: bool = False
     """From a plain request: on a node that shares its devices, or has cut them into instances, it means pieces."""
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        values = tuple([getattr(self, each.name) for each in fields(self) if each.compare])
+        object.__setattr__(self, "_hash", hash(values))
+
+    def __hash__(self) -> int:
+        return self._hash  # verdicts are looked up by it several times in each attempt
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,25 +91,53 @@ class Problem:
     """Why it cannot be said what a pod wants."""
 
     message: str
-    is_invalid: bool
-    """The claim makes no sense, and waiting does not help; else it is not there yet."""
+    reason: str = ""
+    """Of the event that tells it; "" where there is none to tell, for what lacks is still to come."""
+
+
+class MapProfiles:
+    """The profiles that place pods by their scheduling map; such pods want nothing else."""
+
+    def __init__(self) -> None:
+        self._needs_permission: dict[str, list[bool]] = {}
+        """By profile, one for each configuration: the last one is in use, or is about to be."""
+
+    def add(self, profile: str, needs_permission: bool, state: State) -> None:
+        """A plugin of the profile does so, for as long as its configuration lasts."""
+        said = self._needs_permission.setdefault(profile, [])
+        said.append(needs_permission)
+        state.at_end(lambda: said.remove(needs_permission))
+
+    def has(self, profile: str) -> bool:
+        """Whether pods of the profile are placed by their maps."""
+        return bool(self._needs_permission.get(profile))
+
+    def are_free(self, profile: str) -> bool:
+        """Whether maps of its pods count without the permission of their namespace."""
+        said = self._needs_permission.get(profile)
+        return not said[-1] if said else False
 
 
 class Wants:
     """What pods want, remembered as long as claims and pod classes stay what they are."""
 
     def __init__(self, state: State) -> None:
-        self.maps = False
-        """Whether a plugin places pods by their scheduling map; it sets this, and pods with a map then want nothing."""
-        self._claims = state.store("gpuclaims")
+        self._profiles = state.shared(MapProfiles)
+        self._claims = state.store(resources.GPU_CLAIMS)
         self._read: dict[tuple[str, str], tuple[GpuClaim, Want | Problem]] = {}
+        self._same: dict[Want | Problem, Want | Problem] = {}
+        """Equal wants are one object, which is found the sooner."""
 
     def of(self, pod: PodInfo) -> Want | Problem | None:
         """What the pod wants; None when no GPUs, or those that its scheduling map names.
 
         One that is bound and has not got what its map says has what it asks for otherwise.
         """
-        if self.maps and SCHEDULING_MAP in pod.annotations and (not pod.node_name or ALLOCATED in pod.annotations):
+        if (
+            SCHEDULING_MAP in pod.annotations
+            and (not pod.node_name or ALLOCATED in pod.annotations)
+            and self._profiles.has(pod.scheduler_name)
+        ):
             return None
         name = pod.annotations.get(CLAIM)
         return self._of_claim(pod.namespace, name) if name else plain_want(pod)
@@ -108,13 +146,15 @@ class Wants:
         claim: GpuClaim | None = self._claims.get(name, namespace)
         if claim is None:
             self._read.pop((namespace, name), None)
-            return Problem(f'GpuClaim "{namespace}/{name}" not found', is_invalid=False)
+            return Problem(f'GpuClaim "{namespace}/{name}" not found')
         known = self._read.get((namespace, name))
         if known is not None and known[0] is claim:
             return known[1]
         if len(self._read) > 2 * len(self._claims) + _SPARE:  # most are of claims that are gone
             self._read.clear()
+            self._same.clear()
         want = claim_want(claim)
+        want = self._same.setdefault(want, want)
         self._read[namespace, name] = (claim, want)
         return want
 
@@ -137,7 +177,7 @@ def claim_want(claim: GpuClaim) -> Want | Problem:
         else ""
     )
     if wrong:
-        return Problem(f'GpuClaim "{claim.metadata.namespace}/{claim.metadata.name}": {wrong}', is_invalid=True)
+        return Problem(f'GpuClaim "{claim.metadata.namespace}/{claim.metadata.name}": {wrong}', INVALID_CLAIM)
     network, storage = claim.spec.network, claim.spec.storage
     labels = (claim.spec.selector.match_labels if claim.spec.selector else None) or {}
     return Want(
@@ -164,10 +204,12 @@ def claim_want(claim: GpuClaim) -> Want | Problem:
 
 def disagreement(pod: PodInfo, want: Want) -> str:
     """Why a pod may not have what its claim gives and request what it does: both would count; "" where it may."""
+    if want.implicit:
+        return ""
     amounts = pod.cls.requests.real
     whole = amounts.get(GPU, 0)
     pieces = sum(number for name, number in amounts.items() if _is_gpu(name)) - whole
-    if want.implicit or not (whole or pieces):
+    if not (whole or pieces):
         return ""
     match want.exclusivity:
         case "Exclusive" if pieces or whole != want.count:

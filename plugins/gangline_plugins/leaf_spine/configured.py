@@ -14,7 +14,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
-from weakref import WeakValueDictionary
 
 import yaml
 
@@ -32,17 +31,13 @@ SYSTEM, DEFAULT = "kube-system", "default"
 """Where administrators keep such objects, and where those land that name no namespace."""
 LEAF, SPINE = "leaf", "spine"
 _KINDS = (resources.SCHEDULER_CONFIGS, resources.TOPOLOGY_SCHEDULER_CONFIGS, resources.DOMAIN_CONFIGS)
+_READ: tuple[resources.Resource[Any], ...] = (*_KINDS, resources.CONFIG_MAPS)
 _ONLY = {resources.CONFIG_MAPS.key: f"metadata.name={CONFIG_MAP}"}
-_configured: WeakValueDictionary[int, Configured] = WeakValueDictionary()
 
 
 def configured(handle: Handle) -> Configured:
     """What is configured for a profile; the same object for all of its plugins."""
-    key = id(handle.topology)  # not used again while there is a Configured, which holds the topology
-    found = _configured.get(key)
-    if found is None:
-        found = _configured[key] = Configured(handle, own_namespace())
-    return found
+    return handle.state.shared(Configured, handle, own_namespace())
 
 
 class Configured:
@@ -54,7 +49,7 @@ class Configured:
         self.watches: tuple[resources.Selection[Any], ...] = tuple(
             resources.Selection(kind, where, field_selector=_ONLY.get(kind.key, ""), is_needed=where == namespace)
             for where in dict.fromkeys((*self._trusted, DEFAULT))
-            for kind in (*_KINDS, resources.CONFIG_MAPS)
+            for kind in _READ
         )
         self.settings = Settings()
         self.domains: Mapping[str, Domain] = {}
@@ -64,7 +59,7 @@ class Configured:
         self._profile = handle.profile
         self._topology = handle.topology
         self._recorder = handle.recorder
-        self._stores = {kind.key: handle.state.store(kind.key) for kind in (*_KINDS, resources.CONFIG_MAPS)}
+        self._stores = {kind.key: handle.state.store(kind) for kind in _READ}
         self._args = LeafSpineArgs()
         self._seen: tuple[int, ...] = ()
         self._valid: dict[tuple[str, str, str], list[Read]] = {}
@@ -139,7 +134,7 @@ class Configured:
         if DEFAULT in self._trusted:
             return
         note = f"it does not count in the namespace {DEFAULT}, only in {' and '.join(self._trusted)}: make it there"
-        for kind in (*_KINDS, resources.CONFIG_MAPS):
+        for kind in _READ:
             for each in self._stores[kind.key]:
                 is_ours = kind is not resources.CONFIG_MAPS or each.metadata.name == CONFIG_MAP
                 if each.metadata.namespace == DEFAULT and is_ours:

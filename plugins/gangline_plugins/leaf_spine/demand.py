@@ -7,14 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gangline import GroupAttempt, NodeView, PodGroup, PodInfo, Role
+from gangline import GroupAttempt, NodeView, PodGroup, PodInfo, Progress, Role
 from gangline.wire.custom_resources import GPU
 from gangline_plugins.gpu.devices import DeviceTable
+from gangline_plugins.gpu.node_devices import WHOLE
 from gangline_plugins.gpu.wants import Want
 from gangline_plugins.leaf_spine.layout import Bools, Ints
-
-WHOLE = 1000
-"""GPUs are counted in thousandths, so that shared ones count too."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,7 +69,7 @@ def counts_of(attempt: GroupAttempt) -> list[tuple[int, ...]]:
     if attempt.needed >= sum(every):
         return [every]
     if len(every) == 1:
-        return [every, (max(1, attempt.needed),)]
+        return [every, (attempt.fewest,)]
     needed = tuple(_needed(role, attempt.group) for role in attempt.roles)
     return [every, needed] if needed != every else [every]
 
@@ -106,7 +104,7 @@ def _fewest_by_amounts(roles: Sequence[Role], counts: Sequence[int], nodes: Node
 
 def _needed(role: Role, group: PodGroup) -> int:
     subgroup = group.subgroup(role.subgroup)
-    return min(len(role.pods), subgroup.min_member) if subgroup is not None else len(role.pods)
+    return Progress.of(subgroup, waiting=len(role.pods)).due if subgroup is not None else len(role.pods)
 
 
 def _gpu_resource(pod: PodInfo) -> str | None:

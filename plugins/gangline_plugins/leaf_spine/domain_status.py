@@ -35,11 +35,12 @@ class DomainStatuses:
     def __init__(self, handle: Handle, configured: Configured) -> None:
         self._handle = handle
         self._configured = configured
+        self._turn = handle.state.shared(_Turn)
         self._said = ""
 
     async def run(self) -> None:
         """Look and write until cancelled; not while another profile does."""
-        async with self._handle.state.shared(_Turn):
+        async with self._turn:
             while True:
                 await self.step()
                 await asyncio.sleep(PERIOD)

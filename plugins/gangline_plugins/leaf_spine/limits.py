@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gangline_plugins.gpu.node_devices import WHOLE
 from gangline_plugins.leaf_spine.arguments import Settings
-from gangline_plugins.leaf_spine.demand import WHOLE, Demand
+from gangline_plugins.leaf_spine.demand import Demand
 from gangline_plugins.leaf_spine.documents import Domain
 from gangline_plugins.leaf_spine.layout import Bools, Ints, Layout
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from gangline import (
-    SKIP,
     Action,
     EventHint,
     GroupAttempt,
@@ -94,10 +93,9 @@ class LeafSpine:
         )
 
     @hookimpl
-    def pre_filter(self) -> Status | None:
-        """Bring leaves and spines up to date before anything is decided by them; no node is rejected."""
+    def pre_cycle(self) -> None:
+        """Bring leaves and spines up to date before anything is decided by them."""
         self._configured.refresh()
-        return SKIP
 
     @hookimpl
     def placement_generate(self, attempt: GroupAttempt, nodes: NodeView) -> Iterable[Placement] | Status | None:

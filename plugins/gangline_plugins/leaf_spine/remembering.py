@@ -19,29 +19,18 @@ ENDED = "status.phase!=Pending,status.phase!=Running"
 
 def memory_of(state: State, profile: str) -> Memory:
     """What a profile remembers; the same object for all configurations that follow each other."""
-    return state.shared(Memories).of(profile)
+    return state.shared(Memory, profile)
 
 
 class Memory:
     """History and observer of one profile."""
 
-    def __init__(self) -> None:
+    def __init__(self, profile: str) -> None:
         self.history = History()
         self.observer = Observer(self.history)
         self.is_read = False
         self.written = 0
         """The version of the history that was written last."""
-
-
-class Memories:
-    """The memory of each profile."""
-
-    def __init__(self) -> None:
-        self._memories: dict[str, Memory] = {}
-
-    def of(self, profile: str) -> Memory:
-        """The memory of a profile."""
-        return self._memories.setdefault(profile, Memory())
 
 
 class Keeper:

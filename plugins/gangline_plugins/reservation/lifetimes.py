@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from gangline import Handle, InvalidObject, PodInfo, permissions
+from gangline import Handle, InvalidObject, PodInfo, permissions, resources
 from gangline.groups.parsing import seconds
 from gangline.moments import LONGEST_SPAN, moment
 from gangline_plugins.reservation.arguments import ReservationArgs
-from gangline_plugins.telling import tell_once
+from gangline_plugins.telling import Teller
 
 MAX_RUNTIME = "gangline.dev/max-runtime"
 """On a pod or its workload: how long the pod runs at most, as a duration: "90m"."""
@@ -23,8 +23,9 @@ class Lifetimes:
 
     def __init__(self, handle: Handle, args: ReservationArgs) -> None:
         self._handle = handle
+        self._teller = Teller(handle)
         self._args = args
-        self._namespaces = handle.state.store("namespaces")
+        self._namespaces = handle.state.store(resources.NAMESPACES)
 
     def end_of(self, pod: PodInfo, now: float, beneficiary: str) -> float:
         """Seconds since the epoch at which the pod will have ended at the latest; infinite where nobody knows.
@@ -49,12 +50,12 @@ class Lifetimes:
         try:
             said = seconds(annotations, MAX_RUNTIME)
         except InvalidObject as error:
-            tell_once(self._handle, pod, "InvalidMaxRuntime", str(error))
+            self._teller.once(pod, "InvalidMaxRuntime", str(error))
             return math.inf
         longest = self._args.longest_max_runtime_seconds
         if said is not None and said > longest:
             note = f"{MAX_RUNTIME} {annotations[MAX_RUNTIME]} is cut to {longest:g} seconds, the most in this profile"
-            tell_once(self._handle, pod, "MaxRuntimeCut", note)
+            self._teller.once(pod, "MaxRuntimeCut", note)
         return math.inf if said is None else min(said, longest)
 
     def _is_believed(self, namespace: str, beneficiary: str) -> bool:

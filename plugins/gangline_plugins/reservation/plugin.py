@@ -24,6 +24,7 @@ from gangline import (
     hookimpl,
     on,
     permissions,
+    resources,
     unschedulable,
 )
 from gangline.moments import shown
@@ -93,9 +94,14 @@ class Reservation:
         return None
 
     @hookimpl
+    def pre_cycle(self) -> None:
+        """End the reservation when its time has come."""
+        self._tidy(self._handle.clock.now())
+
+    @hookimpl
     def pre_filter(self, pod: PodInfo) -> Status | None:
         """Nothing to do without a reservation, for its group, for what comes before it, and for what ends first."""
-        kept = self._tidy(self._handle.clock.now()) if self._leaving.kept is not None else None
+        kept = self._leaving.kept
         if kept is None or pod.priority > kept.priority or self._key_of(pod) == kept.key:
             return SKIP
         return SKIP if self._end_of(pod) <= kept.at else None
@@ -152,7 +158,7 @@ class Reservation:
         """Why the group gets no reservation now, "" where it may have one."""
         group, longest = attempt.group, self._args.max_reservation_seconds
         if self._args.require_reservation_permission:
-            store = self._handle.state.store("namespaces")
+            store = self._handle.state.store(resources.NAMESPACES)
             if not permissions.is_allowed(permissions.RESERVATION, group.namespace, store):
                 return f"no room is kept for it: {permissions.missing(permissions.RESERVATION, group.namespace)}"
         since = self._leaving.since

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gangline import Domains, Handle, NodeView, State, model
+from gangline import Domains, Handle, NodeView, State, model, resources
 from gangline.wire.custom_resources import GpuNodeStatus
 from gangline_plugins.gpu.hardware import is_up
 from gangline_plugins.leaf_spine.configured import Configured
@@ -30,7 +30,7 @@ class Adapters:
         self._of: dict[str, int] = {}
         self._row_of: dict[str, int] = {}
         state.follow_nodes(self)
-        state.store("gpunodestatuses").subscribe(self)
+        state.store(resources.GPU_NODE_STATUSES).subscribe(self)
 
     def gbps(self, nodes: NodeView) -> Ints:
         """One value per node of the view; UNKNOWN where there is no report."""

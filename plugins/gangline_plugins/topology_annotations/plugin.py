@@ -93,7 +93,7 @@ class TopologyAnnotations:
         Reason("node(s) had no known GPU type", resolvable=False),
     )
 
-    def __init__(self, args: None, handle: Handle) -> None:
+    def __init__(self, handle: Handle) -> None:
         self._handle = handle
         self._configured = configured(handle)
         self.watches = (resources.GPU_NODE_STATUSES, *self._configured.watches)
@@ -115,9 +115,13 @@ class TopologyAnnotations:
         )
 
     @hookimpl
+    def pre_cycle(self) -> None:
+        """Bring what is configured of domains up to date."""
+        self._configured.refresh()
+
+    @hookimpl
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
         """Read the annotations of the pod and of what owns it; most say nothing."""
-        self._configured.refresh()
         wishes = self._wishes(pod)
         types = WantedTypes(wishes.gpu_types, selected_types(pod) if self._types.are_listed else ())
         cycle.write(WISHES, wishes)

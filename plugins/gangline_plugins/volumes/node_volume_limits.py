@@ -33,6 +33,7 @@ from gangline import (
     hookimpl,
     model,
     on,
+    resources,
 )
 from gangline_plugins.volumes.objects import (
     StorageObjects,
@@ -82,10 +83,10 @@ class NodeVolumeLimits:
 
     name = "NodeVolumeLimits"
 
-    def __init__(self, args: None, handle: Handle) -> None:
+    def __init__(self, handle: Handle) -> None:
         self._objects = StorageObjects(handle.state)
-        self._limits = Limits(handle.state.store("csinodes"))
-        self._attachments = Attachments(handle.state.store("volumeattachments"), self._objects)
+        self._limits = Limits(handle.state.store(resources.CSI_NODES))
+        self._attachments = Attachments(handle.state.store(resources.VOLUME_ATTACHMENTS), self._objects)
         self._in_use = handle.state.tracker(UsesOfRows)
 
     @hookimpl

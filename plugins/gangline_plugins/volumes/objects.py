@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from gangline import PodClass, PodInfo, State, model, requests
+from gangline import PodClass, PodInfo, State, model, requests, resources
 
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
@@ -33,9 +33,9 @@ class StorageObjects:
     """The claims, volumes and classes that the cluster has now."""
 
     def __init__(self, state: State) -> None:
-        self._claims = state.store("persistentvolumeclaims")
-        self._volumes = state.store("persistentvolumes")
-        self._classes = state.store("storageclasses")
+        self._claims = state.store(resources.PVCS)
+        self._volumes = state.store(resources.PVS)
+        self._classes = state.store(resources.STORAGE_CLASSES)
 
     def claim(self, namespace: str, name: str) -> model.PersistentVolumeClaim | None:
         """A claim, or None."""

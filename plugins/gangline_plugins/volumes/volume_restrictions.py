@@ -60,7 +60,7 @@ class VolumeRestrictions:
         ),
     )
 
-    def __init__(self, args: None, handle: Handle) -> None:
+    def __init__(self, handle: Handle) -> None:
         self._objects = StorageObjects(handle.state)
         self._in_use = handle.state.tracker(VolumesInUse)
 

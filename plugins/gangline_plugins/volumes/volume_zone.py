@@ -52,7 +52,7 @@ class VolumeZone:
     name = "VolumeZone"
     reasons = (Reason("node(s) had no available volume zone", resolvable=False),)
 
-    def __init__(self, args: None, handle: Handle) -> None:
+    def __init__(self, handle: Handle) -> None:
         self._objects = StorageObjects(handle.state)
 
     @hookimpl

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import pytest
 
 from gangline.deciding.scheduling import Decision, decide
+from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES
 from gangline.model import ObjectMeta
 from gangline.queueing.units import Unit
 from gangline.state.cache import Cache
@@ -34,10 +35,10 @@ def node() -> Cache:
     cache = cluster([make_node("a", gpus=2)])
     devices = [GpuDevice(id=id, uuid=f"{id}", health="Healthy") for id in range(2)]
     status = GpuNodeStatusStatus(total=2, devices=devices)
-    cache.store("gpunodestatuses").upsert(GpuNodeStatus(ObjectMeta(name="a"), GpuNodeStatusSpec("a"), status))
+    cache.store(GPU_NODE_STATUSES).upsert(GpuNodeStatus(ObjectMeta(name="a"), GpuNodeStatusSpec("a"), status))
     for percent in (30, 50, 60):
         spec = GpuClaimSpec(devices=ClaimDevices(exclusivity="Shared", fraction=percent / 100))
-        cache.store("gpuclaims").upsert(GpuClaim(ObjectMeta(name=f"{percent}", namespace="default"), spec))
+        cache.store(GPU_CLAIMS).upsert(GpuClaim(ObjectMeta(name=f"{percent}", namespace="default"), spec))
     for name, percent, id in (("p0", 60, "0"), ("p1", 50, "1")):
         annotations = {CLAIM: f"{percent}", "gpu.scheduling/allocated": id}
         cache.upsert_pod(cache.record(make_pod(name, node="a", annotations=annotations)))

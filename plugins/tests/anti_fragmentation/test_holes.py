@@ -26,12 +26,12 @@ class Cluster(Gangs):
         """Gangs of so many whole nodes have been asked for."""
         for number in range(count):
             for pod in self.gang(f"gang-{size}-{number}", size):
-                self.plugin.pre_enqueue(pod)
+                self.plugin.post_enqueue(pod)
 
     def expect_singles(self, count: int) -> None:
         """So many pods of one GPU have been asked for."""
         for number in range(count):
-            self.plugin.pre_enqueue(self.single(f"single-{number}"))
+            self.plugin.post_enqueue(self.single(f"single-{number}"))
 
     def single(self, name: str) -> PodInfo:
         return self.cache.record(make_pod(name, gpus=1, cpu=1))

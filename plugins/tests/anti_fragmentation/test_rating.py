@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES
 from gangline.model import ObjectMeta
 from gangline.state.cache import Cache
 from gangline.testing import cluster, make_node, make_pod, make_runtime, run_score
@@ -44,14 +45,14 @@ def fleet(nodes: list[tuple[int, int, str]], reported: bool = True) -> Cache:
     )
     for i, (_, gpus, _) in enumerate(nodes if reported else []):
         devices = [GpuDevice(id=id, uuid=f"{i}-{id}", health="Healthy") for id in range(gpus)]
-        cache.store("gpunodestatuses").upsert(
+        cache.store(GPU_NODE_STATUSES).upsert(
             GpuNodeStatus(
                 ObjectMeta(name=f"n{i}"), GpuNodeStatusSpec(f"n{i}"), GpuNodeStatusStatus(total=gpus, devices=devices)
             )
         )
     for milli in FRACTIONS:
         spec = GpuClaimSpec(devices=ClaimDevices(exclusivity="Shared", fraction=milli / 1000))
-        cache.store("gpuclaims").upsert(GpuClaim(ObjectMeta(name=f"part-{milli}", namespace="default"), spec))
+        cache.store(GPU_CLAIMS).upsert(GpuClaim(ObjectMeta(name=f"part-{milli}", namespace="default"), spec))
     return cache
 
 

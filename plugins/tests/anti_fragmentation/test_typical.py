@@ -21,7 +21,7 @@ SMALL, LARGE = Kind(1000, 1, 1000), Kind(8000, 8, 1000)
 def ask(plugin: AntiFragmentation, cache: Cache, pod: Pod) -> list[float]:
     """A pod comes and is rated; the score of each node."""
     record = cache.record(pod)
-    plugin.pre_enqueue(record)
+    plugin.post_enqueue(record)
     return plugin.score(record, cache.nodes.view()).tolist()
 
 

@@ -11,6 +11,7 @@ from gangline import Action, PodInfo, model
 from gangline.config import load
 from gangline.errors import ConfigError
 from gangline.explain.case import load_cluster
+from gangline.kube.resources import NAMESPACES
 from gangline.profile.assembly import judging_runtimes
 from gangline.profile.runtime import Runtime
 from gangline.state.cache import Cache
@@ -298,7 +299,7 @@ def test_labels_of_namespaces_count_as_they_are_now() -> None:
     cluster, runtime = build([pod("p", "a1", "db", "blue")], namespaces=[space("blue")])
     new = record(cluster, pod("new", **near(term("db", namespaceSelector={"matchLabels": {"team": "b"}}))))
     before = runtime.evaluator.filter(new).feasible.any()
-    cluster.store("namespaces").upsert(msgspec.convert(space("blue", team="b"), model.Namespace))
+    cluster.store(NAMESPACES).upsert(msgspec.convert(space("blue", team="b"), model.Namespace))
 
     assert not before
     assert runtime.evaluator.filter(new).feasible.tolist() == [True, True, False, False]

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from gangline import PodInfo, Selector, compile_selector, model
+from gangline.kube.resources import NAMESPACES
 from gangline.state.cache import Cache
 from gangline_plugins.counting.columns import RowCounts
 from gangline_plugins.counting.counts import Clause, Limits, PodCounts, Query, SelectorIndex
-from gangline_plugins.counting.inter_pod_affinity_terms import OwnedTerm, Role, TermOwners, terms_of
+from gangline_plugins.counting.inter_pod_affinity_terms import Effect, OwnedTerm, TermOwners, terms_of
 
 APPS = ("web", "db", "cache")
 SPACES = ("red", "blue", "green")
@@ -118,7 +119,7 @@ class Placements(RuleBasedStateMachine):
 
     @rule(space=st.sampled_from(SPACES), team=st.sampled_from(("a", "b")))
     def label_namespace(self, space: str, team: str) -> None:
-        self.cache.store("namespaces").upsert(namespace(space, team=team))
+        self.cache.store(NAMESPACES).upsert(namespace(space, team=team))
 
     @rule(name=st.sampled_from(("n1", "n2")))
     def replace_node(self, name: str) -> None:
@@ -145,7 +146,7 @@ class Placements(RuleBasedStateMachine):
                 expected[placed.row] += 1
         found: Counter[int] = Counter()
         for term, counts in self.owners.matching(probe):
-            assert term.role is Role.REPELS
+            assert term.effect is Effect.REPELS
             found.update({int(row): int(counts.column(40)[row]) for row in counts.rows()})
 
         assert found == expected
@@ -154,7 +155,7 @@ class Placements(RuleBasedStateMachine):
 def recount(cache: Cache, query: Query) -> list[int]:
     column = [0] * 40
     for placed in cache.pods.values():
-        stored = cache.store("namespaces").get(placed.namespace)
+        stored = cache.store(NAMESPACES).get(placed.namespace)
         labels = stored.metadata.labels if stored else None
         if (query.terminating or not placed.terminating) and query.matches(placed.namespace, labels, placed.labels):
             column[placed.row] += 1
@@ -249,5 +250,5 @@ def test_equal_terms_of_different_pods_share_their_counts(owners: tuple[Cache, T
         cache.assume(records[-1], 0)
     ((term, counts),) = tracker.matching(cache.record(pod("new", "red", {"app": "web"})))
 
-    assert term == OwnedTerm(Role.REPELS, terms_of(records[0]).anti[0].clause, "zone")
+    assert term == OwnedTerm(Effect.REPELS, terms_of(records[0]).anti[0].clause, "zone")
     assert counts.total == 3

@@ -329,8 +329,7 @@ def test_nodes_wake_it_when_domains_may_change() -> None:
 def test_placements_in_a_row_stay_even() -> None:
     cluster, runtime = build([A1, A2, B1, C1], [])
     for i in range(9):
-        new = record(cluster, waiting(rule(), rule(HOST, skew=3)))
-        new.uid = f"uid{i}"
+        new = record(cluster, pod(f"new-{i}", topologySpreadConstraints=[rule(), rule(HOST, skew=3)]))
         cluster.assume(new, runtime.evaluator.choose(runtime.evaluator.filter(new)))
     per_node = [len(on) for on in cluster.nodes.pods_on]
 

@@ -10,7 +10,9 @@ import msgspec
 from framework.tests.gangs import GROUP, REQUIRED, Gangs, fabric
 
 from gangline import PodInfo, model
-from gangline.deciding.group_scheduling import offer_what_if
+from gangline.deciding.what_if import WhatIf
+from gangline.kube.resources import PDBS
+from gangline.profile.runtime import Runtime
 from gangline.queueing.units import Unit
 from gangline.testing import make_pod
 from gangline_plugins.defragmentation import DefragmentationArgs, Plan, Planner
@@ -22,12 +24,16 @@ class Fragmented:
     """Leaves of four nodes with eight GPUs each, and pods that controllers made, all of which have run for an hour."""
 
     def __init__(self, spines: int = 1, leaves: int = 2, **args: Any) -> None:
-        self.gangs = Gangs(fabric(spines=spines, leaves=leaves))
-        self.cache, self.handle = self.gangs.cache, self.gangs.handle
-        self.handle.fake_clock.seconds = 1_800_000_000.0
-        self.args = DefragmentationArgs(**args)
+        self.cache = fabric(spines=spines, leaves=leaves)
         self._waiting: dict[str, Unit] = {}
-        offer_what_if(self.gangs.runtime, self.cache, lambda: {}, self._waiting.get, self.handle.fake_clock.monotonic)
+        runtimes: dict[str, Runtime] = {}
+        now = 1_800_000_000.0
+        pending = WhatIf(runtimes, self.cache, lambda: {}, self._waiting.get, lambda: now)
+        self.gangs = Gangs(self.cache, pending=pending)
+        self.handle = self.gangs.handle
+        self.handle.fake_clock.seconds = now
+        runtimes[self.handle.profile] = self.gangs.runtime
+        self.args = DefragmentationArgs(**args)
 
     def occupy(
         self,
@@ -63,7 +69,7 @@ class Fragmented:
 
     def budget(self, allowed: int, **labels: str) -> None:
         """A disruption budget for the pods with some labels."""
-        self.cache.store("poddisruptionbudgets").upsert(
+        self.cache.store(PDBS).upsert(
             model.PodDisruptionBudget(
                 metadata=model.ObjectMeta(name="budget", namespace="default"),
                 spec=model.PodDisruptionBudgetSpec(selector=model.LabelSelector(match_labels=labels)),

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from gangline import InvalidObject, PodInfo, model
+from gangline.kube.resources import CONFIG_MAPS
 from gangline.status import SKIP
 from gangline_plugins.defragmentation import Defragmentation, DefragmentationArgs
 from gangline_plugins.defragmentation.holds import Holds
@@ -122,7 +123,7 @@ def plugin_with(until: float, name: str = "gangline-moves") -> tuple[Defragmenta
     plugin = Defragmentation(DefragmentationArgs(), cluster.handle)
     record = Record("r", cluster.handle.clock.now() + until, "default-scheduler", "", "", ["s0-l0-n0"], [])
     meta = model.ObjectMeta(name=name, namespace="kube-system")
-    cluster.cache.store("configmaps").upsert(model.ConfigMap(meta, written(record)))
+    cluster.cache.store(CONFIG_MAPS).upsert(model.ConfigMap(meta, written(record)))
     return plugin, cluster
 
 
@@ -132,7 +133,7 @@ def test_the_plugin_keeps_what_a_record_says_until_it_is_removed() -> None:
 
     assert plugin.pre_filter(pod) is None
     assert plugin.filter(pod, cluster.handle.nodes).tolist() == [1, 0, 0, 0, 0, 0, 0, 0]
-    cluster.cache.store("configmaps").remove("kube-system", "gangline-moves")
+    cluster.cache.store(CONFIG_MAPS).remove("kube-system", "gangline-moves")
     assert plugin.pre_filter(pod) is SKIP
 
 

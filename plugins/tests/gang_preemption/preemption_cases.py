@@ -48,9 +48,8 @@ class Bench:
             for leaf in range(leaves)
             for n in range(nodes)
         )
-        self.handle = FakeHandle(self.cache)
+        self.handle = FakeHandle(self.cache, grouping=Groups(self.cache))
         self.handle.fake_clock.seconds = NOW
-        self.handle.grouping = Groups(self.cache)
         self.allow("*")
         self.plans: list[Plan | Status] = []
         bench = self
@@ -76,7 +75,7 @@ class Bench:
     def allow(self, permissions: str) -> None:
         """What the namespace lets its pods ask for."""
         meta = model.ObjectMeta(name="default", annotations={ALLOW: permissions})
-        self.cache.store("namespaces").upsert(model.Namespace(meta))
+        self.cache.store(resources.NAMESPACES).upsert(model.Namespace(meta))
 
     # What runs
 
@@ -93,7 +92,7 @@ class Bench:
         """The same with a PodGroup of scheduling.k8s.io that lets pods start one by one; their own priority is 0."""
         meta = model.ObjectMeta(name=name, namespace="default")
         group = model.PodGroup(meta, model.PodGroupSpec(scheduling_policy=model.PodGroupPolicy(basic={}), **spec))
-        self.cache.store(resources.POD_GROUPS_V1BETA1.key).upsert(group)
+        self.cache.store(resources.POD_GROUPS_V1BETA1).upsert(group)
         for i, node in enumerate(nodes):
             self.run(f"{name}-{i}", node, scheduling_group=model.SchedulingGroup(pod_group_name=name))
 
@@ -117,7 +116,7 @@ class Bench:
 
     def protect(self, name: str, allowed: int, **labels: str) -> None:
         """A disruption budget over the pods with these labels."""
-        self.cache.store("poddisruptionbudgets").upsert(
+        self.cache.store(resources.PDBS).upsert(
             model.PodDisruptionBudget(
                 model.ObjectMeta(name=name, namespace="default"),
                 model.PodDisruptionBudgetSpec(selector=model.LabelSelector(match_labels=labels)),
@@ -127,7 +126,7 @@ class Bench:
 
     def define(self, name: str, min_member: int) -> None:
         """The PodGroup object of a gang."""
-        self.cache.store(resources.SCHEDULER_PLUGINS_POD_GROUPS.key).upsert(
+        self.cache.store(resources.SCHEDULER_PLUGINS_POD_GROUPS).upsert(
             model.PodGroup(
                 model.ObjectMeta(name=name, namespace="default", uid=f"group-{name}"),
                 model.PodGroupSpec(min_member=min_member),
@@ -167,7 +166,7 @@ class Bench:
         """What is said when nothing helps."""
         decided = self.decide(pods)
         assert isinstance(decided, GroupRejection) and not decided.is_error, decided
-        assert not decided.nominated and not self.handle.pending_work
+        assert not decided.nominated and not self.handle.background.spawned
         plan = self.plans[-1]
         assert isinstance(plan, Status), plan
         return plan.message

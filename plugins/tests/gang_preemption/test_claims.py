@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gangline import PodInfo, model
+from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES
 from gangline.wire.custom_resources import (
     ALLOCATED,
     CLAIM,
@@ -25,12 +26,12 @@ def bench_with_devices(leaves: int, nodes: int) -> Bench:
     for name in [name for each in range(leaves) for name in leaf(each, nodes)]:
         report = GpuNodeStatusStatus(total=8, devices=devices("hgx-h100"))
         status = GpuNodeStatus(model.ObjectMeta(name=name), GpuNodeStatusSpec(name), report)
-        bench.cache.store("gpunodestatuses").upsert(status)
+        bench.cache.store(GPU_NODE_STATUSES).upsert(status)
     return bench
 
 
 def claim(bench: Bench, name: str, wanted: ClaimDevices) -> None:
-    bench.cache.store("gpuclaims").upsert(
+    bench.cache.store(GPU_CLAIMS).upsert(
         GpuClaim(model.ObjectMeta(name=name, namespace="default"), GpuClaimSpec(wanted))
     )
 

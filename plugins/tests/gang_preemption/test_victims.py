@@ -6,6 +6,7 @@ import pytest
 
 from gangline import model
 from gangline.deciding.group_scheduling import GroupDecision, GroupRejection
+from gangline.kube.resources import JOBS
 from gangline.testing import make_pod
 
 from .preemption_cases import ONE_LEAF, Bench, at, leaf
@@ -40,7 +41,7 @@ def test_the_members_get_the_nodes_of_the_victims() -> None:
 
     assert isinstance(decided, GroupRejection)
     assert decided.nominated == {"pod-default-new-0": "l1-n0", "pod-default-new-1": "l1-n1"}
-    assert len(bench.handle.pending_work) == 1
+    assert len(bench.handle.background.spawned) == 1
 
 
 def test_members_that_a_gang_can_spare_go_before_others() -> None:
@@ -154,7 +155,7 @@ def test_pods_beyond_what_a_running_gang_needs_preempt_nobody() -> None:
     decided = bench.decide(late)
 
     assert isinstance(decided, GroupRejection)
-    assert not bench.plans and not bench.handle.pending_work
+    assert not bench.plans and not bench.handle.background.spawned
 
 
 def test_nodes_that_removing_pods_does_not_open_are_left_alone() -> None:
@@ -170,7 +171,7 @@ def test_room_that_is_held_for_others_is_not_counted() -> None:
     bench.gang("a", leaf(0))
     bench.gang("b", leaf(1), priority=5)
     guest = bench.members("guest", 1, priority=30)[0]
-    bench.handle.nominations = lambda: {"l0-n0": {guest.uid: guest}}
+    bench.handle.fake_pending.nominations = {"l0-n0": {guest.uid: guest}}
 
     assert bench.preempt(bench.members("new", 2)) == ["b-0", "b-1"]
 
@@ -238,7 +239,7 @@ def test_what_a_stranger_with_the_same_owner_says_spares_nobody_else() -> None:
     bench = Bench(leaves=2)
     job = model.OwnerReference("Job", "train", "the-uid", "batch/v1", controller=True)
     meta = model.ObjectMeta("train", "default", "the-uid", annotations={"gangline.dev/min-runtime": "30m"})
-    bench.cache.store("jobs").upsert(model.Job(metadata=meta))
+    bench.cache.store(JOBS).upsert(model.Job(metadata=meta))
     for node, namespace in zip((*leaf(0), *leaf(1)), ("thief", "thief", "default", "default"), strict=True):
         pod = make_pod(f"a-{node}", 8, cpu=1, node=node, namespace=namespace)
         pod.metadata.owner_references = [job]
@@ -305,7 +306,7 @@ def test_a_gang_is_not_helped_twice_at_a_time() -> None:
     bench.gang("a", leaf(0))
     pods = bench.members("new", 2)
     bench.preempt(pods)
-    bench.handle.pending_work.clear()
+    bench.handle.background.spawned.clear()
 
     assert bench.refusal(pods) == "preemption: waiting for the preemption for this gang to be finished"
     bench.remove(["a-0", "a-1"])

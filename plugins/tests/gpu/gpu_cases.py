@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES
 from gangline.model import Node, ObjectMeta, Pod
 from gangline.state.cache import Cache
 from gangline.testing import cluster, make_node, make_pod
@@ -82,9 +83,9 @@ def gpu_cluster(
     nodes += [make_node(r.metadata.name, gpus=8) for r in reports if r.metadata.name not in named]
     cache = cluster(nodes)
     for each in reports:
-        cache.store("gpunodestatuses").upsert(each)
+        cache.store(GPU_NODE_STATUSES).upsert(each)
     for each_claim in claims:
-        cache.store("gpuclaims").upsert(each_claim)
+        cache.store(GPU_CLAIMS).upsert(each_claim)
     for pod in pods:
         cache.upsert_pod(cache.record(pod))
     return cache

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline import PodInfo, model
-from gangline.kube.resources import PODS
+from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES, LEASES, NAMESPACES, PODS
 from gangline.state.cache import Cache
 from gangline.testing import cluster, make_node, make_pod
 from gangline.wire.custom_resources import ALLOCATED, ALLOCATED_UUIDS, CLAIM, SCHEDULING_MAP
@@ -20,6 +20,7 @@ from gangline_plugins.gpu.believing import SETTLE
 from gangline_plugins.gpu.devices import DeviceTable, device_table
 from gangline_plugins.gpu.leases.book import lease_book
 from gangline_plugins.gpu.leases.holds import Hold, lease_of
+from gangline_plugins.gpu.wants import MapProfiles
 
 from .gpu_cases import claim, gpu_cluster, report
 from .lease_cases import LeaseCluster
@@ -48,11 +49,11 @@ class World:
         for id in ids:
             hold = Hold(pod=f"default/{pod}", by="one.1", ids=(id,))
             lease = lease_of(f"gpu-a-{id}", "locks", "a", {f"pod-default-{pod}": hold}, "")
-            self.cache.store("leases").upsert(lease)
+            self.cache.store(LEASES).upsert(lease)
 
     def add_claim(self, name: str, count: int) -> None:
         """A claim for whole devices."""
-        self.cache.store("gpuclaims").upsert(claim(name, count=count))
+        self.cache.store(GPU_CLAIMS).upsert(claim(name, count=count))
 
     def settle(self) -> list[str]:
         """Time passes, until all is judged for good; returns what is doubted."""
@@ -138,10 +139,10 @@ def test_a_pod_keeps_what_it_was_believed_to_have_when_its_claim_goes() -> None:
     world.add_claim("two", 2)
     world.pod("p", "1,2", "two")
     world.settle()
-    world.cache.store("gpuclaims").remove("default", "two")
+    world.cache.store(GPU_CLAIMS).remove("default", "two")
 
     world.pod("p", "1,2", "two", labels={"changed": "true"})
-    world.cache.store("gpunodestatuses").upsert(report("a", health={7: "Unhealthy"}))
+    world.cache.store(GPU_NODE_STATUSES).upsert(report("a", health={7: "Unhealthy"}))
 
     assert world.busy == [1, 2] and world.settle() == []
 
@@ -161,7 +162,7 @@ def test_devices_that_the_node_does_not_have_are_not_counted() -> None:
     pod = make_pod("p", gpus=2, node="a", annotations={ALLOCATED: "1,9"})
     cache.upsert_pod(cache.record(pod))
 
-    cache.store("gpunodestatuses").upsert(report("a", "pcie-4"))
+    cache.store(GPU_NODE_STATUSES).upsert(report("a", "pcie-4"))
 
     assert int(table.columns.busy[0]) == 0b10
 
@@ -169,9 +170,9 @@ def test_devices_that_the_node_does_not_have_are_not_counted() -> None:
 @pytest.mark.parametrize(("allow", "busy"), [("scheduling-map", [3]), ("", [])])
 def test_a_map_speaks_for_its_pod_where_the_namespace_allows_maps(allow: str, busy: list[int]) -> None:
     world = World()
-    world.table.wants.maps = True
+    world.cache.shared(MapProfiles).add("default-scheduler", needs_permission=True, state=world.cache)
     meta = model.ObjectMeta(name="default", annotations={"gangline.dev/allow": allow})
-    world.cache.store("namespaces").upsert(model.Namespace(meta))
+    world.cache.store(NAMESPACES).upsert(model.Namespace(meta))
 
     world.pod("app-0", "3", notes={SCHEDULING_MAP: "0=a:3"})
     world.pod("app-1", "4", notes={SCHEDULING_MAP: "1=a:2"})
@@ -204,7 +205,7 @@ def test_the_order_in_which_news_come_changes_nothing_in_the_end(
         "pod": lambda: world.pod("p", "2,3", "two"),
         "claim": lambda: world.add_claim("two", 2),
         "lease": lambda: world.lock("p", *((2, 3) if is_leased else ())),
-        "report": lambda: cache.store("gpunodestatuses").upsert(report("a")),
+        "report": lambda: cache.store(GPU_NODE_STATUSES).upsert(report("a")),
         "other": lambda: world.pod("forged", "2,3,4", "nowhere"),
     }
     assert set(steps) == set(EVENTS)

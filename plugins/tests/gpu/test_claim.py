@@ -62,8 +62,8 @@ class Story:
         return filtered.cycle, record
 
     async def background(self) -> None:
-        while self.handle.pending_work:
-            await self.handle.pending_work.pop(0)()
+        while self.handle.background.spawned:
+            await self.handle.background.spawned.pop(0)()
 
 
 async def test_a_claim_goes_from_pending_to_reserved_to_bound() -> None:
@@ -129,7 +129,8 @@ async def test_a_claim_that_is_gone_has_no_status() -> None:
 async def test_a_claim_that_makes_no_sense_fails_with_an_event() -> None:
     story = Story(gpu_cluster([report("a")], [claim(count=17)]))
 
-    story.runtime.evaluator.filter(story.cache.record(claim_pod("p")))
+    filtered = story.runtime.evaluator.filter(story.cache.record(claim_pod("p")))
+    story.runtime.reject(story.runtime.evaluator.diagnose(filtered))
     await story.background()
     (event,) = story.handle.fake_recorder.events
     why = 'GpuClaim "default/claim": devices.count is 17; it must be 1 to 16'
@@ -179,7 +180,7 @@ def test_pods_without_gpus_pass_through() -> None:
     story = Story(gpu_cluster([report("a")]))
 
     filtered = story.runtime.evaluator.filter(story.cache.record(make_pod("p", cpu=1)))
-    assert filtered.skipped == {"GpuClaim"}
+    assert filtered.feasible.all()
     assert story.runtime.evaluator.scores(filtered) == {}
 
 

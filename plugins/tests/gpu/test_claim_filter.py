@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES
 from gangline.model import Pod
 from gangline.state.cache import Cache
 from gangline.testing import FakeHandle, make_node, make_pod, make_runtime, run_filter
@@ -282,11 +283,11 @@ def test_kept_verdicts_follow_pods_reports_claims_and_time() -> None:
     seen.append(feasible())
     handle.fake_clock.advance(301)
     seen.append(feasible())
-    cache.store("gpunodestatuses").upsert(report("a", "pcie-4", heartbeat="1970-01-01T00:21:00Z"))
+    cache.store(GPU_NODE_STATUSES).upsert(report("a", "pcie-4", heartbeat="1970-01-01T00:21:00Z"))
     seen.append(feasible())
-    cache.store("gpunodestatuses").upsert(report("b", "pcie-4", {1: "Unhealthy"}))
+    cache.store(GPU_NODE_STATUSES).upsert(report("b", "pcie-4", {1: "Unhealthy"}))
     seen.append(feasible())
-    cache.store("gpuclaims").upsert(claim(count=3))
+    cache.store(GPU_CLAIMS).upsert(claim(count=3))
     seen.append(feasible())
     assert seen == ["ab", "a", "ab", "b", "ab", "a", "ab"]
 
@@ -298,6 +299,9 @@ def asked(pod: Pod, *, require: bool = False, **wants: Any) -> list[str]:
     runtime = make_runtime(cache, GpuClaim, args={"GpuClaim": GpuClaimArgs(require_request=require)}, handle=handle)
 
     filtered = [runtime.evaluator.filter(cache.record(pod)) for _ in range(2)]
+    for each in filtered:
+        if not each.feasible[0]:
+            runtime.reject(runtime.evaluator.diagnose(each))
 
     told = [f"{event.reason}: {event.note}" for event in handle.fake_recorder.events]
     assert [bool(each.feasible[0]) for each in filtered] == [not told] * 2

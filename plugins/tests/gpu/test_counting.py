@@ -66,9 +66,8 @@ def test_a_gang_with_claims_takes_the_nodes_that_its_devices_need() -> None:
     nodes = [f"n{i}" for i in range(4)]
     cache = gpu_cluster([report(name, devices("hgx-h100")) for name in nodes], [claim(count=4)])
     spec = PodGroupSpec(min_member=8)
-    cache.store(SCHEDULER_PLUGINS_POD_GROUPS.key).upsert(PodGroup(ObjectMeta(name="g", namespace="default"), spec))
-    handle = FakeHandle(cache)
-    handle.grouping = Groups(cache)
+    cache.store(SCHEDULER_PLUGINS_POD_GROUPS).upsert(PodGroup(ObjectMeta(name="g", namespace="default"), spec))
+    handle = FakeHandle(cache, grouping=Groups(cache))
     runtime = make_runtime(cache, GpuClaim, GangPermit, handle=handle)
     pods = [cache.record(make_pod(f"p{i}", labels={GROUP: "g"}, annotations={CLAIM: "claim"})) for i in range(8)]
 

@@ -12,13 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline import PodInfo
+from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES
 from gangline.model import Pod
 from gangline.state.cache import Cache
 from gangline.testing import cluster, make_node, make_pod
 from gangline.wire.custom_resources import ALLOCATED, ALLOCATED_UUIDS, GpuClaim, GpuDevice, MigDevice
 from gangline_plugins.gpu.devices import DeviceTable, device_table
 from gangline_plugins.gpu.named_hardware import devices
-from gangline_plugins.gpu.node_devices import FULL
+from gangline_plugins.gpu.node_devices import WHOLE
+from gangline_plugins.gpu.wants import MapProfiles
 
 from .gpu_cases import claim, claim_pod, gpu_cluster, report
 
@@ -141,7 +143,7 @@ def test_what_fits_never_exceeds_a_device(story: Any) -> None:
         exclusive[at] += allocation.exclusivity == "Exclusive"
         milli[at] += allocation.milli or 0
         memory[at] += allocation.memory_mib or 0
-    assert (milli <= FULL).all()
+    assert (milli <= WHOLE).all()
     assert (memory <= table.columns.memory_total[:2]).all()
     assert (users[exclusive > 0] == 1).all()
 
@@ -152,7 +154,7 @@ def test_the_order_of_events_does_not_matter(order: str) -> None:
     device_table(cache)
     pod = cache.record(make_pod("p", 2, node="a", annotations={ALLOCATED: "2,3"}))
     events: dict[str, Callable[[], object]] = {
-        "report": lambda: cache.store("gpunodestatuses").upsert(report("a")),
+        "report": lambda: cache.store(GPU_NODE_STATUSES).upsert(report("a")),
         "node": lambda: cache.upsert_node(make_node("a", gpus=8)),
         "pod": lambda: cache.upsert_pod(pod),
     }
@@ -248,7 +250,7 @@ def test_shared_claims_fill_one_device_before_the_next() -> None:
     table = device_table(cache)
 
     assert [ids(cache, f"p{n}") for n in range(5)] == [(0,)] * 4 + [(1,)]
-    assert table.columns.milli[0, :3].tolist() == [0, 750, FULL]
+    assert table.columns.milli[0, :3].tolist() == [0, 750, WHOLE]
     assert table.columns.memory[0, :2].tolist() == [0, 48 * 1024 * 3 // 4]
 
 
@@ -339,7 +341,7 @@ def test_a_pod_whose_claim_is_gone_keeps_its_share_whatever_is_written_on_it() -
     shared = claim("third", count=1, exclusivity="Shared", fraction=0.34)
     cache = gpu_cluster([report("a")], [shared], pods=[claim_pod("p", "third", node="a", annotations={ALLOCATED: "0"})])
     table = device_table(cache)
-    cache.store("gpuclaims").remove("default", "third")
+    cache.store(GPU_CLAIMS).remove("default", "third")
 
     cache.upsert_pod(cache.record(claim_pod("p", "third", node="a", annotations={ALLOCATED: "0", "note": "new"})))
 
@@ -351,7 +353,7 @@ def test_a_transaction_that_is_undone_leaves_a_pod_its_devices_though_its_claim_
     table = device_table(cache)
     record = cache.record(claim_pod("p", "two"))
     cache.assume(record, 0)
-    cache.store("gpuclaims").remove("default", "two")
+    cache.store(GPU_CLAIMS).remove("default", "two")
 
     with cache.transaction() as tx:
         tx.unplace(record)
@@ -362,7 +364,7 @@ def test_a_transaction_that_is_undone_leaves_a_pod_its_devices_though_its_claim_
 def test_a_scheduling_map_may_put_two_pods_on_one_device_and_nothing_else_goes_there() -> None:
     cache = gpu_cluster([report("a", "pcie-4")])
     table = device_table(cache)
-    table.wants.maps = True
+    cache.shared(MapProfiles).add("default-scheduler", needs_permission=True, state=cache)
     pods = [cache.record(make_pod(name, annotations={"gpu-scheduling-map": "0=a:3"})) for name in "pq"]
     for pod in pods:
         cache.assume(pod, 0)
@@ -379,7 +381,7 @@ def test_a_heartbeat_changes_no_row() -> None:
     table = device_table(cache)
     position = cache.nodes.changes.position
 
-    cache.store("gpunodestatuses").upsert(report("a", heartbeat="2026-01-01T00:00:30Z"))
+    cache.store(GPU_NODE_STATUSES).upsert(report("a", heartbeat="2026-01-01T00:00:30Z"))
     assert cache.nodes.changes.position == position
     assert table.columns.heartbeat[0] == 1767225630.0
 
@@ -389,7 +391,7 @@ def test_the_pods_that_an_agent_sees_on_devices_change_no_row() -> None:
     table, position = device_table(cache), cache.nodes.changes.position
     seen = [msgspec.structs.replace(device, in_use_by=["somebody"]) for device in devices("hgx-h100")]
 
-    cache.store("gpunodestatuses").upsert(report("a", seen))
+    cache.store(GPU_NODE_STATUSES).upsert(report("a", seen))
     assert cache.nodes.changes.position == position
     assert table.columns.busy[0] == 0
 
@@ -408,7 +410,7 @@ def test_a_report_that_contradicts_itself_is_not_used_and_is_logged_once(
     cache = gpu_cluster([report("a", hardware)])
 
     table = device_table(cache)
-    cache.store("gpunodestatuses").upsert(report("a", hardware, heartbeat="2026-01-01T00:00:30Z"))
+    cache.store(GPU_NODE_STATUSES).upsert(report("a", hardware, heartbeat="2026-01-01T00:00:30Z"))
     assert table.problem(0) == f"GpuNodeStatus a: {why}"
     assert caplog.messages == [f"GpuNodeStatus a: {why}; pods with claims do not go to the node"]
     assert not table.columns.known[0]
@@ -425,9 +427,9 @@ def test_a_report_that_goes_leaves_pods_where_they_are() -> None:
     cache = gpu_cluster([report("a")], pods=[make_pod("p", 2, node="a", annotations={ALLOCATED: "4,5"})])
     table = device_table(cache)
 
-    cache.store("gpunodestatuses").remove("", "a")
+    cache.store(GPU_NODE_STATUSES).remove("", "a")
     assert not table.columns.known[0]
-    cache.store("gpunodestatuses").upsert(report("a"))
+    cache.store(GPU_NODE_STATUSES).upsert(report("a"))
     assert table.columns.busy[0] == 0b110000
 
 

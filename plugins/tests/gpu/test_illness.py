@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
+from gangline.kube.resources import GPU_NODE_STATUSES
 from gangline.model import Pod
 from gangline.state.cache import Cache
 from gangline.testing import FakeHandle, RecordedEvent, make_pod, make_runtime
@@ -42,26 +43,26 @@ def test_each_pod_is_told_once_of_each_device_that_falls_ill_under_it() -> None:
     cache, illness = two_pods(), Illness()
     assert news(illness, cache) == []
 
-    cache.store("gpunodestatuses").upsert(ill(1, 7, reason="XID 79"))
+    cache.store(GPU_NODE_STATUSES).upsert(ill(1, 7, reason="XID 79"))
     ((name, note),) = news(illness, cache)
     assert name == "first"
     assert note.startswith("GPU 1 of node a, which the pod has, is unhealthy: XID 79; the pod stays")
     assert news(illness, cache) == []
 
-    cache.store("gpunodestatuses").upsert(ill(0, 1, 2))
+    cache.store(GPU_NODE_STATUSES).upsert(ill(0, 1, 2))
     assert [(name, note[:5]) for name, note in news(illness, cache)] == [("first", "GPU 0"), ("second", "GPU 2")]
 
 
 def test_a_device_of_unknown_health_is_not_ill() -> None:
     cache = two_pods()
-    cache.store("gpunodestatuses").upsert(report("a", health={0: "Unknown"}))
+    cache.store(GPU_NODE_STATUSES).upsert(report("a", health={0: "Unknown"}))
 
     assert news(Illness(), cache) == []
 
 
 def test_what_a_pod_was_told_is_forgotten_with_it() -> None:
     cache, illness = two_pods(), Illness()
-    cache.store("gpunodestatuses").upsert(ill(0))
+    cache.store(GPU_NODE_STATUSES).upsert(ill(0))
     assert len(news(illness, cache)) == 1
     cache.remove_pod("pod-default-first")
     assert news(illness, cache) == []
@@ -77,7 +78,7 @@ async def test_the_event_is_on_the_pod_however_many_profiles_there_are(profiles:
     handles = [FakeHandle(cache) for _ in range(profiles)]
     for handle in handles:
         make_runtime(cache, GpuClaim, handle=handle)
-    cache.store("gpunodestatuses").upsert(ill(3))
+    cache.store(GPU_NODE_STATUSES).upsert(ill(3))
 
     events = await _after_one_look(handles)
 
@@ -86,7 +87,7 @@ async def test_the_event_is_on_the_pod_however_many_profiles_there_are(profiles:
 
 
 async def _after_one_look(handles: Sequence[FakeHandle]) -> list[RecordedEvent]:
-    work = [asyncio.create_task(run()) for handle in handles for _, run in handle.work]
+    work = [asyncio.create_task(run()) for handle in handles for _, run in handle.background.work]
     await asyncio.sleep(0)
     for task in work:
         task.cancel()

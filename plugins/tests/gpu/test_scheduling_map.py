@@ -7,8 +7,12 @@ from typing import Any
 
 import pytest
 
-from gangline import PodInfo, model
-from gangline.kube.resources import NODES
+from gangline import PodInfo, config, model
+from gangline.errors import ConfigError
+from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES, LEASES, NAMESPACES, NODES
+from gangline.loop.scheduler import Scheduler
+from gangline.profile.registry import Catalog
+from gangline.simulate import InMemoryServer, SimulatedClient, VirtualClock
 from gangline.testing import FakeHandle, make_node, make_pod, make_runtime
 from gangline.wire.custom_resources import (
     ALLOCATED,
@@ -25,6 +29,7 @@ from gangline_plugins.gpu.devices import device_table
 from gangline_plugins.gpu.leases.book import lease_book
 from gangline_plugins.gpu.leases.holds import Hold, lease_of
 from gangline_plugins.gpu.scheduling_map import GpuSchedulingMap, GpuSchedulingMapArgs
+from gangline_plugins.gpu.wants import MapProfiles
 
 from .gpu_cases import claim, gpu_cluster, report
 from .lease_cases import LeaseCluster, plain
@@ -49,11 +54,13 @@ class Maps:
     def allow(self, permissions: str, namespace: str = "default") -> None:
         """What a namespace lets its pods ask for."""
         meta = model.ObjectMeta(name=namespace, annotations={ALLOW: permissions})
-        self.cache.store("namespaces").upsert(model.Namespace(meta))
+        self.cache.store(NAMESPACES).upsert(model.Namespace(meta))
 
     def feasible(self, pod: model.Pod) -> tuple[list[str], str]:
         """The nodes that are left, and why none is."""
         filtered = self.runtime.evaluator.filter(self.cache.record(pod))
+        if not filtered.feasible.any():
+            self.runtime.reject(self.runtime.evaluator.diagnose(filtered))
         names = [name for row, name in enumerate(self.cache.nodes.names) if name and filtered.feasible[row]]
         return names, filtered.status.message if filtered.status else ""
 
@@ -202,7 +209,7 @@ def test_a_map_does_not_take_what_another_tenant_has(fields: Mapping[str, Any]) 
         claim("whole", namespace="tenant", count=1),
         claim("half", namespace="tenant", count=1, exclusivity="Shared", fraction=0.5),
     ):
-        maps.cache.store("gpuclaims").upsert(each)
+        maps.cache.store(GPU_CLAIMS).upsert(each)
     holds(maps, "theirs", "3", **fields)
 
     assert maps.why_not(mapped("0=node-0:2,3")) == TAKEN
@@ -233,7 +240,7 @@ def test_a_map_does_not_take_what_a_lease_locks_for_a_pod_that_is_not_known_here
     maps = Maps()
     lease_book(maps.cache)
     hold = Hold(pod="default/app-9", by="other.1", ids=(3,))
-    maps.cache.store("leases").upsert(lease_of("gpu-node-0-3", "locks", "node-0", {"uid": hold}, ""))
+    maps.cache.store(LEASES).upsert(lease_of("gpu-node-0-3", "locks", "node-0", {"uid": hold}, ""))
 
     assert maps.feasible(mapped("0=node-0:3"))[0] == []
 
@@ -252,7 +259,7 @@ def test_a_device_that_went_to_another_after_the_filter_is_not_taken() -> None:
 
 def test_a_node_without_the_device_is_not_feasible() -> None:
     maps = Maps()
-    maps.cache.store("gpunodestatuses").upsert(report("node-0", "pcie-4"))
+    maps.cache.store(GPU_NODE_STATUSES).upsert(report("node-0", "pcie-4"))
 
     assert maps.feasible(mapped("0=node-0:3"))[0] == ["node-0"]
     assert maps.why_not(mapped("0=node-0:4")) == "node(s) didn't have the GPUs of the scheduling map"
@@ -309,3 +316,35 @@ def test_no_map_puts_a_pod_beside_one_that_has_its_device_for_itself() -> None:
             await cluster.until_bound("app-0", seconds=30)
 
     cluster.play(story)
+
+
+def test_maps_count_for_the_profiles_that_have_the_plugin_and_for_as_long_as_they_have_it() -> None:
+    head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n"
+    claims = "plugins: {multiPoint: {enabled: [{name: GpuClaim}]}}"
+    maps = "plugins: {multiPoint: {enabled: [{name: GpuClaim}, {name: GpuSchedulingMap}]}}"
+    free = "pluginConfig: [{name: GpuSchedulingMap, args: {requirePermission: false}}]"
+    bad = "pluginConfig: [{name: GpuSchedulingMap, args: {requirePermission: maybe}}]"
+    clock = VirtualClock()
+
+    def loaded(one: str, two: str) -> config.SchedulerConfiguration:
+        return config.load(f"{head}- {{schedulerName: one, {one}}}\n- {{schedulerName: two, {two}}}\n", "")
+
+    scheduler = Scheduler(loaded(maps, claims), SimulatedClient(InMemoryServer(clock)), clock, Catalog.discover())
+    table = device_table(scheduler.cache)
+    pods = [scheduler.cache.record(mapped("0=a:0", gpus=1, scheduler_name=name)) for name in ("one", "two")]
+
+    def seen() -> list[tuple[bool, bool]]:
+        known = scheduler.cache.shared(MapProfiles)
+        return [(table.wants.of(pod) is None, known.are_free(pod.scheduler_name)) for pod in pods]
+
+    found = [seen()]
+    scheduler.use(loaded(f"{maps}, {free}", claims))
+    found.append(seen())
+    with pytest.raises(ConfigError):
+        scheduler.use(loaded(f"{maps}", f"{maps}, {bad}"))
+    found.append(seen())
+    scheduler.use(loaded(claims, maps))
+    found.append(seen())
+
+    no, yes, unasked = (False, False), (True, False), (True, True)
+    assert found == [[yes, no], [unasked, no], [unasked, no], [no, yes]]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gangline import model
+from gangline.kube.resources import CONFIG_MAPS, DOMAIN_CONFIGS, SCHEDULER_CONFIGS, TOPOLOGY_SCHEDULER_CONFIGS, Resource
 from gangline.state.topology import Level, Named
 from gangline.testing import make_node
 from gangline_plugins.leaf_spine.arguments import LeafSpineArgs
@@ -25,14 +26,21 @@ def outside_of_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POD_NAMESPACE", HOME)
 
 
-def put(bench: Bench, plural: str, name: str, spec: dict[str, Any], namespace: str = HOME, version: str = "1") -> None:
+def put(
+    bench: Bench,
+    kind: Resource[model.Document],
+    name: str,
+    spec: dict[str, Any],
+    namespace: str = HOME,
+    version: str = "1",
+) -> None:
     meta = model.ObjectMeta(name=name, namespace=namespace, uid=f"{namespace}/{name}", resource_version=version)
-    bench.cache.store(plural).upsert(model.Document(meta, spec))
+    bench.cache.store(kind).upsert(model.Document(meta, spec))
 
 
 def put_text(bench: Bench, text: str, namespace: str = HOME) -> None:
     meta = model.ObjectMeta(name="topology-scheduler-config", namespace=namespace, uid=f"uid-{namespace}")
-    bench.cache.store("configmaps").upsert(model.ConfigMap(meta, {"config.yaml": text}))
+    bench.cache.store(CONFIG_MAPS).upsert(model.ConfigMap(meta, {"config.yaml": text}))
 
 
 def told_by(bench: Bench) -> list[str]:
@@ -48,26 +56,26 @@ def settings(bench: Bench) -> Any:
 def test_a_scheduler_config_takes_effect_at_once_and_leaves_with_its_object() -> None:
     bench = Bench(fabric(), args=LeafSpineArgs(topology_constraints=TopologyConstraints(max_nodes_per_leaf=3)))
     before = settings(bench).max_nodes
-    put(bench, "schedulerconfigs", "any", {"topologyConstraints": {"maxNodesPerLeaf": 2}})
+    put(bench, SCHEDULER_CONFIGS, "any", {"topologyConstraints": {"maxNodesPerLeaf": 2}})
     during = settings(bench).max_nodes
-    bench.cache.store("schedulerconfigs").remove(HOME, "any")
+    bench.cache.store(SCHEDULER_CONFIGS).remove(HOME, "any")
 
     assert (before, during, settings(bench).max_nodes) == (3, 2, 3)
 
 
 def test_the_config_named_like_the_profile_counts_and_the_fuller_kind_before_the_other() -> None:
     bench = Bench(fabric())
-    put(bench, "schedulerconfigs", "a", {"topologyConstraints": {"maxNodesPerLeaf": 1}})
-    put(bench, "schedulerconfigs", "default-scheduler", {"topologyConstraints": {"maxNodesPerLeaf": 2}})
+    put(bench, SCHEDULER_CONFIGS, "a", {"topologyConstraints": {"maxNodesPerLeaf": 1}})
+    put(bench, SCHEDULER_CONFIGS, "default-scheduler", {"topologyConstraints": {"maxNodesPerLeaf": 2}})
     by_name = settings(bench).max_nodes
-    put(bench, "topologyschedulerconfigs", "z", {"topologyConstraints": {"maxNodesPerDomain": 3}})
+    put(bench, TOPOLOGY_SCHEDULER_CONFIGS, "z", {"topologyConstraints": {"maxNodesPerDomain": 3}})
 
     assert (by_name, settings(bench).max_nodes) == (2, 3)
 
 
 def test_objects_in_other_namespaces_do_not_count() -> None:
     bench = Bench(fabric())
-    put(bench, "schedulerconfigs", "a", {"topologyConstraints": {"maxNodesPerLeaf": 1}}, namespace="team")
+    put(bench, SCHEDULER_CONFIGS, "a", {"topologyConstraints": {"maxNodesPerLeaf": 1}}, namespace="team")
 
     assert settings(bench).max_nodes is None
     assert told_by(bench) == []
@@ -75,11 +83,11 @@ def test_objects_in_other_namespaces_do_not_count() -> None:
 
 def test_objects_in_kube_system_count_after_those_beside_the_scheduler() -> None:
     bench = Bench(fabric())
-    put(bench, "schedulerconfigs", "a", {"topologyConstraints": {"maxNodesPerLeaf": 1}}, namespace=SYSTEM)
-    put(bench, "domainconfigs", "leaf-0", {"type": "leaf", "networkBandwidth": 100}, namespace=SYSTEM)
+    put(bench, SCHEDULER_CONFIGS, "a", {"topologyConstraints": {"maxNodesPerLeaf": 1}}, namespace=SYSTEM)
+    put(bench, DOMAIN_CONFIGS, "leaf-0", {"type": "leaf", "networkBandwidth": 100}, namespace=SYSTEM)
     theirs = settings(bench).max_nodes
-    put(bench, "schedulerconfigs", "z", {"topologyConstraints": {"maxNodesPerLeaf": 2}})
-    put(bench, "domainconfigs", "leaf-0", {"type": "leaf", "networkBandwidth": 200})
+    put(bench, SCHEDULER_CONFIGS, "z", {"topologyConstraints": {"maxNodesPerLeaf": 2}})
+    put(bench, DOMAIN_CONFIGS, "leaf-0", {"type": "leaf", "networkBandwidth": 200})
 
     assert (theirs, settings(bench).max_nodes) == (1, 2)
     assert configured(bench.handle).domains["leaf-0"].network_bandwidth == 200
@@ -98,9 +106,9 @@ def test_the_config_map_is_found_in_kube_system_too() -> None:
 
 def test_what_was_made_without_a_namespace_is_told_where_it_would_count() -> None:
     bench = Bench(fabric())
-    put(bench, "schedulerconfigs", "a", {"topologyConstraints": {"maxNodesPerLeaf": 1}}, namespace="default")
+    put(bench, SCHEDULER_CONFIGS, "a", {"topologyConstraints": {"maxNodesPerLeaf": 1}}, namespace="default")
     put_text(bench, "", "default")
-    put(bench, "schedulerconfigs", "b", {}, namespace="team")
+    put(bench, SCHEDULER_CONFIGS, "b", {}, namespace="team")
 
     assert [settings(bench).max_nodes for _ in range(3)] == [None] * 3
     note = f"it does not count in the namespace default, only in {HOME} and kube-system: make it there"
@@ -109,12 +117,12 @@ def test_what_was_made_without_a_namespace_is_told_where_it_would_count() -> Non
 
 def test_an_invalid_config_keeps_what_was_valid_and_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench(fabric())
-    put(bench, "schedulerconfigs", "a", {"topologyConstraints": {"maxNodesPerLeaf": 2}})
+    put(bench, SCHEDULER_CONFIGS, "a", {"topologyConstraints": {"maxNodesPerLeaf": 2}})
     settings(bench)
     with caplog.at_level(logging.WARNING):
-        put(bench, "schedulerconfigs", "a", {"scoringWeights": {"resourceAvailability": 0.9}}, version="2")
+        put(bench, SCHEDULER_CONFIGS, "a", {"scoringWeights": {"resourceAvailability": 0.9}}, version="2")
         kept = settings(bench).max_nodes
-        put(bench, "domainconfigs", "leaf-0", {"type": "leaf"})
+        put(bench, DOMAIN_CONFIGS, "leaf-0", {"type": "leaf"})
         settings(bench)
 
     assert kept == 2
@@ -131,7 +139,7 @@ def test_the_config_map_counts_before_the_arguments_and_after_custom_resources()
     head = "apiVersion: topology.scheduler/v1alpha1\nkind: SchedulerConfig\n"
     put_text(bench, head + "spec: {topologyConstraints: {maxNodesPerLeaf: 2, maxGPUsPerLeaf: 9}}\n")
     mapped = settings(bench)
-    put(bench, "schedulerconfigs", "a", {"topologyConstraints": {"maxNodesPerLeaf": 3}})
+    put(bench, SCHEDULER_CONFIGS, "a", {"topologyConstraints": {"maxNodesPerLeaf": 3}})
 
     assert (mapped.max_nodes, mapped.max_gpus) == (2, 9)
     assert (settings(bench).max_nodes, settings(bench).max_gpus) == (3, 9)
@@ -160,10 +168,10 @@ def test_domain_configs_of_the_api_server_come_and_go() -> None:
     bench = Bench(nodes)
     without = bench.generate(bench.gang(2))
     for leaf in range(2):
-        put(bench, "domainconfigs", f"leaf-{leaf}", {"type": "leaf", "nodeSelector": {"switch": str(leaf)}})
+        put(bench, DOMAIN_CONFIGS, f"leaf-{leaf}", {"type": "leaf", "nodeSelector": {"switch": str(leaf)}})
     during = bench.names(bench.gang(2))
     for leaf in range(2):
-        bench.cache.store("domainconfigs").remove(HOME, f"leaf-{leaf}")
+        bench.cache.store(DOMAIN_CONFIGS).remove(HOME, f"leaf-{leaf}")
 
     assert without is None
     assert during == ["leaf leaf-0", "leaf leaf-1"]
@@ -188,7 +196,7 @@ def test_described_domains_are_levels_for_every_plugin_before_anything_is_decide
     nodes = [make_node(f"n{n}", labels={"switch": str(n // 2)}) for n in range(4)]
     bench = Bench(nodes, args=LeafSpineArgs(domains=[Domain(name="l", type="leaf", node_selector={"switch": "0"})]))
     before = bench.handle.topology.find("leaf")
-    bench.plugin.pre_filter()
+    bench.plugin.pre_cycle()
 
     assert before is None
     assert bench.handle.topology.find("leaf") is not None

@@ -46,7 +46,7 @@ def limits_seen(server: InMemoryServer, clock: VirtualClock, *changes: Callable[
         for change in (lambda: None, *changes):
             change()
             await asyncio.sleep(1)
-            plugin.pre_filter()
+            plugin.pre_cycle()
             seen.append(plugin._configured.settings.max_nodes)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

@@ -11,7 +11,7 @@ from gangline import model
 from gangline.deciding.group_scheduling import GroupDecision, GroupRejection
 from gangline.deciding.group_search import decide_group
 from gangline.groups import Groups
-from gangline.kube.resources import SCHEDULER_PLUGINS_POD_GROUPS
+from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES, SCHEDULER_PLUGINS_POD_GROUPS
 from gangline.profile.runtime import Runtime
 from gangline.queueing.units import Unit
 from gangline.testing import FakeHandle, cluster, make_pod, make_runtime
@@ -43,8 +43,7 @@ class Cluster:
 
     def __init__(self, nodes: Iterable[model.Node], taken: Mapping[str, int]) -> None:
         self.cache = cluster(nodes, busy(taken))
-        handle = FakeHandle(self.cache)
-        handle.grouping = Groups(self.cache)
+        handle = FakeHandle(self.cache, grouping=Groups(self.cache))
         plugins = (GpuClaim, NodeResourcesFit, GangPermit, TopologyPlacement, LeafSpine, TopologyAnnotations)
         self.runtime: Runtime = make_runtime(self.cache, *plugins, handle=handle)
 
@@ -54,7 +53,7 @@ class Cluster:
         """One cycle for a gang of so many pods."""
         meta = model.ObjectMeta(name="gang", namespace="default", uid="group-gang")
         group = model.PodGroup(meta, model.PodGroupSpec(min_member=size))
-        self.cache.store(SCHEDULER_PLUGINS_POD_GROUPS.key).upsert(group)
+        self.cache.store(SCHEDULER_PLUGINS_POD_GROUPS).upsert(group)
         pods = [make_pod(f"m-{i}", gpus=gpus, labels={GROUP: "gang"}, annotations=annotations) for i in range(size)]
         records = [self.cache.record(pod) for pod in pods]
         unit = Unit(records, added=1000.0, group=self.runtime.group_key(records[0]))
@@ -126,10 +125,10 @@ def test_a_gang_whose_claims_fill_four_nodes_gets_a_complete_leaf() -> None:
     nodes = Cluster(fabric(1, 3), {"s0-l0-n0": 8})
     for name in map(str, nodes.cache.nodes.names):
         status = GpuNodeStatusStatus(total=8, devices=devices("hgx-h100"))
-        nodes.cache.store("gpunodestatuses").upsert(
+        nodes.cache.store(GPU_NODE_STATUSES).upsert(
             GpuNodeStatus(model.ObjectMeta(name=name, uid=f"gns-{name}"), GpuNodeStatusSpec(name), status)
         )
     spec = GpuClaimSpec(devices=ClaimDevices(count=8))
-    nodes.cache.store("gpuclaims").upsert(Claim(model.ObjectMeta(name="claim", namespace="default", uid="claim"), spec))
+    nodes.cache.store(GPU_CLAIMS).upsert(Claim(model.ObjectMeta(name="claim", namespace="default", uid="claim"), spec))
 
     assert nodes.leaves(4, gpus=0, annotations={CLAIM: "claim"}) in ({"s0-l1": 4}, {"s0-l2": 4})

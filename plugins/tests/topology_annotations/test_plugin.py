@@ -67,7 +67,7 @@ class Bench:
 
     def __init__(self, nodes: Iterable[model.Node], pods: Iterable[model.Pod] = (), *domains: Domain) -> None:
         self.cache: Cache = cluster(nodes, pods)
-        self.handle = FakeHandle(self.cache)
+        self.handle = FakeHandle(self.cache, grouping=Groups(self.cache))
         args = {"LeafSpine": LeafSpineArgs(domains=list(domains))}
         self.runtime: Runtime = make_runtime(self.cache, LeafSpine, TopologyAnnotations, args=args, handle=self.handle)
         self.plugin: TopologyAnnotations = self.runtime.profile.plugins["TopologyAnnotations"]
@@ -150,7 +150,7 @@ def test_a_number_of_gpus_for_pods_that_ask_for_none_is_told() -> None:
 
 def test_a_number_of_gpus_that_is_no_multiple_of_those_of_a_pod_is_told() -> None:
     bench = Bench(FABRIC)
-    bench.cache.store("gpuclaims").upsert(
+    bench.cache.store(resources.GPU_CLAIMS).upsert(
         GpuClaim(model.ObjectMeta("three", "default"), spec=GpuClaimSpec(devices=ClaimDevices(count=3)))
     )
     by_request, by_claim = owned("p", {GPU_COUNT: "5"}), owned("q", {GPU_COUNT: "8", CLAIM: "three"})
@@ -196,8 +196,7 @@ def test_nodes_of_the_preferred_domain_are_preferred(domain: str, nodes: set[str
 def test_an_annotation_on_the_workload_counts_for_its_pods_and_theirs_win() -> None:
     bench = Bench(FABRIC)
     meta = model.ObjectMeta("job", "default", "uid-job", annotations={PREFERRED_DOMAIN: "spine-1/leaf-1"})
-    bench.handle.grouping = Groups(bench.cache)
-    bench.cache.store("jobs").upsert(model.Job(meta))
+    bench.cache.store(resources.JOBS).upsert(model.Job(meta))
 
     assert bench.best(owned("p")) == {"s1-l1-n0", "s1-l1-n1"}
     assert bench.best(owned("q", {PREFERRED_DOMAIN: "spine-0/leaf-0"})) == {"s0-l0-n0", "s0-l0-n1"}
@@ -223,7 +222,7 @@ def test_nodes_with_a_slower_or_unknown_network_are_rejected() -> None:
 
 def test_the_fastest_adapter_that_is_up_counts_where_no_label_says() -> None:
     bench = Bench([node("s0-l0-n0"), node("s0-l0-n1"), node("s0-l0-n2", 400)])
-    reports = bench.cache.store("gpunodestatuses")
+    reports = bench.cache.store(resources.GPU_NODE_STATUSES)
     reports.upsert(report("s0-l0-n0", 100, 400))
     reports.upsert(report("s0-l0-n1", 400, state="down"))
     reports.upsert(report("s0-l0-n2", 100))
@@ -235,7 +234,7 @@ def test_the_fastest_adapter_that_is_up_counts_where_no_label_says() -> None:
 
 def test_adapters_follow_reports_and_nodes() -> None:
     bench = Bench([node("s0-l0-n0")])
-    reports, pod = bench.cache.store("gpunodestatuses"), owned("p", {NETWORK_BANDWIDTH: "200Gb"})
+    reports, pod = bench.cache.store(resources.GPU_NODE_STATUSES), owned("p", {NETWORK_BANDWIDTH: "200Gb"})
     reports.upsert(report("s0-l0-n0", 400))
     reports.upsert(report("s0-l0-n0", 100))
     slower = bench.verdicts(pod)["s0-l0-n0"]
@@ -381,8 +380,9 @@ def test_a_rejected_pod_waits_for_nodes_and_reports_of_adapters() -> None:
 def test_pods_of_another_namespace_that_name_the_owner_are_no_siblings() -> None:
     tracker = Siblings()
     cache = cluster()
-    mine, stranger = cache.record(owned("a")), cache.record(owned("b"))
-    stranger.namespace = "elsewhere"
+    mine, other = cache.record(owned("a")), owned("b")
+    other.metadata.namespace = "elsewhere"
+    stranger = cache.record(other)
 
     tracker.add(stranger, 3)
     tracker.add(mine, 1)
@@ -395,7 +395,7 @@ def test_pods_of_another_namespace_that_name_the_owner_are_no_siblings() -> None
 def test_a_status_of_a_domain_config_that_is_written_wakes_no_pod() -> None:
     hints = [
         each.hint
-        for each in TopologyAnnotations(None, FakeHandle(cluster(FABRIC))).events_to_register()
+        for each in TopologyAnnotations(FakeHandle(cluster(FABRIC))).events_to_register()
         if each.event.resource == resources.DOMAIN_CONFIGS.key
     ]
     pod = cluster([]).record(make_pod("p"))

@@ -281,8 +281,25 @@ def test_a_pod_that_fits_but_waits_is_noticed(stage: Stage) -> None:
     stage.judge.look(2 + LIMITS.patience)
 
     (fault,) = stage.judge.faults
-    assert fault.startswith("patient waits though it fits for 11 s, while 1 others started")
+    assert fault.startswith("patient waits though it fits for 11 s, while 1 after it started")
     assert stage.judge.unstarted() == ["patient"]
+
+
+def test_a_pod_waits_its_turn_while_others_that_come_before_it_start(stage: Stage) -> None:
+    (earlier,) = stage.come(pod("earlier", gpus=1, priority="low"), now=0)
+    stage.come(pod("patient", gpus=1, priority="low"), now=0.5)
+    stage.judge.look(1)
+    (higher,) = stage.come(pod("higher", gpus=1, priority="high"), now=2)
+    stage.bind(higher, 0, [0], now=2)
+    stage.bind(earlier, 1, [0], now=3)
+    stage.judge.look(2 + LIMITS.patience)
+    assert stage.judge.faults == []
+
+    (later,) = stage.come(pod("later", gpus=1, priority="low"), now=4)
+    stage.bind(later, 2, [0], now=5)
+    stage.judge.look(3 + LIMITS.patience)
+
+    assert [fault.split(" for ")[0] for fault in stage.judge.faults] == ["patient waits though it fits"]
 
 
 @pytest.mark.parametrize(

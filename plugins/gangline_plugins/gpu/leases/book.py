@@ -13,7 +13,7 @@ import itertools
 import uuid
 from collections.abc import Callable, Collection, Mapping
 
-from gangline import PodInfo, State, model
+from gangline import PodInfo, State, model, resources
 from gangline.wire.custom_resources import ALLOCATED
 from gangline_plugins.gpu.devices import device_table
 from gangline_plugins.gpu.leases.holds import holders_of, node_of, uid_of
@@ -36,14 +36,13 @@ class LeaseBook:
         """What tells this scheduler from all others."""
         self.suspects: set[str] = set()
         """UIDs of pods that may have left their devices."""
-        self.wakers: dict[str, Callable[[], None]] = {}
-        """By the namespace of the leases: called when there is a new suspect, or a first mark."""
+        self.wakers: list[Callable[[], None]] = []
+        """Called when there is a new suspect, or a first mark."""
         self._state = state
         self._table = device_table(state)
-        self._store = state.store("leases")
+        self._store = state.store(resources.LEASES)
         self._attempts = itertools.count(1)
         self._row_of: dict[str, int] = {}
-        self._nodes: frozenset[str] | None = None
         self._ids: dict[str, dict[Key, tuple[str, tuple[int, ...]]]] = {}
         """By UID and lease: the node and the devices held."""
         self._held: dict[str, dict[tuple[str, Key], tuple[int, ...]]] = {}
@@ -56,6 +55,13 @@ class LeaseBook:
         self._table.beliefs.leases = self
         state.follow_nodes(self)
         self._store.subscribe(self)
+        state.at_end(self._end)
+
+    def _end(self) -> None:
+        """Nobody follows leases any more: nothing counts as taken because of them."""
+        self._table.beliefs.leases = None
+        for uid in list(self._marks):
+            self._unmark(uid)
 
     def next_attempt(self) -> str:
         """A name that no other attempt has, here or elsewhere."""
@@ -73,12 +79,6 @@ class LeaseBook:
     def unplaced(self) -> frozenset[str]:
         """UIDs of the pods that have leases and no place here."""
         return frozenset(self._ids.keys() - self._state.pods.keys())
-
-    def nodes(self) -> frozenset[str]:
-        """The names of all nodes."""
-        if self._nodes is None:
-            self._nodes = frozenset(self._row_of)
-        return self._nodes
 
     def leases_of(self, uid: str) -> list[model.Lease]:
         """The leases that a pod holds, as they were seen last."""
@@ -163,14 +163,12 @@ class LeaseBook:
         name = node.metadata.name
         if self._row_of.get(name) != row:
             self._row_of[name] = row
-            self._nodes = None
             for uid in self._on(name):
                 self._remark(uid)
 
     def node_removed(self, name: str, row: int) -> None:
         """A node is gone, and the table has forgotten what was on it."""
         self._row_of.pop(name, None)
-        self._nodes = None
         for uid in self._on(name):
             self._remark(uid)
 
@@ -219,13 +217,12 @@ class LeaseBook:
             if row is None:
                 continue
             metadata = model.ObjectMeta(name=name, namespace=namespace, uid=f"lease-{self.next_attempt()}")
-            stand_in = self._state.record(model.Pod(metadata=metadata, spec=model.PodSpec(node_name=node)))
-            stand_in.row = row
+            stand_in = self._state.record(model.Pod(metadata=metadata, spec=model.PodSpec(node_name=node)), row)
             self._table.assign(stand_in, ids)
             self._marks.setdefault(uid, []).append(stand_in)
 
     def _wake(self) -> None:
-        for wake in self.wakers.values():
+        for wake in self.wakers:
             wake()
 
     def _unmark(self, uid: str) -> None:

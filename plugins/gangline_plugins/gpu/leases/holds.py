@@ -22,7 +22,7 @@ from gangline.wire.custom_resources import ALLOCATED, LEASE_NODE, LEASE_POD, LEA
 from gangline.wire.texts import MOST_IDS, device_ids, from_json
 from gangline_plugins.gpu.allocation import Allocation
 from gangline_plugins.gpu.leases.names import device_of, lease_labels, lease_name
-from gangline_plugins.gpu.node_devices import FULL
+from gangline_plugins.gpu.node_devices import WHOLE
 
 HOLDERS = "gpu.scheduling/holders"
 """On a Lease: JSON, holder to `Hold`."""
@@ -226,4 +226,4 @@ def _fit(hold: Hold, place: int, others: Iterable[Hold], memory: Sequence[int]) 
     milli = sum(h.milli[at] for h, at in every if h.milli)
     used = sum(h.memory[at] for h, at in every if h.memory)
     total = memory[id] if id < len(memory) else 0
-    return milli <= FULL and (not total or used <= total)
+    return milli <= WHOLE and (not total or used <= total)

@@ -18,7 +18,6 @@ from gangline import (
     Cycle,
     EventHint,
     Handle,
-    Narrow,
     PodInfo,
     StateKey,
     Status,
@@ -63,7 +62,7 @@ class DeviceLease:
         self._whole_node = args.granularity == "node"
         self._table = device_table(handle.state)
         self._book = lease_book(handle.state)
-        self._store = handle.state.store("leases")
+        self._store = handle.state.store(resources.LEASES)
         self._locks = Locks(handle.client, namespace, handle.clock, self._book.held)
         self._reaper = Reaper(handle, self._locks, self._book)
         self._store.subscribe(self._locks)
@@ -75,18 +74,14 @@ class DeviceLease:
         return (on("leases", Action.UPDATE | Action.DELETE), on("pods", Action.DELETE))
 
     @hookimpl
-    def pre_filter(self, pod: PodInfo) -> Narrow | None:
+    def pre_cycle(self, pod: PodInfo) -> None:
         """Devices that are locked for this very pod are free for it: a scheduler has died, or given up late."""
         self._book.visit(pod.uid)
-        if self._book.has_marks and isinstance(self._table.wants.of(pod), Want):
-            # No node is left out; but if none is feasible, this plugin is one of the reasons, and its events count.
-            return Narrow(self._book.nodes())
-        return None
 
     @hookimpl
-    def reserve(self) -> Status | None:
-        """Nothing to do yet; where a plugin reserves, it is told to unreserve."""
-        return None
+    def post_reject(self, pod: PodInfo) -> bool:
+        """Locked devices may have been what the pod lacks."""
+        return self._book.has_marks and isinstance(self._table.wants.of(pod), Want)
 
     @hookimpl
     async def pre_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:

@@ -27,6 +27,8 @@ GLANCE = 0.8
 ABANDONED = 300.0
 """Seconds after which a lease is freed that nobody has touched while its pod waits: its scheduler has died, and the
 pod went nowhere since. Far longer than any binding takes."""
+BREATH = 256
+"""Leases that are looked at before others get their turn: a large cluster has tens of thousands."""
 _AT_ONCE = 16
 LivePods = dict[str, model.Pod | None]
 """NAMESPACE/NAME to the pod as the API server gave it a moment ago."""
@@ -39,14 +41,15 @@ class Reaper:
         self._handle = handle
         self._locks = locks
         self._book = book
-        self._store = handle.state.store("leases")
+        self._store = handle.state.store(resources.LEASES)
         self._wake = asyncio.Event()
         self._owed: list[Sequence[Part]] = []
         self._first_seen: dict[tuple[str, str], float] = {}
         """Of holds of pods that wait: by lease and attempt."""
         self._unplaced: frozenset[str] = frozenset()
         """UIDs of pods that had leases and no place here at the last glance."""
-        book.wakers[locks.namespace] = self._wake.set
+        book.wakers.append(self._wake.set)
+        handle.state.at_end(lambda: book.wakers.remove(self._wake.set))
 
     async def run(self) -> None:
         """Free leases until cancelled."""
@@ -89,8 +92,12 @@ class Reaper:
             await self.give_back(parts)
         leases = [lease for lease in self._store if lease.metadata.namespace == self._locks.namespace]
         await self._check(leases)
-        there = {(lease.metadata.name, hold.by) for lease in leases for hold in holders_of(lease).values()}
-        self._first_seen = {key: at for key, at in self._first_seen.items() if key in there}
+        self._first_seen = {key: at for key, at in self._first_seen.items() if self._is_held(*key)}
+
+    def _is_held(self, name: str, by: str) -> bool:
+        """Whether an attempt still has a hold on a lease."""
+        lease = self._store.get(name, self._locks.namespace)
+        return lease is not None and any(hold.by == by for hold in holders_of(lease).values())
 
     async def _rest(self, seconds: float) -> None:
         try:
@@ -107,7 +114,9 @@ class Reaper:
     async def _check(self, leases: Iterable[model.Lease]) -> None:
         """Free what is to be freed of these leases, those of several pods at a time."""
         by_pod: dict[str, list[model.Lease]] = {}
-        for lease in leases:
+        for number, lease in enumerate(leases, start=1):
+            if number % BREATH == 0:
+                await asyncio.sleep(0)
             if not self._is_in_use(lease):
                 first = next(iter(holders_of(lease).values()), None)
                 by_pod.setdefault(first.pod if first else "", []).append(lease)

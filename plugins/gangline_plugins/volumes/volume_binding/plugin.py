@@ -27,6 +27,7 @@ from gangline import (
     hookimpl,
     model,
     on,
+    resources,
     unschedulable,
 )
 from gangline_plugins.volumes.objects import (
@@ -86,10 +87,12 @@ class VolumeBinding:
         self._timeout = float(args.bind_timeout_seconds)
         self._handle = handle
         self._objects = StorageObjects(state)
-        self._volumes: Assumed[model.PersistentVolume] = Assumed(state.store("persistentvolumes"))
-        self._claims: Assumed[model.PersistentVolumeClaim] = Assumed(state.store("persistentvolumeclaims"))
-        self._catalogue = Catalogue(state.store("persistentvolumes"))
-        self._provisioning = Provisioning(self._objects, state.store("csidrivers"), state.store("csistoragecapacities"))
+        self._volumes: Assumed[model.PersistentVolume] = Assumed(state.store(resources.PVS))
+        self._claims: Assumed[model.PersistentVolumeClaim] = Assumed(state.store(resources.PVCS))
+        self._catalogue = Catalogue(state.store(resources.PVS))
+        self._provisioning = Provisioning(
+            self._objects, state.store(resources.CSI_DRIVERS), state.store(resources.CSI_STORAGE_CAPACITIES)
+        )
         self._checks = Checks(handle)
 
     @hookimpl

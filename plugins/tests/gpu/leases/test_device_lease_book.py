@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from gangline import PodInfo
+from gangline.kube.resources import LEASES
 from gangline.state.cache import Cache
+from gangline.state.scopes import Scope
 from gangline.testing import make_node
 from gangline.wire.custom_resources import ALLOCATED
 from gangline_plugins.gpu.devices import device_table
@@ -20,7 +22,7 @@ def locked() -> Cache:
     cache = gpu_cluster([report("node-0")], [claim(count=1)])
     lease_book(cache)
     hold = Hold(pod="default/train", by="other.1", ids=(0,))
-    cache.store("leases").upsert(lease_of("gpu-node-0-0", "locks", "node-0", {UID: hold}, ""))
+    cache.store(LEASES).upsert(lease_of("gpu-node-0-0", "locks", "node-0", {UID: hold}, ""))
     return cache
 
 
@@ -36,7 +38,7 @@ def test_a_locked_device_is_taken_until_the_lease_is_gone() -> None:
     cache = locked()
 
     before = busy(cache)
-    cache.store("leases").remove("locks", "gpu-node-0-0")
+    cache.store(LEASES).remove("locks", "gpu-node-0-0")
 
     assert (before, busy(cache)) == (1, 0)
 
@@ -93,3 +95,19 @@ def test_a_node_that_comes_back_has_its_locked_devices_taken() -> None:
     cache.upsert_node(make_node("node-0"))
 
     assert busy(cache) == 1
+
+
+def test_when_nobody_follows_leases_any_more_no_device_is_taken_because_of_them() -> None:
+    cache = gpu_cluster([report("node-0")], [claim(count=1)])
+    device_table(cache)
+    following = Scope()
+    with cache.scopes.opened(following):
+        lease_book(cache)
+    cache.store(LEASES).upsert(
+        lease_of("gpu-node-0-0", "locks", "node-0", {UID: Hold(pod="default/train", by="other.1", ids=(0,))}, "")
+    )
+
+    before = busy(cache)
+    following.close()
+
+    assert (before, busy(cache)) == (1, 0) and device_table(cache).beliefs.leases is None

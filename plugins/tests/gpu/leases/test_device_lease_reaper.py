@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from gangline.kube.resources import LEASES, NODES, PODS, Resource
+from gangline.testing import FakeClock, FakeHandle, cluster, make_node, make_pod
+from gangline_plugins.gpu.leases.book import lease_book
 from gangline_plugins.gpu.leases.holds import Hold, holders_of, lease_of
-from gangline_plugins.gpu.leases.reaper import ABANDONED, SWEEP
+from gangline_plugins.gpu.leases.locks import Locks
+from gangline_plugins.gpu.leases.reaper import ABANDONED, BREATH, SWEEP, Reaper
 
 from ..lease_cases import NAMESPACE, LeaseCluster, plain
 
@@ -217,3 +220,27 @@ def test_a_lease_without_holders_is_deleted() -> None:
             await cluster.until(lambda: not cluster.leases(), SOON)
 
     cluster.play(story)
+
+
+async def test_a_look_at_very_many_leases_lets_others_have_their_turns() -> None:
+    count = 8 * BREATH
+    cache = cluster([make_node("a")], [make_pod(f"p{n}", node="a") for n in range(count)])
+    leases = cache.store(LEASES)
+    for n in range(count):
+        holders = {f"pod-default-p{n}": Hold(pod=f"default/p{n}", by="one.1", ids=(0,))}
+        leases.upsert(lease_of(f"gpu-a-{n}", NAMESPACE, "a", holders, NOW))
+    handle, book = FakeHandle(cache), lease_book(cache)
+    reaper = Reaper(handle, Locks(handle.client, NAMESPACE, FakeClock(), book.held), book)
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    task = asyncio.create_task(other())
+    await reaper.sweep()
+    task.cancel()
+
+    assert turns >= count // BREATH - 1

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangline.deciding.filling import apart, together
+from gangline.deciding.counts import apart, together
 from gangline.state.topology import Domains, Topology
 from gangline.testing import cluster, make_node
 

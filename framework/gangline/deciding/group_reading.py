@@ -1,0 +1,59 @@
+"""Which group the members of a unit are in, and which of them are alike."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+from gangline.api.pod_group import Membership, PodGroup, Problem
+from gangline.deciding.likeness import likeness
+from gangline.groups import conflict
+from gangline.profile.runtime import Runtime
+from gangline.state.pods import PodInfo
+
+RoleKey = tuple[str, Hashable]
+"""What members that are alike have in common: subgroup, pod class, and what plugins read of them beyond that."""
+
+
+def read_group(members: Sequence[PodInfo], runtime: Runtime) -> tuple[PodGroup | str, dict[RoleKey, list[PodInfo]]]:
+    """The group of these pods, or what is wrong with it; its members that are alike together, by rank."""
+    found: dict[RoleKey, list[tuple[float, PodInfo]]] = {}
+    first: PodGroup | None = None
+    for pod in members:
+        if not runtime.lets_in(pod).is_success:
+            continue
+        membership = runtime.handle.group_of(pod)
+        if not isinstance(membership, Membership):
+            return (membership.message if isinstance(membership, Problem) else f"{pod.key} is in no group"), {}
+        if first is None:
+            first = membership.group
+        elif membership.group is not first and membership.group != first:
+            return conflict(first, membership.group), {}
+        if pod.scheduler_name != members[0].scheduler_name:
+            names = f"{members[0].scheduler_name} and {pod.scheduler_name}"
+            return f"the pods of gang {first.namespace}/{first.name} differ in schedulerName: {names}", {}
+        rank = float("inf") if membership.index is None else float(membership.index)
+        key = (membership.subgroup, likeness(pod, runtime))
+        found.setdefault(key, []).append((rank, pod))
+    if first is None:
+        return "the group has no members", {}
+    return first, {key: _by_rank(ranked) for key, ranked in found.items()}
+
+
+def one_of(members: Sequence[PodInfo], runtime: Runtime) -> PodGroup | None:
+    """The group as one of its pods has it, for whoever tells what is wrong with it."""
+    found = (runtime.handle.group_of(pod) for pod in members)
+    return next((membership.group for membership in found if isinstance(membership, Membership)), None)
+
+
+def _by_rank(ranked: list[tuple[float, PodInfo]]) -> list[PodInfo]:
+    if all(rank != float("inf") for rank, _ in ranked):
+        ranked.sort(key=lambda each: each[0])
+    else:
+        ranked.sort(key=lambda each: (each[0], _by_number(each[1].name)))
+    return [pod for _, pod in ranked]
+
+
+def _by_number(name: str) -> tuple[str, int]:
+    """A sort key by which worker-2 comes before worker-10."""
+    head, _, tail = name.rpartition("-")
+    return (head, int(tail)) if tail.isdecimal() else (name, -1)

@@ -1,0 +1,40 @@
+"""Why there is no place for a group, in the words of an event."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from gangline.api.pod_group import GroupAttempt, Role
+from gangline.profile.evaluation import Evaluator, Filtered
+
+
+def why_none(
+    attempt: GroupAttempt, said: Iterable[str], filtered: Sequence[Filtered], evaluator: Evaluator, nodes: int
+) -> str:
+    """What was said of placements, and of each role with too little room what keeps it from so many nodes.
+
+    `filtered` has the verdicts for the first roles.
+    """
+    words = [f"no placement for {attempt.fewest} pods", *said]
+    for role, verdicts in zip(attempt.roles, filtered, strict=False):
+        held = int(role.capacity.sum())
+        if held >= len(role.pods) and verdicts.feasible.any():
+            continue
+        name = f" of {role.subgroup}" if role.subgroup else ""
+        words.append(f"{min(held, len(role.pods))} of {len(role.pods)} pods{name} fit on {nodes} nodes")
+        words.append(_why_not(role, verdicts, evaluator, nodes))
+    return f"gang {attempt.group.namespace}/{attempt.group.name}: {'; '.join(words)}"
+
+
+def _why_not(role: Role, filtered: Filtered, evaluator: Evaluator, nodes: int) -> str:
+    """What keeps members of a role from nodes."""
+    diagnosis = evaluator.diagnose(filtered)
+    feasible = int(filtered.feasible.sum())
+    if not feasible:
+        return diagnosis.message()
+    reasons = [f"{n} {reason}" for reason, n in diagnosis.counts().items()]
+    full = feasible - int((role.capacity[filtered.feasible] > 0).sum())
+    if full:
+        reasons.append(f"{full} node(s) had no room beside the members that come before")
+    room = f"{feasible} of {nodes} nodes would do for one such pod"
+    return f"{room}; {', '.join(sorted(reasons))}." if reasons else f"{room}, and have room for no more of them."

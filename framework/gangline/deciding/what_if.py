@@ -1,0 +1,72 @@
+"""What plugins may ask outside of a cycle: where pods would go, and what would help a group that waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from gangline.api.pod_group import GroupAttempt
+from gangline.deciding.group_filling import to_the_end
+from gangline.deciding.group_reading import read_group
+from gangline.deciding.group_scheduling import GroupCycle
+from gangline.deciding.scheduling import choose, find_feasible
+from gangline.profile.handle import Pending
+from gangline.profile.runtime import Runtime
+from gangline.queueing.nominating import Nominations
+from gangline.queueing.units import Unit
+from gangline.state.cache import Cache
+from gangline.state.pods import PodInfo
+from gangline.status import BoolColumn
+
+
+class WhatIf(Pending):
+    """Units that wait, as the profiles of one configuration would decide them; nobody is told of anything."""
+
+    def __init__(
+        self,
+        runtimes: Mapping[str, Runtime],
+        cache: Cache,
+        nominations: Callable[[], Nominations],
+        waiting: Callable[[str], Unit | None],
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._runtimes = runtimes
+        self._cache = cache
+        self._nominations = nominations
+        self._waiting = waiting
+        self._monotonic = monotonic
+
+    def nominated(self) -> Nominations:
+        """See `Pending`."""
+        return self._nominations()
+
+    def is_waiting(self, key: str) -> bool:
+        """See `Pending`; here the group need not be complete."""
+        return self._waiting(key) is not None
+
+    def find_places(self, profile: str, pods: Sequence[PodInfo], allowed: BoolColumn) -> Mapping[str, int] | None:
+        """See `Handle.find_places`."""
+        runtime, cache = self._runtimes[profile], self._cache
+        key = runtime.group_key(pods[0])
+        if not key:
+            return self._find_place(pods[0], runtime, allowed)
+        group, members = read_group(pods, runtime)
+        if isinstance(group, str):
+            return None
+        unit = Unit(list(pods), added=0.0, group=key)
+        return to_the_end(GroupCycle(unit, group, members, runtime, cache, self._nominations(), 0.0, allowed).fit())
+
+    def _find_place(self, pod: PodInfo, runtime: Runtime, allowed: BoolColumn) -> Mapping[str, int] | None:
+        filtered = find_feasible(pod, runtime, self._cache, self._nominations())
+        filtered.feasible = filtered.feasible & allowed
+        if not filtered.feasible.any():
+            return None
+        return {pod.uid: choose(pod, runtime, self._cache, filtered)}
+
+    def attempt(self, profile: str, key: str) -> GroupAttempt | None:
+        """See `Handle.attempt`."""
+        runtime, unit = self._runtimes[profile], self._waiting(key)
+        group, members = read_group(unit.members, runtime) if unit is not None else ("", {})
+        if unit is None or isinstance(group, str):
+            return None
+        nominations, now = self._nominations(), self._monotonic()
+        return to_the_end(GroupCycle(unit, group, members, runtime, self._cache, nominations, now).begin())

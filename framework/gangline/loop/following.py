@@ -1,0 +1,122 @@
+"""The informers: those of every scheduler, and those of what the plugins in use watch."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from gangline.kube.informer import Handler, Informer, Key
+from gangline.kube.interface import Client
+from gangline.kube.optional import OptionalInformer
+from gangline.kube.resources import CONFIG_MAPS, NODES, PODS, PVCS, PVS, STORED, Selection
+from gangline.loop.quarantine import Quarantine, what_a_pod_takes
+from gangline.loop.watching import Cluster, NodeHandler, PodHandler, StoreHandler
+from gangline.telemetry.metrics import Metrics
+
+WRITTEN = frozenset((PODS, PVCS, PVS, CONFIG_MAPS))
+"""What leaders write and decide by, so that nothing is decided on a view without it. Locks of devices are left out: the
+API server judges each anew.
+"""
+LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
+
+
+class Informers:
+    """Keep the cache in step with the cluster."""
+
+    def __init__(self, client: Client, cluster: Cluster, pods: PodHandler, metrics: Metrics) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._metrics = metrics
+        self._group: asyncio.TaskGroup | None = None
+        guarded = Quarantine(PODS, pods, cluster.recorder, metrics, what_a_pod_takes)
+        self._always: list[Informer[Any]] = [
+            *(self._stored(Selection(resource)) for resource in STORED),
+            self._informer(Selection(NODES), self._guarded(Selection(NODES), NodeHandler(cluster))),
+            self._informer(Selection(PODS, field_selector=LIVE_PODS), guarded),
+        ]
+        self._followed: dict[Selection[Any], Informer[Any]] = {}
+        self._tasks: dict[Informer[Any], asyncio.Task[None]] = {}
+        self._all: tuple[Informer[Any], ...] = tuple(self._always)
+
+    def __iter__(self) -> Iterator[Informer[Any]]:
+        """What plugins watch before nodes and pods, so that most is known when these are listed; for any thread."""
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def start(self, group: asyncio.TaskGroup) -> None:
+        """Follow, in this group."""
+        self._group = group
+        for informer in self:
+            self._begin(informer)
+
+    def _begin(self, informer: Informer[Any]) -> None:
+        if self._group is not None:
+            self._tasks[informer] = self._group.create_task(informer.run())
+
+    async def synced(self) -> None:
+        """Wait until everything was listed."""
+        while waiting := next((each for each in self if not each.synced.is_set()), None):
+            await waiting.synced.wait()
+
+    def catch_up(self) -> None:
+        """Take over from another leader: what leaders write is listed anew, everything else is watched on."""
+        for informer in self:
+            if informer.resource in WRITTEN:
+                informer.relist()
+            else:
+                informer.resume()
+
+    def follow(self, selections: Iterable[Selection[Any]]) -> None:
+        """Keep these in step too, from now on, and nothing else any more that plugins have watched."""
+        wanted = list(dict.fromkeys(selections))
+        whole = {each.resource for each in wanted if each == Selection(each.resource)}
+        always = {informer.resource for informer in self._always}
+        needed = [
+            each
+            for each in wanted
+            if each.resource not in always and (each.resource not in whole or each == Selection(each.resource))
+        ]
+        for each in self._followed.keys() - needed:
+            self._leave(each)
+        for each in needed:
+            if each not in self._followed:
+                informer = self._followed[each] = self._stored(each, OptionalInformer)
+                self._begin(informer)
+        self._all = (*self._followed.values(), *self._always)
+
+    def _leave(self, selection: Selection[Any]) -> None:
+        """No plugin watches this any more: nothing is known of it but what others of the same kind still follow."""
+        informer = self._followed.pop(selection)
+        task = self._tasks.pop(informer, None)
+        if task is not None:
+            task.cancel()
+        others = [each for each in self._followed.values() if each.resource == selection.resource]
+        informer.leave(set[Key]().union(*(each.known for each in others)))
+        if not others:
+            self._metrics.informer_relists.remove(selection.resource.key)
+
+    def _stored(self, selection: Selection[Any], kind: type[Informer[Any]] = Informer) -> Informer[Any]:
+        return self._informer(
+            selection, self._guarded(selection, StoreHandler(self._cluster, selection.resource)), kind
+        )
+
+    def _guarded(self, selection: Selection[Any], handler: Handler[Any]) -> Quarantine[Any]:
+        return Quarantine(selection.resource, handler, self._cluster.recorder, self._metrics)
+
+    def _informer(
+        self, selection: Selection[Any], guarded: Quarantine[Any], kind: type[Informer[Any]] = Informer
+    ) -> Informer[Any]:
+        return kind(
+            self._client,
+            selection.resource,
+            guarded,
+            namespace=selection.namespace or None,
+            label_selector=selection.label_selector,
+            field_selector=selection.field_selector,
+            clock=self._cluster.clock.monotonic,
+            on_unreadable=guarded.unreadable,
+            is_needed=selection.is_needed,
+        )

@@ -1,0 +1,127 @@
+"""Which row of the resource columns each resource has."""
+
+from __future__ import annotations
+
+import weakref
+from collections import Counter
+from collections.abc import Callable, Collection
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gangline.state import requests
+from gangline.state.pods import PodClass
+
+MOST_OFFERED = 1024
+"""Resources that have a row at the same time. Further ones count as offered by nobody; a large cluster has dozens."""
+_MOST_INDICES = 1024
+
+
+class ResourceAxis:
+    """Resource names to rows of the resource columns.
+
+    A resource has a row while some node offers it. What no node has needs none, whatever pods ask for: reading it gives
+    the row NOTHING, in which there is nothing. So pods cannot make the columns grow, and a resource that goes with its
+    last node gives its row back. Classes of pods hold the rows of what they ask for; the axis brings them up to date.
+    """
+
+    NOTHING = 4
+
+    def __init__(self) -> None:
+        self.names: list[str] = [requests.CPU, requests.MEMORY, requests.EPHEMERAL_STORAGE, requests.PODS, ""]
+        """By row; "" for NOTHING and for rows that are free."""
+        self._rows = {name: row for row, name in enumerate(self.names) if name}
+        self._lasting = frozenset(self._rows)
+        self._offers: Counter[str] = Counter()
+        self._free: list[int] = []
+        self._users: dict[str, weakref.WeakSet[PodClass]] = {}
+        """The classes that ask for each resource which is not always there."""
+        self._indices: dict[tuple[str, ...], slice | NDArray[np.intp]] = {}
+        self._on_growth: list[Callable[[], None]] = []
+        self._tidied = _MOST_INDICES
+
+    def row(self, name: str) -> int:
+        """The row of a resource; NOTHING for one that no node offers."""
+        return self._rows.get(name, self.NOTHING)
+
+    def rows(self, names: tuple[str, ...]) -> slice | NDArray[np.intp]:
+        """The rows of several resources; a slice where they follow each other, so that no copy is made."""
+        found = self._indices.get(names)
+        if found is None:
+            rows = [self.row(name) for name in names]
+            together = rows == list(range(rows[0], rows[0] + len(rows))) if rows else False
+            found = slice(rows[0], rows[-1] + 1) if together else np.array(rows, dtype=np.intp)
+            if len(self._indices) >= _MOST_INDICES:
+                self._indices.clear()
+            self._indices[names] = found
+        return found
+
+    def offer(self, name: str) -> None:
+        """One more kind of node has the resource; it is counted until `withdraw`."""
+        self._offers[name] += 1
+
+    def give_row(self, name: str) -> bool:
+        """Give a resource that is offered a row, where it has none and there is room; says whether that was done."""
+        if name in self._rows or len(self._rows) >= MOST_OFFERED:
+            return False
+        if self._free:
+            row = self._free.pop()
+            self.names[row] = name
+        else:
+            row = len(self.names)
+            self.names.append(name)
+        self._rows[name] = row
+        self._indices.clear()
+        for tell in self._on_growth:
+            tell()
+        self._bring_up_to_date(name)
+        return True
+
+    def withdraw(self, name: str) -> int | None:
+        """The nodes of one `offer` no longer have it; returns the row that this has set free, to be emptied."""
+        self._offers[name] -= 1
+        if self._offers[name] > 0:
+            return None
+        del self._offers[name]
+        if name in self._lasting or name not in self._rows:
+            return None
+        row = self._rows.pop(name)
+        self.names[row] = ""
+        self._free.append(row)
+        self._indices.clear()
+        self._bring_up_to_date(name)
+        return row
+
+    def follow(self, cls: PodClass) -> None:
+        """Keep the rows of a class as they should be, from now on."""
+        self._locate(cls)
+        for name in cls.requests.real:
+            if name not in self._lasting:
+                users = self._users.get(name)
+                if users is None:
+                    users = self._users[name] = weakref.WeakSet()
+                users.add(cls)
+        if len(self._users) > 2 * self._tidied:
+            self._users = {name: users for name, users in self._users.items() if users}
+            self._tidied = max(_MOST_INDICES, len(self._users))
+
+    def users(self, name: str) -> Collection[PodClass]:
+        """The classes of pods that ask for a resource which is not always there."""
+        return self._users.get(name, ())
+
+    def on_growth(self, tell: Callable[[], None]) -> None:
+        """Call tell whenever there is a new row."""
+        self._on_growth.append(tell)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def _bring_up_to_date(self, name: str) -> None:
+        for cls in self.users(name):
+            self._locate(cls)
+
+    def _locate(self, cls: PodClass) -> None:
+        asked = {**cls.requests.real, requests.PODS: 1}
+        known = {self._rows[name]: amount for name, amount in asked.items() if name in self._rows}
+        cls.resources = np.array(list(known), dtype=np.intp)
+        cls.amounts = np.array(list(known.values()), dtype=np.int64)

@@ -1,0 +1,103 @@
+"""Objects of every kind but nodes and pods, as they were seen last, and who is told of their changes."""
+
+from __future__ import annotations
+
+import builtins
+import logging
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
+from typing import Generic, Protocol, TypeVar
+
+from gangline.failures import Failures
+from gangline.model import HasMetadata
+from gangline.state.scopes import Listeners, Scopes
+from gangline.state.tracking import heard, tell_all
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T", bound=HasMetadata)
+Heard = TypeVar("Heard", bound=HasMetadata, contravariant=True)
+Kept = TypeVar("Kept", bound=HasMetadata, covariant=True)
+
+
+class Kind(Protocol[Kept]):
+    """A kind of object, such as a `Resource`."""
+
+    @property
+    def key(self) -> str:
+        """The name of its store."""
+        ...
+
+    @property
+    def type(self) -> builtins.type[Kept]:
+        """The struct of its objects."""
+        ...
+
+
+class StoreListener(Protocol[Heard]):
+    """Keeps something in step with the objects of one kind."""
+
+    def on_upsert(self, obj: Heard, /) -> None:
+        """The object is there, or has changed."""
+
+    def on_remove(self, obj: Heard, /) -> None:
+        """The object is gone; as it was last."""
+
+
+class Store(Generic[T]):
+    """Objects of one kind by namespace and name; `version` grows with each change."""
+
+    def __init__(self, failures: Failures | None = None, scopes: Scopes | None = None) -> None:
+        self._failures = failures or Failures()
+        self._objects: dict[tuple[str, str], T] = {}
+        self.listeners: Listeners[StoreListener[T]] = Listeners(scopes or Scopes())
+        self.version = 0
+
+    def upsert(self, obj: T) -> None:
+        """Add or replace an object; one that a listener cannot take is not kept, and what it raised is raised."""
+        self._objects[(obj.metadata.namespace, obj.metadata.name)] = obj
+        self.version += 1
+        try:
+            for listener in self.listeners:
+                heard(self._failures, listener, listener.on_upsert, obj)
+        except Exception:
+            self._drop(obj)
+            raise
+
+    def remove(self, namespace: str, name: str, uid: str = "") -> None:
+        """Forget an object."""
+        obj = self._objects.pop((namespace, name), None)
+        if obj is not None:
+            self.version += 1
+            tell_all([partial(heard, self._failures, each, each.on_remove, obj) for each in self.listeners])
+
+    def _drop(self, obj: T) -> None:
+        """Take out an object of which some listeners know and others do not."""
+        self._objects.pop((obj.metadata.namespace, obj.metadata.name), None)
+        for listener in self.listeners:
+            with suppress(BaseException):  # it may not know the object; whatever it does, the others are told
+                listener.on_remove(obj)
+
+    def subscribe(self, listener: StoreListener[T]) -> None:
+        """Tell listener of every change until its scope ends; first of the objects that are there already.
+
+        An object that the listener cannot take is left out, and logged.
+        """
+        for obj in self._objects.values():
+            try:
+                heard(self._failures, listener, listener.on_upsert, obj)
+            except Exception as error:
+                what = f"{type(obj).__name__} {obj.metadata.namespace}/{obj.metadata.name}"
+                log.error("%s cannot be used by %s: %r", what, type(listener).__name__, error, exc_info=error)
+        self.listeners.add(listener)
+
+    def get(self, name: str, namespace: str = "") -> T | None:
+        """The object, or None."""
+        return self._objects.get((namespace, name))
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._objects.values())
+
+    def __len__(self) -> int:
+        return len(self._objects)

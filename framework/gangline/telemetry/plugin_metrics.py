@@ -1,0 +1,77 @@
+"""The metrics that plugins register: those of one configuration, which are there while it is in use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar, cast
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+M = TypeVar("M", Counter, Gauge, Histogram)
+Shape = tuple[type[Any], tuple[str, ...], tuple[float, ...]]
+"""The kind, the labels and the buckets of a metric."""
+
+
+class PluginMetrics(Collector):
+    """One metric for each name, the same for all plugins and profiles.
+
+    A metric of the configuration before that has the same name, kind, labels and buckets goes on counting.
+    """
+
+    def __init__(
+        self,
+        framework: CollectorRegistry,
+        common: Mapping[str, Counter],
+        before: PluginMetrics | None = None,
+    ) -> None:
+        self._framework = framework
+        self._common = common
+        self._before = before._known if before is not None else {}
+        self._known: dict[str, tuple[Shape, Any]] = {}
+        self.registry = CollectorRegistry()
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def successor(self) -> PluginMetrics:
+        """Those of the configuration that comes next."""
+        return PluginMetrics(self._framework, self._common, self)
+
+    def get(
+        self, kind: type[M], name: str, help: str, labels: Sequence[str], buckets: Sequence[float] | None = None
+    ) -> M:
+        """The metric of that name. Raises ValueError where it has another kind or other labels, or is not the plugins'.
+
+        The buckets are those of the first call.
+        """
+        shape = (kind, tuple(labels), tuple(buckets or ()))
+        if name in self._common:
+            known: tuple[Shape, Any] = (Counter, self._common[name]._labelnames, ()), self._common[name]
+        elif name in self._known:
+            known = self._known[name]
+        else:
+            known = self._known[name] = shape, self._registered(shape, name, help)
+        has_kind, has_labels, _ = known[0]
+        if has_kind is not kind:
+            raise ValueError(f"{name} is a {has_kind.__name__}, not a {kind.__name__}")
+        if has_labels != shape[1]:
+            raise ValueError(f"{name} has the labels {has_labels}, not {shape[1]}")
+        return cast(M, known[1])
+
+    def _registered(self, shape: Shape, name: str, help: str) -> Any:
+        before = self._before.get(name)
+        if before is not None and before[0] == shape:
+            metric = before[1]
+        else:
+            kind, labels, buckets = shape
+            metric = kind(name, help, labels, registry=None, **({"buckets": buckets} if buckets else {}))
+            self._framework.register(metric)  # raises where the name is taken
+            self._framework.unregister(metric)
+        self.registry.register(metric)
+        return metric
+
+    def collect(self) -> Iterator[Metric]:
+        """For the registry of the framework."""
+        return iter(self.registry.collect())

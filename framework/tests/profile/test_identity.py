@@ -1,0 +1,316 @@
+"""Pods are alike exactly when no plugin can tell them apart; what is kept for one holds for all that are like it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gangline import (
+    NODE,
+    PODS,
+    Changes,
+    CodeColumn,
+    Handle,
+    KeptColumns,
+    NodeView,
+    PluginError,
+    PodInfo,
+    Reason,
+    ScoreColumn,
+    codes,
+    hookimpl,
+    model,
+)
+from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES
+from gangline.profile.evaluation import Evaluator
+from gangline.profile.runtime import Runtime
+from gangline.state.cache import Cache
+from gangline.testing import FakeHandle, cluster, make_node, make_pod, make_runtime
+from gangline.wire.custom_resources import (
+    CLAIM,
+    ClaimDevices,
+    ClaimSelector,
+    GpuClaim,
+    GpuClaimSpec,
+    GpuNodeStatus,
+    GpuNodeStatusSpec,
+    GpuNodeStatusStatus,
+)
+from gangline_plugins.gpu.claim import GpuClaim as GpuClaimPlugin
+from gangline_plugins.gpu.named_hardware import devices
+from gangline_plugins.gpu.nvlink_topology import NVLinkTopology
+from gangline_plugins.node_affinity import NodeAffinity
+from gangline_plugins.node_declared_features import NodeDeclaredFeatures
+from gangline_plugins.node_name import NodeName
+from gangline_plugins.node_ports import NodePorts
+from gangline_plugins.node_resources_fit import NodeResourcesFit
+from gangline_plugins.taint_toleration import TaintToleration
+
+from .. import random_clusters as some
+from .test_evaluation_kept import answers
+
+PURPOSE = "example.com/purpose"
+
+
+class Rents:
+    """Which owner has rented each node; shared by all plugins, and written by tests."""
+
+    def __init__(self) -> None:
+        self.changed = Changes()
+        self._owners = np.full(1024, -1)
+
+    def rent(self, row: int, owner: int) -> None:
+        self._owners[row] = owner
+        self.changed.note(row)
+
+    def of(self, nodes: NodeView) -> Any:
+        return self._owners[nodes.index]
+
+
+class Tenants:
+    """Nodes that somebody has rented are for pods of that owner; it reads labels, annotations, owners and a column."""
+
+    name = "Tenants"
+    reads = NODE
+    reasons = (Reason("node(s) were rented"), Reason("node(s) served another purpose"))
+
+    def __init__(self, args: None, handle: Handle) -> None:
+        self._rents = handle.state.shared(Rents)
+        self.reads_own = (self._rents.changed,)
+        self._matches = KeptColumns(self._evaluate, 2**20)
+
+    def _evaluate(self, purpose: str, nodes: NodeView) -> tuple[Any]:
+        return (nodes.label("rack").equals(purpose),)
+
+    @hookimpl
+    def identity(self, pod: PodInfo, annotations: Mapping[str, str]) -> Hashable:
+        return self._owner(pod), pod.labels.get("app"), annotations.get(PURPOSE)
+
+    def _owner(self, pod: PodInfo) -> int:
+        return int(pod.controller.uid) if pod.controller is not None else -1
+
+    @hookimpl
+    def filter(self, pod: PodInfo, nodes: NodeView) -> CodeColumn:
+        rents, purpose = self._rents.of(nodes), pod.annotations.get(PURPOSE)
+        other = ~self._matches.of(purpose, nodes)[0][nodes.index] if purpose else nodes.full(False)
+        return codes((rents >= 0) & (rents != self._owner(pod)), other)
+
+    @hookimpl
+    def score(self, pod: PodInfo, nodes: NodeView) -> ScoreColumn:
+        return np.where(self._rents.of(nodes) >= 0, 100.0, 50.0 if "app" in pod.labels else 0.0)
+
+
+PLUGINS: tuple[type[Any], ...] = (
+    NodeName,
+    TaintToleration,
+    NodeAffinity,
+    NodePorts,
+    NodeResourcesFit,
+    NodeDeclaredFeatures,
+    GpuClaimPlugin,
+    NVLinkTopology,
+    Tenants,
+)
+
+
+def owned(name: str, uid: str) -> model.Pod:
+    pod = make_pod(name)
+    pod.metadata.owner_references = [model.OwnerReference("ReplicaSet", "set", uid, "apps/v1", controller=True)]
+    return pod
+
+
+def pods() -> Iterator[model.Pod]:
+    """A pod, and others that differ from it in one field each."""
+    yield make_pod("plain")
+    yield make_pod("requests", cpu=1)
+    yield make_pod("gpus", 4)
+    yield make_pod("selector", node_selector={"rack": "a"})
+    yield make_pod("tolerations", tolerations=[model.Toleration(operator="Exists")])
+    yield make_pod("namespace", namespace="other")
+    yield make_pod("priority", priority=7)
+    for app in "xy":
+        yield make_pod(f"label-{app}", labels={"app": app})
+    for purpose in "ab":
+        yield make_pod(f"annotation-{purpose}", annotations={PURPOSE: purpose})
+    for number in range(3):
+        yield make_pod(f"claim-{number}", annotations={CLAIM: f"c{number}"})
+    for uid in "01":
+        yield owned(f"owner-{uid}", uid)
+
+
+def claims() -> st.SearchStrategy[GpuClaim]:
+    def claim(number: int, count: int, label: str) -> GpuClaim:
+        selector = ClaimSelector({"rack": label}) if label else None
+        spec = GpuClaimSpec(devices=ClaimDevices(count=count), selector=selector)
+        return GpuClaim(model.ObjectMeta(name=f"c{number}", namespace="default"), spec)
+
+    return st.builds(claim, st.integers(0, 2), st.sampled_from([0, 1, 2, 4]), st.sampled_from(["", "a"]))
+
+
+def reports() -> st.SearchStrategy[GpuNodeStatus]:
+    def report(name: str, kind: str, ill: int, minute: int) -> GpuNodeStatus:
+        found = [
+            msgspec.structs.replace(each, health="Unhealthy" if each.id < ill else each.health)
+            for each in devices(kind)
+        ]
+        heartbeat = f"1970-01-01T00:{minute:02}:00Z"
+        status = GpuNodeStatusStatus(total=len(found), devices=found, heartbeat_time=heartbeat)
+        return GpuNodeStatus(model.ObjectMeta(name=name), GpuNodeStatusSpec(name), status)
+
+    kinds = st.sampled_from(["hgx-h100", "pcie-4", "pcie-bridged-8"])
+    return st.builds(report, st.sampled_from(some.NODES), kinds, st.integers(0, 3), st.integers(14, 24))
+
+
+Step = Callable[[Cache, FakeHandle], None]
+
+
+def steps() -> st.SearchStrategy[Step]:
+    def rent(row: int, owner: int) -> Step:
+        return lambda cache, handle: cache.shared(Rents).rent(row, owner)
+
+    return st.one_of(
+        some.steps().map(lambda step: lambda cache, handle: step(cache)),
+        claims().map(lambda claim: lambda cache, handle: cache.store(GPU_CLAIMS).upsert(claim)),
+        reports().map(lambda report: lambda cache, handle: cache.store(GPU_NODE_STATUSES).upsert(report)),
+        st.builds(rent, st.integers(0, 4), st.integers(-1, 1)),
+        st.sampled_from([1.0, 200.0]).map(lambda seconds: lambda cache, handle: handle.fake_clock.advance(seconds)),
+    )
+
+
+def uncached(cache: Cache, handle: FakeHandle) -> Runtime:
+    """A profile that knows nothing yet."""
+    fresh = FakeHandle(cache)
+    fresh.fake_clock = fresh.clock = handle.fake_clock
+    return make_runtime(cache, *PLUGINS, handle=fresh)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_a_decision_with_what_is_kept_is_that_without_it_after_any_history(data: st.DataObject) -> None:
+    cache = cluster(data.draw(st.lists(some.nodes, max_size=4)))
+    handle = FakeHandle(cache)
+    kept = make_runtime(cache, *PLUGINS, handle=handle)
+    waiting = [cache.record(pod) for pod in pods()]
+    for _ in range(data.draw(st.integers(1, 5))):
+        for step in data.draw(st.lists(steps(), max_size=5)):
+            step(cache, handle)
+        fresh = uncached(cache, handle)
+
+        for pod in data.draw(st.lists(st.sampled_from(waiting), min_size=4, max_size=8)):
+            assert answers(kept, pod) == answers(fresh, pod), pod.key
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(some.nodes, max_size=4), st.lists(steps(), max_size=8))
+def test_pods_are_alike_exactly_when_no_plugin_tells_them_apart(nodes: list[model.Node], history: list[Step]) -> None:
+    cache = cluster(nodes)
+    handle = FakeHandle(cache)
+    evaluator = make_runtime(cache, *PLUGINS, handle=handle).evaluator
+    for step in history:
+        step(cache, handle)
+    by_likeness: dict[Hashable, list[PodInfo]] = {}
+    for pod in map(cache.record, pods()):
+        by_likeness.setdefault(evaluator.likeness(pod), []).append(pod)
+
+    told_apart = [{repr(answers(uncached(cache, handle), pod)) for pod in alike} for alike in by_likeness.values()]
+
+    assert all(len(different) == 1 for different in told_apart)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "are_alike"),
+    [
+        (make_pod("a"), make_pod("b"), True),
+        (make_pod("a"), make_pod("b", labels={"unread": "x"}), True),
+        (make_pod("a"), make_pod("b", annotations={"unread": "x"}), True),
+        (make_pod("a", labels={"app": "x"}), make_pod("b", labels={"app": "x", "unread": "x"}), True),
+        (make_pod("a"), make_pod("b", labels={"app": "x"}), False),
+        (make_pod("a"), make_pod("b", annotations={PURPOSE: "x"}), False),
+        (make_pod("a"), make_pod("b", annotations={CLAIM: "c"}), False),
+        (make_pod("a"), make_pod("b", cpu=1), False),
+        (make_pod("a"), owned("b", "1"), False),
+        (owned("a", "1"), owned("b", "1"), True),
+        (owned("a", "0"), owned("b", "1"), False),
+    ],
+)
+def test_only_what_is_read_of_them_tells_pods_apart(one: model.Pod, other: model.Pod, are_alike: bool) -> None:
+    cache = cluster([make_node("n")])
+    evaluator = make_runtime(cache, *PLUGINS).evaluator
+
+    first, second = cache.record(one), cache.record(other)
+
+    assert (evaluator.likeness(first) == evaluator.likeness(second)) is are_alike
+
+
+def test_pods_with_claims_that_say_the_same_share_what_is_kept() -> None:
+    cache = cluster(make_node(f"n{i}") for i in range(4))
+    for name, count in (("a", 2), ("b", 2), ("c", 3)):
+        spec = GpuClaimSpec(devices=ClaimDevices(count=count))
+        cache.store(GPU_CLAIMS).upsert(GpuClaim(model.ObjectMeta(name=name, namespace="default"), spec))
+    evaluator = make_runtime(cache, GpuClaimPlugin).evaluator
+
+    alike = [cache.record(make_pod(f"pod-{name}", annotations={CLAIM: name})) for name in "abc"]
+    for pod in alike:
+        evaluator.filter(pod)
+
+    assert len(evaluator._entries) == 2
+
+
+def test_what_is_kept_stays_within_its_bound_however_many_identities_there_are() -> None:
+    cache = cluster(make_node(f"n{i}") for i in range(100))
+    handle = FakeHandle(cache)
+    profile = make_runtime(cache, Tenants, handle=handle).profile
+    evaluator = Evaluator(profile, cache.nodes, None, kept_bytes=2**20)
+
+    for number in range(1000):
+        pod = cache.record(make_pod(f"p{number}", annotations={PURPOSE: f"{number:02}" * 500}))
+        evaluator.choose(evaluator.filter(pod))
+
+    assert evaluator._entries.bytes <= 2**20
+    assert 16 <= len(evaluator._entries) < 200
+
+
+def test_a_change_in_a_column_of_its_own_concerns_the_plugin_that_reads_it_alone() -> None:
+    asked: list[int] = []
+
+    class Other:
+        name = "Other"
+        reads = NODE | PODS
+
+        @hookimpl
+        def score(self, nodes: NodeView) -> ScoreColumn:
+            asked.append(len(nodes))
+            return np.zeros(len(nodes))
+
+    cache = cluster(make_node(f"n{i}") for i in range(10))
+    runtime = make_runtime(cache, Tenants, Other)
+    pod = cache.record(make_pod("p"))
+    runtime.choose(runtime.filter(pod))
+    cache.shared(Rents).rent(3, 1)
+
+    filtered = runtime.filter(pod)
+
+    assert not filtered.feasible[3] and filtered.feasible.sum() == 9
+    assert asked == [10]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"reads_own": [Changes()]}, "reads_own is a tuple of Changes"),
+        ({"reads_own": (1,)}, "reads_own is a tuple of Changes"),
+        ({"reads_own": (Changes(),), "reads": None}, "declares reads_own without reads"),
+        ({"reads_pod_labels": ("a",)}, "reads_pod_labels is no more"),
+    ],
+)
+def test_what_is_declared_wrongly_is_an_error_at_load(wrong: dict[str, Any], why: str) -> None:
+    plugin = type("Wrong", (Tenants,), {"name": "Wrong", "__init__": lambda self: None, **wrong})
+
+    with pytest.raises(PluginError, match=why):
+        make_runtime(cluster(), plugin)
