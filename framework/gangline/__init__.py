@@ -3,7 +3,7 @@
 This module is the public API for plugin authors: everything that a plugin needs is imported from here.
 """
 
-from gangline import model
+from gangline import model, moments, quantity
 from gangline.api.cycle_state import Cycle, StateKey
 from gangline.api.diagnosis import Diagnosis
 from gangline.api.hints import Action, ClusterEvent, EventHint, on
@@ -13,12 +13,14 @@ from gangline.api.plugin import Clock, Handle, State, WaitingPod, per_node
 from gangline.api.pod_group import ANYWHERE, GroupAttempt, Membership, PodGroup, Problem, Role, TopologyConstraint
 from gangline.api.proposal import Proposal, Victims
 from gangline.api.scoring import default_normalize
+from gangline.clock import SystemClock, rfc3339
 from gangline.deadline import GANG_SECONDS, Deadline
 from gangline.errors import (
     ApiError,
     Conflict,
     DeadlineExceeded,
     GanglineError,
+    Gone,
     InvalidObject,
     NotFound,
     PluginError,
@@ -26,9 +28,15 @@ from gangline.errors import (
     Unavailable,
 )
 from gangline.groups import WATCHES as group_watches
+from gangline.groups import keys as group_keys
+from gangline.groups import parsing as annotation_values
+from gangline.groups.gpu_count import gpus_of
+from gangline.groups.owners import OwnerKey, key_of
 from gangline.groups.progress import Progress, expected
+from gangline.groups.strategy import PLACEMENT_STRATEGY, STRATEGIES, Strategy, strategy_of
 from gangline.kube import resources
-from gangline.kube.interface import PatchKind
+from gangline.kube.interface import Client, PatchKind
+from gangline.overview import gpu_use
 from gangline.sizes import BoundedCache, size_of
 from gangline.state import node_selection, requests, tolerations
 from gangline.state.changes import NODE, PODS, Changes
@@ -36,11 +44,12 @@ from gangline.state.kept import KeptColumns
 from gangline.state.labels import LabelColumn
 from gangline.state.locality import reaches_beyond
 from gangline.state.nodes import Int64Column, NodeView, Rows
+from gangline.state.numbering import renumber
 from gangline.state.pods import LabelSet, PodClass, PodInfo
 from gangline.state.selectors import EVERYTHING, NOTHING, Selector, compile_selector, from_map
 from gangline.state.stores import Store
 from gangline.state.taints import TaintKey
-from gangline.state.topology import Domains, Level, Named, Topology
+from gangline.state.topology import HOST, NO_DOMAIN, Domains, Level, Named, Topology
 from gangline.state.tracking import Tracker
 from gangline.state.transaction import Transaction
 from gangline.status import (
@@ -58,23 +67,28 @@ from gangline.status import (
     unschedulable,
     wait,
 )
-from gangline.wire import permissions
+from gangline.wire import custom_resources, permissions, scheduling_map, texts
 
 __all__ = [
     "ANYWHERE",
     "EVERYTHING",
     "GANG_SECONDS",
+    "HOST",
     "NODE",
     "NOTHING",
+    "NO_DOMAIN",
+    "PLACEMENT_STRATEGY",
     "PODS",
     "SKIP",
     "SKIP_CLASS",
+    "STRATEGIES",
     "SUCCESS",
     "Action",
     "ApiError",
     "BoolColumn",
     "BoundedCache",
     "Changes",
+    "Client",
     "Clock",
     "ClusterEvent",
     "Code",
@@ -87,6 +101,7 @@ __all__ = [
     "Domains",
     "EventHint",
     "GanglineError",
+    "Gone",
     "GroupAttempt",
     "Handle",
     "Int64Column",
@@ -100,6 +115,7 @@ __all__ = [
     "Narrow",
     "NodeView",
     "NotFound",
+    "OwnerKey",
     "PatchKind",
     "Placement",
     "PluginError",
@@ -118,6 +134,8 @@ __all__ = [
     "StateKey",
     "Status",
     "Store",
+    "Strategy",
+    "SystemClock",
     "TaintKey",
     "TooManyRequests",
     "Topology",
@@ -127,22 +145,35 @@ __all__ = [
     "Unavailable",
     "Victims",
     "WaitingPod",
+    "annotation_values",
     "codes",
     "compile_selector",
+    "custom_resources",
     "default_normalize",
     "expected",
     "from_map",
+    "gpu_use",
+    "gpus_of",
+    "group_keys",
     "group_watches",
     "hookimpl",
+    "key_of",
     "model",
+    "moments",
     "node_selection",
     "on",
     "per_node",
     "permissions",
+    "quantity",
     "reaches_beyond",
+    "renumber",
     "requests",
     "resources",
+    "rfc3339",
+    "scheduling_map",
     "size_of",
+    "strategy_of",
+    "texts",
     "tolerations",
     "unschedulable",
     "wait",

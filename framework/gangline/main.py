@@ -1,9 +1,15 @@
-"""The command line: `gangline COMMAND`; each command is an object of a module, here or in another component."""
+"""The command line: `gangline COMMAND`; each command is an object of a module, here or in another component.
+
+Distributions add commands by entry points in the group `gangline.commands`; none of them replaces a command of ours.
+"""
 
 from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 
 import click
 
@@ -15,7 +21,6 @@ COMMANDS = {
     "agent": "gangline_agent.main:agent",
     "certs": "gangline.commands.certs:certs",
     "config": "gangline.commands.config:config",
-    "defrag": "gangline_plugins.defragmentation.command:defrag",
     "explain": "gangline.commands.explain:explain",
     "plugins": "gangline.commands.plugins:plugins",
     "profiles": "gangline.commands.profiles:group",
@@ -30,7 +35,6 @@ SUMMARIES = {
     "agent": "Publish the GPUs of this node.",
     "certs": "Make and rotate the certificates of the webhook.",
     "config": "Check, convert or show KubeSchedulerConfiguration files.",
-    "defrag": "Make room for large gangs by moving running pods aside.",
     "explain": "Spell out one decision: per node and plugin the verdict, reason and score.",
     "plugins": "List plugins, or start a new one.",
     "profiles": "List the profiles that can be chosen by name.",
@@ -40,32 +44,53 @@ SUMMARIES = {
     "topology": "Draw the domains of the network, their nodes and their GPUs.",
     "webhook": "Serve admission reviews.",
 }
-"""What `--help` says of each command."""
+"""What `--help` says of each of them."""
+_WIDEST = 100
+"""Characters of the summary of a command."""
+
+
+@cache
+def added() -> Mapping[str, EntryPoint]:
+    """The commands that distributions add, by name."""
+    return {each.name: each for each in entry_points(group="gangline.commands") if each.name not in COMMANDS}
 
 
 class _Lazy(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(COMMANDS)
+        return sorted({*COMMANDS, *added()})
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, SUMMARIES[name]) for name in self.list_commands(ctx)])
+            formatter.write_dl([(name, _summary(name)) for name in self.list_commands(ctx)])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        return load(cmd_name, COMMANDS[cmd_name])
+        where = COMMANDS.get(cmd_name) or (added()[cmd_name].value if cmd_name in added() else None)
+        return load(cmd_name, where) if where is not None else None
+
+
+def _summary(name: str) -> str:
+    """What `--help` says of a command; one that a distribution adds is imported for that."""
+    if name in SUMMARIES:
+        return SUMMARIES[name]
+    try:
+        return load(name, added()[name].value).get_short_help_str(_WIDEST)
+    except click.ClickException as error:
+        return f"Cannot be used: {error.message}"
 
 
 def load(name: str, where: str) -> click.Command:
-    """The command at MODULE:OBJECT; ClickException where a package is missing that it needs."""
-    module, attribute = where.split(":")
+    """The command at MODULE:OBJECT; ClickException where it cannot be imported, or is none."""
+    module, _, attribute = where.partition(":")
     try:
         with nothing_collected():
-            command: click.Command = getattr(importlib.import_module(module), attribute)
+            command = getattr(importlib.import_module(module), attribute)
     except ModuleNotFoundError as error:
         why = f"the command {name} needs the package {error.name}, which is not installed"
         raise click.ClickException(why) from error
+    except Exception as error:  # of another distribution
+        raise click.ClickException(f"the command {name} cannot be loaded from {where}: {error!r}") from error
+    if not isinstance(command, click.Command):
+        raise click.ClickException(f"the command {name} is no click.Command at {where}")
     return command
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from pathlib import Path
 
 import gangline
@@ -28,3 +29,14 @@ def test_tests_of_the_framework_stand_in_rooms_that_there_are() -> None:
     tests = {path.parent.name for path in Path(__file__).parent.glob("*/test_*.py")}
 
     assert tests <= ROOMS
+
+
+def test_plugins_may_import_what_is_public_and_nothing_else() -> None:
+    contracts = tomllib.loads((ROOT.parents[1] / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (contract,) = (each for each in contracts if each.get("source_modules") == ["gangline_plugins"])
+    modules = {path.stem for path in ROOT.glob("*.py")} - {"__init__"} | ROOMS
+
+    allowed = modules - {name.removeprefix("gangline.") for name in contract["forbidden_modules"]}
+
+    assert allowed == {"model", "moments", "quantity", "command_line"}
+    assert allowed - {"command_line"} <= set(gangline.__all__)

@@ -16,7 +16,7 @@ from gangline.commands.seeing import see
 from gangline.overview.domain_use import DomainUse, domain_use, ready_nodes
 from gangline.overview.gpu_use import GpuUse, gpu_use
 from gangline.state.cache import Cache
-from gangline.state.topology import NONE, Domains, Topology
+from gangline.state.topology import NO_DOMAIN, Domains, Topology
 from gangline.status import BoolColumn
 
 _MOST_BLOCKS = 16
@@ -102,8 +102,8 @@ def drawn(cluster: Cache, topology: Topology) -> Iterator[Text]:
 
 def _ready(use: DomainUse, row: int | None) -> str:
     """How many nodes of a row's domain are ready; empty if the row is in no domain."""
-    domain = NONE if row is None else int(use.level.ids[row])
-    return "" if domain == NONE else f"{use.ready[domain]}/{use.nodes[domain]} ready"
+    domain = NO_DOMAIN if row is None else int(use.level.ids[row])
+    return "" if domain == NO_DOMAIN else f"{use.ready[domain]}/{use.nodes[domain]} ready"
 
 
 def _line(label: str, nodes: Sequence[dict[str, Any]], ready: str) -> Text:

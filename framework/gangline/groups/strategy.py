@@ -10,6 +10,7 @@ Strategy = Literal["consolidated", "distributed", "balanced"]
 PLACEMENT_STRATEGY = "topology.scheduler/placement-strategy"
 """On a workload or its pods: consolidated, distributed or balanced; the last one where it is not there."""
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
+"""The placement strategies that a workload may ask for."""
 _DEFAULT: Strategy = "balanced"
 
 

@@ -21,7 +21,7 @@ from gangline.profile.handle import FrameworkHandle
 from gangline.profile.runtime import Runtime
 from gangline.state.nodes import Rows
 from gangline.state.pods import PodInfo
-from gangline.state.topology import NONE, Domains, Topology
+from gangline.state.topology import NO_DOMAIN, Domains, Topology
 
 
 def accuracy(runtimes: Mapping[str, Runtime]) -> float:
@@ -72,15 +72,15 @@ def _rows(pods: Sequence[PodInfo]) -> Rows:
 
 def _together(topology: Topology, level: str, rows: Rows) -> bool:
     domains = topology.find(level)
-    ids = np.unique(domains.ids[rows]) if domains is not None else np.array([NONE])
-    return len(rows) == 1 or (len(ids) == 1 and int(ids[0]) != NONE)
+    ids = np.unique(domains.ids[rows]) if domains is not None else np.array([NO_DOMAIN])
+    return len(rows) == 1 or (len(ids) == 1 and int(ids[0]) != NO_DOMAIN)
 
 
 def _side_by_side(level: Domains, rows: Rows) -> bool:
     ids = np.unique(level.ids[rows])
-    if len(rows) == 1 or int(ids[0]) == NONE:
+    if len(rows) == 1 or int(ids[0]) == NO_DOMAIN:
         return len(rows) == 1
-    sizes = np.sort(np.bincount(level.ids[level.ids != NONE], minlength=len(level)))[::-1]
+    sizes = np.sort(np.bincount(level.ids[level.ids != NO_DOMAIN], minlength=len(level)))[::-1]
     fewest = int(np.searchsorted(np.cumsum(sizes), len(rows))) + 1
     places = level.order[ids]
     return len(ids) == fewest and int(places.max() - places.min()) == fewest - 1

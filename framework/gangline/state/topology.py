@@ -19,9 +19,10 @@ from gangline.state.labels import MISSING
 from gangline.state.nodes import Int32Column, Int64Column, Nodes, Rows
 from gangline.status import BoolColumn, read_only
 
-NONE = -1
+NO_DOMAIN = -1
 """In no domain."""
 HOST = "host"
+"""The narrowest level: each node is a domain of its own."""
 _NUMBER = re.compile(r"(\d{1,18})")
 
 
@@ -83,11 +84,11 @@ class Domains:
 
     level: str
     ids: Int32Column
-    """For each row the number of its domain, `NONE` for none."""
+    """For each row the number of its domain, `NO_DOMAIN` for none."""
     values: tuple[str, ...]
     """The name of each domain; equal names under different wider domains are different domains."""
     parents: Int32Column
-    """For each domain the number of the next wider one that it is in, or `NONE`."""
+    """For each domain the number of the next wider one that it is in, or `NO_DOMAIN`."""
     wider: Domains | None = None
 
     def __len__(self) -> int:
@@ -103,12 +104,14 @@ class Domains:
         return np.bincount(self.ids[inside], weights=column[inside], minlength=len(self)).astype(np.int64)
 
     def ancestors(self, wider: Domains) -> Int32Column:
-        """For each domain the number of the domain of a wider level that it is in, or `NONE`."""
+        """For each domain the number of the domain of a wider level that it is in, or `NO_DOMAIN`."""
         found, level = np.arange(len(self), dtype=np.int32), self
         while level is not wider:
-            found = np.where(found >= 0, np.append(level.parents, np.int32(NONE))[found], NONE).astype(np.int32)
+            found = np.where(found >= 0, np.append(level.parents, np.int32(NO_DOMAIN))[found], NO_DOMAIN).astype(
+                np.int32
+            )
             if level.wider is None:
-                return np.full(len(self), NONE, dtype=np.int32)
+                return np.full(len(self), NO_DOMAIN, dtype=np.int32)
             level = level.wider
         return found
 
@@ -245,11 +248,11 @@ class Topology:
 
     def _worked_out(self, level: Level, wider: Domains | None) -> Domains:
         values, numbers = self._described(level) if level.domains else self._labelled(level)
-        outer = wider.ids if wider is not None else np.full(self._nodes.size, NONE, dtype=np.int32)
+        outer = wider.ids if wider is not None else np.full(self._nodes.size, NO_DOMAIN, dtype=np.int32)
         inside = numbers != MISSING
         keys = (outer.astype(np.int64) + 1) * (len(values) + 1) + numbers
         unique, inverse = np.unique(keys[inside], return_inverse=True)
-        ids = np.full(self._nodes.size, NONE, dtype=np.int32)
+        ids = np.full(self._nodes.size, NO_DOMAIN, dtype=np.int32)
         ids[inside] = inverse
         parents = (unique // (len(values) + 1) - 1).astype(np.int32)
         chosen: list[int] = (unique % (len(values) + 1)).tolist()

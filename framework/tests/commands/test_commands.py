@@ -8,6 +8,8 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Sequence
+from functools import cache
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +57,36 @@ def small(tmp_path: Path) -> Path:
     path = tmp_path / "small.yaml"
     path.write_text(HEAD.format(version="v1") + SMALL)
     return path
+
+
+@pytest.fixture
+def with_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands that a distribution adds: one that cannot be imported, one that is none, and one by the name of ours."""
+    wrong = {"broken": "no_such_package:command", "odd": "gangline.main:SUMMARIES", "run": "gangline.main:SUMMARIES"}
+    found = [EntryPoint(name, where, "gangline.commands") for name, where in wrong.items()]
+    monkeypatch.setattr(main, "entry_points", lambda group: found)
+    monkeypatch.setattr(main, "added", cache(main.added.__wrapped__))
+
+
+def test_a_command_that_a_distribution_adds_stands_beside_ours() -> None:
+    assert "defrag" in main.added() and "defrag" not in main.COMMANDS
+    assert "Make room by moving running pods" in " ".join(invoked("--help").split())
+
+
+@pytest.mark.usefixtures("with_added")
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("broken", "needs the package no_such_package"), ("odd", "is no click.Command at gangline.main:SUMMARIES")],
+)
+def test_an_added_command_that_cannot_be_used_harms_itself_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, why: str
+) -> None:
+    assert why in " ".join(invoked("--help").split())
+    assert "Schedule pods until SIGTERM" in invoked("run", "--help")
+
+    code, err = ended(monkeypatch, capsys, [name])
+
+    assert code == 1 and why in err
 
 
 def test_help_lists_the_commands_without_importing_them() -> None:
@@ -186,10 +218,12 @@ def test_a_new_plugin_overwrites_nothing(
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
-def test_the_module_of_a_command_is_imported_only_when_it_is_asked_for() -> None:
+def test_the_module_of_a_command_of_ours_is_imported_only_when_it_is_asked_for() -> None:
     code = (
-        "import sys; from gangline.main import cli; cli(['--help'], standalone_mode=False); "
-        "sys.exit(any(name.startswith('gangline.commands.') for name in sys.modules))"
+        "import sys; from gangline import main; main.cli(['--help'], standalone_mode=False); "
+        # What the authors of commands may use lists profiles as well.
+        "theirs = main.COMMANDS['profiles']; "
+        "sys.exit(any(each.partition(':')[0] in sys.modules for each in main.COMMANDS.values() if each != theirs))"
     )
 
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=False).returncode == 0

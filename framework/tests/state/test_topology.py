@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gangline.state.topology import NONE, Level, Named, Topology, natural
+from gangline.state.topology import NO_DOMAIN, Level, Named, Topology, natural
 from gangline.testing import cluster, make_node
 
 from ..gangs import LEAF, SPINE, fabric
@@ -54,7 +54,7 @@ def test_a_level_is_found_by_name_by_label_and_by_any_label_that_nodes_have() ->
 
     assert topology.find("leaf") is topology.find(LEAF)
     row = topology.find("example.com/row")
-    assert row is not None and row.ids.tolist() == [0, NONE]
+    assert row is not None and row.ids.tolist() == [0, NO_DOMAIN]
     assert topology.find("example.com/other") is None and topology.find("rack") is None
 
 
@@ -63,7 +63,7 @@ def test_a_node_without_the_label_is_in_no_domain() -> None:
 
     leaf = Topology(cache.nodes).find("leaf")
 
-    assert leaf is not None and leaf.ids.tolist() == [0, NONE]
+    assert leaf is not None and leaf.ids.tolist() == [0, NO_DOMAIN]
 
 
 def test_a_change_of_labels_shows_at_once_and_a_heartbeat_changes_nothing() -> None:
@@ -86,7 +86,7 @@ def test_a_node_that_goes_leaves_its_domain() -> None:
     cache.remove_node("s0-l1-n0")
 
     leaf = topology.find("leaf")
-    assert leaf is not None and len(leaf) == 1 and leaf.ids.tolist() == [0, NONE]
+    assert leaf is not None and len(leaf) == 1 and leaf.ids.tolist() == [0, NO_DOMAIN]
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_described_domains_take_the_nodes_with_their_labels() -> None:
 
     leaf = Topology(cache.nodes, levels).find("leaf")
 
-    assert leaf is not None and leaf.values == ("leaf-1", "leaf-2") and leaf.ids.tolist() == [0, 1, NONE]
+    assert leaf is not None and leaf.values == ("leaf-1", "leaf-2") and leaf.ids.tolist() == [0, 1, NO_DOMAIN]
 
 
 def test_sums_and_ancestors_follow_the_domains() -> None:

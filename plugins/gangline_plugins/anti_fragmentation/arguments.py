@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from gangline import InvalidObject
-from gangline.quantity import milli
+from gangline import InvalidObject, quantity
 from gangline_plugins.anti_fragmentation.typical import ANYWHERE, Kind, Typical, models
 from gangline_plugins.gpu.links import MOST_DEVICES
 from gangline_plugins.gpu.node_devices import WHOLE
@@ -53,7 +52,7 @@ def typical_of(pods: Sequence[TypicalPod]) -> Typical:
 
 def _kind(pod: TypicalPod, path: str) -> Kind:
     try:
-        cpu = milli(pod.cpu)
+        cpu = quantity.milli(pod.cpu)
     except InvalidObject as error:
         raise InvalidObject(f"{path}.cpu", error.value, error.why) from error
     if not pod.gpus:

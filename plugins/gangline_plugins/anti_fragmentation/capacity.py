@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from gangline import NodeView
-from gangline.state.requests import CPU
-from gangline.wire.custom_resources import GPU
+from gangline import NodeView, custom_resources, requests
 from gangline_plugins.gpu.columns import Columns
 from gangline_plugins.gpu.links import MOST_DEVICES
 from gangline_plugins.gpu.node_devices import WHOLE
@@ -20,14 +18,16 @@ _BITS = np.uint32(1) << np.arange(MOST_DEVICES, dtype=np.uint32)
 
 def free_cpu(nodes: NodeView) -> Amounts:
     """Milli-CPU."""
-    return nodes.allocatable(CPU) - nodes.requested(CPU)
+    return nodes.allocatable(requests.CPU) - nodes.requested(requests.CPU)
 
 
 def all_devices(nodes: NodeView, columns: Columns) -> Amounts:
     """Thousandths of all devices that can be had, free or not."""
     index = nodes.index
     known = np.bitwise_count(columns.healthy[index] & ~columns.mig[index])
-    return WHOLE * np.where(columns.known[index], known, np.minimum(nodes.allocatable(GPU), MOST_DEVICES))
+    return WHOLE * np.where(
+        columns.known[index], known, np.minimum(nodes.allocatable(custom_resources.GPU), MOST_DEVICES)
+    )
 
 
 def free_devices(nodes: NodeView, columns: Columns) -> Amounts:
@@ -43,6 +43,6 @@ def free_devices(nodes: NodeView, columns: Columns) -> Amounts:
     free *= (usable[:, None] & _BITS) != 0
     unknown = ~columns.known[index]
     if unknown.any():
-        left = nodes.allocatable(GPU)[unknown] - nodes.requested(GPU)[unknown]
+        left = nodes.allocatable(custom_resources.GPU)[unknown] - nodes.requested(custom_resources.GPU)[unknown]
         free[unknown] = np.where(left[:, None] > _PLACES, WHOLE, 0)
     return free

@@ -16,8 +16,8 @@ from gangline import (
     Status,
     expected,
     hookimpl,
+    requests,
 )
-from gangline.state.requests import CPU
 from gangline_plugins.anti_fragmentation.arguments import AntiFragmentationArgs, typical_of
 from gangline_plugins.anti_fragmentation.begun import Begun
 from gangline_plugins.anti_fragmentation.gradient import Values
@@ -108,7 +108,7 @@ class AntiFragmentation:
 
     def _asked(self, pod: PodInfo) -> Asked:
         want = self._table.wants.of(pod)
-        cpu = pod.cls.requests.real.get(CPU, 0)
+        cpu = pod.cls.requests.real.get(requests.CPU, 0)
         if not isinstance(want, Want) or want.exclusivity in ("MIG", "Replicas"):
             return Asked(cpu)
         return Asked(cpu, min(want.count, MOST_DEVICES), self._milli(want))

@@ -15,8 +15,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from gangline import BoolColumn, BoundedCache, NodeView, PodInfo, model, node_selection, size_of
-from gangline.state.requests import CPU
+from gangline import BoolColumn, BoundedCache, NodeView, PodInfo, model, node_selection, requests, size_of
 
 COVERAGE = 0.95
 _SEEN = 65_536
@@ -62,7 +61,7 @@ Typical = tuple[tuple[Kind, float], ...]
 
 def kind_of(pod: PodInfo, count: int, milli: int, selector: tuple[tuple[str, str], ...]) -> Kind:
     """The kind of a pod that takes so many thousandths of so many devices, on nodes with the selector's labels."""
-    cpu = pod.cls.requests.real.get(CPU, 0)
+    cpu = pod.cls.requests.real.get(requests.CPU, 0)
     return Kind(cpu, count, milli, _where(pod.spec, selector)) if count else Kind(cpu)
 
 

@@ -13,11 +13,8 @@ import click
 import msgspec
 from rich.console import Console
 
-from gangline import Handle
-from gangline.clock import SystemClock
-from gangline.commands.judging import Judged, connected, judge
-from gangline.commands.output import console, table
-from gangline.commands.profiles import choose
+from gangline import Handle, SystemClock
+from gangline.command_line import Judged, choose, connected, console, judge, table
 from gangline_plugins.defragmentation.applying import Applying
 from gangline_plugins.defragmentation.arguments import DefragmentationArgs
 from gangline_plugins.defragmentation.plan import Move, Plan

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from gangline import Handle, InvalidObject, PodInfo
-from gangline.groups.keys import MIN_RUNTIME
-from gangline.groups.parsing import flag, seconds
-from gangline.moments import moment
-from gangline.wire.custom_resources import GPU
+from gangline import Handle, InvalidObject, PodInfo, annotation_values, custom_resources, group_keys, moments
 from gangline_plugins.gpu.devices import device_table
 from gangline_plugins.gpu.links import MOST_DEVICES
 from gangline_plugins.gpu.wants import Want
@@ -48,7 +44,7 @@ class Costs:
         """How many GPUs a pod takes, parts of shared ones as parts."""
         want = self._wants.of(pod)
         if not isinstance(want, Want):
-            return float(min(MOST_DEVICES, pod.cls.requests.real.get(GPU, 0)))
+            return float(min(MOST_DEVICES, pod.cls.requests.real.get(custom_resources.GPU, 0)))
         return want.count * (want.milli / _WHOLE if want.exclusivity == "Shared" and want.milli else 1.0)
 
     def why_stays(self, pod: PodInfo) -> str:
@@ -59,15 +55,15 @@ class Costs:
         """
         annotations = self._handle.workload(pod)
         try:
-            if flag(annotations, NEVER_MOVE):
+            if annotation_values.flag(annotations, NEVER_MOVE):
                 return f"{NEVER_MOVE} is set"
-            least = seconds(annotations, MIN_RUNTIME)
+            least = annotation_values.seconds(annotations, group_keys.MIN_RUNTIME)
             self._lost(pod, annotations)
         except InvalidObject as error:
             why = str(error if error.path.startswith("pod ") else _named(pod, error))
             self._teller.once(pod, "InvalidMoveAnnotation", why)
             return why
-        return f"younger than its {MIN_RUNTIME}" if least is not None and self._age(pod) < least else ""
+        return f"younger than its {group_keys.MIN_RUNTIME}" if least is not None and self._age(pod) < least else ""
 
     def _lost(self, pod: PodInfo, annotations: Mapping[str, str]) -> float:
         """Seconds since the last checkpoint, or since the start where none is known."""
@@ -76,7 +72,7 @@ class Costs:
         if text is not None:
             return min(age, max(0.0, self._now - _moment(pod, text)))
         try:
-            interval = seconds(annotations, CHECKPOINT_INTERVAL)
+            interval = annotation_values.seconds(annotations, CHECKPOINT_INTERVAL)
         except InvalidObject as error:
             raise _named(pod, error) from error
         if interval is None:
@@ -89,14 +85,14 @@ class Costs:
     def _age(self, pod: PodInfo) -> float:
         """Seconds since a pod was started; 0 for one that has not."""
         try:
-            return max(0.0, self._now - moment(pod.start_time)) if pod.start_time else 0.0
+            return max(0.0, self._now - moments.moment(pod.start_time)) if pod.start_time else 0.0
         except ValueError:
             raise InvalidObject(f"pod {pod.key}: status.startTime", pod.start_time, "is no time") from None
 
 
 def _moment(pod: PodInfo, text: str) -> float:
     try:
-        return moment(text)
+        return moments.moment(text)
     except ValueError as error:
         raise InvalidObject(_where(pod, LAST_CHECKPOINT), text, str(error)) from None
 

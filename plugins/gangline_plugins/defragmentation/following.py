@@ -7,8 +7,7 @@ from collections.abc import Callable
 from contextlib import aclosing
 from typing import Any
 
-from gangline import model, resources
-from gangline.errors import Gone
+from gangline import Gone, model, resources
 
 
 class Following:

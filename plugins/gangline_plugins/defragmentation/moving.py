@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gangline import BoolColumn, Handle, Membership, PodInfo, Transaction
-from gangline.wire.custom_resources import GPU
+from gangline import BoolColumn, Handle, Membership, PodInfo, Transaction, custom_resources
 from gangline_plugins.defragmentation.movable import Movable
 from gangline_plugins.defragmentation.plan import Move, Step
 from gangline_plugins.defragmentation.record import owner_of
@@ -32,7 +31,9 @@ class Mover:
         self._tx = transaction
         self._forbidden = forbidden
         nodes = handle.nodes
-        in_use = (nodes.requested(GPU) > 0) | (device_table(handle.state).columns.busy[nodes.index] > 0)
+        in_use = (nodes.requested(custom_resources.GPU) > 0) | (
+            device_table(handle.state).columns.busy[nodes.index] > 0
+        )
         self._last = nodes.alive & ~forbidden
         self._first = self._last & in_use
         """Nodes that are in use already: nothing that is whole is broken there."""

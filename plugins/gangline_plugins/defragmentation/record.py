@@ -10,8 +10,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gangline import InvalidObject, NodeView, PodInfo, model
-from gangline.wire.texts import from_json
+from gangline import InvalidObject, NodeView, PodInfo, model, texts
 from gangline_plugins.defragmentation.plan import Plan, Step
 
 CONFIG_MAP = "gangline-moves"
@@ -84,7 +83,7 @@ def read(config_map: model.ConfigMap) -> Record:
     where = f"ConfigMap {config_map.metadata.namespace}/{config_map.metadata.name}: data.{RECORD}"
     if text is None:
         raise InvalidObject(where, None, "is missing")
-    return from_json(where, text, Record)
+    return texts.from_json(where, text, Record)
 
 
 def held(config_map: model.ConfigMap) -> str:

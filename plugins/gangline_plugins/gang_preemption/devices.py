@@ -11,8 +11,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from gangline import Handle, PodInfo
-from gangline.wire.custom_resources import CLAIM
+from gangline import Handle, PodInfo, custom_resources
 from gangline_plugins.gpu.devices import device_table
 from gangline_plugins.gpu.wants import Want
 
@@ -48,7 +47,7 @@ class Devices:
 
     def asked(self, pod: PodInfo) -> int:
         """What a pod asks for at least."""
-        want = self._table.wants.of(pod) if CLAIM in pod.annotations else None
+        want = self._table.wants.of(pod) if custom_resources.CLAIM in pod.annotations else None
         if not isinstance(want, Want) or want.exclusivity == "MIG":
             return 0
         return want.count * (want.milli if want.exclusivity == "Shared" else _WHOLE)
@@ -56,4 +55,4 @@ class Devices:
 
 def devices_for(handle: Handle, members: Iterable[PodInfo], size: int) -> Devices | None:
     """The devices, where one of these pods has a claim."""
-    return Devices(handle, size) if any(CLAIM in pod.annotations for pod in members) else None
+    return Devices(handle, size) if any(custom_resources.CLAIM in pod.annotations for pod in members) else None

@@ -6,10 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from gangline import Handle, InvalidObject, PodInfo, permissions, resources
-from gangline.groups.keys import MIN_RUNTIME
-from gangline.groups.parsing import seconds
-from gangline.moments import moment
+from gangline import Handle, InvalidObject, PodInfo, annotation_values, group_keys, moments, permissions, resources
 from gangline_plugins.telling import Teller
 
 
@@ -41,23 +38,23 @@ class Sparing:
             return False
         if not self._is_allowed(pod.namespace):
             why = permissions.missing(permissions.MIN_RUNTIME, pod.namespace)
-            self._teller.once(pod, "MinRuntimeNotAllowed", f"{MIN_RUNTIME} spares nobody: {why}")
+            self._teller.once(pod, "MinRuntimeNotAllowed", f"{group_keys.MIN_RUNTIME} spares nobody: {why}")
             return False
         try:
-            least = seconds({MIN_RUNTIME: text}, MIN_RUNTIME) or 0.0
+            least = annotation_values.seconds({group_keys.MIN_RUNTIME: text}, group_keys.MIN_RUNTIME) or 0.0
         except InvalidObject as error:
             self._teller.once(pod, "InvalidMinRuntime", str(error))
             return False
         most = self._args.max_min_runtime_seconds
         if least > most:
-            note = f"{MIN_RUNTIME} {text} is cut to {most:g} seconds, the most that this profile allows"
+            note = f"{group_keys.MIN_RUNTIME} {text} is cut to {most:g} seconds, the most that this profile allows"
             self._teller.once(pod, "MinRuntimeCut", note)
         return self._now - self._start(pod) < min(least, most)
 
     def _promised(self, pod: PodInfo) -> str | None:
         """What the pod or its workload says."""
-        own = pod.annotations.get(MIN_RUNTIME)
-        return own if own is not None or not pod.owners else self._handle.workload(pod).get(MIN_RUNTIME)
+        own = pod.annotations.get(group_keys.MIN_RUNTIME)
+        return own if own is not None or not pod.owners else self._handle.workload(pod).get(group_keys.MIN_RUNTIME)
 
     def _is_allowed(self, namespace: str) -> bool:
         if not self._args.require_permission:
@@ -71,6 +68,6 @@ class Sparing:
         if not pod.start_time:
             return self._now
         try:
-            return min(moment(pod.start_time), self._now)
+            return min(moments.moment(pod.start_time), self._now)
         except ValueError:
             return 0.0

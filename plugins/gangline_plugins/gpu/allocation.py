@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from gangline.wire.custom_resources import ALLOCATED, ALLOCATED_UUIDS
+from gangline import custom_resources
 from gangline_plugins.gpu.links import mask_of
 
 
@@ -41,7 +41,7 @@ class Allocation:
     @property
     def annotations(self) -> dict[str, str]:
         """What the binding writes on the pod."""
-        return {ALLOCATED: join(self.ids), ALLOCATED_UUIDS: join(self.uuids)}
+        return {custom_resources.ALLOCATED: join(self.ids), custom_resources.ALLOCATED_UUIDS: join(self.uuids)}
 
 
 def names_instances(uuids: Iterable[str]) -> bool:

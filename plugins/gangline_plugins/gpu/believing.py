@@ -17,9 +17,7 @@ from collections.abc import Collection, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from gangline import PodInfo, State, model, permissions, resources
-from gangline.wire.custom_resources import SCHEDULING_MAP
-from gangline.wire.scheduling_map import parse, pod_index
+from gangline import PodInfo, State, custom_resources, model, permissions, resources, scheduling_map
 from gangline_plugins.gpu.links import MOST_DEVICES
 from gangline_plugins.gpu.wants import MapProfiles, Problem, Want, plain_want
 
@@ -182,11 +180,11 @@ class Beliefs:
 
     def _mapped(self, pod: PodInfo) -> frozenset[int]:
         """The devices that the pod's map gives it, if its namespace allows maps."""
-        text = pod.annotations.get(SCHEDULING_MAP)
+        text = pod.annotations.get(custom_resources.SCHEDULING_MAP)
         if text is None or not (self._profiles.are_free(pod.scheduler_name) or self._may_map(pod.namespace)):
             return frozenset()
-        index = pod_index(metadata_of(pod))
-        entry = parse(text).entries.get(index) if index is not None else None
+        index = scheduling_map.pod_index(metadata_of(pod))
+        entry = scheduling_map.parse(text).entries.get(index) if index is not None else None
         return frozenset(ids_in(entry.devices) or ()) if entry is not None else frozenset()
 
     def _may_map(self, namespace: str) -> bool:

@@ -25,14 +25,12 @@ from gangline import (
     ScoreColumn,
     StateKey,
     Status,
+    custom_resources,
     hookimpl,
     on,
     resources,
     unschedulable,
 )
-from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES, RESOURCE_CLAIMS
-from gangline.wire.custom_resources import ALLOCATED, CLAIM, GPU, SCHEDULING_MAP, GpuNodeStatus
-from gangline.wire.custom_resources import GpuClaim as Claim
 from gangline_plugins.gpu.allocation import Allocation
 from gangline_plugins.gpu.believing import AT_ONCE, SETTLE
 from gangline_plugins.gpu.claim_status import ClaimStatuses
@@ -78,7 +76,7 @@ class GpuClaim:
     args_type = GpuClaimArgs
     reads = NODE | PODS
     reasons = REASONS
-    watches = (GPU_CLAIMS, GPU_NODE_STATUSES, RESOURCE_CLAIMS)
+    watches = (resources.GPU_CLAIMS, resources.GPU_NODE_STATUSES, resources.RESOURCE_CLAIMS)
 
     def __init__(self, args: GpuClaimArgs, handle: Handle) -> None:
         self._handle = handle
@@ -96,7 +94,7 @@ class GpuClaim:
         self.reads_own = (self._feasibility.aged,)
         self._illness = handle.state.shared(Illness)
         self._statuses = ClaimStatuses(handle)
-        self._judged: tuple[GpuNodeStatus | None, bool] = (None, False)
+        self._judged: tuple[custom_resources.GpuNodeStatus | None, bool] = (None, False)
         self._doubted = handle.metric(
             "gangline_unbelieved_allocations", "Pods that said to have devices and were not believed."
         )
@@ -129,7 +127,11 @@ class GpuClaim:
     def identity(self, pod: PodInfo) -> Hashable:
         """What its claim says; without one, and without a map, requests tell."""
         annotations = pod.annotations
-        return (self._table.wants.of(pod),) if CLAIM in annotations or SCHEDULING_MAP in annotations else None
+        return (
+            (self._table.wants.of(pod),)
+            if custom_resources.CLAIM in annotations or custom_resources.SCHEDULING_MAP in annotations
+            else None
+        )
 
     @hookimpl
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
@@ -211,7 +213,7 @@ class GpuClaim:
     def unreserve(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
         """The devices are given back with the pod's place on the node."""
         self._table.forget(pod.uid)
-        if cycle.get(WANT) is not None and ALLOCATED in cycle.annotations:
+        if cycle.get(WANT) is not None and custom_resources.ALLOCATED in cycle.annotations:
             self._statuses.tell(pod, "Failed", message=f"the reservation on node {node} was given back")
 
     @hookimpl
@@ -243,14 +245,18 @@ class GpuClaim:
 
     def _warn_of_late_claim(self, pod: PodInfo) -> None:
         """The webhook tells the containers of a pod to read UUIDs when it sees that the claim is for instances."""
-        name = pod.annotations.get(CLAIM, "")
-        claim: Claim | None = self._handle.state.store(resources.GPU_CLAIMS).get(name, pod.namespace)
+        name = pod.annotations.get(custom_resources.CLAIM, "")
+        claim: custom_resources.GpuClaim | None = self._handle.state.store(resources.GPU_CLAIMS).get(
+            name, pod.namespace
+        )
         if claim is not None and pod.created < (claim.metadata.creation_timestamp or ""):
             late = f'GpuClaim "{pod.namespace}/{name}" came after the pod'
             note = f"{late}: it may see device ids, which name no MIG instance; make it again"
             self._handle.recorder.event(pod, "Warning", "GpuClaimCameLate", note)
 
-    def _says_something_new(self, pod: PodInfo, old: GpuNodeStatus | None, new: GpuNodeStatus | None) -> bool:
+    def _says_something_new(
+        self, pod: PodInfo, old: custom_resources.GpuNodeStatus | None, new: custom_resources.GpuNodeStatus | None
+    ) -> bool:
         """Whether a report is more than a heartbeat, or the first for long; asked for every pod, worked out once."""
         if old is None or new is None:
             return True
@@ -260,18 +266,18 @@ class GpuClaim:
         return self._judged[1]
 
     def _frees_devices(self, pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> bool:
-        return old is None or ALLOCATED in old.annotations or self._table.wants.of(old) is not None
+        return old is None or custom_resources.ALLOCATED in old.annotations or self._table.wants.of(old) is not None
 
 
 def _lacks_request(pod: PodInfo, want: Want) -> str:
     """What to tell a pod that requests none of the GPUs that its claim gives it; "" where it does."""
-    if want.implicit or want.exclusivity != "Exclusive" or pod.cls.requests.real.get(GPU, 0):
+    if want.implicit or want.exclusivity != "Exclusive" or pod.cls.requests.real.get(custom_resources.GPU, 0):
         return ""
-    return f"the pod's claim gives it {want.count} GPUs: it has to request {GPU}: {want.count}"
+    return f"the pod's claim gives it {want.count} GPUs: it has to request {custom_resources.GPU}: {want.count}"
 
 
-def _is_its_claim(pod: PodInfo, old: Claim | None, new: Claim) -> bool:
-    is_its = (new.metadata.namespace, new.metadata.name) == (pod.namespace, pod.annotations.get(CLAIM))
+def _is_its_claim(pod: PodInfo, old: custom_resources.GpuClaim | None, new: custom_resources.GpuClaim) -> bool:
+    is_its = (new.metadata.namespace, new.metadata.name) == (pod.namespace, pod.annotations.get(custom_resources.CLAIM))
     return is_its and (old is None or old.spec != new.spec)
 
 

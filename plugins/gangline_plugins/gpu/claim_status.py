@@ -12,9 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from gangline import Handle, NotFound, PodInfo, resources
-from gangline.kube.resources import GPU_CLAIMS
-from gangline.wire.custom_resources import CLAIM, GpuClaim, GpuClaimStatus
+from gangline import Handle, NotFound, PodInfo, custom_resources, resources
 from gangline_plugins.gpu.allocation import Allocation, join
 
 Phase = Literal["Pending", "Reserved", "Bound", "Failed"]
@@ -27,7 +25,7 @@ class ClaimStatuses:
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
         self._store = handle.state.store(resources.GPU_CLAIMS)
-        self._latest: dict[tuple[str, str], GpuClaimStatus] = {}
+        self._latest: dict[tuple[str, str], custom_resources.GpuClaimStatus] = {}
         self._locks = [asyncio.Lock() for _ in range(_WRITERS)]
         """A claim always has the same one, so that its statuses are written in order."""
 
@@ -35,12 +33,12 @@ class ClaimStatuses:
         self, pod: PodInfo, phase: Phase, node: str = "", allocation: Allocation | None = None, message: str = ""
     ) -> None:
         """The claim of a pod has come to this; nothing for a pod without a claim."""
-        name = pod.annotations.get(CLAIM)
-        claim: GpuClaim | None = self._store.get(name, pod.namespace) if name else None
+        name = pod.annotations.get(custom_resources.CLAIM)
+        claim: custom_resources.GpuClaim | None = self._store.get(name, pod.namespace) if name else None
         if claim is None:
             return
         ids = list(allocation.ids) if allocation else []
-        status = GpuClaimStatus(phase, node, ids, f"{node}:{join(ids)}" if allocation else "", message)
+        status = custom_resources.GpuClaimStatus(phase, node, ids, f"{node}:{join(ids)}" if allocation else "", message)
         key = (claim.metadata.namespace, claim.metadata.name)
         if self._latest.get(key, claim.status) == status:
             return
@@ -49,7 +47,9 @@ class ClaimStatuses:
 
     def is_new(self, pod: PodInfo) -> bool:
         """Whether nothing was ever said of the pod's claim."""
-        claim: GpuClaim | None = self._store.get(pod.annotations.get(CLAIM, ""), pod.namespace)
+        claim: custom_resources.GpuClaim | None = self._store.get(
+            pod.annotations.get(custom_resources.CLAIM, ""), pod.namespace
+        )
         return claim is not None and not claim.status.phase
 
     async def _write(self, key: tuple[str, str]) -> None:
@@ -62,7 +62,7 @@ class ClaimStatuses:
             fields = {field.encode_name: getattr(status, field.name) for field in msgspec.structs.fields(status)}
             try:
                 await self._handle.client.patch(
-                    GPU_CLAIMS, name, {"status": fields}, namespace=namespace, subresource="status"
+                    resources.GPU_CLAIMS, name, {"status": fields}, namespace=namespace, subresource="status"
                 )
             except NotFound:
                 return

@@ -20,9 +20,7 @@ from typing import Literal
 
 import numpy as np
 
-from gangline import PodInfo, State, model, resources
-from gangline.wire.custom_resources import ALLOCATED, ALLOCATED_UUIDS, SCHEDULING_MAP, GpuNodeStatus
-from gangline.wire.texts import device_ids
+from gangline import PodInfo, State, custom_resources, model, resources, texts
 from gangline_plugins.gpu import hardware as reports
 from gangline_plugins.gpu.allocation import Allocation, names_instances
 from gangline_plugins.gpu.believing import AT_ONCE, Beliefs
@@ -59,7 +57,7 @@ class DeviceTable:
         self._state = state
         self._nodes: dict[int, NodeDevices] = {}
         self._row_of: dict[str, int] = {}
-        self._reports: dict[int, GpuNodeStatus] = {}
+        self._reports: dict[int, custom_resources.GpuNodeStatus] = {}
         self._allocations: dict[str, Allocation] = {}
         self._before: OrderedDict[str, Before] = OrderedDict()
         self._reserved: OrderedDict[str, Allocation] = OrderedDict()
@@ -118,7 +116,7 @@ class DeviceTable:
         found = {pod.uid}
         for uid, other in node.pods.items() if node is not None else ():
             allocation = self._allocations.get(uid)
-            is_mapped = SCHEDULING_MAP in other.annotations and other.namespace == pod.namespace
+            is_mapped = custom_resources.SCHEDULING_MAP in other.annotations and other.namespace == pod.namespace
             if is_mapped and allocation is not None and allocation.exclusivity == "Explicit":
                 found.add(uid)
         return found
@@ -136,7 +134,7 @@ class DeviceTable:
     def judge_again(self, uid: str) -> None:
         """What goes with the allocation of a pod has changed."""
         pod = self._state.pods.get(uid)
-        if pod is not None and pod.row >= 0 and ALLOCATED in pod.annotations:
+        if pod is not None and pod.row >= 0 and custom_resources.ALLOCATED in pod.annotations:
             self.remove(pod, pod.row)
             if (before := self._before.get(uid)) is not None:
                 self._before[uid] = replace(before, state=OTHER)
@@ -213,7 +211,7 @@ class DeviceTable:
         if before is not None and before.row == row and before.pod() is pod and before.state == self._node(row).state:
             self._put_back(pod, before)
             return
-        text = pod.annotations.get(ALLOCATED)
+        text = pod.annotations.get(custom_resources.ALLOCATED)
         want = self.wants.of(pod)
         if isinstance(want, Problem):
             if text is None:
@@ -248,7 +246,7 @@ class DeviceTable:
         """Undo taking it off: it has what it had, whatever has become of its claim since."""
         node = self._node(before.row)
         node.pods[pod.uid] = pod
-        if ALLOCATED in pod.annotations and isinstance(self.wants.of(pod), Problem):
+        if custom_resources.ALLOCATED in pod.annotations and isinstance(self.wants.of(pod), Problem):
             self._late.wait(pod)
         if before.allocation is not None:
             self._hold(pod.uid, node, before.allocation)
@@ -270,7 +268,7 @@ class DeviceTable:
         devices.label(node.metadata.labels or {})
         if self._row_of.get(name) != row:
             self._row_of[name] = row
-            report: GpuNodeStatus | None = self._store.get(name)
+            report: custom_resources.GpuNodeStatus | None = self._store.get(name)
             if report is not None:
                 self._take(report, row, devices)
                 return
@@ -284,13 +282,13 @@ class DeviceTable:
         self._nodes[row] = NodeDevices()
         self._publisher.hardware(row, self._nodes[row], row in self._reports)
 
-    def on_upsert(self, report: GpuNodeStatus) -> None:
+    def on_upsert(self, report: custom_resources.GpuNodeStatus) -> None:
         """An agent reported."""
         row = self._row_of.get(report.metadata.name)
         if row is not None:
             self._take(report, row, self._nodes[row])
 
-    def on_remove(self, report: GpuNodeStatus) -> None:
+    def on_remove(self, report: custom_resources.GpuNodeStatus) -> None:
         """There is no report any more."""
         row = self._row_of.get(report.metadata.name)
         if row is not None:
@@ -299,7 +297,7 @@ class DeviceTable:
             self._reports.pop(row, None)
             self._settle(row, node)
 
-    def _take(self, report: GpuNodeStatus, row: int, node: NodeDevices) -> None:
+    def _take(self, report: custom_resources.GpuNodeStatus, row: int, node: NodeDevices) -> None:
         before = self._reports.get(row)
         self._reports[row] = report
         self.columns.heartbeat[row] = reports.heartbeat(report)
@@ -356,8 +354,8 @@ class DeviceTable:
         before: Before | None,
     ) -> Allocation | None:
         """What a bound pod says that it has, as far as it is believed; None where nothing of it is."""
-        said = device_ids(text)
-        uuids = tuple(filter(None, pod.annotations.get(ALLOCATED_UUIDS, "").split(",")))
+        said = texts.device_ids(text)
+        uuids = tuple(filter(None, pod.annotations.get(custom_resources.ALLOCATED_UUIDS, "").split(",")))
         had = before.allocation if before is not None and before.row == row else None
         known = (said, uuids or self.uuids(row, said))
         same = had if had is not None and had.is_firm and (had.ids, had.uuids) == known else None
@@ -382,7 +380,7 @@ class DeviceTable:
 
     def _shared(self, pod: PodInfo, row: int) -> set[int]:
         """The devices that other pods of the same map have."""
-        if SCHEDULING_MAP not in pod.annotations:
+        if custom_resources.SCHEDULING_MAP not in pod.annotations:
             return set()
         sharers = self._sharers(pod, row)
         return {id for id, uids in self.holders(row).items() if sharers.issuperset(uids)}
@@ -416,13 +414,15 @@ class DeviceTable:
         firm = {
             uid: a
             for uid, a in had.items()
-            if a is not None and a.is_firm and ALLOCATED not in node.pods[uid].annotations
+            if a is not None and a.is_firm and custom_resources.ALLOCATED not in node.pods[uid].annotations
         }
         for uid, allocation in firm.items():
             want = self.wants.of(node.pods[uid])
             self._hold(uid, node, node.charged(allocation, want if isinstance(want, Want) else None))
-        for uid, pod in sorted(node.pods.items(), key=lambda each: ALLOCATED not in each[1].annotations):
-            want, text = self.wants.of(pod), pod.annotations.get(ALLOCATED)
+        for uid, pod in sorted(
+            node.pods.items(), key=lambda each: custom_resources.ALLOCATED not in each[1].annotations
+        ):
+            want, text = self.wants.of(pod), pod.annotations.get(custom_resources.ALLOCATED)
             if uid not in firm and (text is not None or isinstance(want, Want)):
                 found = self._allocate(pod, want, text, row, node)
                 if found is not None:

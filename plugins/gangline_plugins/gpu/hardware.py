@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from gangline.moments import moment
-from gangline.wire.custom_resources import Fabric, GpuDevice, GpuNodeStatus, Hca
+from gangline import custom_resources, moments
 from gangline_plugins.gpu.links import MOST_CLASSES, MOST_DEVICES, LinkClass, LinkClasses, mask_of
 
 NO_HEARTBEAT = float("inf")
@@ -51,7 +50,7 @@ class Hardware:
     cu_file: bool
 
 
-def read(status: GpuNodeStatus, classes: LinkClasses) -> Hardware | str:
+def read(status: custom_resources.GpuNodeStatus, classes: LinkClasses) -> Hardware | str:
     """The GPUs of a node, or why the report cannot be used."""
     node, devices = status.metadata.name, status.status.devices
     if status.spec.node_name and status.spec.node_name != node:
@@ -66,18 +65,18 @@ def read(status: GpuNodeStatus, classes: LinkClasses) -> Hardware | str:
         seen.add(device.id)
         if why := _wrong_with(device):
             return f"{where}.{why}"
-    ports = sum(hca.ports for hca in (status.status.fabric or Fabric()).hcas)
+    ports = sum(hca.ports for hca in (status.status.fabric or custom_resources.Fabric()).hcas)
     if not 0 <= ports <= MOST_PORTS:
         return f"GpuNodeStatus {node}: status.fabric.hcas have {ports} ports; 0 to {MOST_PORTS} are read"
-    return _hardware(devices, status.status.fabric or Fabric(), classes)
+    return _hardware(devices, status.status.fabric or custom_resources.Fabric(), classes)
 
 
-def heartbeat(status: GpuNodeStatus) -> float:
+def heartbeat(status: custom_resources.GpuNodeStatus) -> float:
     """When the agent reported, in seconds since the epoch; NO_HEARTBEAT where it does not say, 0 for no time at all."""
     if not status.status.heartbeat_time:
         return NO_HEARTBEAT
     try:
-        return moment(status.status.heartbeat_time)
+        return moments.moment(status.status.heartbeat_time)
     except ValueError:
         return 0.0
 
@@ -87,7 +86,7 @@ def profile_name(name: str) -> str:
     return name.removeprefix("MIG ").replace("+", ".").lower()
 
 
-def _wrong_with(device: GpuDevice) -> str:
+def _wrong_with(device: custom_resources.GpuDevice) -> str:
     """Which field of a device says what no device can be, "" for none."""
     if not 0 <= device.memory_mi_b <= MOST_MEMORY:
         return f"memoryMiB is {device.memory_mi_b}; it must be 0 to {MOST_MEMORY}"
@@ -99,7 +98,9 @@ def _wrong_with(device: GpuDevice) -> str:
     return ""
 
 
-def _hardware(devices: list[GpuDevice], fabric: Fabric, classes: LinkClasses) -> Hardware | str:
+def _hardware(
+    devices: list[custom_resources.GpuDevice], fabric: custom_resources.Fabric, classes: LinkClasses
+) -> Hardware | str:
     uuids, memory = [""] * MOST_DEVICES, [0] * MOST_DEVICES
     for device in devices:
         uuids[device.id], memory[device.id] = device.uuid, device.memory_mi_b
@@ -127,13 +128,13 @@ def _hardware(devices: list[GpuDevice], fabric: Fabric, classes: LinkClasses) ->
     )
 
 
-def is_up(hca: Hca) -> bool:
+def is_up(hca: custom_resources.Hca) -> bool:
     """Whether an adapter can be used; one that says nothing of its state can."""
     state = hca.state.lower()
     return not state or ("active" in state and "inactive" not in state) or state.endswith("up")
 
 
-def says_the_same(before: GpuNodeStatus, after: GpuNodeStatus) -> bool:
+def says_the_same(before: custom_resources.GpuNodeStatus, after: custom_resources.GpuNodeStatus) -> bool:
     """Whether two reports differ at most in when they were made, and in the pods that the agent saw on the devices."""
     return (
         before.spec == after.spec
@@ -142,9 +143,9 @@ def says_the_same(before: GpuNodeStatus, after: GpuNodeStatus) -> bool:
     )
 
 
-def _are_same(before: list[GpuDevice], after: list[GpuDevice]) -> bool:
+def _are_same(before: list[custom_resources.GpuDevice], after: list[custom_resources.GpuDevice]) -> bool:
     return before == after or _without_users(before) == _without_users(after)
 
 
-def _without_users(devices: list[GpuDevice]) -> list[GpuDevice]:
+def _without_users(devices: list[custom_resources.GpuDevice]) -> list[custom_resources.GpuDevice]:
     return [msgspec.structs.replace(device, in_use_by=[]) for device in devices]

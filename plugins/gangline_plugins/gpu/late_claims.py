@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gangline import PodInfo
-from gangline.wire.custom_resources import CLAIM, GpuClaim
+from gangline import PodInfo, custom_resources
 
 
 class LateClaims:
@@ -25,14 +24,14 @@ class LateClaims:
         if pods is not None and pods.pop(pod.uid, None) is not None and not pods:
             del self._pods[_key(pod)]
 
-    def on_upsert(self, claim: GpuClaim) -> None:
+    def on_upsert(self, claim: custom_resources.GpuClaim) -> None:
         """A claim is there, or has changed."""
         for pod in list(self._pods.get((claim.metadata.namespace, claim.metadata.name), {}).values()):
             self._count(pod)
 
-    def on_remove(self, claim: GpuClaim) -> None:
+    def on_remove(self, claim: custom_resources.GpuClaim) -> None:
         """Its pods keep what they have."""
 
 
 def _key(pod: PodInfo) -> tuple[str, str]:
-    return pod.namespace, pod.annotations.get(CLAIM, "")
+    return pod.namespace, pod.annotations.get(custom_resources.CLAIM, "")

@@ -15,8 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gangline import Changes
-from gangline.wire.custom_resources import GpuDevice
+from gangline import Changes, custom_resources
 
 MOST_DEVICES: Final = 16
 """Devices of one node that can be told apart; their ids are 0 to 15."""
@@ -64,7 +63,7 @@ class LinkClasses:
         self._known: dict[tuple[bytes, ...], LinkClass] = {}
         self._free: list[int] = []
 
-    def intern(self, devices: Sequence[GpuDevice]) -> LinkClass | None:
+    def intern(self, devices: Sequence[custom_resources.GpuDevice]) -> LinkClass | None:
         """The class of these devices, whose ids are 0 to 15 and differ; None where there are too many classes."""
         present = mask_of(device.id for device in devices)
         gbps, nearness = _matrices(devices)
@@ -107,7 +106,7 @@ def ids_of(mask: int) -> tuple[int, ...]:
     return tuple(id for id in range(mask.bit_length()) if mask >> id & 1)
 
 
-def _matrices(devices: Sequence[GpuDevice]) -> tuple[Matrix, Matrix]:
+def _matrices(devices: Sequence[custom_resources.GpuDevice]) -> tuple[Matrix, Matrix]:
     gbps = np.zeros((MOST_DEVICES, MOST_DEVICES))
     nearness = np.zeros((MOST_DEVICES, MOST_DEVICES))
     links = {(d.id, link.peer): link for d in devices for link in d.links}
@@ -129,7 +128,7 @@ def _matrices(devices: Sequence[GpuDevice]) -> tuple[Matrix, Matrix]:
     return gbps, nearness
 
 
-def _islands(devices: Sequence[GpuDevice]) -> tuple[int, ...]:
+def _islands(devices: Sequence[custom_resources.GpuDevice]) -> tuple[int, ...]:
     """By name where the report names islands, else by what NVLink connects."""
     names: dict[str, int] = {}
     islands = [NO_ISLAND] * MOST_DEVICES

@@ -9,45 +9,47 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Literal
 
-from gangline.wire.custom_resources import DeviceLink, GpuDevice
+from gangline import custom_resources
 
 Kind = Literal["NVLINK", "PIX", "PXB", "PHB", "NODE", "SYS"]
 _PCIE_GEN4: Mapping[Kind, float] = MappingProxyType({"PIX": 64.0, "PXB": 64.0, "PHB": 50.0, "NODE": 40.0, "SYS": 32.0})
 _NVLINK: Kind = "NVLINK"
 
 
-def devices(name: str) -> list[GpuDevice]:
+def devices(name: str) -> list[custom_resources.GpuDevice]:
     """The devices of a machine called name, all healthy. KeyError for a name that is not in NAMES."""
     return _MACHINES[name]()
 
 
-def _switched(model: str, count: int, memory_gib: int, gbps: float, sockets: int = 2) -> list[GpuDevice]:
+def _switched(
+    model: str, count: int, memory_gib: int, gbps: float, sockets: int = 2
+) -> list[custom_resources.GpuDevice]:
     """All devices linked with each other through NVSwitch."""
 
-    def link(a: int, b: int) -> DeviceLink:
-        return DeviceLink(b, _NVLINK, gbps)
+    def link(a: int, b: int) -> custom_resources.DeviceLink:
+        return custom_resources.DeviceLink(b, _NVLINK, gbps)
 
     return _machine(model, count, memory_gib, sockets, link, lambda id: "nvlink-0")
 
 
-def _bridged(model: str, count: int, memory_gib: int, gbps: float) -> list[GpuDevice]:
+def _bridged(model: str, count: int, memory_gib: int, gbps: float) -> list[custom_resources.GpuDevice]:
     """Neighbours linked by a bridge, everything else over PCIe: four devices behind each socket."""
 
-    def link(a: int, b: int) -> DeviceLink:
+    def link(a: int, b: int) -> custom_resources.DeviceLink:
         if a // 2 == b // 2:
-            return DeviceLink(b, _NVLINK, gbps)
+            return custom_resources.DeviceLink(b, _NVLINK, gbps)
         kind: Kind = "PHB" if a // 4 == b // 4 else "SYS"
-        return DeviceLink(b, kind, _PCIE_GEN4[kind])
+        return custom_resources.DeviceLink(b, kind, _PCIE_GEN4[kind])
 
     return _machine(model, count, memory_gib, max(1, count // 4), link, lambda id: f"nvlink-{id // 2}")
 
 
-def _plain(model: str, count: int, memory_gib: int) -> list[GpuDevice]:
+def _plain(model: str, count: int, memory_gib: int) -> list[custom_resources.GpuDevice]:
     """PCIe only: two devices behind a switch, four behind a socket."""
 
-    def link(a: int, b: int) -> DeviceLink:
+    def link(a: int, b: int) -> custom_resources.DeviceLink:
         kind: Kind = "PIX" if a // 2 == b // 2 else "PHB" if a // 4 == b // 4 else "SYS"
-        return DeviceLink(b, kind, _PCIE_GEN4[kind])
+        return custom_resources.DeviceLink(b, kind, _PCIE_GEN4[kind])
 
     return _machine(model, count, memory_gib, max(1, count // 4), link, lambda id: "")
 
@@ -57,15 +59,15 @@ def _machine(
     count: int,
     memory_gib: int,
     sockets: int,
-    link: Callable[[int, int], DeviceLink],
+    link: Callable[[int, int], custom_resources.DeviceLink],
     island: Callable[[int], str],
-) -> list[GpuDevice]:
+) -> list[custom_resources.GpuDevice]:
     made = []
     for id in range(count):
         links = [link(id, peer) for peer in range(count) if peer != id]
         fastest = max((each.gbps for each in links if each.kind == _NVLINK), default=0.0)
         made.append(
-            GpuDevice(
+            custom_resources.GpuDevice(
                 id=id,
                 uuid=f"GPU-{id:08x}-0000-4000-8000-000000000000",
                 model=model,
@@ -80,7 +82,7 @@ def _machine(
     return made
 
 
-_MACHINES: Mapping[str, Callable[[], list[GpuDevice]]] = MappingProxyType(
+_MACHINES: Mapping[str, Callable[[], list[custom_resources.GpuDevice]]] = MappingProxyType(
     {
         "dgx-a100": lambda: _switched("NVIDIA A100-SXM4-80GB", 8, 80, 600.0),
         "hgx-a100-16": lambda: _switched("NVIDIA A100-SXM4-40GB", 16, 40, 600.0),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from gangline import PODS, State
-from gangline.state.numbering import renumber
+from gangline import PODS, State, renumber
 from gangline_plugins.gpu import hardware as reports
 from gangline_plugins.gpu.columns import NO_CLASS, Columns
 from gangline_plugins.gpu.links import ids_of

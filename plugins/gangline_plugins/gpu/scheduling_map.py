@@ -30,15 +30,15 @@ from gangline import (
     State,
     StateKey,
     Status,
+    custom_resources,
     hookimpl,
     model,
     on,
     permissions,
     resources,
+    scheduling_map,
     unschedulable,
 )
-from gangline.wire.custom_resources import ALLOCATED, ALLOCATED_UUIDS, NODE_ALIAS, SCHEDULING_MAP, GpuNodeStatus
-from gangline.wire.scheduling_map import Entry, parse, pod_index
 from gangline_plugins.gpu.allocation import join
 from gangline_plugins.gpu.believing import ids_in, metadata_of
 from gangline_plugins.gpu.devices import device_table
@@ -62,7 +62,7 @@ class GpuSchedulingMapArgs(msgspec.Struct, rename="camel", forbid_unknown_fields
 class Place:
     """What a map says of one pod, with the nodes that it means."""
 
-    entry: Entry
+    entry: scheduling_map.Entry
     ids: tuple[int, ...]
     nodes: frozenset[str]
 
@@ -103,21 +103,21 @@ class GpuSchedulingMap:
     @hookimpl
     def pre_cycle(self, pod: PodInfo) -> None:
         """Tell of lines that are skipped."""
-        text = pod.annotations.get(SCHEDULING_MAP)
-        if text is not None and (faults := parse(text).faults):
+        text = pod.annotations.get(custom_resources.SCHEDULING_MAP)
+        if text is not None and (faults := scheduling_map.parse(text).faults):
             said = "; ".join(map(str, faults))
-            self._tell(pod, "InvalidSchedulingMapLine", f"{SCHEDULING_MAP}: skipped {said}")
+            self._tell(pod, "InvalidSchedulingMapLine", f"{custom_resources.SCHEDULING_MAP}: skipped {said}")
 
     @hookimpl
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | Narrow | None:
         """Find the pod's entry and its node; without one the pod is not scheduled."""
-        text = pod.annotations.get(SCHEDULING_MAP)
+        text = pod.annotations.get(custom_resources.SCHEDULING_MAP)
         if text is None:
             return SKIP
         if self._needs_permission and not self._is_allowed(pod.namespace):
             return _refuse(permissions.missing(permissions.SCHEDULING_MAP, pod.namespace))
-        found = parse(text)
-        index = pod_index(metadata_of(pod))
+        found = scheduling_map.parse(text)
+        index = scheduling_map.pod_index(metadata_of(pod))
         if index is None:
             return _refuse("the pod has no index: no index label, and its name does not end in -NUMBER")
         entry = found.entries.get(index)
@@ -128,7 +128,7 @@ class GpuSchedulingMap:
             return _refuse(f"{entry.devices[:64]!r} are no device ids, such as 0,1; they go to {MOST_DEVICES - 1}")
         nodes = self._nodes(entry.node)
         if not nodes:
-            return _refuse(f"there is no node {entry.node}, by its name or its label {NODE_ALIAS}")
+            return _refuse(f"there is no node {entry.node}, by its name or its label {custom_resources.NODE_ALIAS}")
         cycle.write(PLACE, Place(entry, ids, nodes))
         return Narrow(nodes)
 
@@ -150,10 +150,10 @@ class GpuSchedulingMap:
     @hookimpl
     def identity(self, pod: PodInfo, annotations: Mapping[str, str]) -> Hashable:
         """The entry of the pod; what is wrong with it where there is none."""
-        if SCHEDULING_MAP not in pod.annotations:
+        if custom_resources.SCHEDULING_MAP not in pod.annotations:
             return None
-        text, index = pod.annotations[SCHEDULING_MAP], pod_index(metadata_of(pod))
-        return "no index" if index is None else parse(text).entries.get(index, "no entry")
+        text, index = pod.annotations[custom_resources.SCHEDULING_MAP], scheduling_map.pod_index(metadata_of(pod))
+        return "no index" if index is None else scheduling_map.parse(text).entries.get(index, "no entry")
 
     @hookimpl
     def reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
@@ -163,11 +163,12 @@ class GpuSchedulingMap:
             return None
         if self._table.is_taken_from(pod, pod.row, place.ids):  # by one that was placed in the same cycle
             return unschedulable(
-                f"{SCHEDULING_MAP}: others have got GPUs {place.entry.devices} of node {node} meanwhile"
+                f"{custom_resources.SCHEDULING_MAP}: others have got GPUs {place.entry.devices} of node {node} "
+                "meanwhile"
             )
         allocation = self._table.assign(pod, place.ids)
-        cycle.annotations[ALLOCATED] = place.entry.devices
-        cycle.annotations[ALLOCATED_UUIDS] = join(allocation.uuids)
+        cycle.annotations[custom_resources.ALLOCATED] = place.entry.devices
+        cycle.annotations[custom_resources.ALLOCATED_UUIDS] = join(allocation.uuids)
         return None
 
     def _is_allowed(self, namespace: str) -> bool:
@@ -200,7 +201,7 @@ class Aliases:
 
     def node_upserted(self, node: model.Node, row: int) -> None:
         """A node is there, or has changed."""
-        name, alias = node.metadata.name, (node.metadata.labels or {}).get(NODE_ALIAS, "")
+        name, alias = node.metadata.name, (node.metadata.labels or {}).get(custom_resources.NODE_ALIAS, "")
         if self._of.get(name, "") != alias:
             self.node_removed(name, row)
             if alias:
@@ -217,12 +218,14 @@ class Aliases:
 
 
 def _refuse(why: str) -> Status:
-    return unschedulable(f"{SCHEDULING_MAP}: {why}", resolvable=False)
+    return unschedulable(f"{custom_resources.SCHEDULING_MAP}: {why}", resolvable=False)
 
 
 def _is_its_namespace(pod: PodInfo, old: model.Namespace | None, new: model.Namespace | None) -> bool:
     return new is not None and new.metadata.name == pod.namespace
 
 
-def _says_more(pod: PodInfo, old: GpuNodeStatus | None, new: GpuNodeStatus | None) -> bool:
+def _says_more(
+    pod: PodInfo, old: custom_resources.GpuNodeStatus | None, new: custom_resources.GpuNodeStatus | None
+) -> bool:
     return old is None or new is None or not says_the_same(old, new)

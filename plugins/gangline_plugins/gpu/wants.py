@@ -11,17 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Literal
 
-from gangline import PodInfo, State, resources
-from gangline.wire.custom_resources import (
-    ALLOCATED,
-    CLAIM,
-    GPU,
-    MIG_PREFIX,
-    SCHEDULING_MAP,
-    SHARED_GPU,
-    ClaimDevices,
-    GpuClaim,
-)
+from gangline import PodInfo, State, custom_resources, resources
 from gangline_plugins.gpu.choosing import Rule
 from gangline_plugins.gpu.hardware import MOST_PORTS, profile_name
 from gangline_plugins.gpu.links import MOST_DEVICES
@@ -124,7 +114,7 @@ class Wants:
     def __init__(self, state: State) -> None:
         self._profiles = state.shared(MapProfiles)
         self._claims = state.store(resources.GPU_CLAIMS)
-        self._read: dict[tuple[str, str], tuple[GpuClaim, Want | Problem]] = {}
+        self._read: dict[tuple[str, str], tuple[custom_resources.GpuClaim, Want | Problem]] = {}
         self._same: dict[Want | Problem, Want | Problem] = {}
         """Equal wants are one object, which is found the sooner."""
 
@@ -134,16 +124,16 @@ class Wants:
         One that is bound and has not got what its map says has what it asks for otherwise.
         """
         if (
-            SCHEDULING_MAP in pod.annotations
-            and (not pod.node_name or ALLOCATED in pod.annotations)
+            custom_resources.SCHEDULING_MAP in pod.annotations
+            and (not pod.node_name or custom_resources.ALLOCATED in pod.annotations)
             and self._profiles.has(pod.scheduler_name)
         ):
             return None
-        name = pod.annotations.get(CLAIM)
+        name = pod.annotations.get(custom_resources.CLAIM)
         return self._of_claim(pod.namespace, name) if name else plain_want(pod)
 
     def _of_claim(self, namespace: str, name: str) -> Want | Problem:
-        claim: GpuClaim | None = self._claims.get(name, namespace)
+        claim: custom_resources.GpuClaim | None = self._claims.get(name, namespace)
         if claim is None:
             self._read.pop((namespace, name), None)
             return Problem(f'GpuClaim "{namespace}/{name}" not found')
@@ -168,7 +158,7 @@ def plain_want(pod: PodInfo) -> Want | None:
     return want
 
 
-def claim_want(claim: GpuClaim) -> Want | Problem:
+def claim_want(claim: custom_resources.GpuClaim) -> Want | Problem:
     """What a claim wants, or what is wrong with it."""
     devices, topology = claim.spec.devices, claim.spec.topology
     wrong = _wrong(devices) or (
@@ -207,13 +197,13 @@ def disagreement(pod: PodInfo, want: Want) -> str:
     if want.implicit:
         return ""
     amounts = pod.cls.requests.real
-    whole = amounts.get(GPU, 0)
+    whole = amounts.get(custom_resources.GPU, 0)
     pieces = sum(number for name, number in amounts.items() if _is_gpu(name)) - whole
     if not (whole or pieces):
         return ""
     match want.exclusivity:
         case "Exclusive" if pieces or whole != want.count:
-            gives, may = f"{want.count} GPUs", f"it may request {GPU}: {want.count}, or none"
+            gives, may = f"{want.count} GPUs", f"it may request {custom_resources.GPU}: {want.count}, or none"
         case "Shared":
             gives, may = "shares of GPUs", "it may request no GPUs besides"
         case "MIG" if whole + pieces != want.count:
@@ -225,7 +215,9 @@ def disagreement(pod: PodInfo, want: Want) -> str:
 
 
 def _is_gpu(resource: str) -> bool:
-    return resource in (GPU, SHARED_GPU) or resource.startswith(MIG_PREFIX)
+    return resource in (custom_resources.GPU, custom_resources.SHARED_GPU) or resource.startswith(
+        custom_resources.MIG_PREFIX
+    )
 
 
 def _preferred(ids: Sequence[int]) -> tuple[int, ...]:
@@ -233,7 +225,7 @@ def _preferred(ids: Sequence[int]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(id for id in ids if 0 <= id < MOST_DEVICES))
 
 
-def _wrong(devices: ClaimDevices) -> str:
+def _wrong(devices: custom_resources.ClaimDevices) -> str:
     """What contradicts itself or is out of range; the API server refuses most of it."""
     most = _MOST_INSTANCES if devices.exclusivity == "MIG" else MOST_DEVICES
     if not 1 <= devices.count <= most:
@@ -252,12 +244,12 @@ def _wrong(devices: ClaimDevices) -> str:
 
 
 def _plain_want(amounts: Mapping[str, int]) -> Want | None:
-    if (count := amounts.get(GPU, 0)) > 0:
+    if (count := amounts.get(custom_resources.GPU, 0)) > 0:
         return Want(min(count, TOO_MANY), implicit=True)
-    if (count := amounts.get(SHARED_GPU, 0)) > 0:
+    if (count := amounts.get(custom_resources.SHARED_GPU, 0)) > 0:
         return Want(min(count, TOO_MANY), "Replicas", implicit=True)
     for name, count in sorted(amounts.items()):
-        if name.startswith(MIG_PREFIX) and count > 0:
-            profile = profile_name(name.removeprefix(MIG_PREFIX))
+        if name.startswith(custom_resources.MIG_PREFIX) and count > 0:
+            profile = profile_name(name.removeprefix(custom_resources.MIG_PREFIX))
             return Want(min(count, TOO_MANY), "MIG", profile=profile, implicit=True)
     return None

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from gangline.wire.custom_resources import TOPOLOGY_API_VERSIONS
+from gangline import custom_resources
 from gangline_plugins.leaf_spine.documents import (
     SCHEDULER_KINDS,
     Domain,
@@ -44,8 +44,10 @@ class LeafSpineArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if not (self.api_version or self.kind or self.spec):
             return
-        if self.api_version not in TOPOLOGY_API_VERSIONS:
-            raise ValueError(f"apiVersion is {self.api_version!r}; it must be {' or '.join(TOPOLOGY_API_VERSIONS)}")
+        if self.api_version not in custom_resources.TOPOLOGY_API_VERSIONS:
+            raise ValueError(
+                f"apiVersion is {self.api_version!r}; it must be {' or '.join(custom_resources.TOPOLOGY_API_VERSIONS)}"
+            )
         if self.kind not in SCHEDULER_KINDS:
             raise ValueError(f"kind is {self.kind!r}; it must be {' or '.join(SCHEDULER_KINDS)}")
 

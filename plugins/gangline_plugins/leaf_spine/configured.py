@@ -17,8 +17,7 @@ from typing import Any
 
 import yaml
 
-from gangline import Action, EventHint, Handle, InvalidObject, Level, Named, PodInfo, model, on, resources
-from gangline.state.topology import HOST
+from gangline import HOST, Action, EventHint, Handle, InvalidObject, Level, Named, PodInfo, model, on, resources
 from gangline_plugins.gpu.leases.plugin import own_namespace
 from gangline_plugins.leaf_spine.arguments import LeafSpineArgs, Settings, settings_of
 from gangline_plugins.leaf_spine.documents import Domain, Read, SchedulerConfigSpec, read_document

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gangline import GroupAttempt, NodeView, PodGroup, PodInfo, Progress, Role
-from gangline.wire.custom_resources import GPU
+from gangline import GroupAttempt, NodeView, PodGroup, PodInfo, Progress, Role, custom_resources
 from gangline_plugins.gpu.devices import DeviceTable
 from gangline_plugins.gpu.node_devices import WHOLE
 from gangline_plugins.gpu.wants import Want
@@ -54,7 +53,7 @@ class Demand:
 
 def demand_of(attempt: GroupAttempt, counts: Sequence[int], nodes: NodeView, table: DeviceTable) -> Demand | None:
     """What so many members of each role need; None where they want no GPUs, or all nodes together do not hold them."""
-    resource = next(filter(None, (_gpu_resource(role.pods[0]) for role in attempt.roles)), GPU)
+    resource = next(filter(None, (_gpu_resource(role.pods[0]) for role in attempt.roles)), custom_resources.GPU)
     each = tuple(_gpus(role.pods[0], resource, table) for role in attempt.roles)
     fewest = fewest_nodes(attempt.roles, counts, nodes) if any(each) else None
     if fewest is None:
@@ -123,7 +122,7 @@ def _gpus(pod: PodInfo, resource: str, table: DeviceTable) -> int:
 def _stock(resource: str, nodes: NodeView, table: DeviceTable) -> Stock:
     """By requests, and by what node agents report where that is more: claims need no requests."""
     total, used = nodes.allocatable(resource), nodes.requested(resource)
-    if resource == GPU:
+    if resource == custom_resources.GPU:
         columns, index = table.columns, nodes.index
         total = np.maximum(total, np.bitwise_count(columns.present[index]))
         used = np.maximum(used, np.bitwise_count(columns.busy[index]))

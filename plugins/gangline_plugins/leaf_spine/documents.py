@@ -11,8 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
-from gangline import InvalidObject
-from gangline.wire.custom_resources import TOPOLOGY_API_VERSIONS
+from gangline import InvalidObject, custom_resources
 
 SCHEDULER_KINDS = ("SchedulerConfig", "TopologySchedulerConfig")
 DOMAIN_KIND = "DomainConfig"
@@ -131,8 +130,10 @@ def read_document(data: Any, where: str) -> Read:
     if not isinstance(data, Mapping):
         raise InvalidObject(where, None, "this is no document with apiVersion, kind and spec")
     kind, version = data.get("kind"), data.get("apiVersion")
-    if version not in TOPOLOGY_API_VERSIONS:
-        raise InvalidObject(f"{where}: apiVersion", version, f"must be {' or '.join(TOPOLOGY_API_VERSIONS)}")
+    if version not in custom_resources.TOPOLOGY_API_VERSIONS:
+        raise InvalidObject(
+            f"{where}: apiVersion", version, f"must be {' or '.join(custom_resources.TOPOLOGY_API_VERSIONS)}"
+        )
     if kind == DOMAIN_KIND:
         return converted(data, DomainDocument, where).domain
     if kind in SCHEDULER_KINDS:

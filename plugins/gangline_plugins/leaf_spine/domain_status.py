@@ -17,9 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from gangline import ApiError, Domains, Handle, NotFound, model, resources
-from gangline.overview.gpu_use import counted, gather
-from gangline.state.topology import HOST
+from gangline import HOST, ApiError, Domains, Handle, NotFound, gpu_use, model, resources
 from gangline_plugins.leaf_spine.configured import Configured
 from gangline_plugins.leaf_spine.layout import Ints
 
@@ -71,7 +69,7 @@ class DomainStatuses:
         if not domains:
             return ()
         nodes = self._handle.nodes
-        use = counted(gather(nodes, self._handle.state))
+        use = gpu_use.counted(gpu_use.gather(nodes, self._handle.state))
         wanted = [(self._configured.level_of(domain), domain.metadata.name) for domain in domains]
         counts = counts_of(wanted, self._handle.topology.chain(), nodes.alive.astype(np.int64), use.used)
         found = [

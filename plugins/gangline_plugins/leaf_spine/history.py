@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from gangline import InvalidObject, PodInfo
-from gangline.wire.texts import from_json
+from gangline import InvalidObject, PodInfo, texts
 
 NEWS = 0.2
 """How much the newest placement counts; all older ones together count the rest."""
@@ -41,7 +40,7 @@ class History:
     def load(self, text: str) -> bool:
         """Take averages that were written before, for leaves of which nothing is known; False if they make no sense."""
         try:
-            written = from_json("history", text, dict[str, float])
+            written = texts.from_json("history", text, dict[str, float])
         except InvalidObject:
             return False
         if not all(0.0 <= average <= 1.0 for average in written.values()):

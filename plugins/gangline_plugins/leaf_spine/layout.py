@@ -13,8 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from gangline import Domains, Rows, Topology
-from gangline.state.topology import NONE
+from gangline import NO_DOMAIN, Domains, Rows, Topology
 from gangline_plugins.leaf_spine.configured import LEAF, SPINE
 
 Ints = NDArray[np.int64]
@@ -41,10 +40,10 @@ class Layout:
         self.starts: Ints = np.searchsorted(self.leaf_of, np.arange(count + 1))
         """Where the rows of each leaf begin; the last one is where they end."""
         self.sizes: Ints = np.diff(self.starts)
-        self.place: Ints = np.full(len(leaves.ids), NONE, dtype=np.int64)
+        self.place: Ints = np.full(len(leaves.ids), NO_DOMAIN, dtype=np.int64)
         """For each row of the cluster its leaf in line, or NONE."""
         self.place[self.rows] = self.leaf_of
-        spine = leaves.ancestors(spines) if spines is not None else np.full(count, NONE, dtype=np.int32)
+        spine = leaves.ancestors(spines) if spines is not None else np.full(count, NO_DOMAIN, dtype=np.int32)
         self.spine: Ints = spine[by_rank].astype(np.int64)
         """Of each leaf the number of its spine, or NONE."""
         self.spines = spines

@@ -22,9 +22,9 @@ from gangline import (
     TopologyConstraint,
     hookimpl,
     on,
+    strategy_of,
     unschedulable,
 )
-from gangline.groups.strategy import strategy_of
 from gangline_plugins.gpu.devices import device_table
 from gangline_plugins.gpu.leases.plugin import own_namespace
 from gangline_plugins.leaf_spine.arguments import LeafSpineArgs

@@ -6,8 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gangline import InvalidObject, PodInfo, Selector, compile_selector
-from gangline.model import PodDisruptionBudget
+from gangline import InvalidObject, PodInfo, Selector, compile_selector, model
 
 MOST = 100
 """Budgets of one namespace that are looked at, in the order of their names: each costs every preemption in the
@@ -25,8 +24,8 @@ class _Budget:
 class Budgets:
     """All budgets at one moment."""
 
-    def __init__(self, budgets: Iterable[PodDisruptionBudget]) -> None:
-        self._given: defaultdict[str, list[PodDisruptionBudget]] = defaultdict(list)
+    def __init__(self, budgets: Iterable[model.PodDisruptionBudget]) -> None:
+        self._given: defaultdict[str, list[model.PodDisruptionBudget]] = defaultdict(list)
         for budget in budgets:
             self._given[budget.metadata.namespace].append(budget)
         self._of_namespace: dict[str, list[_Budget]] = {}
@@ -79,7 +78,7 @@ class Budgets:
         return found
 
 
-def _selector(budget: PodDisruptionBudget) -> Selector | None:
+def _selector(budget: model.PodDisruptionBudget) -> Selector | None:
     """The pods that a budget covers; None when its selector is absent, empty or invalid, and covers none."""
     try:
         selector = compile_selector(budget.spec.selector)

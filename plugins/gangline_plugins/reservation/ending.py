@@ -5,9 +5,7 @@ from __future__ import annotations
 import logging
 from enum import Enum
 
-from gangline import Action, ClusterEvent, Handle
-from gangline.moments import shown
-from gangline.wire.custom_resources import GPU
+from gangline import Action, ClusterEvent, Handle, custom_resources, moments
 from gangline_plugins.reservation.room import Kept
 
 log = logging.getLogger(__name__)
@@ -59,7 +57,7 @@ class Notices:
 
     def began(self, kept: Kept) -> None:
         """Room is kept from now on."""
-        note = f"Room is kept on {len(kept.rows)} nodes for {kept.name}, which is to start at {shown(kept.at)}"
+        note = f"Room is kept on {len(kept.rows)} nodes for {kept.name}, which is to start at {moments.shown(kept.at)}"
         log.info("%s", note)
         self._tell(kept, "Normal", "ReservationBegan", note)
 
@@ -67,7 +65,7 @@ class Notices:
         """Bring the gauges up to date."""
         labels = (kept.namespace, kept.gang)
         self._nodes.labels(*labels).set(len(kept.rows))
-        self._gpus.labels(*labels).set(kept.amount(GPU))
+        self._gpus.labels(*labels).set(kept.amount(custom_resources.GPU))
         self._since.labels(*labels).set(kept.since)
 
     def ended(self, kept: Kept, why: End) -> None:

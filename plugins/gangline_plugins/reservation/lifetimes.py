@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 
-from gangline import Handle, InvalidObject, PodInfo, permissions, resources
-from gangline.groups.parsing import seconds
-from gangline.moments import LONGEST_SPAN, moment
+from gangline import Handle, InvalidObject, PodInfo, annotation_values, moments, permissions, resources
 from gangline_plugins.reservation.arguments import ReservationArgs
 from gangline_plugins.telling import Teller
 
@@ -48,7 +46,7 @@ class Lifetimes:
         if MAX_RUNTIME not in annotations or not self._is_believed(pod.namespace, beneficiary):
             return math.inf
         try:
-            said = seconds(annotations, MAX_RUNTIME)
+            said = annotation_values.seconds(annotations, MAX_RUNTIME)
         except InvalidObject as error:
             self._teller.once(pod, "InvalidMaxRuntime", str(error))
             return math.inf
@@ -69,12 +67,12 @@ class Lifetimes:
 def _deadline(pod: PodInfo) -> float:
     """Seconds after which Kubernetes ends the pod; infinite where it does not."""
     deadline = pod.spec.active_deadline_seconds
-    return math.inf if deadline is None else float(max(0, min(deadline, int(LONGEST_SPAN))))
+    return math.inf if deadline is None else float(max(0, min(deadline, int(moments.LONGEST_SPAN))))
 
 
 def _started(pod: PodInfo, now: float) -> float:
     """When it started; not in the future, and now where what it says is no time."""
     try:
-        return min(moment(pod.start_time), now) if pod.start_time else now
+        return min(moments.moment(pod.start_time), now) if pod.start_time else now
     except ValueError:
         return now

@@ -21,14 +21,14 @@ from gangline import (
     Reason,
     Status,
     codes,
+    custom_resources,
     hookimpl,
+    moments,
     on,
     permissions,
     resources,
     unschedulable,
 )
-from gangline.moments import shown
-from gangline.wire.custom_resources import GPU
 from gangline_plugins.reservation.arguments import ReservationArgs
 from gangline_plugins.reservation.ending import EVENTS, End, Notices
 from gangline_plugins.reservation.lifetimes import Lifetimes
@@ -167,7 +167,7 @@ class Reservation:
         first = since.get(group.key, now)
         if now < first + longest:
             return ""
-        return f"no room is kept for it before {shown(first + 2 * longest)}: it was for {longest:g} seconds"
+        return f"no room is kept for it before {moments.shown(first + 2 * longest)}: it was for {longest:g} seconds"
 
     # Its beginning
 
@@ -240,6 +240,7 @@ def _comes_first(attempt: GroupAttempt, queued: float, kept: Kept) -> bool:
 def _said(kept: Kept, nodes: NodeView) -> str:
     names = [nodes.names[row] for row in kept.rows[:1].tolist()]
     return (
-        f"room is kept on {len(kept.rows)} nodes ({names[0]}, ...) with {kept.amount(GPU)} GPUs since "
-        f"{shown(kept.since)}, until {shown(kept.until)} at most; estimated start {shown(kept.at)}"
+        f"room is kept on {len(kept.rows)} nodes ({names[0]}, ...) with {kept.amount(custom_resources.GPU)} GPUs since "
+        f"{moments.shown(kept.since)}, until {moments.shown(kept.until)} at most; "
+        f"estimated start {moments.shown(kept.at)}"
     )

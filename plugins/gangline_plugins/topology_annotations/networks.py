@@ -10,8 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gangline import Domains, Handle, NodeView, State, model, resources
-from gangline.wire.custom_resources import GpuNodeStatus
+from gangline import Domains, Handle, NodeView, State, custom_resources, model, resources
 from gangline_plugins.gpu.hardware import is_up
 from gangline_plugins.leaf_spine.configured import Configured
 from gangline_plugins.leaf_spine.documents import Domain
@@ -36,7 +35,7 @@ class Adapters:
         """One value per node of the view; UNKNOWN where there is no report."""
         return self._gbps[nodes.index]
 
-    def on_upsert(self, status: GpuNodeStatus) -> None:
+    def on_upsert(self, status: custom_resources.GpuNodeStatus) -> None:
         """A node has reported."""
         fabric, name = status.status.fabric, status.metadata.name
         fastest = max((hca.gbps for hca in fabric.hcas if is_up(hca)), default=UNKNOWN) if fabric else UNKNOWN
@@ -44,7 +43,7 @@ class Adapters:
             self._of[name] = fastest
             self._write(name)
 
-    def on_remove(self, status: GpuNodeStatus) -> None:
+    def on_remove(self, status: custom_resources.GpuNodeStatus) -> None:
         """A report is gone."""
         if self._of.pop(status.metadata.name, UNKNOWN):
             self._write(status.metadata.name)

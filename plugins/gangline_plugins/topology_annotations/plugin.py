@@ -28,13 +28,13 @@ from gangline import (
     StateKey,
     Status,
     codes,
+    custom_resources,
+    gpus_of,
     hookimpl,
     on,
     resources,
     unschedulable,
 )
-from gangline.groups.gpu_count import gpus_of
-from gangline.wire.custom_resources import CLAIM, SCHEDULING_MAP, GpuNodeStatus
 from gangline_plugins.leaf_spine.configured import configured
 from gangline_plugins.topology_annotations.closeness import closeness, compactness, spread
 from gangline_plugins.topology_annotations.gpu_types import GpuTypes, WantedTypes, selected_types
@@ -251,10 +251,12 @@ class TopologyAnnotations:
 
 def _asks_for_gpus(pod: PodInfo) -> bool:
     """By its requests, whoever makes the GPUs and whatever piece of one it is, by a claim or by a map."""
-    if CLAIM in pod.annotations or SCHEDULING_MAP in pod.annotations:
+    if custom_resources.CLAIM in pod.annotations or custom_resources.SCHEDULING_MAP in pod.annotations:
         return True
     return any(name.endswith("/gpu") or name.startswith("nvidia.com/") for name in pod.cls.requests.real)
 
 
-def _has_other_adapters(pod: PodInfo, old: GpuNodeStatus | None, new: GpuNodeStatus) -> bool:
+def _has_other_adapters(
+    pod: PodInfo, old: custom_resources.GpuNodeStatus | None, new: custom_resources.GpuNodeStatus
+) -> bool:
     return old is None or old.status.fabric != new.status.fabric

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gangline import PodInfo
-from gangline.groups.owners import OwnerKey, key_of
+from gangline import OwnerKey, PodInfo, key_of
 
 
 class Siblings:

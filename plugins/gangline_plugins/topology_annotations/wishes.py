@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from gangline.groups.strategy import PLACEMENT_STRATEGY, STRATEGIES, Strategy, strategy_of
+from gangline import PLACEMENT_STRATEGY, STRATEGIES, Strategy, strategy_of
 
 PREFIX = "topology.scheduler/"
 GPU_COUNT = f"{PREFIX}gpu-count"

@@ -13,8 +13,7 @@ import itertools
 import uuid
 from collections.abc import Callable, Collection, Mapping
 
-from gangline import PodInfo, State, model, resources
-from gangline.wire.custom_resources import ALLOCATED
+from gangline import PodInfo, State, custom_resources, model, resources
 from gangline_plugins.gpu.devices import device_table
 from gangline_plugins.gpu.leases.holds import holders_of, node_of, uid_of
 
@@ -181,7 +180,7 @@ class LeaseBook:
         """The pod is on row: the table counts it."""
         if pod.uid in self._marks:
             self._lift(pod.uid)
-        if ALLOCATED in pod.annotations:
+        if custom_resources.ALLOCATED in pod.annotations:
             self._lifted.discard(pod.uid)
 
     def remove(self, pod: PodInfo, row: int) -> None:

@@ -17,9 +17,7 @@ from typing import Literal
 
 import msgspec
 
-from gangline import InvalidObject, model
-from gangline.wire.custom_resources import ALLOCATED, LEASE_NODE, LEASE_POD, LEASE_POD_NAMESPACE
-from gangline.wire.texts import MOST_IDS, device_ids, from_json
+from gangline import InvalidObject, custom_resources, model, texts
 from gangline_plugins.gpu.allocation import Allocation
 from gangline_plugins.gpu.leases.names import device_of, lease_labels, lease_name
 from gangline_plugins.gpu.node_devices import WHOLE
@@ -49,8 +47,8 @@ class Hold(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Raises ValueError, a decoder ValidationError, for devices that no node has and amounts that do not fit."""
-        if not all(0 <= id < MOST_IDS for id in self.ids):
-            raise ValueError(f"ids have to be 0 to {MOST_IDS - 1}")
+        if not all(0 <= id < texts.MOST_IDS for id in self.ids):
+            raise ValueError(f"ids have to be 0 to {texts.MOST_IDS - 1}")
         if any(amounts and len(amounts) != len(self.ids) for amounts in (self.milli, self.memory)):
             raise ValueError("there has to be one amount for each id")
 
@@ -131,7 +129,9 @@ def holder_for(uid: str, hold: Hold, holders: Holders) -> str:
 def node_of(lease: model.Lease) -> str:
     """The node whose devices it locks."""
     metadata = lease.metadata
-    named = (metadata.annotations or {}).get(LEASE_NODE) or (metadata.labels or {}).get(LEASE_NODE)
+    named = (metadata.annotations or {}).get(custom_resources.LEASE_NODE) or (metadata.labels or {}).get(
+        custom_resources.LEASE_NODE
+    )
     found = device_of(metadata.name)
     return named or (found[0] if found else "")
 
@@ -141,15 +141,15 @@ def holders_of(lease: model.Lease) -> dict[str, Hold]:
     text = (lease.metadata.annotations or {}).get(HOLDERS)
     if text is not None:
         try:
-            return from_json(f"annotation {HOLDERS}", text, dict[str, Hold])
+            return texts.from_json(f"annotation {HOLDERS}", text, dict[str, Hold])
         except InvalidObject:
             pass  # somebody has edited it; what the other fields say still holds
     holder, device = lease.spec.holder_identity, device_of(lease.metadata.name)
     if not holder or device is None:
         return {}
     labels = lease.metadata.labels or {}
-    namespace = labels.get(LEASE_POD_NAMESPACE, lease.metadata.namespace)
-    return {holder: Hold(pod=f"{namespace}/{labels.get(LEASE_POD, '')}", by="", ids=(device[1],))}
+    namespace = labels.get(custom_resources.LEASE_POD_NAMESPACE, lease.metadata.namespace)
+    return {holder: Hold(pod=f"{namespace}/{labels.get(custom_resources.LEASE_POD, '')}", by="", ids=(device[1],))}
 
 
 def lease_of(
@@ -170,7 +170,7 @@ def lease_of(
             resource_version=before.metadata.resource_version if before else "",
             labels=lease_labels(node, holders[first].pod if first else None),
             annotations={
-                LEASE_NODE: node,
+                custom_resources.LEASE_NODE: node,
                 HOLDERS: msgspec.json.encode(holders).decode(),
                 DEVICES: msgspec.json.encode(devices).decode(),
             },
@@ -205,10 +205,10 @@ def is_over(hold: Hold, uid: str, node: str, pod: model.Pod | None, locked: Coll
         return True
     if not pod.spec.node_name:
         return False
-    allocated = (pod.metadata.annotations or {}).get(ALLOCATED)
+    allocated = (pod.metadata.annotations or {}).get(custom_resources.ALLOCATED)
     if pod.spec.node_name != node:
         return True
-    said = set(device_ids(allocated)) if allocated is not None else set(hold.ids)
+    said = set(texts.device_ids(allocated)) if allocated is not None else set(hold.ids)
     return not said.issuperset(hold.ids) and said.issubset(locked)
 
 

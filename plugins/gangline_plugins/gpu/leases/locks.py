@@ -14,9 +14,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from gangline import Clock, Conflict, GanglineError, NotFound, model, resources
-from gangline.clock import rfc3339
-from gangline.kube.interface import Client
+from gangline import Client, Clock, Conflict, GanglineError, NotFound, model, resources, rfc3339
 from gangline_plugins.gpu.leases.holds import (
     Hold,
     Part,

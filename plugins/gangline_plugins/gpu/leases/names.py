@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from gangline.wire.custom_resources import LEASE_NODE, LEASE_POD, LEASE_POD_NAMESPACE, MANAGED
+from gangline import custom_resources
 
 LONGEST_NAME = 253
 LONGEST_LABEL = 63
@@ -25,10 +25,13 @@ def device_of(name: str) -> tuple[str, int] | None:
 
 def lease_labels(node: str, pod: str | None = None) -> dict[str, str]:
     """The labels of a lease; `pod` is the NAMESPACE/NAME of the holder, None where there may be several."""
-    labels = {MANAGED: "true", LEASE_NODE: label_value(node)}
+    labels = {custom_resources.MANAGED: "true", custom_resources.LEASE_NODE: label_value(node)}
     if pod is not None:
         namespace, _, name = pod.partition("/")
-        labels |= {LEASE_POD: label_value(name), LEASE_POD_NAMESPACE: label_value(namespace)}
+        labels |= {
+            custom_resources.LEASE_POD: label_value(name),
+            custom_resources.LEASE_POD_NAMESPACE: label_value(namespace),
+        }
     return labels
 
 

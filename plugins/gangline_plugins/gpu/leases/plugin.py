@@ -21,12 +21,12 @@ from gangline import (
     PodInfo,
     StateKey,
     Status,
+    custom_resources,
     hookimpl,
     on,
     resources,
     unschedulable,
 )
-from gangline.wire.custom_resources import ALLOCATED, MANAGED
 from gangline_plugins.gpu.allocation import join
 from gangline_plugins.gpu.devices import device_table
 from gangline_plugins.gpu.leases.book import lease_book
@@ -57,7 +57,7 @@ class DeviceLease:
 
     def __init__(self, args: DeviceLeaseArgs, handle: Handle) -> None:
         namespace = args.namespace or own_namespace()
-        self.watches = (resources.Selection(resources.LEASES, namespace, f"{MANAGED}=true"),)
+        self.watches = (resources.Selection(resources.LEASES, namespace, f"{custom_resources.MANAGED}=true"),)
         self._handle = handle
         self._whole_node = args.granularity == "node"
         self._table = device_table(handle.state)
@@ -86,10 +86,13 @@ class DeviceLease:
     @hookimpl
     async def pre_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
         """Lock all devices of the pod, or none. Raises ApiError."""
-        if ALLOCATED not in cycle.annotations:
+        if custom_resources.ALLOCATED not in cycle.annotations:
             return None
         allocation = self._table.allocation(pod.uid)
-        if allocation is None or allocation.annotations.get(ALLOCATED) != cycle.annotations[ALLOCATED]:
+        if (
+            allocation is None
+            or allocation.annotations.get(custom_resources.ALLOCATED) != cycle.annotations[custom_resources.ALLOCATED]
+        ):
             return unschedulable(f"the devices on node {node} that were chosen are no longer there")
         if not allocation.ids:
             return None

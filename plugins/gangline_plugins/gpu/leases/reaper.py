@@ -11,9 +11,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 
-from gangline import ApiError, GanglineError, Handle, NotFound, model, resources
-from gangline.wire.custom_resources import ALLOCATED
-from gangline.wire.texts import device_ids
+from gangline import ApiError, GanglineError, Handle, NotFound, custom_resources, model, resources, texts
 from gangline_plugins.gpu.leases.book import LeaseBook
 from gangline_plugins.gpu.leases.holds import Hold, Part, holders_of, is_over, node_of, uid_of
 from gangline_plugins.gpu.leases.locks import Locks
@@ -148,8 +146,8 @@ class Reaper:
         pod = self._handle.state.pods.get(uid)
         if pod is None or pod.node_name != node:
             return False
-        allocated = pod.annotations.get(ALLOCATED)
-        return allocated is None or set(hold.ids) <= set(device_ids(allocated))
+        allocated = pod.annotations.get(custom_resources.ALLOCATED)
+        return allocated is None or set(hold.ids) <= set(texts.device_ids(allocated))
 
     async def _free(self, lease: model.Lease, live: LivePods) -> None:
         node, holders = node_of(lease), holders_of(lease)
