@@ -30,6 +30,16 @@ def test_nodes_with_hard_taints_keep_pods_away() -> None:
     }
 
 
+@pytest.mark.parametrize("kinds", [1, 8, 9, 40])
+def test_verdicts_are_the_same_for_few_and_for_many_kinds_of_taints(kinds: int) -> None:
+    nodes = [make_node(f"n{i}", taints=[f"kind-{i % kinds}:NoSchedule"] if i % 3 else []) for i in range(120)]
+    pod = make_pod("p", tolerations=[Toleration(key="kind-0", operator="Exists")])
+
+    verdicts = run_filter(TaintToleration, pod, cluster(nodes))
+
+    assert [name for name, said in verdicts.items() if said] == [f"n{i}" for i in range(120) if i % 3 and i % kinds]
+
+
 def test_a_pod_fits_where_it_tolerates_every_hard_taint() -> None:
     pod = make_pod("p", tolerations=[Toleration(key="gpu", value="h100"), Toleration(key="down", operator="Exists")])
 
