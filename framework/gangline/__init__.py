@@ -45,7 +45,7 @@ from gangline.state.labels import LabelColumn
 from gangline.state.locality import reaches_beyond
 from gangline.state.nodes import Int64Column, NodeView, Rows
 from gangline.state.numbering import renumber
-from gangline.state.pods import LabelSet, PodClass, PodInfo
+from gangline.state.pods import LabelSet, PodClass, PodInfo, memo_key
 from gangline.state.selectors import EVERYTHING, NOTHING, Selector, compile_selector, from_map
 from gangline.state.stores import Store
 from gangline.state.taints import TaintKey
@@ -158,6 +158,7 @@ __all__ = [
     "group_watches",
     "hookimpl",
     "key_of",
+    "memo_key",
     "model",
     "moments",
     "node_selection",

@@ -24,7 +24,7 @@ from gangline.groups.members import Grouping
 from gangline.kube.interface import NoClient
 from gangline.profile.background import Background, Work
 from gangline.profile.handle import NO_GROUPS, FrameworkHandle, Pending, Services
-from gangline.profile.registry import Catalog, compile_profile, points_of
+from gangline.profile.registry import Catalog, compile_profile, is_only_told, points_of
 from gangline.profile.runtime import Runtime
 from gangline.queueing.waiting import WaitingPods
 from gangline.state.cache import Cache
@@ -284,11 +284,14 @@ def make_runtime(
         for point in points_of(plugin):
             points.setdefault(point, []).append((plugin.name, (weights or {}).get(plugin.name, 1)))
 
+    besides = [plugin.name for plugin in plugins if is_only_told(plugin)]
+
     def args_of(name: str, type_: type[msgspec.Struct] | None) -> msgspec.Struct | None:
         return (args or {}).get(name) or (type_() if type_ is not None else None)
 
     catalog = Catalog({}).with_classes(*plugins)
-    return Runtime(compile_profile(SCHEDULER, points, catalog, args_of, handle, metrics), handle, metrics, ties)
+    profile = compile_profile(SCHEDULER, points, catalog, args_of, handle, metrics, besides=besides)
+    return Runtime(profile, handle, metrics, ties)
 
 
 def run_filter(

@@ -6,7 +6,19 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from gangline import NODE, PODS, SKIP, Int64Column, KeptColumns, NodeView, PodInfo, ScoreColumn, Status, hookimpl
+from gangline import (
+    NODE,
+    PODS,
+    SKIP,
+    Int64Column,
+    KeptColumns,
+    NodeView,
+    PodInfo,
+    ScoreColumn,
+    Status,
+    hookimpl,
+    memo_key,
+)
 from gangline_plugins.resource_scoring import ResourceSpec, Share, check_resources, is_everywhere, share_of
 
 Matrix = NDArray[np.float64]
@@ -33,6 +45,7 @@ class NodeResourcesBalancedAllocation:
 
     def __init__(self, args: Args) -> None:
         self._resources = check_resources(args.resources)
+        self._memo = memo_key(NodeResourcesBalancedAllocation, *self._resources)
         self._kept = KeptColumns(_columns, _KEPT_BYTES)
 
     @hookimpl
@@ -44,9 +57,9 @@ class NodeResourcesBalancedAllocation:
     @hookimpl
     def score(self, pod: PodInfo, nodes: NodeView) -> ScoreColumn:
         """50 for no change, more where the node becomes more even."""
-        share: Share | None = pod.cls.memo.get(self)
+        share: Share | None = pod.cls.memo.get(self._memo)
         if share is None:
-            share = pod.cls.memo[self] = share_of(self._resources, pod.cls.requests.real)
+            share = pod.cls.memo[self._memo] = share_of(self._resources, pod.cls.requests.real)
         change = _evenness(share.resources, nodes, share.wanted)
         change -= self._as_they_are(share.resources, nodes)
         change += 50.0

@@ -22,6 +22,7 @@ from gangline import (
     Reason,
     ScoreColumn,
     hookimpl,
+    memo_key,
     model,
     on,
     requests,
@@ -87,6 +88,7 @@ class NodeResourcesFit:
     def __init__(self, args: Args, handle: Handle) -> None:
         self._ignored = frozenset(handle.ignored_resources or args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
+        self._memo = memo_key(NodeResourcesFit, self._ignored, self._ignored_groups)
         self._strategy: Strategy = build_strategy(args.scoring_strategy)
 
     @hookimpl
@@ -126,12 +128,12 @@ class NodeResourcesFit:
         return self._strategy(pod.cls, nodes)
 
     def _wanted(self, pod: PodInfo) -> _Wanted:
-        found: _Wanted | None = pod.cls.memo.get(self)
+        found: _Wanted | None = pod.cls.memo.get(self._memo)
         if found is None:
             real = pod.cls.requests.real
             counted = {"pods": 1, **{r: amount for r, amount in real.items() if not self._is_ignored(r)}}
             bits: type[np.unsignedinteger] = np.uint8 if len(counted) < 8 else np.uint64
-            found = pod.cls.memo[self] = _Wanted(
+            found = pod.cls.memo[self._memo] = _Wanted(
                 tuple(counted),
                 np.array(list(counted.values()), dtype=np.int64)[:, None],
                 np.array([1 << bit for bit in range(1, len(counted) + 1)], dtype=bits)[:, None],

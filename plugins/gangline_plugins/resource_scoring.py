@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from gangline import NodeView, PodClass, ScoreColumn
+from gangline import NodeView, PodClass, ScoreColumn, memo_key
 
 Int64Column = NDArray[np.int64]
 Strategy = Callable[[PodClass, NodeView], ScoreColumn]
@@ -125,10 +125,12 @@ def share_of(resources: Sequence[tuple[str, int]], wanted: Mapping[str, int]) ->
 def _strategy(
     resources: Sequence[tuple[str, int]], mean: Callable[[Share, Int64Column, Int64Column], ScoreColumn]
 ) -> Strategy:
+    memo = memo_key(Share, *resources)
+
     def score(cls: PodClass, nodes: NodeView) -> ScoreColumn:
-        share: Share | None = cls.memo.get(score)
+        share: Share | None = cls.memo.get(memo)
         if share is None:
-            share = cls.memo[score] = share_of(resources, cls.requests.scoring)
+            share = cls.memo[memo] = share_of(resources, cls.requests.scoring)
         if not share.resources:
             return np.zeros(len(nodes))
         used, allocatable = share.used(nodes)

@@ -253,7 +253,8 @@ class Handle(Protocol):
     def metric(self, name: str, help: str, labels: Iterable[str] = ()) -> Any:
         """A Prometheus counter of the plugin's own, on `/metrics` while the configuration is in use.
 
-        It goes on counting where the next configuration has one with the same name and labels.
+        It goes on counting where the next configuration has one with the same name and labels; so a plugin must not
+        count while it is built, as its configuration may still be refused.
         """
         ...
 

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -23,7 +24,7 @@ from gangline.kube.interface import Client
 from gangline.kube.resources import PODS
 from gangline.model import Node
 from gangline.state.nodes import Nodes
-from gangline.state.pods import PodInfo
+from gangline.state.pods import PodClass, PodInfo
 from gangline.status import SUCCESS, Code, Status
 
 log = logging.getLogger(__name__)
@@ -35,6 +36,8 @@ class Extenders:
     """Raises ConfigError when certificates cannot be used."""
 
     def __init__(self, configured: Sequence[Extender], asker: Asker, client: Client) -> None:
+        self._known: WeakKeyDictionary[PodClass, list[Endpoint]] = WeakKeyDictionary()
+        """Those that look after the pods of a class."""
         self._endpoints = [
             endpoint_of(extender, f"extenders[{place}]") for place, extender in deciding.in_order(configured)
         ]
@@ -137,10 +140,9 @@ class Extenders:
 
     def _of(self, pod: PodInfo) -> list[Endpoint]:
         """Those that look after the pod, in order; the same for all pods of its class."""
-        found: list[Endpoint] | None = pod.cls.memo.get(self)
+        found = self._known.get(pod.cls)
         if found is None:
-            found = [e for e in self._endpoints if deciding.looks_after(e.extender, pod)]
-            pod.cls.memo[self] = found
+            found = self._known[pod.cls] = [e for e in self._endpoints if deciding.looks_after(e.extender, pod)]
         return found
 
 

@@ -8,7 +8,7 @@ Rules:
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
@@ -43,6 +43,8 @@ class Attempt:
     extenders: Extenders
     seconds: float = POD_SECONDS
     """Of CPU time for each step between two answers of extenders."""
+    is_in_use: Callable[[], bool] = lambda: True
+    """Whether the configuration of the runtime is still the one in use."""
 
     async def decide(self) -> Decision | Rejection | None:
         """A decision as `scheduling.decide` makes it; None when the pod was deleted, or bound by others, meanwhile."""
@@ -61,6 +63,9 @@ class Attempt:
         verdicts, scores = await self._ask(nodes)
         if not self._is_waiting():
             return None
+        if not self.is_in_use():
+            why = "another configuration was taken while extenders were asked"
+            return Rejection(self.unit, self.unit.pod, why, frozenset(), is_error=True)
         now = self._filter()
         if not verdicts.passed:
             return await self._reject(now, verdicts.failed)

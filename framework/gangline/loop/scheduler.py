@@ -196,14 +196,14 @@ class Scheduler:
                 events[EXTENDER] = None
             self.queue.serve(name, runtime.sort_key, runtime.admit, events, runtime.group_key)
         self.queue.serve_only(runtimes)
+        self.informers.follow(watched_by(runtimes.values()))
+        if self._leading is not None:
+            new.services.background.start(self._leading)
         for pod in [member for unit in self.queue for member in unit.everybody()]:
             self._enqueued(pod)
         self._pods.profiles_changed()
         self.queue.start_over(self._clock.monotonic())
         self._wake.set()
-        self.informers.follow(watched_by(runtimes.values()))
-        if self._leading is not None:
-            new.services.background.start(self._leading)
 
     def _enqueued(self, pod: PodInfo) -> None:
         if (runtime := self.runtimes.get(pod.scheduler_name)) is not None:
@@ -243,10 +243,15 @@ class Scheduler:
         )
         async with aclosing(self._asker), asyncio.TaskGroup() as group:
             self._leading = group
-            group.create_task(self.binder.run())
-            group.create_task(self.reporter.run())
-            group.create_task(self._schedule())
-            self._in_use.services.background.start(group)
+            try:
+                group.create_task(self.binder.run())
+                group.create_task(self.reporter.run())
+                group.create_task(self._schedule())
+                self._in_use.services.background.start(group)
+                await asyncio.Event().wait()  # until cancelled
+            finally:
+                self._leading = None
+                self._in_use.services.background.stop()
 
     def _read_groups_anew(self) -> None:
         """Pods may have been listed before what their groups are read from."""
@@ -392,7 +397,16 @@ class Scheduler:
         runtime = self.runtimes[unit.scheduler_name]
         start = time.perf_counter()
         limit = self._options.pod_deadline
-        outcome = await Attempt(unit, runtime, self.cache, self.queue, extenders, limit).decide()
+        attempt = Attempt(
+            unit,
+            runtime,
+            self.cache,
+            self.queue,
+            extenders,
+            limit,
+            is_in_use=lambda: self.runtimes.get(unit.scheduler_name) is runtime,
+        )
+        outcome = await attempt.decide()
         seconds = time.perf_counter() - start
         if outcome is not None:
             self._decided(outcome, runtime, seconds)

@@ -33,7 +33,7 @@ from gangline.kube.resources import Resource, Selection
 from gangline.profile.background import Background
 from gangline.profile.handle import NO_GROUPS, FrameworkHandle, Pending, Services
 from gangline.profile.recording import NoRecorder
-from gangline.profile.registry import Catalog, compile_profile
+from gangline.profile.registry import Catalog, compile_profile, is_only_told
 from gangline.profile.runtime import Runtime
 from gangline.queueing.waiting import WaitingPods
 from gangline.state.cache import Cache
@@ -66,10 +66,18 @@ def build_runtimes(
             handle,
             metrics,
             partial(_told, profile, on_fault),
+            [ref.name for ref in profile.plugins.multi_point.enabled if _is_only_told(ref.name, catalog)],
         )
         Runtime(compiled, handle, metrics, ties)
     _check_watches(config.profiles, services.at_work, on_fault)
     return services.at_work
+
+
+def _is_only_told(name: str, catalog: Catalog) -> bool:
+    try:
+        return is_only_told(catalog.load(name))
+    except PluginError:  # told of, or left out, where the profile was expanded
+        return False
 
 
 def ignored_resources(config: SchedulerConfiguration) -> frozenset[str]:

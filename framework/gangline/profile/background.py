@@ -60,6 +60,10 @@ class Background:
         for plugin, work in self.work:
             self._begin(group, plugin, work)
 
+    def stop(self) -> None:
+        """This process leads no more; its tasks end with their group."""
+        self._group = None
+
     def _begin(self, group: asyncio.TaskGroup, plugin: str, work: Work) -> None:
         task = group.create_task(keep_going(work, plugin, self._failures))
         self._tasks.add(task)

@@ -111,6 +111,11 @@ def points_of(cls: type[Any]) -> frozenset[str]:
     return frozenset(point for point in POINTS if getattr(getattr(cls, point, None), f"{PROJECT}_impl", None))
 
 
+def is_only_told(cls: Any) -> bool:
+    """Whether all hooks of a class are among those that profiles do not list."""
+    return not points_of(cls) and any(hook in UNLISTED for hook in marked(cls))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Implementation:
     """One plugin at one point, ready to be called with the hookspec's arguments, in its order."""
@@ -185,17 +190,19 @@ def compile_profile(
     handle: Handle,
     metrics: Metrics,
     on_fault: Callable[[GanglineError], None] | None = None,
+    besides: Sequence[str] = (),
 ) -> CompiledProfile:
     """Build the plugins of a profile and list what is called at each point.
 
-    `points` holds names and weights per extension point, in order; `args(name, type)` gives a plugin's validated
+    `points` holds names and weights per extension point, in order; `besides` the plugins that have hooks alone which
+    profiles do not list; `args(name, type)` gives a plugin's validated
     arguments. Raises PluginError for a plugin that cannot be built or declares what it must not; with `on_fault`, tells
     of each such plugin and leaves it out.
     """
     manager = _PluginManager(PROJECT)
     manager.add_hookspecs(Hooks)
     profile = CompiledProfile(name, {}, {}, failures=metrics.failures)
-    for plugin_name in dict.fromkeys(n for listed in points.values() for n, _ in listed):
+    for plugin_name in dict.fromkeys([*(n for listed in points.values() for n, _ in listed), *besides]):
         try:
             _add(profile, plugin_name, manager, catalog, args, handle)
         except GanglineError as error:

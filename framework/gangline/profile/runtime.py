@@ -23,7 +23,7 @@ from gangline.api.hookspecs import POINTS
 from gangline.api.placement import Placement
 from gangline.api.pod_group import GroupAttempt, Membership, PodGroup, Problem
 from gangline.api.proposal import Proposal, Victims
-from gangline.errors import ApiError, PluginError
+from gangline.errors import ApiError, DeadlineExceeded, PluginError
 from gangline.failures import SLOW, cause_of, shown
 from gangline.groups.progress import Progress
 from gangline.profile.answers import placements_of
@@ -215,17 +215,18 @@ class Runtime:
         return nominated, ", ".join(said)
 
     def reject(self, diagnosis: Diagnosis) -> frozenset[str]:
-        """The plugins because of which a pod is rejected; every plugin is told. Raises PluginError."""
+        """The plugins because of which a pod is rejected; every plugin is told, and what one raises changes nothing."""
         plugins = diagnosis.plugins()
         for impl in self._at("post_reject"):
-            if impl.call(diagnosis.pod, diagnosis):
-                plugins.add(impl.name)
+            with suppress(PluginError, DeadlineExceeded):  # noted by the call
+                if impl.call(diagnosis.pod, diagnosis):
+                    plugins.add(impl.name)
         return frozenset(plugins)
 
     def enqueued(self, pod: PodInfo) -> None:
         """Tell the plugins that a pod waits; what one of them raises is no matter of the pod's."""
         for impl in self._at("post_enqueue"):
-            with suppress(PluginError):  # noted by the call
+            with suppress(PluginError, DeadlineExceeded):  # noted by the call
                 impl.call(pod)
 
     # Groups

@@ -6,11 +6,13 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+import numpy as np
 from numpy.typing import NDArray
 
 from gangline.sizes import BoundedCache
 from gangline.state.changes import OWN, ChangeLog, Changes, together
 from gangline.state.nodes import NodeView
+from gangline.status import read_only
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V", bound=tuple[NDArray[Any], ...])
@@ -18,9 +20,20 @@ V = TypeVar("V", bound=tuple[NDArray[Any], ...])
 
 @dataclass(slots=True, eq=False)
 class _Kept(Generic[V]):
-    columns: V
+    columns: list[NDArray[Any]]
+    """Our own, which nobody else may write."""
+    shown: V
+    """The same, only to read."""
     position: Any
     """Of the logs, when the columns were last brought up to date."""
+
+
+def _shown(columns: list[NDArray[Any]], like: V) -> V:
+    """Columns only to read, in the kind of tuple that was answered."""
+    aliases = [read_only(column) for column in columns]
+    kind: Any = type(like)
+    shown: V = kind._make(aliases) if hasattr(kind, "_make") else kind(aliases)
+    return shown
 
 
 class KeptColumns(Generic[K, V]):
@@ -45,22 +58,29 @@ class KeptColumns(Generic[K, V]):
         position = logs.position
         kept = self._kept.get(key)
         if kept is not None and kept.position == position:
-            return kept.columns
+            return kept.shown
         changed = None
         if kept is not None and len(kept.columns[0]) == len(nodes):
             changed = logs.since(kept.position, 2 * nodes.few)
         if kept is None or changed is None:
-            columns = self._evaluate(key, nodes)
-            self._kept.put(key, _Kept(columns, position))
-            return columns
+            answer = self._evaluate(key, nodes)
+            columns = [np.array(column) for column in answer]
+            return self._kept.put(key, _Kept(columns, _shown(columns, answer), position)).shown
         rows, kinds = changed
         if kinds & OWN:
             rows = rows[rows < len(nodes)]
         if len(rows):
-            for column, fresh in zip(kept.columns, self._evaluate(key, nodes.at(rows)), strict=True):
-                column[rows] = fresh
+            answer = self._evaluate(key, nodes.at(rows))
+            wider = False
+            for at, fresh in enumerate(answer):
+                type_ = np.result_type(kept.columns[at], fresh)
+                if kept.columns[at].dtype != type_:  # it may need more bits than before
+                    kept.columns[at], wider = kept.columns[at].astype(type_), True
+                kept.columns[at][rows] = fresh
+            if wider:
+                kept.shown = _shown(kept.columns, answer)
         kept.position = position
-        return kept.columns
+        return kept.shown
 
     def _together(self, of_nodes: Changes) -> ChangeLog:
         if self._logs is None or self._logs[0] is not of_nodes:

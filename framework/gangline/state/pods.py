@@ -9,7 +9,8 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -56,6 +57,15 @@ class LabelSet(Mapping[str, str]):
 
     def __eq__(self, other: object) -> bool:
         return self is other if isinstance(other, LabelSet) else dict(self) == other
+
+
+@lru_cache(maxsize=1024)
+def memo_key(*values: Hashable) -> object:
+    """What is remembered in `PodClass.memo` under: the same object for equal values, such as a plugin's arguments.
+
+    A plugin itself as the key would stay alive with the pod class after its configuration has ended.
+    """
+    return object()
 
 
 class PodClass:

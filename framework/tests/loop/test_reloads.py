@@ -251,6 +251,41 @@ def test_a_hundred_reloads_leave_as_much_as_one() -> None:
     assert once["node listeners"] > 2 and once["trackers"] > 3
 
 
+def test_a_reload_leaves_nothing_of_a_plugin_with_the_pods_that_it_saw() -> None:
+    story = Story(Wanted("one", ("NodeResourcesFit", "NodeResourcesBalancedAllocation")))
+    story.cache.upsert_node(make_node("n", cpu=8))
+    pod = story.cache.record(make_pod("p", cpu=1))
+    remembered = set()
+    for _ in range(5):
+        story.use(Wanted("one", ("NodeResourcesFit", "NodeResourcesBalancedAllocation")))
+        runtime = story.scheduler.runtimes["one"]
+        runtime.evaluator.choose(runtime.filter(pod))
+        remembered.add(len(pod.cls.memo))
+
+    assert len(remembered) == 1
+
+
+def test_a_configuration_is_taken_also_when_leading_is_over() -> None:
+    async def story() -> tuple[bool, int]:
+        clock = VirtualClock()
+        scheduler = new_scheduler(PLAIN, clock)
+        watching = asyncio.create_task(scheduler.watch())
+        leading = asyncio.create_task(scheduler.lead())
+        await asyncio.sleep(1)
+        leading.cancel()
+        await asyncio.gather(leading, return_exceptions=True)
+        new = configuration(Wanted("one", ("GpuClaim", "DeviceLease")))
+        scheduler.use(new)
+        tasks = state_of(scheduler)["tasks"].total()
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+        return scheduler.config is new, tasks
+
+    is_new, tasks = run(story(), CLOCK)
+
+    assert is_new and tasks > 0
+
+
 # One by one
 
 

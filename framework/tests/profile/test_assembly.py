@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import pytest
 
-from gangline import config
+from gangline import PodInfo, config, hookimpl
 from gangline.errors import ConfigError, PluginError
 from gangline.profile.assembly import judging_runtimes
 from gangline.profile.registry import Catalog
 from gangline.profile.runtime import Runtime
 from gangline.state.cache import Cache
+from gangline.testing import make_pod
 from gangline_plugins.default_binder import DefaultBinder
 from gangline_plugins.node_resources_fit import NodeResourcesFit
 from gangline_plugins.priority_sort import PrioritySort
@@ -67,3 +70,24 @@ def test_an_unknown_plugin_names_its_place() -> None:
         'config.yaml: profiles[0].plugins.multiPoint.enabled[2].name: unknown plugin "NodeResourceFit"'
     )
     assert "NodeResourcesFit" in str(error.value)
+
+
+def test_a_plugin_with_hooks_alone_that_profiles_do_not_list_is_built_where_it_is_enabled() -> None:
+    class Told:
+        name = "Told"
+        pods: ClassVar[list[str]] = []
+
+        @hookimpl
+        def post_enqueue(self, pod: PodInfo) -> None:
+            self.pods.append(pod.name)
+
+    profile = "profiles:\n- schedulerName: a\n  plugins: {multiPoint: {enabled: [{name: Told}]}}\n- schedulerName: b\n"
+    cluster = Cache()
+    catalog = Catalog.discover().with_classes(Told)
+    text = f"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n{profile}"
+    runtimes = judging_runtimes(config.load(text, "told"), cluster, catalog=catalog)
+
+    for name, runtime in runtimes.items():
+        runtime.enqueued(cluster.record(make_pod(f"of-{name}")))
+
+    assert Told.pods == ["of-a"]

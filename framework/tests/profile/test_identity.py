@@ -314,3 +314,34 @@ def test_what_is_declared_wrongly_is_an_error_at_load(wrong: dict[str, Any], why
 
     with pytest.raises(PluginError, match=why):
         make_runtime(cluster(), plugin)
+
+
+@pytest.mark.parametrize("broken", ["hash", "equality"])
+def test_an_identity_that_cannot_be_compared_is_its_plugins_fault(broken: str) -> None:
+    class Identified:
+        def __hash__(self) -> int:
+            if broken == "hash":
+                raise RuntimeError("no hash")
+            return 1
+
+        def __eq__(self, other: object) -> bool:
+            raise SystemExit("no equality")
+
+    class Odd:
+        name = "Odd"
+        reads = NODE
+        reasons = ()
+
+        @hookimpl
+        def identity(self, pod: PodInfo) -> Hashable:
+            return Identified()
+
+        @hookimpl
+        def filter(self, nodes: NodeView) -> CodeColumn:
+            return codes(nodes.full(False))
+
+    cache = cluster([make_node("a")])
+    runtime = make_runtime(cache, Odd)
+
+    with pytest.raises(PluginError, match=f"Odd at identity: .*no {broken}"):
+        runtime.filter(cache.record(make_pod("p")))

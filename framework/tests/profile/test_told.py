@@ -12,11 +12,11 @@ from gangline import (
     Action,
     CodeColumn,
     Cycle,
+    DeadlineExceeded,
     Diagnosis,
     EventHint,
     Handle,
     NodeView,
-    PluginError,
     PodInfo,
     Reason,
     Status,
@@ -140,16 +140,30 @@ def test_a_plugin_that_raises_when_it_is_told_of_a_waiting_pod_harms_nobody(cach
     assert Concerned.told == ["waits bad", "waits good"]
 
 
-def test_an_answer_that_is_no_truth_value_is_an_error(cache: Cache) -> None:
-    class Odd(Concerned):
-        name = "Odd"
+class Odd:
+    """Fails wherever it is told of something."""
 
-        @hookimpl
-        def post_reject(self) -> str:  # type: ignore[override]  # this is what is tested
-            return "yes"
+    name = "Odd"
 
+    @hookimpl
+    def post_enqueue(self) -> None:
+        raise DeadlineExceeded(0.1)
+
+    @hookimpl
+    def post_reject(self, pod: PodInfo) -> str:
+        if pod.name == "late":
+            raise DeadlineExceeded(0.1)
+        return "yes"
+
+
+def test_a_plugin_that_fails_when_it_is_told_of_a_rejection_is_none_of_its_reasons(cache: Cache) -> None:
     runtime = make_runtime(cache, Quota, Odd)
-    diagnosis = runtime.evaluator.diagnose(runtime.filter(cache.record(make_pod("p"))))
+    for name in ("p", "late"):
+        diagnosis = runtime.evaluator.diagnose(runtime.filter(cache.record(make_pod(name))))
 
-    with pytest.raises(PluginError, match="must return bool or None"):
-        runtime.reject(diagnosis)
+        assert runtime.reject(diagnosis) == {"Quota"}
+    assert runtime.failures.counts["Odd", "post_reject"] == 1  # a deadline is nobody's fault
+
+
+def test_a_deadline_that_a_plugin_has_set_itself_is_no_matter_of_the_pod_that_waits(cache: Cache) -> None:
+    make_runtime(cache, Odd).enqueued(cache.record(make_pod("p")))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -77,6 +78,37 @@ def test_kept_columns_are_evaluated_for_the_rows_that_have_changed_alone() -> No
 
     assert column.tolist() == [1, 1, 1, 1001, 1, 1, 1, 1, 1, 1]
     assert asked == [("a", list(range(10))), ("a", [3, 7]), ("bb", list(range(10)))]
+
+
+def test_kept_columns_cannot_be_written_and_are_nobody_elses() -> None:
+    class Named(NamedTuple):
+        amounts: Any
+
+    cache = cluster(make_node(f"n{i}", cpu=4) for i in range(3))
+    kept: KeptColumns[str, Named] = KeptColumns(lambda key, nodes: Named(nodes.allocatable("cpu")), 2**20)
+    column = kept.of("a", cache.nodes.view()).amounts
+
+    with pytest.raises(ValueError, match="read-only"):
+        column += 1
+    cache.upsert_node(make_node("n1", cpu=8))
+
+    assert kept.of("a", cache.nodes.view()).amounts.tolist() == [4000, 8000, 4000]
+
+
+def test_kept_columns_grow_where_a_value_needs_more_bits() -> None:
+    cache = cluster(make_node(f"n{i}") for i in range(3))
+    codes = {"n0": 1, "n1": 0, "n2": 0}
+
+    def evaluate(key: str, nodes: NodeView) -> tuple[Any]:
+        found = [codes[name] for name in nodes.names]
+        return (np.array(found, dtype=np.uint16 if max(found) > 255 else np.uint8),)
+
+    kept = KeptColumns(evaluate, 2**20)
+    kept.of("a", cache.nodes.view())
+    codes["n2"] = 256
+    cache.upsert_node(make_node("n2", cpu=2))
+
+    assert kept.of("a", cache.nodes.view())[0].tolist() == [1, 0, 256]
 
 
 def test_kept_columns_stay_within_their_bound() -> None:

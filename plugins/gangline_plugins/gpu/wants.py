@@ -140,7 +140,7 @@ class Wants:
         known = self._read.get((namespace, name))
         if known is not None and known[0] is claim:
             return known[1]
-        if len(self._read) > 2 * len(self._claims) + _SPARE:  # most are of claims that are gone
+        if max(len(self._read), len(self._same)) > 2 * len(self._claims) + _SPARE:  # most are of claims that are gone
             self._read.clear()
             self._same.clear()
         want = claim_want(claim)

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from gangline import NotFound
+from gangline.kube.resources import GPU_CLAIMS
 from gangline.model import Pod
 from gangline.profile.runtime import Runtime
 from gangline.state.cache import Cache
@@ -26,6 +27,7 @@ from gangline_plugins.gpu.claim import GpuClaim
 from gangline_plugins.gpu.devices import device_table
 from gangline_plugins.gpu.named_hardware import devices
 from gangline_plugins.gpu.nvlink_topology import NVLinkTopology
+from gangline_plugins.gpu.wants import Want
 
 from .gpu_cases import claim, claim_pod, gpu_cluster, report
 
@@ -334,3 +336,15 @@ def test_who_wishes_nothing_is_not_counted() -> None:
     families = {family.name: family for family in story.handle.fake_metrics.registry.collect()}
     assert not families["gangline_topology_wishes"].samples
     assert measured(story, f"{BANDWIDTH}_count") == 2
+
+
+def test_a_claim_that_is_edited_again_and_again_leaves_little_behind() -> None:
+    cache = gpu_cluster()
+    wants = device_table(cache).wants
+    pod = cache.record(claim_pod("p", "c"))
+
+    for number in range(5_000):
+        cache.store(GPU_CLAIMS).upsert(claim("c", selector={"edit": str(number)}))
+        assert isinstance(wants.of(pod), Want)
+
+    assert len(wants._same) < 2_500
