@@ -1,6 +1,6 @@
-"""DefaultPreemption: makes room for a pod by taking pods of lower priority off one node, as kube-scheduler does.
+"""DefaultPreemption: makes room for a pod by evicting pods of lower priority from one node, as kube-scheduler does.
 
-It decides and does no I/O; the victims are evicted by `preemption.evicting`.
+This package decides and does no I/O; `preemption.evicting` evicts the victims.
 """
 
 from gangline_plugins.default_preemption.plugin import Args, DefaultPreemption

@@ -1,4 +1,4 @@
-"""Which candidate costs least: the ordering of kube-scheduler's preemption."""
+"""Which candidate costs least: kube-scheduler's order of candidates."""
 
 from __future__ import annotations
 
@@ -9,25 +9,26 @@ from gangline import PodInfo
 from gangline_plugins.preemption.precedence import started
 
 _MAKES_POSITIVE = 2**31
-"""Added to each priority, so that fewer pods are better than many also where priorities are negative."""
+"""Added to each priority, so that fewer victims are better than many even if priorities are negative."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A node on which the pod fits once the victims, the most important first, are gone."""
+    """A node on which the pod fits after the victims are gone. The most important victim comes first."""
 
     row: int
     node: str
     victims: tuple[PodInfo, ...]
     violations: int
-    """How many of the victims a disruption budget would have kept."""
+    """Victims whose eviction violates a PodDisruptionBudget."""
 
 
 def choose(candidates: Sequence[Candidate]) -> Candidate | None:
-    """The candidate to take, None when there is none.
+    """The candidate to take; None if there is none.
 
-    Fewest budget violations; then the lowest priority of the most important victim; then the smallest sum of
-    priorities; then fewest victims; then the latest start among the most important victims; then the first.
+    The order: fewest budget violations; then the lowest priority of the most important victim; then the smallest sum of
+    priorities; then the fewest victims; then the latest start among the most important victims; then the first in the
+    list.
     """
     if not candidates:
         return None

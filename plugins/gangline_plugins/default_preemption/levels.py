@@ -1,4 +1,6 @@
-"""How many pods of each priority are on each node, so that a full cluster of equals is told apart in one comparison."""
+"""The number of pods of each priority on each node. One comparison then shows which nodes hold no pod of lower
+priority.
+"""
 
 from __future__ import annotations
 
@@ -17,22 +19,22 @@ class PriorityLevels:
         self.clear()
 
     def clear(self) -> None:
-        """Nothing is placed."""
+        """Start over with no pods."""
         self._counts: dict[int, NDArray[np.int32]] = {}
 
     def add(self, pod: PodInfo, row: int) -> None:
-        """One more on row."""
+        """Count a pod that is on row now."""
         counts = self._counts.get(pod.priority)
         if counts is None or row >= len(counts):
             counts = self._make_room(pod.priority, row)
         counts[row] += 1
 
     def remove(self, pod: PodInfo, row: int) -> None:
-        """One less on row."""
+        """Stop counting a pod that has left row."""
         self._counts[pod.priority][row] -= 1
 
     def below(self, priority: int, size: int) -> BoolColumn:
-        """Which of the first `size` rows hold a pod of lower priority."""
+        """For each of the first `size` rows whether it holds a pod of lower priority."""
         found = np.zeros(size, dtype=np.bool_)
         for level, counts in self._counts.items():
             if level < priority:

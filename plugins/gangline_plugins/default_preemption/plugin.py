@@ -1,7 +1,8 @@
-"""The plugin: who may preempt, on which nodes to look, what to say when nothing helps.
+"""The plugin: which pods may preempt, which nodes are examined, and the message when no node helps.
 
-A pod for which a preemption is being carried out is not helped again. kube-scheduler holds it back at pre_enqueue; here
-it may be tried, because another node may have become free, but it starts no second preemption.
+While a preemption is being carried out for a pod, the plugin starts no second one for that pod. kube-scheduler keeps
+such a pod out of the active queue at pre_enqueue. Here the pod may be tried again, because another node may have become
+free.
 """
 
 from __future__ import annotations
@@ -46,13 +47,13 @@ class Args(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     """Arguments, named as upstream: how many candidate nodes are enough."""
 
     min_candidate_nodes_percentage: Annotated[int, msgspec.Meta(ge=0, le=100)] = 10
-    """Percent of the nodes on which preemption may help."""
+    """Enough candidates, as a percentage of the nodes on which preemption may help."""
     min_candidate_nodes_absolute: Annotated[int, msgspec.Meta(ge=0)] = 100
-    """Nodes; the larger of both counts."""
+    """Enough candidates, as a number of nodes. The larger of the two arguments counts."""
 
 
 class DefaultPreemption:
-    """Nominates the node on which making room costs least, and has its victims evicted."""
+    """Nominates the node on which making room costs least, and has the victims there evicted."""
 
     name = "DefaultPreemption"
     args_type = Args
@@ -70,16 +71,18 @@ class DefaultPreemption:
 
     @hookimpl
     def events_to_register(self) -> Sequence[EventHint]:
-        """Pods that go; but whether that helps is for the filters to say that rejected the pod."""
+        """A deleted pod. This plugin never requeues the pod itself: the filters that rejected the pod judge the
+        event.
+        """
         return (on("pods", Action.DELETE, lambda pod, old, new: False),)
 
     @hookimpl
     def post_filter(self, pod: PodInfo, nodes: NodeView, diagnosis: Diagnosis) -> Status | str | Proposal:
-        """The node on which room is being made.
+        """The name of the node on which room is being made, or why there is none.
 
-        A Status that is unresolvable says that there is none, and a nomination that the pod still has is void; one that
-        is not says that the pod may not preempt (now), and its nomination stands. All candidates as a Proposal where
-        extenders have a say.
+        An unresolvable Status means that no node helps, and clears a nomination that the pod has. Any other Status
+        means that the pod may not preempt now, and keeps the nomination. If extenders review preemptions, the result is
+        a Proposal with all candidates.
         """
         self._attempts.inc()
         if self._handle.preemption_is_reviewed(pod):
@@ -88,14 +91,14 @@ class DefaultPreemption:
         return decided if isinstance(decided, Status) else self._carry_out(pod, decided)
 
     def decide(self, pod: PodInfo, nodes: NodeView, diagnosis: Diagnosis) -> Candidate | Status:
-        """Where to make room for a pod and who has to go, or why that cannot be; changes nothing."""
+        """The best node for a preemption with its victims, or why there is none. Changes nothing."""
         found = self._candidates(pod, nodes, diagnosis, every=False)
         return found if isinstance(found, Status) else found[0]
 
     def _candidates(
         self, pod: PodInfo, nodes: NodeView, diagnosis: Diagnosis, every: bool
     ) -> Sequence[Candidate] | Status:
-        """The best candidate, or every one that is found; else why there is none."""
+        """The best candidate, or all candidates that are found if `every`; otherwise why there is none."""
         resolvable = diagnosis.resolvable()
         refusal = self._refusal(pod, nodes, resolvable)
         if refusal:
@@ -123,7 +126,7 @@ class DefaultPreemption:
         return Proposal(victims, lambda left: self._settle(pod, left))
 
     def _settle(self, pod: PodInfo, left: Mapping[str, Victims]) -> Status | str:
-        """Carry out the best of the candidates that are left."""
+        """Carry out the best of the candidates that remain after review."""
         rows = ((node, self._handle.nodes.row_of(node)) for node in left)
         candidates = [
             Candidate(row, node, tuple(sorted(left[node].pods, key=importance)), left[node].violations)
@@ -142,7 +145,7 @@ class DefaultPreemption:
         return decided.node
 
     def budgets(self) -> Budgets:
-        """The disruption budgets as they are now."""
+        """The present PodDisruptionBudgets."""
         return Budgets(self._handle.state.store(resources.PDBS))
 
     def _refusal(self, pod: PodInfo, nodes: NodeView, resolvable: BoolColumn) -> str:
@@ -151,12 +154,12 @@ class DefaultPreemption:
         return why_not(pod, self._nomination(pod), nodes, resolvable)
 
     def _nomination(self, pod: PodInfo) -> str:
-        """The node that the pod is nominated to: what its status says, or what has yet to be written there."""
+        """The node to which the pod is nominated: the one in its status, or one that is still to be written there."""
         remembered = (node for node, pods in self._handle.nominated().items() if pod.uid in pods)
         return pod.nominated_node_name or next(remembered, "")
 
     def _potential(self, resolvable: BoolColumn) -> tuple[Rows, int]:
-        """The rows to look at, from a random one on, and how many candidates among them are enough."""
+        """The rows to examine, starting at a random one, and how many candidates are enough."""
         rows = np.flatnonzero(resolvable)
         if len(rows):
             rows = np.roll(rows, -self._offsets.randrange(len(rows)))

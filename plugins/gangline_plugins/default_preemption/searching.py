@@ -1,4 +1,4 @@
-"""Goes over the nodes until enough candidates are found, and takes the one that costs least."""
+"""Examines nodes until enough candidates are found, and takes the one that costs least."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ def number_wanted(nodes: int, percentage: int, absolute: int) -> int:
 
 
 def find_best(simulation: Simulation, pod: PodInfo, rows: Rows, wanted: int) -> Candidate | None:
-    """The best of the candidates that are found first in the order of rows, None when there is none.
+    """The best of the candidates that are found first in the order of rows; None if there is none.
 
-    What was found in lock step is tried once more alone: a plugin may look at other nodes in a way that `locality` does
-    not know. When that shows, all are tried one at a time.
+    Nodes are examined together. The best candidate is then examined once more by itself, because a plugin may look at
+    other nodes in a way that `locality` does not know. If the result differs, all nodes are examined one at a time.
     """
     best = choose(_search(simulation, pod, rows, wanted, alone=False))
     if best is not None and simulation.one_by_one(rows[rows == best.row]) != [best]:
@@ -26,12 +26,16 @@ def find_best(simulation: Simulation, pod: PodInfo, rows: Rows, wanted: int) -> 
 
 
 def find_all(simulation: Simulation, pod: PodInfo, rows: Rows, wanted: int) -> list[Candidate]:
-    """The candidates that are found first in the order of rows, each tried with all other nodes as they are."""
+    """The candidates that are found first in the order of rows. Each node is examined while the other nodes stay
+    unchanged.
+    """
     return _search(simulation, pod, rows, wanted, alone=True)
 
 
 def _search(simulation: Simulation, pod: PodInfo, rows: Rows, wanted: int, alone: bool) -> list[Candidate]:
-    """Candidates that break no budget, then the others; at least one that breaks none is looked for to the end."""
+    """Candidates that violate no budget, then the others. The search goes on until it has one that violates none, or
+    all nodes are examined.
+    """
     keeping: list[Candidate] = []
     breaking: list[Candidate] = []
     position = 0

@@ -1,13 +1,15 @@
-"""What would have to go from a node for a pod to fit: tried out on the real columns, and taken back.
+"""Finds the victims that a pod needs on a node by trying removals on the real columns; every change is undone.
 
 Rules:
-- From each node all pods of lower priority are taken off. A node that then still does not do is no candidate.
-- The pods taken off are put back one at a time, the most important first and those that a disruption budget
-  protects before all others. One that leaves no room for the pod goes off again: it is a victim.
-- `together` does that in lock step: the first pod of every node is put back, all nodes are evaluated at once, then
-  the second pod of every node, and so on. kube-scheduler looks at each node with the rest of the cluster as it is.
-  Both are the same while a node's verdict depends on nothing but that node; see `locality` for when it does not.
-- A node has to do both with and without the pods that are nominated to it and come before the pod.
+- All pods of lower priority are removed from each node. A node on which the pod does not fit even then is no candidate.
+- The removed pods return one at a time: first those that a PodDisruptionBudget protects, then the others, the most
+  important first. A pod that leaves no room for the preemptor is removed again: it is a victim.
+- `together` does so for many nodes in step: the first pod of every node returns, all nodes are evaluated at once, then
+  the second pod of every node returns, and so on. kube-scheduler examines each node while the rest of the cluster stays
+  unchanged. Both give the same result as long as the verdict on a node depends on that node alone; `locality` knows
+  when it does not.
+- The pod has to fit both with and without the waiting pods of the same or higher priority that are nominated to the
+  node.
 """
 
 from __future__ import annotations
@@ -28,19 +30,19 @@ NO_VICTIMS = "No preemption victims found for incoming pod"
 
 @dataclass(slots=True, eq=False)
 class _Trial:
-    """One node on which the pod fits when all that come after it are gone."""
+    """One node on which the pod fits after all pods of lower priority are removed."""
 
     row: int
     returning: list[PodInfo]
-    """In the order in which they are put back."""
+    """The removed pods, in the order in which they return."""
     protected: int
-    """How many of those, the first, a budget would want to keep."""
+    """How many of them, counted from the first, a PodDisruptionBudget protects."""
     victims: list[PodInfo] = field(default_factory=list)
     violations: int = 0
 
 
 class Simulation:
-    """Trials for one pod; `reasons` counts why nodes are no candidates."""
+    """Trials for one pod. `reasons` counts why nodes are no candidates."""
 
     def __init__(self, handle: Handle, pod: PodInfo, budgets: Budgets) -> None:
         self._handle = handle
@@ -51,15 +53,15 @@ class Simulation:
         self.reasons: Counter[str] = Counter()
 
     def concerned(self, rows: Rows) -> list[PodInfo]:
-        """Every pod that trials on these nodes move."""
+        """Every pod that the trials on these nodes would move."""
         moved = [pod for row in rows.tolist() for pod in self._lower(row)]
         return moved + [guest for guest, _ in self._guests_on(rows)]
 
     def together(self, rows: Rows) -> list[Candidate]:
-        """The candidates among these nodes, in their order."""
+        """The candidates among these nodes, in the order of the nodes."""
         removable = {row: sorted(self._lower(row), key=importance) for row in rows.tolist()}
         with self._handle.state.transaction() as tx:
-            for pods in removable.values():  # a loop over what is moved: each is a step that can be undone
+            for pods in removable.values():  # one step per moved pod, so that each can be undone
                 for pod in pods:
                     tx.unplace(pod)
             fitting = rows[self._passes(rows, self.reasons)]
@@ -69,15 +71,15 @@ class Simulation:
                 for pod in pods:
                     if pod.row < 0:
                         tx.place(pod, row)
-            tx.commit()  # all is where it was, and most of it need not be undone once more
+            tx.commit()  # all pods are back on their nodes, so nothing has to be undone
         found = [self._candidate(trial) for trial in trials if trial.victims]
         self.reasons[NO_VICTIMS] += len(trials) - len(
             found
-        )  # they would do as they are; what rejects them is no plugin
+        )  # the pod fits there without victims, so no plugin rejected these nodes
         return found
 
     def one_by_one(self, rows: Rows) -> list[Candidate]:
-        """The same, each node with the others as they are."""
+        """The candidates among these nodes, each examined while the other nodes stay unchanged."""
         return [candidate for i in range(len(rows)) for candidate in self.together(rows[i : i + 1])]
 
     def _lower(self, row: int) -> Iterator[PodInfo]:
@@ -107,7 +109,7 @@ class Simulation:
     # Verdicts
 
     def _passes(self, rows: Rows, reasons: Counter[str] | None = None) -> BoolColumn:
-        """Whether the pod fits on each node as it is now, with and without those nominated to it."""
+        """For each node whether the pod fits there now, both with and without the pods that are nominated to it."""
         guests = self._guests_on(rows)
         if not guests:
             return self._judge(rows, reasons)
@@ -141,7 +143,7 @@ class Simulation:
     # Nominated pods
 
     def _find_guests(self) -> dict[int, list[PodInfo]]:
-        """For each row the waiting pods that are nominated to it and that the pod has to leave room for."""
+        """For each row the waiting pods that are nominated to it and for which the pod has to leave room."""
         guests: dict[int, list[PodInfo]] = {}
         for node, pods in self._handle.nominated().items():
             row = self._nodes.row_of(node)

@@ -1,6 +1,7 @@
-"""GangPreemption: makes room for a whole group by taking whole groups of lower priority away, or nobody.
+"""GangPreemption: makes room for a whole waiting group by evicting whole groups and pods of lower priority. If the
+whole group cannot fit even then, it evicts nobody.
 
-Everything in here decides and does no I/O; the victims are evicted by `preemption.evicting`.
+This package decides and does no I/O; `preemption.evicting` evicts the victims.
 """
 
 from gangline_plugins.gang_preemption.plugin import GangPreemption

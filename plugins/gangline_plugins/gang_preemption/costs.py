@@ -1,7 +1,8 @@
-"""Who goes first, and what it costs when somebody goes.
+"""The order in which pods are considered for eviction, and the cost of evicting them.
 
-Members that a group can spare go first; then lower priorities before higher ones. Among equals the smallest unit goes
-that is enough on its own, else the largest, so that few go. What breaks a disruption budget goes last of all.
+Members that their group can spare come first, then lower priorities before higher ones. Among units of equal rank the
+smallest one that makes enough room by itself comes first; if there is none, the largest, so that few units are evicted.
+Units whose eviction would violate a PodDisruptionBudget come last.
 """
 
 from __future__ import annotations
@@ -24,19 +25,21 @@ _NEARLY = 1e-6
 
 @dataclass(frozen=True, slots=True, order=True)
 class Cost:
-    """What victims cost; the smallest is the best, and among equals the one whose victims started last."""
+    """The cost of a set of victims, compared field by field: the smallest is best. Of equal costs, the plan whose
+    victims started last is taken.
+    """
 
     violations: int
-    """Victims that a disruption budget would have kept."""
+    """Victims whose eviction violates a PodDisruptionBudget."""
     priority: int
-    """The highest priority of a group or pod that is stopped."""
+    """The highest priority of a group or single pod that is stopped."""
     stopped: int
-    """Groups, and pods on their own, that are stopped."""
+    """Groups and single pods that are stopped."""
     pods: int
 
 
 def cost_of(victims: Sequence[Removal], budgets: Budgets) -> Cost:
-    """What it costs when these go."""
+    """The cost of evicting these victims."""
     pods = sorted((pod for unit in victims for pod in unit.pods), key=importance)
     stopped = [unit for unit in victims if unit.stops]
     priority = max((unit.priority for unit in stopped), default=_LOWEST)
@@ -44,18 +47,20 @@ def cost_of(victims: Sequence[Removal], budgets: Budgets) -> Cost:
 
 
 def first_start(victims: Sequence[Removal]) -> str:
-    """When the first of them was started, as a text that sorts."""
+    """The start time of the victim that started first, as a text that sorts."""
     return min((started(pod) for unit in victims for pod in unit.pods), default="")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Weighed:
-    """A unit with what it gives, in members of the group."""
+    """A unit with its gain: how many members of the group fit in the room that the unit gives back."""
 
     unit: Removal
     gain: float
     tie: tuple[int, int, int]
-    """Fewest pods; then nodes with few pods, one after the other, so that nodes become free as a whole."""
+    """Decides between equal gains: the unit with fewest pods, then the node with fewest pods. Nodes are emptied one by
+    one.
+    """
     breaks: bool = False
 
     @property
@@ -66,7 +71,7 @@ class _Weighed:
 def in_order(
     units: Sequence[Removal], occupants: Occupants, gains: NDArray[np.float64], missing: int, budgets: Budgets
 ) -> list[Removal]:
-    """The units in the order in which they go; `gains` says what each pod gives, in members of the group."""
+    """The units in the order of their eviction. `gains` holds one value per pod: how many members fit in its room."""
     if not units:
         return []
     crowd = np.bincount(occupants.rows[np.concatenate([unit.slots for unit in units])]).astype(np.int64)
@@ -92,7 +97,9 @@ def _weigh(unit: Removal, occupants: Occupants, gains: NDArray[np.float64], crow
 
 
 def _with_budgets(weighed: Sequence[_Weighed], budgets: Budgets) -> list[_Weighed]:
-    """The same, with whether going breaks a budget when all before have gone; a group breaks one with its members."""
+    """The same units, each marked if its eviction violates a budget after all earlier units have gone. A group is
+    marked if one of its members violates a budget.
+    """
     breaking = {pod.uid for pod in budgets.split([pod for each in weighed for pod in each.unit.pods])[0]}
     broken = {each.unit: any(pod.uid in breaking for pod in each.unit.pods) for each in weighed}
     gangs = {unit.gang for unit, breaks in broken.items() if breaks and unit.gang}
@@ -102,7 +109,9 @@ def _with_budgets(weighed: Sequence[_Weighed], budgets: Budgets) -> list[_Weighe
 
 
 def _few_first(equals: list[_Weighed], left: float) -> Iterator[_Weighed]:
-    """Those of one level: the smallest that is enough, else the largest, until there is enough; then the others."""
+    """The units of one level in order: while room is missing, the smallest unit that is enough, else the largest; then
+    the rest.
+    """
     rising = sorted(equals, key=lambda each: each.gain)
     gains = [each.gain for each in rising]
     while rising and left > _NEARLY:

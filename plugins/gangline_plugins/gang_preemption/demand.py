@@ -1,8 +1,9 @@
-"""What a group asks for and what there is, as columns: how many of its members fit on each node by arithmetic.
+"""What a group asks for and what the nodes have, as columns: how many members fit on each node by arithmetic.
 
-Members that ask for the same are one kind. The arithmetic knows requests, which nodes no removal can make feasible, and
-which nodes something that has to go first keeps the members off. So it never counts too little, and whatever it finds
-is tried out on the real columns before anybody is evicted.
+Members with equal requests are one kind. The arithmetic knows three things: the requests, the nodes that no removal can
+make feasible, and the nodes whose pods keep the members off until one is removed. The arithmetic counts at least as
+many places as there really are. So a set of victims that it finds is tried on the real columns before anybody is
+evicted.
 """
 
 from __future__ import annotations
@@ -18,26 +19,28 @@ from gangline_plugins.gang_preemption.devices import devices_for
 from gangline_plugins.gang_preemption.occupants import Occupants
 
 Amounts = NDArray[np.int64]
-"""One row per resource."""
+"""Amounts of resources, one row per resource."""
 Holds = NDArray[np.int64]
-"""One row per kind: how many of them each node holds."""
+"""One row per kind: how many members of that kind each node holds."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kind:
-    """Members that ask for the same."""
+    """Members with equal requests."""
 
     amounts: Amounts
     wanted: int
     allowed: BoolColumn
-    """Nodes that pass all filters, or that could once pods are removed."""
+    """Nodes that pass all filters, or that could pass them after pods are removed."""
     blocked: BoolColumn
-    """Nodes that have the room now, but that a filter rejects until some pod is removed."""
+    """Nodes that have the room now, but that a filter rejects until a pod is removed."""
     known: BoolColumn
-    """Nodes that are feasible against the arithmetic, because not all that is asked for is counted."""
+    """Nodes that are feasible although the arithmetic counts no place there: it does not count everything that is asked
+    for.
+    """
 
     def holds(self, free: Amounts, is_touched: BoolColumn, rows: NDArray[np.intp] | slice) -> NDArray[np.int64]:
-        """How many fit on each of rows, given what is free there and whether a pod was removed from there."""
+        """How many members fit on each row, given the free amounts there and whether a pod was removed from there."""
         holds = np.full(free.shape[1], self.wanted, dtype=np.int64)
         for amount, left in zip(self.amounts.tolist(), free, strict=True):
             if amount > 0:
@@ -48,7 +51,7 @@ class Kind:
 
 
 class Demand:
-    """What one attempt needs, and what is free while nobody has gone but those that are on their way out."""
+    """What one attempt needs, and the free amounts per node when only the pods being deleted have gone."""
 
     def __init__(self, handle: Handle, attempt: GroupAttempt, occupants: Occupants) -> None:
         nodes = handle.nodes
@@ -76,13 +79,17 @@ class Demand:
         self._parts = self._minima(handle, attempt)
 
     def holds(self, free: Amounts, is_touched: BoolColumn, rows: NDArray[np.intp] | slice) -> Holds:
-        """How many of each kind fit on each of rows; the last row is for what all of them ask for at least."""
+        """How many members of each kind fit on each row. The last row is for the least that all members ask for in
+        common.
+        """
         found = [kind.holds(free, is_touched, rows) for kind in self.kinds]
         together = found[0] if self._together is None else self._together.holds(free, is_touched, rows)
         return np.array([*found, together])
 
     def is_met(self, held: Holds) -> BoolColumn:
-        """Whether there may be room, given the sums of `holds` over each of some domains: one column per domain."""
+        """Whether there may be room in each domain. `held` is the sum of `holds` over each domain, one column per
+        domain.
+        """
         wanted = np.array([[kind.wanted] for kind in self.kinds])
         taken = np.minimum(held[:-1], wanted)
         met: BoolColumn = (taken.sum(axis=0) >= self.needed) & (held[-1] >= self.needed)
@@ -91,13 +98,13 @@ class Demand:
         return met
 
     def missing(self, held: Holds) -> NDArray[np.int64]:
-        """How many members have no room in each domain."""
+        """How many members have no place in each domain."""
         wanted = np.array([[kind.wanted] for kind in self.kinds])
         taken = np.minimum(np.minimum(held[:-1], wanted).sum(axis=0), held[-1])
         return np.maximum(0, self.needed - taken)
 
     def scarce(self) -> tuple[int, int]:
-        """The resource that there is least of for the kind with most members, and how much one of them takes."""
+        """The resource that limits the largest kind most, as an index, and how much of it one member takes."""
         kind = max(self.kinds, key=lambda kind: kind.wanted)
         asked = [i for i, amount in enumerate(kind.amounts.tolist()) if amount > 0]
         if not asked:
@@ -109,7 +116,7 @@ class Demand:
     # Reading
 
     def _asked(self, pod: PodInfo) -> Amounts:
-        """What a pod takes that comes to a node."""
+        """The amounts that a pod takes when it comes to a node."""
         requests = self._column(pod)
         return requests if self._devices is None else np.append(requests, self._devices.asked(pod))
 
@@ -118,7 +125,7 @@ class Demand:
         return np.array([asked.get(name, 0) for name in self._names], dtype=np.int64)
 
     def _amounts(self, pods: Sequence[PodInfo]) -> Amounts:
-        """What each of these pods gives back."""
+        """The amounts that each of these pods gives back, one column per pod."""
         amounts = self._requested(pods)
         if self._devices is None:
             return amounts
@@ -148,18 +155,18 @@ class Demand:
         feasible = role.capacity[: self.size] > 0
         blocked = counted & ~feasible
         if blocked.any() and reaches_beyond(pod, others):
-            blocked = nothing  # what keeps the members off may be on another node
+            blocked = nothing  # the pod that keeps the members off may be on another node
         return Kind(bare.amounts, wanted, allowed, blocked, feasible & ~counted)
 
     def _alike(self, roles: Iterable[Role]) -> list[list[Role]]:
-        """Roles of one subgroup whose members ask for the same."""
+        """The roles, grouped by subgroup and equal requests."""
         found: dict[tuple[str, bytes], list[Role]] = {}
         for role in roles:
             found.setdefault((role.subgroup, self._asked(role.pods[0]).tobytes()), []).append(role)
         return list(found.values())
 
     def _minima(self, handle: Handle, attempt: GroupAttempt) -> list[tuple[list[int], int]]:
-        """For each subgroup the numbers of its kinds, and how many of its members are missing."""
+        """For each subgroup the indexes of its kinds, and how many of its members still need a node."""
         placed: dict[str, int] = {}
         for pod in attempt.placed if attempt.group.subgroups else ():
             membership = handle.group_of(pod)
@@ -179,14 +186,14 @@ def _requests(pod: PodInfo) -> dict[str, int]:
 
 
 def _in_common(kinds: Sequence[Kind], wanted: int) -> Kind:
-    """What each member asks for at least, wherever one of them may go."""
+    """A kind with the least that every member asks for, allowed wherever a member of any kind is."""
     allowed, known = (np.any([getattr(kind, name) for kind in kinds], axis=0) for name in ("allowed", "known"))
     blocked = np.zeros_like(allowed)
     return Kind(np.min([kind.amounts for kind in kinds], axis=0), wanted, allowed, blocked, known)
 
 
 def _reachable(handle: Handle, pod: PodInfo) -> BoolColumn:
-    """Nodes that are feasible for a pod, or that are not for reasons that removing pods could cure."""
+    """Nodes that are feasible for a pod, or that could become feasible after pods are removed."""
     diagnosis = handle.diagnose(pod)
     if diagnosis.status is not None:
         return handle.nodes.full(False)
@@ -199,7 +206,7 @@ def _reachable(handle: Handle, pod: PodInfo) -> BoolColumn:
 
 
 def _guests(handle: Handle, attempt: GroupAttempt) -> list[tuple[PodInfo, int]]:
-    """The pods that room is being made for and that do not come after the group, with the rows of that room."""
+    """The waiting pods of the same or higher priority that are nominated to a node, each with the row of that node."""
     own = {pod.uid for pod in attempt.pods}
     priority = attempt.first.priority
     nodes = handle.nodes

@@ -1,7 +1,7 @@
-"""GPUs that are handed out by claims, as one more resource to count: thousandths of devices.
+"""The GPUs that claims hand out, as one more resource of the arithmetic, in thousandths of a device.
 
-No request tells of them. What a claim wants beyond a number of devices or fractions of them is left to the filters; MIG
-instances are not counted.
+Pods with a claim have no GPU request, so requests do not show these GPUs. The arithmetic counts whole devices and
+fractions. Everything else that a claim may ask for is left to the filters; MIG instances are not counted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gangline_plugins.gpu.wants import Want
 
 _WHOLE = 1000
 _PLENTY = 2**40
-"""Free where devices are not known."""
+"""Thousandths that count as free on a node whose devices are not known."""
 
 
 class Devices:
@@ -37,7 +37,7 @@ class Devices:
                 self.free[pod.row] -= held
 
     def held(self, pod: PodInfo) -> int:
-        """What comes free when a pod goes."""
+        """The thousandths of usable devices that become free when the pod goes."""
         found = self._table.allocation(pod.uid)
         if found is None or found.exclusivity == "MIG" or not 0 <= found.row < len(self._usable):
             return 0
@@ -46,7 +46,7 @@ class Devices:
         return sum(share for id, share in zip(found.ids, shares, strict=False) if usable >> id & 1)
 
     def asked(self, pod: PodInfo) -> int:
-        """What a pod asks for at least."""
+        """The least that the pod asks for, in thousandths of a device."""
         want = self._table.wants.of(pod) if custom_resources.CLAIM in pod.annotations else None
         if not isinstance(want, Want) or want.exclusivity == "MIG":
             return 0
@@ -54,5 +54,5 @@ class Devices:
 
 
 def devices_for(handle: Handle, members: Iterable[PodInfo], size: int) -> Devices | None:
-    """The devices, where one of these pods has a claim."""
+    """The devices of all nodes; None if none of these pods has a claim."""
     return Devices(handle, size) if any(custom_resources.CLAIM in pod.annotations for pod in members) else None

@@ -1,7 +1,7 @@
-"""Where room could be made: the domains in which it promises to cost least.
+"""The domains in which making room promises to cost least.
 
-For every domain at once it is estimated up to which priority all would have to go. What breaks a disruption budget by
-itself counts as more than any priority.
+For all domains at once, the module estimates up to which priority all pods would have to be removed. A pod whose
+removal violates a PodDisruptionBudget by itself counts as higher than any priority.
 """
 
 from __future__ import annotations
@@ -18,22 +18,24 @@ from gangline_plugins.gang_preemption.occupants import Occupants
 from gangline_plugins.preemption.budgets import Budgets
 
 MOST_DOMAINS = 8
-"""Domains that are looked into for one group, at most."""
+"""At most this many domains are examined for one group."""
 _MOST_STAGES = 8
-"""Priorities that are told apart; of more, neighbours count as one."""
+"""At most this many stages of removal; with more priorities, neighbouring ones share a stage."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stages:
-    """How many members fit on each node when ever more have gone, up to all that may."""
+    """How many members fit on each node after each stage of removal, from removing nobody to removing all that may
+    go.
+    """
 
     holds: list[Holds]
     free: NDArray[np.int64]
-    """What is free when all have gone."""
+    """The free amounts after the last stage."""
 
 
 def stages_of(demand: Demand, occupants: Occupants, budgets: Budgets) -> Stages:
-    """The first stage is that nobody has gone."""
+    """The stages, the first of which removes nobody."""
     levels = _levels(occupants, budgets)
     offered = occupants.offered()
     free, touched = demand.free.copy(), demand.touched.copy()
@@ -50,7 +52,7 @@ def stages_of(demand: Demand, occupants: Occupants, budgets: Budgets) -> Stages:
 
 
 def _levels(occupants: Occupants, budgets: Budgets) -> NDArray[np.intp]:
-    """For each pod the stage in which it goes, with all of its group."""
+    """For each pod the stage in which it is removed, together with all of its group."""
     keys = [(_breaks(occupant.pods, budgets), occupant.priority) for occupant in occupants.all]
     ranks = {key: rank for rank, key in enumerate(sorted(set(keys)))}
     scale = min(1.0, _MOST_STAGES / max(1, len(ranks)))
@@ -65,7 +67,9 @@ def _breaks(pods: Sequence[PodInfo], budgets: Budgets) -> bool:
 def find_domains(
     topology: Topology, attempt: GroupAttempt, nodes: NodeView, demand: Demand, stages: Stages
 ) -> list[tuple[Rows, bool]]:
-    """The rows of each domain to look into, the most promising first, and whether it is one that has to do."""
+    """The rows of each domain to examine, the most promising first, and whether the domain is at the group's widest
+    level.
+    """
     ranked: list[tuple[tuple[int, int], Domains | None, int]] = []
     levels = _levels_for(topology, attempt)
     for level in levels:
@@ -89,9 +93,11 @@ def _sums(level: Domains | None, holds: Holds) -> Holds:
 
 
 def _levels_for(topology: Topology, attempt: GroupAttempt) -> list[Domains | None]:
-    """First that of which one domain has to hold the group, then those of which one should; None is the cluster.
+    """The level of which one domain must hold the group, then the levels of which one domain should; None is the whole
+    cluster.
 
-    A group that does not care may be helped most where its members are close to each other: some plugins ask for that.
+    If the group requires no level, the domains of its preferred level, or else of all switch levels, are examined too:
+    plugins may prefer members that are close to each other.
     """
     constraint = attempt.group.topology
     required = constraint.required_at(attempt.waited)
@@ -105,7 +111,9 @@ def _levels_for(topology: Topology, attempt: GroupAttempt) -> list[Domains | Non
 
 
 def _is_open(level: Domains | None, attempt: GroupAttempt) -> BoolColumn:
-    """Domains that the members that have a node leave open: all, or the one that they are in."""
+    """For each domain whether the group may use it: all domains, or only the one in which members of the group are
+    placed already.
+    """
     rows = attempt.placed_rows()
     if level is None:
         return np.ones(1, dtype=np.bool_)

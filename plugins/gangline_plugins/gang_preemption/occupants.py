@@ -1,10 +1,11 @@
-"""Who takes up room and may be made to leave: whole groups, members that a group can spare, pods on their own.
+"""The pods that may be removed: whole groups, members that a group can spare, and pods that belong to no group.
 
 Rules:
 - Pods that are being deleted count as gone, and cost nothing.
-- A group has the priority that it says, else the highest of its members'. Only lower ones than the preemptor's count.
-- A group loses members down to the number that it needs, or all of them; never so many that the rest is of no use.
-- A member that is spared for its minimum runtime spares the group as a whole.
+- A group's priority is the one that it names, else the highest priority among its members. Only groups and pods of
+  lower priority than the preemptor's may be removed.
+- A group loses the members above its minimum, or all of its members. It never keeps fewer members than it needs to run.
+- If a minimum runtime protects one member, the group is not removed as a whole.
 """
 
 from __future__ import annotations
@@ -23,47 +24,47 @@ from gangline_plugins.preemption.precedence import importance
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Removal:
-    """Pods that go together or stay together."""
+    """Pods that are removed together or stay together."""
 
     pods: tuple[PodInfo, ...]
     slots: Rows
-    """The places of those within the domain in the columns of `Occupants`."""
+    """The indexes, in the columns of `Occupants`, of the pods that are in the domain."""
     priority: int
     stops: bool
-    """Whether its going stops a group or a pod on its own; where it does not, the group can spare it."""
+    """Whether the removal stops a group or a single pod; False for members that their group can spare."""
     gang: str = ""
-    """The key of its group; "" for a pod on its own."""
+    """The key of the pods' group; "" for a pod that belongs to no group."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Occupant:
-    """A group, or a pod on its own."""
+    """A group, or a pod that belongs to no group."""
 
     pods: Sequence[PodInfo]
-    """Those that are not being deleted."""
+    """Its pods, without those that are being deleted."""
     priority: int
     gang: str = ""
     group: PodGroup | None = None
     spared: frozenset[str] = frozenset()
-    """The UIDs of those that may not go yet."""
+    """The UIDs of the pods that may not be removed yet."""
     is_broken: bool = False
-    """Whether some of its members are on their way out, so that the others are of no use."""
+    """Whether so many members are being deleted that the remaining ones cannot run as a group."""
 
     @property
     def spare(self) -> int:
-        """How many may go while the others run on."""
+        """How many members may be removed while the others keep running."""
         if self.group is None or self.group.disruptive or self.is_broken:
             return 0
         return Progress.of(self.group, len(self.pods)).spare
 
     @property
     def may_go(self) -> bool:
-        """Whether all of it may go."""
+        """Whether the whole group, or the pod, may be removed."""
         return not self.spared
 
 
 class Occupants:
-    """All that may leave, as columns: one row per pod."""
+    """All groups and pods that may be removed, as columns with one entry per pod."""
 
     def __init__(self, handle: Handle, occupants: Sequence[Occupant], leaving: Sequence[PodInfo]) -> None:
         self._handle = handle
@@ -77,7 +78,7 @@ class Occupants:
         self._first = list(itertools.accumulate((len(occupant.pods) for occupant in occupants), initial=0))
 
     def offered(self) -> BoolColumn:
-        """Which pods could go: all of an occupant, or those that it can spare."""
+        """For each pod whether it may be removed: with its whole occupant, or as a member that its group can spare."""
         offered = np.ones(len(self.pods), dtype=np.bool_)
         for first, occupant in zip(self._first, self.all, strict=False):
             if not occupant.may_go:
@@ -87,7 +88,9 @@ class Occupants:
         return offered
 
     def units(self, inside: BoolColumn, useful: BoolColumn) -> list[Removal]:
-        """What may go of all that has pods on useful rows; `inside` says for each pod whether it is in the domain."""
+        """The units that may be removed, of all occupants that have a pod marked in `useful`. `inside` marks the pods
+        that are in the domain.
+        """
         found: list[Removal] = []
         for number in np.unique(self.owners[useful]).tolist():
             found += self._units_of(self.all[number], self._first[number], inside, useful)
@@ -116,7 +119,7 @@ class Occupants:
                 yield Removal(rest, slots, occupant.priority, stops, occupant.gang)
 
     def _spare_of(self, occupant: Occupant, pods: Iterable[PodInfo]) -> list[PodInfo]:
-        """Those of these members that may go while the others run on, the least important first."""
+        """Those of the given members that may be removed while the others keep running, the least important first."""
         group, most = occupant.group, occupant.spare
         if group is None or not most:
             return []
@@ -142,7 +145,7 @@ class Occupants:
 
 
 class _Census:
-    """Goes over all pods that have a node."""
+    """Collects the occupants from all pods that have a node."""
 
     def __init__(self, handle: Handle, preemptor: str, priority: int, sparing: Sparing) -> None:
         self._handle = handle
@@ -193,5 +196,5 @@ class _Census:
 
 
 def find_occupants(handle: Handle, preemptor: str, priority: int, sparing: Sparing) -> Occupants:
-    """All that comes after a preemptor, given the key of its group and its priority."""
+    """All groups and pods that may be removed for a preemptor, given the key of its group and its priority."""
     return _Census(handle, preemptor, priority, sparing).take()

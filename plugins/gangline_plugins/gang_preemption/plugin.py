@@ -1,7 +1,21 @@
-"""The plugin: who may preempt, what is tried, and what is said when nothing helps.
+"""The plugin: which groups may preempt, the steps of the search for victims, and the message when no victims help.
 
-A group for which a preemption is being carried out is not helped again; pods that are being deleted count as gone, so
-that it is not helped again after that either, while its victims take their time.
+The scheduler calls this plugin after a group has found no place. The plugin then works in these steps:
+
+1. `occupants` lists the pods that may be removed: those of lower priority that nothing protects. 2. `domains` estimates
+for all topology domains at once how many priorities would have to go, and keeps the few domains that promise to cost
+least. 3. For each of these domains, `costs` puts the removable pods in order, and `searching` finds, by arithmetic on
+requests (`demand`, `room`), the victims that make enough room. The result is a draft with a cost. 4. Starting with the
+cheapest draft, `trying` removes the victims in a transaction and runs all plugins' filters on the group. The first
+draft after which the whole group fits is carried out.
+
+The arithmetic comes first because it is fast: trying to place the group with all filters costs far more. The arithmetic
+may be too optimistic, because it knows requests and not every filter. It is never too pessimistic, so no cheaper
+victims than a draft's exist in its domain. If the filters reject a draft for a domain that the group is bound to, step
+4 also searches that domain with the filters.
+
+While a preemption is being carried out for a group, the plugin starts no second one for that group. Pods that are being
+deleted count as gone, so the plugin does not evict more pods while the victims take their time to end.
 """
 
 from __future__ import annotations
@@ -39,12 +53,12 @@ from gangline_plugins.preemption.budgets import Budgets
 from gangline_plugins.preemption.evicting import Evictor, Preemptor
 
 MOST_SPARED = 8
-"""Victims of a plan, at most, for each of which it is tried whether the group fits without its going."""
+"""If a plan has at most this many victims, each victim is checked once more: does the group fit without evicting it?"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """Who has to go, the first to go first, and where the group goes then: pod UID to row."""
+    """The pods to evict, in the order of their eviction, and the nodes that the group gets: pod UID to row."""
 
     victims: Sequence[PodInfo]
     placed: Mapping[str, int]
@@ -52,18 +66,20 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Draft:
-    """What the arithmetic proposes for one domain."""
+    """The victims that the arithmetic proposes for one domain."""
 
     order: Sequence[Removal]
     victims: Sequence[Removal]
     cost: Cost
     start: str
     is_last_resort: bool
-    """Whether it is worth a search on the real columns: no wider domain will do."""
+    """Whether the domain is searched on the real columns when these victims do not suffice: the group may use no wider
+    domain.
+    """
 
 
 class GangPreemption:
-    """Nominates a whole group to the nodes on which making room costs least, and has its victims evicted."""
+    """Nominates a whole group to the nodes on which making room costs least, and has the victims evicted."""
 
     name = "GangPreemption"
     args_type = GangPreemptionArgs
@@ -77,12 +93,14 @@ class GangPreemption:
 
     @hookimpl
     def events_to_register(self) -> Sequence[EventHint]:
-        """Pods that go; but whether that helps is for the plugins to say that rejected the group."""
+        """A deleted pod. This plugin never requeues the group itself: the plugins that rejected the group judge the
+        event.
+        """
         return (on("pods", Action.DELETE, lambda pod, old, new: False),)
 
     @hookimpl
     def pod_group_post_filter(self, attempt: GroupAttempt, nodes: NodeView) -> Status | Mapping[str, str]:
-        """The nodes on which room is being made for the members, or why that cannot be."""
+        """Have victims evicted; return the node nominated for each member by pod UID, or why there is no preemption."""
         self._attempts.inc()
         plan = self.decide(attempt, nodes)
         if isinstance(plan, Status):
@@ -94,7 +112,7 @@ class GangPreemption:
         return nominated
 
     def decide(self, attempt: GroupAttempt, nodes: NodeView) -> Plan | Status:
-        """Who has to go for the whole group to find its place, or why nobody does; changes nothing."""
+        """Find the pods to evict so that the whole group fits, or why there are none. Changes nothing."""
         refusal = self._refusal(attempt)
         if refusal:
             return unschedulable(f"preemption: {refusal}")
@@ -119,7 +137,7 @@ class GangPreemption:
         return ""
 
     def _drafts(self, attempt: GroupAttempt, nodes: NodeView, occupants: Occupants, budgets: Budgets) -> list[_Draft]:
-        """One for each domain that is worth it, the cheapest first."""
+        """A draft for each domain in which enough pods can be removed, the cheapest first."""
         demand = Demand(self._handle, attempt, occupants)
         stages = stages_of(demand, occupants, budgets)
         gains = _gains(demand, stages, occupants)
@@ -137,14 +155,16 @@ class GangPreemption:
 
 
 def priority_of(attempt: GroupAttempt) -> int:
-    """The priority of the group, or of its first pod."""
+    """The priority of the group; if the group names none, that of its first pod."""
     return attempt.first.priority if attempt.group.priority is None else attempt.group.priority
 
 
 def _settled(drafts: Sequence[_Draft], trials: Trials, budgets: Budgets) -> Plan | None:
-    """The cheapest draft that holds on the real columns, or what is found there where a cheaper one does not.
+    """The plan of the cheapest draft after which the group fits on the real columns; None if no plan is found.
 
-    A draft costs at least as little as whatever is found for its domain.
+    If a draft fails and its domain is the last resort, victims found by a search on the real columns compete with the
+    drafts that follow. The loop may stop at the first draft that costs no less than the best plan so far: the plan
+    found for a domain never costs less than the draft for that domain.
     """
     best: tuple[Cost, Plan] | None = None
     for draft in drafts:
@@ -164,16 +184,17 @@ def _settled(drafts: Sequence[_Draft], trials: Trials, budgets: Budgets) -> Plan
 def _spared(
     victims: Sequence[Removal], placed: Mapping[str, int], trials: Trials
 ) -> tuple[Sequence[Removal], Mapping[str, int]]:
-    """The same without those that are not needed: a draft for one domain does not know of the room outside of it.
+    """The victims without those that the group does not need, and the group's nodes.
 
-    Only where there are few, for each costs a try on the real columns.
+    A draft counts the free room of one domain only, so room outside of the domain may make some of its victims
+    unnecessary. Each check places the group on the real columns, so long lists of victims are left as they are.
     """
     if len(victims) > MOST_SPARED:
         return victims, placed
     stopped = {unit.gang for unit in victims if unit.stops}
     for unit in reversed(victims):
         if unit not in victims or (not unit.stops and unit.gang in stopped):
-            continue  # stays with its gang, or goes with it
+            continue  # already spared together with its gang, or evicted together with its gang
         gang = unit.gang if unit.stops else ""
         fewer = [other for other in victims if other is not unit and not (gang and other.gang == gang)]
         found = trials.verify(fewer) if fewer else None
@@ -187,7 +208,9 @@ def _plan(victims: Sequence[Removal], placed: Mapping[str, int]) -> Plan:
 
 
 def _gains(demand: Demand, stages: Stages, occupants: Occupants) -> NDArray[np.float64]:
-    """What each pod gives when it goes, in members of the group; nothing where nobody's going makes room."""
+    """How many members of the group fit in the room that each pod gives back; 0 on nodes where no removal makes
+    room.
+    """
     resource, each = demand.scarce()
     is_useful: BoolColumn = np.any(stages.holds[-1] > stages.holds[0], axis=0)
     gains: NDArray[np.float64] = np.maximum(demand.amounts[resource] / each, 1e-6) * is_useful[occupants.rows]
@@ -195,7 +218,7 @@ def _gains(demand: Demand, stages: Stages, occupants: Occupants) -> NDArray[np.f
 
 
 def _on(rows: Rows, size: int, pods: Rows) -> BoolColumn:
-    """For each pod, by its row, whether it is on one of rows."""
+    """For each pod, given by its row, whether the row is among `rows`."""
     mask: BoolColumn = np.zeros(size, dtype=np.bool_)
     mask[rows] = True
     return mask.take(pods)

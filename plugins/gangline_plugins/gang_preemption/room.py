@@ -1,4 +1,4 @@
-"""The room in one domain by arithmetic: units are taken out and put back, and each change costs microseconds."""
+"""The free room in one domain by arithmetic. Removing or returning a unit takes microseconds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gangline_plugins.gang_preemption.occupants import Occupants, Removal
 
 
 class Room:
-    """What is free on the rows of a domain; see `Ground`."""
+    """The free amounts on the rows of a domain, as a `Ground`."""
 
     def __init__(self, demand: Demand, occupants: Occupants, rows: Rows) -> None:
         self._demand = demand
@@ -25,21 +25,21 @@ class Room:
         self._holds = demand.holds(self._free, self._gone > 0, rows)
 
     def remove(self, units: Sequence[Removal]) -> None:
-        """Take units out."""
+        """Remove these units."""
         self._change(units, 1)
 
     def put_back(self, units: Sequence[Removal]) -> None:
-        """Undo that."""
+        """Return these units."""
         self._change(units, -1)
 
     def fits(self) -> bool:
-        """Whether the group may fit; what says no is sure. Raises DeadlineExceeded."""
+        """Whether the group may fit: False is certain, True is not. Raises DeadlineExceeded."""
         self._demand.deadline.check()
         return bool(self._demand.is_met(self._holds.sum(axis=1, keepdims=True))[0])
 
     @property
     def missing(self) -> int:
-        """How many members have no room."""
+        """How many members have no place."""
         return int(self._demand.missing(self._holds.sum(axis=1, keepdims=True))[0])
 
     def _change(self, units: Sequence[Removal], sign: int) -> None:

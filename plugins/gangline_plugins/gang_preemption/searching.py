@@ -1,6 +1,6 @@
-"""Who has to go at least, in a given order of who goes first.
+"""Finds the smallest set of units whose removal makes the group fit, given the order in which units are to be removed.
 
-The same search runs on the arithmetic of a domain (`Room`) and on the real columns (`Trial`).
+The same search runs on the arithmetic of one domain (`room.Room`) and on the real columns (`trying`).
 """
 
 from __future__ import annotations
@@ -12,32 +12,35 @@ from gangline_plugins.gang_preemption.occupants import Removal
 
 
 class Ground(Protocol):
-    """Where units are taken out and put back."""
+    """A state of the cluster from which units can be removed, and to which they can be returned."""
 
     def remove(self, units: Sequence[Removal]) -> None:
-        """Take units out."""
+        """Remove these units."""
         ...
 
     def put_back(self, units: Sequence[Removal]) -> None:
-        """Undo that."""
+        """Return these units."""
         ...
 
     def fits(self) -> bool:
-        """Whether the group fits as things are."""
+        """Whether the group fits in the present state."""
         ...
 
 
 def find_victims(ground: Ground, order: Sequence[Removal]) -> list[Removal] | None:
-    """Units without which the group fits, and each of which it needs gone; None when all of them are not enough.
+    """The units to remove so that the group fits: it needs each of them removed. None if removing all units is not
+    enough.
 
-    Only the victims are out afterwards.
+    Afterwards exactly these units are removed from the ground.
     """
     count = _shortest(ground, order)
     return None if count is None else reprieve(ground, order[:count])
 
 
 def _shortest(ground: Ground, order: Sequence[Removal]) -> int | None:
-    """Take out the shortest prefix that will do: blocks that double, then halving."""
+    """Remove the shortest prefix of the order after which the group fits; returns its length. Doubles the prefix, then
+    bisects.
+    """
     low, high, step = 0, 0, 1
     while not ground.fits():
         block = order[high : high + step]
@@ -57,14 +60,16 @@ def _shortest(ground: Ground, order: Sequence[Removal]) -> int | None:
 
 
 def reprieve(ground: Ground, gone: Sequence[Removal]) -> list[Removal]:
-    """Put back who need not go, those first that come last in the order; returns the others."""
+    """Return the units that need not be removed, starting with the last ones of the order; returns those that stay
+    removed.
+    """
     search = _Reprieve(ground)
-    search.settle(list(reversed(gone)), is_hopeless=True)  # with all of them the group does not fit
+    search.settle(list(reversed(gone)), is_hopeless=True)  # if all of them return, the group does not fit
     return search.victims
 
 
 class _Reprieve:
-    """Puts back as many at once as it can."""
+    """Returns as many units at once as possible, by halving the list of units."""
 
     def __init__(self, ground: Ground) -> None:
         self._ground = ground
@@ -72,9 +77,11 @@ class _Reprieve:
         self.victims: list[Removal] = []
 
     def settle(self, units: Sequence[Removal], is_hopeless: bool) -> bool:
-        """Put back what can be put back, and say whether that is all; `is_hopeless` when it is known not to be."""
+        """Return the units that can be returned; True if all of them were. `is_hopeless` says that not all of them
+        can.
+        """
         doomed = [unit for unit in units if not unit.stops and unit.gang and unit.gang in self._stopped]
-        if doomed:  # members that their group could do without go with the group
+        if doomed:  # their group stops, so the members that it could spare go as well
             self.victims += doomed
             units = [unit for unit in units if unit.stops or unit.gang not in self._stopped]
         if not units:

@@ -1,4 +1,4 @@
-"""Which pods have not yet run as long as their workload was promised."""
+"""Which pods are protected because they have not yet run for their minimum runtime."""
 
 from __future__ import annotations
 
@@ -11,16 +11,22 @@ from gangline_plugins.telling import Teller
 
 
 class GangPreemptionArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """Arguments."""
+    """Arguments of GangPreemption."""
 
     max_min_runtime_seconds: Annotated[float, msgspec.Meta(ge=0)] = 3600.0
-    """Seconds for which `gangline.dev/min-runtime` spares a pod at most; what says more is cut, with an event."""
+    """The longest time, in seconds, for which `gangline.dev/min-runtime` protects a pod. A longer value is cut to this
+    one, with an event on the pod.
+    """
     require_permission: bool = True
-    """Only pods of namespaces that allow `min-runtime` in their annotation `gangline.dev/allow` are spared."""
+    """Whether a namespace has to allow `min-runtime` in its annotation `gangline.dev/allow` before its pods are
+    protected.
+    """
 
 
 class Sparing:
-    """Judges pods at one moment; what cannot be read, is too long or not allowed is told to the pod."""
+    """Judges pods at one moment. A minimum runtime that is unreadable, too long or not allowed is told in an event on
+    the pod.
+    """
 
     def __init__(self, handle: Handle, args: GangPreemptionArgs) -> None:
         self._handle = handle
@@ -32,7 +38,7 @@ class Sparing:
         """By namespace."""
 
     def is_spared(self, pod: PodInfo) -> bool:
-        """Whether the pod is younger than its minimum runtime; one that has not started is of age 0."""
+        """Whether the pod is younger than its minimum runtime; a pod that has not started has the age 0."""
         text = self._promised(pod)
         if text is None:
             return False
@@ -52,7 +58,7 @@ class Sparing:
         return self._now - self._start(pod) < min(least, most)
 
     def _promised(self, pod: PodInfo) -> str | None:
-        """What the pod or its workload says."""
+        """The minimum runtime in the pod's own annotation, else in that of its workload; None if neither has one."""
         own = pod.annotations.get(group_keys.MIN_RUNTIME)
         return own if own is not None or not pod.owners else self._handle.workload(pod).get(group_keys.MIN_RUNTIME)
 
@@ -64,7 +70,9 @@ class Sparing:
         return self._may[namespace]
 
     def _start(self, pod: PodInfo) -> float:
-        """When it started: not in the future, and long ago where what it says is no time."""
+        """When the pod started, in seconds since the epoch: now at the latest, and 0 if its start time is
+        unreadable.
+        """
         if not pod.start_time:
             return self._now
         try:

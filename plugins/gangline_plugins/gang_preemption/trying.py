@@ -1,4 +1,6 @@
-"""Tries out on the real columns whether the whole group finds its place once victims are gone; all is taken back."""
+"""Checks on the real columns, with all filters, whether the whole group fits after victims are gone; then undoes every
+change.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,14 @@ from gangline_plugins.gang_preemption.occupants import Removal
 from gangline_plugins.gang_preemption.searching import reprieve
 
 MOST_TRIALS = 24
-"""How often the group is placed hypothetically in the search for victims in one domain."""
+"""At most this many trial placements of the group in the search for victims in one domain."""
 _MOST_STEPS = 8
 
 
 class _Columns:
-    """The real columns, within a transaction; see `Ground`. `placed` is where the group went when it last fitted."""
+    """The real columns within a transaction, as a `Ground`. `placed` holds the nodes of the group at the last trial
+    that fitted.
+    """
 
     def __init__(self, tx: Transaction, attempt: GroupAttempt) -> None:
         self._tx = tx
@@ -25,20 +29,20 @@ class _Columns:
         self.placed: Mapping[str, int] = {}
 
     def remove(self, units: Sequence[Removal]) -> None:
-        """Take units out."""
+        """Remove the pods of these units from their nodes."""
         for unit in units:
             for pod in unit.pods:
                 self._rows[pod.uid] = pod.row
                 self._tx.unplace(pod)
 
     def put_back(self, units: Sequence[Removal]) -> None:
-        """Undo that."""
+        """Put the pods of these units back on their nodes."""
         for unit in units:
             for pod in unit.pods:
                 self._tx.place(pod, self._rows[pod.uid])
 
     def fits(self) -> bool:
-        """Whether the group finds its place; False when all trials are used up."""
+        """Whether the group finds its place; False if all trials are used up."""
         if not self._left:
             return False
         self._left -= 1
@@ -49,13 +53,13 @@ class _Columns:
         return True
 
     def touches(self, unit: Removal) -> bool:
-        """Whether a unit that is out was on a node that the group takes."""
+        """Whether a removed unit had a pod on a node that the group takes."""
         rows = set(self.placed.values())
         return any(self._rows[pod.uid] in rows for pod in unit.pods)
 
 
 class Trials:
-    """Trials for one attempt to help a group."""
+    """Trial placements for one attempt to help a group."""
 
     def __init__(self, handle: Handle, attempt: GroupAttempt, leaving: Sequence[PodInfo]) -> None:
         self._handle = handle
@@ -63,17 +67,21 @@ class Trials:
         self._leaving = leaving
 
     def verify(self, victims: Sequence[Removal]) -> Mapping[str, int] | None:
-        """Where the group goes once the victims, and those that are being deleted, are gone: pod UID to row."""
+        """The group's nodes after the victims and all pods being deleted are gone (pod UID to row); None if it does not
+        fit.
+        """
         with self._handle.state.transaction() as tx:
             ground = self._ground(tx)
             ground.remove(victims)
             return ground.placed if ground.fits() else None
 
     def search(self, order: Sequence[Removal]) -> tuple[list[Removal], Mapping[str, int]] | None:
-        """Victims, in an order in which they may go, and where the group goes then.
+        """Search for victims on the real columns; `order` lists the units in the order of their eviction. Returns the
+        victims and the group's nodes, or None.
 
-        For what the arithmetic cannot see: room is made up to one priority after the other; what is not on the nodes
-        that the group takes then is put back, and of the rest whatever else may stay.
+        The search finds victims where a filter counts more than requests. It removes units priority by priority until
+        the group fits. It then puts back the units that are not on the group's nodes, and after that every other unit
+        without which the group still fits.
         """
         with self._handle.state.transaction() as tx:
             ground = self._ground(tx)
@@ -96,7 +104,7 @@ class Trials:
 
 
 def _widen(ground: _Columns, order: Sequence[Removal]) -> list[Removal] | None:
-    """Take out all of one priority after the other until the group fits; of many priorities a few at a time."""
+    """Remove units priority by priority until the group fits. With many priorities, several are removed per step."""
     ground.remove(order)
     if not ground.fits():
         return None
@@ -114,7 +122,9 @@ def _widen(ground: _Columns, order: Sequence[Removal]) -> list[Removal] | None:
 
 
 def _beside(ground: _Columns, gone: Sequence[Removal]) -> list[Removal]:
-    """Units that are not where the group goes; members that a group could do without stay only with their group."""
+    """The removed units that are not on the group's nodes. A member that its group can spare is left out if the group
+    itself has to go.
+    """
     used = [unit for unit in gone if ground.touches(unit)]
     stopped = {unit.gang for unit in used if unit.stops and unit.gang}
     needed = set(used)

@@ -1,4 +1,5 @@
-"""What every preemption shares: who comes before whom, disruption budgets, and the eviction of victims.
+"""The parts that all preemption plugins share: the order of precedence, PodDisruptionBudgets, and the eviction of
+victims.
 
-Everything but `evicting` decides and does no I/O.
+Only `evicting` does I/O; the other modules decide.
 """

@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets: which victims a budget would want to keep."""
+"""PodDisruptionBudgets: which evictions would violate a budget."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from gangline import InvalidObject, PodInfo, Selector, compile_selector, model
 
 MOST = 100
-"""Budgets of one namespace that are looked at, in the order of their names: each costs every preemption in the
-namespace time, and thousands of them would make its pods immune. What they cover is spared where that can be, and not
-for certain, in any case."""
+"""At most this many budgets per namespace are read, in the order of their names. Each budget costs time in every
+preemption in the namespace, and thousands of budgets would make its pods immune. A preemption avoids violating budgets
+where it can; it does not promise to.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,13 +34,14 @@ class Budgets:
 
     @property
     def any(self) -> bool:
-        """Whether there is a budget at all."""
+        """Whether there is any budget."""
         return bool(self._given)
 
     def split(self, pods: Sequence[PodInfo]) -> tuple[list[PodInfo], list[PodInfo]]:
-        """The pods whose disruption would break a budget, and the others; both in the order given.
+        """The pods whose eviction would violate a budget, and the other pods, both in the order given.
 
-        Pods use up what a budget allows in that order. A pod that the API server has counted as disrupted uses nothing.
+        Pods use up a budget's allowed disruptions in that order. A pod that the API server lists as disrupted uses
+        none.
         """
         if not self._given:
             return [], list(pods)
@@ -66,7 +68,7 @@ class Budgets:
         return found
 
     def _read(self, namespace: str) -> list[_Budget]:
-        """The budgets of a namespace, read when they are first asked for: those of others cost nothing."""
+        """The budgets of a namespace, parsed on first use, so that the budgets of other namespaces cost nothing."""
         found = self._of_namespace.get(namespace)
         if found is None:
             found = self._of_namespace[namespace] = []
@@ -79,7 +81,7 @@ class Budgets:
 
 
 def _selector(budget: model.PodDisruptionBudget) -> Selector | None:
-    """The pods that a budget covers; None when its selector is absent, empty or invalid, and covers none."""
+    """The selector of a budget; None if it is absent, empty or invalid: such a budget covers no pods."""
     try:
         selector = compile_selector(budget.spec.selector)
     except InvalidObject:

@@ -1,11 +1,12 @@
-"""Carries out a preemption: takes nominations back, evicts the victims and says so. The only part with I/O.
+"""Carries out a preemption: clears nominations, evicts the victims and records events. The only module here with I/O.
 
 Rules, as in kube-scheduler:
-- A victim that is held at permit is rejected there; a victim that is being deleted is left alone.
-- Every other one first gets the condition DisruptionTarget and is then deleted. That it is gone already is fine.
-- The last victim goes when all others were accepted; after a failure nothing more is evicted, and the pod, which
-  waits as unschedulable, preempts again when it is tried next.
-- A preemption that has succeeded goes on until each victim is gone or known to be on its way out.
+- A victim that waits at permit is rejected there. A victim that is being deleted is left alone.
+- Every other victim first gets the condition DisruptionTarget and is then deleted. A victim that is already gone is no
+  failure.
+- The last victim is evicted after all others were accepted. After a failure nothing more is evicted; the waiting pod
+  preempts again at its next attempt.
+- A successful preemption lasts until each victim is gone or is known to be terminating.
 """
 
 from __future__ import annotations
@@ -23,42 +24,42 @@ from gangline_plugins.preemption.precedence import DISRUPTION_TARGET, PREEMPTION
 log = logging.getLogger(__name__)
 _AT_ONCE = 16
 _PAUSES = (0.01, 0.05, 0.25)
-"""Seconds before a condition is written once more."""
+"""Seconds to wait before each retry of writing a condition."""
 _MAY_PASS = frozenset((0, 409, 500, 503))
-"""Failures after which that is worth it: no answer, conflict, internal error, unavailable."""
+"""The statuses after which a write is retried: no answer, conflict, internal error, unavailable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preemptor:
-    """For whom room is made: a pod, or pods that belong together."""
+    """The pod or the group for which room is made."""
 
     uid: str
-    """What no other preemptor has."""
+    """An identifier that no other preemptor has."""
     name: str
-    """What messages call it: "pod default/a"."""
+    """Its name in log messages, for example "pod default/a"."""
     by: str
-    """What the events of its victims call it."""
+    """Its name in the events of its victims."""
     priority: int
     scheduler_name: str
     nodes: tuple[str, ...]
-    """Where the room is made."""
+    """The nodes on which room is made."""
     members: frozenset[str]
     """The UIDs of its pods."""
 
     @classmethod
     def of(cls, pod: PodInfo, node: str) -> Preemptor:
-        """A pod for which room is made on one node."""
+        """A preemptor that is one pod, for which room is made on one node."""
         name, by = f"pod {pod.key}", f"pod {pod.uid}"
         return cls(pod.uid, name, by, pod.priority, pod.scheduler_name, (node,), frozenset((pod.uid,)))
 
     @property
     def place(self) -> str:
-        """Where the room is made, for messages."""
+        """The nodes on which room is made, in words."""
         return f"node {self.nodes[0]}" if len(self.nodes) == 1 else f"{len(self.nodes)} nodes"
 
 
 class Evictor:
-    """Evicts victims and knows for whom it is doing so."""
+    """Evicts victims, and knows for which preemptors evictions are running."""
 
     def __init__(self, handle: Handle, plugin: str, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         self._handle = handle
@@ -67,7 +68,7 @@ class Evictor:
         self._running: dict[str, Sequence[PodInfo]] = {}
 
     def is_running(self, uid: str) -> bool:
-        """Whether pods are still to be evicted for the preemptor with this UID."""
+        """Whether some victims of the preemptor with this UID still have to be evicted."""
         return self._has_left(self._running.get(uid, ()))
 
     def start(self, preemptor: Preemptor, victims: Sequence[PodInfo]) -> None:
@@ -78,7 +79,7 @@ class Evictor:
             self._handle.spawn(lambda: self.evict(preemptor, staying))
 
     async def evict(self, preemptor: Preemptor, victims: Sequence[PodInfo]) -> None:
-        """Make the room that a preemptor needs; failures are logged."""
+        """Evict the victims of a preemptor; failures are logged."""
         self._running = {uid: others for uid, others in self._running.items() if self._has_left(others)}
         self._running[preemptor.uid] = victims
         is_done = False
@@ -98,13 +99,15 @@ class Evictor:
                 self._running.pop(preemptor.uid, None)
 
     def _has_left(self, victims: Sequence[PodInfo]) -> bool:
-        """Whether one of these pods is there and not on its way out."""
+        """Whether one of these pods still exists and is not terminating."""
         pods = self._handle.state.pods
         left = (pods.get(victim.uid) for victim in victims)
         return any(victim is not None and not victim.terminating for victim in left)
 
     async def _clear_nominations(self, preemptor: Preemptor) -> None:
-        """Pods that come after the preemptor may no longer fit; they are to look for another place at once."""
+        """Clear the nominations of lower-priority pods to the preemptor's nodes: they may no longer fit, and look for
+        another node at once.
+        """
         nominated = self._handle.nominated()
         others = [other for node in preemptor.nodes for other in nominated.get(node, {}).values()]
         for other in others:
@@ -128,7 +131,9 @@ class Evictor:
         self._handle.recorder.event(victim, "Normal", "Preempted", note, action="Preempting")
 
     async def _delete(self, preemptor: Preemptor, victim: PodInfo) -> bool:
-        """Mark and delete a victim; False when it is gone, or another pod has its name. Raises ApiError."""
+        """Mark and delete a victim. False if the victim is gone, or a different pod has its name now. Raises
+        ApiError.
+        """
         condition = {
             "type": DISRUPTION_TARGET,
             "status": "True",

@@ -1,4 +1,4 @@
-"""Who has to stop with a victim: a group of which too few would be left stops as a whole."""
+"""The pods that have to stop together with a victim: a group that would keep too few members stops as a whole."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gangline import Handle, Membership, PodGroup, PodInfo, Progress
 
 
 def with_mates(handle: Handle, victims: Sequence[PodInfo]) -> list[PodInfo]:
-    """The victims, and after them the members of every group that cannot go on without those."""
+    """The victims, followed by all other members of each group that cannot run without its victims."""
     taken: dict[str, int] = {}
     groups: dict[str, PodGroup] = {}
     for victim in victims:

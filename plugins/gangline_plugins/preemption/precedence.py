@@ -1,4 +1,4 @@
-"""Who comes before whom, and which pods are on their way out already."""
+"""Which pod may preempt which, and which pods are already being preempted."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ _NOT_STARTED = "~"
 
 
 def may_preempt(pod: PodInfo, victim: PodInfo) -> bool:
-    """Whether pod comes before victim."""
+    """Whether the pod's priority is higher than the victim's."""
     return victim.priority < pod.priority
 
 
 def is_being_preempted(pod: PodInfo) -> bool:
-    """Whether a pod is on its way out because a scheduler preempted it."""
+    """Whether a pod is terminating because a scheduler preempted it."""
     condition = pod.conditions.get(DISRUPTION_TARGET)
     return pod.terminating and condition is not None and condition.status == "True" and condition.reason == PREEMPTION
 
 
 def started(pod: PodInfo) -> str:
-    """When a pod was started, as a text that sorts."""
+    """The start time of a pod, as a text that sorts."""
     return pod.start_time or _NOT_STARTED
 
 
 def importance(pod: PodInfo) -> tuple[int, str, str]:
     """The sort key of victims: the most important comes first.
 
-    By priority, then the one that has run for longer; names only make equals come in the same order each time.
+    Higher priority comes first, then the earlier start. Names only make the order of equal pods the same each time.
     """
     return -pod.priority, started(pod), pod.key
