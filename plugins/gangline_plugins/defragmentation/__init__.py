@@ -1,6 +1,7 @@
-"""Defragmentation: moves running work aside so that a group that waits, or whole domains, find room at the least cost.
+"""Defragmentation: moves running pods to other nodes, at the least cost, so that a waiting group or whole domains find
+room.
 
-Everything but `applying`, `following`, `command` and the background work of `plugin` decides and does no I/O.
+Only `applying`, `following`, `command` and the background work of `plugin` do I/O; the other modules decide.
 """
 
 from gangline_plugins.defragmentation.arguments import DefragmentationArgs

@@ -1,10 +1,11 @@
-"""Carries out a plan: keeps the room, evicts batch after batch, waits until what moved runs elsewhere. All the I/O.
+"""Carries out a plan: has the room kept, evicts the pods batch by batch, and waits for their replacements. Does all the
+I/O.
 
 Rules:
-- Nothing is evicted before a scheduler says that it keeps the room for all that moves and for what is freed.
-- A pod goes through the Eviction API, so that the API server has the last word on disruption budgets.
-- A batch begins when all of the batch before have their new nodes, and those are the planned ones.
-- At the first surprise nothing more is moved, nothing more is kept, and it is said what it was.
+- Nothing is evicted before a scheduler confirms that it keeps the room for the replacements and the freed nodes.
+- Pods are evicted through the Eviction API, so the API server enforces PodDisruptionBudgets.
+- A batch begins when all replacements of the batch before it are on their planned nodes.
+- At the first deviation from the plan, the run moves nothing more, deletes the record and reports the deviation.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from gangline_plugins.defragmentation.plan import Move, Plan, Step
 from gangline_plugins.defragmentation.record import CONFIG_MAP, Record, owner_in
 
 _ANSWER = 30.0
-"""Seconds in which a scheduler has to say that it keeps the room."""
+"""Seconds within which a scheduler has to confirm that it keeps the room."""
 _AGAIN = 1.0
-"""Seconds after which an eviction that a budget does not allow is tried again, unless the API server says when."""
+"""Seconds until an eviction that a budget forbids is tried again, unless the API server names a time."""
 
 
 class Stopped(GanglineError):
-    """Something was not as planned: nothing more is moved."""
+    """Something deviated from the plan, so nothing more is moved."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why)
@@ -43,7 +44,7 @@ class Stopped(GanglineError):
 
 
 class Applying:
-    """Carries out plans one at a time; `say` is told what happens, a line each."""
+    """Carries out plans one at a time; `say` is called with one line for each step."""
 
     def __init__(self, client: Any, clock: Clock, args: DefragmentationArgs, say: Callable[[str], None]) -> None:
         self._client = client
@@ -53,7 +54,7 @@ class Applying:
         self._pods = Following(client)
 
     async def carry_out(self, plan: Plan, record: Record) -> None:
-        """Move everything; the group has its nodes at the end. Raises Stopped and ApiError."""
+        """Carry out all moves; the group has its nodes at the end. Raises Stopped and ApiError."""
         failure: GanglineError | None = None
         try:
             async with asyncio.TaskGroup() as group:
@@ -86,7 +87,7 @@ class Applying:
             await self._client.create(resources.CONFIG_MAPS, made)
 
     async def _remove_stale(self) -> None:
-        """Remove what somebody has left behind. Raises Stopped when it is still in use."""
+        """Remove the record that an earlier run has left behind. Raises Stopped if it has not expired."""
         found = await self._client.get(resources.CONFIG_MAPS, CONFIG_MAP, namespace=self._args.namespace)
         if records.read(found).until > self._clock.now():
             place = f"ConfigMap {self._args.namespace}/{CONFIG_MAP}"
@@ -106,7 +107,7 @@ class Applying:
             return
 
     async def _kept(self, record: Record) -> None:
-        """Wait until a scheduler keeps the room."""
+        """Wait until a scheduler confirms that it keeps the room. Raises Stopped."""
         try:
             async with asyncio.timeout(_ANSWER):
                 while True:
@@ -140,7 +141,9 @@ class Applying:
         )
 
     def _renewed(self, record: Record) -> Record:
-        """The same for long enough: for each wait that one batch may take, and the last one for the group."""
+        """The record with a later expiry: long enough for each wait of one batch, and for the last wait for the
+        group.
+        """
         until = self._clock.now() + 4 * self._args.timeout_seconds
         return msgspec.structs.replace(record, until=until)
 
@@ -163,7 +166,7 @@ class Applying:
         nodes = (await self._client.list(resources.NODES)).items
         if why := changed(batch, self._pods.pods):
             raise Stopped(why)
-        # What left before may still be on its way out, and have the room until it is gone.
+        # Pods evicted earlier may still be terminating; their room is taken until they are gone.
         await self._pods.until(lambda: not lacks_room(batch, self._pods.pods, nodes), self._args.timeout_seconds)
         if why := lacks_room(batch, self._pods.pods, nodes):
             raise Stopped(why)
@@ -194,7 +197,7 @@ class Applying:
 
 
 class _Arrivals:
-    """Which controllers have put new pods on nodes since the moves began."""
+    """Which controllers have new pods on nodes since the moves began."""
 
     def __init__(self, pods: Following, steps: Sequence[Step]) -> None:
         self._pods = pods
@@ -206,20 +209,20 @@ class _Arrivals:
         self._expected: Counter[str] = Counter()
 
     def expect(self, steps: Sequence[Step]) -> None:
-        """One more new pod for each of these."""
+        """Expect one more new pod for each of these steps."""
         self._expected.update(step.owner for step in steps)
 
     def are_all_there(self) -> bool:
-        """Whether as many new pods are on planned nodes as were evicted, of each controller."""
+        """Whether each controller has as many new pods on planned nodes as pods were evicted."""
         return not self._late()
 
     def are_elsewhere(self) -> bool:
-        """Whether as many new pods have nodes as were evicted, but not the planned ones."""
+        """Whether a controller has as many new pods as were evicted, but some of them on other nodes than planned."""
         there = Counter(owner for owner, _ in self._arrived())
         return any(there[owner] >= self._expected[owner] for owner in self._late())
 
     def what_is_missing(self) -> str:
-        """For whom nothing came in time, or where it went."""
+        """Which replacement is missing, or which one went to a different node."""
         late = self._late()
         for owner, pod in self._arrived():
             if owner in late and pod.spec.node_name not in self._nodes[owner]:
@@ -228,7 +231,7 @@ class _Arrivals:
         return f"no pod has a node in place of {', '.join(names[:3])}{' and others' if len(names) > 3 else ''}"
 
     def _late(self) -> list[str]:
-        """The controllers of which not all new pods are where they should be."""
+        """The controllers whose new pods are not all on planned nodes."""
         there = Counter(owner for owner, pod in self._arrived() if pod.spec.node_name in self._nodes[owner])
         return [owner for owner, number in self._expected.items() if there[owner] < number]
 
@@ -244,13 +247,13 @@ class _Arrivals:
 
 
 def _first(failures: BaseExceptionGroup[GanglineError]) -> GanglineError:
-    """The first of failures that may be nested."""
+    """The first failure of a group of failures, which may be nested."""
     found = failures.exceptions[0]
     return _first(found) if isinstance(found, BaseExceptionGroup) else found
 
 
 def _path(move: Move) -> str:
-    """ "a -> b", of a few steps."""
+    """The source and destination of the first steps, for example "a -> b"."""
     shown = [f"{step.source} -> {step.destination}" for step in move.steps[:2]]
     more = len(move.steps) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "")

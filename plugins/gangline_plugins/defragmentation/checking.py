@@ -1,4 +1,4 @@
-"""Whether pods and nodes are still as a plan takes them to be, judged by objects of the API server."""
+"""Checks against objects of the API server whether pods and nodes still are as a plan assumes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _OVER = ("Succeeded", "Failed")
 
 
 def changed(batch: Sequence[Move], pods: Mapping[str, model.Pod]) -> str:
-    """Which pod of the next moves is no longer where it was; "" for none. Pods are given by UID."""
+    """Which pod of the next moves is no longer on its node; "" if there is none. Pods are given by UID."""
     return next((why for move in batch for step in move.steps if (why := _pod_is_not(step, pods.get(step.uid)))), "")
 
 
 def lacks_room(batch: Sequence[Move], pods: Mapping[str, model.Pod], nodes: Iterable[model.Node]) -> str:
-    """Which node no longer has the room for what is to move there next, or not yet; "" for none."""
+    """Which node has no room now for the pods that are to move there next; "" if there is none."""
     by_name = {node.metadata.name: node for node in nodes}
     names = sorted({step.destination for move in batch for step in move.steps})
     return next((why for name in names if (why := _node_is_not(name, by_name.get(name), batch, pods.values()))), "")
@@ -42,7 +42,7 @@ def _node_is_not(name: str, node: model.Node | None, batch: Sequence[Move], pods
         come = [step for step in move.steps if step.destination == name]
         for step in come:
             left.subtract(step.requests)
-        if come:  # what moves together leaves its old room before it comes
+        if come:  # pods that move together leave their old nodes before they arrive
             for step in move.steps:
                 if step.source == name:
                     left.update(step.requests)

@@ -1,4 +1,4 @@
-"""`gangline defrag`: shows which pods would be moved to make room, and moves them."""
+"""The command `gangline defrag`: shows which pods would be moved to make room, and moves them."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from gangline_plugins.defragmentation.plugin import Defragmentation
 from gangline_plugins.defragmentation.record import record_of
 
 _MOST_STEPS = 3
-"""Pods of a move that are shown one by one."""
+"""At most this many pods of a move are shown one by one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What the command line asks for."""
+    """The options of the command line."""
 
     files: Sequence[str]
     profile: str | None
@@ -41,7 +41,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Found:
-    """A plan, and what it was made with."""
+    """A plan, with the handle and the arguments that it was made with."""
 
     plan: Plan
     handle: Handle
@@ -118,7 +118,7 @@ async def _apply(wish: Wish, found: Found) -> None:
 
 
 def find(judged: Judged, wish: Wish) -> Found:
-    """The plan for what is asked for. Raises GanglineError and ClickException."""
+    """The plan for the options of the command line. Raises GanglineError and ClickException."""
     if wish.free_leaves is not None:
         runtimes = list(judged.runtimes.values())
         runtime = next((each for each in runtimes if each.handle.groups_pods), runtimes[0])
@@ -138,7 +138,7 @@ def find(judged: Judged, wish: Wish) -> Found:
 
 
 def _key(judged: Judged, wish: Wish) -> str:
-    """The group that is meant; "" when none waits."""
+    """The key of the group to plan for; "" if none waits."""
     if wish.group is None:
         return next(iter(judged.groups), "")
     keys = [key for key in judged.groups if key.partition(":")[2] == wish.group]
@@ -157,7 +157,7 @@ def _is_placed(judged: Judged, name: str, uid: str) -> bool:
 
 
 def _args(plugins: Any, wish: Wish) -> DefragmentationArgs:
-    """Those of the profile, or the defaults where it does not have the plugin."""
+    """The arguments of the profile's plugin, or the defaults if the profile does not have the plugin."""
     plugin = plugins.get(Defragmentation.name)
     args = plugin.args if isinstance(plugin, Defragmentation) else DefragmentationArgs()
     return args if wish.most_moves is None else msgspec.structs.replace(args, most_moves=wish.most_moves)

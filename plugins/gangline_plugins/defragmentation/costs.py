@@ -1,4 +1,6 @@
-"""What it costs to move a pod: the GPU-seconds of work that it does again, and which pods say that they stay."""
+"""The cost of moving a pod: the GPU-seconds of work that it has to repeat. Also which pods declare that they must not
+move.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +13,18 @@ from gangline_plugins.gpu.wants import Want
 from gangline_plugins.telling import Teller
 
 CHECKPOINT_INTERVAL = "gangline.dev/checkpoint-interval"
-"""On a workload or its pods: how long after a checkpoint the next one is made, from the start on: "15m"."""
+"""On a workload or its pods: the time between two checkpoints, counted from the start of the pod, for example "15m"."""
 LAST_CHECKPOINT = "gangline.dev/last-checkpoint"
-"""On a pod or its workload: when the last checkpoint was made, RFC 3339; wins over the interval."""
+"""On a pod or its workload: when the last checkpoint was made, RFC 3339. It takes precedence over the interval."""
 NEVER_MOVE = "gangline.dev/never-move"
-"""On a workload or its pods: "true" keeps them where they are."""
+"""On a workload or its pods: "true" keeps the pods on their nodes."""
 _WHOLE = 1000
 _LEAST_GPUS = 0.01
-"""GPUs that a pod without any counts as, so that it is not moved for nothing."""
+"""The GPUs that a pod without any counts as, so that moving it is not free."""
 
 
 class Costs:
-    """Judges pods at one moment; `of` is for those that do not stay."""
+    """Judges pods at one moment. Call `of` only for pods for which `why_stays` gives no reason."""
 
     def __init__(
         self, handle: Handle, restart_seconds: float, priority_seconds: float, pods: Iterable[PodInfo]
@@ -36,22 +38,22 @@ class Costs:
         self._penalty = {priority: rank * priority_seconds for priority, rank in ranks.items()}
 
     def of(self, pod: PodInfo) -> float:
-        """GPU-seconds."""
+        """The cost of moving the pod, in GPU-seconds."""
         again = self._lost(pod, self._handle.workload(pod)) + self._restart + self._penalty.get(pod.priority, 0.0)
         return again * max(_LEAST_GPUS, self.gpus(pod))
 
     def gpus(self, pod: PodInfo) -> float:
-        """How many GPUs a pod takes, parts of shared ones as parts."""
+        """How many GPUs a pod takes; a share of a device counts as that share."""
         want = self._wants.of(pod)
         if not isinstance(want, Want):
             return float(min(MOST_DEVICES, pod.cls.requests.real.get(custom_resources.GPU, 0)))
         return want.count * (want.milli / _WHOLE if want.exclusivity == "Shared" and want.milli else 1.0)
 
     def why_stays(self, pod: PodInfo) -> str:
-        """Why a pod says that it is not to be moved; "" when it does not.
+        """Why the pod declares that it must not be moved; "" if it does not.
 
-        One that says something that cannot be read stays, so that no pod is moved at a cost that nobody knows, and none
-        keeps others from being moved; the pod is told.
+        A pod with an unreadable annotation stays, because the cost of moving it is unknown; an event tells the pod so.
+        Other pods may still be moved.
         """
         annotations = self._handle.workload(pod)
         try:
@@ -66,7 +68,7 @@ class Costs:
         return f"younger than its {group_keys.MIN_RUNTIME}" if least is not None and self._age(pod) < least else ""
 
     def _lost(self, pod: PodInfo, annotations: Mapping[str, str]) -> float:
-        """Seconds since the last checkpoint, or since the start where none is known."""
+        """Seconds since the last checkpoint, or since the start if no checkpoint is known."""
         age = self._age(pod)
         text = annotations.get(LAST_CHECKPOINT)
         if text is not None:
@@ -83,7 +85,7 @@ class Costs:
         return age % interval
 
     def _age(self, pod: PodInfo) -> float:
-        """Seconds since a pod was started; 0 for one that has not."""
+        """Seconds since the pod started; 0 if it has not started."""
         try:
             return max(0.0, self._now - moments.moment(pod.start_time)) if pod.start_time else 0.0
         except ValueError:

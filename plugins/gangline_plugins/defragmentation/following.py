@@ -1,4 +1,4 @@
-"""All pods as the API server has them, from one list on; for whoever has no cache of its own."""
+"""All pods of the API server, from a list and a watch, for a process that has no cache of its own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gangline import Gone, model, resources
 
 
 class Following:
-    """The pods by UID; `run` keeps them in step until it is cancelled, or fails with the API server."""
+    """The pods by UID. `run` keeps them up to date until it is cancelled or the API server fails."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -20,7 +20,7 @@ class Following:
         self.listed = asyncio.Event()
 
     async def run(self) -> None:
-        """Raises ApiError."""
+        """List the pods, then watch them. Raises ApiError."""
         while True:
             listing = await self._client.list(resources.PODS)
             self.pods = {pod.metadata.uid: pod for pod in listing.items}
@@ -43,7 +43,7 @@ class Following:
                 self._changed.set()
 
     async def until(self, ready: Callable[[], bool], seconds: float) -> bool:
-        """Wait until something holds; False when it does not in so many seconds."""
+        """Wait until `ready` returns True; False if it does not within so many seconds."""
         try:
             async with asyncio.timeout(seconds):
                 while not ready():

@@ -1,4 +1,4 @@
-"""The cheapest moves after which so many domains of a level have all their GPUs free."""
+"""Finds the cheapest moves after which a given number of domains have all their GPUs free."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from gangline_plugins.defragmentation.moving import Moved, Mover
 from gangline_plugins.gpu.devices import device_table
 
 MOST_TRIED = 16
-"""Domains that are tried beyond those that are wanted."""
+"""At most this many domains are tried in addition to the number wanted."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Use:
-    """How far the domains of a level are in use."""
+    """Which domains of a level are complete, and how many GPUs each one has."""
 
     complete: BoolColumn
     """Domains of which every GPU is free."""
     gpus: NDArray[np.int64]
-    """GPUs of each domain."""
+    """The number of GPUs of each domain."""
 
 
 def use_of(level: Domains, handle: Handle) -> Use:
-    """As the columns are now."""
+    """The use of a level's domains by the present columns."""
     nodes, columns = handle.nodes, device_table(handle.state).columns
     total = np.where(nodes.alive, all_devices(nodes, columns), 0)
     free = np.where(nodes.alive, free_devices(nodes, columns).sum(axis=1), 0)
@@ -46,7 +46,7 @@ class DomainsDraft:
 
 
 class DomainPlanning:
-    """Tries for one level; `tried` collects the rows of the domains that were looked into."""
+    """Plans for one level; `tried` collects the rows of the domains that were examined."""
 
     def __init__(self, handle: Handle, level: Domains, movable: Movable) -> None:
         self._handle = handle
@@ -56,7 +56,9 @@ class DomainPlanning:
         self.tried: list[Rows] = []
 
     def cheapest(self, wanted: int, transaction: Transaction) -> DomainsDraft | None:
-        """Free so many more domains, the cheapest first; None when that cannot be. All steps are taken back."""
+        """Moves that free so many more domains, the cheapest first; None if there are none. The transaction is left
+        unchanged.
+        """
         before = transaction.mark()
         freed: list[int] = []
         moved: list[Moved] = []
@@ -83,11 +85,11 @@ class DomainPlanning:
         return DomainsDraft(moved, freed) if len(freed) == wanted else None
 
     def _has_taken_in(self, domain: int, moved: Sequence[Moved]) -> bool:
-        """Whether somebody has moved to a domain, because it was not to be freed then."""
+        """Whether pods were moved to the domain earlier, when it was not to be freed."""
         return any(domain in self._level.ids[list(each.destinations)] for each in moved)
 
     def _candidates(self) -> list[int]:
-        """Domains with GPUs in use by pods that may move and nobody else, the cheapest first."""
+        """The domains whose GPUs only movable pods use, the cheapest first."""
         occupants, movable = self._movable.occupants, self._movable
         domains = self._level.ids[occupants.rows]
         totals = np.bincount(occupants.owners, weights=movable.costs, minlength=len(occupants.all))
@@ -100,7 +102,7 @@ class DomainPlanning:
         return [int(domain) for domain in open_[np.lexsort((open_, costs[open_]))]]
 
     def _free(self, rows: Rows, closed: BoolColumn, transaction: Transaction) -> list[Moved] | None:
-        """Move all with GPUs off some rows, to domains that are not closed."""
+        """Move all pods with GPUs off these rows, to domains that are not closed. None if a pod finds no place."""
         mover = Mover(self._handle, transaction, np.append(closed, False)[self._level.ids])
         moved: list[Moved] = []
         while pods := self._next(rows):
@@ -111,7 +113,7 @@ class DomainPlanning:
         return moved
 
     def _next(self, rows: Rows) -> Sequence[PodInfo]:
-        """Pods that belong together, some of them with GPUs on these rows; none when all are gone."""
+        """Pods that belong together, one of which has GPUs on these rows; empty if all such pods are gone."""
         occupants = self._movable.occupants
         here = np.isin(occupants.rows, rows) & (self._movable.gpus > 0)
         for slot in np.flatnonzero(here).tolist():

@@ -1,6 +1,7 @@
-"""The cheapest moves after which a waiting group finds its place.
+"""Finds the cheapest moves after which a waiting group fits.
 
-For all domains at once it is estimated what freeing enough of one costs; the cheapest are tried on the real columns.
+For all domains at once, the module estimates the cost of freeing enough nodes. It then tries the cheapest domains on
+the real columns: it moves the pods in a transaction and places the group.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from gangline_plugins.gang_preemption.room import Room
 from gangline_plugins.gang_preemption.searching import find_victims
 
 MOST_DOMAINS = 8
-"""Domains that are tried for one group, at most."""
+"""At most this many domains are tried for one group."""
 _MOST_SEARCHES = 16
-"""Searches in one domain: another one where a pod finds no place."""
+"""At most this many searches in one domain; a new search follows when a moved pod finds no other node."""
 Values = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Draft:
-    """Moves in order, and where the group goes then: pod UID to row."""
+    """Moves in order, and the nodes that the group gets then: pod UID to row."""
 
     moved: Sequence[Moved]
     cost: float
@@ -37,21 +38,21 @@ class Draft:
 
 @dataclass(slots=True, eq=False)
 class _Search:
-    """What is tried in one domain; `level` is None for the cluster as a whole."""
+    """The search in one domain; `level` is None for the whole cluster."""
 
     level: Domains | None
     rows: Rows
     order: list[Removal] | None = None
-    """All that may make room, in the order in which they go."""
+    """All units that may make room, in the order in which they are moved."""
     units: list[Removal] = field(default_factory=list)
-    """Those that are chosen."""
+    """The units that are chosen to be moved."""
     cost: float = 0.0
     barred: set[Removal] = field(default_factory=set)
-    """Those for which no place was found."""
+    """The units for which no other place was found."""
 
 
 class GroupPlanning:
-    """Tries for one attempt; `tried` holds the rows of the domains that were looked into."""
+    """Plans for one attempt; `tried` holds the rows of the domains that were examined."""
 
     def __init__(self, handle: Handle, attempt: GroupAttempt, movable: Movable) -> None:
         self._handle = handle
@@ -72,7 +73,7 @@ class GroupPlanning:
         self._offered = offered
 
     def cheapest(self, transaction: Transaction) -> Draft | None:
-        """The cheapest of what is found; the transaction is left as it was."""
+        """The cheapest draft that is found; None if there is none. The transaction is left unchanged."""
         searches = [_Search(level, self._rows(level, domain)) for level, domain in self._candidates()]
         self.tried = [search.rows for search in searches]
         searches = [search for search in searches if self._choose(search)]
@@ -93,7 +94,7 @@ class GroupPlanning:
     # Candidates
 
     def _candidates(self) -> list[tuple[Domains | None, int]]:
-        """Domains in which the group could go, those first that are estimated to cost least."""
+        """The domains in which the group could fit, those with the lowest estimated cost first."""
         found: list[tuple[Domains | None, int, float]] = []
         for level in self._levels():
             ids = np.zeros(self._size, dtype=np.int64) if level is None else level.ids.astype(np.int64)
@@ -106,7 +107,7 @@ class GroupPlanning:
         return [(level, domain) for level, domain, _ in found[:MOST_DOMAINS]]
 
     def _levels(self) -> list[Domains | None]:
-        """The level that is required; a group that does not care is given whole domains only if that is cheapest."""
+        """The level that the group requires; otherwise the whole cluster and the domains of all switch levels."""
         topology, constraint = self._handle.topology, self._attempt.group.topology
         required = constraint.required_at(self._attempt.waited)
         if required == ANYWHERE:
@@ -115,7 +116,7 @@ class GroupPlanning:
         return [] if level is None else [level]
 
     def _estimates(self, ids: NDArray[np.int64], number: int) -> Values:
-        """For each domain what it costs to free the cheapest nodes that are enough."""
+        """For each domain the cost of freeing the cheapest nodes that are enough."""
         now = np.array([_sums(ids, column, number) for column in self._now])
         missing = self._demand.missing(now).astype(np.float64)
         node_costs, rates = self._rates(ids)
@@ -129,9 +130,9 @@ class GroupPlanning:
         return np.bincount(of, weights=costs * needed, minlength=number).astype(np.float64)
 
     def _rates(self, ids: NDArray[np.int64]) -> tuple[Values, Values]:
-        """For each row what it costs to free it, and the same for each member that it holds then.
+        """For each row the cost of freeing it, and that cost divided by the members that the row holds then.
 
-        What a group costs is spread over those of its pods that are in one domain: the others move along.
+        The cost of moving a group is divided among its pods in one domain, because all its other pods move with them.
         """
         occupants, movable = self._movable.occupants, self._movable
         totals = np.bincount(occupants.owners, weights=movable.costs, minlength=len(occupants.all))
@@ -146,7 +147,7 @@ class GroupPlanning:
     # Trying
 
     def _choose(self, search: _Search) -> bool:
-        """Choose by arithmetic who makes room; False when all that may move are not enough."""
+        """Choose by arithmetic the units to move; False if moving all movable units is not enough."""
         occupants = self._movable.occupants
         if search.order is None:
             search.order = self._in_order(search)
@@ -159,7 +160,7 @@ class GroupPlanning:
         return True
 
     def _in_order(self, search: _Search) -> list[Removal]:
-        """Nodes that are cheapest to free come first, with all that is on them."""
+        """The units in order: the nodes that are cheapest to free come first, each with all its units."""
         occupants, level = self._movable.occupants, search.level
         ids = np.zeros(self._size, dtype=np.int64) if level is None else level.ids.astype(np.int64)
         _, rates = self._rates(ids)
@@ -168,7 +169,7 @@ class GroupPlanning:
         return sorted(units, key=lambda unit: _place_in_line(unit, occupants.rows, rates))
 
     def _try(self, search: _Search, transaction: Transaction) -> Draft | None:
-        """Move who was chosen; where somebody finds no place, others are chosen."""
+        """Move the chosen units; if a unit finds no other place, choose others and try again."""
         for _ in range(_MOST_SEARCHES):
             mark = transaction.mark()
             found = self._carry_out(search, transaction)
@@ -181,7 +182,7 @@ class GroupPlanning:
         return None
 
     def _carry_out(self, search: _Search, transaction: Transaction) -> Draft | Removal | None:
-        """Move all units; the unit for which there is no place, or None where the group does not fit even then."""
+        """Move all units. Returns the unit that finds no other place, or None if the group does not fit even then."""
         units = search.units
         within = mask_of(search.rows, self._size)
         forbidden = within if search.level is not None else self._wanted(units, transaction)
@@ -200,7 +201,7 @@ class GroupPlanning:
         return Draft(moved, search.cost, placed)
 
     def _wanted(self, units: Sequence[Removal], transaction: Transaction) -> BoolColumn | None:
-        """The rows that the group would take once all units are gone."""
+        """The rows that the group would take if all units were gone."""
         mark = transaction.mark()
         pods: list[PodInfo] = [pod for unit in units for pod in self._movable.mates(unit)]
         for pod in pods:
@@ -216,7 +217,7 @@ def _sums(ids: NDArray[np.int64], column: NDArray[np.int64], number: int) -> NDA
 
 
 def _place_in_line(unit: Removal, rows: Rows, rates: Values) -> tuple[float, int]:
-    """Nodes that are cheapest to free come first, with all that is on them."""
+    """The sort key of a unit: the cheapest rate among its nodes, then the row of that node."""
     own = rows[unit.slots]
     first = int(own[np.argmin(rates[own])])
     return float(rates[first]), first

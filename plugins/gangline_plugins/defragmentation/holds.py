@@ -1,4 +1,4 @@
-"""The room that is kept while pods are moved, in step with where pods are."""
+"""The room that is kept while pods are moved, updated as pods arrive and leave."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gangline_plugins.defragmentation.record import Record, owner_of
 
 @dataclass(slots=True, eq=False)
 class _Place:
-    """Room on one row for pods of one controller."""
+    """Room on one row for the replacement pods of one controller."""
 
     requests: list[dict[str, int]]
     known: frozenset[str]
@@ -23,23 +23,23 @@ class _Place:
 
     @property
     def left(self) -> list[dict[str, int]]:
-        """What is asked for by those that have yet to come."""
+        """The requests of the replacement pods that have not arrived yet."""
         return self.requests[len(self.arrived) :]
 
 
 class Holds:
-    """A tracker of the pods for which room is kept: as they come, less is."""
+    """A tracker of the replacement pods: the kept room shrinks as they arrive."""
 
     def __init__(self) -> None:
         self.record: Record | None = None
         self._places: dict[tuple[str, int], _Place] = {}
 
     def until(self) -> float:
-        """When what is kept ends, in seconds since the epoch; minus infinity when nothing is."""
+        """When the record expires, in seconds since the epoch; minus infinity if there is no record."""
         return -math.inf if self.record is None else self.record.until
 
     def take(self, record: Record, nodes: NodeView) -> None:
-        """Keep what a record says, given all nodes; what is known of an earlier form of the same record stays."""
+        """Keep the room of a record, given all nodes. For a renewed record, the pods that have arrived stay counted."""
         if self.record is not None and self.record.id == record.id:
             self.record = record
             return
@@ -58,7 +58,7 @@ class Holds:
                 self.add(pod, row)
 
     def drop(self) -> None:
-        """Nothing is kept any more."""
+        """Keep nothing any more."""
         self.record, self._places = None, {}
 
     def add(self, pod: PodInfo, row: int) -> None:
@@ -81,13 +81,17 @@ class Holds:
     # Verdicts
 
     def elsewhere(self, pod: PodInfo, nodes: NodeView) -> BoolColumn:
-        """Nodes that are not those on which room is kept for the pods of its controller; none where none is."""
+        """The nodes on which no room is kept for the pods of this pod's controller; no node if no room is kept for them
+        at all.
+        """
         owner = owner_of(pod)
         rows = [row for (each, row), place in self._places.items() if each == owner and place.left]
         return ~np.isin(nodes.rows, rows) if owner and rows else nodes.full(False)
 
     def kept(self, pod: PodInfo, group: str, nodes: NodeView) -> BoolColumn:
-        """Nodes that are kept for somebody else, or that would have less left than is kept there."""
+        """The nodes that are kept for the group or for nobody, and those where the pod would take room kept for other
+        pods.
+        """
         record = self.record
         refused = nodes.full(False)
         if record is None:
@@ -108,7 +112,9 @@ class Holds:
         return refused
 
     def _wanted(self, owner: str) -> tuple[Rows, dict[str, NDArray[np.int64]]]:
-        """The rows on which something is kept for others than a controller, and how much of each resource."""
+        """The rows with room kept for the pods of other controllers, and the kept amount of each resource on each
+        row.
+        """
         left = [(row, place.left) for (each, row), place in self._places.items() if each != owner and place.left]
         rows = np.unique(np.array([row for row, _ in left], dtype=np.intp))
         sums: dict[str, NDArray[np.int64]] = {}

@@ -1,9 +1,9 @@
-"""Who may be moved: pods on their own and groups, what that costs, and why the others stay.
+"""Which pods and groups may be moved, what moving them costs, and why the others stay.
 
 Rules:
-- A group that cannot lose a member moves as a whole, and stays as a whole where one member stays.
-- Only pods are moved that a controller makes anew, and that a scheduler places which keeps the room for them.
-- What a disruption budget does not allow now is not moved.
+- A group that cannot lose a member moves as a whole. If one of its members has to stay, all of them stay.
+- A pod is moved only if a controller replaces it, and only if its scheduler is this profile, which keeps the room.
+- A pod stays if a PodDisruptionBudget does not allow its disruption now.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gangline_plugins.gang_preemption.occupants import Occupant, Occupants, Remo
 from gangline_plugins.preemption.budgets import Budgets
 
 _TIED = frozenset(("DaemonSet", "Node"))
-"""Controllers whose pods belong to one node."""
+"""Controllers whose pods belong to one particular node."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,33 +30,33 @@ class Movable:
 
     occupants: Occupants
     costs: NDArray[np.float64]
-    """Of each pod of the occupants."""
+    """The cost of moving each of the occupants' pods, in GPU-seconds."""
     by_uid: Mapping[str, float]
-    """The same by UID."""
+    """The same costs by pod UID."""
     gpus: NDArray[np.float64]
     stays: Mapping[str, str]
-    """Pod UID to why it stays; the members of a group that one of them holds back among them."""
+    """Pod UID to why the pod stays, including the members that stay because another member of their group does."""
     budgets: Budgets
 
     def mates(self, unit: Removal) -> Sequence[PodInfo]:
-        """The pods that move with a unit: the whole group where its going stops the group."""
+        """The pods that move together with a unit: the whole group if moving the unit stops the group."""
         if not unit.stops or not unit.gang:
             return unit.pods
         return self.occupants.all[int(self.occupants.owners[unit.slots[0]])].pods
 
     def cost(self, pods: Sequence[PodInfo]) -> float:
-        """What it costs to move these."""
+        """The cost of moving these pods, in GPU-seconds."""
         return sum(self.by_uid[pod.uid] for pod in pods)
 
     def protected(self, rows: NDArray[np.intp]) -> list[Protected]:
-        """The pods with GPUs on rows that stay."""
+        """The pods with GPUs on these rows that stay."""
         here = np.isin(self.occupants.rows, rows) & (self.gpus > 0)
         pods = [self.occupants.pods[slot] for slot in np.flatnonzero(here).tolist()]
         return [Protected(pod.key, self.stays[pod.uid]) for pod in pods if pod.uid in self.stays]
 
 
 class _Census:
-    """Goes over all pods that have a node."""
+    """Collects the occupants from all pods that have a node."""
 
     def __init__(self, handle: Handle, costs: Costs, own: str, priority: int | None) -> None:
         self._handle = handle
@@ -104,7 +104,7 @@ class _Census:
         return occupant
 
     def _spared(self, pods: Sequence[PodInfo]) -> frozenset[str]:
-        """Those of pods that belong together which stay, noting why."""
+        """The UIDs of those pods that stay, given pods that belong together; records why they stay."""
         for pod in pods:
             why = self._why_stays(pod)
             if why:
@@ -131,12 +131,12 @@ class _Census:
 
 
 def find_movable(handle: Handle, costs: Costs, own: str = "", priority: int | None = None) -> Movable:
-    """Everybody but the members of the group `own`; of no higher priority, if one is given."""
+    """All pods except the members of the group `own`. If a priority is given, pods of a higher one stay."""
     return _Census(handle, costs, own, priority).take()
 
 
 def each_once(units: Sequence[Removal]) -> Iterator[Removal]:
-    """The units without those that move along with another: the first of a group that goes as a whole stands for it."""
+    """The units without duplicates: a group that moves as a whole is represented by its first unit."""
     whole = {unit.gang for unit in units if unit.stops and unit.gang}
     seen: set[str] = set()
     for unit in units:

@@ -1,4 +1,4 @@
-"""Moves pods hypothetically, one unit after the other: each has its place before it leaves the old one."""
+"""Moves pods in a transaction, unit by unit, to nodes outside of the ones to be freed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gangline_plugins.gpu.devices import device_table
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Moved:
-    """Pods that belong together, with the row that each leaves and the one that it goes to."""
+    """Pods that belong together, with the row that each one leaves and the row that it goes to."""
 
     pods: Sequence[PodInfo]
     sources: Sequence[int]
@@ -24,7 +24,7 @@ class Moved:
 
 
 class Mover:
-    """Finds places outside of what is to be freed, in a transaction."""
+    """Finds other places for pods, in a transaction; `forbidden` marks the nodes to be freed."""
 
     def __init__(self, handle: Handle, transaction: Transaction, forbidden: BoolColumn) -> None:
         self._handle = handle
@@ -36,10 +36,10 @@ class Mover:
         )
         self._last = nodes.alive & ~forbidden
         self._first = self._last & in_use
-        """Nodes that are in use already: nothing that is whole is broken there."""
+        """Nodes that are in use already; pods go there first, so that nodes with no pods stay empty."""
 
     def move(self, pods: Sequence[PodInfo]) -> Moved | None:
-        """Take pods that belong together to another place; None, and nothing moved, where there is none."""
+        """Move pods that belong together to other places. Returns None and moves nothing if there are none."""
         mark = self._tx.mark()
         sources = [pod.row for pod in pods]
         for pod in pods:
@@ -56,9 +56,10 @@ class Mover:
 
 
 def in_batches(moved: Sequence[Moved], movable: Movable, handle: Handle, most: int) -> list[Move]:
-    """The moves in order; those of a batch are at most `most`, break no budget, and need no room that another makes.
+    """The moves in order, divided into batches. A batch has at most `most` moves, violates no budget, and needs no room
+    that another move of the batch makes.
 
-    A group that can do without a member loses one at a time.
+    A group whose members move one at a time has one move per batch.
     """
     moves: list[Move] = []
     batch, number = list[Moved](), 0
@@ -108,7 +109,7 @@ def _steps(moved: Moved, handle: Handle) -> Iterator[Step]:
 
 
 def mask_of(rows: np.ndarray, size: int) -> BoolColumn:
-    """True on rows."""
+    """A mask that is True on these rows."""
     mask: BoolColumn = np.zeros(size, dtype=np.bool_)
     mask[rows] = True
     return mask

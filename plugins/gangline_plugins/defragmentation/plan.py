@@ -1,4 +1,4 @@
-"""What is planned: which pods move from where to where, what that costs, and what it frees."""
+"""A plan: which pods move from which node to which, what the moves cost, and which nodes they free."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import msgspec
 
 
 class Step(msgspec.Struct, frozen=True, rename="camel"):
-    """One pod is evicted from a node, and the one that its controller makes in its place goes to another."""
+    """One pod is evicted from a node, and the replacement that its controller creates goes to another node."""
 
     namespace: str
     name: str
     uid: str
     owner: str
-    """Its controller, NAMESPACE/UID; "" where it has none."""
+    """The pod's controller, NAMESPACE/UID; "" if it has none."""
     source: str
     destination: str
     requests: dict[str, int]
-    """What it asks for, in the units of the node columns."""
+    """The pod's requests, in the units of the node columns."""
 
 
 class Move(msgspec.Struct, frozen=True, rename="camel"):
-    """A pod on its own, or a group as a whole."""
+    """The move of a single pod, or of a whole group."""
 
     name: str
     """ "pod default/a" or "gang default/b"."""
@@ -30,50 +30,50 @@ class Move(msgspec.Struct, frozen=True, rename="camel"):
     cost: float
     """GPU-seconds."""
     batch: int
-    """Those of one number are carried out together, after all of lower ones."""
+    """Moves with the same number are carried out together, after all moves with lower numbers."""
 
 
 class Protected(msgspec.Struct, frozen=True):
-    """A pod that stays where it is although it is in the way."""
+    """A pod that stays on its node although moving it would help, and why it stays."""
 
     pod: str
     why: str
 
 
 class Plan(msgspec.Struct, frozen=True, rename="camel"):
-    """Moves, or why there are none."""
+    """The moves, or why there are none."""
 
     goal: str
-    """For what this is: "gang default/big"."""
+    """What the moves make room for, for example "gang default/big"."""
     moves: list[Move] = []
     cost: float = 0.0
-    """GPU-seconds that are done again."""
+    """GPU-seconds of work that have to be repeated."""
     worth: float = 0.0
     """GPU-seconds that are gained."""
     frees: list[str] = []
     """Nodes that are kept for the goal while the moves are carried out."""
     protected: list[Protected] = []
     message: str = ""
-    """Why nothing is moved; "" where something is."""
+    """Why nothing is moved; "" if there are moves."""
     is_met: bool = False
-    """Whether the goal is reached as things are."""
+    """Whether the goal is reached without any move."""
     group: str = ""
-    """The key of the group that the nodes are for; "" for none."""
+    """The key of the group that the nodes are for; "" if there is none."""
     members: list[str] = []
-    """The UIDs of the pods of that group which wait."""
+    """The UIDs of the group's waiting pods."""
     needed: int = 0
-    """How many of them have to get a node."""
+    """How many of these pods have to get a node."""
     profile: str = ""
     """The schedulerName."""
 
     @property
     def steps(self) -> Sequence[Step]:
-        """Those of all moves."""
+        """The steps of all moves."""
         return [step for move in self.moves for step in move.steps]
 
     @property
     def batches(self) -> Sequence[Sequence[Move]]:
-        """The moves that are carried out together, in order."""
+        """The moves in order, grouped by batch."""
         found: dict[int, list[Move]] = {}
         for move in self.moves:
             found.setdefault(move.batch, []).append(move)

@@ -1,4 +1,6 @@
-"""Makes a plan for a goal: a group that waits, or complete domains. It decides, does no I/O and changes nothing."""
+"""Makes a plan for a goal: room for a waiting group, or complete domains. It decides, does no I/O and changes
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ class Planner:
         self._args = args
 
     def for_group(self, attempt: GroupAttempt) -> Plan:
-        """What to move so that a group finds its place."""
+        """The moves after which a group fits."""
         group = attempt.group
         goal = Plan(
             f"gang {group.namespace}/{group.name}",
@@ -54,7 +56,7 @@ class Planner:
         return self._weighed(goal, movable, draft, rows, gained, planning.tried)
 
     def for_domains(self, level_name: str, count: int) -> Plan:
-        """What to move so that so many domains of a level have all their GPUs free. Raises InvalidObject."""
+        """The moves after which so many domains of a level have all their GPUs free. Raises InvalidObject."""
         level = self._handle.topology.find(level_name)
         if level is None:
             known = self._handle.topology.names()
@@ -88,7 +90,7 @@ class Planner:
     def _weighed(
         self, goal: Plan, movable: Movable, draft: Draft, rows: Rows, gpus: float, tried: Sequence[Rows]
     ) -> Plan:
-        """The plan, if it is worth it."""
+        """The plan with its moves if it is worth its cost; otherwise without moves and with the reason."""
         worth, factor = gpus * self._args.worth_seconds, self._args.factor
         plan = msgspec.structs.replace(goal, cost=draft.cost, worth=worth, protected=_protected(movable, tried))
         if worth < factor * draft.cost:

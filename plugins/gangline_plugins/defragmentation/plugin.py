@@ -1,4 +1,19 @@
-"""The plugin: keeps the room while pods are moved, and moves them itself now and then where it is told to."""
+"""The plugin: keeps nodes free while pods are being moved and, if configured, moves pods itself at intervals.
+
+Kubernetes cannot move a pod: the pod is evicted, and its controller creates a replacement. So only pods that a
+controller replaces can be moved, and each move repeats the work done since the pod's last checkpoint. That work, in
+GPU-seconds, is the cost of a move. Pods are moved in these steps:
+
+1. `planning` makes a plan: which pods leave which nodes so that a waiting group fits, or so that whole domains have all
+   their GPUs free. It tries the moves in a transaction, and drops a plan that is not worth its cost.
+2. `applying` writes a record of the plan into the ConfigMap `gangline-moves`. The record says which nodes are kept for
+   the group and on which node each replacement goes.
+3. This plugin reads the record in every scheduler process. It keeps other pods off the kept nodes, and confirms in the
+   ConfigMap that it does so. Nothing is evicted before, because other pods could take the room first.
+4. `applying` evicts the pods batch by batch. This plugin lets each replacement go only to its planned node.
+5. When all moves are done and the group has its nodes, or at the first deviation from the plan, `applying` deletes the
+   ConfigMap. From then on the plugin keeps nothing. If the process that moves the pods dies, the record expires.
+"""
 
 from __future__ import annotations
 
@@ -41,15 +56,17 @@ from gangline_plugins.defragmentation.record import CONFIG_MAP, HELD, Record, re
 
 log = logging.getLogger(__name__)
 _MOST_PLANS = 3
-"""Groups for which it is planned in one round, those that wait longest."""
+"""In one round, plans are made for at most this many groups, those that have waited longest."""
 _MOST_DOUBLINGS = 6
-"""Of the time between two rounds, after rounds that had to stop."""
+"""The interval between two rounds doubles at most this many times, after rounds that failed."""
 
 
 class Defragmentation:
-    """While pods are moved, by `gangline defrag apply` or by itself, keeps their new places and what they leave.
+    """Keeps nodes for replacements and for the waiting group while `gangline defrag apply` or the plugin itself moves
+    pods.
 
-    With `intervalSeconds` it plans for the group that waits longest, and moves what that takes.
+    With `intervalSeconds` it plans for the groups that have waited longest, and carries out the first plan that moves
+    pods.
     """
 
     name = "Defragmentation"
@@ -76,7 +93,7 @@ class Defragmentation:
 
     @property
     def planner(self) -> Planner:
-        """Plans with this profile's arguments."""
+        """A planner with this profile's arguments."""
         return Planner(self._handle, self._args)
 
     @property
@@ -85,13 +102,13 @@ class Defragmentation:
         return self._args
 
     def record_of(self, plan: Plan) -> Record:
-        """What to keep while a plan is carried out."""
+        """The record that is kept while a plan is carried out."""
         return record_of(plan, self._handle.nodes, uuid.uuid4().hex, 0.0)
 
     # The record
 
     def on_upsert(self, config_map: model.ConfigMap) -> None:
-        """Somebody moves pods: keep the room from now on."""
+        """The record was written or renewed: keep the room that it names."""
         if not self._is_ours(config_map):
             return
         try:
@@ -102,7 +119,7 @@ class Defragmentation:
         self._unanswered.set()
 
     def on_remove(self, config_map: model.ConfigMap) -> None:
-        """All moves are done."""
+        """The record was deleted: all moves are done, so keep nothing."""
         if self._is_ours(config_map):
             self._holds.drop()
 
@@ -111,7 +128,7 @@ class Defragmentation:
         return (meta.namespace, meta.name) == (self._args.namespace, CONFIG_MAP)
 
     async def _answer(self) -> None:
-        """Say that the room is kept, as soon as it is."""
+        """Write into the ConfigMap that this scheduler keeps the room, as soon as it does."""
         while True:
             await self._unanswered.wait()
             self._unanswered.clear()
@@ -138,17 +155,17 @@ class Defragmentation:
 
     @hookimpl
     def events_to_register(self) -> Sequence[EventHint]:
-        """What is kept changes, or pods go."""
+        """A changed or deleted record, or a deleted pod."""
         return (on("configmaps", Action.UPDATE | Action.DELETE), on("pods", Action.DELETE))
 
     @hookimpl
     def pre_filter(self, pod: PodInfo) -> Status | None:
-        """Nothing to do while nobody moves pods."""
+        """Skip the filter while no pods are being moved."""
         return SKIP if self._holds.until() < self._handle.clock.now() else None
 
     @hookimpl
     def filter(self, pod: PodInfo, nodes: NodeView) -> CodeColumn:
-        """Nodes that are kept for others; for a pod in place of a moved one, all but those kept for it."""
+        """Reject nodes that are kept for other pods; for a replacement pod, reject all nodes but those kept for it."""
         membership = self._handle.group_of(pod)
         group = membership.group.key if isinstance(membership, Membership) else ""
         kept, elsewhere = self._holds.kept(pod, group, nodes), self._holds.elsewhere(pod, nodes)
@@ -157,7 +174,7 @@ class Defragmentation:
 
     @hookimpl
     def pod_group_post_filter(self, attempt: GroupAttempt, nodes: NodeView) -> Status | None:
-        """Remember that a group waits; it is helped in the background."""
+        """Remember that the group waits; the background work helps it later."""
         if self._args.interval_seconds:
             self._waiting[attempt.group.key] = self._handle.clock.monotonic() - attempt.waited
         return None
@@ -171,7 +188,9 @@ class Defragmentation:
             failures = failures + 1 if await self._has_to_stop() else 0
 
     async def _has_to_stop(self) -> bool:
-        """One round: plan for those that wait longest, and carry out the first plan; whether it had to stop."""
+        """One round: plan for the groups that have waited longest, and carry out the first plan. True if the round
+        failed.
+        """
         self._waiting = {key: since for key, since in self._waiting.items() if self._handle.is_waiting(key)}
         for key in sorted(self._waiting, key=self._waiting.__getitem__)[:_MOST_PLANS]:
             attempt: GroupAttempt | None = None
@@ -193,7 +212,7 @@ class Defragmentation:
         return False
 
     def _is_helped(self, attempt: GroupAttempt) -> bool:
-        """Whether room is being made for a group by preemption."""
+        """Whether a preemption is making room for the group."""
         own = {pod.uid for pod in attempt.pods}
         return any(not own.isdisjoint(pods) for pods in self._handle.nominated().values())
 

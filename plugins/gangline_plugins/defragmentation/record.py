@@ -1,7 +1,8 @@
-"""What is written down while moves are carried out, so that every scheduler process keeps the room: a ConfigMap.
+"""The record of the moves that are being carried out, in a ConfigMap, so that every scheduler process keeps the room.
 
-`gangline-moves` is the lock as well: it is created when moves begin and deleted when they end, and a second run finds
-it. A scheduler that keeps what it says writes the record's id under `held`; nobody is evicted before.
+The ConfigMap `gangline-moves` is also the lock: it is created when the moves begin and deleted when they end, so a
+second run finds it and does not start. A scheduler that keeps the room writes the record's id under the key `held`; no
+pod is evicted before.
 """
 
 from __future__ import annotations
@@ -15,48 +16,50 @@ from gangline_plugins.defragmentation.plan import Plan, Step
 
 CONFIG_MAP = "gangline-moves"
 RECORD, HELD = "record", "held"
-"""Keys of its data."""
+"""Keys of the ConfigMap's data."""
 
 
 class Hold(msgspec.Struct, frozen=True, rename="camel"):
-    """Room on a node for a pod that a controller makes in place of one that was evicted."""
+    """Room on a node for the pod that a controller creates in place of an evicted one."""
 
     owner: str
-    """Which controller; see `owner_of`."""
+    """The controller; see `owner_of`."""
     node: str
     requests: dict[str, int]
     known: list[str]
-    """The UIDs of the controller's pods that were on the node before: the hold is not for them."""
+    """The UIDs of the controller's pods that were on the node before; the room is not for them."""
 
 
 class Record(msgspec.Struct, frozen=True, rename="camel"):
-    """All that is kept."""
+    """The nodes and the room that are kept."""
 
     id: str
     until: float
-    """Seconds since the epoch after which nobody keeps anything, should whoever moves have died."""
+    """Seconds since the epoch after which nothing is kept, in case the process that moves the pods has died."""
     profile: str
-    """The schedulerName for which it is."""
+    """The schedulerName of the profile that keeps the room."""
     goal: str
     group: str
-    """The key of the group for which the nodes are kept; "" for none."""
+    """The key of the group for which the nodes are kept; "" if there is none."""
     nodes: list[str]
-    """Nodes that are kept for the group, or for nobody."""
+    """Nodes that are kept for the group; without a group, nodes that no pod may use."""
     holds: list[Hold]
 
 
 def owner_of(pod: PodInfo) -> str:
-    """The controller of a pod, NAMESPACE/UID, as pods of other namespaces may name the UID; "" where it has none."""
+    """The controller of a pod as NAMESPACE/UID; "" if it has none. The namespace is included because a pod in a
+    different namespace may name the same UID.
+    """
     return owner_in(pod.namespace, pod.controller)
 
 
 def owner_in(namespace: str, controller: model.OwnerReference | None) -> str:
-    """The controller of a pod in a namespace; "" where it has none."""
+    """The controller of a pod in this namespace, as NAMESPACE/UID; "" if it has none."""
     return f"{namespace}/{controller.uid}" if controller is not None else ""
 
 
 def record_of(plan: Plan, nodes: NodeView, id: str, until: float) -> Record:
-    """What to keep while a plan is carried out, given all nodes."""
+    """The record of a plan, given all nodes."""
     holds = list(_holds(plan, nodes))
     return Record(id, until, plan.profile, plan.goal, plan.group, plan.frees, holds)
 
@@ -73,7 +76,7 @@ def _known(step: Step, nodes: NodeView) -> list[str]:
 
 
 def written(record: Record) -> dict[str, str]:
-    """The data of the ConfigMap."""
+    """The data of the ConfigMap for a record."""
     return {RECORD: msgspec.json.encode(record).decode()}
 
 
@@ -87,5 +90,5 @@ def read(config_map: model.ConfigMap) -> Record:
 
 
 def held(config_map: model.ConfigMap) -> str:
-    """The id of the record that a scheduler keeps; "" for none."""
+    """The id of the record that a scheduler keeps; "" if none does."""
     return (config_map.data or {}).get(HELD, "")

@@ -72,7 +72,7 @@ class Demand:
         self.touched: BoolColumn = nodes.full(False)
         self.touched[[pod.row for pod in occupants.leaving]] = True
         self.amounts = self._amounts(occupants.pods)
-        """What each of the occupants' pods gives back."""
+        """What each of the occupants' pods gives back when it is removed."""
         self._by_kind = self._alike(attempt.roles)
         self.kinds = [self._kind(handle, roles, now, occupants.pods) for roles in self._by_kind]
         self._together = _in_common(self.kinds, self.needed) if len(self.kinds) > 1 else None

@@ -74,7 +74,7 @@ class Occupants:
         self.pods = [pod for occupant in occupants for pod in occupant.pods]
         self.rows: Rows = np.fromiter((pod.row for pod in self.pods), dtype=np.intp, count=len(self.pods))
         self.owners: Rows = np.repeat(np.arange(len(occupants)), [len(occupant.pods) for occupant in occupants])
-        """For each pod the number of its occupant."""
+        """For each pod the index of its occupant in `all`."""
         self._first = list(itertools.accumulate((len(occupant.pods) for occupant in occupants), initial=0))
 
     def offered(self) -> BoolColumn:

@@ -2,17 +2,18 @@
 
 The scheduler calls this plugin after a group has found no place. The plugin then works in these steps:
 
-1. `occupants` lists the pods that may be removed: those of lower priority that nothing protects. 2. `domains` estimates
-for all topology domains at once how many priorities would have to go, and keeps the few domains that promise to cost
-least. 3. For each of these domains, `costs` puts the removable pods in order, and `searching` finds, by arithmetic on
-requests (`demand`, `room`), the victims that make enough room. The result is a draft with a cost. 4. Starting with the
-cheapest draft, `trying` removes the victims in a transaction and runs all plugins' filters on the group. The first
-draft after which the whole group fits is carried out.
+1. `occupants` lists the pods that may be removed: those of lower priority that nothing protects.
+2. `domains` estimates for all topology domains at once up to which priority pods would have to be removed, and keeps
+   the few domains that promise to cost least.
+3. For each of these domains, `costs` puts the removable pods in order, and `searching` finds, by arithmetic on requests
+   (`demand`, `room`), the victims that make enough room. The result is a draft with a cost.
+4. `trying` takes the drafts, the cheapest first. It removes the victims of a draft in a transaction and tries to place
+   the group with the filters of all plugins. The first draft after which the whole group fits is carried out.
 
-The arithmetic comes first because it is fast: trying to place the group with all filters costs far more. The arithmetic
-may be too optimistic, because it knows requests and not every filter. It is never too pessimistic, so no cheaper
-victims than a draft's exist in its domain. If the filters reject a draft for a domain that the group is bound to, step
-4 also searches that domain with the filters.
+The arithmetic comes first because it is fast: placing the group with all filters costs far more. The arithmetic may
+find too few victims, because it knows requests and not every filter. It never finds too many, so a search with the
+filters in the same domain never finds cheaper victims. If the group does not fit after a draft, and no wider domain is
+open to the group, step 4 also searches the draft's domain with the filters.
 
 While a preemption is being carried out for a group, the plugin starts no second one for that group. Pods that are being
 deleted count as gone, so the plugin does not evict more pods while the victims take their time to end.

@@ -1,12 +1,21 @@
-"""The device table: every GPU of the cluster, what is on it, and which devices each pod has.
+"""The device table: every GPU of the cluster, the pods on it, and the devices of each pod.
 
-Rules:
-- One table per cluster, shared by all plugins and profiles: `device_table(state)`.
-- Hardware comes from GpuNodeStatus, occupancy from where pods are: the cache tells of every placement and removal,
-  hypothetical ones too, so a transaction that is undone leaves the table as it was, with the same devices.
-- A bound pod has the devices that its annotation says, as far as that is believed; see `believing`. Any other placed
-  pod gets those that the choice tables give; `reserve` makes that firm, so that it can be written on the pod.
-- Whatever changes on a row is noted with the state, so that verdicts that are kept for it are worked out again.
+All plugins and profiles of a cluster share one table, `device_table(state)`. It joins two sources:
+
+- Hardware: node agents report each node's devices in a GpuNodeStatus.
+- Occupancy: the scheduler's cache tells the table about every pod that is placed on a row or removed from it, including
+  trial placements in a transaction. Undoing a transaction undoes each step, and a pod that returns to a row gets the
+  devices that it had. So the table is then as it was before.
+
+A pod has devices from the moment it is placed. Which ones depends on what is known:
+
+1. A bound pod has the devices in its annotation, as far as they are believed; see `believing`.
+2. Any other placed pod gets the best free devices by the choice tables; see `choosing`. This choice is a guess: the
+   table may choose again, for example when the hardware changes.
+3. `reserve` makes the guess firm. From then on it stays, because the binding writes it on the pod.
+
+If a pod turns out to have a device that is guessed for other pods, those pods get different devices. Each change on a
+row is noted with the state, so that cached verdicts for the row are computed again.
 """
 
 from __future__ import annotations
@@ -52,7 +61,7 @@ class DeviceTable:
         self.wants = Wants(state)
         self.beliefs = Beliefs(state)
         self.reports = 0
-        """Grows with each report of an agent."""
+        """Grows by 1 with each report of an agent."""
         self._publisher = Publisher(self.columns, state)
         self._state = state
         self._nodes: dict[int, NodeDevices] = {}
@@ -61,7 +70,9 @@ class DeviceTable:
         self._allocations: dict[str, Allocation] = {}
         self._before: OrderedDict[str, Before] = OrderedDict()
         self._reserved: OrderedDict[str, Allocation] = OrderedDict()
-        """By UID: what was made firm for pods that do not carry it yet, however often they are taken off on trial."""
+        """By UID: the firm allocations of pods that do not carry them in an annotation yet. They survive trial
+        removals.
+        """
         self._store = state.store(resources.GPU_NODE_STATUSES)
         self._late = LateClaims(self._count_anew)
         state.follow_nodes(self)
@@ -70,33 +81,33 @@ class DeviceTable:
 
     @property
     def hca_sets(self) -> Sequence[frozenset[str]]:
-        """The sets of RDMA adapters that nodes have, by the number in the columns."""
+        """The sets of RDMA adapters that nodes have, indexed by the number in the column `hcas`."""
         return self._publisher.hca_sets
 
     # Reading and reserving
 
     def allocation(self, uid: str) -> Allocation | None:
-        """The devices of a pod that is placed, in a transaction or for good; None when it has none."""
+        """The devices of a placed pod, in a transaction or for good; None if it has none."""
         return self._allocations.get(uid)
 
     def choose(self, want: Want, row: int) -> Allocation | None:
-        """What a pod with this want would get on a row now; None when there is not enough. Changes nothing."""
+        """The devices that a pod with this want would get on a row now; None if too few are free. Changes nothing."""
         node = self._nodes.get(row)
         return node.choose(want, row, self.tables) if node is not None else None
 
     def problem(self, row: int) -> str:
-        """Why the report of a node cannot be used, "" when it can or there is none."""
+        """Why the report of a node cannot be used; "" if it can be used or there is none."""
         node = self._nodes.get(row)
         return node.problem if node is not None else ""
 
     def reason(self, row: int, id: int) -> str:
-        """Why a device is not healthy, as its node reports it; "" where that is not said."""
+        """Why a device is not healthy, in the words of its node's report; "" if the report gives no reason."""
         report = self._reports.get(row)
         devices = report.status.devices if report is not None else ()
         return next((device.reason for device in devices if device.id == id), "")
 
     def holders(self, row: int) -> dict[int, list[str]]:
-        """For each device that is in use the UIDs of the pods on it."""
+        """For each device in use the UIDs of the pods on it."""
         found: dict[int, list[str]] = {}
         for uid in self._nodes[row].pods if row in self._nodes else ():
             for id in self._allocations[uid].ids if uid in self._allocations else ():
@@ -104,14 +115,18 @@ class DeviceTable:
         return found
 
     def is_taken_from(self, pod: PodInfo, row: int, ids: Iterable[int]) -> bool:
-        """Whether others have one of these devices who do not share it with a pod of a scheduling map."""
+        """Whether one of these devices is in use by a pod that does not share it: only pods with scheduling maps in the
+        pod's own namespace share.
+        """
         wanted, sharers = set(ids), self._sharers(pod, row)
         return any(
             not sharers.issuperset(uids) for id, uids in self.holders(row).items() if id in wanted and uids != [pod.uid]
         )
 
     def _sharers(self, pod: PodInfo, row: int) -> set[str]:
-        """The UIDs of the pods of maps in the pod's namespace on a row, and its own."""
+        """The UIDs of the pods on a row that have a scheduling map and are in the pod's namespace, and the pod's own
+        UID.
+        """
         node = self._nodes.get(row)
         found = {pod.uid}
         for uid, other in node.pods.items() if node is not None else ():
@@ -122,7 +137,7 @@ class DeviceTable:
         return found
 
     def settle_beliefs(self, now: float) -> Iterator[None]:
-        """Judge for good what pods say that have been here for a while, some of them at each step."""
+        """Judge for good the annotations of pods that have been known for a while; yields between batches."""
         due = self.beliefs.settle(now)
         for number, uid in enumerate(due, start=1):
             self.judge_again(uid)
@@ -132,7 +147,7 @@ class DeviceTable:
             self.beliefs.forget(self._state.pods.keys())
 
     def judge_again(self, uid: str) -> None:
-        """What goes with the allocation of a pod has changed."""
+        """Judge a pod's annotation again, because its claim, its leases or its namespace changed."""
         pod = self._state.pods.get(uid)
         if pod is not None and pod.row >= 0 and custom_resources.ALLOCATED in pod.annotations:
             self.remove(pod, pod.row)
@@ -141,18 +156,18 @@ class DeviceTable:
             self.add(pod, pod.row)
 
     def links(self, row: int) -> LinkClass | None:
-        """How the devices of a node are linked; None where that is not known."""
+        """How the devices of a node are linked; None if that is not known."""
         node = self._nodes.get(row)
         return node.hardware.links if node is not None and node.hardware is not None else None
 
     def uuids(self, row: int, ids: Iterable[int]) -> tuple[str, ...]:
-        """The UUIDs of devices, "" for one that is not known."""
+        """The UUIDs of these devices; "" for a device that is not known."""
         node = self._nodes.get(row)
         known = node.hardware.uuids if node is not None and node.hardware is not None else ("",) * MOST_DEVICES
         return tuple(known[id] if 0 <= id < MOST_DEVICES else "" for id in ids)
 
     def reserve(self, uid: str) -> Allocation | None:
-        """Make the choice for a placed pod firm: it is what the binding will write. None when it has none."""
+        """Make the choice for a placed pod firm: the binding will write it. None if the pod has no devices."""
         found = self._allocations.get(uid)
         if found is not None and not found.is_firm:
             found = self._allocations[uid] = replace(found, is_firm=True)
@@ -167,7 +182,9 @@ class DeviceTable:
             self._reserved.popitem(last=False)
 
     def assign(self, pod: PodInfo, ids: Iterable[int]) -> Allocation:
-        """Give a placed pod exactly these devices, whoever else is on them; for scheduling maps. It is firm."""
+        """Give a placed pod exactly these devices, even if other pods have them; for scheduling maps. The allocation is
+        firm.
+        """
         row = pod.row
         node = self._node(row)
         self._release(pod.uid, node)
@@ -180,9 +197,10 @@ class DeviceTable:
         return allocation
 
     def move(self, pod: PodInfo, ids: Iterable[int]) -> Allocation | None:
-        """Give a placed pod these devices instead of its own; None where they lack room, and it keeps its own.
+        """Give a placed pod these devices instead of its own. Returns None, and the pod keeps its own, if they lack
+        room.
 
-        MIG instances stay what they are: ids do not name them.
+        MIG instances cannot be moved: device ids do not name them.
         """
         found, want = self._allocations.get(pod.uid), self.wants.of(pod)
         if found is None or found.exclusivity == "MIG" or not isinstance(want, Want):
@@ -199,14 +217,14 @@ class DeviceTable:
         return moved if fits else None
 
     def forget(self, uid: str) -> None:
-        """The pod is tried anew: what it would have got before does not count."""
+        """Forget what the pod had before: it is about to be tried anew."""
         self._before.pop(uid, None)
         self._reserved.pop(uid, None)
 
     # Where pods are
 
     def add(self, pod: PodInfo, row: int) -> None:
-        """The pod is on row."""
+        """The pod is on row now."""
         before = self._before.get(pod.uid)
         if before is not None and before.row == row and before.pod() is pod and before.state == self._node(row).state:
             self._put_back(pod, before)
@@ -243,7 +261,7 @@ class DeviceTable:
             self._publisher.taken(row, node)
 
     def _put_back(self, pod: PodInfo, before: Before) -> None:
-        """Undo taking it off: it has what it had, whatever has become of its claim since."""
+        """Undo the removal: the pod gets the devices that it had, even if its claim has changed since."""
         node = self._node(before.row)
         node.pods[pod.uid] = pod
         if custom_resources.ALLOCATED in pod.annotations and isinstance(self.wants.of(pod), Problem):
@@ -255,13 +273,13 @@ class DeviceTable:
     def _count_anew(self, pod: PodInfo) -> None:
         if pod.row >= 0:
             self.remove(pod, pod.row)
-            self.forget(pod.uid)  # what it had was counted without its claim
+            self.forget(pod.uid)  # its earlier allocation was made without its claim
             self.add(pod, pod.row)
 
     # Nodes and reports
 
     def node_upserted(self, node: model.Node, row: int) -> None:
-        """A node is there, or has changed."""
+        """A node was added or has changed."""
         name = node.metadata.name
         devices = self._node(row)
         before = (devices.replicas, devices.mps, devices.mig_single)
@@ -276,20 +294,20 @@ class DeviceTable:
             self._settle(row, devices)
 
     def node_removed(self, name: str, row: int) -> None:
-        """A node is gone; no pod is on it any more."""
+        """A node was removed; no pod is on it any more."""
         self._row_of.pop(name, None)
         self._reports.pop(row, None)
         self._nodes[row] = NodeDevices()
         self._publisher.hardware(row, self._nodes[row], row in self._reports)
 
     def on_upsert(self, report: custom_resources.GpuNodeStatus) -> None:
-        """An agent reported."""
+        """An agent has reported."""
         row = self._row_of.get(report.metadata.name)
         if row is not None:
             self._take(report, row, self._nodes[row])
 
     def on_remove(self, report: custom_resources.GpuNodeStatus) -> None:
-        """There is no report any more."""
+        """The report of a node was deleted."""
         row = self._row_of.get(report.metadata.name)
         if row is not None:
             node = self._nodes[row]
@@ -334,7 +352,7 @@ class DeviceTable:
             if written is not None:
                 return written
             want = want if isinstance(want, Want) else plain_want(pod)
-            before = None  # not believed: it has as many as it asks for, nobody knows which
+            before = None  # the annotation is not believed: count as many devices as the pod asks for
         if before is not None and before.row == row:
             if before.state == node.state:
                 return before.allocation
@@ -353,14 +371,14 @@ class DeviceTable:
         node: NodeDevices,
         before: Before | None,
     ) -> Allocation | None:
-        """What a bound pod says that it has, as far as it is believed; None where nothing of it is."""
+        """The devices in a bound pod's annotation, as far as they are believed; None if none of them is."""
         said = texts.device_ids(text)
         uuids = tuple(filter(None, pod.annotations.get(custom_resources.ALLOCATED_UUIDS, "").split(",")))
         had = before.allocation if before is not None and before.row == row else None
         known = (said, uuids or self.uuids(row, said))
         same = had if had is not None and had.is_firm and (had.ids, had.uuids) == known else None
         if same is not None and not self.beliefs.has_judged(pod.uid):
-            self.beliefs.trust(pod, said)  # it was given them here
+            self.beliefs.trust(pod, said)  # this scheduler has allocated these devices
             return same
         present = node.hardware.present if node.hardware is not None else None
         ids = self.beliefs.judge(pod, want, said, present, self._shared(pod, row))
@@ -372,21 +390,21 @@ class DeviceTable:
             uuids = ()
         kind: Literal["MIG", "Explicit", "Exclusive"] = "Exclusive"
         if names_instances(uuids):
-            kind = "MIG"  # whatever has become of the claim since
+            kind = "MIG"  # even if the claim has changed since
         elif not isinstance(want, Want):
             kind = "Explicit"
         allocation = Allocation(row, ids, uuids or self.uuids(row, ids), kind, is_firm=True)
         return node.charged(allocation, want if isinstance(want, Want) else None)
 
     def _shared(self, pod: PodInfo, row: int) -> set[int]:
-        """The devices that other pods of the same map have."""
+        """The devices that only pods with the same namespace's scheduling maps have."""
         if custom_resources.SCHEDULING_MAP not in pod.annotations:
             return set()
         sharers = self._sharers(pod, row)
         return {id for id, uids in self.holders(row).items() if sharers.issuperset(uids)}
 
     def _make_way(self, allocation: Allocation, uid: str, node: NodeDevices, row: int) -> None:
-        """Pods for which devices were only guessed move off those that a pod turns out to have."""
+        """Move pods with guessed devices off the devices that a pod turns out to have."""
         for other_uid, other in list(node.pods.items()):
             guess = self._allocations.get(other_uid)
             want = self.wants.of(other)
@@ -408,7 +426,7 @@ class DeviceTable:
         return allocation
 
     def _settle(self, row: int, node: NodeDevices) -> None:
-        """Hardware has changed: what is written or reserved stays, what was guessed is guessed again."""
+        """The hardware has changed: firm allocations stay, and guessed ones are chosen again."""
         node.clear()
         had = {uid: self._allocations.pop(uid, None) for uid in node.pods}
         firm = {

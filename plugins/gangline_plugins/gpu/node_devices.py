@@ -1,7 +1,7 @@
-"""The devices of one node and who is on them; the device table has one of these per row.
+"""The devices of one node and the pods on them; the device table has one `NodeDevices` per row.
 
-What is held is counted, so that an allocation which should not be, be it forged or from a scheduling map, takes nothing
-from the others: a device is free again when the last of its pods has left.
+Every device counts the pods that hold it. So an allocation that should not exist, for example one that overlaps
+another, does no lasting harm: the device is free again when its last pod has left.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gangline_plugins.gpu.wants import ANY_PROFILE, Want
 
 _epochs = count()
 WHOLE = 1000
-"""Thousandths of a device."""
+"""One device, in thousandths."""
 EVERY = (1 << MOST_DEVICES) - 1
 """Mask of all devices that a node may have."""
 _STRATEGY = "nvidia.com/gpu.sharing-strategy"
@@ -29,12 +29,12 @@ _MIG_STRATEGY = "nvidia.com/mig.strategy"
 
 
 class NodeDevices:
-    """Counts what is held, and chooses among what is free."""
+    """Counts which devices are held, and chooses among the free ones."""
 
     def __init__(self) -> None:
         self.hardware: Hardware | None = None
         self.problem = ""
-        """Why there is a report and it cannot be used."""
+        """Why the node's report cannot be used; "" if it can be used or there is none."""
         self.replicas = 1
         self.mps = False
         self.mig_single = False
@@ -43,20 +43,22 @@ class NodeDevices:
         self.clear()
 
     def clear(self) -> None:
-        """Nothing is held."""
+        """Start over with no devices held."""
         self.refs = [0] * MOST_DEVICES
         self.whole = [0] * MOST_DEVICES
         self.milli = [0] * MOST_DEVICES
         self.memory = [0] * MOST_DEVICES
         self.busy = 0
-        """Mask of the devices on which there is any pod."""
+        """Mask of the devices that have any pod."""
         self.taken_whole = 0
-        """Mask of the devices that nothing else may go to."""
+        """Mask of the devices that no other pod may use."""
         self.unpublished = EVERY
-        """Mask of the devices whose `milli` or `memory` changed since the owner of the columns looked."""
+        """Mask of the devices whose `milli` or `memory` changed since they were last written to the columns."""
         self.taken: Counter[str] = Counter()
         self.state = next(_epochs) << 64
-        """A hash of what is held, by whom, in whatever order; another one after each change of the hardware."""
+        """A hash of all allocations on the node, independent of their order. It is a new one after each change of
+        hardware.
+        """
 
     def label(self, labels: Mapping[str, str]) -> None:
         """Read from the node's labels how its device plugin hands out devices."""
@@ -69,7 +71,7 @@ class NodeDevices:
         self.mig_single = labels.get(_MIG_STRATEGY) == "single"
 
     def hold(self, uid: str, allocation: Allocation, by: int) -> None:
-        """Count an allocation in (1) or out (-1)."""
+        """Start to count an allocation (`by` is 1), or stop (`by` is -1)."""
         self.state ^= hash((uid, allocation))
         takes_whole = allocation.takes_whole
         for place, id in enumerate(allocation.ids):
@@ -93,7 +95,9 @@ class NodeDevices:
                     del self.taken[uuid]
 
     def means(self, want: Want) -> Want:
-        """What a plain request means on this node: whole devices, pieces of them, or MIG instances."""
+        """The want that a plain request stands for on this node: whole devices, replicas of devices, or MIG
+        instances.
+        """
         if not want.implicit or want.exclusivity != "Exclusive":
             return want
         if self.replicas > 1:
@@ -103,7 +107,9 @@ class NodeDevices:
         return want
 
     def choose(self, want: Want, row: int, tables: ChoiceTables) -> Allocation | None:
-        """The devices for a want, healthy ones if they suffice, never unhealthy ones; None if too few are free."""
+        """The devices for a want; None if too few are free. Takes healthy devices if they suffice, else also those of
+        unknown health, and never unhealthy ones.
+        """
         hardware = self.hardware
         if hardware is None:
             return None
@@ -114,14 +120,14 @@ class NodeDevices:
         return None
 
     def choose_anyway(self, want: Want, row: int) -> Allocation | None:
-        """The least used devices, for a pod that runs here although nothing is free."""
+        """The least used devices, for a pod that runs here although too few devices are free."""
         if self.hardware is None:
             return None
         ids = sorted(ids_of(self.hardware.present), key=lambda id: (self.refs[id], id))[: want.count]
         return self.charged(Allocation(row, tuple(sorted(ids)), self._uuids(ids)), want) if ids else None
 
     def fits(self, allocation: Allocation) -> bool:
-        """Whether exactly these devices are free, or have room."""
+        """Whether exactly these devices are free, or have enough room."""
         hardware = self.hardware
         if hardware is None or allocation.mask & ~hardware.present:
             return False
@@ -137,7 +143,7 @@ class NodeDevices:
         )
 
     def charged(self, allocation: Allocation, want: Want | None) -> Allocation:
-        """The same devices with what the want takes of each on this node."""
+        """The same devices, with the amounts that the want takes of each device on this node."""
         if want is None or allocation.exclusivity in ("Explicit", "MIG"):
             return allocation
         want, ids = self.means(want), allocation.ids
@@ -152,20 +158,22 @@ class NodeDevices:
         return Allocation(allocation.row, ids, allocation.uuids, want.exclusivity, milli, memory, allocation.is_firm)
 
     def share(self, want: Want, id: int) -> tuple[int, int]:
-        """Thousandths and MiB that a shared want takes of a device; what it does not say follows from what it says."""
+        """The thousandths and MiB that a shared want takes of a device. An amount that the want leaves out follows from
+        the other.
+        """
         total = self.hardware.memory[id] if self.hardware and id < MOST_DEVICES else 0
         milli = max(want.milli, want.memory_mib * WHOLE // total if total else 0)
         return milli, max(want.memory_mib, total * want.milli // WHOLE)
 
     def free_instances(self, usable: int, profile: str) -> list[Instance]:
-        """The MIG instances of a profile that nobody has, on usable devices, the fullest device first."""
+        """The free MIG instances of a profile on usable devices, those on the fullest device first."""
         if self.hardware is None:
             return []
         free = [i for i in self.hardware.instances if self._offers(i, usable, profile) and not self.taken[i.uuid]]
         return sorted(free, key=lambda i: (-self.refs[i.device], i.device))
 
     def instance_counts(self) -> Iterator[tuple[str, int, int]]:
-        """Each MIG profile of the node with its instances and the free ones, on healthy devices."""
+        """For each MIG profile: its name, the number of instances on healthy devices, and the number of free ones."""
         if self.hardware is None:
             return
         usable = self.hardware.healthy
@@ -196,7 +204,7 @@ class NodeDevices:
         return self.charged(plain, want) if chosen else None
 
     def _choose_shared(self, hardware: Hardware, usable: int, want: Want, tables: ChoiceTables) -> int:
-        """The fullest devices that have room and are linked as wanted."""
+        """The fullest devices that have room and whose links satisfy the rule, as a mask; 0 if there are none."""
         table, mask = tables.of(hardware.links, want.count, want.rule), 0
         roomy = [id for id in ids_of(usable) if self._has_room(id, *self.share(want, id))]
         for id in sorted(roomy, key=lambda id: (-self.refs[id] > -1, -self.milli[id], -self.memory[id], id)):
@@ -206,7 +214,7 @@ class NodeDevices:
         return 0
 
     def _choose_replicas(self, usable: int, want: Want, row: int) -> Allocation | None:
-        """Pieces of the devices that have most of them left, as a device plugin hands them out."""
+        """Replicas of the devices that have most of them free, as a device plugin hands them out."""
         piece = WHOLE // self.replicas
         left = {id: (WHOLE - self.milli[id]) // piece for id in ids_of(usable) if not self.whole[id]}
         if sum(left.values()) < want.count:
@@ -229,5 +237,5 @@ class NodeDevices:
 
 
 def _marked(mask: int, id: int, count: int) -> int:
-    """The mask with the device in it where the count is not 0."""
+    """The mask with the device's bit set if the count is not 0, and cleared if it is."""
     return mask | 1 << id if count else mask & ~(1 << id)

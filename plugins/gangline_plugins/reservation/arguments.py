@@ -1,4 +1,4 @@
-"""The arguments of the plugin."""
+"""The plugin's arguments."""
 
 from __future__ import annotations
 
@@ -8,17 +8,23 @@ import msgspec
 
 
 class ReservationArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """Arguments."""
+    """Arguments of Reservation."""
 
     default_max_runtime_seconds: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    """Seconds that a pod is taken to run which does not say how long; without it such a pod is taken never to end."""
+    """The runtime, in seconds, assumed for a pod that states none. Without this argument such a pod is assumed never to
+    end.
+    """
     replan_seconds: Annotated[float, msgspec.Meta(ge=0)] = 10.0
-    """Seconds for which a plan stands while nothing better is asked for."""
+    """Seconds for which a plan is kept before the same gang is planned for again."""
     max_reservation_seconds: Annotated[float, msgspec.Meta(gt=0)] = 14_400.0
-    """Seconds after which a reservation ends whatever was planned; its gang gets none for as long after that."""
+    """Seconds after which a reservation ends in any case; its gang gets no reservation for as long after that."""
     longest_max_runtime_seconds: Annotated[float, msgspec.Meta(gt=0)] = 604_800.0
-    """Seconds that `gangline.dev/max-runtime` is believed at most; what says more is cut, with an event."""
+    """The longest `gangline.dev/max-runtime`, in seconds, that is believed; a longer one is cut to this, with an
+    event.
+    """
     require_max_runtime_permission: bool = True
-    """Reservations of other namespaces believe `gangline.dev/max-runtime` only of namespaces that allow it."""
+    """Whether reservations of other namespaces believe `gangline.dev/max-runtime` only if the pod's namespace allows
+    it.
+    """
     require_reservation_permission: bool = False
-    """Only gangs of namespaces that allow `reservation` get one."""
+    """Whether only gangs of namespaces that allow `reservation` get one."""

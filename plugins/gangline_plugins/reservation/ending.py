@@ -1,4 +1,6 @@
-"""What is told of a reservation: events on its pods, gauges while it lasts, and those that wait for its end."""
+"""How users learn of a reservation: events on the group's pods, and gauges while it lasts. Its end wakes waiting
+pods.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +12,14 @@ from gangline_plugins.reservation.room import Kept
 
 log = logging.getLogger(__name__)
 EVENTS = "reservations"
-"""What happens to reservations, as pods that were kept out register it."""
+"""The resource name under which plugins register for the end of a reservation."""
 _MOST_TOLD = 8
-"""Pods of a gang that get an event."""
+"""At most this many pods of a gang get an event."""
 _LABELS = ("namespace", "gang")
 
 
 class End(Enum):
-    """Why a reservation ended: what the metric calls it, and what people are told."""
+    """Why a reservation ended: the label of the metric, and the words of the event."""
 
     SERVED = ("served", "the gang has its place")
     INCOMPLETE = ("incomplete", "the gang is not complete any more")
@@ -28,17 +30,17 @@ class End(Enum):
 
     @property
     def label(self) -> str:
-        """One word."""
+        """The metric's label, one word."""
         return self.value[0]
 
     @property
     def words(self) -> str:
-        """A clause."""
+        """The reason as a clause for events."""
         return self.value[1]
 
 
 class Notices:
-    """Tells."""
+    """Writes the events, log lines and metrics of reservations."""
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
@@ -56,20 +58,20 @@ class Notices:
         )
 
     def began(self, kept: Kept) -> None:
-        """Room is kept from now on."""
+        """Report that a reservation began."""
         note = f"Room is kept on {len(kept.rows)} nodes for {kept.name}, which is to start at {moments.shown(kept.at)}"
         log.info("%s", note)
         self._tell(kept, "Normal", "ReservationBegan", note)
 
     def show(self, kept: Kept) -> None:
-        """Bring the gauges up to date."""
+        """Update the gauges."""
         labels = (kept.namespace, kept.gang)
         self._nodes.labels(*labels).set(len(kept.rows))
         self._gpus.labels(*labels).set(kept.amount(custom_resources.GPU))
         self._since.labels(*labels).set(kept.since)
 
     def ended(self, kept: Kept, why: End) -> None:
-        """Room is kept no longer; what it kept out may be tried at once."""
+        """Report that a reservation ended; pods that it kept out may be tried at once."""
         for gauge in (self._nodes, self._gpus, self._since):
             gauge.remove(kept.namespace, kept.gang)
         self._ended.labels(why.label).inc()

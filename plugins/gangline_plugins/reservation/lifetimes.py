@@ -1,4 +1,6 @@
-"""When a pod will have ended, from what it or its workload says, as far as that is believed."""
+"""When a pod will have ended, by its own fields and annotations or those of its workload, as far as they are
+believed.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +11,14 @@ from gangline_plugins.reservation.arguments import ReservationArgs
 from gangline_plugins.telling import Teller
 
 MAX_RUNTIME = "gangline.dev/max-runtime"
-"""On a pod or its workload: how long the pod runs at most, as a duration: "90m"."""
+"""On a pod or its workload: how long the pod runs at most, as a duration, for example "90m"."""
 
 
 class Lifetimes:
-    """Judges pods for the gang of a namespace.
+    """Judges the runtime of pods for a gang of some namespace.
 
-    `activeDeadlineSeconds` is believed of everybody, since Kubernetes ends such pods. The annotation promises and
-    nobody holds it to that, so another namespace's gang counts on it only where an administrator has allowed it.
+    `activeDeadlineSeconds` is believed of every pod, because Kubernetes ends such pods. The annotation is a promise
+    that nothing enforces. So gangs of other namespaces rely on it only if an administrator has allowed it.
     """
 
     def __init__(self, handle: Handle, args: ReservationArgs) -> None:
@@ -26,10 +28,10 @@ class Lifetimes:
         self._namespaces = handle.state.store(resources.NAMESPACES)
 
     def end_of(self, pod: PodInfo, now: float, beneficiary: str) -> float:
-        """Seconds since the epoch at which the pod will have ended at the latest; infinite where nobody knows.
+        """Seconds since the epoch at which the pod will have ended at the latest; infinite if that is unknown.
 
-        `beneficiary` is the namespace of the gang that waits for it. A pod that has not started yet starts now; one
-        that is being deleted ends now.
+        `beneficiary` is the namespace of the gang that waits for the pod. A pod that has not started counts as starting
+        now. A pod that is being deleted ends now.
         """
         if pod.terminating:
             return now
@@ -37,11 +39,11 @@ class Lifetimes:
         if math.isinf(longest):
             longest = self._args.default_max_runtime_seconds or math.inf
         if math.isinf(longest):
-            return math.inf  # whenever it started
+            return math.inf  # its start makes no difference
         return max(now, _started(pod, now) + longest)
 
     def _said(self, pod: PodInfo, beneficiary: str) -> float:
-        """Seconds that the annotation lets it run at most; infinite where it says nothing that counts."""
+        """The longest runtime in seconds by the annotation; infinite if there is no annotation that counts."""
         annotations = self._handle.workload(pod)
         if MAX_RUNTIME not in annotations or not self._is_believed(pod.namespace, beneficiary):
             return math.inf
@@ -65,13 +67,13 @@ class Lifetimes:
 
 
 def _deadline(pod: PodInfo) -> float:
-    """Seconds after which Kubernetes ends the pod; infinite where it does not."""
+    """Seconds after which Kubernetes ends the pod; infinite if it does not."""
     deadline = pod.spec.active_deadline_seconds
     return math.inf if deadline is None else float(max(0, min(deadline, int(moments.LONGEST_SPAN))))
 
 
 def _started(pod: PodInfo, now: float) -> float:
-    """When it started; not in the future, and now where what it says is no time."""
+    """When the pod started, in seconds since the epoch: now at the latest, and now if its start time is unreadable."""
     try:
         return min(moments.moment(pod.start_time), now) if pod.start_time else now
     except ValueError:

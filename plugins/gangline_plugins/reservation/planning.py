@@ -1,4 +1,5 @@
-"""The earliest moment at which a group can start, and where: running pods are let end, in a transaction, until it fits.
+"""Finds the earliest time at which a group can start, and its nodes then. It lets running pods end, in a transaction,
+until the group fits.
 
 Source: EASY backfilling (Lifka, The ANL/IBM SP scheduling system, 1995): one reservation, for the job that is first.
 """
@@ -15,7 +16,7 @@ from gangline import GroupAttempt, PodInfo, Transaction
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A group starts at `at` seconds since the epoch, with the pod of each UID on a row."""
+    """A group starts at `at` seconds since the epoch; `rows` maps the UID of each pod to its row."""
 
     at: float
     rows: Mapping[str, int]
@@ -24,10 +25,11 @@ class Plan:
 def plan(
     attempt: GroupAttempt, placed: Iterable[PodInfo], ends: Callable[[PodInfo], float], transaction: Transaction
 ) -> Plan | None:
-    """When and where the group fits if every pod ends when it says; None when that does not help, or nobody knows.
+    """When and where the group fits if every pod ends at its stated time. None if the group does not fit even then.
 
-    Pods are let end in steps that double, and the step that made room is bisected: about as many tries as the number
-    of different ends has binary digits. The transaction is left as it was found.
+    `ends` gives the time at which a pod ends; pods with an infinite time stay. The search lets twice as many pods end
+    at each step, and then bisects the last step. So it places the group about as often as the number of different end
+    times has binary digits. The transaction is left unchanged.
     """
     known = sorted(
         ((end, pod) for pod in placed if math.isfinite(end := ends(pod))), key=lambda each: (each[0], each[1].uid)
@@ -59,7 +61,9 @@ def _earliest(
     before: int,
     transaction: Transaction,
 ) -> Plan:
-    """The group fits once `high` waves are gone and not after `low`: find the first number at which it does."""
+    """The plan with the fewest waves of ending pods. The group fits after `high` waves and does not fit after `low`
+    waves.
+    """
     while high - low > 1:
         middle = (low + high) // 2
         transaction.undo_to(before)

@@ -1,4 +1,17 @@
-"""The plugin: who gets the reservation, which pods it keeps out, when it ends, and what the group is told."""
+"""The plugin: which group gets the reservation, which pods it keeps out, when it ends, and what users are told.
+
+Without a reservation, a large group may wait for ever: whenever some pods end, smaller pods take their GPUs. The plugin
+therefore keeps nodes for one group, the first in line, in these steps:
+
+1. A group has found no place. If it comes first, `planning` finds the earliest time at which it fits, by the end times
+   that `lifetimes` gives for running pods, and the nodes that it takes then.
+2. `room` keeps these nodes. The filter rejects another pod there, unless the pod has a higher priority, ends before the
+   group's start, or takes only what the group leaves over.
+3. Each time that the group is tried again, the plan may be made anew. A group that comes before it takes the
+   reservation over.
+4. The reservation ends when the group has its place. It also ends when the group becomes incomplete, when its start
+   time has passed, or when the longest reservation time is over. So a wrong end time cannot hold nodes for ever.
+"""
 
 from __future__ import annotations
 
@@ -36,17 +49,17 @@ from gangline_plugins.reservation.planning import Plan, plan
 from gangline_plugins.reservation.room import Kept, Leaving
 
 LOOK = 1.0
-"""Seconds between two looks at whether the gang is still complete."""
+"""Seconds between two checks whether the group is still complete."""
 LATE = 60.0
-"""Seconds after the planned start at which a reservation ends that nobody has planned anew."""
+"""Seconds after the planned start at which a reservation ends if no new plan was made."""
 
 
 class Reservation:
-    """Keeps room for the group that comes first among those that wait: highest priority, then longest wait.
+    """Keeps nodes for the waiting group that comes first: the one with the highest priority, then the longest wait.
 
-    Other pods of no higher priority may use that room only if they end before the group is to start, or if what they
-    take is left over beside it. It ends with the group's start, when the group is incomplete, when its time has passed
-    or when it has lasted too long.
+    Pods of the same or a lower priority may use these nodes only if they end before the group is to start, or if the
+    group leaves enough over for them. The reservation ends with the group's start, when the group is incomplete, when
+    its start time has passed, or when it has lasted too long.
     """
 
     name = "Reservation"
@@ -61,17 +74,19 @@ class Reservation:
         self._notices = Notices(handle)
         self._began = asyncio.Event()
         if self._leaving.kept is not None:
-            self._began.set()  # an earlier configuration has made it
+            self._began.set()  # the reservation was made under an earlier configuration
         handle.run(self._look)
 
     @hookimpl
     def events_to_register(self) -> Sequence[EventHint]:
-        """Pods that go: the reserved group may start, and then what was kept out may go elsewhere."""
+        """Pods that come or go, new nodes, and the end of a reservation: the reserved group may start, or kept-out pods
+        may.
+        """
         return (on("pods", Action.ADD | Action.DELETE), on("nodes", Action.ADD), on(EVENTS, Action.DELETE))
 
     @hookimpl
     def pod_group_post_filter(self, attempt: GroupAttempt, nodes: NodeView) -> Status | None:
-        """Plan when and where the group starts, and keep that room for it, if it comes first."""
+        """If the group comes first, plan when and where it starts, and keep these nodes for it."""
         now = self._handle.clock.now()
         kept = self._tidy(now)
         group = attempt.group
@@ -95,12 +110,14 @@ class Reservation:
 
     @hookimpl
     def pre_cycle(self) -> None:
-        """End the reservation when its time has come."""
+        """End the reservation if it is due."""
         self._tidy(self._handle.clock.now())
 
     @hookimpl
     def pre_filter(self, pod: PodInfo) -> Status | None:
-        """Nothing to do without a reservation, for its group, for what comes before it, and for what ends first."""
+        """Skip the filter if there is no reservation, for the reserved group's pods, for pods of higher priority, and
+        for pods that end before the group starts.
+        """
         kept = self._leaving.kept
         if kept is None or pod.priority > kept.priority or self._key_of(pod) == kept.key:
             return SKIP
@@ -108,12 +125,12 @@ class Reservation:
 
     @hookimpl
     def filter(self, pod: PodInfo, nodes: NodeView) -> CodeColumn:
-        """Nodes on which nothing would be left for the group."""
+        """Reject nodes on which the pod would take what is kept for the group."""
         return codes(self._leaving.refuses(pod, nodes))
 
     @hookimpl
     def reserve(self, pod: PodInfo) -> None:
-        """The group has its place: the reservation has served."""
+        """End the reservation as served when a pod of its group gets a node."""
         kept = self._leaving.kept
         if kept is not None and self._key_of(pod) == kept.key:
             self._end(kept, End.SERVED)
@@ -121,7 +138,7 @@ class Reservation:
     # Its end
 
     async def _look(self) -> None:
-        """Look at the reservation while there is one, so that it ends without anybody asking."""
+        """Check the reservation regularly while there is one, so that it ends even if no pod is scheduled."""
         while True:
             await self._began.wait()
             await asyncio.sleep(LOOK)
@@ -129,7 +146,7 @@ class Reservation:
                 self._began.clear()
 
     def _tidy(self, now: float) -> Kept | None:
-        """The reservation that there is, unless its end has come."""
+        """The present reservation; None if there is none or it was due to end."""
         kept = self._leaving.kept
         if kept is None:
             return None
@@ -155,7 +172,7 @@ class Reservation:
         self._notices.ended(kept, why)
 
     def _refusal(self, attempt: GroupAttempt, now: float) -> str:
-        """Why the group gets no reservation now, "" where it may have one."""
+        """Why the group gets no reservation now; "" if it may have one."""
         group, longest = attempt.group, self._args.max_reservation_seconds
         if self._args.require_reservation_permission:
             store = self._handle.state.store(resources.NAMESPACES)
@@ -173,12 +190,12 @@ class Reservation:
 
     def _plan(self, attempt: GroupAttempt, nodes: NodeView, now: float) -> Plan | None:
         kept = self._leaving.kept
-        self._leaving.drop()  # what is kept for this group must not keep it out, and it gives way to a new plan
+        self._leaving.drop()  # while a new plan is made, the old one must not keep the group out of its own nodes
         placed = [pod for pod in self._handle.state.pods.values() if pod.row >= 0]
         try:
             with self._handle.state.transaction() as tx:
                 return plan(attempt, placed, lambda pod: self._lifetimes.end_of(pod, now, attempt.group.namespace), tx)
-        except BaseException:  # the deadline has passed, for one: nothing new is known
+        except BaseException:  # for example the deadline has passed: there is no new plan, so the old one stays
             if kept is not None:
                 self._leaving.keep(kept, self._end_of, nodes)
             raise

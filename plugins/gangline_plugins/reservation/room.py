@@ -1,4 +1,4 @@
-"""What is kept for a group on each reserved node, and what will be left there beside it."""
+"""What is kept for a group on each reserved node, and what will be left over there."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ class Kept:
     """A group's reservation."""
 
     key: str
-    """Of the group."""
+    """The key of the group."""
     namespace: str
     gang: str
     priority: int
     queued: float
-    """When the group was queued, on the clock that only grows."""
+    """When the group was queued, in seconds of the monotonic clock."""
     at: float
-    """Seconds since the epoch at which it starts."""
+    """Seconds since the epoch at which the group is to start."""
     planned: float
-    """When this was worked out."""
+    """When the plan was made, in seconds since the epoch."""
     since: float
-    """When room was first kept for the group."""
+    """When nodes were first kept for the group, in seconds since the epoch."""
     until: float
-    """When that ends whatever is planned."""
+    """When the reservation ends in any case, in seconds since the epoch."""
     rows: Rows
     wanted: dict[str, NDArray[np.int64]]
     """For each resource how much the group takes on each of the rows."""
@@ -38,22 +38,22 @@ class Kept:
 
     @property
     def name(self) -> str:
-        """What messages call the group."""
+        """The group's name in messages."""
         return f"gang {self.namespace}/{self.gang}"
 
     def amount(self, resource: str) -> int:
-        """How much of a resource is kept in all."""
+        """How much of a resource is kept on all rows together."""
         return int(self.wanted[resource].sum()) if resource in self.wanted else 0
 
 
 class Leaving:
-    """A tracker of what will have left each row by the time of the reservation."""
+    """A tracker of the amounts that will have become free on each reserved row by the start of the group."""
 
     def __init__(self) -> None:
         self.looked = 0.0
-        """When somebody looked whether the group is still complete, in seconds since the epoch."""
+        """When the group was last checked for being complete, in seconds since the epoch."""
         self.since: dict[str, float] = {}
-        """When room was first kept for groups that have not started since, by their keys."""
+        """When nodes were first kept for groups that have not started since, by group key."""
         self._kept: Kept | None = None
         self._place: dict[int, int] = {}
         self._ends: Callable[[PodInfo], float] = lambda pod: np.inf
@@ -62,11 +62,11 @@ class Leaving:
 
     @property
     def kept(self) -> Kept | None:
-        """The reservation that there is."""
+        """The present reservation."""
         return self._kept
 
     def keep(self, kept: Kept, ends: Callable[[PodInfo], float], nodes: NodeView) -> None:
-        """Start over with a reservation; `ends` says when a pod will have ended."""
+        """Start over with a reservation; `ends` gives the time at which a pod ends."""
         self.drop()
         self._kept, self._ends = kept, ends
         self._place = {row: i for i, row in enumerate(kept.rows.tolist())}
@@ -76,7 +76,7 @@ class Leaving:
                 self.add(pod, row)
 
     def drop(self) -> None:
-        """There is no reservation any more."""
+        """Forget the reservation."""
         self._kept, self._place, self._leaving, self._counted = None, {}, {}, {}
 
     def add(self, pod: PodInfo, row: int) -> None:
@@ -98,7 +98,7 @@ class Leaving:
                 self._leaving[resource][place] -= amount
 
     def refuses(self, pod: PodInfo, nodes: NodeView) -> BoolColumn:
-        """Nodes on which a pod that does not end in time would take what is kept for the group."""
+        """The nodes on which a pod that does not end in time would take what is kept for the group."""
         refused = nodes.full(False)
         kept = self._kept
         if kept is None:

@@ -1,1 +1,1 @@
-"""DeviceLease: devices are locked with Leases, so that no two schedulers give one to two pods."""
+"""DeviceLease: locks devices with Lease objects, so that two schedulers never give the same device to two pods."""

@@ -1,10 +1,11 @@
-"""What leases say, kept in step with the device table: devices locked for pods that are not known here count as taken.
+"""The contents of all leases, kept up to date with the device table. Devices that are locked for pods not known here
+count as taken.
 
 Rules:
-- Whose pod is placed here, bound or assumed, needs no mark: the table counts the pod itself.
-- A mark is a stand-in pod in the device table. A pod never finds its own leases in its way: while it is being decided
-  on, its marks are lifted.
-- The tracker is told of hypothetical removals too, so it does no more than note whom to look after.
+- A pod that is placed here, bound or assumed, needs no mark: the table counts the pod itself.
+- A mark is a stand-in pod in the device table. A pod's own leases never keep it off its devices: its marks are lifted
+  while it is being scheduled.
+- The tracker also hears of trial removals, so a removal only adds the pod to the suspects.
 """
 
 from __future__ import annotations
@@ -22,34 +23,34 @@ Key = tuple[str, str]
 
 
 def lease_book(state: State) -> LeaseBook:
-    """The book of a cluster; the same object at each call."""
-    device_table(state)  # first, so that it knows of every placement before the book does
+    """The book of a cluster; each call returns the same object."""
+    device_table(state)  # made first, so that it hears of every placement before the book does
     return state.tracker(LeaseBook, state)
 
 
 class LeaseBook:
-    """Leases by holder, and the marks of those whose pods are not known here."""
+    """Leases by pod, and the marks of pods that are not known here."""
 
     def __init__(self, state: State) -> None:
         self.scheduler = uuid.uuid4().hex[:12]
-        """What tells this scheduler from all others."""
+        """An identifier of this scheduler process that no other process has."""
         self.suspects: set[str] = set()
         """UIDs of pods that may have left their devices."""
         self.wakers: list[Callable[[], None]] = []
-        """Called when there is a new suspect, or a first mark."""
+        """Called when there is a new suspect, and when there is a first mark."""
         self._state = state
         self._table = device_table(state)
         self._store = state.store(resources.LEASES)
         self._attempts = itertools.count(1)
         self._row_of: dict[str, int] = {}
         self._ids: dict[str, dict[Key, tuple[str, tuple[int, ...]]]] = {}
-        """By UID and lease: the node and the devices held."""
+        """By UID and lease: the node and the locked devices."""
         self._held: dict[str, dict[tuple[str, Key], tuple[int, ...]]] = {}
-        """By node: the devices by UID and lease."""
+        """By node: the locked devices by UID and lease."""
         self._uids: dict[Key, tuple[str, ...]] = {}
         self._marks: dict[str, list[PodInfo]] = {}
         self._lifted: set[str] = set()
-        """Pods whose marks come back if they leave the node where they are assumed."""
+        """Pods whose marks return if the pods leave the node where they are assumed."""
         self._visitor = ""
         self._table.beliefs.leases = self
         state.follow_nodes(self)
@@ -57,30 +58,30 @@ class LeaseBook:
         state.at_end(self._end)
 
     def _end(self) -> None:
-        """Nobody follows leases any more: nothing counts as taken because of them."""
+        """The plugin has ended and no one follows the leases: no device counts as taken because of them."""
         self._table.beliefs.leases = None
         for uid in list(self._marks):
             self._unmark(uid)
 
     def next_attempt(self) -> str:
-        """A name that no other attempt has, here or elsewhere."""
+        """A name for an attempt that no other attempt has, in any scheduler."""
         return f"{self.scheduler}.{next(self._attempts)}"
 
     def has_node(self, name: str) -> bool:
-        """Whether there is a node of that name."""
+        """Whether there is a node of this name."""
         return name in self._row_of
 
     @property
     def has_marks(self) -> bool:
-        """Whether any devices count as taken because of their leases alone."""
+        """Whether any device counts as taken only because of a lease."""
         return bool(self._marks)
 
     def unplaced(self) -> frozenset[str]:
-        """UIDs of the pods that have leases and no place here."""
+        """UIDs of the pods that have leases and no node here."""
         return frozenset(self._ids.keys() - self._state.pods.keys())
 
     def leases_of(self, uid: str) -> list[model.Lease]:
-        """The leases that a pod holds, as they were seen last."""
+        """The leases that a pod holds, as they were last seen."""
         found = (self._store.get(name, namespace) for namespace, name in self._ids.get(uid, ()))
         return [lease for lease in found if lease is not None]
 
@@ -89,7 +90,7 @@ class LeaseBook:
         return frozenset(id for on, ids in self._ids.get(uid, {}).values() if on == node for id in ids)
 
     def holders(self, node: str) -> Mapping[int, Collection[str]]:
-        """For each locked device of a node the UIDs of the pods that it is locked for."""
+        """For each locked device of a node the UIDs of the pods that hold it."""
         found: dict[int, set[str]] = {}
         for (uid, _), ids in self._held.get(node, {}).items():
             for id in ids:
@@ -97,7 +98,7 @@ class LeaseBook:
         return found
 
     def visit(self, uid: str) -> None:
-        """This pod is being decided on: its own leases are not in its way."""
+        """A pod is being scheduled: lift its marks, so that its own leases do not keep it off its devices."""
         last, self._visitor = self._visitor, uid
         if last in self._lifted and last != uid and last not in self._state.pods:
             self._lifted.discard(last)
@@ -105,11 +106,11 @@ class LeaseBook:
         self._lift(uid)
 
     def learn(self, lease: model.Lease) -> None:
-        """A lease as it was read on the way, which the watch is still to bring."""
+        """Take in a lease that was read from the API server before the watch delivered it."""
         self.on_upsert(lease)
 
     def settle(self) -> None:
-        """Forget what was learned of leases that are not there; for now and then."""
+        """Forget learned leases that do not exist; to be called now and then."""
         for namespace, name in list(self._uids):
             if self._store.get(name, namespace) is None:
                 self._take((namespace, name), {})
@@ -117,7 +118,7 @@ class LeaseBook:
     # Leases
 
     def on_upsert(self, lease: model.Lease) -> None:
-        """A lease is there, or has changed."""
+        """A lease was added or has changed."""
         node = node_of(lease)
         holds: dict[str, tuple[str, tuple[int, ...]]] = {}
         for holder, hold in holders_of(lease).items():
@@ -127,7 +128,7 @@ class LeaseBook:
         self._take((lease.metadata.namespace, lease.metadata.name), holds)
 
     def on_remove(self, lease: model.Lease) -> None:
-        """A lease is gone."""
+        """A lease was deleted."""
         self._take((lease.metadata.namespace, lease.metadata.name), {})
 
     def _take(self, key: Key, holds: dict[str, tuple[str, tuple[int, ...]]]) -> None:
@@ -158,7 +159,7 @@ class LeaseBook:
     # Nodes
 
     def node_upserted(self, node: model.Node, row: int) -> None:
-        """A node is there, or has changed."""
+        """A node was added or has changed."""
         name = node.metadata.name
         if self._row_of.get(name) != row:
             self._row_of[name] = row
@@ -166,7 +167,7 @@ class LeaseBook:
                 self._remark(uid)
 
     def node_removed(self, name: str, row: int) -> None:
-        """A node is gone, and the table has forgotten what was on it."""
+        """A node was removed, and the table has forgotten its devices."""
         self._row_of.pop(name, None)
         for uid in self._on(name):
             self._remark(uid)
@@ -177,7 +178,7 @@ class LeaseBook:
     # Where pods are
 
     def add(self, pod: PodInfo, row: int) -> None:
-        """The pod is on row: the table counts it."""
+        """The pod is on row, so the table counts the pod and its marks are lifted."""
         if pod.uid in self._marks:
             self._lift(pod.uid)
         if custom_resources.ALLOCATED in pod.annotations:

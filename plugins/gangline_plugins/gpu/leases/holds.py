@@ -1,12 +1,12 @@
-"""What a lease says about who has which devices: reading, writing, and judging it; no I/O.
+"""What a lease says about which pod has which devices: reads, writes and judges leases; no I/O.
 
 Rules:
-- A lease locks one device, or all devices of a node. It lists its holders in the annotation HOLDERS, by UID of the
-  pod. A pod that two schedulers try at once may have a second hold, under UID/ATTEMPT; see `uid_of`.
-- Holders share a device only where their allocations allow it; pods of scheduling maps share with those of their own
+- A lease locks one device, or all devices of a node. Its annotation HOLDERS lists its holders by pod UID. A pod that
+  two schedulers try at the same time may have a second hold, under UID/ATTEMPT; see `uid_of`.
+- Holders share a device only if their allocations allow it. Pods with scheduling maps share with such pods of their own
   namespace.
-- `by` is the attempt that wrote a hold. An attempt may take back only what it wrote itself, and nothing that another
-  scheduler may rely on: a hold that was `adopted` from another scheduler stays until its pod has ended or is elsewhere.
+- `by` names the attempt that wrote a hold. An attempt may release only its own holds, and none that another scheduler
+  may rely on: a hold that was `adopted` from another scheduler stays until its pod has ended or is elsewhere.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from gangline_plugins.gpu.node_devices import WHOLE
 HOLDERS = "gpu.scheduling/holders"
 """On a Lease: JSON, holder to `Hold`."""
 DEVICES = "gpu.scheduling/devices"
-"""On a Lease: JSON, device id to the UID of the pod that has it, several with commas between; for people and tools."""
+"""On a Lease: JSON, device id to the UIDs of its pods, separated by commas; for people and tools."""
 
 
 class Hold(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The devices of a lease that one pod has."""
 
     pod: str
-    """NAMESPACE/NAME"""
+    """NAMESPACE/NAME of the pod."""
     by: str
-    """SCHEDULER.ATTEMPT"""
+    """SCHEDULER.ATTEMPT that wrote the hold."""
     ids: tuple[int, ...]
     kind: Literal["Exclusive", "Shared", "MIG", "Replicas", "Explicit"] = "Exclusive"
     milli: tuple[int, ...] = ()
@@ -46,7 +46,9 @@ class Hold(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     adopted: bool = False
 
     def __post_init__(self) -> None:
-        """Raises ValueError, a decoder ValidationError, for devices that no node has and amounts that do not fit."""
+        """Raises ValueError (a decoder: ValidationError) for device ids that no node has, and for a wrong number of
+        amounts.
+        """
         if not all(0 <= id < texts.MOST_IDS for id in self.ids):
             raise ValueError(f"ids have to be 0 to {texts.MOST_IDS - 1}")
         if any(amounts and len(amounts) != len(self.ids) for amounts in (self.milli, self.memory)):
@@ -54,12 +56,12 @@ class Hold(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     @property
     def namespace(self) -> str:
-        """Of the pod."""
+        """The namespace of the pod."""
         return self.pod.partition("/")[0]
 
     @property
     def scheduler(self) -> str:
-        """Which process wrote it."""
+        """The scheduler process that wrote the hold."""
         return self.by.partition(".")[0]
 
 
@@ -78,7 +80,7 @@ class Part:
 
 
 def parts_of(allocation: Allocation, node: str, uid: str, pod: str, by: str, whole_node: bool) -> list[Part]:
-    """What a pod with an allocation needs: one lease per device, in the order of the names, or that of the node."""
+    """What a pod with an allocation needs: one lease per device, in the order of their names, or one for the node."""
     a = allocation
     instances = a.uuids if a.exclusivity == "MIG" else ()
     if whole_node:
@@ -107,14 +109,14 @@ def parts_of(allocation: Allocation, node: str, uid: str, pod: str, by: str, who
 
 
 def uid_of(holder: str) -> str:
-    """The UID of the pod that a holder is."""
+    """The UID of the pod in a holder's key."""
     return holder.partition("/")[0]
 
 
 def holder_for(uid: str, hold: Hold, holders: Holders) -> str:
-    """Where to put a hold: in place of one on the same devices, or of an earlier attempt of the same scheduler.
+    """The key for a hold: that of an earlier hold on the same devices, or of an earlier attempt of the same scheduler.
 
-    Other devices that another scheduler has locked for the pod stay locked: it may be binding the pod to them.
+    Different devices that another scheduler has locked for the pod stay locked: it may be binding the pod to them.
     """
     for holder, old in holders.items():
         same = old.ids == hold.ids or (old.scheduler == hold.scheduler and not old.adopted)
@@ -127,7 +129,7 @@ def holder_for(uid: str, hold: Hold, holders: Holders) -> str:
 
 
 def node_of(lease: model.Lease) -> str:
-    """The node whose devices it locks."""
+    """The node whose devices the lease locks."""
     metadata = lease.metadata
     named = (metadata.annotations or {}).get(custom_resources.LEASE_NODE) or (metadata.labels or {}).get(
         custom_resources.LEASE_NODE
@@ -137,13 +139,13 @@ def node_of(lease: model.Lease) -> str:
 
 
 def holders_of(lease: model.Lease) -> dict[str, Hold]:
-    """Who holds it; of a lease that lists no holders, the pod in holderIdentity."""
+    """The holders of a lease; if it lists none, the pod in holderIdentity."""
     text = (lease.metadata.annotations or {}).get(HOLDERS)
     if text is not None:
         try:
             return texts.from_json(f"annotation {HOLDERS}", text, dict[str, Hold])
         except InvalidObject:
-            pass  # somebody has edited it; what the other fields say still holds
+            pass  # the annotation was edited by hand: use the other fields
     holder, device = lease.spec.holder_identity, device_of(lease.metadata.name)
     if not holder or device is None:
         return {}
@@ -183,7 +185,7 @@ def lease_of(
 
 
 def in_the_way(uid: str, hold: Hold, holders: Holders, memory: Sequence[int]) -> list[str]:
-    """The holders beside which there is no place for this hold; `memory` is MiB by device id, 0 if unknown."""
+    """The holders that leave no place for this hold; `memory` is MiB by device id, 0 if unknown."""
     found: dict[str, None] = {}
     for place, id in enumerate(hold.ids):
         there = {other: h for other, h in holders.items() if uid_of(other) != uid and id in h.ids}
@@ -193,11 +195,11 @@ def in_the_way(uid: str, hold: Hold, holders: Holders, memory: Sequence[int]) ->
 
 
 def is_over(hold: Hold, uid: str, node: str, pod: model.Pod | None, locked: Collection[int]) -> bool:
-    """Whether a pod, as it is on the API server, has no use for a hold any more and never will.
+    """Whether a pod, as it is on the API server, does not need a hold any more and never will.
 
-    `locked` are the devices of the node that leases lock for the pod: that it has other devices than the hold's is
-    believed of an annotation that names locked ones only. Of a hold that does not say which pod it is for, nobody can
-    know.
+    `locked` are the devices of the node that leases lock for the pod. The pod's annotation proves that it has other
+    devices than the hold's only if all devices that it names are locked. A hold that does not name its pod is never
+    over.
     """
     if hold.pod.endswith("/"):
         return False

@@ -1,9 +1,9 @@
-"""Takes and gives back leases on the API server: all that a pod needs, or none.
+"""Acquires and releases leases on the API server: all leases that a pod needs, or none.
 
 Rules:
-- The API server decides: a lease is created, or replaced or deleted as it was when it was read, never blindly.
-- A pod's leases are taken in the order of their names, so two schedulers do not take half each for ever.
-- A failure of the API is raised; it never looks like a device that is taken.
+- The API server decides. A lease is created, or replaced or deleted only at the resource version that was read.
+- The leases of a pod are acquired in the order of their names, so two schedulers never wait for each other's half.
+- A failure of the API server is raised; it never counts as a taken device.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from gangline_plugins.gpu.leases.holds import (
 )
 
 _ATTEMPTS = 50
-"""Tries to replace a lease that others keep changing, then it is given up."""
+"""At most this many tries to replace a lease that others keep changing."""
 _LANES = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A lease could not be had: a pod that is alive has it."""
+    """A lease that could not be acquired, because a live pod holds it."""
 
     lease: model.Lease
     holder: str
@@ -47,23 +47,23 @@ class Locks:
     def __init__(
         self, client: Client, namespace: str, clock: Clock, held: Callable[[str, str], Collection[int]]
     ) -> None:
-        """`held` tells which devices are locked for the UID of a pod on a node."""
+        """`held` returns the devices that are locked on a node for the pod with a UID."""
         self.namespace = namespace
         self._held = held
         self._client = client
         self._clock = clock
         self._lanes = [asyncio.Lock() for _ in range(_LANES)]
-        """A lease always has the same one: this process does not compete with itself."""
+        """A lease always uses the same lock, so that this process does not compete with itself."""
         self._written: dict[str, model.Lease] = {}
-        """Leases as they were written here last, until they are seen."""
+        """The leases that this process wrote last, until the watch delivers them."""
 
     async def acquire(
         self, parts: Sequence[Part], memory: Sequence[int], seen: Sequence[model.Lease | None]
     ) -> Taken | None:
-        """Take all parts, or say which one cannot be had and keep none.
+        """Acquire all parts, or return the lease that could not be acquired and keep none.
 
-        `memory` is MiB by device id, `seen` for each part its lease as it was seen last. Raises ApiError; then some may
-        have been taken, so release them all.
+        `memory` is MiB by device id; `seen` is for each part its lease as last seen. Raises ApiError; some parts may
+        have been acquired then, so release all of them.
         """
         for place, (part, lease) in enumerate(zip(parts, seen, strict=True)):
             async with self._lane(part.lease):
@@ -74,7 +74,7 @@ class Locks:
         return None
 
     async def release(self, parts: Sequence[Part]) -> None:
-        """Give back what these parts took, in reverse order. Raises ApiError after trying all of them."""
+        """Release the leases of these parts, in reverse order. Raises ApiError after trying all of them."""
         failure: GanglineError | None = None
         for part in reversed(parts):
             try:
@@ -86,9 +86,10 @@ class Locks:
             raise failure
 
     async def drop(self, lease: model.Lease, over: Mapping[str, Hold]) -> None:
-        """Take these holds off a lease, whatever else has changed on it; delete it when none is left. Raises ApiError.
+        """Remove these holds from a lease, and delete it if none is left. Other changes of the lease are kept. Raises
+        ApiError.
 
-        A hold that is not there as given any more stays: it is another one.
+        A hold that differs from the given one stays: it is a newer one.
         """
         name = lease.metadata.name
         async with self._lane(name):
@@ -106,7 +107,7 @@ class Locks:
                     found = await self._get(name)
 
     async def live_pod(self, hold: Hold) -> model.Pod | None:
-        """The pod of a hold as it is on the API server; None when there is none. Raises ApiError."""
+        """The pod of a hold, read from the API server; None if there is none. Raises ApiError."""
         namespace, _, name = hold.pod.partition("/")
         try:
             return await self._client.get(resources.PODS, name, namespace=namespace) if name else None
@@ -114,13 +115,13 @@ class Locks:
             return None
 
     def on_upsert(self, lease: model.Lease) -> None:
-        """The watch has brought a lease: what was written here is no news once it is as new."""
+        """The watch delivered a lease: forget the written copy if it has the same version."""
         written = self._written.get(lease.metadata.name)
         if written is not None and written.metadata.resource_version == lease.metadata.resource_version:
             del self._written[lease.metadata.name]
 
     def on_remove(self, lease: model.Lease) -> None:
-        """A lease is gone."""
+        """A lease was deleted."""
         written = self._written.get(lease.metadata.name)
         if written is not None and written.metadata.uid == lease.metadata.uid:
             del self._written[lease.metadata.name]
@@ -136,7 +137,7 @@ class Locks:
                     await self._create(part)
                     return None
                 return await self._join(part, lease, memory)
-            except (Conflict, NotFound) as error:  # it is not as it was seen
+            except (Conflict, NotFound) as error:  # the lease has changed since it was read
                 self._written.pop(part.lease, None)
                 problem, lease = error, await self._get(part.lease)
         assert problem is not None
@@ -147,7 +148,7 @@ class Locks:
         self._written[part.lease] = await self._client.create(resources.LEASES, new, namespace=self.namespace)
 
     async def _join(self, part: Part, lease: model.Lease, memory: Sequence[int]) -> Taken | None:
-        """Add a hold to a lease that is there, in place of holds that are over. Raises Conflict, NotFound."""
+        """Add a hold to an existing lease, and remove holds that are over. Raises Conflict, NotFound."""
         holders = holders_of(lease)
         while rivals := in_the_way(part.uid, part.hold, holders, memory):
             over = [h for h in rivals if await self._is_over(h, holders[h], part.node)]

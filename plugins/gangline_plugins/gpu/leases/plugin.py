@@ -1,6 +1,18 @@
-"""DeviceLease: before a pod is bound its devices are locked on the API server, so no other scheduler gives them away.
+"""DeviceLease: locks the devices of a pod on the API server before the pod is bound, so that no other scheduler gives
+them away.
 
-GpuClaim and GpuSchedulingMap decide on devices in memory; this plugin makes that hold against everybody else.
+GpuClaim and GpuSchedulingMap choose devices in this process's memory. Two schedulers may choose the same device at the
+same time, and then only the API server can decide. The package works in these steps:
+
+1. `pre_bind` writes one Lease per device of the pod, or one per node; see `locks`. If a live pod already holds a
+   device, all leases taken so far are released and the pod waits.
+2. Every scheduler watches the leases. `book` marks devices as taken in its device table if they are locked for a pod
+   that it does not know yet.
+3. If a pod is not bound in the end, `unreserve` releases its leases.
+4. `reaper` deletes the leases of pods that have ended or were deleted, and of nodes that are gone. It asks the API
+   server before it frees a device.
+
+`holds` defines what a lease says, and when two pods may share a device; `names` defines how leases are called.
 """
 
 from __future__ import annotations
@@ -41,16 +53,20 @@ _NAMESPACE = "kube-system"
 
 
 class DeviceLeaseArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """Arguments; all schedulers of a cluster need the same ones."""
+    """Arguments of DeviceLease; all schedulers of a cluster need the same ones."""
 
     namespace: str = ""
-    """Where all leases are; by default the namespace that the scheduler runs in, kube-system outside of a cluster."""
+    """The namespace of all leases. The default is the namespace that the scheduler runs in, or kube-system outside of a
+    cluster.
+    """
     granularity: Literal["device", "node"] = "device"
-    """One lease per device, or one per node with all of its devices: fewer writes for pods with many devices."""
+    """`device`: one lease per device. `node`: one lease per node for all of its devices, which needs fewer writes for
+    pods with many devices.
+    """
 
 
 class DeviceLease:
-    """Locks the devices of a pod in `pre_bind`, and frees them when the pod has ended."""
+    """Locks the devices of a pod in `pre_bind`, and frees them after the pod has ended."""
 
     name = "DeviceLease"
     args_type = DeviceLeaseArgs
@@ -70,17 +86,19 @@ class DeviceLease:
 
     @hookimpl
     def events_to_register(self) -> Sequence[EventHint]:
-        """A lease that was in the way is given back, or a pod leaves its devices."""
+        """A lease was changed or deleted, or a pod was deleted."""
         return (on("leases", Action.UPDATE | Action.DELETE), on("pods", Action.DELETE))
 
     @hookimpl
     def pre_cycle(self, pod: PodInfo) -> None:
-        """Devices that are locked for this very pod are free for it: a scheduler has died, or given up late."""
+        """Lift the marks of the pod's own leases: devices that are locked for this pod are free for it. Such leases
+        exist if a scheduler died or released them late.
+        """
         self._book.visit(pod.uid)
 
     @hookimpl
     def post_reject(self, pod: PodInfo) -> bool:
-        """Locked devices may have been what the pod lacks."""
+        """Whether the pod may lack devices only because they are locked."""
         return self._book.has_marks and isinstance(self._table.wants.of(pod), Want)
 
     @hookimpl
@@ -110,19 +128,21 @@ class DeviceLease:
 
     @hookimpl
     def unreserve(self, cycle: Cycle) -> None:
-        """Release what was locked, in the background."""
+        """Release the pod's leases in the background."""
         parts = cycle.get(PARTS)
         if parts:
             self._handle.spawn(partial(self._reaper.give_back, parts))
 
     @hookimpl
     async def post_bind(self, pod: PodInfo, node: str) -> None:
-        """Leases of earlier attempts, on devices that the pod did not get in the end, are not needed any more."""
+        """Look for leases of earlier attempts, on devices that the pod did not get in the end: they are not needed any
+        more.
+        """
         self._reaper.look_after(pod.uid, node)
 
 
 def own_namespace() -> str:
-    """The namespace that this process runs in, as its environment or its service account says."""
+    """The namespace that this process runs in, from its environment or its service account."""
     if named := os.environ.get("POD_NAMESPACE"):
         return named
     try:

@@ -1,8 +1,9 @@
-"""Deletes leases that lock devices for nobody: pods gone, ended, made anew, or elsewhere, and nodes gone.
+"""Deletes leases that no pod needs: the pod was deleted, has ended, was created anew or is on another node, or the node
+is gone.
 
-It looks at a pod's leases as soon as the pod has left its node, every GLANCE seconds while the pod has no node here, as
-nobody tells when such a pod is deleted, and at all leases every SWEEP seconds. What the watch says only raises
-suspicion; the API server is asked before anything is freed.
+The reaper checks the leases of a pod at once when the pod has left its node. If the pod has no node here, the reaper
+checks every GLANCE seconds, because the watch does not tell when such a pod is deleted. It checks all leases every
+SWEEP seconds. Watched objects only raise a suspicion: the reaper asks the API server before it frees a device.
 """
 
 from __future__ import annotations
@@ -19,17 +20,18 @@ from gangline_plugins.gpu.leases.locks import Locks
 log = logging.getLogger(__name__)
 
 SWEEP = 30.0
-"""Seconds between two looks at all leases."""
+"""Seconds between two checks of all leases."""
 GLANCE = 0.8
-"""Seconds for which a lease may be there before its pod, and between two looks at it then."""
+"""Seconds for which a lease may exist before its pod is known here, and then between two checks of it."""
 ABANDONED = 300.0
-"""Seconds after which a lease is freed that nobody has touched while its pod waits: its scheduler has died, and the
-pod went nowhere since. Far longer than any binding takes."""
+"""Seconds after which the untouched lease of a waiting pod is freed: its scheduler has died, and no other has bound the
+pod. No binding takes nearly as long.
+"""
 BREATH = 256
-"""Leases that are looked at before others get their turn: a large cluster has tens of thousands."""
+"""Leases that are checked before other tasks get their turn; a large cluster has tens of thousands."""
 _AT_ONCE = 16
 LivePods = dict[str, model.Pod | None]
-"""NAMESPACE/NAME to the pod as the API server gave it a moment ago."""
+"""NAMESPACE/NAME to the pod as the API server returned it a moment ago."""
 
 
 class Reaper:
@@ -43,9 +45,9 @@ class Reaper:
         self._wake = asyncio.Event()
         self._owed: list[Sequence[Part]] = []
         self._first_seen: dict[tuple[str, str], float] = {}
-        """Of holds of pods that wait: by lease and attempt."""
+        """When holds of waiting pods were first seen, by lease and attempt."""
         self._unplaced: frozenset[str] = frozenset()
-        """UIDs of pods that had leases and no place here at the last glance."""
+        """UIDs of pods that had leases and no node here at the last check."""
         book.wakers.append(self._wake.set)
         handle.state.at_end(lambda: book.wakers.remove(self._wake.set))
 
@@ -68,7 +70,7 @@ class Reaper:
             await self._rest(ahead - self._handle.clock.monotonic())
 
     async def give_back(self, parts: Sequence[Part]) -> None:
-        """Release what an attempt took; what the API server does not answer to is tried again with the next sweep."""
+        """Release the leases of an attempt; what the API server fails to release is tried again with the next sweep."""
         try:
             await self._locks.release(parts)
         except ApiError as error:
@@ -76,13 +78,13 @@ class Reaper:
             self._owed.append(parts)
 
     def look_after(self, uid: str, node: str) -> None:
-        """A pod is bound to a node: look soon at leases that it holds elsewhere."""
+        """A pod was bound to a node: check soon the leases that it holds on other nodes."""
         if any(node_of(lease) != node for lease in self._book.leases_of(uid)):
             self._book.suspects.add(uid)
             self._wake.set()
 
     async def sweep(self) -> None:
-        """Look at everything."""
+        """Check all leases."""
         self._book.settle()
         self._book.suspects.clear()
         owed, self._owed = self._owed, []
@@ -105,12 +107,12 @@ class Reaper:
             return
 
     def _still_unplaced(self) -> frozenset[str]:
-        """UIDs of pods that have leases and no place here, now as at the last glance."""
+        """UIDs of pods that have leases and no node here, both now and at the last check."""
         before, self._unplaced = self._unplaced, self._book.unplaced()
         return before & self._unplaced
 
     async def _check(self, leases: Iterable[model.Lease]) -> None:
-        """Free what is to be freed of these leases, those of several pods at a time."""
+        """Free those of these leases that no pod needs, several pods at a time."""
         by_pod: dict[str, list[model.Lease]] = {}
         for number, lease in enumerate(leases, start=1):
             if number % BREATH == 0:
@@ -134,7 +136,7 @@ class Reaper:
                 group.create_task(work())
 
     def _is_in_use(self, lease: model.Lease) -> bool:
-        """Whether the cluster as it is known here shows that every holder is where it should be."""
+        """Whether the cluster as known here shows that every holder is on the lease's node."""
         node, holders = node_of(lease), holders_of(lease)
         return (
             bool(holders)
