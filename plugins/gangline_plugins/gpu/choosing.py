@@ -1,10 +1,11 @@
-"""Which of the free devices of a node a claim gets: for each link class a table from the mask of what is free.
+"""The choice of devices for a claim among a node's free devices: per link class, a table from the mask of free devices.
 
 Rules:
-- The choice follows from link class, count, rule and mask alone, so it is the same wherever and whenever it is made.
-- What counts, in order: the policy and the links among the devices; what stays linked among those left over, so that no
-  pair or island is split without need; nearness by PCIe and NUMA; the same of what is left; the lowest ids.
-- A mask is worked out when it is first met; from then on it is one look-up, for all nodes at once.
+- The choice depends on link class, count, rule and mask alone, so it is the same for every node and at any time.
+- The criteria, in order: the policy and the links among the devices; the links that remain among the devices left over,
+  so that no pair or island is split without need; nearness by PCIe and NUMA; the nearness among the devices left over;
+  the lowest ids.
+- The choice for a mask is computed when the mask first occurs. After that, one look-up serves all nodes at once.
 """
 
 from __future__ import annotations
@@ -24,24 +25,24 @@ Floats = NDArray[np.float32]
 Policy = Literal["contiguous", "spread", "preferIds"]
 Mode = Literal["Required", "Preferred", "Ignore"]
 _TABLES_BYTES = 32 * 1024 * 1024
-"""For the tables that are kept: one for 16 devices takes 0.8 MiB, one for 8 takes 3 KiB."""
+"""Memory for the tables that are kept: one for 16 devices takes 0.8 MiB, one for 8 takes 3 KiB."""
 _JOINT_BYTES = 32 * 1024 * 1024
-"""For those over all link classes: one takes as much as those of all classes."""
+"""Memory for the joint tables: one takes as much as the tables of all link classes."""
 _CELLS = 1 << 18
-"""Masks times sets that are worked out in one go."""
+"""Masks times sets that are computed in one step."""
 _UNKNOWN = np.uint32(1 << 31)
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How to choose."""
+    """How to choose devices."""
 
     policy: Policy = "contiguous"
     prefer_ids: tuple[int, ...] = ()
-    """With preferIds: taken first, in this order."""
+    """With the policy preferIds: the ids to take first, in this order."""
     mode: Mode = "Preferred"
     min_gbps: float = 0.0
-    """GB/s between any two devices; must hold with Required, is tried with Preferred."""
+    """GB/s between any two of the devices: an obligation with Required, a preference with Preferred."""
 
 
 class Choices:
@@ -58,20 +59,21 @@ class Choices:
         self._gbps = np.zeros(size, dtype=np.float32)
         self._kept = np.zeros(size, dtype=np.float32)
         self.nbytes = self._sets.nbytes + self._gbps.nbytes + self._kept.nbytes + self._quality.nbytes
-        """Bytes of what no other table shares."""
+        """The bytes of the arrays that no other table shares."""
 
     def choose(self, mask: int) -> int:
-        """The best set within a mask of free devices, as a mask; 0 when there is none."""
+        """The best set within a mask of free devices, as a mask; 0 if there is none."""
         mask &= int(self._present)
         if self._sets[mask] == _UNKNOWN:
             self._work_out(np.array([mask], dtype=np.uint32))
         return int(self._sets[mask])
 
     def look_up(self, masks: Masks) -> tuple[Masks, Floats, Floats]:
-        """For each mask of free devices, one per node: the best set, its GB/s, and how whole it leaves the rest.
+        """For each mask of free devices, one per node: the best set, its GB/s, and how whole it leaves the other
+        devices.
 
-        A set is 0 where there is none. GB/s are those of the slowest link in the set, 0 for one device. The last is 1
-        where no link to a free device is cut, and less the more bandwidth is cut; always within 0..1.
+        A set is 0 if there is none. Its GB/s are those of its slowest link, 0 for a single device. The last value is
+        from 0 to 1: it is 1 if no link to a free device is cut, and the lower the more bandwidth is cut.
         """
         masks = masks & self._present
         sets = self._sets[masks]
@@ -82,7 +84,7 @@ class Choices:
         return sets, self._gbps[masks], self._kept[masks]
 
     def _work_out(self, masks: Masks) -> None:
-        """Fill the table at these masks."""
+        """Compute the table at these masks."""
         at_once = max(1, _CELLS // max(1, len(self._among.masks)))
         for start in range(0, len(masks), at_once):
             self._fill(masks[start : start + at_once])
@@ -93,7 +95,7 @@ class Choices:
             return
         worth = self._among.worth(masks)
         worth += self._quality
-        best = worth.argmax(axis=1)  # the first of several, which has the lowest ids
+        best = worth.argmax(axis=1)  # the first of equal ones has the lowest ids
         has_any = worth[np.arange(len(masks)), best] >= 0
         masks, best = masks[has_any], best[has_any]
         chosen = self._among.masks[best]
@@ -105,7 +107,7 @@ class Choices:
 
 
 class ChoiceTables:
-    """The tables that are in use, made when first asked for; for all classes of `classes`."""
+    """The tables in use, each made on first use, for all link classes of `classes`."""
 
     def __init__(self, classes: LinkClasses) -> None:
         self._classes = classes
@@ -113,10 +115,10 @@ class ChoiceTables:
         self._joint: BoundedCache[tuple[int, Rule], _Joint] = BoundedCache(_JOINT_BYTES, _size)
         self._seen = 0
         self._speeds: Matrix = np.zeros(0)
-        """Of all links of the classes that were seen, each once."""
+        """The speeds of all links of the known classes, each once."""
 
     def of(self, links: LinkClass, count: int, rule: Rule) -> Choices:
-        """The table of a link class for count devices."""
+        """The table of a link class for `count` devices."""
         count = min(count, MOST_DEVICES + 1)
         rule = _in_steps(rule, links.gbps)
         key = (links, count, rule)
@@ -126,17 +128,17 @@ class ChoiceTables:
         return found
 
     def look_up(self, numbers: NDArray[np.int32], masks: Masks, count: int, rule: Rule) -> tuple[Masks, Floats, Floats]:
-        """As `Choices.look_up`, each node by the class with its number; a node without a class has no set."""
+        """As `Choices.look_up`; `numbers` gives the link class of each node. A node without a class has no set."""
         joint, places = self._places(numbers, masks, count, rule)
         return joint.sets.take(places), joint.gbps.take(places), joint.kept.take(places)
 
     def has_any(self, numbers: NDArray[np.int32], masks: Masks, count: int, rule: Rule) -> NDArray[np.bool_]:
-        """Which of the nodes have a set in `look_up`."""
+        """For each node whether `look_up` finds a set."""
         joint, places = self._places(numbers, masks, count, rule)
         return joint.sets.take(places) != 0
 
     def _places(self, numbers: NDArray[np.int32], masks: Masks, count: int, rule: Rule) -> tuple[_Joint, Rows]:
-        """The joint table, and where in it each node's answer stands."""
+        """The joint table, and the index of each node's answer in it."""
         count = min(count, MOST_DEVICES + 1)
         if self._classes.version != self._seen:
             self._seen = self._classes.version
@@ -151,7 +153,7 @@ class ChoiceTables:
             met = np.zeros(len(joint.sets), dtype=np.bool_)
             met[places[new]] = True
             for links, mine in zip(self._classes.all, met.reshape(-1, joint.size)[:-1], strict=True):
-                if mine.any():  # once per class with masks that were never met before
+                if mine.any():  # once per class, for masks that occur for the first time
                     found = mine.nonzero()[0]
                     at = links.number * joint.size + found
                     choices = self.of(links, count, rule)
@@ -160,7 +162,9 @@ class ChoiceTables:
 
 
 class _Joint:
-    """What was found in the tables of all classes for one count and rule, side by side, so that one look-up does."""
+    """The answers of the tables of all classes for one count and rule, side by side, so that one look-up serves all
+    nodes.
+    """
 
     def __init__(self, classes: LinkClasses) -> None:
         self.version = classes.version
@@ -174,12 +178,12 @@ class _Joint:
 
 
 def _size(key: object, table: Choices | _Joint) -> int:
-    """Bytes that a table takes."""
+    """The bytes of a table."""
     return table.nbytes + size_of(key)
 
 
 def _in_steps(rule: Rule, speeds: Matrix) -> Rule:
-    """The same rule for all bandwidths that the same links have: it asks for the lowest of their speeds."""
+    """The same rule for all bandwidths that the same links satisfy: it asks for the lowest of the links' speeds."""
     if not rule.min_gbps:
         return rule
     enough = speeds[speeds >= rule.min_gbps]
@@ -187,7 +191,9 @@ def _in_steps(rule: Rule, speeds: Matrix) -> Rule:
 
 
 def _quality(sets: DeviceSets, rule: Rule) -> Ranks:
-    """Ranks by policy and links, so far apart that nothing else counts as much; NEVER for what the rule forbids."""
+    """The rank of each set by policy and links, scaled so that no other criterion counts as much; NEVER if the rule
+    forbids the set.
+    """
     satisfied = sets.together & (sets.gbps >= rule.min_gbps) | (sets.ids.shape[1] < 2)
     columns: list[NDArray[Any]] = []
     if rule.policy == "preferIds":
@@ -208,9 +214,9 @@ def _quality(sets: DeviceSets, rule: Rule) -> Ranks:
 
 
 def judge(links: LinkClass, ids: Sequence[int], rule: Rule) -> tuple[float, bool]:
-    """GB/s of the slowest link among several devices, rising, and whether they are as the rule wishes.
+    """GB/s of the slowest link among several devices, given by rising ids, and whether they satisfy the rule's wish.
 
-    With `spread` that is: each in another island, as far as there are so many.
+    With `spread` the wish is that every device is in a different island, as far as there are enough islands.
     """
     chosen = np.asarray(ids)
     gbps = float(links.gbps[np.ix_(chosen, chosen)][np.triu_indices(len(ids), 1)].min())
@@ -225,7 +231,7 @@ def judge(links: LinkClass, ids: Sequence[int], rule: Rule) -> tuple[float, bool
 
 
 def _listed(sets: DeviceSets, prefer_ids: tuple[int, ...]) -> Matrix:
-    """How well each set follows a list: its first id counts more than all others together."""
+    """How well each set follows a list of ids: an earlier id counts more than all later ones together."""
     worth = np.zeros(MOST_DEVICES)
     for place, id in enumerate(reversed([id for id in prefer_ids if 0 <= id < MOST_DEVICES])):
         worth[id] += 2.0**place

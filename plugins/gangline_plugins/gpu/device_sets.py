@@ -1,6 +1,6 @@
-"""All sets of so many devices of a link class, and what taking each of them from a mask of free devices is worth.
+"""All sets of a given number of devices of a link class, and the worth of taking each set from a mask of free devices.
 
-What depends on a claim's rule does not belong here, so that all rules share it.
+These values do not depend on a claim's rule, so all rules share them.
 """
 
 from __future__ import annotations
@@ -16,21 +16,22 @@ from gangline import BoundedCache, size_of
 from gangline_plugins.gpu.links import MOST_DEVICES, NO_ISLAND, LinkClass, Matrix, ids_of
 
 Masks = NDArray[np.uint32]
-"""Sets of devices, as bits."""
+"""Sets of devices, one bit per device."""
 Ranks = NDArray[np.int64]
 NEVER = -(2**61)
-"""Below every sum of ranks, twice too."""
+"""Lower than every sum of ranks, and so is its double."""
 _SETS_BYTES = 32 * 1024 * 1024
-"""For the sets of all counts and classes that are kept, and as much for what they leave over: for 16 devices, sets take
-4 MiB at most and what they leave over 1.5 MiB; for 8 both are small."""
+"""Memory for the sets that are kept, and as much again for the leftovers. For 16 devices, the sets take up to 4 MiB and
+the leftovers 1.5 MiB; for 8 devices both are small.
+"""
 _WHOLE = 256
-"""Masks up to which the worth of every set in every mask is kept."""
+"""For at most this many masks the worth of every set in every mask is kept."""
 
 
 class DeviceSets:
-    """The sets of `count` devices, lowest ids first; every array has one entry per set.
+    """The sets of `count` devices, those with the lowest ids first; every array has one entry per set.
 
-    There are none of more devices than a node may have, so all such counts are the same.
+    No node has more than MOST_DEVICES devices, so all larger counts have no sets and are treated alike.
     """
 
     def __init__(self, links: LinkClass, count: int) -> None:
@@ -39,19 +40,19 @@ class DeviceSets:
         self.masks: Masks = (np.uint32(1) << self.ids.astype(np.uint32)).sum(axis=1, dtype=np.uint32)
         pairs = links.gbps[self.ids[:, :, None], self.ids[:, None, :]]
         self.inside: Matrix = pairs.sum(axis=(1, 2)) / 2
-        """Sum of the GB/s between any two."""
+        """The sum of the GB/s between any two devices of the set."""
         self.gbps: Matrix = _slowest(pairs)
-        """GB/s of the slowest link; 0 for one device."""
+        """GB/s of the slowest link of the set; 0 for one device."""
         islands = np.array(links.islands)[self.ids]
         alone = islands == NO_ISLAND
         self.together: NDArray[np.bool_] = (islands == islands[:, :1]).all(axis=1) & ~alone[:, 0] | (count < 2)
-        """In one island, or just one device."""
+        """Whether all devices are in one island, or there is only one device."""
         self.apart: NDArray[np.intp] = _different(np.where(alone, MOST_DEVICES + self.ids, islands))
-        """How many different islands; a device that is in none counts for itself."""
+        """The number of different islands; a device in no island counts as an island of its own."""
         self.in_row: NDArray[np.bool_] = self.ids[:, -1] - self.ids[:, 0] == count - 1
-        """With ids that follow each other."""
+        """Whether the ids are consecutive."""
         self.near: Ranks = dense(links.nearness[self.ids[:, :, None], self.ids[:, None, :]].sum(axis=(1, 2)))
-        """Ranks by nearness among them, by PCIe and NUMA."""
+        """The rank of the set by nearness of its devices, by PCIe and NUMA."""
         self._left = leftovers(links)
         self._links_step = (int(self.near.max(initial=0)) + 1) * self._left.near_levels
         self._near_steps = self.near * self._left.near_levels
@@ -61,8 +62,9 @@ class DeviceSets:
         self._kept = self._worth(np.arange(size, dtype=np.uint32)) if size <= _WHOLE else None
 
     def worth(self, masks: Masks) -> Ranks:
-        """One row per mask, one column per set: by the links that stay among what is left over, then by nearness in the
-        set, then by nearness of what is left over; NEVER where the set is not in the mask."""
+        """The rank of each set (columns) in each mask (rows): by the links that remain among the devices left over,
+        then by nearness in the set, then by nearness of the devices left over; NEVER if the set is not in the mask.
+        """
         return self._worth(masks) if self._kept is None else self._kept[masks]
 
     def _worth(self, masks: Masks) -> Ranks:
@@ -74,14 +76,14 @@ class DeviceSets:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Leftovers:
-    """What each set of devices is worth when it is left over, by its mask."""
+    """The worth of each set of devices when it is left over, indexed by its mask."""
 
     gbps: Matrix
-    """Sum of the GB/s between any two."""
+    """The sum of the GB/s between any two devices."""
     links: Ranks
-    """The same as ranks, so that rounding does not decide."""
+    """The same sums as ranks, so that rounding does not decide."""
     nearness: Ranks
-    """Ranks by nearness, then by how few runs of ids they are in."""
+    """Ranks by nearness, then by few runs of consecutive ids."""
     levels: int
     """How many different ranks by GB/s there are."""
     near_levels: int
@@ -92,7 +94,7 @@ _leftovers: BoundedCache[LinkClass, Leftovers] = BoundedCache(_SETS_BYTES)
 
 
 def leftovers(links: LinkClass) -> Leftovers:
-    """What is left over, for all masks of the devices of a class; kept as `device_sets`."""
+    """The leftovers of a link class for all masks; cached as `device_sets`."""
     found = _leftovers.get(links)
     return _leftovers.put(links, _work_out(links)) if found is None else found
 
@@ -112,13 +114,13 @@ _device_sets: BoundedCache[tuple[LinkClass, int], DeviceSets] = BoundedCache(
 
 
 def device_sets(links: LinkClass, count: int) -> DeviceSets:
-    """The sets of count devices of a class; the same object as long as it is in use."""
+    """The sets of `count` devices of a class; the same object as long as it is in use."""
     found = _device_sets.get((links, count))
     return _device_sets.put((links, count), DeviceSets(links, count)) if found is None else found
 
 
 def dense(*columns: NDArray[Any]) -> Ranks:
-    """Ranks from 0 by the first column, then by the next; equal for what is equal to a millionth."""
+    """Ranks from 0 by the first column, then by the next; values that agree to a millionth have the same rank."""
     table = np.round(np.stack([column.astype(np.float64) for column in columns]), 6)
     order = np.lexsort(table[::-1])
     ordered = table[:, order]
@@ -128,7 +130,7 @@ def dense(*columns: NDArray[Any]) -> Ranks:
 
 
 def _slowest(pairs: Matrix) -> Matrix:
-    """The lowest entry beside the diagonal of each matrix; 0 where there is nothing beside it."""
+    """The lowest entry off the diagonal of each matrix; 0 if there is none."""
     count = pairs.shape[1]
     if count < 2:
         return np.zeros(len(pairs))

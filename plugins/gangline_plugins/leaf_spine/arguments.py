@@ -1,4 +1,4 @@
-"""The plugin's arguments, and the settings that follow from them and from documents."""
+"""The plugin's arguments, and the settings that result from arguments and configuration documents."""
 
 from __future__ import annotations
 
@@ -21,24 +21,26 @@ _WEIGHTS = ScoringWeights()
 
 
 class LeafSpineArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """Arguments; a whole SchedulerConfig or TopologySchedulerConfig may stand here as well."""
+    """Arguments of LeafSpine; they may also be a whole SchedulerConfig or TopologySchedulerConfig."""
 
     leaf_level: str = ""
-    """The topology level that is a leaf; `leaf`, else the narrowest one with several nodes in a domain."""
+    """The topology level of leaves. The default is `leaf`, or else the narrowest level with several nodes per
+    domain.
+    """
     spine_level: str = ""
-    """The level that is a spine; `spine`, else the one around the leaves."""
+    """The topology level of spines. The default is `spine`, or else the next level wider than the leaves."""
     strict: bool = True
-    """A group whose rule cannot be met waits."""
+    """Whether a gang waits if no place obeys its rule."""
     scoring_weights: ScoringWeights = _WEIGHTS
     topology_constraints: TopologyConstraints = TopologyConstraints()
     domains: list[Domain] = []
-    """Leaves and spines that are described rather than labelled, and what they can do."""
+    """Leaves and spines that are described here instead of by node labels, and their properties."""
     api_version: str = ""
-    """Of a whole document."""
+    """The apiVersion, if the arguments are a whole document."""
     kind: str = ""
-    """Of a whole document."""
+    """The kind, if the arguments are a whole document."""
     metadata: dict[str, Any] = {}
-    """Of a whole document; not looked at."""
+    """The metadata, if the arguments are a whole document; not used."""
     spec: SchedulerConfigSpec | None = None
 
     def __post_init__(self) -> None:
@@ -54,24 +56,24 @@ class LeafSpineArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What counts now."""
+    """The settings that are in force."""
 
     weights: ScoringWeights = _WEIGHTS
     max_nodes: int | None = None
-    """Nodes of one leaf for one group."""
+    """The most nodes of one leaf that one group may use."""
     max_gpus: int | None = None
-    """GPUs of one leaf for one group."""
+    """The most GPUs of one leaf that one group may use."""
     min_leaves: int = 1
-    """Leaves that a spine needs to take part in a placement on several leaves."""
+    """The fewest leaves that a spine needs for placements on several leaves."""
     max_leaves: int | None = None
-    """Leaves of one spine for one group."""
+    """The most leaves of one spine that one group may use."""
     crosses: bool = True
-    """Groups larger than any run of adjacent leaves may be placed on others."""
+    """Whether groups larger than any run of adjacent leaves may use leaves that are not adjacent."""
     strict: bool = True
 
 
 def settings_of(args: LeafSpineArgs, later: Iterable[SchedulerConfigSpec] = ()) -> Settings:
-    """The arguments, with what documents say in their place; the last one counts."""
+    """The settings of the arguments, overridden by the documents in order: the last one counts."""
     own = SchedulerConfigSpec(args.scoring_weights, args.topology_constraints)
     settings = Settings(strict=args.strict)
     for spec in (own, *((args.spec,) if args.spec else ()), *later):

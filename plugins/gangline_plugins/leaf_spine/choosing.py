@@ -1,12 +1,14 @@
-"""Which leaves a group may go to: the rule by its number of nodes, and what comes after it.
+"""The leaves that a group may use: the rule for its number of nodes, and the places that follow if the rule is not
+strict.
 
-Rules (L is the size that most leaves have, less where a limit is lower):
-- 1 node: the fullest node that holds the group, for each leaf; nodes in no leaf as well.
-- fewer than L nodes: one leaf. L nodes, where nothing limits a leaf: one complete leaf, no GPU of which is in use.
-- n > L nodes: the fewest adjacent leaves that hold them, n / L rounded up at most.
-- A group for which no run of adjacent leaves is long enough: one spine, else the fewest spines.
-- Where the rules are not strict, wider runs, one spine and the fewest spines follow for every group.
-- A group with members that are placed already grows close to them: their leaf, adjacent leaves, their spine.
+Rules (L is the most frequent size of a leaf, or less if a limit is lower):
+- 1 node: for each leaf the fullest node that holds the group, and the fullest such node in no leaf.
+- Fewer than L nodes: one leaf.
+- L nodes, if no limit reduces the leaf: one complete leaf with no GPU in use.
+- n > L nodes: the fewest adjacent leaves that hold the group, at most n / L rounded up.
+- A group that is larger than every run of adjacent leaves: one spine, else the fewest spines.
+- If the rules are not strict, wider runs of leaves, one spine and the fewest spines follow for every group.
+- A group with placed members grows close to them: in their leaf, on adjacent leaves, in their spine.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from gangline_plugins.leaf_spine.terms import Offers, Values
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """Placements that are equally near to the rule."""
+    """Placements that obey the rule equally well."""
 
     offers: Offers
     name: Callable[[int], str]
@@ -51,10 +53,10 @@ class Choice:
         self._limited = limits.any
         self._usual = usual(self._sizes)
         self.fewest = -(-demand.nodes // self._usual) if self._usual else 1
-        """Leaves that could do."""
+        """The fewest leaves that could hold the group."""
 
     def batches(self, placed: Rows) -> Iterator[Batch]:
-        """What is to be tried, the first before the next."""
+        """The batches of placements, in the order in which they are to be tried."""
         if len(placed):
             yield from self._close_to(self._layout.place[placed])
             return
@@ -65,7 +67,7 @@ class Choice:
             yield from self._scattered()
 
     def why_not(self) -> str:
-        """Why there is no placement by the rule."""
+        """Why no placement obeys the rule."""
         n = self.demand.nodes
         if self._is_oversize and self._settings.crosses:
             return f"all leaves together do not hold a gang of {n} nodes"
@@ -81,12 +83,12 @@ class Choice:
 
     @property
     def _is_complete(self) -> bool:
-        """Whether the group takes just one whole leaf."""
+        """Whether the group needs exactly one whole leaf."""
         return self.demand.nodes == self._usual == usual(self._layout.sizes) > 1
 
     @property
     def _is_oversize(self) -> bool:
-        """Whether no run of adjacent leaves could hold the group, even if all were empty."""
+        """Whether no run of adjacent leaves could hold the group, even if all leaves were empty."""
         longest = int(np.bincount(self._layout.run, weights=self._sizes).max(initial=0))
         most = self._settings.max_leaves
         return longest < self.demand.nodes or (most is not None and self.fewest > most)
@@ -107,7 +109,7 @@ class Choice:
 
     @property
     def _narrowest(self) -> int:
-        """Leaves that would do if all were as large as the largest."""
+        """The leaves that the group would need if all were as large as the largest."""
         return max(1, -(-self.demand.nodes // max(1, int(self._sizes.max(initial=0)))))
 
     def _runs(self, narrowest: int, widest: int) -> Iterator[Batch]:
@@ -129,7 +131,7 @@ class Choice:
             yield self._batch_of_windows(first, width)
 
     def _single_nodes(self) -> Iterator[Batch]:
-        """For each leaf the fullest node that holds the group alone, and the fullest one in no leaf."""
+        """For each leaf the fullest node that holds the group alone, and the fullest such node in no leaf."""
         layout, demand = self._layout, self.demand
         holds = demand.held([role.capacity for role in demand.roles])
         holds[layout.rows[~self._may]] = False
@@ -167,7 +169,7 @@ class Choice:
     # Beyond the rule
 
     def _scattered(self) -> Iterator[Batch]:
-        """The leaves of one spine, then those of all."""
+        """The leaves of one spine, then the leaves of all spines."""
         allowed = self._enough_leaves & self._among_best()
         spines = np.unique(self._layout.spine[allowed & (self._layout.spine >= 0)])
         yield from self._sets(
@@ -211,7 +213,7 @@ class Choice:
         return bool(self.demand.held([sums[leaves].sum(keepdims=True) for sums in self._sums])[0])
 
     def _offer_of(self, leaves: Bools) -> tuple[float, ...]:
-        """What a set of leaves offers when it is filled from the leaves that hold most."""
+        """The values of a set of leaves if the group takes those of them that hold most members."""
         taken, _ = largest(np.where(leaves, self._sums[0], 0), self.demand.counts[0])
         return offer(self._layout, np.sort(taken), self._total, self._used, self._history)
 
@@ -219,7 +221,7 @@ class Choice:
 
     @cached_property
     def _sums(self) -> list[Ints]:
-        """For each role how many members every leaf holds."""
+        """For each role how many members each leaf holds."""
         layout = self._layout
         found = []
         for role in self.demand.roles:
@@ -244,7 +246,7 @@ class Choice:
 
     @cached_property
     def _enough_leaves(self) -> Bools:
-        """Whether the spine of each leaf has as many leaves as it has to have."""
+        """For each leaf whether its spine has the required number of leaves."""
         spine = self._layout.spine
         if self._settings.min_leaves <= 1:
             return np.ones(len(spine), dtype=np.bool_)
@@ -252,7 +254,7 @@ class Choice:
         return (spine >= 0) & (counts[spine.clip(min=0)] >= self._settings.min_leaves)
 
     def _among_best(self) -> Bools:
-        """Of each spine as many leaves as one group may use, those that hold most."""
+        """For each leaf whether it is among those of its spine that hold most members, as many as one group may use."""
         spine, most = self._layout.spine, self._settings.max_leaves
         if most is None:
             return np.ones(len(spine), dtype=np.bool_)
@@ -291,20 +293,20 @@ class Choice:
 
 
 def joined(found: Sequence[tuple[float, ...]]) -> Offers:
-    """What `offer` says of several placements."""
+    """The values of several placements as `Offers`."""
     columns = np.array(found)
     total, used, untouched, span, spines = columns[:, :5].astype(np.int64).T
     return Offers(total, used, untouched, span, spines, columns[:, 5])
 
 
 def added(found: Sequence[tuple[float, ...]]) -> Offers:
-    """What `offer` says of the parts of one placement."""
+    """The values of one placement, from those of its parts."""
     sums = np.array(found).sum(axis=0)
     return joined([(*sums[:3], max(1.0, sums[3]), max(1.0, sums[4]), sums[5] / len(found))])
 
 
 def largest(held: Ints, wanted: int) -> tuple[Ints, int]:
-    """The fewest places that hold so much, those that hold most; and how much they do not hold."""
+    """The fewest places that hold the wanted number, those that hold most first; and how much they do not hold."""
     order = np.argsort(-held, kind="stable")
     filled = np.cumsum(held[order])
     taken = order[: int(np.searchsorted(filled, wanted)) + 1]
@@ -313,7 +315,7 @@ def largest(held: Ints, wanted: int) -> tuple[Ints, int]:
 
 
 def offer(layout: Layout, leaves: Ints, total: Ints, used: Ints, history: Values) -> tuple[float, ...]:
-    """Total, used, untouched, span, spines and history of some leaves, in line."""
+    """Total, used, untouched, span, spines and history of these leaves, given in the order of the line."""
     if not len(leaves):
         return (0.0, 0.0, 0.0, 0.0, 0.0, GOOD)
     spine = layout.spine[leaves]
@@ -332,7 +334,7 @@ def offer(layout: Layout, leaves: Ints, total: Ints, used: Ints, history: Values
 
 
 def loose_offer(stock: Stock, rows: Rows) -> tuple[float, ...]:
-    """The same of nodes in no leaf: each is a leaf of its own, and close to nothing."""
+    """The same values for nodes in no leaf: each counts as a leaf of its own that is adjacent to no other."""
     total, used = stock.total[rows], stock.used[rows]
     untouched = total[used == 0].sum()
     return (float(total.sum()), float(used.sum()), float(untouched), float(len(rows)), float(len(rows)), GOOD)

@@ -1,12 +1,13 @@
-"""What is configured of leaves and spines, from arguments, a ConfigMap and custom resources, as they are now.
+"""The present configuration of leaves and spines, from arguments, a ConfigMap and custom resources.
 
 Rules:
-- Of the same setting or domain the custom resource counts before the ConfigMap, and that before the arguments.
-- Objects in the scheduler's own namespace count, and after them those in kube-system: both are the administrators'.
-  Whose manifest names no namespace has made them in default; an event on them says that they do not count there.
-- Of several SchedulerConfigs it is the one named like the profile, else the first by name; a TopologySchedulerConfig
-  counts before a SchedulerConfig.
-- Something invalid leaves what was valid before in place; an event on it and one line in the log say so.
+- For the same setting or domain, a custom resource takes precedence over the ConfigMap, and the ConfigMap over the
+  arguments.
+- Objects count in the scheduler's own namespace first, and then in kube-system: only administrators write there. A
+  manifest without a namespace creates the object in default, where it does not count; an event on the object says so.
+- Of several SchedulerConfigs the one with the profile's name counts, else the first by name. A TopologySchedulerConfig
+  takes precedence over a SchedulerConfig.
+- If an object is invalid, its last valid state stays in use; an event on the object and one line in the log say so.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ log = logging.getLogger(__name__)
 
 CONFIG_MAP, CONFIG_KEY = "topology-scheduler-config", "config.yaml"
 SYSTEM, DEFAULT = "kube-system", "default"
-"""Where administrators keep such objects, and where those land that name no namespace."""
+"""The namespace where administrators keep such objects, and the one of manifests that name no namespace."""
 LEAF, SPINE = "leaf", "spine"
 _KINDS = (resources.SCHEDULER_CONFIGS, resources.TOPOLOGY_SCHEDULER_CONFIGS, resources.DOMAIN_CONFIGS)
 _READ: tuple[resources.Resource[Any], ...] = (*_KINDS, resources.CONFIG_MAPS)
@@ -35,16 +36,16 @@ _ONLY = {resources.CONFIG_MAPS.key: f"metadata.name={CONFIG_MAP}"}
 
 
 def configured(handle: Handle) -> Configured:
-    """What is configured for a profile; the same object for all of its plugins."""
+    """The configuration of a profile; the same object for all of its plugins."""
     return handle.state.shared(Configured, handle, own_namespace())
 
 
 class Configured:
-    """Settings and domains; `refresh` brings them up to date and costs next to nothing while nothing changes."""
+    """Settings and domains. `refresh` brings them up to date; it costs next to nothing while nothing changes."""
 
     def __init__(self, handle: Handle, namespace: str) -> None:
         self._trusted = tuple(dict.fromkeys((namespace, SYSTEM)))
-        """The namespaces whose objects count, the one first that counts before the other."""
+        """The namespaces whose objects count, in the order of precedence."""
         self.watches: tuple[resources.Selection[Any], ...] = tuple(
             resources.Selection(kind, where, field_selector=_ONLY.get(kind.key, ""), is_needed=where == namespace)
             for where in dict.fromkeys((*self._trusted, DEFAULT))
@@ -52,9 +53,9 @@ class Configured:
         )
         self.settings = Settings()
         self.domains: Mapping[str, Domain] = {}
-        """By name."""
+        """The domains by name."""
         self.version = 0
-        """Grows when something changes."""
+        """Grows with each change."""
         self._profile = handle.profile
         self._topology = handle.topology
         self._recorder = handle.recorder
@@ -63,14 +64,14 @@ class Configured:
         self._seen: tuple[int, ...] = ()
         self._valid: dict[tuple[str, str, str], list[Read]] = {}
         self._judged: dict[tuple[str, str, str], str] = {}
-        """What was judged last of each object: a status that is written changes nothing of it."""
+        """The version of each object that was judged last, so that a mere change of its status is not judged again."""
         self._refused: set[tuple[str, str, str]] = set()
         self._told = Told()
         self._labelled: tuple[Level, ...] | None = None
-        """The levels of the topology before any were described."""
+        """The levels of the topology before any domains were described."""
 
     def events(self) -> Sequence[EventHint]:
-        """What may help a pod that was rejected for what is configured."""
+        """The events that may help a pod that was rejected because of the configuration."""
         return [on(watched.resource.key, Action.ALL, _says_something_else) for watched in self.watches]
 
     def use(self, args: LeafSpineArgs) -> None:
@@ -79,7 +80,7 @@ class Configured:
         self._seen = ()
 
     def refresh(self) -> None:
-        """Read what has changed."""
+        """Read the objects that have changed."""
         seen = tuple(store.version for store in self._stores.values())
         if seen == self._seen:
             return
@@ -110,26 +111,26 @@ class Configured:
     # Sources
 
     def _documents(self, kind: resources.Resource[model.Document]) -> list[model.Document]:
-        """Those that count, the one first that counts before the others."""
+        """The objects of a kind that count, in the order of precedence."""
         found = [each for each in self._stores[kind.key] if each.metadata.namespace in self._trusted]
         return sorted(found, key=lambda each: (self._trusted.index(each.metadata.namespace), each.metadata.name))
 
     def domain_configs(self) -> Sequence[model.Document]:
-        """The DomainConfigs that count, as objects; what they say is taken over first."""
+        """The DomainConfigs that count, as objects, after the configuration was refreshed."""
         self.refresh()
         return self._documents(resources.DOMAIN_CONFIGS)
 
     def level_of(self, domain: model.Document) -> str:
-        """The name of the level that the domain is one of, by what its DomainConfig says."""
+        """The name of the domain's level, by the type in its DomainConfig."""
         is_leaf = domain.spec.get("type") == "leaf"
         return (self._args.leaf_level or LEAF) if is_leaf else (self._args.spine_level or SPINE)
 
     def is_refused(self, domain: model.Document) -> bool:
-        """Whether what was valid before is in use instead of what the DomainConfig says."""
+        """Whether the DomainConfig is invalid, so that its last valid state is in use."""
         return _key(resources.DOMAIN_CONFIGS, domain.metadata) in self._refused
 
     def _tell_those_elsewhere(self) -> None:
-        """An event on each object that does not count where it is."""
+        """Record an event on each object that does not count in its namespace."""
         if DEFAULT in self._trusted:
             return
         note = f"it does not count in the namespace {DEFAULT}, only in {' and '.join(self._trusted)}: make it there"
@@ -140,7 +141,7 @@ class Configured:
                     self._tell(kind, each.metadata, "NotUsed", note)
 
     def _tell(self, kind: resources.Resource[Any], meta: model.ObjectMeta, reason: str, note: str) -> None:
-        """Warn of something in an event on an object, once."""
+        """Record a warning event on an object, once."""
         if self._told.is_first(meta.uid, reason, note):
             regarding = model.TypedReference(
                 kind=kind.kind, namespace=meta.namespace, name=meta.name, uid=meta.uid, api_version=kind.api_version
@@ -169,7 +170,7 @@ class Configured:
         return self._valid_or_before(kind, meta, version, lambda: [data])
 
     def _config_map(self) -> Iterator[Read]:
-        """What the ConfigMap says that counts."""
+        """The documents in the ConfigMap that counts."""
         store = self._stores[resources.CONFIG_MAPS.key]
         found = (store.get(CONFIG_MAP, namespace) for namespace in self._trusted)
         config_map: model.ConfigMap | None = next((each for each in found if each is not None), None)
@@ -181,7 +182,7 @@ class Configured:
     def _valid_or_before(
         self, kind: resources.Resource[Any], meta: model.ObjectMeta, version: str, read: Callable[[], Sequence[object]]
     ) -> Sequence[Read]:
-        """The documents of one object; where one is invalid, what was valid of the object before."""
+        """The documents of one object; if one is invalid, the object's last valid documents."""
         key = _key(kind, meta)
         if self._judged.get(key) != version:
             self._judged[key] = version
@@ -197,7 +198,7 @@ class Configured:
     # Domains
 
     def _describe(self) -> None:
-        """Let the topology know of the domains that are described by their nodes' labels."""
+        """Tell the topology which domains are described by a node selector."""
         leaf, spine = self._args.leaf_level or LEAF, self._args.spine_level or SPINE
         if self._labelled is None:
             self._labelled = self._topology.levels
@@ -207,7 +208,9 @@ class Configured:
 
 
 def _documents_in(text: str) -> list[object]:
-    """The YAML documents of a text; of one that is no YAML the fault, which is no document."""
+    """The YAML documents of a text. If the text is no YAML, the only document is the error message, which is invalid
+    too.
+    """
     try:
         return [each for each in yaml.safe_load_all(text) if each is not None]
     except yaml.YAMLError as error:
@@ -219,14 +222,14 @@ def _key(kind: resources.Resource[Any], meta: model.ObjectMeta) -> tuple[str, st
 
 
 def _says_something_else(pod: PodInfo, old: Any, new: Any) -> bool:
-    """A hint: a status that we have written ourselves helps nobody."""
+    """Whether the spec has changed: a status, which this plugin writes itself, helps no pod."""
     return not (isinstance(old, model.Document) and isinstance(new, model.Document) and old.spec == new.spec)
 
 
 def described_levels(
     levels: Sequence[Level], domains: Iterable[Domain], leaf: str = LEAF, spine: str = SPINE
 ) -> tuple[Level, ...]:
-    """The levels of a topology, with leaves and spines that are described in place of those that are labelled."""
+    """The levels of a topology, with described leaves and spines in place of labelled ones."""
     described = {leaf: tuple[Named, ...](), spine: tuple[Named, ...]()}
     for domain in domains:
         if domain.node_selector:

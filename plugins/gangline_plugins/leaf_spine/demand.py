@@ -1,4 +1,4 @@
-"""What a group needs, in numbers: members per role, the fewest nodes that hold them, and GPUs."""
+"""The needs of a group in numbers: members per role, the fewest nodes that hold them, and GPUs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gangline_plugins.leaf_spine.layout import Bools, Ints
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stock:
-    """GPUs over all rows: what there is and what is taken."""
+    """The GPUs of each row, in thousandths: all of them, and those in use."""
 
     total: Ints
     used: Ints
@@ -24,27 +24,27 @@ class Stock:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Demand:
-    """A number of members of each role."""
+    """The needs of a number of members of each role."""
 
     roles: Sequence[Role]
     counts: tuple[int, ...]
     nodes: int
-    """The fewest nodes that hold them all, as the cluster is; at least."""
+    """The fewest nodes that hold all these members in the present cluster, as a lower bound."""
     amount: int
-    """GPUs that they all ask for."""
+    """Thousandths of GPUs that the members ask for together."""
     each: tuple[int, ...]
-    """GPUs that one member of each role asks for."""
+    """Thousandths of GPUs that one member of each role asks for."""
     stock: Stock
 
     def held(self, sums: Sequence[Ints]) -> Bools:
-        """Where there is room for all of them, by the capacity for each role."""
+        """For each place whether it has room for all members, by its capacity for each role."""
         enough = sums[0] >= self.counts[0]
         for total, count in zip(sums[1:], self.counts[1:], strict=True):
             enough = enough & (total >= count)
         return enough
 
     def most_on(self) -> Ints:
-        """For each row the most GPUs that the group could take there."""
+        """For each row the most GPUs, in thousandths, that the group could take there."""
         most = np.zeros(len(self.stock.total), dtype=np.int64)
         for role, each in zip(self.roles, self.each, strict=True):
             most += role.capacity * each
@@ -52,7 +52,9 @@ class Demand:
 
 
 def demand_of(attempt: GroupAttempt, counts: Sequence[int], nodes: NodeView, table: DeviceTable) -> Demand | None:
-    """What so many members of each role need; None where they want no GPUs, or all nodes together do not hold them."""
+    """The needs of so many members of each role; None if they want no GPUs, or do not fit even on all nodes
+    together.
+    """
     resource = next(filter(None, (_gpu_resource(role.pods[0]) for role in attempt.roles)), custom_resources.GPU)
     each = tuple(_gpus(role.pods[0], resource, table) for role in attempt.roles)
     fewest = fewest_nodes(attempt.roles, counts, nodes) if any(each) else None
@@ -63,7 +65,7 @@ def demand_of(attempt: GroupAttempt, counts: Sequence[int], nodes: NodeView, tab
 
 
 def counts_of(attempt: GroupAttempt) -> list[tuple[int, ...]]:
-    """How many members of each role to look for room for: all of them; then, if fewer are needed, only those."""
+    """The numbers of members of each role to place: all of them first; then, if fewer are needed, the needed ones."""
     every = tuple(len(role.pods) for role in attempt.roles)
     if attempt.needed >= sum(every):
         return [every]
@@ -74,7 +76,7 @@ def counts_of(attempt: GroupAttempt) -> list[tuple[int, ...]]:
 
 
 def fewest_nodes(roles: Sequence[Role], counts: Sequence[int], nodes: NodeView) -> int | None:
-    """The smallest number of nodes that can hold the members, as far as sums can tell; None if all nodes cannot."""
+    """A lower bound on the nodes that hold the members, from sums; None if all nodes together do not hold them."""
     fewest = 1
     for role, count in zip(roles, counts, strict=True):
         most = int(role.capacity.max(initial=0))
@@ -107,7 +109,7 @@ def _needed(role: Role, group: PodGroup) -> int:
 
 
 def _gpu_resource(pod: PodInfo) -> str | None:
-    """The resource that stands for GPUs in the pod's requests, whoever makes them."""
+    """The resource in the pod's requests that stands for GPUs, of any vendor."""
     return next((name for name in pod.cls.requests.real if name.endswith("/gpu")), None)
 
 
@@ -120,7 +122,7 @@ def _gpus(pod: PodInfo, resource: str, table: DeviceTable) -> int:
 
 
 def _stock(resource: str, nodes: NodeView, table: DeviceTable) -> Stock:
-    """By requests, and by what node agents report where that is more: claims need no requests."""
+    """The larger of requests and agents' reports, because pods with claims need no requests."""
     total, used = nodes.allocatable(resource), nodes.requested(resource)
     if resource == custom_resources.GPU:
         columns, index = table.columns, nodes.index

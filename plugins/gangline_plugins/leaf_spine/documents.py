@@ -1,6 +1,6 @@
 """The kinds of `topology.scheduler/v1alpha1` as values: SchedulerConfig, TopologySchedulerConfig and DomainConfig.
 
-They stand in plugin arguments, in a ConfigMap, or on the API server; each is checked here, wherever it stands.
+A document may be given in plugin arguments, in a ConfigMap, or as a custom resource; all are checked here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Positive = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 
 
 class ScoringWeights(msgspec.Struct, rename="camel", forbid_unknown_fields=True, frozen=True):
-    """How much each term of a placement's score counts; together 1."""
+    """The weight of each term of a placement's score; together they are 1."""
 
     resource_availability: Weight = 0.4
     topology_alignment: Weight = 0.3
@@ -36,7 +36,7 @@ class ScoringWeights(msgspec.Struct, rename="camel", forbid_unknown_fields=True,
 
     @property
     def values(self) -> tuple[float, float, float, float]:
-        """In the order in which they are listed."""
+        """The weights in the order of the fields."""
         return (
             self.resource_availability,
             self.topology_alignment,
@@ -46,7 +46,7 @@ class ScoringWeights(msgspec.Struct, rename="camel", forbid_unknown_fields=True,
 
 
 class TopologyConstraints(msgspec.Struct, rename="camel", forbid_unknown_fields=True, frozen=True):
-    """What one group may have of one leaf or spine; a limit that is not given does not exist."""
+    """Limits on the leaves and spines that one group may use; a limit that is not given does not apply."""
 
     max_nodes_per_leaf: Positive | None = None
     max_gpus_per_leaf: Positive | None = msgspec.field(default=None, name="maxGPUsPerLeaf")
@@ -55,39 +55,39 @@ class TopologyConstraints(msgspec.Struct, rename="camel", forbid_unknown_fields=
     max_gpus_per_domain: Positive | None = msgspec.field(default=None, name="maxGPUsPerDomain")
     """Another name of `max_gpus_per_leaf`; the smaller one counts."""
     min_domains_per_spine: Positive | None = None
-    """A spine with fewer leaves takes no part in a placement on several leaves."""
+    """A spine with fewer leaves than this is not used for a placement on several leaves."""
     max_domains_per_spine: Positive | None = None
-    """Leaves of one spine that one group may use."""
+    """The most leaves of one spine that one group may use."""
     allow_cross_domain_scheduling: bool | None = None
-    """Groups that are larger than any run of adjacent leaves may use leaves that are not adjacent; yes by default."""
+    """Whether groups larger than any run of adjacent leaves may use leaves that are not adjacent; true by default."""
 
 
 class DomainSpec(msgspec.Struct, rename="camel", forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """spec of a DomainConfig: a leaf or a spine, and what it can do."""
+    """The spec of a DomainConfig: a leaf or a spine, and its properties."""
 
     type: Literal["leaf", "spine"]
     node_selector: dict[str, str] = {}
-    """Labels of its nodes; without any it is the domain that node labels call by this name."""
+    """The labels of its nodes. Without labels, it is the domain that node labels call by this name."""
     network_bandwidth: Positive | None = None
-    """Gbps."""
+    """Bandwidth of the network in Gbps."""
     max_latency: Positive | None = None
-    """Microseconds."""
+    """Latency of the network in microseconds."""
     gpu_types: list[str] = []
-    """Types of GPUs that it offers; none means that it does not say."""
+    """The types of GPUs in the domain; an empty list states no types."""
     max_nodes: Positive | None = None
-    """Nodes of it that one group may use."""
+    """The most nodes of the domain that one group may use."""
     max_gpus: Positive | None = msgspec.field(default=None, name="maxGPUs")
-    """GPUs of it that one group may use."""
+    """The most GPUs of the domain that one group may use."""
 
 
 class Domain(DomainSpec, rename="camel", forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """A DomainConfig with its name."""
+    """The spec of a DomainConfig with its name."""
 
     name: Annotated[str, msgspec.Meta(min_length=1)]
 
 
 class DomainMetadata(msgspec.Struct, rename="camel", frozen=True):
-    """metadata of a DomainConfig; only the name matters."""
+    """The metadata of a DomainConfig; only the name is used."""
 
     name: Annotated[str, msgspec.Meta(min_length=1)]
 
@@ -103,22 +103,22 @@ class DomainDocument(msgspec.Struct, rename="camel", forbid_unknown_fields=True,
 
     @property
     def domain(self) -> Domain:
-        """The same with its name inside."""
+        """The spec together with the name."""
         return Domain(
             name=self.metadata.name, **{name: getattr(self.spec, name) for name in self.spec.__struct_fields__}
         )
 
 
 class SchedulerConfigSpec(msgspec.Struct, rename="camel", forbid_unknown_fields=True, frozen=True):
-    """spec of a SchedulerConfig or TopologySchedulerConfig; what is not given stays as it is."""
+    """The spec of a SchedulerConfig or TopologySchedulerConfig; settings that are not given keep their values."""
 
     scoring_weights: ScoringWeights | None = None
     topology_constraints: TopologyConstraints | None = None
     domain_configs: list[DomainDocument] = []
     enable_metrics: bool | None = None
-    """Accepted, and has no effect: metrics are always on."""
+    """Accepted without effect: metrics are always on."""
     update_interval: str | None = None
-    """Accepted, and has no effect: changes are followed as they happen."""
+    """Accepted without effect: changes are followed as they happen."""
 
 
 T = TypeVar("T")
@@ -126,7 +126,7 @@ Read = SchedulerConfigSpec | Domain
 
 
 def read_document(data: Any, where: str) -> Read:
-    """What a document of this group says. Raises InvalidObject, whose path begins with `where`."""
+    """The contents of a document of this API group. Raises InvalidObject, whose path begins with `where`."""
     if not isinstance(data, Mapping):
         raise InvalidObject(where, None, "this is no document with apiVersion, kind and spec")
     kind, version = data.get("kind"), data.get("apiVersion")
@@ -142,7 +142,7 @@ def read_document(data: Any, where: str) -> Read:
 
 
 def converted(data: Any, type_: type[T], where: str) -> T:
-    """The data as a value. Raises InvalidObject."""
+    """The data as a value of `type_`. Raises InvalidObject."""
     try:
         return msgspec.convert(data, type_)
     except msgspec.ValidationError as error:

@@ -1,11 +1,12 @@
-"""Background work of LeafSpine: the status of a DomainConfig says how many nodes it has and how many GPUs are in use.
+"""Background work of LeafSpine: writes the number of nodes and the number of GPUs in use into the status of each
+DomainConfig.
 
 Rules:
-- A status is written when it has changed, every PERIOD seconds at most, by one profile of the scheduler that leads.
-- The nodes are those of the leaf or spine of this name, as the DomainConfig says which; where there is none, of the
-  narrowest domain of this name that is no node, or none.
-- The generation is that of the specification in use: one that is refused is not said to be observed.
-- One that cannot be written is tried again at the next look and keeps no other from being written.
+- A status is written if it has changed, at most every PERIOD seconds, by one profile of the scheduler that leads.
+- The nodes are those of the leaf or spine with the DomainConfig's name and type. If there is none, they are those of
+  the narrowest domain of this name that is no node; if there is no such domain either, there are no nodes.
+- The observed generation is that of the specification in use; that of a refused specification is never written.
+- A status that cannot be written is tried again in the next round, and does not keep others from being written.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from gangline_plugins.leaf_spine.layout import Ints
 log = logging.getLogger(__name__)
 
 PERIOD = 30.0
-"""Seconds between two looks."""
+"""Seconds between two rounds."""
 
 
 class DomainStatuses:
-    """Writes what DomainConfigs have come to."""
+    """Writes the status of DomainConfigs."""
 
     def __init__(self, handle: Handle, configured: Configured) -> None:
         self._handle = handle
@@ -37,14 +38,14 @@ class DomainStatuses:
         self._said = ""
 
     async def run(self) -> None:
-        """Look and write until cancelled; not while another profile does."""
+        """Write changed statuses until cancelled; waits while another profile does so."""
         async with self._turn:
             while True:
                 await self.step()
                 await asyncio.sleep(PERIOD)
 
     async def step(self) -> None:
-        """Write each status that is not what there is now. What the API server refuses is logged once."""
+        """Write each status that has changed. A failure of the API server is logged once."""
         said = ""
         for domain, status in self._changed():
             try:
@@ -64,7 +65,7 @@ class DomainStatuses:
         self._said = said
 
     def _changed(self) -> Sequence[tuple[model.Document, Mapping[str, Any]]]:
-        """The DomainConfigs whose status is another one now, with that."""
+        """The DomainConfigs whose status has changed, each with its new status."""
         domains = self._configured.domain_configs()
         if not domains:
             return ()
@@ -80,21 +81,22 @@ class DomainStatuses:
 
 
 class _Turn(asyncio.Lock):
-    """Held by the profile that writes."""
+    """The lock of the profile that writes."""
 
 
 def counts_of(
     wanted: Sequence[tuple[str, str]], levels: Sequence[Domains], nodes: Ints, gpus: Ints
 ) -> Sequence[tuple[int, int]]:
-    """The sums of two columns (one value per row of the cluster) over domains, by level and name; levels widest first.
+    """For each wanted domain, given by level and name, the sums of two columns (one value per row of the cluster).
+    `levels` are given widest first.
 
-    Domains of equal names under different wider ones are added.
+    Domains of equal names within different wider domains are added up.
     """
     named, names = {level for level, _ in wanted}, {name for _, name in wanted}
     sums: dict[str, dict[str, tuple[int, int]]] = {}
     for level in levels:
         if level.level == HOST and HOST not in named:
-            continue  # as many domains as nodes
+            continue  # there are as many such domains as nodes
         here = sums[level.level] = {}
         columns = zip(level.values, level.sums(nodes).tolist(), level.sums(gpus).tolist(), strict=True)
         for name, some, used in columns:

@@ -1,8 +1,8 @@
-"""How placements on each leaf went: a moving average per leaf, kept in a ConfigMap. No I/O here.
+"""How placements on each leaf fared: a moving average per leaf, kept in a ConfigMap. No I/O here.
 
 Rules:
 - A group on a leaf is one placement. It counts 1 once all of its pods there run, and 0 as soon as one of them fails.
-- A leaf of which nothing is known counts as one where all went well.
+- A leaf without a known placement has the average 1.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 from gangline import InvalidObject, PodInfo, texts
 
 NEWS = 0.2
-"""How much the newest placement counts; all older ones together count the rest."""
+"""The weight of the newest placement; all older ones together have the rest."""
 GOOD = 1.0
 _DIGITS = 3
 
@@ -28,17 +28,17 @@ class History:
         self._averages: dict[str, float] = {}
 
     def of(self, leaf: str) -> float:
-        """0..1."""
+        """The average of a leaf, 0 to 1."""
         return self._averages.get(leaf, GOOD)
 
     def observe(self, leaf: str, ran: bool) -> None:
-        """One more placement."""
+        """Add a placement that ran or failed."""
         average = (1 - NEWS) * self.of(leaf) + NEWS * float(ran)
         self._averages[leaf] = average
         self.version += 1
 
     def load(self, text: str) -> bool:
-        """Take averages that were written before, for leaves of which nothing is known; False if they make no sense."""
+        """Take over written averages for leaves without a known placement; False if the text is invalid."""
         try:
             written = texts.from_json("history", text, dict[str, float])
         except InvalidObject:
@@ -50,7 +50,7 @@ class History:
         return True
 
     def dump(self) -> str:
-        """What `load` reads; leaves where all went well are left out."""
+        """The text that `load` reads; leaves with the average 1 are left out."""
         kept = {leaf: round(average, _DIGITS) for leaf, average in sorted(self._averages.items())}
         return msgspec.json.encode({leaf: average for leaf, average in kept.items() if average < GOOD}).decode()
 
@@ -68,7 +68,7 @@ class _Placed:
 
 
 class Observer:
-    """Follows the groups that were placed and tells the history how it went."""
+    """Follows placed groups and adds their results to the history."""
 
     def __init__(self, history: History) -> None:
         self._history = history
@@ -83,7 +83,7 @@ class Observer:
         placed.waiting[pod.uid] = (pod.namespace, pod.name)
 
     def look(self, pods: Mapping[str, PodInfo]) -> set[str]:
-        """See which pods run now; returns the namespaces in which pods have gone, so that `ended` is asked."""
+        """Note which pods run now. Returns the namespaces of pods that are gone: `ended` has to be called for these."""
         gone: set[str] = set()
         for placed in self._placed.values():
             for uid in [uid for uid in placed.waiting if uid in pods and pods[uid].phase == "Running"]:
@@ -94,7 +94,9 @@ class Observer:
         return gone
 
     def ended(self, namespace: str, phases: Mapping[str, str], pods: Mapping[str, PodInfo]) -> None:
-        """What the API server says of pods in a namespace that have ended: UID to phase; any other pod was deleted."""
+        """Judge the pods of a namespace that are gone. `phases` gives the phase, by UID, of those that have ended; the
+        others were deleted.
+        """
         for placed in self._placed.values():
             for followed in (placed.waiting, placed.running):
                 for uid in [uid for uid, (where, _) in followed.items() if where == namespace and uid not in pods]:

@@ -1,9 +1,9 @@
-"""The leaves of a cluster side by side: in one line, so that adjacent leaves are a slice of it.
+"""The leaves of a cluster in one line, so that adjacent leaves are a slice of it.
 
 Rules:
-- Leaves are counted along the line, from 0; rows are sorted by it, so a range of leaves is a range of rows.
-- Leaves are adjacent when they are in one spine and their positions there are consecutive. A leaf in no spine is
-  adjacent to none, and a node in no leaf is not in the line.
+- Leaves are counted along the line, from 0. Rows are sorted by leaf, so a range of leaves is a range of rows.
+- Leaves are adjacent if they are in the same spine and their positions there are consecutive. A leaf in no spine is
+  adjacent to no other leaf, and a node in no leaf is not in the line.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Bools = NDArray[np.bool_]
 
 
 class Layout:
-    """Leaves in line; made anew when the topology changes."""
+    """The leaves in line; made anew when the topology changes."""
 
     def __init__(self, leaves: Domains, spines: Domains | None) -> None:
         self.leaves = leaves
@@ -30,18 +30,18 @@ class Layout:
         by_rank = np.empty(count, dtype=np.int64)
         by_rank[leaves.order] = np.arange(count)
         self.number: Ints = by_rank
-        """Of each leaf in line the number in the topology."""
+        """For each leaf in line its number in the topology."""
         rank = leaves.order[leaves.ids[self.in_leaf]]
         along = np.argsort(rank, kind="stable")
         self.rows: Rows = self.in_leaf[along]
-        """The rows of all leaves, in line."""
+        """The rows of all leaves, in the order of the line."""
         self.leaf_of: Ints = rank[along]
         """For each of `rows` its leaf."""
         self.starts: Ints = np.searchsorted(self.leaf_of, np.arange(count + 1))
-        """Where the rows of each leaf begin; the last one is where they end."""
+        """For each leaf the index in `rows` at which its rows begin; the last entry is the end of all rows."""
         self.sizes: Ints = np.diff(self.starts)
         self.place: Ints = np.full(len(leaves.ids), NO_DOMAIN, dtype=np.int64)
-        """For each row of the cluster its leaf in line, or NONE."""
+        """For each row of the cluster its leaf in line, or NO_DOMAIN."""
         self.place[self.rows] = self.leaf_of
         spine = leaves.ancestors(spines) if spines is not None else np.full(count, NO_DOMAIN, dtype=np.int32)
         self.spine: Ints = spine[by_rank].astype(np.int64)
@@ -52,14 +52,14 @@ class Layout:
         broken = (self.spine[1:] != self.spine[:-1]) | (self.spine[1:] < 0) | (parent[1:] != parent[:-1])
         broken |= self.position[1:] - self.position[:-1] != 1
         self.run: Ints = np.concatenate(([0], np.cumsum(broken)))[:count]
-        """Of each leaf the number of the run of adjacent leaves that it is in."""
+        """For each leaf the number of the run of adjacent leaves that it belongs to."""
 
     def __len__(self) -> int:
         return len(self.sizes)
 
     @cached_property
     def paths(self) -> list[str]:
-        """The name of each leaf below those of the wider domains; by these names history is kept."""
+        """The name of each leaf with those of its wider domains; the history uses these names."""
         return [self.leaves.path(number) for number in self.number.tolist()]
 
     def sums(self, column: Ints) -> Ints:
@@ -67,17 +67,17 @@ class Layout:
         return np.bincount(self.leaf_of, weights=column[self.rows], minlength=len(self)).astype(np.int64)
 
     def windows(self, width: int) -> Ints:
-        """Where runs of so many adjacent leaves begin."""
+        """The first leaf of each run of `width` adjacent leaves."""
         if not 1 <= width <= len(self):
             return np.empty(0, dtype=np.int64)
         return np.flatnonzero(self.run[width - 1 :] == self.run[: len(self) - width + 1])
 
     def rows_of(self, first: int, width: int = 1) -> Rows:
-        """The rows of some adjacent leaves."""
+        """The rows of `width` adjacent leaves."""
         return self.rows[self.starts[first] : self.starts[first + width]]
 
     def name_of(self, first: int, width: int = 1) -> str:
-        """What to call some adjacent leaves."""
+        """The name of `width` adjacent leaves, for messages."""
         if width == 1:
             return f"leaf {self.paths[first]}"
         return f"leaves {self.paths[first]} to {self.leaves.values[int(self.number[first + width - 1])]}"
@@ -88,7 +88,7 @@ class Layout:
 
 
 def find_leaves(topology: Topology, leaf: str, spine: str) -> tuple[Domains, Domains | None] | None:
-    """The levels that are leaf and spine, by name or as they are usually called; None where there are no leaves."""
+    """The levels of leaves and spines, by their configured or usual names; None if there are no leaves."""
     leaves = topology.find(leaf or LEAF)
     if leaves is None and not leaf:
         switches = topology.switches()

@@ -1,4 +1,4 @@
-"""Which nodes of each leaf one group may use: limits on nodes and GPUs per leaf, as a mask over rows."""
+"""The nodes of each leaf that one group may use: limits on nodes and GPUs per leaf, as a mask over rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NO_LIMIT = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Limits:
-    """For each leaf in line."""
+    """The limits of each leaf, in the order of the line."""
 
     nodes: Ints
     amount: Ints
@@ -26,12 +26,12 @@ class Limits:
 
     @property
     def any(self) -> bool:
-        """Whether there is any limit."""
+        """Whether any leaf has a limit."""
         return bool(self.nodes.min(initial=NO_LIMIT) < NO_LIMIT or self.amount.min(initial=NO_LIMIT) < NO_LIMIT)
 
 
 def limits_of(layout: Layout, settings: Settings, domains: Mapping[str, Domain]) -> Limits:
-    """The limits of the settings, and those of the leaves that have their own; the smaller one counts."""
+    """The limits of the settings and those of single leaves; the smaller one counts."""
     nodes = np.full(len(layout), settings.max_nodes or NO_LIMIT, dtype=np.int64)
     amount = np.full(len(layout), WHOLE * settings.max_gpus if settings.max_gpus else NO_LIMIT, dtype=np.int64)
     if any(domain.max_nodes or domain.max_gpus for domain in domains.values()):
@@ -45,7 +45,9 @@ def limits_of(layout: Layout, settings: Settings, domains: Mapping[str, Domain])
 
 
 def usable(layout: Layout, demand: Demand, limits: Limits) -> Bools:
-    """For each of `layout.rows` whether the group may use it: those that hold most first, as far as limits allow."""
+    """For each of `layout.rows` whether the group may use it. Where limits apply, the nodes that hold most members are
+    kept.
+    """
     rows = layout.rows
     holds = demand.roles[0].capacity[rows].copy()
     for role in demand.roles[1:]:
@@ -67,13 +69,13 @@ def usable(layout: Layout, demand: Demand, limits: Limits) -> Bools:
 
 
 def sizes_of(layout: Layout, demand: Demand, limits: Limits) -> Ints:
-    """For each leaf how many of its nodes one group may use, whatever is on them now."""
+    """For each leaf how many of its nodes one group may use, regardless of the pods on them."""
     sizes = np.minimum(layout.sizes, limits.nodes)
     most = int(demand.most_on().max(initial=0))
     return np.minimum(sizes, limits.amount // most) if most else sizes
 
 
 def usual(sizes: Ints) -> int:
-    """The size that most leaves have; of several the largest; 0 where no leaf has a node."""
+    """The most frequent size of a leaf; of several equally frequent ones the largest; 0 if no leaf has a node."""
     counts = np.bincount(sizes[sizes > 0], minlength=1)
     return len(counts) - 1 - int(np.argmax(counts[::-1])) if counts.any() else 0

@@ -1,4 +1,20 @@
-"""LeafSpine: where a gang may go by how many nodes it needs, and how good each such place is."""
+"""The plugin: the places where a gang may go, and their scores, by the number of nodes that the gang needs.
+
+In a leaf-spine network, nodes of one leaf switch are close to each other, and leaves of one spine switch are the next
+closest. The plugin keeps a gang's members close, and keeps complete leaves free for the gangs that need them. For a
+group it works in these steps:
+
+1. `layout` puts the leaves in one line, so that adjacent leaves are a slice of the line.
+2. `demand` computes the fewest nodes that hold the group, and the GPUs that it asks for.
+3. `limits` leaves out nodes by the configured limits on nodes and GPUs per leaf.
+4. `choosing` applies the rule for this number of nodes, and yields the placements that obey it, in batches: the best
+   ones first.
+5. `terms` scores the placements of a batch.
+
+Groups that state their own topology constraint keep it. The plugin generates no placements for them, and only scores
+those of other plugins. `configured` follows the configuration; `history` and `remembering` record how gangs fared on
+each leaf; `domain_status` reports the use of leaves and spines.
+"""
 
 from __future__ import annotations
 
@@ -38,20 +54,20 @@ from gangline_plugins.leaf_spine.remembering import Keeper, memory_of
 from gangline_plugins.leaf_spine.terms import Values, score
 
 _REMEMBERED = 65_536
-"""Members of groups that may still be bound."""
+"""At most this many members of groups that may still be bound."""
 _NONE: Ints = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeafPlacement(Placement):
-    """A placement with its score, worked out together with all others of its kind."""
+    """A placement with its score, which is computed together with those of its whole batch."""
 
     score: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rated:
-    """What the placements of others are compared by, for one attempt."""
+    """The values, for one attempt, by which placements of other plugins are scored."""
 
     attempt: GroupAttempt
     layout: Layout
@@ -62,7 +78,7 @@ class _Rated:
 
 
 class LeafSpine:
-    """Generates placements for groups that require no level of their own, and scores those of all groups."""
+    """Generates placements for groups that require no level, and scores the placements of all groups."""
 
     name = "LeafSpine"
     args_type = LeafSpineArgs
@@ -85,7 +101,7 @@ class LeafSpine:
 
     @hookimpl
     def events_to_register(self) -> Sequence[EventHint]:
-        """Nodes that come or change, pods that go, and what is configured."""
+        """New or changed nodes, deleted pods, and changes of the configuration."""
         return (
             on("nodes", Action.ADD | Action.UPDATE),
             on("pods", Action.DELETE),
@@ -94,12 +110,14 @@ class LeafSpine:
 
     @hookimpl
     def pre_cycle(self) -> None:
-        """Bring leaves and spines up to date before anything is decided by them."""
+        """Bring leaves and spines up to date before a decision uses them."""
         self._configured.refresh()
 
     @hookimpl
     def placement_generate(self, attempt: GroupAttempt, nodes: NodeView) -> Iterable[Placement] | Status | None:
-        """Placements by the rules, for groups that want GPUs, say nothing of topology and are not to be distributed."""
+        """Placements by the rules, for groups that want GPUs, state no topology and do not ask for the strategy
+        `distributed`.
+        """
         self._remember(attempt)
         layout = self._leaves()
         if layout is None or _has_its_own(attempt) or self._is_distributed(attempt):
@@ -111,7 +129,7 @@ class LeafSpine:
             if (demand := demand_of(attempt, counts, nodes, self._table)) is not None
         ]
         if not choices:
-            return None  # it wants no GPUs, or all nodes together do not hold it, whatever the leaves are
+            return None  # the group wants no GPUs, or does not fit even on all nodes together
         found = self._placements(choices, attempt.placed_rows())
         first = next(found, None)
         if first is None:
@@ -120,7 +138,7 @@ class LeafSpine:
 
     @hookimpl
     def placement_score(self, attempt: GroupAttempt, placement: Placement, nodes: NodeView) -> float:
-        """The weighted terms (see `terms`); 0 everywhere for groups that want no GPUs."""
+        """The weighted terms (see `terms`), 0 to 100; 0 for every placement of a group that wants no GPUs."""
         if isinstance(placement, LeafPlacement):
             return placement.score
         layout = self._leaves()
@@ -134,7 +152,7 @@ class LeafSpine:
 
     @hookimpl
     async def post_bind(self, pod: PodInfo, node: str) -> None:
-        """From now on it is seen how the group fares on this leaf."""
+        """Start to observe how the group fares on this leaf."""
         group, row = self._members.pop(pod.uid, None), self._handle.nodes.row_of(node)
         layout = self._leaves()
         if group is not None and layout is not None and row is not None and layout.place[row] >= 0:
@@ -154,7 +172,7 @@ class LeafSpine:
                 tier += 1
 
     def _remember(self, attempt: GroupAttempt) -> None:
-        """Which group its members are in: they may be bound."""
+        """Remember the group of each member, for the time when the member is bound."""
         key = attempt.group.key
         for role in attempt.roles:
             for pod in role.pods:
@@ -175,7 +193,7 @@ class LeafSpine:
         return _Rated(attempt, layout, demand, layout.sums(stock.total), layout.sums(stock.used), fewest)
 
     def _score_of(self, rated: _Rated, rows: Rows) -> float:
-        """As if the group took those of the leaves that hold most, and then nodes in no leaf."""
+        """The score if the group took the leaves with most places, and then nodes in no leaf."""
         layout, demand = rated.layout, rated.demand
         if demand is None:
             return 0.0
@@ -200,7 +218,7 @@ class LeafSpine:
         return self._layout
 
     def _past(self, layout: Layout) -> Values:
-        """How placements went on each leaf."""
+        """The history of each leaf: how placements there went."""
         history = self._memory.history
         if self._history[:2] != (layout, history.version):
             past = np.array([history.of(path) for path in layout.paths], dtype=np.float64)
@@ -219,6 +237,6 @@ class LeafSpine:
 
 
 def _has_its_own(attempt: GroupAttempt) -> bool:
-    """Whether the group, or a part of it, says itself how close its members have to be."""
+    """Whether the group or one of its subgroups states a topology constraint."""
     topologies = [attempt.group.topology, *(subgroup.topology for subgroup in attempt.group.subgroups)]
     return any(topology != TopologyConstraint() for topology in topologies)

@@ -1,4 +1,4 @@
-"""Background work of LeafSpine: look how placed groups fare, and keep the history in a ConfigMap."""
+"""Background work of LeafSpine: observes how placed groups fare, and keeps the history in a ConfigMap."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from gangline_plugins.leaf_spine.history import History, Observer
 log = logging.getLogger(__name__)
 
 HISTORY = "gangline-domain-history"
-"""The ConfigMap; one key per profile."""
+"""The name of the ConfigMap; it has one key per profile."""
 PERIOD = 30.0
-"""Seconds between two looks, and between two writes at least."""
+"""Seconds between two rounds, and the least time between two writes."""
 ENDED = "status.phase!=Pending,status.phase!=Running"
 
 
 def memory_of(state: State, profile: str) -> Memory:
-    """What a profile remembers; the same object for all configurations that follow each other."""
+    """The memory of a profile; the same object for successive configurations."""
     return state.shared(Memory, profile)
 
 
@@ -42,7 +42,7 @@ class Keeper:
         self._namespace = namespace
 
     async def run(self) -> None:
-        """Look and write until cancelled."""
+        """Observe and write until cancelled."""
         while True:
             try:
                 await self.step()
@@ -51,7 +51,9 @@ class Keeper:
             await asyncio.sleep(PERIOD)
 
     async def step(self) -> None:
-        """Read once, look at what was placed, and write what is new. Raises ApiError."""
+        """Read the history once, observe the placed groups, and write the history if it has changed. Raises
+        ApiError.
+        """
         if not self._memory.is_read:
             await self._read()
         await self._look()

@@ -1,12 +1,13 @@
-"""The four terms of a placement's score, each 0..1, and their weighted sum, 0..100.
+"""The four terms of a placement's score, each from 0 to 1, and their weighted sum, from 0 to 100.
 
-- **resourceAvailability**: what stays available to whole-leaf gangs. 1 less the part of the leaves' GPUs that is left
-  over, once the group runs, in leaves that nobody used before: 1 where no such leaf is broken up. For a group that one
-  node holds it is the same of the node, if that is less.
-- **topologyAlignment**: how compact it is. The fewest leaves that could do, divided by the number of positions from the
-  first to the last leaf that is used, and by the number of spines: 1 on the fewest leaves, adjacent, in one spine.
-- **domainUtilization**: the part of the leaves' GPUs that is in use once the group runs, so nearly full leaves are
-  filled first. For a group that one node holds it is the mean of the node's part and the leaf's.
+- **resourceAvailability**: how much stays available to gangs that need whole leaves. It is 1 less the fraction of the
+  placement's GPUs that is left over in leaves that were unused before; 1 if no such leaf is broken up. For a group that
+  one node holds, it is the lower of the values for the leaf and for the node.
+- **topologyAlignment**: how compact the placement is. It is the fewest leaves that could hold the group, divided by the
+  number of positions from the first to the last leaf used, and by the number of spines. It is 1 on the fewest leaves if
+  they are adjacent and in one spine.
+- **domainUtilization**: the fraction of the placement's GPUs that is in use once the group runs, so nearly full leaves
+  are filled first. For a group that one node holds, it is the mean of the values for the leaf and for the node.
 - **historicalPerformance**: the mean of the leaves' moving averages of placements that ran (1) or failed (0).
 """
 
@@ -25,24 +26,24 @@ Values = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Offers:
-    """What is known of placements, one value for each."""
+    """The values from which placements are scored, one entry per placement."""
 
     total: Ints
-    """What the leaves have."""
+    """The GPUs of the leaves."""
     used: Ints
-    """What of it is in use."""
+    """The GPUs in use."""
     untouched: Ints
-    """What those of the leaves have that nobody uses."""
+    """The GPUs of those leaves that have no GPU in use."""
     span: Ints
-    """Positions from the first to the last leaf, summed over spines."""
+    """Positions from the first to the last leaf, summed over the spines."""
     spines: Ints
     history: Values
     node: Offers | None = None
-    """For placements on one node: the same of the node alone."""
+    """For placements on one node: the same values for the node alone."""
 
 
 def resource_availability(offers: Offers, amount: int) -> Values:
-    """See above; used leaves are taken to be filled first."""
+    """The term resourceAvailability; the group is assumed to fill used leaves first."""
     room_beside = (offers.total - offers.untouched) - offers.used
     left_over = offers.untouched - np.maximum(0, amount - room_beside)
     broken_up = np.clip(left_over, 0, None) * (offers.untouched > left_over)
@@ -51,18 +52,18 @@ def resource_availability(offers: Offers, amount: int) -> Values:
 
 
 def topology_alignment(offers: Offers, fewest: int) -> Values:
-    """See above."""
+    """The term topologyAlignment."""
     return np.minimum(1.0, fewest / np.maximum(1, offers.span * offers.spines))
 
 
 def domain_utilization(offers: Offers, amount: int) -> Values:
-    """See above."""
+    """The term domainUtilization."""
     part = np.minimum(1.0, _part(offers.used + amount, offers.total))
     return part if offers.node is None else (part + domain_utilization(offers.node, amount)) / 2
 
 
 def score(offers: Offers, amount: int, fewest: int, weights: ScoringWeights) -> Values:
-    """0..100."""
+    """The weighted sum of the terms, 0 to 100."""
     terms = (
         resource_availability(offers, amount),
         topology_alignment(offers, fewest),
