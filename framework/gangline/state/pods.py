@@ -59,12 +59,16 @@ class LabelSet(Mapping[str, str]):
         return self is other if isinstance(other, LabelSet) else dict(self) == other
 
 
-@lru_cache(maxsize=1024)
 def memo_key(*values: Hashable) -> object:
     """What is remembered in `PodClass.memo` under: the same object for equal values, such as a plugin's arguments.
 
     A plugin itself as the key would stay alive with the pod class after its configuration has ended.
     """
+    return _memo_key(values)
+
+
+@lru_cache(maxsize=1024)
+def _memo_key(values: tuple[Hashable, ...]) -> object:
     return object()
 
 
