@@ -1,12 +1,15 @@
-"""Which devices a bound pod is believed to have: an annotation can be made up, what goes with it cannot.
+"""Which devices a bound pod is believed to have. A user can write a false annotation, but cannot make up a lease or a
+claim.
 
 Rules:
-- What leases lock for the pod on its node it has, whatever its annotation says.
-- Beyond that it has as many of the devices that it names as its claim, its request or its map gives it, of those that
-  its node has and no lease gives to somebody else. A pod without any of these has none.
-- What was believed once stays believed while the pod is there: its claim may go before it.
-- A pod, its claim and its leases come over different watches, in any order. So nothing is final before `settle` has
-  seen a pod twice; until then a claim that is not there yet counts, and nobody is accused.
+- A pod has the devices that leases lock for it on its node, regardless of its annotation.
+- Beyond these it has as many of the devices in its annotation as its claim, its request or its map gives it. Only
+  devices that its node has and that no lease locks for another pod count. A pod without lease, claim, request and map
+  has none.
+- What was believed once stays believed as long as the pod exists, because its claim may be deleted before it.
+- A pod, its claim and its leases arrive over different watches, in any order. So a judgement is final only after
+  `settle` has seen the pod twice. Until then a claim that is missing counts as if it were there, and no doubt is
+  reported.
 """
 
 from __future__ import annotations
@@ -22,64 +25,66 @@ from gangline_plugins.gpu.links import MOST_DEVICES
 from gangline_plugins.gpu.wants import MapProfiles, Problem, Want, plain_want
 
 SETTLE = 5.0
-"""Seconds between two looks at pods that are not judged for good; at the second they are."""
+"""Seconds between two rounds of `settle`; a pod is judged for good in its second round."""
 AT_ONCE = 128
-"""Pods that are judged again before others get their turn; a few milliseconds."""
+"""Pods that are judged again before other tasks get their turn: a few milliseconds."""
 _FEWEST = 1024
-"""Pods that are known before those are looked for that have gone: a process that does not lead settles nothing."""
+"""At this many known pods, deleted ones are forgotten here, because a process that does not lead never calls
+`settle`.
+"""
 _REMEMBERED = 65_536
-"""Pods of which it is remembered what they were believed to have."""
+"""At most this many pods whose believed devices are remembered."""
 
 
 class Leases(Protocol):
-    """What the leases say that lock devices."""
+    """The devices that leases lock."""
 
     def held(self, uid: str, node: str) -> frozenset[int]:
         """The devices of a node that are locked for a pod."""
         ...
 
     def holders(self, node: str) -> Mapping[int, Collection[str]]:
-        """For each locked device of a node the UIDs of the pods that it is locked for."""
+        """For each locked device of a node the UIDs of the pods that hold it."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """A pod says that it has more than it is believed to have."""
+    """A pod whose annotation names more devices than the pod is believed to have."""
 
     pod: PodInfo
     note: str
 
 
 class Beliefs:
-    """Judges what pods say, and keeps what is doubted."""
+    """Judges the annotations of bound pods, and keeps the doubts."""
 
     def __init__(self, state: State) -> None:
         self.leases: Leases | None = None
-        """Set by who follows them; without it there are none."""
+        """Set by the plugin that follows leases; None if no plugin does."""
         self.doubts: dict[str, Doubt] = {}
-        """By UID."""
+        """Doubts by pod UID."""
         self._state = state
         self._namespaces = state.store(resources.NAMESPACES)
         self._profiles = state.shared(MapProfiles)
         self._tidy_at = _FEWEST
         self._new: dict[str, int] = {}
-        """Pods that are not judged for good, by UID, and how often `settle` has seen them."""
+        """Pods that are not judged for good: UID to the number of rounds in which `settle` has seen them."""
         self._trusted: OrderedDict[str, tuple[str, frozenset[int]]] = OrderedDict()
-        """UID to node and devices."""
+        """UID to node and believed devices."""
         self._seen: set[str] = set()
         self._looked = -math.inf
 
     def is_new(self, uid: str) -> bool:
-        """Whether more may still come that tells what the pod has."""
+        """Whether objects that support the pod's annotation may still arrive."""
         return uid in self._new
 
     def has_judged(self, uid: str) -> bool:
-        """Whether it had to be judged what the pod has; not where it was given that here."""
+        """Whether the pod's annotation was judged; False if this scheduler gave the pod its devices."""
         return uid in self._seen
 
     def trust(self, pod: PodInfo, ids: Collection[int]) -> None:
-        """The pod was given these devices here, or has shown that it has them."""
+        """This scheduler gave the pod these devices, or their annotation was confirmed."""
         self._trusted[pod.uid] = (pod.node_name, frozenset(ids))
         self._trusted.move_to_end(pod.uid)
         self.doubts.pop(pod.uid, None)
@@ -94,10 +99,11 @@ class Beliefs:
         present: int | None,
         shared: Collection[int],
     ) -> tuple[int, ...]:
-        """The devices that a bound pod has of those that it says, with those that are locked for it, rising.
+        """The devices that a bound pod has, ascending: those locked for it, and the believed ones of `said`, those in
+        its annotation.
 
-        `present` is the mask of the node's devices, None where it does not report them; `shared` are devices that pods
-        of other leases have and the pod may have too.
+        `present` is the mask of the node's devices, None if the node does not report them. `shared` are devices that
+        leases lock for other pods and that the pod may have too.
         """
         if pod.uid not in self._seen:
             self._tidy()
@@ -122,9 +128,9 @@ class Beliefs:
         return tuple(sorted(believed))
 
     def settle(self, now: float) -> list[str]:
-        """Look at what is not judged for good; returns the UIDs of pods that are to be judged again, now for good.
+        """Start a round; returns the UIDs of the pods that are now to be judged for good.
 
-        `now` is on the clock that only grows; looks that come too soon after another are none.
+        `now` is in seconds of the monotonic clock; a round that comes too soon after another does nothing.
         """
         if now - self._looked < SETTLE:
             return []
@@ -134,11 +140,11 @@ class Beliefs:
         return due
 
     def open_doubts(self) -> list[Doubt]:
-        """What is doubted of pods that are judged for good."""
+        """The doubts about pods that are judged for good."""
         return [doubt for uid, doubt in self.doubts.items() if uid not in self._new]
 
     def forget(self, uids: Collection[str]) -> None:
-        """These pods are there; what is known of others is of no use any more."""
+        """Forget all pods except these, which exist."""
         known: tuple[MutableMapping[str, Any], ...] = (self.doubts, self._new, self._trusted)
         for each in known:
             for uid in [uid for uid in each if uid not in uids]:
@@ -156,20 +162,20 @@ class Beliefs:
             self.trust(pod, ids)
 
     def _own(self, pod: PodInfo) -> frozenset[int]:
-        """What is locked for the pod, and what it was believed to have before."""
+        """The devices that are locked for the pod, and those that it was believed to have before."""
         node, trusted = self._trusted.get(pod.uid, ("", frozenset[int]()))
         held = self.leases.held(pod.uid, pod.node_name) if self.leases is not None else frozenset[int]()
         return held | trusted if node == pod.node_name else held
 
     def _others(self, pod: PodInfo, want: Want | Problem | None) -> frozenset[int]:
-        """The devices of its node that are locked for others and that it cannot share with them."""
+        """The devices of the pod's node that are locked for other pods and that it cannot share with them."""
         if self.leases is None or (isinstance(want, Want) and want.exclusivity != "Exclusive"):
             return frozenset()
         holders = self.leases.holders(pod.node_name)
         return frozenset(id for id, uids in holders.items() if any(uid != pod.uid for uid in uids))
 
     def _most(self, pod: PodInfo, want: Want | Problem | None, said: Collection[int]) -> int:
-        """How many devices the pod may have by what it asks for."""
+        """How many devices the pod may have by its claim, its request or its map."""
         plain = plain_want(pod)
         requested = plain.count if plain is not None else 0
         if isinstance(want, Want):
@@ -192,7 +198,7 @@ class Beliefs:
 
 
 def ids_in(devices: str) -> tuple[int, ...] | None:
-    """The device ids that an entry of a map lists, rising; None where something else stands there."""
+    """The device ids that an entry of a map lists, ascending; None if the entry is no list of device ids."""
     parts = [part.strip() for part in devices.split(",")] if devices.strip() else []
     if not all(part.isascii() and part.isdigit() and len(part) <= 3 and int(part) < MOST_DEVICES for part in parts):
         return None
@@ -200,7 +206,7 @@ def ids_in(devices: str) -> tuple[int, ...] | None:
 
 
 def metadata_of(pod: PodInfo) -> model.ObjectMeta:
-    """What says which pod of its workload it is."""
+    """The metadata that tells which pod of its workload the pod is."""
     return model.ObjectMeta(
         name=pod.name,
         namespace=pod.namespace,

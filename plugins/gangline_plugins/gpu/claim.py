@@ -1,4 +1,4 @@
-"""GpuClaim: a pod goes where its claim can be met, and gets exactly the devices that meet it best."""
+"""GpuClaim: a pod gets a node that can meet its claim, and exactly the devices there that meet it best."""
 
 from __future__ import annotations
 
@@ -45,32 +45,34 @@ from gangline_plugins.telling import Teller
 
 WANT: StateKey[Want] = StateKey("GpuClaim want")
 FEASIBILITY: StateKey[Feasibility] = StateKey("GpuClaim feasibility")
-"""Where verdict, bandwidth and what is left of each node are kept."""
+"""Holds the verdict, the bandwidth and the wholeness of each node."""
 RESERVED: StateKey[Allocation] = StateKey("GpuClaim reserved")
-"""What reserve took, as the binding writes it."""
+"""The allocation that `reserve` made, as the binding writes it."""
 _PLENTY_OF_PORTS = 8.0
-"""Ports beyond those asked for from which more do not make a node better."""
+"""With this many ports more than asked for, a node gets the full score for ports."""
 
 
 class GpuClaimArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """Arguments."""
+    """Arguments of GpuClaim."""
 
     implicit_claims: bool = True
-    """A plain request for `nvidia.com/gpu` is a claim for whole devices on nodes that report theirs."""
+    """Whether a plain request for `nvidia.com/gpu` gets whole devices chosen on nodes that report theirs."""
     allow_unknown_health: bool = False
-    """Devices whose health is not known may be allocated."""
+    """Whether devices of unknown health may be allocated."""
     stale_after_seconds: Annotated[float, msgspec.Meta(gt=0)] = 300.0
     """Seconds after a node's last report from which its devices are of unknown health."""
     require_report: bool = False
-    """Pods that request GPUs go to nodes alone that report theirs, so that each pod knows which it has."""
+    """Whether pods that request GPUs go only to nodes that report theirs, so that each pod's devices are known."""
     require_request: bool = False
-    """Pods whose claim gives them whole GPUs have to request as many of `nvidia.com/gpu`, so that quotas count them."""
+    """Whether pods whose claim gives them whole GPUs have to request as many of `nvidia.com/gpu`, so that quotas count
+    them.
+    """
     fail_requests_greater_than_one: bool = False
-    """As the device plugin's setting: time-sliced nodes admit no pod that asks for several replicas."""
+    """Whether time-sliced nodes reject pods that ask for several replicas; set it as in the device plugin."""
 
 
 class GpuClaim:
-    """Enforces claims in `filter`, prefers the fabric that they prefer, and reserves devices."""
+    """Enforces claims in `filter`, prefers nodes with the fabric that a claim prefers, and reserves devices."""
 
     name = "GpuClaim"
     args_type = GpuClaimArgs
@@ -104,7 +106,7 @@ class GpuClaim:
 
     @hookimpl
     def events_to_register(self) -> Sequence[EventHint]:
-        """The pod's claim, devices that are reported or given back, and nodes."""
+        """Changes of the pod's claim, of nodes and their reports, and of leases; deleted pods that free devices."""
         return (
             on("gpuclaims", Action.ADD | Action.UPDATE, _is_its_claim),
             on("gpunodestatuses", Action.ADD | Action.UPDATE | Action.DELETE, self._says_something_new),
@@ -115,7 +117,7 @@ class GpuClaim:
 
     @hookimpl
     def pre_cycle(self, pod: PodInfo) -> None:
-        """See which nodes have not reported for too long, and forget what the pod would have got before."""
+        """Find nodes whose last report is too old, and forget the devices that the pod got at an earlier attempt."""
         self._feasibility.look(self._handle.clock.now())
         want = self._want(pod)
         if isinstance(want, Want):
@@ -125,7 +127,7 @@ class GpuClaim:
 
     @hookimpl
     def identity(self, pod: PodInfo) -> Hashable:
-        """What its claim says; without one, and without a map, requests tell."""
+        """The want of the pod's claim or map; None without both, because then the requests decide."""
         annotations = pod.annotations
         return (
             (self._table.wants.of(pod),)
@@ -135,7 +137,7 @@ class GpuClaim:
 
     @hookimpl
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
-        """What the pod wants; most pods want no GPUs."""
+        """Read the pod's want; pods that want no GPUs skip the plugin."""
         want = self._want(pod)
         if want is None:
             return SKIP
@@ -146,7 +148,7 @@ class GpuClaim:
         return None
 
     def _want(self, pod: PodInfo) -> Want | Problem | None:
-        """What the pod wants, or why it cannot have that; None where that is none of this plugin's business."""
+        """The pod's want, or why it cannot be met; None if this plugin does not concern the pod."""
         want = self._table.wants.of(pod)
         if want is None or isinstance(want, Problem):
             return want
@@ -160,12 +162,12 @@ class GpuClaim:
 
     @hookimpl
     def filter(self, cycle: Cycle, nodes: NodeView) -> CodeColumn:
-        """Nodes that cannot meet the claim now, each with the first reason."""
+        """Nodes that cannot meet the claim now, each with its first reason."""
         return self._feasibility.of(cycle.read(WANT), nodes).codes[nodes.index]
 
     @hookimpl
     def post_reject(self, pod: PodInfo, diagnosis: Diagnosis) -> None:
-        """Tell a pod what is wrong with its claim."""
+        """Record an event that says what is wrong with the pod's claim."""
         problem = self._want(pod)
         if isinstance(problem, Problem) and problem.reason:
             self._teller.once(pod, problem.reason, problem.message)
@@ -174,24 +176,24 @@ class GpuClaim:
 
     @hookimpl
     def capacity(self, cycle: Cycle, nodes: NodeView) -> Int64Column | None:
-        """As many as there are free devices, shares of devices or instances for."""
+        """How many such pods the free devices, shares of devices or instances of each node suffice for."""
         want = cycle.get(WANT)
         return None if want is None else count(self._table, want, nodes)
 
     @hookimpl
     def pre_score(self, cycle: Cycle) -> Status | None:
-        """Few claims prefer a fabric."""
+        """Skip the score unless the claim prefers a fabric."""
         want = cycle.get(WANT)
         return None if want is not None and want.fabric.has_preference else SKIP
 
     @hookimpl
     def score(self, cycle: Cycle, nodes: NodeView) -> ScoreColumn:
-        """RDMA ports to spare, preferred adapters, and cuFile, each as much as the others."""
+        """The mean of the scores for spare RDMA ports, preferred adapters, and cuFile."""
         return 100.0 * _fabric_worth(cycle.read(WANT).fabric, self._table, nodes)
 
     @hookimpl
     def reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
-        """Take the devices; they travel to the pod with its binding."""
+        """Make the choice of devices firm; the binding writes them on the pod."""
         want = cycle.get(WANT)
         if want is None:
             return None
@@ -211,20 +213,24 @@ class GpuClaim:
 
     @hookimpl
     def unreserve(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
-        """The devices are given back with the pod's place on the node."""
+        """Forget the choice: the pod does not go to its node after all."""
         self._table.forget(pod.uid)
         if cycle.get(WANT) is not None and custom_resources.ALLOCATED in cycle.annotations:
             self._statuses.tell(pod, "Failed", message=f"the reservation on node {node} was given back")
 
     @hookimpl
     async def post_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
-        """Say on the claim what the binding has written: by now the table may know the pod as the watch tells of it."""
+        """Write the devices into the claim's status. They come from `reserve`, because the table may follow the watch
+        by now.
+        """
         allocation = cycle.get(RESERVED)
         if allocation is not None:
             self._statuses.tell(pod, "Bound", node, allocation)
 
     async def _look_at_doubts(self) -> None:
-        """Say of pods what they are not believed, once everything that may speak for them has had time to come."""
+        """Record an event on each pod whose annotation is not believed, after supporting objects have had time to
+        arrive.
+        """
         while True:
             await asyncio.sleep(SETTLE)
             for _ in self._table.settle_beliefs(self._handle.clock.monotonic()):
@@ -234,7 +240,7 @@ class GpuClaim:
                     self._doubted.inc()
 
     async def _look_at_health(self) -> None:
-        """Tell pods of devices that fall ill under them."""
+        """Tell pods whose devices have become unhealthy."""
         while True:
             news = self._illness.news(self._table, self._handle.state)
             for number, (pod, note) in enumerate(news, start=1):
@@ -244,7 +250,9 @@ class GpuClaim:
             await asyncio.sleep(SETTLE)
 
     def _warn_of_late_claim(self, pod: PodInfo) -> None:
-        """The webhook tells the containers of a pod to read UUIDs when it sees that the claim is for instances."""
+        """Warn of a claim for instances that came after its pod: the webhook could not let the containers read
+        UUIDs.
+        """
         name = pod.annotations.get(custom_resources.CLAIM, "")
         claim: custom_resources.GpuClaim | None = self._handle.state.store(resources.GPU_CLAIMS).get(
             name, pod.namespace
@@ -257,7 +265,7 @@ class GpuClaim:
     def _says_something_new(
         self, pod: PodInfo, old: custom_resources.GpuNodeStatus | None, new: custom_resources.GpuNodeStatus | None
     ) -> bool:
-        """Whether a report is more than a heartbeat, or the first for long; asked for every pod, worked out once."""
+        """Whether a report is more than a heartbeat, or the first one for long. Asked for every pod, computed once."""
         if old is None or new is None:
             return True
         if self._judged[0] is not new:
@@ -270,7 +278,7 @@ class GpuClaim:
 
 
 def _lacks_request(pod: PodInfo, want: Want) -> str:
-    """What to tell a pod that requests none of the GPUs that its claim gives it; "" where it does."""
+    """Why a pod whose claim gives it whole GPUs has to request them; "" if it does so or need not."""
     if want.implicit or want.exclusivity != "Exclusive" or pod.cls.requests.real.get(custom_resources.GPU, 0):
         return ""
     return f"the pod's claim gives it {want.count} GPUs: it has to request {custom_resources.GPU}: {want.count}"
@@ -282,7 +290,7 @@ def _is_its_claim(pod: PodInfo, old: custom_resources.GpuClaim | None, new: cust
 
 
 def _fabric_worth(fabric: FabricWant, table: DeviceTable, nodes: NodeView) -> ScoreColumn:
-    """0..1 for each node."""
+    """How well each node's fabric meets the preferences, 0 to 1."""
     c, index = table.columns, nodes.index
     parts: list[ScoreColumn] = []
     if fabric.rdma or fabric.min_ports:

@@ -1,7 +1,7 @@
-"""The status of GpuClaims, written in the background: a pod never waits for it.
+"""Writes the status of GpuClaims in the background, so that no pod waits for it.
 
-Several pods may use one claim; the newest that happened stands there. What was not written when something newer
-happened is never written. A status that cannot be written is given up: it tells, and decides nothing.
+Several pods may use one claim; the status shows the latest event of any of them. Statuses that were replaced before
+they were written are never written. A status that cannot be written is dropped: no decision depends on it.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ _WRITERS = 16
 
 
 class ClaimStatuses:
-    """Collects what claims have come to, and writes it."""
+    """Collects the statuses of claims, and writes them."""
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
         self._store = handle.state.store(resources.GPU_CLAIMS)
         self._latest: dict[tuple[str, str], custom_resources.GpuClaimStatus] = {}
         self._locks = [asyncio.Lock() for _ in range(_WRITERS)]
-        """A claim always has the same one, so that its statuses are written in order."""
+        """A claim always uses the same lock, so that its statuses are written in order."""
 
     def tell(
         self, pod: PodInfo, phase: Phase, node: str = "", allocation: Allocation | None = None, message: str = ""
     ) -> None:
-        """The claim of a pod has come to this; nothing for a pod without a claim."""
+        """Set the status of the pod's claim; does nothing for a pod without a claim."""
         name = pod.annotations.get(custom_resources.CLAIM)
         claim: custom_resources.GpuClaim | None = self._store.get(name, pod.namespace) if name else None
         if claim is None:
@@ -46,7 +46,7 @@ class ClaimStatuses:
         self._handle.spawn(partial(self._write, key))
 
     def is_new(self, pod: PodInfo) -> bool:
-        """Whether nothing was ever said of the pod's claim."""
+        """Whether the pod's claim has no status yet."""
         claim: custom_resources.GpuClaim | None = self._store.get(
             pod.annotations.get(custom_resources.CLAIM, ""), pod.namespace
         )

@@ -1,4 +1,4 @@
-"""The device table's columns: one value, or one per device, for each node row; only the table writes them."""
+"""The columns of the device table, with one value, or one per device, for each row; only the table writes them."""
 
 from __future__ import annotations
 
@@ -17,54 +17,56 @@ _EMPTY = {"link_class": NO_CLASS, "replicas": 1, "heartbeat": np.inf}
 
 
 class Columns:
-    """Masks are uint32, bit i for device i; per-device columns have 16 places per row."""
+    """Masks are uint32, with bit i for device i; per-device columns have 16 entries per row."""
 
     def __init__(self) -> None:
         capacity = _INITIAL_CAPACITY
         self.known: NDArray[np.bool_] = np.zeros(capacity, dtype=np.bool_)
-        """The node has a report that can be used."""
+        """Whether the node has a report that can be used."""
         self.unusable: NDArray[np.bool_] = np.zeros(capacity, dtype=np.bool_)
-        """It has one that cannot be used."""
+        """Whether the node has a report that cannot be used."""
         self.present: NDArray[np.uint32] = np.zeros(capacity, dtype=np.uint32)
         self.healthy: NDArray[np.uint32] = np.zeros(capacity, dtype=np.uint32)
         self.unknown: NDArray[np.uint32] = np.zeros(capacity, dtype=np.uint32)
-        """Devices whose health is not known."""
+        """Devices of unknown health."""
         self.mig: NDArray[np.uint32] = np.zeros(capacity, dtype=np.uint32)
-        """Devices that are cut into MIG instances."""
+        """Devices that are divided into MIG instances."""
         self.busy: NDArray[np.uint32] = np.zeros(capacity, dtype=np.uint32)
-        """Devices on which there is any pod."""
+        """Devices that have any pod."""
         self.whole: NDArray[np.uint32] = np.zeros(capacity, dtype=np.uint32)
-        """Devices that a pod has for itself, or that a scheduling map names."""
+        """Devices that one pod has for itself, or that a scheduling map names."""
         self.link_class: NDArray[np.int32] = np.full(capacity, NO_CLASS, dtype=np.int32)
         self.milli: NDArray[np.int16] = np.zeros((capacity, MOST_DEVICES), dtype=np.int16)
-        """Thousandths of each device that are free to share."""
+        """Free thousandths of each device."""
         self.memory: NDArray[np.int32] = np.zeros((capacity, MOST_DEVICES), dtype=np.int32)
-        """MiB of each device that are free to share."""
+        """Free MiB of each device."""
         self.memory_total: NDArray[np.int32] = np.zeros((capacity, MOST_DEVICES), dtype=np.int32)
         self.heartbeat: NDArray[np.float64] = np.full(capacity, np.inf)
-        """When the agent reported, in seconds since the epoch; infinite where there is none or it does not say."""
+        """The time of the last report, in seconds since the epoch; infinite without a report or without a time in
+        it.
+        """
         self.replicas: NDArray[np.int32] = np.ones(capacity, dtype=np.int32)
-        """Into how many pieces the device plugin shares out each device; 1 where it does not."""
+        """The replicas that the device plugin makes of each device; 1 if it makes none."""
         self.mps: NDArray[np.bool_] = np.zeros(capacity, dtype=np.bool_)
-        """It shares by MPS."""
+        """Whether the device plugin shares devices by MPS."""
         self.mig_single: NDArray[np.bool_] = np.zeros(capacity, dtype=np.bool_)
-        """`nvidia.com/gpu` means a MIG instance."""
+        """Whether `nvidia.com/gpu` stands for a MIG instance."""
         self.ports: NDArray[np.int32] = np.zeros(capacity, dtype=np.int32)
         """RDMA ports that are up."""
         self.cu_file: NDArray[np.bool_] = np.zeros(capacity, dtype=np.bool_)
         self.hcas: NDArray[np.int32] = np.zeros(capacity, dtype=np.int32)
         """The number of the node's set of RDMA adapters."""
         self.instances: dict[str, NDArray[np.int16]] = {}
-        """For each MIG profile how many instances each node has."""
+        """For each MIG profile the number of instances on each node."""
         self.free_instances: dict[str, NDArray[np.int16]] = {}
 
     @property
     def capacity(self) -> int:
-        """Rows for which there is room."""
+        """The number of rows that the columns hold."""
         return len(self.known)
 
     def grow(self, rows: int) -> None:
-        """Make room for at least so many rows."""
+        """Extend the columns to at least so many rows."""
         capacity = max(rows, 2 * self.capacity)
         for name, column in list(vars(self).items()):
             if isinstance(column, dict):
@@ -73,14 +75,14 @@ class Columns:
                 setattr(self, name, _grown(column, capacity, _EMPTY.get(name, 0)))
 
     def profile(self, name: str) -> tuple[NDArray[np.int16], NDArray[np.int16]]:
-        """All instances of a MIG profile and the free ones, to read; columns of zeros where no node has any."""
-        if name not in self.instances:  # pods may name any: that leaves nothing behind
+        """All instances of a MIG profile and the free ones, to read; columns of zeros if no node has any."""
+        if name not in self.instances:  # a pod may name any profile, so no column is made for it
             none = np.zeros(self.capacity, dtype=np.int16)
             return none, none
         return self.instances[name], self.free_instances[name]
 
     def set_instances(self, row: int, name: str, total: int, free: int) -> None:
-        """A node has so many instances of a MIG profile."""
+        """Set the numbers of all and of free instances of a MIG profile on a node."""
         if name not in self.instances:
             self.instances[name] = np.zeros(self.capacity, dtype=np.int16)
             self.free_instances[name] = np.zeros(self.capacity, dtype=np.int16)

@@ -1,4 +1,4 @@
-"""How many pods with the same claim fit on each node: at most, links and policies left out of account."""
+"""An upper bound on how many pods with the same claim fit on each node; links and policies are not considered."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ _PLENTY = 2**31
 
 
 def count(table: DeviceTable, want: Want, nodes: NodeView) -> Int64Column | None:
-    """As many as there are free devices, shares or instances for; None where requests tell."""
+    """How many such pods the free devices, shares or instances of each node suffice for; None if requests count
+    them.
+    """
     if want.implicit:
         return None
     c, index = table.columns, nodes.index
@@ -32,5 +34,5 @@ def count(table: DeviceTable, want: Want, nodes: NodeView) -> Int64Column | None
 
 
 def _shares(free: np.ndarray, each: int) -> Int64Column:
-    """How many shares of a size each device has left."""
+    """How many shares of a given size each device has free."""
     return free.astype(np.int64) // each if each else np.full(free.shape, _PLENTY, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Metrics of decisions by fabric: how fast the devices that pods get are linked, and whether their wishes were met."""
+"""Metrics of allocations: how fast the devices of a pod are linked, and whether the claim's wish for links was met."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BUCKETS = tuple(_GIGA * gbps for gbps in (16, 32, 64, 128, 200, 300, 600, 900, 
 
 
 class DecisionMetrics:
-    """Counts what is reserved."""
+    """Counts reserved allocations."""
 
     def __init__(self, handle: Handle) -> None:
         self._bandwidth = handle.histogram(
@@ -28,7 +28,7 @@ class DecisionMetrics:
         )
 
     def count(self, want: Want, allocation: Allocation, links: LinkClass | None) -> None:
-        """A pod with this want has been given these devices."""
+        """A pod with this want was given these devices."""
         ids = allocation.ids
         if links is None or len(ids) < 2 or ids[-1] >= MOST_DEVICES or allocation.exclusivity != "Exclusive":
             return

@@ -1,9 +1,9 @@
-"""For one want the verdict and the best set of devices on every node, as kept columns.
+"""For each want the verdict on every node, and the best set of devices there, as cached columns.
 
 Rules:
-- The first verdict of `Why` that holds for a node is its verdict; those that no pod's leaving could cure come first.
-- A verdict follows from the node, its devices, and whether it has reported lately. The last changes with time alone, so
-  it is looked at before each decision, and noted in a log of its own.
+- The verdict on a node is the first member of `Why` that applies. Verdicts that no deleted pod could change come first.
+- A verdict depends on the node, its devices, and the age of its last report. Only the age changes with time alone, so
+  it is checked before each decision, and nodes whose reports have become too old are noted in a log of changes.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from gangline_plugins.gpu.node_devices import WHOLE
 from gangline_plugins.gpu.wants import ANY_PROFILE, Want
 
 _KEPT_BYTES = 8 * 1024 * 1024
-"""For the verdicts that are kept, on one want each; at 5,000 nodes one takes 50 KiB."""
+"""Memory for the cached verdicts, one entry per want; at 5,000 nodes an entry takes 50 KiB."""
 _LOOK = 0.1
-"""Seconds between two looks at the ages of reports while none comes."""
+"""Seconds between two checks of the ages of reports while no new report arrives."""
 _BITS = np.uint32(1) << np.arange(MOST_DEVICES, dtype=np.uint32)
 
 
 class Why(IntEnum):
-    """Verdicts, in the order in which they count, and the reason that each stands for."""
+    """The verdicts in order of precedence, each with its reason."""
 
     reason: Reason
 
@@ -63,50 +63,50 @@ class Why(IntEnum):
 
 
 REASONS = tuple(why.reason for why in Why)
-"""As filter verdicts count: 1 is the first."""
+"""The reasons by filter code: code 1 is the first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a profile lets count as usable."""
+    """Which devices a profile lets pods use."""
 
     stale_after: float = 300.0
     """Seconds after its last report from which a node's devices are of unknown health."""
     allow_unknown: bool = False
-    """Devices of unknown health may be allocated."""
+    """Whether devices of unknown health may be allocated."""
     one_replica: bool = False
-    """Time-sliced nodes fail pods that ask for more than one replica; those with MPS always do."""
+    """Whether time-sliced nodes reject pods that ask for more than one replica; nodes with MPS always do."""
     only_reported: bool = False
-    """Plain requests are for nodes that report their devices, too."""
+    """Whether plain requests, too, are served only by nodes that report their devices."""
 
 
 class Fits(NamedTuple):
-    """One entry per node; `gbps` and `kept` mean something where the code is 0."""
+    """The verdicts with one entry per node; `gbps` and `kept` are valid where the code is 0."""
 
     codes: CodeColumn
     gbps: Floats
     """GB/s of the slowest link among the devices that the pod would get."""
     kept: Floats
-    """How whole the node's free devices stay without them, 0..1."""
+    """How whole the node's free devices remain without the pod's devices, 0 to 1."""
 
 
 class Feasibility:
-    """Of one profile, by want."""
+    """The cached verdicts of one profile, by want."""
 
     def __init__(self, table: DeviceTable, limits: Limits) -> None:
         self._table = table
         self._limits = limits
         self._looked = (-1, 0.0)
-        """How many reports there had been at the last look, and when that was."""
+        """The number of reports at the last check of ages, and the time of that check."""
         self._oldest = 0.0
-        """The time of a report, in seconds since the epoch, before which it is too old."""
+        """Reports from before this time, in seconds since the epoch, are too old."""
         self._is_stale: BoolColumn = np.zeros(0, dtype=np.bool_)
         self.aged = Changes()
-        """Nodes whose report has become too old, or is no longer."""
+        """Nodes whose report has become too old, or has been renewed."""
         self._fits = KeptColumns(self.evaluate, _KEPT_BYTES, own=(self.aged,))
 
     def look(self, now: float) -> None:
-        """See which reports are too old by now, in seconds since the epoch."""
+        """Find the reports that are too old at `now`, in seconds since the epoch."""
         reports, looked = self._looked
         if reports == self._table.reports and looked <= now < looked + _LOOK:
             return
@@ -121,11 +121,11 @@ class Feasibility:
             self.aged.note_rows(aged)
 
     def of(self, want: Want, nodes: NodeView) -> Fits:
-        """The verdicts on all nodes as they are, one entry per row; `look` comes before."""
+        """The verdicts on all nodes, one entry per row; call `look` first."""
         return self._fits.of(want, nodes)
 
     def evaluate(self, want: Want, nodes: NodeView) -> Fits:
-        """The verdicts on some nodes, from scratch."""
+        """The verdicts on these nodes, computed anew."""
         c, index, limits = self._table.columns, nodes.index, self._limits
         unknown = ~c.known[index]
         usable = c.healthy[index] | c.unknown[index] if limits.allow_unknown else c.healthy[index]
@@ -154,7 +154,7 @@ class Feasibility:
         return fits
 
     def _reinterpret(self, want: Want, nodes: NodeView, fits: Fits) -> None:
-        """Where `nvidia.com/gpu` means replicas or MIG instances, judge by those."""
+        """On nodes where `nvidia.com/gpu` stands for replicas or MIG instances, judge by these."""
         c, index = self._table.columns, nodes.index
         pieces, instances = c.replicas[index] > 1, c.mig_single[index]
         if not (pieces | instances).any():
@@ -247,7 +247,7 @@ class Feasibility:
         return mask
 
     def _judge_fabric(self, want: Want, nodes: NodeView, fits: Fits) -> None:
-        """A node that lacks what cannot come by waiting is told so before what could."""
+        """Reasons that no waiting can change replace those that it can."""
         c, index, fabric = self._table.columns, nodes.index, want.fabric
         if not (fabric.rdma or fabric.min_ports or fabric.cu_file == "Required"):
             return
@@ -262,14 +262,14 @@ class Feasibility:
         _overrule(fits.codes, [(mask & open_, why) for mask, why in wrong])
 
     def _lacks_links(self, want: Want, nodes: NodeView, masks: Masks, places: Rows) -> BoolColumn:
-        """Which nodes of the view at these places have no set within masks although there are enough in them."""
+        """For each of these places in the view whether it has no set of linked devices within `masks`."""
         if want.rule.mode != "Required":
             return np.zeros(len(places), dtype=np.bool_)  # any links will do
         numbers = self._table.columns.link_class[nodes.index][places]
         return ~self._table.tables.has_any(numbers, masks, want.count, want.rule)
 
     def _look_up(self, want: Want, nodes: NodeView, masks: Masks) -> tuple[Masks, Floats, Floats]:
-        """The best sets within masks, each node by the table of its link class."""
+        """The best sets within `masks`, each node by the table of its link class."""
         numbers = self._table.columns.link_class[nodes.index]
         return self._table.tables.look_up(numbers, masks, want.count, want.rule)
 
@@ -279,13 +279,13 @@ def _empty(size: int) -> Fits:
 
 
 def _overrule(codes: CodeColumn, verdicts: Sequence[tuple[BoolColumn, Why]]) -> None:
-    """Earlier verdicts win over later ones, and all of them over what codes say."""
+    """Write verdicts over the codes; an earlier verdict takes precedence over a later one."""
     for mask, why in reversed(verdicts):
         codes[mask] = why
 
 
 def _first_of(verdicts: Sequence[tuple[BoolColumn, Why]], size: int) -> CodeColumn:
-    """The first verdict that holds for each node; where none does it is only the links that are taken."""
+    """The first verdict that applies to each node; LINKS_BUSY if none does."""
     codes = np.full(size, Why.LINKS_BUSY, dtype=np.uint8)
     _overrule(codes, verdicts)
     return codes

@@ -1,4 +1,4 @@
-"""What a GpuNodeStatus says, checked and in the form in which the device table keeps it."""
+"""Checks a GpuNodeStatus and converts it into the form that the device table keeps."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from gangline_plugins.gpu.links import MOST_CLASSES, MOST_DEVICES, LinkClass, Li
 
 NO_HEARTBEAT = float("inf")
 MOST_PORTS = 1024
-"""RDMA ports of a node."""
+"""The most RDMA ports of a node."""
 MOST_MEMORY = 2**31 - 1
-"""MiB of a device."""
+"""The most MiB of a device."""
 MOST_GBPS = 2**31 - 1
-"""GB/s of a link."""
+"""The most GB/s of a link."""
 MOST_INSTANCES = 64
-"""MIG instances of a device; those that there are have 7 at most."""
+"""The most MIG instances of a device; present devices have at most 7."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +31,17 @@ class Instance:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hardware:
-    """The GPUs of a node; sets of devices are masks, lists have one entry per id, 0 to 15."""
+    """The GPUs of a node. Sets of devices are masks; lists have one entry per id, 0 to 15."""
 
     links: LinkClass
     present: int
     healthy: int
     unknown: int
     mig: int
-    """Devices that are cut into MIG instances and cannot be had as a whole."""
+    """Devices that are divided into MIG instances and cannot be allocated as a whole."""
     uuids: tuple[str, ...]
     memory: tuple[int, ...]
-    """MiB."""
+    """MiB of each device."""
     instances: tuple[Instance, ...]
     ports: int
     """RDMA ports that are up."""
@@ -72,7 +72,7 @@ def read(status: custom_resources.GpuNodeStatus, classes: LinkClasses) -> Hardwa
 
 
 def heartbeat(status: custom_resources.GpuNodeStatus) -> float:
-    """When the agent reported, in seconds since the epoch; NO_HEARTBEAT where it does not say, 0 for no time at all."""
+    """The time of the report, in seconds since the epoch; NO_HEARTBEAT if it has none, 0 if its time is unreadable."""
     if not status.status.heartbeat_time:
         return NO_HEARTBEAT
     try:
@@ -82,12 +82,12 @@ def heartbeat(status: custom_resources.GpuNodeStatus) -> float:
 
 
 def profile_name(name: str) -> str:
-    """A MIG profile as resource names and claims may both write it."""
+    """A MIG profile's name in one form, as resource names and claims write it differently."""
     return name.removeprefix("MIG ").replace("+", ".").lower()
 
 
 def _wrong_with(device: custom_resources.GpuDevice) -> str:
-    """Which field of a device says what no device can be, "" for none."""
+    """Which field of a device has an impossible value; "" if none has."""
     if not 0 <= device.memory_mi_b <= MOST_MEMORY:
         return f"memoryMiB is {device.memory_mi_b}; it must be 0 to {MOST_MEMORY}"
     if len(device.mig_devices) > MOST_INSTANCES:
@@ -129,13 +129,13 @@ def _hardware(
 
 
 def is_up(hca: custom_resources.Hca) -> bool:
-    """Whether an adapter can be used; one that says nothing of its state can."""
+    """Whether an adapter can be used; an adapter without a state can."""
     state = hca.state.lower()
     return not state or ("active" in state and "inactive" not in state) or state.endswith("up")
 
 
 def says_the_same(before: custom_resources.GpuNodeStatus, after: custom_resources.GpuNodeStatus) -> bool:
-    """Whether two reports differ at most in when they were made, and in the pods that the agent saw on the devices."""
+    """Whether two reports differ at most in their time and in the pods that the agent saw on the devices."""
     return (
         before.spec == after.spec
         and before.status.fabric == after.status.fabric

@@ -1,4 +1,4 @@
-"""Which pods have a GPU that has fallen ill: they stay where they are, and are told."""
+"""Pods on a GPU that became unhealthy: they stay on their nodes, and an event tells them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from gangline_plugins.gpu.links import ids_of
 
 
 class Illness:
-    """Knows which pods were told of which devices; one for all profiles of a cluster."""
+    """Remembers which pods were told of which devices; one per cluster for all profiles."""
 
     def __init__(self) -> None:
         self._told: set[tuple[str, int]] = set()
 
     def news(self, table: DeviceTable, state: State) -> list[tuple[PodInfo, str]]:
-        """Each pod that runs on a device which its node reports as Unhealthy, and what to tell it; each once."""
+        """Each pod on a device that its node reports as Unhealthy, and the message for it; each pod and device once."""
         self._told = {(uid, id) for uid, id in self._told if uid in state.pods}
         c = table.columns
         ill = c.present & c.busy & ~c.healthy & ~c.unknown

@@ -1,4 +1,6 @@
-"""Bound pods that were known here before their claims, as after a start: what they take is counted when those come."""
+"""Bound pods that became known before their claims, as after a start: their devices are counted when the claims
+arrive.
+"""
 
 from __future__ import annotations
 
@@ -8,29 +10,29 @@ from gangline import PodInfo, custom_resources
 
 
 class LateClaims:
-    """Pods by the claim that they wait for; `count` is called with each when it comes or changes."""
+    """Pods by the claim that they wait for; `count` is called for each pod when its claim arrives or changes."""
 
     def __init__(self, count: Callable[[PodInfo], None]) -> None:
         self._count = count
         self._pods: dict[tuple[str, str], dict[str, PodInfo]] = {}
 
     def wait(self, pod: PodInfo) -> None:
-        """The claim of this pod cannot be read."""
+        """The claim of this pod cannot be read yet."""
         self._pods.setdefault(_key(pod), {})[pod.uid] = pod
 
     def forget(self, pod: PodInfo) -> None:
-        """The pod has left, or is counted."""
+        """The pod has left, or its devices are counted."""
         pods = self._pods.get(_key(pod))
         if pods is not None and pods.pop(pod.uid, None) is not None and not pods:
             del self._pods[_key(pod)]
 
     def on_upsert(self, claim: custom_resources.GpuClaim) -> None:
-        """A claim is there, or has changed."""
+        """A claim was added or has changed."""
         for pod in list(self._pods.get((claim.metadata.namespace, claim.metadata.name), {}).values()):
             self._count(pod)
 
     def on_remove(self, claim: custom_resources.GpuClaim) -> None:
-        """Its pods keep what they have."""
+        """A claim was deleted; its pods keep their devices."""
 
 
 def _key(pod: PodInfo) -> tuple[str, str]:

@@ -1,8 +1,8 @@
-"""How the GPUs of a node are linked: the matrix of GB/s between them, one object for all nodes of the same hardware.
+"""How the GPUs of a node are linked: the matrix of GB/s between them, one object for all nodes with the same hardware.
 
 Rules:
-- A device stands at the place of its id, 0 to 15; a set of devices is a bit mask.
-- Where a report has no links, devices of one island are linked by the lower of their bandwidths, others not at all.
+- A device's index is its id, 0 to 15. A set of devices is a bit mask.
+- If a report has no links, devices of one island are linked at the lower of their bandwidths, and others not at all.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from numpy.typing import NDArray
 from gangline import Changes, custom_resources
 
 MOST_DEVICES: Final = 16
-"""Devices of one node that can be told apart; their ids are 0 to 15."""
+"""The most devices of one node; their ids are 0 to 15."""
 MOST_CLASSES: Final = 64
-"""Kinds of hardware at the same time; the tables of all of them stand side by side. A large cluster has a dozen."""
+"""The most link classes at the same time, because the tables of all of them are kept side by side. A large cluster has
+a dozen.
+"""
 NO_ISLAND: Final = -1
 _NEARNESS = {"NVLINK": 10, "PIX": 8, "PXB": 6, "PHB": 4, "NODE": 2, "SYS": 0}
 _SAME_NUMA = 1
@@ -30,41 +32,41 @@ Matrix = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LinkClass:
-    """The interconnect of one kind of node."""
+    """The links of one kind of node."""
 
     number: int
-    """Of the class; what the column `link_class` of the device table holds."""
+    """The number of the class, as in the column `link_class` of the device table."""
     present: int
     """Mask of the devices that exist."""
     gbps: Matrix
-    """GB/s between any two devices, 16 x 16, symmetric, 0 where there is no link or device."""
+    """GB/s between any two devices, 16 x 16, symmetric; 0 without a link or a device."""
     nearness: Matrix
-    """How near two devices are by NVLink, PCIe and NUMA, 16 x 16; higher is nearer. Breaks ties."""
+    """How near two devices are by NVLink, PCIe and NUMA, 16 x 16; higher is nearer. It decides between equal sets."""
     islands: tuple[int, ...]
-    """For each id the number of its NVLink island, NO_ISLAND for none."""
+    """For each id the number of its NVLink island; NO_ISLAND if it is in none."""
 
 
 class LinkClasses:
     """All link classes, each once.
 
-    What nodes report may change again and again, so the numbers of classes that no node is of any more are given to
-    new ones: `in_use` says which numbers nodes have, when there are MOST_CLASSES.
+    Reports may change again and again. So when there are MOST_CLASSES classes, new ones get the numbers of those that
+    no node has any more; `in_use` returns the numbers that nodes have.
     """
 
     def __init__(self, in_use: Callable[[], Collection[int]] | None = None) -> None:
         self._in_use = in_use
         self.version = 0
-        """Grows with each new class; what is kept by number holds for one version."""
+        """Grows with each new class; tables indexed by class number are valid for one version."""
         self.all: list[LinkClass] = []
         self.fastest = 0.0
-        """GB/s of the best link of all."""
+        """GB/s of the fastest link of all classes."""
         self.faster = Changes()
-        """That this has grown concerns every node."""
+        """Notes a change of every node when `fastest` grows."""
         self._known: dict[tuple[bytes, ...], LinkClass] = {}
         self._free: list[int] = []
 
     def intern(self, devices: Sequence[custom_resources.GpuDevice]) -> LinkClass | None:
-        """The class of these devices, whose ids are 0 to 15 and differ; None where there are too many classes."""
+        """The class of these devices, whose ids are 0 to 15 and differ; None if there are too many classes."""
         present = mask_of(device.id for device in devices)
         gbps, nearness = _matrices(devices)
         islands = _islands(devices)
@@ -85,7 +87,7 @@ class LinkClasses:
         return found
 
     def _sweep(self) -> None:
-        """Find the numbers that no node has, and forget their classes."""
+        """Free the numbers that no node has, and forget their classes."""
         used = set(self._in_use()) if self._in_use is not None else range(len(self.all))
         self._known = {key: each for key, each in self._known.items() if each.number in used}
         self._free = [number for number in range(len(self.all)) if number not in used]
@@ -102,7 +104,7 @@ def mask_of(ids: Iterable[int]) -> int:
 
 @lru_cache(maxsize=4096)
 def ids_of(mask: int) -> tuple[int, ...]:
-    """The ids in a mask, rising."""
+    """The ids in a mask, ascending."""
     return tuple(id for id in range(mask.bit_length()) if mask >> id & 1)
 
 
@@ -129,7 +131,7 @@ def _matrices(devices: Sequence[custom_resources.GpuDevice]) -> tuple[Matrix, Ma
 
 
 def _islands(devices: Sequence[custom_resources.GpuDevice]) -> tuple[int, ...]:
-    """By name where the report names islands, else by what NVLink connects."""
+    """Islands by their names in the report, else the devices that NVLink connects."""
     names: dict[str, int] = {}
     islands = [NO_ISLAND] * MOST_DEVICES
     nvlinks: dict[int, list[int]] = {d.id: [] for d in devices}

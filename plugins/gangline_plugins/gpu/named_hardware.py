@@ -1,6 +1,6 @@
-"""Ready hardware by name: the devices of common machines with their links, as an agent would report them.
+"""Common machines by name: their devices and links, as an agent would report them.
 
-GB/s are those of both directions together, as NVIDIA states them; PCIe by the slowest part of the way.
+GB/s count both directions together, as NVIDIA states them; for PCIe they are those of the slowest part of the path.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _NVLINK: Kind = "NVLINK"
 
 
 def devices(name: str) -> list[custom_resources.GpuDevice]:
-    """The devices of a machine called name, all healthy. KeyError for a name that is not in NAMES."""
+    """The devices of a machine, all healthy. Raises KeyError for a name that is not in NAMES."""
     return _MACHINES[name]()
 
 
 def _switched(
     model: str, count: int, memory_gib: int, gbps: float, sockets: int = 2
 ) -> list[custom_resources.GpuDevice]:
-    """All devices linked with each other through NVSwitch."""
+    """A machine whose devices are all linked with each other through NVSwitch."""
 
     def link(a: int, b: int) -> custom_resources.DeviceLink:
         return custom_resources.DeviceLink(b, _NVLINK, gbps)
@@ -33,7 +33,7 @@ def _switched(
 
 
 def _bridged(model: str, count: int, memory_gib: int, gbps: float) -> list[custom_resources.GpuDevice]:
-    """Neighbours linked by a bridge, everything else over PCIe: four devices behind each socket."""
+    """A machine with a bridge between neighbours and PCIe between all others: four devices behind each socket."""
 
     def link(a: int, b: int) -> custom_resources.DeviceLink:
         if a // 2 == b // 2:
@@ -45,7 +45,7 @@ def _bridged(model: str, count: int, memory_gib: int, gbps: float) -> list[custo
 
 
 def _plain(model: str, count: int, memory_gib: int) -> list[custom_resources.GpuDevice]:
-    """PCIe only: two devices behind a switch, four behind a socket."""
+    """A machine with PCIe only: two devices behind a switch, four behind a socket."""
 
     def link(a: int, b: int) -> custom_resources.DeviceLink:
         kind: Kind = "PIX" if a // 2 == b // 2 else "PHB" if a // 4 == b // 4 else "SYS"
@@ -97,4 +97,4 @@ _MACHINES: Mapping[str, Callable[[], list[custom_resources.GpuDevice]]] = Mappin
     }
 )
 NAMES = tuple(_MACHINES)
-"""What `devices` knows."""
+"""The names that `devices` knows."""

@@ -1,7 +1,7 @@
-"""NVLinkTopology: prefers nodes on which a pod's GPUs are linked fast and whose other free GPUs stay linked.
+"""NVLinkTopology: prefers nodes where a pod's GPUs are linked fast and the remaining free GPUs stay linked.
 
-Which devices those are, and whether their links are good enough, is decided with the claim (`GpuClaim`, which must run
-in the same profile); here nodes are compared.
+GpuClaim chooses these devices and decides whether their links are sufficient, so it must run in the same profile. This
+plugin compares the nodes.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from gangline_plugins.gpu.claim import FEASIBILITY, WANT
 from gangline_plugins.gpu.devices import device_table
 
 _SPEED, _WHOLENESS = 60.0, 40.0
-"""What the bandwidth within the set counts, and what is left for others; 100 together."""
+"""The points for the bandwidth within the set, and for the links that remain; together 100."""
 
 
 class NVLinkTopology:
-    """Scores by the bandwidth of the best free set, and by what it leaves.
+    """Scores nodes by the bandwidth of their best free set of devices, and by the links that remain among the others.
 
-    Of a pod it reads what GpuClaim reads, which says so.
+    It depends on the same properties of a pod as GpuClaim, which states them in its identity.
     """
 
     name = "NVLinkTopology"
@@ -31,13 +31,14 @@ class NVLinkTopology:
 
     @hookimpl
     def pre_score(self, cycle: Cycle) -> Status | None:
-        """Only pods that want GPUs."""
+        """Skip the score for pods that want no GPUs."""
         return SKIP if cycle.get(WANT) is None else None
 
     @hookimpl
     def score(self, cycle: Cycle, nodes: NodeView) -> ScoreColumn:
-        """Bandwidth compared with the fastest link of the cluster; links that are not cut. Bandwidth within one device,
-        or where the claim ignores topology, is no matter."""
+        """The bandwidth relative to the fastest link of the cluster, and the links that remain. The bandwidth does not
+        count for a single device, or if the claim ignores topology or spreads its devices.
+        """
         want = cycle.read(WANT)
         fits = cycle.read(FEASIBILITY).of(want, nodes)
         whole = fits.kept[nodes.index].astype(np.float64)

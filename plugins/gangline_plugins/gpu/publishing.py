@@ -1,4 +1,6 @@
-"""Writes what the device table knows of a node into its columns, and tells the state which rows have changed."""
+"""Writes the devices of a node into the columns of the device table, and notes with the state which rows have
+changed.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +11,23 @@ from gangline_plugins.gpu.links import ids_of
 from gangline_plugins.gpu.node_devices import EVERY, WHOLE, NodeDevices
 
 _MOST_SETS = 1024
-"""Sets of adapters that are kept before those are looked for that no node has any more."""
+"""At this many sets of adapters, those that no node has any more are removed."""
 
 
 class Publisher:
-    """Writer of the columns."""
+    """The only writer of the columns."""
 
     def __init__(self, columns: Columns, state: State) -> None:
         self._columns = columns
         self._state = state
         self.hca_sets: list[frozenset[str]] = [frozenset()]
-        """The sets of RDMA adapters, by their number in the columns."""
+        """The sets of RDMA adapters, indexed by the number in the column `hcas`."""
         self._numbers: dict[frozenset[str], int] = {frozenset(): 0}
 
     def hardware(self, row: int, node: NodeDevices, is_reported: bool) -> None:
-        """The hardware of a node is another one, or is handed out in another way."""
+        """Write all columns of a node whose hardware has changed, or whose device plugin hands out devices in a
+        different way.
+        """
         c, hardware = self._columns, node.hardware
         c.known[row], c.unusable[row] = hardware is not None, bool(node.problem)
         if not is_reported:
@@ -45,7 +49,7 @@ class Publisher:
         self._state.touch(row)
 
     def taken(self, row: int, node: NodeDevices) -> None:
-        """Bring the columns of what is taken up to date."""
+        """Write the columns that tell which devices are in use."""
         c, hardware = self._columns, node.hardware
         c.busy[row], c.whole[row] = node.busy, node.taken_whole
         for id in ids_of(node.unpublished):

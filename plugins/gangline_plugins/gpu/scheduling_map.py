@@ -1,10 +1,10 @@
-"""GpuSchedulingMap: pods go to the node, and get the devices, that their annotation gpu-scheduling-map names.
+"""GpuSchedulingMap: a pod gets the node and the devices that its annotation gpu-scheduling-map names.
 
 Rules:
-- A map takes what is free, and what pods of maps in its own namespace have: those may share. What anybody else has, by
-  a claim, a request, a share or a lease, it does not take.
-- The device table counts the devices as taken as long as one such pod is there, so other pods stay away.
-- A map takes devices that no request tells the quota of, so the namespace has to allow it.
+- A map may take free devices, and devices of pods with maps in its own namespace: those pods share them. It takes no
+  device that any other pod has by a claim, a request, a share or a lease.
+- The device table counts these devices as taken as long as one of the pods is there, so other pods stay away.
+- Quotas count requests, and a pod with a map needs none. So the namespace has to be allowed to use maps.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ _TAKEN, _MISSING = 1, 2
 
 
 class GpuSchedulingMapArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """Arguments."""
+    """Arguments of GpuSchedulingMap."""
 
     require_permission: bool = True
-    """Maps count only in namespaces that allow `scheduling-map` in their annotation `gangline.dev/allow`."""
+    """Whether maps count only in namespaces that allow `scheduling-map` in their annotation `gangline.dev/allow`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What a map says of one pod, with the nodes that it means."""
+    """The entry of a map for one pod, and the nodes that the entry names."""
 
     entry: scheduling_map.Entry
     ids: tuple[int, ...]
@@ -71,7 +71,7 @@ PLACE: StateKey[Place] = StateKey("GpuSchedulingMap place")
 
 
 class GpuSchedulingMap:
-    """Narrows to the node of the pod's entry in `pre_filter`, and takes its devices in `reserve`."""
+    """Narrows the nodes to the one in the pod's entry in `pre_filter`, and takes the entry's devices in `reserve`."""
 
     name = "GpuSchedulingMap"
     args_type = GpuSchedulingMapArgs
@@ -91,7 +91,9 @@ class GpuSchedulingMap:
 
     @hookimpl
     def events_to_register(self) -> Sequence[EventHint]:
-        """A node comes, or gets the name that the map calls it by; devices are given back; the namespace allows it."""
+        """A node appears or gets the name in the map; devices are released or reported; the namespace's permission
+        changes.
+        """
         return (
             on("nodes", Action.ADD | Action.UPDATE_NODE_LABEL),
             on("pods", Action.DELETE),
@@ -102,7 +104,7 @@ class GpuSchedulingMap:
 
     @hookimpl
     def pre_cycle(self, pod: PodInfo) -> None:
-        """Tell of lines that are skipped."""
+        """Record an event that names the skipped lines of the map."""
         text = pod.annotations.get(custom_resources.SCHEDULING_MAP)
         if text is not None and (faults := scheduling_map.parse(text).faults):
             said = "; ".join(map(str, faults))
@@ -110,7 +112,7 @@ class GpuSchedulingMap:
 
     @hookimpl
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | Narrow | None:
-        """Find the pod's entry and its node; without one the pod is not scheduled."""
+        """Find the pod's entry and its node; without an entry the pod is not scheduled."""
         text = pod.annotations.get(custom_resources.SCHEDULING_MAP)
         if text is None:
             return SKIP
@@ -134,12 +136,12 @@ class GpuSchedulingMap:
 
     @hookimpl
     def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeView) -> CodeColumn:
-        """Nodes that lack the devices, or on which others have them."""
+        """Nodes that do not have the entry's devices, or where other pods have them."""
         place, columns = cycle.read(PLACE), self._table.columns
         verdicts: CodeColumn = np.zeros(len(nodes), dtype=np.uint8)
         named = [row for name in place.nodes if (row := self._handle.nodes.row_of(name)) is not None]
         mask = mask_of(place.ids)
-        for i in np.flatnonzero(np.isin(nodes.rows, named)).tolist():  # the nodes that the entry means, most often one
+        for i in np.flatnonzero(np.isin(nodes.rows, named)).tolist():  # the nodes that the entry names, usually one
             row = int(nodes.rows[i])
             if columns.known[row] and mask & ~int(columns.present[row]):
                 verdicts[i] = _MISSING
@@ -149,7 +151,7 @@ class GpuSchedulingMap:
 
     @hookimpl
     def identity(self, pod: PodInfo, annotations: Mapping[str, str]) -> Hashable:
-        """The entry of the pod; what is wrong with it where there is none."""
+        """The pod's entry in the map, or why there is none."""
         if custom_resources.SCHEDULING_MAP not in pod.annotations:
             return None
         text, index = pod.annotations[custom_resources.SCHEDULING_MAP], scheduling_map.pod_index(metadata_of(pod))
@@ -157,11 +159,11 @@ class GpuSchedulingMap:
 
     @hookimpl
     def reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
-        """Take the devices; they travel to the pod with its binding, written as in the map."""
+        """Take the devices; the binding writes them on the pod as they are written in the map."""
         place = cycle.get(PLACE)
         if place is None:
             return None
-        if self._table.is_taken_from(pod, pod.row, place.ids):  # by one that was placed in the same cycle
+        if self._table.is_taken_from(pod, pod.row, place.ids):  # by a pod that was placed in the same cycle
             return unschedulable(
                 f"{custom_resources.SCHEDULING_MAP}: others have got GPUs {place.entry.devices} of node {node} "
                 "meanwhile"
@@ -175,14 +177,14 @@ class GpuSchedulingMap:
         return permissions.is_allowed(permissions.SCHEDULING_MAP, namespace, self._namespaces)
 
     def _nodes(self, name: str) -> frozenset[str]:
-        """The node of that name, or else those that are called so by their label."""
+        """The node of this name, or else the nodes with this name in their label."""
         if self._handle.nodes.row_of(name) is not None:
             return frozenset((name,))
         return frozenset(self._aliases.nodes.get(name, ()))
 
     @hookimpl
     def post_reject(self, pod: PodInfo, diagnosis: Diagnosis) -> None:
-        """Tell a pod why its map cannot be used."""
+        """Record an event that says why the pod's map cannot be used."""
         if diagnosis.status is not None and diagnosis.status.plugin == self.name:
             self._tell(pod, "SchedulingMapNotUsable", diagnosis.status.message)
 
@@ -191,16 +193,16 @@ class GpuSchedulingMap:
 
 
 class Aliases:
-    """Which nodes bear which label gpu-node-name."""
+    """The nodes by their label gpu-node-name."""
 
     def __init__(self, state: State) -> None:
         self.nodes: dict[str, set[str]] = {}
-        """By the label's value."""
+        """Names of nodes by the label's value."""
         self._of: dict[str, str] = {}
         state.follow_nodes(self)
 
     def node_upserted(self, node: model.Node, row: int) -> None:
-        """A node is there, or has changed."""
+        """A node was added or has changed."""
         name, alias = node.metadata.name, (node.metadata.labels or {}).get(custom_resources.NODE_ALIAS, "")
         if self._of.get(name, "") != alias:
             self.node_removed(name, row)
@@ -209,7 +211,7 @@ class Aliases:
                 self.nodes.setdefault(alias, set()).add(name)
 
     def node_removed(self, name: str, row: int) -> None:
-        """A node is gone."""
+        """A node was removed."""
         alias = self._of.pop(name, "")
         named = self.nodes.get(alias, set())
         named.discard(name)

@@ -1,4 +1,4 @@
-"""What pods had that were taken off a row, so that putting them back gives them the same devices."""
+"""The devices of pods that were removed from a row, so that each pod that returns gets the same devices."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from gangline import PodInfo
 from gangline_plugins.gpu.allocation import Allocation
 
 REMEMBERED = 65_536
-"""Choices of pods that were taken off, so that putting them back gives the same devices."""
+"""At most this many removed pods whose devices are remembered."""
 
 OTHER = -1
-"""A state that no node is in."""
+"""A state that no node is ever in."""
 
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What a pod had when it was taken off a row, and the state in which that left the node.
+    """The devices of a pod that was removed from a row, and the state of the node right after the removal.
 
-    When the node is in that state again, putting the pod back undoes taking it off.
+    If the node is in that state when the pod returns, the pod simply gets its devices back.
     """
 
     pod: weakref.ref[PodInfo]

@@ -1,8 +1,8 @@
-"""What GPUs a pod wants: read from its GpuClaim, or from a plain request for `nvidia.com/gpu` and its kin.
+"""The GPUs that a pod wants, by its GpuClaim or by a plain request for `nvidia.com/gpu` or a related resource.
 
 Rules:
-- A claim counts before plain requests.
-- A plain request is for one kind of resource; of several the first counts here, and NodeResourcesFit counts them all.
+- A claim takes precedence over plain requests.
+- Of plain requests for several such resources only the first counts here; NodeResourcesFit counts all of them.
 """
 
 from __future__ import annotations
@@ -17,23 +17,25 @@ from gangline_plugins.gpu.hardware import MOST_PORTS, profile_name
 from gangline_plugins.gpu.links import MOST_DEVICES
 
 Exclusivity = Literal["Exclusive", "Shared", "MIG", "Replicas"]
-"""As in the claim; Replicas are pieces of devices that a device plugin shares out by time-slicing or MPS."""
+"""As in the claim. Replicas are the pieces of a device that a device plugin hands out by time-slicing or MPS."""
 ANY_PROFILE = ""
 INVALID_CLAIM = "InvalidGpuClaim"
-"""The reason of the event on a pod whose claim makes no sense."""
+"""The reason of the event on a pod whose claim is invalid."""
 _PLAIN = Rule()
 _SPARE = 1024
 _MOST_INSTANCES = 64
-"""As the CRD allows."""
+"""The limit in the CRD."""
 TOO_MANY = 1000 * MOST_DEVICES + 1
-"""More than any node has, be it devices or pieces of them: who asks for more is given this number, and no node."""
+"""More devices or replicas than any node has. A pod that asks for more is treated as asking for this number, and gets
+no node.
+"""
 _MOST_MEMORY_GIB = 2**20
-"""Of one device: far beyond any, and far below what its columns hold."""
+"""Of one device: far more than any device has, and far less than its column can hold."""
 
 
 @dataclass(frozen=True, slots=True)
 class FabricWant:
-    """What a claim wants of the node's fabric."""
+    """What a claim asks of the node's fabric."""
 
     rdma: bool = False
     min_ports: int = 0
@@ -42,7 +44,7 @@ class FabricWant:
 
     @property
     def has_preference(self) -> bool:
-        """Whether some nodes are better than others; where ports are wanted, more of them are."""
+        """Whether some nodes are better than others; if the claim asks for ports, nodes with more of them are."""
         return bool(self.rdma or self.min_ports or self.preferred_hcas or self.cu_file == "Preferred")
 
 
@@ -51,7 +53,7 @@ _NO_FABRIC = FabricWant()
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """What GPUs a pod wants, as a value: equal wants get the same answers."""
+    """The GPUs that a pod wants, as a value: equal wants get equal verdicts."""
 
     count: int
     exclusivity: Exclusivity = "Exclusive"
@@ -65,7 +67,9 @@ class Want:
     selector: tuple[tuple[str, str], ...] = ()
     fabric: FabricWant = _NO_FABRIC
     implicit: bool = False
-    """From a plain request: on a node that shares its devices, or has cut them into instances, it means pieces."""
+    """Whether the want is a plain request. On a node that shares devices or divides them into instances it is for
+    pieces.
+    """
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -78,22 +82,22 @@ class Want:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why it cannot be said what a pod wants."""
+    """Why the pod's want cannot be determined or met."""
 
     message: str
     reason: str = ""
-    """Of the event that tells it; "" where there is none to tell, for what lacks is still to come."""
+    """The reason of the event on the pod; "" for no event, because a missing object may still arrive."""
 
 
 class MapProfiles:
-    """The profiles that place pods by their scheduling map; such pods want nothing else."""
+    """The profiles that place pods by scheduling map; pods with a map want no other devices."""
 
     def __init__(self) -> None:
         self._needs_permission: dict[str, list[bool]] = {}
-        """By profile, one for each configuration: the last one is in use, or is about to be."""
+        """By profile, one entry per configuration; the last one is in use, or is about to be."""
 
     def add(self, profile: str, needs_permission: bool, state: State) -> None:
-        """A plugin of the profile does so, for as long as its configuration lasts."""
+        """Add a profile whose plugin places pods by map, until the plugin's configuration ends."""
         said = self._needs_permission.setdefault(profile, [])
         said.append(needs_permission)
         state.at_end(lambda: said.remove(needs_permission))
@@ -103,25 +107,25 @@ class MapProfiles:
         return bool(self._needs_permission.get(profile))
 
     def are_free(self, profile: str) -> bool:
-        """Whether maps of its pods count without the permission of their namespace."""
+        """Whether maps in the profile count without the permission of their namespace."""
         said = self._needs_permission.get(profile)
         return not said[-1] if said else False
 
 
 class Wants:
-    """What pods want, remembered as long as claims and pod classes stay what they are."""
+    """The wants of pods, cached as long as claims and pod classes stay the same."""
 
     def __init__(self, state: State) -> None:
         self._profiles = state.shared(MapProfiles)
         self._claims = state.store(resources.GPU_CLAIMS)
         self._read: dict[tuple[str, str], tuple[custom_resources.GpuClaim, Want | Problem]] = {}
         self._same: dict[Want | Problem, Want | Problem] = {}
-        """Equal wants are one object, which is found the sooner."""
+        """Equal wants share one object, which makes look-ups faster."""
 
     def of(self, pod: PodInfo) -> Want | Problem | None:
-        """What the pod wants; None when no GPUs, or those that its scheduling map names.
+        """The want of a pod; None if it wants no GPUs, or only those that its scheduling map names.
 
-        One that is bound and has not got what its map says has what it asks for otherwise.
+        A bound pod that did not get its map's devices has the want of its claim or request.
         """
         if (
             custom_resources.SCHEDULING_MAP in pod.annotations
@@ -140,7 +144,7 @@ class Wants:
         known = self._read.get((namespace, name))
         if known is not None and known[0] is claim:
             return known[1]
-        if max(len(self._read), len(self._same)) > 2 * len(self._claims) + _SPARE:  # most are of claims that are gone
+        if max(len(self._read), len(self._same)) > 2 * len(self._claims) + _SPARE:  # most belong to deleted claims
             self._read.clear()
             self._same.clear()
         want = claim_want(claim)
@@ -150,7 +154,7 @@ class Wants:
 
 
 def plain_want(pod: PodInfo) -> Want | None:
-    """What a pod without a claim wants; None for no GPUs."""
+    """The want of a pod without a claim; None for no GPUs."""
     memo = pod.cls.memo
     if Want not in memo:
         memo[Want] = _plain_want(pod.cls.requests.real)
@@ -159,7 +163,7 @@ def plain_want(pod: PodInfo) -> Want | None:
 
 
 def claim_want(claim: custom_resources.GpuClaim) -> Want | Problem:
-    """What a claim wants, or what is wrong with it."""
+    """The want of a claim, or why the claim is invalid."""
     devices, topology = claim.spec.devices, claim.spec.topology
     wrong = _wrong(devices) or (
         "policy spread and topology.mode Required contradict each other for more than one device"
@@ -193,7 +197,7 @@ def claim_want(claim: custom_resources.GpuClaim) -> Want | Problem:
 
 
 def disagreement(pod: PodInfo, want: Want) -> str:
-    """Why a pod may not have what its claim gives and request what it does: both would count; "" where it may."""
+    """Why a pod's claim and its requests contradict each other, as both would count; "" if they do not."""
     if want.implicit:
         return ""
     amounts = pod.cls.requests.real
@@ -221,12 +225,12 @@ def _is_gpu(resource: str) -> bool:
 
 
 def _preferred(ids: Sequence[int]) -> tuple[int, ...]:
-    """Those that a device may have, each once: others are never there."""
+    """The ids that a device may have, each once; other ids never exist."""
     return tuple(dict.fromkeys(id for id in ids if 0 <= id < MOST_DEVICES))
 
 
 def _wrong(devices: custom_resources.ClaimDevices) -> str:
-    """What contradicts itself or is out of range; the API server refuses most of it."""
+    """Which values contradict each other or are out of range; the API server refuses most of them."""
     most = _MOST_INSTANCES if devices.exclusivity == "MIG" else MOST_DEVICES
     if not 1 <= devices.count <= most:
         return f"devices.count is {devices.count}; it must be 1 to {most}"

@@ -45,7 +45,7 @@ class Layout:
         self.place[self.rows] = self.leaf_of
         spine = leaves.ancestors(spines) if spines is not None else np.full(count, NO_DOMAIN, dtype=np.int32)
         self.spine: Ints = spine[by_rank].astype(np.int64)
-        """Of each leaf the number of its spine, or NONE."""
+        """For each leaf the number of its spine, or NO_DOMAIN."""
         self.spines = spines
         self.position: Ints = leaves.positions[by_rank]
         parent = leaves.parents[by_rank]
