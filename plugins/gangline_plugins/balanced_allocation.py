@@ -1,4 +1,4 @@
-"""NodeResourcesBalancedAllocation: prefer nodes that the pod leaves more evenly used."""
+"""NodeResourcesBalancedAllocation: prefers nodes whose resources the pod leaves more evenly used."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gangline_plugins.resource_scoring import ResourceSpec, Share, check_resourc
 Matrix = NDArray[np.float64]
 """One row per resource, one column per node."""
 _KEPT_BYTES = 8 * 1024 * 1024
-"""For how even nodes are as they are, by the resources that count."""
+"""Memory for the evenness of nodes without the pod, by the resources that count."""
 
 
 class Args(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
@@ -50,13 +50,13 @@ class NodeResourcesBalancedAllocation:
 
     @hookimpl
     def pre_score(self, pod: PodInfo) -> Status | None:
-        """A pod that asks for none of the resources changes nothing."""
+        """Skip the score for a pod that asks for none of the resources."""
         wanted = pod.cls.requests.real
         return None if any(wanted.get(name, 0) for name, _ in self._resources) else SKIP
 
     @hookimpl
     def score(self, pod: PodInfo, nodes: NodeView) -> ScoreColumn:
-        """50 for no change, more where the node becomes more even."""
+        """50 for no change, more if the node's use becomes more even."""
         share: Share | None = pod.cls.memo.get(self._memo)
         if share is None:
             share = pod.cls.memo[self._memo] = share_of(self._resources, pod.cls.requests.real)

@@ -1,4 +1,4 @@
-"""DefaultBinder: tells the API server, annotations and node in one write."""
+"""DefaultBinder: writes node and annotations of a pod to the API server in one request."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from gangline import (
 )
 
 FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
-"""Seconds between two tries, doubled each time, half of it by chance."""
+"""The first and the longest wait between two tries, in seconds; the wait doubles each time, and half of it is
+random.
+"""
 
 
 class DefaultBinder:
@@ -33,10 +35,10 @@ class DefaultBinder:
 
     @hookimpl
     async def bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
-        """Bind. Raises ApiError.
+        """Bind the pod. Raises ApiError.
 
-        Without an answer the pod may be bound or not: until that is known the node must count as taken, so it asks
-        again until the API server has answered. A node that goes meanwhile is not asked for again.
+        Without an answer the pod may be bound or not, and its room must count as taken until that is known. So the
+        plugin asks again until the API server answers. It stops if the node is deleted.
         """
         wait, unsure = FIRST_WAIT, False
         while True:
@@ -52,7 +54,7 @@ class DefaultBinder:
             wait = min(2 * wait, LONGEST_WAIT)
 
     async def _try(self, cycle: Cycle, pod: PodInfo, node: str, unsure: bool) -> Status:
-        """One try; after one without an answer, a Conflict may come from our own binding."""
+        """One try. After a try without an answer, a Conflict may come from this scheduler's own binding."""
         client = self._handle.client
         try:
             await client.bind(pod.namespace, pod.name, pod.uid, node, cycle.annotations)

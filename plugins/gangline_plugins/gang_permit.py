@@ -1,4 +1,4 @@
-"""GangPermit: members of a group wait at permit until so many of them are reserved that the group can run."""
+"""GangPermit: members of a group wait at permit until enough of them have reserved nodes for the group to run."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from gangline import (
 
 
 class GangPermitArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """Arguments."""
+    """Arguments of GangPermit."""
 
     timeout_seconds: Annotated[float, msgspec.Meta(gt=0)] = 60.0
-    """Seconds that members wait for the others; a group that says how long itself has its own time."""
+    """Seconds that members wait for the others; the time that a group names itself takes precedence."""
 
 
 class GangPermit:
-    """Makes pods that belong together one unit: all that the group needs are placed, or none.
+    """Schedules the pods of a group as one unit: all members that the group needs get nodes, or none does.
 
-    A whole group is decided in one cycle, in which all its members have a place before the first of them is permitted.
-    So a member waits here only for others that are decided later; when one of them is given back, the binding of the
-    group ends for all of them.
+    A whole group is decided in one cycle: all its members have a node before the first of them is permitted. So a
+    member waits here only for members that are decided later. If one of them loses its reservation, the binding ends
+    for the whole group.
     """
 
     name = "GangPermit"
@@ -48,12 +48,12 @@ class GangPermit:
 
     @hookimpl
     def events_to_register(self) -> Sequence[EventHint]:
-        """A pod is rejected here only when another member was; that one says what may help."""
+        """No events: a pod is rejected here only if another member was, and that member's plugins name the events."""
         return (on("pods", Action.ADD | Action.DELETE), on("nodes", Action.ADD | Action.UPDATE))
 
     @hookimpl
     def permit(self, pod: PodInfo) -> Status | None:
-        """Wait for the others; the member that makes them enough lets all of them go."""
+        """Wait for the other members; the member that completes the group lets all of them pass."""
         membership = self._handle.group_of(pod)
         if not isinstance(membership, Membership):
             return None

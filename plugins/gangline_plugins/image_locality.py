@@ -1,4 +1,4 @@
-"""ImageLocality: prefer nodes that hold the pod's images already."""
+"""ImageLocality: prefers nodes that already hold the pod's images."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ UPPER_PER_CONTAINER = 1000 * _MB
 
 
 class ImageLocality:
-    """Bytes of the pod's images that a node holds; an image that few nodes hold counts less, so that pods do not
-    pile up on the few.
+    """Scores nodes by the bytes of the pod's images that they hold. An image on few nodes counts less, so that pods are
+    not concentrated there.
 
     Source: kube-scheduler v1.36, image_locality.go.
     """
@@ -24,7 +24,7 @@ class ImageLocality:
 
     @hookimpl
     def pre_score(self, pod: PodInfo, nodes: NodeView) -> Status | None:
-        """No opinion while no node holds any of the images."""
+        """Skip the score while no node holds any of the images."""
         held = any(nodes.image(name)[1] for name in _images(pod.cls))
         return None if held else SKIP
 

@@ -33,7 +33,7 @@ class Args(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     """Arguments, named as upstream."""
 
     added_affinity: model.NodeAffinity | None = None
-    """Affinity that every pod of the profile has besides its own."""
+    """Node affinity that every pod of the profile has in addition to its own."""
 
 
 class NodeAffinity:

@@ -1,4 +1,4 @@
-"""NodeDeclaredFeatures: a pod that needs a feature of the kubelet goes only where the node declares it."""
+"""NodeDeclaredFeatures: a pod that needs a kubelet feature gets only nodes that declare it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NodeName: a pod that names its node goes there and nowhere else."""
+"""NodeName: a pod that names its node gets no other node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NodeResourcesFit: a pod goes only where everything it asks for is free, and where a strategy likes it best."""
+"""NodeResourcesFit: rejects nodes without room for all requests of a pod, and scores the others by a strategy."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ from gangline_plugins.resource_scoring import (
 )
 
 _FEW = 64
-"""Up to so many nodes all resources are looked at together, which costs fewer calls."""
+"""For at most this many nodes all resources are compared together, which takes fewer calls."""
 _UNRESOLVABLE = 1
-"""The bit that says that the request exceeds the whole node; the bits above it stand for resources."""
+"""The bit for a request that exceeds the whole node; the bits above it stand for resources."""
 
 
 class Args(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     """Arguments, named as upstream."""
 
     ignored_resources: list[str] = []
-    """Extended resources that are not looked at."""
+    """Extended resources that the filter ignores."""
     ignored_resource_groups: list[str] = []
-    """Prefixes (before the slash) of extended resources that are not looked at."""
+    """Groups (the part before the slash) of extended resources that the filter ignores."""
     scoring_strategy: ScoringStrategy = msgspec.field(
         default_factory=lambda: ScoringStrategy(resources=[ResourceSpec("cpu"), ResourceSpec("memory")])
     )
@@ -66,7 +66,7 @@ class _Wanted:
 
 
 def _short_by_resource(wanted: _Wanted, nodes: NodeView) -> CodeColumn:
-    """The same for many nodes: one resource after the other, so that no amounts are copied."""
+    """The verdicts for many nodes: one resource after the other, so that no amounts are copied."""
     short = np.zeros(len(nodes), dtype=wanted.bits.dtype)
     for (resource, amount), bit in zip(wanted.items(), wanted.bits.flat, strict=True):
         allocatable = nodes.allocatable(resource)
@@ -79,7 +79,7 @@ def _short_by_resource(wanted: _Wanted, nodes: NodeView) -> CodeColumn:
 
 
 class NodeResourcesFit:
-    """Compares requests with what is free, resource by resource, over all nodes."""
+    """Compares requests with free amounts, resource by resource, for all nodes at once."""
 
     name = "NodeResourcesFit"
     reads = NODE | PODS
@@ -101,7 +101,7 @@ class NodeResourcesFit:
 
     @hookimpl
     def filter(self, pod: PodInfo, nodes: NodeView) -> CodeColumn:
-        """One bit per resource that is short, and one for a request that exceeds the whole node."""
+        """One bit per resource that is insufficient, and one bit for a request that exceeds the whole node."""
         wanted = self._wanted(pod)
         if len(nodes) > _FEW:
             return _short_by_resource(wanted, nodes)
@@ -114,7 +114,7 @@ class NodeResourcesFit:
         return short | too_small.astype(wanted.bits.dtype)
 
     def explain(self, cycle: Cycle, pod: PodInfo, code: int) -> Sequence[Reason]:
-        """The resources that are short."""
+        """The insufficient resources."""
         resolvable = not code & _UNRESOLVABLE
         return tuple(
             Reason("Too many pods" if resource == "pods" else f"Insufficient {resource}", resolvable)

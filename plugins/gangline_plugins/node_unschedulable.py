@@ -1,4 +1,4 @@
-"""NodeUnschedulable: cordoned nodes take only pods that tolerate it."""
+"""NodeUnschedulable: only pods that tolerate the unschedulable taint may use cordoned nodes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class NodeUnschedulable:
 
     @hookimpl
     def pre_filter(self, pod: PodInfo) -> Status | None:
-        """A pod that tolerates cordoned nodes fits them all."""
+        """Skip the filter for a pod that tolerates cordoned nodes."""
         taint = tolerations.UNSCHEDULABLE_TAINT
         if any(tolerations.tolerates(t, taint) for t in pod.spec.tolerations):
             return SKIP

@@ -1,4 +1,4 @@
-"""SchedulingGates: a pod with gates is not tried until they are gone."""
+"""SchedulingGates: a pod with scheduling gates is not scheduled until they are removed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class SchedulingGates:
 
     @hookimpl
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
-        """Name the gates that are left."""
+        """Keep a gated pod out of the queue; the message names its remaining gates."""
         if not pod.gates:
             return None
         return unschedulable(f"waiting for scheduling gates: [{' '.join(pod.gates)}]", resolvable=False)

@@ -1,4 +1,4 @@
-"""TaintToleration: taints keep pods away, or make a node less wanted."""
+"""TaintToleration: rejects nodes with taints that a pod does not tolerate, or gives them a lower score."""
 
 from __future__ import annotations
 
@@ -27,14 +27,16 @@ _FEW_SETS = 8
 
 
 class Args(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """Arguments."""
+    """Arguments of TaintToleration."""
 
     enable_comparison_operators: bool = False
-    """Understand Gt and Lt (the gate TaintTolerationComparisonOperators, off in Kubernetes 1.36)."""
+    """Whether the operators Gt and Lt are understood (gate TaintTolerationComparisonOperators, off in Kubernetes
+    1.36).
+    """
 
 
 class TaintToleration:
-    """Verdicts are made once per distinct set of taints and spread over the nodes by number."""
+    """Judges each distinct set of taints once, and spreads the verdicts over the nodes by number."""
 
     name = "TaintToleration"
     reads = NODE

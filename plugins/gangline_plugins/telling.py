@@ -1,4 +1,4 @@
-"""Says a thing about a pod once: what is found again at every look would else be an event at every look."""
+"""Reports each finding about a pod in one event only: plugins find the same fault again at every attempt."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections import OrderedDict
 from gangline import Handle, PodInfo
 
 _MOST = 10_000
-"""Sayings that are remembered; older ones may be said again."""
+"""At most this many reports are remembered; an older one may be repeated."""
 
 
 class Told:
-    """What has been said, by UID of the pod."""
+    """The reports so far, by UID of the pod."""
 
     def __init__(self) -> None:
         self._said: OrderedDict[tuple[str, str, str], None] = OrderedDict()
 
     def is_first(self, uid: str, reason: str, note: str) -> bool:
-        """Whether this was not said of this pod before; from now on it was."""
+        """Whether this report about this pod is new; it is remembered."""
         key = uid, reason, note
         if key in self._said:
             self._said.move_to_end(key)
@@ -29,14 +29,14 @@ class Told:
 
 
 class Teller:
-    """Warns in events, of one thing once; together with all others of the cluster."""
+    """Writes warning events, each finding once; shared by all plugins of the cluster."""
 
     def __init__(self, handle: Handle) -> None:
         self._recorder = handle.recorder
         self._told = handle.state.shared(Told)
 
     def once(self, pod: PodInfo, reason: str, note: str) -> bool:
-        """Warn of something in an event on the pod, unless that was done before; says whether it was not."""
+        """Write a warning event on the pod unless it was written before; returns whether it was written."""
         is_first = self._told.is_first(pod.uid, reason, note)
         if is_first:
             self._recorder.event(pod, "Warning", reason, note)

@@ -1,4 +1,6 @@
-"""TopologyPlacement: a group goes into one domain of the level that it requires, or of the narrowest that will do."""
+"""TopologyPlacement: places a group in one domain of the level that it requires, or of the narrowest level that holds
+it.
+"""
 
 from __future__ import annotations
 
@@ -25,27 +27,31 @@ from gangline import (
 )
 
 MOST_PLACEMENTS = 64
-"""Domains of one level that are offered, at most: those that fit best."""
+"""At most this many domains of one level are offered: those that fit best."""
 
 
 class LevelArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     """One level of the network."""
 
     name: Annotated[str, msgspec.Meta(min_length=1)]
-    """What pods and groups call it: "rack"."""
+    """The level's name in annotations, for example "rack"."""
     node_label: Annotated[str, msgspec.Meta(min_length=1)]
     """The node label whose values are its domains."""
 
 
 class TopologyPlacementArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """Arguments."""
+    """Arguments of TopologyPlacement."""
 
     levels: list[LevelArgs] = []
-    """Widest first. Without any, well-known labels that nodes have: Topograph's, those of clouds, zone and region."""
+    """The levels, widest first. The default is the well-known labels that nodes have: Topograph's, those of clouds,
+    zone and region.
+    """
 
 
 class TopologyPlacement:
-    """Offers the domains of the required level, those of the preferred ones before; the best fit scores highest."""
+    """Offers the domains of the preferred level, then those of wider levels up to the required one; the best fit scores
+    highest.
+    """
 
     name = "TopologyPlacement"
     args_type = TopologyPlacementArgs
@@ -61,12 +67,12 @@ class TopologyPlacement:
 
     @hookimpl
     def events_to_register(self) -> Sequence[EventHint]:
-        """Nodes that come or get other labels, and pods that go."""
+        """New nodes, changed node labels, and deleted pods."""
         return (on("nodes", Action.ADD | Action.UPDATE), on("pods", Action.DELETE))
 
     @hookimpl
     def placement_generate(self, attempt: GroupAttempt, nodes: NodeView) -> Iterator[Placement] | Status | None:
-        """Domains that hold the group; no opinion on a group that does not care."""
+        """Domains that hold the group; None for a group without a topology constraint."""
         constraint = attempt.group.topology
         required = constraint.required_at(attempt.waited)
         if required == ANYWHERE and constraint.preferred == ANYWHERE:
@@ -80,7 +86,7 @@ class TopologyPlacement:
 
     @hookimpl
     def placement_score(self, attempt: GroupAttempt, placement: Placement) -> float:
-        """How full the placement is with the group on it, of what it could hold of it."""
+        """How full the placement is with the group on it, relative to the members that it could hold."""
         wanted = sum(len(role.pods) for role in attempt.roles)
         held = sum(int(role.capacity[placement.rows].sum()) for role in attempt.roles)
         return 100.0 * min(1.0, wanted / max(1, held))

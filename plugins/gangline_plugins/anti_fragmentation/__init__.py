@@ -1,4 +1,4 @@
-"""AntiFragmentation: place pods so that what stays free can still be used. See README.md beside this file."""
+"""AntiFragmentation: places pods so that the remaining free GPUs stay useful. See README.md beside this file."""
 
 from gangline_plugins.anti_fragmentation.plugin import AntiFragmentation
 

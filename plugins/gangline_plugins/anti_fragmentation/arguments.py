@@ -18,28 +18,28 @@ _ROUNDING = 1e-3
 
 
 class TypicalPod(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """A kind of pod that the cluster is typically asked for."""
+    """A kind of pod that users of the cluster typically create."""
 
     popularity: Annotated[float, msgspec.Meta(gt=0, le=1)]
-    """Its part of all pods; those of all kinds sum to 1."""
+    """The fraction of all pods that are of this kind; the fractions of all kinds sum to 1."""
     cpu: str | int | float = 0
     """CPU, as in a request."""
     gpus: Annotated[int, msgspec.Meta(ge=0, le=MOST_DEVICES)] = 0
     fraction: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
-    """Of each GPU."""
+    """The fraction that the pod takes of each GPU."""
     models: list[str] = []
-    """Values of the node label nvidia.com/gpu.product that will do; none for any."""
+    """Accepted values of the node label nvidia.com/gpu.product; an empty list accepts any."""
 
 
 class AntiFragmentationArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """Arguments."""
+    """Arguments of AntiFragmentation."""
 
     score: Literal["balanced", "published"] = "balanced"
-    """`published`: as Weng et al. do, whose scores are whole numbers."""
+    """`published` is the score of Weng et al., in whole numbers; `balanced` also charges for GPUs left without CPU."""
     typical_pods: list[TypicalPod] = []
-    """What is typical; where none are given, what pods ask for is counted."""
+    """The typical pods; without any, the pods that users create are counted."""
     half_life_seconds: Annotated[float, msgspec.Meta(gt=0)] = 86_400.0
-    """Seconds after which a pod that was asked for counts half."""
+    """Seconds after which a counted pod counts half."""
 
 
 def typical_of(pods: Sequence[TypicalPod]) -> Typical:

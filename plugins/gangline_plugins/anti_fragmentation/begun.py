@@ -1,8 +1,8 @@
-"""Domains that are begun, for a GPU of theirs is in use: a pod on its own goes there, and complete ones stay complete.
+"""Prefers begun domains, those with a GPU in use, for single pods, so that complete domains stay complete.
 
 Rules:
-- A domain of a narrow level counts before one of a wider level: a begun leaf, else a leaf of a begun spine.
-- Among domains that are begun the fullest comes first, where nodes are otherwise alike.
+- A narrow level counts before a wider one: a begun leaf comes first, then a leaf of a begun spine.
+- Among begun domains the fullest comes first if nodes are otherwise equal.
 - A node in no domain of the narrowest level is a domain of its own.
 """
 
@@ -18,11 +18,11 @@ from gangline_plugins.anti_fragmentation.gradient import Gradient, Values
 from gangline_plugins.gpu.columns import Columns
 
 _FULLNESS = 1e-3
-"""What fullness is worth beside a point of the score: it decides among nodes that are otherwise alike."""
+"""The weight of fullness, in points of the score: it decides only between nodes that are otherwise equal."""
 
 
 class Begun:
-    """What is in use of each domain, in step with a gradient."""
+    """The use of each domain, kept in step with a gradient."""
 
     def __init__(self, gradient: Gradient, columns: Columns, topology: Topology) -> None:
         self._gradient = gradient
@@ -50,9 +50,10 @@ class Begun:
         """What is added to the score of each node."""
 
     def raised(self, scores: Values, nodes: NodeView) -> Values:
-        """Scores of 0..100 as before among nodes of equally begun domains, above those of others; still 0..100.
+        """Scores of 0 to 100 in which nodes of begun domains are above all others, and nodes of equally begun domains
+        keep their order.
 
-        `nodes` are all of them, and the gradient is up to date.
+        `nodes` are all nodes, and the gradient is up to date.
         """
         self._refresh(nodes)
         if not self._levels:
@@ -88,7 +89,7 @@ class Begun:
         self._judge_alone()
 
     def _follow(self, nodes: NodeView, rows: Rows) -> None:
-        """Take in what has changed, usually on one node."""
+        """Update the rows that have changed, usually one node."""
         devices = all_devices(nodes.at(rows), self._columns)
         if (devices != self._all[rows]).any():
             self._start(nodes)
@@ -107,7 +108,7 @@ class Begun:
         self._judge_alone()
 
     def _rows(self, domain: int) -> Rows:
-        """The nodes of a domain of the narrowest level; of -1, those in none."""
+        """The nodes of a domain of the narrowest level; for -1, the nodes in none."""
         return self._order[self._starts[domain + 1] : self._starts[domain + 2]]
 
     def _judge_alone(self) -> None:
@@ -116,7 +117,7 @@ class Begun:
             self._steps[alone] = 100.0 * len(self._levels) * (self._used[alone] > 0)
 
     def _worked_out(self) -> Values:
-        """For each domain of the narrowest level what is added to the scores of its nodes."""
+        """For each domain of the narrowest level the amount that is added to the scores of its nodes."""
         steps: Values = _FULLNESS * self._in_use[-1] / self._devices
         for in_use, above in zip(self._in_use, self._above, strict=True):
             steps += np.append(100.0 * (in_use > 0), 0.0)[above]

@@ -1,4 +1,6 @@
-"""What is free on each node: milli-CPU, and thousandths of each device, from the device table or from node columns."""
+"""The free amounts of each node: milli-CPU, and thousandths of each device, from the device table or from node
+columns.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,12 @@ _BITS = np.uint32(1) << np.arange(MOST_DEVICES, dtype=np.uint32)
 
 
 def free_cpu(nodes: NodeView) -> Amounts:
-    """Milli-CPU."""
+    """Free milli-CPU of each node."""
     return nodes.allocatable(requests.CPU) - nodes.requested(requests.CPU)
 
 
 def all_devices(nodes: NodeView, columns: Columns) -> Amounts:
-    """Thousandths of all devices that can be had, free or not."""
+    """Thousandths of all devices that can be allocated, free or not."""
     index = nodes.index
     known = np.bitwise_count(columns.healthy[index] & ~columns.mig[index])
     return WHOLE * np.where(
@@ -31,10 +33,10 @@ def all_devices(nodes: NodeView, columns: Columns) -> Amounts:
 
 
 def free_devices(nodes: NodeView, columns: Columns) -> Amounts:
-    """Thousandths of each device, nodes x 16; 0 where there is no device, or none that can be had.
+    """Free thousandths of each device, nodes x 16; 0 without a device, or for one that cannot be allocated.
 
-    A device that somebody is on has at most 999, for it can no longer be had as a whole. Where no agent reports, the
-    first devices stand for as many whole ones as `nvidia.com/gpu` has left.
+    A device with a pod on it has at most 999, because it is no longer available as a whole. If no agent reports, as
+    many devices as `nvidia.com/gpu` has free count as whole ones, starting with the first.
     """
     index = nodes.index
     usable = columns.healthy[index] & ~columns.mig[index] & ~columns.whole[index]

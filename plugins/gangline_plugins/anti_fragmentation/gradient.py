@@ -1,13 +1,13 @@
-"""How much a placement adds to what no typical pod can use, for many nodes at once.
+"""The change in fragmentation that a placement causes, for many nodes at once.
 
 The fragmentation of a node (Weng et al., USENIX ATC'23) is the sum over typical pods of their popularity times the
-thousandths of GPUs on the node that such a pod could not use: all that are free if it does not fit, else those on
-devices with less free than it wants.
+thousandths of GPUs on the node that such a pod could not use. These are all free thousandths if the pod does not fit;
+else they are those on devices with less free than the pod wants.
 
 Rules:
-- Fragmentation depends on free CPU only by which typical pods it is enough for, so popularity is summed up once per
-  step of CPU, and on a device only by what is free of it, so that is one look-up per device.
-- What a node is now is worked out once per change of the node, not per pod that is rated.
+- Fragmentation depends on free CPU only through the set of typical pods for which the CPU is enough. So popularity is
+  summed once per step of CPU. On a device it depends only on the free thousandths, which is one look-up per device.
+- The present state of a node is computed once per change of the node, not per pod.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _UNREAD: object = object()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class States:
-    """Nodes as they are, or would be; one entry per node."""
+    """The present or hypothetical state of nodes; one entry per node."""
 
     model: Amounts
     """The number of the set of typical pods that may run on the node."""
@@ -43,15 +43,17 @@ class States:
     total: Amounts
     """Free thousandths of all devices."""
     usable: Looks
-    """For each group of typical pods the free thousandths that it can use, and above _COUNT bits the devices."""
+    """For each group of typical pods the free thousandths that it can use; the bits above _COUNT hold the number of
+    devices.
+    """
 
     def less(self, cpu: int, total: int, usable: Looks) -> States:
-        """Nodes from which a pod has taken so much."""
+        """The states after a pod has taken these amounts."""
         return States(self.model, self.cpu - cpu, self.total - total, self.usable - usable)
 
 
 class Gradient:
-    """Typical pods, grouped by what they want of devices, and the nodes as these see them."""
+    """Typical pods, grouped by the devices that they want, and the state of each node for these groups."""
 
     def __init__(self, kinds: Typical, columns: Columns) -> None:
         self._columns = columns
@@ -95,7 +97,7 @@ class Gradient:
         self._objects = [_UNREAD] * size
 
     def refresh(self, nodes: NodeView) -> None:
-        """Bring what is kept of each node up to date; `nodes` are all of them."""
+        """Update the state of each node; `nodes` are all nodes."""
         position = nodes.position
         if position == self._position:
             return
@@ -109,7 +111,7 @@ class Gradient:
             self._read(nodes.at(changed), changed, bool(kinds & NODE))
 
     def _read(self, nodes: NodeView, rows: Amounts, are_others: bool) -> None:
-        """Read rows; `are_others` when not only the pods on them may have changed."""
+        """Read these rows; `are_others` if more than the pods on them may have changed."""
         self.version += 1
         self.changed_in[rows] = self.version
         if are_others and (self._wheres or not self._models):
@@ -123,7 +125,9 @@ class Gradient:
             self._reprice(nodes, rows)
 
     def _reprice(self, nodes: NodeView, rows: Amounts) -> None:
-        """Work out prices where models or their number of devices changed; without constraints all are alike."""
+        """Compute prices anew if models or their numbers of devices changed; without constraints all prices are
+        equal.
+        """
         supply = all_devices(nodes, self._columns)
         if (supply != self._supply[rows]).any():
             self._supply[rows] = supply
@@ -134,7 +138,9 @@ class Gradient:
             self.repriced.note_all()
 
     def _prices(self) -> Values:
-        """Of each model: what is asked for over what there is, demand being spread over all models that will do."""
+        """The price of each model: demand divided by supply. A pod that accepts several models spreads its demand over
+        them.
+        """
         supply = np.bincount(self._model, weights=self._supply, minlength=len(self._models))
         met = np.array([np.frombuffer(key, dtype=np.bool_) for key in self._models])
         will_do = {ANYWHERE: np.ones(len(met), dtype=np.bool_), **dict(zip(self._wheres, met.T, strict=True))}
@@ -151,7 +157,7 @@ class Gradient:
         return prices * (float(supply.sum()) / total) if total else np.ones(len(met))
 
     def _read_models(self, nodes: NodeView, rows: Amounts) -> None:
-        """Which typical pods may run on nodes that are new or were changed."""
+        """Find the typical pods that may run on new or changed nodes."""
         new = [i for i, row in enumerate(rows.tolist()) if self._objects[row] is not nodes.node(i)]
         if not new:
             return
@@ -181,7 +187,7 @@ class Gradient:
     # Rating
 
     def now(self, index: slice | Rows) -> States:
-        """Nodes as they are."""
+        """The present states of nodes."""
         return States(self._model[index], self._cpu[index], self._total[index], self._usable[index])
 
     def of(self, states: States) -> Values:

@@ -1,8 +1,9 @@
-"""Topology holes: what gangs lose when a pod breaks a domain of which every GPU is free.
+"""Topology holes: the loss of gangs when a pod breaks a complete domain, one of which every GPU is free.
 
-For a gang the level counts that is the narrowest whose largest domain holds it. Breaking one of n complete domains of
-that level costs an n-th of what such gangs ask for, and the less the smaller a part of a domain they want: so the last
-complete leaf, spine or NVLink domain is dear, and one of many is cheap. In thousandths of a GPU, as everything else.
+A gang needs the narrowest level whose largest domain holds it. Breaking one of n complete domains of that level costs
+one n-th of the GPUs that such gangs ask for, and less if they want only a part of a domain. So breaking the last
+complete leaf, spine or NVLink domain costs much, and breaking one of many costs little. Costs are in thousandths of a
+GPU, as are all amounts of this plugin.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from gangline_plugins.gpu.columns import Columns
 from gangline_plugins.gpu.node_devices import WHOLE
 
 Shares = Mapping[int, float]
-"""GPUs that a whole gang asks for to the part that the pods of such gangs are of all pods."""
+"""The GPUs of a whole gang, mapped to the fraction of all pods that belong to such gangs."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Charges:
-    """What it costs to put a pod with GPUs on each of some rows; nothing on all others."""
+    """The cost of placing a pod with GPUs on each of some rows; the cost on all other rows is 0."""
 
     rows: Rows
     amounts: Values
@@ -34,7 +35,7 @@ NO_CHARGES = Charges(np.zeros(0, dtype=np.intp), np.zeros(0))
 
 
 class Holes:
-    """Which domains are complete, in step with a gradient, and what it costs to break them."""
+    """The complete domains, kept in step with a gradient, and the cost of breaking them."""
 
     def __init__(self, gradient: Gradient, columns: Columns, topology: Topology) -> None:
         self._gradient = gradient
@@ -51,7 +52,7 @@ class Holes:
         self._charges: Charges | None = None
 
     def charges(self, nodes: NodeView, shares: Shares) -> Charges:
-        """As the columns are; `nodes` are all of them, and the gradient is up to date."""
+        """The charges by the present columns; `nodes` are all nodes, and the gradient is up to date."""
         if not shares:
             return NO_CHARGES
         self._read(nodes)
@@ -65,7 +66,7 @@ class Holes:
         return self._charges
 
     def _read(self, nodes: NodeView) -> None:
-        """Note which nodes were touched, or are whole again, since the last time."""
+        """Note which nodes have a GPU in use now, or no longer, since the last call."""
         gradient = self._gradient
         if gradient.version == self._version and len(self._devices) == len(nodes):
             return
@@ -100,7 +101,7 @@ class Holes:
         return Charges(rows, amounts[rows])
 
     def _costs(self) -> list[float]:
-        """For each level what all gangs lose that need a complete domain of it, widest level first."""
+        """For each level, widest first, the loss of all gangs that need a complete domain of it."""
         most = [int(level.sums(self._devices).max(initial=0)) // WHOLE for level in self._levels]
         node = int(self._devices.max(initial=0)) // WHOLE
         costs = [0.0] * len(most)

@@ -1,4 +1,4 @@
-"""AntiFragmentation: prefer the node, and the devices on it, on which a pod spoils least for those that will come."""
+"""AntiFragmentation: prefers the nodes and devices on which a pod makes the fewest free GPUs useless for later pods."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from gangline_plugins.gpu.node_devices import WHOLE
 from gangline_plugins.gpu.wants import Want
 
 _KEPT_BYTES = 24 * 1024 * 1024
-"""For the scores that are kept, of one kind of pods each; at 5,000 nodes one takes 40 KiB."""
+"""Memory for cached scores, one entry per kind of pod; at 5,000 nodes an entry takes 40 KiB."""
 _NEWS = 0.05
-"""What is typical is worked out anew when so much of what was asked for is newer."""
+"""The typical pods are computed anew when this fraction of the counted pods is newer."""
 
 
 class AntiFragmentation:
-    """Scores; the scores of a kind of pod are kept and worked out again for nodes that changed."""
+    """Scores nodes. The scores of a kind of pod are cached, and computed again for nodes that have changed."""
 
     name = "AntiFragmentation"
     args_type = AntiFragmentationArgs
@@ -48,7 +48,7 @@ class AntiFragmentation:
         self._given = typical_of(args.typical_pods) if args.typical_pods else None
         self._history: History[Kind] = History(args.half_life_seconds, handle.clock.now())
         self._gangs: History[int] = History(args.half_life_seconds, handle.clock.now())
-        """For each pod how many GPUs its whole gang takes; 0 where it is in none."""
+        """For each counted pod the number of GPUs of its whole gang; 0 if it is in none."""
         self._gang_news = 0.0
         self._shares: Shares = {}
         self._is_restored = False
@@ -59,17 +59,17 @@ class AntiFragmentation:
 
     @hookimpl
     def events_to_register(self) -> Sequence[EventHint]:
-        """It rejects nothing."""
+        """No events: this plugin rejects no pods."""
         return ()
 
     @hookimpl
     def post_enqueue(self, pod: PodInfo) -> None:
-        """Count what is asked for."""
+        """Count the pod."""
         self._count(pod)
 
     @hookimpl
     def score(self, pod: PodInfo, nodes: NodeView) -> ScoreColumn:
-        """0..100: where less is left that nobody can use, in domains that are begun before others."""
+        """0 to 100: higher where fewer free GPUs become useless, and for begun domains before others."""
         self._learn()
         asked = self._asked(pod)
         self._rating.gradient.refresh(nodes)
@@ -79,7 +79,7 @@ class AntiFragmentation:
         return self._begun.raised(self._charged(scores, nodes), nodes)
 
     def _charged(self, scores: Values, nodes: NodeView) -> Values:
-        """The scores less what it costs to break domains that are complete."""
+        """The scores less the cost of breaking complete domains."""
         if self._holes is None:
             return scores
         charges = self._holes.charges(nodes, self._shares)
@@ -91,7 +91,9 @@ class AntiFragmentation:
 
     @hookimpl
     def reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
-        """As published: give a pod of one GPU the device that was reckoned with, unless its claim names others."""
+        """With the published score: give a pod of one GPU the device that was rated best, unless its claim names
+        others.
+        """
         if self._rating_type is Published and self._table.allocation(pod.uid) is not None:
             want = self._table.wants.of(pod)
             if isinstance(want, Want) and want.count == 1 and not want.rule.prefer_ids:
@@ -114,7 +116,7 @@ class AntiFragmentation:
         return Asked(cpu, min(want.count, MOST_DEVICES), self._milli(want))
 
     def _milli(self, want: Want) -> int:
-        """Thousandths of a device; of the largest one where the want is in memory."""
+        """Thousandths of a device; if the want is in memory, of the largest device."""
         if want.exclusivity != "Shared":
             return WHOLE
         largest = int(self._table.columns.memory_total.max()) if want.memory_mib else 0
@@ -140,7 +142,9 @@ class AntiFragmentation:
         return expected(membership.group) * asked.total // WHOLE
 
     def _learn(self) -> None:
-        """Work out what is typical when enough is new; the first time the pods that run are counted too."""
+        """Compute the typical pods anew when enough counted pods are new; the first time the running pods are counted
+        too.
+        """
         if not self._is_restored:
             self._is_restored = True
             for pod in self._handle.state.pods.values():

@@ -1,7 +1,7 @@
-"""Fragmentation to the last bit as its authors work it out, for placements that change nothing.
+"""The score exactly as its authors compute it, including rounding errors.
 
-Their score is a whole number, and a gain of exactly 0 lies on the border between two of them, so that the rounding
-errors of their sums decide. Where the gain is not 0 it does not matter in which order one adds.
+Their score is a whole number, and a gain of exactly 0 lies between two of these numbers. So the rounding errors of
+their sums decide. If the gain is not 0, the order of addition does not matter.
 
 Source: pkg/utils/frag.go of hkust-adsl/kubernetes-scheduler-simulator.
 """
@@ -19,12 +19,12 @@ _LACKS_BOTH, _LACKS_GPU, _FITS, _LACKS_CPU, _CPU_POD_FITS, _CPU_POD_LACKS, _NOT_
 
 
 def score(gain: Values) -> Values:
-    """0..100 in whole numbers for a gain in thousandths of a GPU."""
+    """0 to 100 in whole numbers, for a gain in thousandths of a GPU."""
     return np.trunc(1.0 / (1.0 + np.exp(-(gain / 1000.0))) * 100.0)
 
 
 def fragmentation(kinds: Typical, allowed: BoolColumn, cpu: Amounts, free: Amounts) -> Values:
-    """In thousandths of a GPU, for states x 16 devices; `allowed` is states x kinds."""
+    """The fragmentation in thousandths of a GPU, for states x 16 devices; `allowed` is states x kinds."""
     wanted = np.array([(kind.cpu, kind.count, kind.milli) for kind, _ in kinds], dtype=np.int64)
     popularity = np.array([popularity for _, popularity in kinds])
     room = free[:, None, :] >= wanted[:, 2, None]

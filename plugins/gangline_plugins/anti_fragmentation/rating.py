@@ -1,8 +1,8 @@
-"""From fragmentation to scores: which nodes, and which of their devices, are best for a pod of some kind.
+"""Scores from fragmentation: the best nodes, and the best of their devices, for a pod of some kind.
 
-Everything is in thousandths of a GPU: the gain is how much less can be used by nobody after the placement; *imbalance*
-is what is left of GPUs without the CPU that typical pods take beside them, or of such CPU without GPUs; *scarcity* is
-how much more than the mean is asked for of GPUs of a model; *leftover* is what is free of GPUs and CPU together.
+All values are in thousandths of a GPU. The *gain* is the decrease in GPUs that no typical pod can use. The *imbalance*
+is the free GPUs without the CPU that typical pods take with them, or such CPU without GPUs. The *scarcity* is the
+demand for GPUs of a model above the mean demand. The *leftover* is the free GPUs and CPU together.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from gangline_plugins.gpu.links import MOST_DEVICES
 from gangline_plugins.gpu.node_devices import WHOLE
 
 _IMBALANCE = 0.5
-"""What imbalance costs: about half of it will stay unused, for other pods take some of it up."""
+"""The weight of imbalance: other pods will use about half of it, so the other half stays unused."""
 _SCARCITY = 1.0
-"""What it costs to take GPUs of a model for which demand is above the mean, times by how much it is."""
+"""The weight of taking GPUs of a model for which demand is above the mean."""
 _LEFTOVER = 0.01
-"""What leftover costs: so little that it decides only among nodes that are otherwise alike, for the fullest."""
+"""The weight of leftover, so small that it only decides between nodes that are otherwise equal: for the fullest."""
 _NOTHING = 1e-6
 
 
 def score_of(worth: Values) -> Values:
-    """0..100, over 50 for what is worth something."""
+    """0 to 100; above 50 for a positive worth."""
     scores: Values = 50.0 + 50.0 * worth / (WHOLE + np.abs(worth))
     return scores
 
@@ -44,14 +44,14 @@ def worth_of(scores: Values) -> Values:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a pod takes of a node."""
+    """The amounts that a pod takes of a node."""
 
     cpu: int
     """Milli-CPU."""
     count: int = 0
     """GPUs."""
     milli: int = 0
-    """Thousandths of each."""
+    """Thousandths of each GPU."""
 
     @property
     def total(self) -> int:
@@ -60,12 +60,12 @@ class Asked:
 
     @property
     def is_part(self) -> bool:
-        """Whether it matters which devices it gets."""
+        """Whether the choice of devices makes a difference."""
         return 0 < self.milli < WHOLE
 
 
 class Balanced:
-    """Gain less a charge on imbalance, on scarce models and on leftover."""
+    """The gain less charges for imbalance, scarce models and leftover."""
 
     def __init__(self, kinds: Typical, columns: Columns) -> None:
         self.gradient = Gradient(kinds, columns)
@@ -73,7 +73,7 @@ class Balanced:
         self._gpu_per_cpu = 1.0 / ratio if ratio else 0.0
 
     def scores(self, asked: Asked, nodes: NodeView) -> Values:
-        """0..100 for each node; without meaning where the pod does not fit."""
+        """0 to 100 for each node; undefined where the pod does not fit."""
         index, gradient = nodes.index, self.gradient
         now = gradient.now(index)
         after = now.less(asked.cpu, asked.total, _lost(gradient, gradient.free[index], asked))
@@ -87,19 +87,19 @@ class Balanced:
         return score_of(worth)
 
     def devices(self, asked: Asked, nodes: NodeView) -> tuple[int, ...]:
-        """None: the device table takes the fullest devices, as is reckoned with here."""
+        """None: the device table takes the fullest devices, as this score assumes."""
         return ()
 
 
 class Published:
-    """The gain alone, as a whole number; of several devices the first with the best score."""
+    """The gain alone, as a whole number; among several devices the first with the best score."""
 
     def __init__(self, kinds: Typical, columns: Columns) -> None:
         self.gradient = Gradient(kinds, columns)
         self._kinds = kinds
 
     def scores(self, asked: Asked, nodes: NodeView) -> Values:
-        """0..100 for each node; without meaning where the pod does not fit."""
+        """0 to 100 for each node; undefined where the pod does not fit."""
         rows = nodes.rows
         free = self.gradient.free[rows]
         if asked.is_part and asked.count == 1:
@@ -116,13 +116,13 @@ class Published:
         return tuple(np.flatnonzero(self._first(asked, free)[0]).tolist())
 
     def _first(self, asked: Asked, free: Amounts) -> BoolColumn:
-        """Which devices the pod takes where it does not choose, nodes x 16."""
+        """The devices that a pod takes if it does not choose, nodes x 16."""
         room = free >= max(asked.milli, 1)
         first: BoolColumn = room & (room.cumsum(axis=1) <= asked.count)
         return first
 
     def _by_device(self, asked: Asked, nodes: NodeView, free: Amounts) -> Values:
-        """Nodes x 16; -1 for a device without room."""
+        """The score for each device, nodes x 16; -1 for a device without room."""
         at, device = np.nonzero(free >= asked.milli)
         scores = np.full(free.shape, -1.0)
         if len(at):
@@ -133,7 +133,7 @@ class Published:
         return scores
 
     def _rated(self, asked: Asked, nodes: NodeView, free: Amounts, taken: BoolColumn, lost: Looks) -> Values:
-        """The scores of nodes, which may repeat, less what the pod takes of the devices `taken`."""
+        """The scores of nodes, which may be repeated, after the pod takes its share of the devices `taken`."""
         rows, gradient = nodes.rows, self.gradient
         now = gradient.now(rows)
         before = gradient.fragmentation[rows]
@@ -157,7 +157,7 @@ class Published:
 
 
 def _lost(gradient: Gradient, free: Amounts, asked: Asked) -> Looks:
-    """What each group of typical pods can no longer use, if the pod gets the fullest devices that have room."""
+    """The amount that each group of typical pods can no longer use if the pod gets the fullest devices with room."""
     lost: Looks
     if not asked.is_part:
         lost = gradient.seen[WHOLE] * np.int32(asked.count)

@@ -1,9 +1,10 @@
-"""What the cluster is typically asked for: kinds of pods and how popular each is, given or kept from what is asked.
+"""The kinds of pods that users typically create, and how popular each kind is: given as arguments, or counted.
 
 Rules:
-- A kind is what placement depends on: CPU, GPUs, and which nodes will do. Memory is filtered on and not rated.
-- Popularities sum to 1. Rare kinds, 5 % of all pods together, are left out.
-- What is kept decays: a pod that was asked for one half-life ago counts half as much as one that is asked for now.
+- A kind consists of the properties that this plugin's scores depend on: CPU, GPUs, and accepted nodes. Memory is left
+  to filters.
+- Popularities sum to 1. Rare kinds, together 5 % of all pods, are left out.
+- Counts decay: a pod counted one half-life ago counts half as much as a new one.
 """
 
 from __future__ import annotations
@@ -19,22 +20,22 @@ from gangline import BoolColumn, BoundedCache, NodeView, PodInfo, model, node_se
 
 COVERAGE = 0.95
 _SEEN = 65_536
-"""Pods that are remembered as counted."""
+"""At most this many pods are remembered as counted."""
 _RESCALE = 2.0**512
 _KINDS_BYTES = 8 * 1024 * 1024
-"""For what pods are told apart by: thousands of kinds, tens of thousands where they do not name nodes."""
+"""Memory for the counted kinds: thousands of them, or tens of thousands if they do not name nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Which nodes will do."""
+    """The nodes that a kind accepts."""
 
     labels: tuple[tuple[str, str], ...] = ()
     required: bytes = b""
-    """A NodeSelector in msgpack, empty for none."""
+    """A NodeSelector in msgpack; empty for all nodes."""
 
     def matches(self, nodes: NodeView) -> BoolColumn:
-        """Each node's verdict."""
+        """For each node whether it is accepted."""
         mask = node_selection.match_labels(dict(self.labels), nodes)
         return mask & node_selection.match_selector(_selector(self.required), nodes) if self.required else mask
 
@@ -44,14 +45,14 @@ ANYWHERE = Where()
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What pods that are rated alike ask for."""
+    """The amounts that pods of one kind ask for."""
 
     cpu: int
     """Milli-CPU."""
     count: int = 0
     """GPUs."""
     milli: int = 0
-    """Thousandths of each GPU, 0 when there is none."""
+    """Thousandths of each GPU; 0 without GPUs."""
     where: Where = ANYWHERE
 
 
@@ -66,7 +67,7 @@ def kind_of(pod: PodInfo, count: int, milli: int, selector: tuple[tuple[str, str
 
 
 def typical(counts: Mapping[Kind, float], coverage: float = COVERAGE) -> Typical:
-    """The most frequent kinds, until they cover so much of all pods."""
+    """The most frequent kinds, until they cover this fraction of all pods."""
     total = sum(counts.values())
     found, covered = [], 0.0
     for kind, count in sorted(counts.items(), key=lambda item: _place(*item), reverse=True):
@@ -81,7 +82,7 @@ Counted = TypeVar("Counted", bound=Hashable)
 
 
 class History(Generic[Counted]):
-    """Counts pods by kind, or by whatever they are told apart by, each pod once, with decay."""
+    """Counts pods by kind or by a different key, each pod once, with decay."""
 
     def __init__(self, half_life: float, now: float) -> None:
         self._half_life = half_life
@@ -95,14 +96,14 @@ class History(Generic[Counted]):
         """Of all that is counted, in units that grow with time."""
 
     def has_counted(self, uid: str) -> bool:
-        """Whether a pod was counted; it is not forgotten soon."""
+        """Whether a pod was counted recently."""
         if uid not in self._seen:
             return False
         self._seen.move_to_end(uid)
         return True
 
     def count(self, uid: str, kind: Counted, now: float) -> float:
-        """Count a pod unless it was; returns what it weighs."""
+        """Count a pod unless it was counted before; returns its weight."""
         if self.has_counted(uid):
             return 0.0
         self._seen[uid] = None
@@ -121,11 +122,11 @@ class History(Generic[Counted]):
         return weight
 
     def counts(self) -> Mapping[Counted, float]:
-        """What each kind weighs now, in units of `weight`."""
+        """The present weight of each kind, in units of `weight`."""
         return self._counts
 
     def _forget_rare(self) -> None:
-        """Forget those that weigh least, half of what there is room for."""
+        """Forget the kinds with the lowest weights, until half of the memory is free."""
         kept: dict[Counted, float] = {}
         self._bytes = 0
         for kind, weight in sorted(self._counts.items(), key=lambda item: item[1], reverse=True):
@@ -136,14 +137,14 @@ class History(Generic[Counted]):
         self._counts, self.weight = kept, sum(kept.values())
 
     def _rescale(self, unit: float) -> None:
-        """Count in larger units from now on; kinds that weigh nothing any more are forgotten."""
+        """Count in larger units from now on; kinds whose weight becomes 0 are forgotten."""
         counts = {kind: weight / unit for kind, weight in self._counts.items()}
         self._counts = {kind: weight for kind, weight in counts.items() if weight > 1e-6}
         self.weight = sum(self._counts.values())
 
 
 def cpu_per_gpu(kinds: Iterable[tuple[Kind, float]]) -> float:
-    """Milli-CPU that typical pods take beside a thousandth of a GPU, pods without GPUs not counted; 0 if unknown."""
+    """Milli-CPU that typical pods with GPUs take per thousandth of a GPU; 0 if unknown."""
     with_gpu = [(kind, popularity) for kind, popularity in kinds if kind.count]
     gpu = sum(popularity * kind.count * kind.milli for kind, popularity in with_gpu)
     return sum(popularity * kind.cpu for kind, popularity in with_gpu) / gpu if gpu else 0.0

@@ -1,1 +1,1 @@
-"""PodTopologySpread and InterPodAffinity: pods are counted by domain and by what their labels say."""
+"""PodTopologySpread and InterPodAffinity: they count pods by topology domain and by label selectors."""

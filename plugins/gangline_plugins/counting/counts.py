@@ -1,9 +1,9 @@
-"""How many pods match a selector on each node, kept in step with every placement.
+"""How many pods match a selector on each node, updated with every placement.
 
 Rules:
-- Pods with the same namespace and labels are one group; selectors are compared with groups, never with pods.
-- A query is counted once over the groups when it is first asked; from then on each placement changes one cell.
-- Queries that nobody has asked for a while, and groups without pods, are dropped.
+- Pods with the same namespace and labels form one group. Selectors are compared with groups, never with single pods.
+- A query is counted over all groups when it is first used; after that each placement changes one number.
+- Queries that were not used for a while are dropped, and so are groups without pods.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""InterPodAffinity: pods that want to be near other pods, or away from them."""
+"""InterPodAffinity: pods that must or should be near certain other pods, or away from them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Args(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     """Arguments, named as upstream."""
 
     hard_pod_affinity_weight: Annotated[int, msgspec.Meta(ge=0, le=100)] = 1
-    """What a required affinity of a placed pod adds to nodes that it would like the new pod on."""
+    """The score that the required affinity of a placed pod adds to nodes where it would attract the new pod."""
     ignore_preferred_terms_of_existing_pods: bool = False
     """Do not score pods that have no preferred terms of their own."""
 

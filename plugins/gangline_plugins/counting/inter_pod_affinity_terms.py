@@ -1,4 +1,4 @@
-"""The affinity terms of pods: compiled once per pod class, and those of placed pods counted per node."""
+"""The affinity terms of pods: compiled once per pod class. The terms of placed pods are counted per node."""
 
 from __future__ import annotations
 

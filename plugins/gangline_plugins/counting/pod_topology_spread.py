@@ -1,4 +1,4 @@
-"""PodTopologySpread: keep the pods that a selector names even over the values of a node label."""
+"""PodTopologySpread: spreads the pods that a selector matches evenly over the values of a node label."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pod's spread constraints ask for: its own, compiled once per class, or the profile's defaults."""
+"""The spread constraints of a pod: its own, compiled once per class, or the profile's defaults."""
 
 from __future__ import annotations
 

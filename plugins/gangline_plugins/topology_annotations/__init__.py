@@ -1,4 +1,4 @@
-"""TopologyAnnotations: what workloads say of topology in `topology.scheduler/*` annotations."""
+"""TopologyAnnotations: follows the topology wishes of workloads in `topology.scheduler/*` annotations."""
 
 from gangline_plugins.topology_annotations.plugin import TopologyAnnotations
 

@@ -1,4 +1,4 @@
-"""How close nodes are to each other along the topology: the part of its levels that they have in common."""
+"""How close nodes are to each other: the fraction of the topology's levels in which they share a domain."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Values = NDArray[np.float64]
 
 
 def closeness(siblings: Mapping[int, int], levels: Sequence[Domains], size: int) -> Values:
-    """For each row 0..1: 1 on the node where all siblings are, 0 where no domain holds any of them."""
+    """For each row 0 to 1: 1 on the node that has all siblings, 0 where no domain contains any of them."""
     rows = np.fromiter(siblings, dtype=np.intp, count=len(siblings))
     counts = np.fromiter(siblings.values(), dtype=np.float64, count=len(siblings))
     near: Values = np.bincount(rows, weights=counts, minlength=size)[:size].astype(np.float64)
@@ -26,7 +26,7 @@ def closeness(siblings: Mapping[int, int], levels: Sequence[Domains], size: int)
 
 
 def compactness(rows: Rows, levels: Sequence[Domains]) -> float:
-    """0..1 for a set of nodes: the part of the levels that have all of them in one domain."""
+    """For a set of nodes 0 to 1: the fraction of the levels in which one domain contains all of them."""
     if not levels or not len(rows):
         return 0.0
     inside = [level.ids[rows] for level in levels]
@@ -34,7 +34,7 @@ def compactness(rows: Rows, levels: Sequence[Domains]) -> float:
 
 
 def spread(rows: Rows, levels: Sequence[Domains]) -> float:
-    """0..1 for a set of nodes: the part of the narrowest domains that they reach into."""
+    """For a set of nodes 0 to 1: the fraction of the narrowest domains that contain any of them."""
     if not levels:
         return 0.0
     ids = levels[-1].ids[rows]

@@ -1,9 +1,10 @@
-"""Which types of GPUs pods name, and which of them nodes and domains offer: as columns.
+"""The types of GPUs that pods name, and the nodes and domains that offer them, as columns.
 
 Rules:
-- A node's own labels say which type it has. Where they say nothing, what the narrowest domain around it offers counts.
-- A domain that lists types offers these only, whatever the labels of its nodes say.
-- Names are compared word by word: H100 is NVIDIA-H100-80GB-HBM3, and A10 is not A100.
+- A node's own labels determine its type. Without such labels, the types of the narrowest domain around it that lists
+  any count.
+- A domain that lists types offers only these, regardless of its nodes' labels.
+- Names are compared word by word: H100 matches NVIDIA-H100-80GB-HBM3, and A10 does not match A100.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from gangline import BoolColumn, Domains, Handle, NodeView, PodInfo
 from gangline_plugins.leaf_spine.configured import Configured
 
 TYPE_LABELS = ("nvidia.com/gpu.product", "nvidia.com/gpu.type", "amd.com/gpu.product-name")
-"""Node labels that say which type of GPU a node has."""
+"""Node labels that name the type of a node's GPUs."""
 MOST_TOLD = 8
-"""Types that a message names."""
+"""At most this many types are named in a message."""
 _SILENT, _OFFERS, _LACKS = 0, 1, 2
 _MOST_KEPT = 256
 _WORDS = re.compile(r"[A-Z0-9.]{1,63}")
 _SAY_NOTHING = frozenset(("NVIDIA", "TESLA", "AMD", "SHARED"))
-"""Words that stand beside a type: who made it, and that a device plugin shares it out."""
+"""Words that are no part of a type: the maker, and the note that a device plugin shares the GPU."""
 _SLICED = "MIG"
 """The word after which the profile of an instance follows."""
 Answers = NDArray[np.int8]
@@ -35,12 +36,12 @@ Answers = NDArray[np.int8]
 
 @dataclass(frozen=True, slots=True)
 class WantedTypes:
-    """What one pod says of types; one of each that is not empty will do."""
+    """The types that one pod names; of each field that is not empty any type is accepted."""
 
     named: tuple[str, ...] = ()
-    """By annotation."""
+    """The types in the annotation."""
     selected: tuple[str, ...] = ()
-    """By labels that its nodes have to have, which NodeAffinity looks at."""
+    """The types in the labels that the pod's nodes must have; NodeAffinity enforces them."""
 
     def __bool__(self) -> bool:
         return bool(self.named or self.selected)
@@ -59,18 +60,18 @@ class GpuTypes:
 
     @property
     def are_listed(self) -> bool:
-        """Whether any domain lists what it offers."""
+        """Whether any domain lists types."""
         return any(domain.gpu_types for domain in self._configured.domains.values())
 
     def lacking(self, wanted: WantedTypes, nodes: NodeView) -> BoolColumn:
-        """Nodes in domains that do not offer what is wanted."""
+        """Nodes in domains that do not offer the wanted types."""
         lacks = nodes.full(False)
         for types in filter(None, (wanted.named, wanted.selected)):
             lacks |= self._offered(types)[nodes.index] == _LACKS
         return lacks
 
     def others(self, wanted: WantedTypes, nodes: NodeView) -> tuple[BoolColumn, BoolColumn]:
-        """Nodes that have another type than the annotation names, and those of which nothing says what they have."""
+        """Nodes with a different type than the annotation names, and nodes of unknown type."""
         if not wanted.named:
             return nodes.full(False), nodes.full(False)
         is_labelled, fits = nodes.full(False), nodes.full(False)
@@ -82,7 +83,7 @@ class GpuTypes:
         return is_labelled & ~fits, ~is_labelled & (self._offered(wanted.named)[nodes.index] == _SILENT)
 
     def why_nowhere(self, wanted: WantedTypes, nodes: NodeView) -> str:
-        """That nothing offers the type that the annotation names, and what there is; empty where something does."""
+        """Why no node or domain offers the annotation's types, and the types that exist; "" if one offers them."""
         if not wanted.named:
             return ""
         there = sorted(set(self._names(nodes)))
@@ -126,7 +127,7 @@ class GpuTypes:
 
 
 def selected_types(pod: PodInfo) -> tuple[str, ...]:
-    """The types that a pod names by labels that its nodes have to have; empty where it leaves them open."""
+    """The types in the labels that the pod's nodes must have; empty if the pod requires none."""
     known: tuple[str, ...] | None = pod.cls.memo.get(GpuTypes)
     if known is None:
         known = pod.cls.memo[GpuTypes] = tuple(sorted(_selected(pod)))
@@ -156,7 +157,7 @@ def _is_one_of(name: str, types: Iterable[str]) -> bool:
 
 @lru_cache(maxsize=4096)
 def is_same(one: str, other: str) -> bool:
-    """Whether two names may mean the same type: the words of one stand in the other, in their order."""
+    """Whether two names may mean the same type: the words of one occur in the other, in the same order."""
     short, long = sorted((_words(one), _words(other)), key=len)
     places = range(len(long) - len(short) + 1)
     return bool(short) and any(long[place : place + len(short)] == short for place in places)

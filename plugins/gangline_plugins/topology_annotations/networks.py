@@ -1,7 +1,7 @@
-"""How fast the network of each node and domain is: columns of Gbps and microseconds.
+"""The network of each node and domain: columns of bandwidth in Gbps and latency in microseconds.
 
-A node's own bandwidth is what its label `topology.gangline.dev/network-gbps` says, else that of the fastest RDMA
-adapter in its GpuNodeStatus that is up. It is no more than what is configured of the leaf and the spine that it is in.
+A node's own bandwidth is the value of its label `topology.gangline.dev/network-gbps`, else that of the fastest RDMA
+adapter that is up in its GpuNodeStatus. It is limited to the configured bandwidth of its leaf and its spine.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gangline_plugins.leaf_spine.documents import Domain
 from gangline_plugins.leaf_spine.layout import Ints
 
 NETWORK_GBPS = "topology.gangline.dev/network-gbps"
-"""On a node: the bandwidth of its network, in Gbps; without it that of its fastest RDMA adapter."""
+"""On a node: the bandwidth of its network, in Gbps; the default is that of its fastest RDMA adapter."""
 UNKNOWN = 0
 
 
@@ -32,7 +32,7 @@ class Adapters:
         state.store(resources.GPU_NODE_STATUSES).subscribe(self)
 
     def gbps(self, nodes: NodeView) -> Ints:
-        """One value per node of the view; UNKNOWN where there is no report."""
+        """One value per node of the view; UNKNOWN without a report."""
         return self._gbps[nodes.index]
 
     def on_upsert(self, status: custom_resources.GpuNodeStatus) -> None:
@@ -80,14 +80,14 @@ class Networks:
         self._kept: dict[str, tuple[int, list[Domains], Ints]] = {}
 
     def gbps(self, nodes: NodeView) -> Ints:
-        """The bandwidth of each node; UNKNOWN where nothing says."""
+        """The bandwidth of each node; UNKNOWN if no source states it."""
         label, is_number = nodes.label(NETWORK_GBPS).integers()
         own = np.where(is_number, label, self._adapters.gbps(nodes))
         domain = self._column("gbps", lambda domain: domain.network_bandwidth, _lesser)[nodes.index]
         return _lesser(own, domain)
 
     def latency(self, nodes: NodeView) -> Ints:
-        """Microseconds within the narrowest domain of each node of which they are configured; UNKNOWN elsewhere."""
+        """Microseconds within the narrowest domain of each node that has a configured latency; UNKNOWN without one."""
         return self._column("latency", lambda domain: domain.max_latency, _narrower)[nodes.index]
 
     def _column(self, name: str, read: Callable[[Domain], int | None], merge: Callable[[Ints, Ints], Ints]) -> Ints:
@@ -107,7 +107,7 @@ class Networks:
 
 
 def _lesser(a: Ints, b: Ints) -> Ints:
-    """The smaller of two where both are known, else the one that is."""
+    """The smaller of two known values; if only one is known, that one."""
     return np.where((a == UNKNOWN) | ((b != UNKNOWN) & (b < a)), b, a)
 
 

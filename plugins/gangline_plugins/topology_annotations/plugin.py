@@ -1,4 +1,6 @@
-"""TopologyAnnotations: preferred domains, bandwidth, latency, GPU types and placement strategy, as workloads wish."""
+"""TopologyAnnotations: preferred domains, bandwidth, latency, GPU types and placement strategy, as workloads ask for
+them.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,7 @@ Values = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Judged:
-    """What one group wishes, with what placements are judged by; one value per row."""
+    """The wishes of one group, with the columns by which placements are scored; one value per row."""
 
     attempt: GroupAttempt
     wishes: Wishes
@@ -68,7 +70,7 @@ class _Judged:
     quickness: Values | None
 
     def score(self, rows: Rows) -> float:
-        """The mean of what each wish says of a set of nodes, 0..100."""
+        """The mean score of the wishes for a set of nodes, 0 to 100."""
         parts = list[float]()
         if self.preferred is not None:
             parts.append(float(self.preferred[rows].mean()))
@@ -107,7 +109,7 @@ class TopologyAnnotations:
 
     @hookimpl
     def events_to_register(self) -> Sequence[EventHint]:
-        """It rejects by bandwidth and type of GPU: nodes, what agents report, and what is configured of domains."""
+        """Changes of nodes, agents' reports and configured domains: they determine bandwidths and types of GPUs."""
         return (
             on("nodes", Action.ADD | Action.UPDATE_NODE_LABEL),
             on("gpunodestatuses", Action.ADD | Action.UPDATE, _has_other_adapters),
@@ -116,12 +118,12 @@ class TopologyAnnotations:
 
     @hookimpl
     def pre_cycle(self) -> None:
-        """Bring what is configured of domains up to date."""
+        """Bring the configuration of domains up to date."""
         self._configured.refresh()
 
     @hookimpl
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
-        """Read the annotations of the pod and of what owns it; most say nothing."""
+        """Read the annotations of the pod and its owners; pods without wishes skip the plugin."""
         wishes = self._wishes(pod)
         types = WantedTypes(wishes.gpu_types, selected_types(pod) if self._types.are_listed else ())
         cycle.write(WISHES, wishes)
@@ -132,7 +134,7 @@ class TopologyAnnotations:
 
     @hookimpl
     def filter(self, cycle: Cycle, nodes: NodeView) -> CodeColumn:
-        """Nodes with too slow a network, or another type of GPU, and those of which it is not known."""
+        """Nodes with a slow or unknown network, or a different or unknown type of GPU."""
         least, types = cycle.read(WISHES).gbps, cycle.read(TYPES)
         gbps = self._networks.gbps(nodes) if least else np.ones(len(nodes), dtype=np.int64)
         is_slow = (gbps != UNKNOWN) & (gbps < least)
@@ -140,20 +142,20 @@ class TopologyAnnotations:
 
     @hookimpl
     def identity(self, pod: PodInfo, annotations: Mapping[str, str]) -> Hashable:
-        """What the pod and its owners wish."""
+        """The wishes of the pod and its owners."""
         wishes = read(annotations)[0] if annotations else NO_WISHES
         return None if wishes is NO_WISHES else wishes
 
     @hookimpl
     def pre_score(self, cycle: Cycle, pod: PodInfo) -> Status | None:
-        """Only pods whose wishes make some nodes better than others."""
+        """Skip the score unless the pod's wishes make some nodes better than others."""
         wishes = cycle.get(WISHES) or NO_WISHES
         siblings = bool(self._siblings.of(pod)) and wishes.strategy != "balanced"
         return None if wishes.preferred_domain or wishes.latency_sensitive or siblings else SKIP
 
     @hookimpl
     def score(self, cycle: Cycle, pod: PodInfo, nodes: NodeView) -> ScoreColumn:
-        """The mean of what each wish says of a node, 0..100."""
+        """The mean score of the wishes for a node, 0 to 100."""
         wishes, parts = cycle.read(WISHES), list[Values]()
         near = self._near(pod, nodes)
         if wishes.preferred_domain:
@@ -168,7 +170,7 @@ class TopologyAnnotations:
 
     @hookimpl
     def placement_score(self, attempt: GroupAttempt, placement: Placement, nodes: NodeView) -> float:
-        """The mean of what each wish of the group says of a set of nodes, 0..100; 0 for all where there is none."""
+        """The mean score of the group's wishes for a set of nodes, 0 to 100; 0 for all sets without wishes."""
         judged = self._judged
         if judged is None or judged.attempt is not attempt:
             judged = self._judged = self._judge(attempt, nodes)
@@ -187,7 +189,7 @@ class TopologyAnnotations:
     # Wishes
 
     def _wishes(self, pod: PodInfo) -> Wishes:
-        """What the workload wishes; what cannot be read is told once, in an event."""
+        """The wishes of the workload; an invalid value is reported once, in an event."""
         annotations = self._handle.workload(pod)
         wishes, problems = read(annotations)
         if wishes is NO_WISHES and not problems:
@@ -209,7 +211,7 @@ class TopologyAnnotations:
         return wishes
 
     def _doubt_about(self, count: str, pod: PodInfo) -> str:
-        """What is odd about a number of GPUs for the whole workload; empty where nothing is, or it is no number."""
+        """Why a number of GPUs for the whole workload is suspicious; "" if it is not, or is no number."""
         if not _asks_for_gpus(pod):
             return ", but the pods ask for no GPU"
         each, total = gpus_of(pod, self._handle.state), count_of(count)
@@ -227,7 +229,7 @@ class TopologyAnnotations:
         return closeness(siblings, self._handle.topology.switches(), size)[nodes.index]
 
     def _quickness(self, nodes: NodeView) -> Values:
-        """0..1: 1 for no latency, one half for the highest that is configured, 0 where none is."""
+        """0 to 1: 1 for no latency, 0.5 for the highest configured latency, 0 without a configured latency."""
         latency = self._networks.latency(nodes)
         highest = int(self._networks.latency(self._handle.nodes).max(initial=0))
         return np.where(latency == UNKNOWN, 0.0, 1.0 - latency / max(1, 2 * highest))

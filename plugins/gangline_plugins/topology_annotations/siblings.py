@@ -1,6 +1,6 @@
-"""Where the pods of each owner are; a tracker, so hypothetical placements count too.
+"""Which rows have pods of each owner, in a tracker, so trial placements count too.
 
-An owner is known by its namespace too: pods of another namespace that name its UID are not its pods.
+An owner is identified by namespace and UID, because a pod of a different namespace may name the same UID.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from gangline import OwnerKey, PodInfo, key_of
 
 
 class Siblings:
-    """For each owner how many of its pods are on which row."""
+    """For each owner the number of its pods on each row."""
 
     def __init__(self) -> None:
         self.clear()
 
     def clear(self) -> None:
-        """Nothing is placed."""
+        """Start over with no pods."""
         self._rows: dict[OwnerKey, dict[int, int]] = {}
 
     def of(self, pod: PodInfo) -> Mapping[int, int]:

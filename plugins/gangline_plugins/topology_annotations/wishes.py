@@ -1,4 +1,4 @@
-"""What a workload wishes of topology, read from its annotations; a bad value is to be told, and counts as none."""
+"""The topology wishes of a workload, read from its annotations; an invalid value is reported and ignored."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ GPU_COUNT = f"{PREFIX}gpu-count"
 PREFERRED_DOMAIN = f"{PREFIX}preferred-domain"
 """On a workload or its pods: the leaf, spine or other domain that is preferred."""
 NETWORK_BANDWIDTH = f"{PREFIX}network-bandwidth"
-"""On a workload or its pods: the least network bandwidth of its nodes, as "200Gb"."""
+"""On a workload or its pods: the least network bandwidth of its nodes, for example "200Gb"."""
 LATENCY_SENSITIVE = f"{PREFIX}latency-sensitive"
-"""On a workload or its pods: "true" prefers domains of low latency, and closeness."""
+"""On a workload or its pods: "true" prefers domains of low latency, and nodes close to the owner's other pods."""
 GPU_TYPE = f"{PREFIX}gpu-type"
-"""On a workload or its pods: the type of GPU that it has to have, or several of which any will do: "H100, A100"."""
+"""On a workload or its pods: the required type of GPU, or several accepted types: "H100, A100"."""
 KEYS = (GPU_COUNT, GPU_TYPE, PREFERRED_DOMAIN, NETWORK_BANDWIDTH, LATENCY_SENSITIVE, PLACEMENT_STRATEGY)
 _POSITIVE = re.compile(r"0{0,32}[1-9][0-9]{0,8}")
 _TYPE = re.compile(r"[A-Za-z0-9][-A-Za-z0-9 ._+]{0,62}")
@@ -28,7 +28,7 @@ _TRUTH = {"true": True, "false": False}
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What is left when bad values are taken out."""
+    """The valid wishes."""
 
     preferred_domain: str = ""
     """The name of a leaf, a spine, or a domain of any other level."""
@@ -37,14 +37,14 @@ class Wishes:
     latency_sensitive: bool = False
     strategy: Strategy = "balanced"
     gpu_types: tuple[str, ...] = ()
-    """Any of them will do; empty for all."""
+    """The accepted types; empty for all types."""
 
 
 NO_WISHES = Wishes()
 
 
 def read(annotations: Mapping[str, str]) -> tuple[Wishes, tuple[str, ...]]:
-    """The wishes, and what is wrong with them."""
+    """The wishes, and the errors in the annotations."""
     if annotations.keys().isdisjoint(KEYS):
         return NO_WISHES, ()
     problems: list[str] = []
@@ -75,19 +75,19 @@ def read(annotations: Mapping[str, str]) -> tuple[Wishes, tuple[str, ...]]:
 
 
 def _types(text: str) -> tuple[str, ...]:
-    """The types in a list, in order; none where one of them cannot be read."""
+    """The types in a list, in order; none if one of them is unreadable."""
     names = [name.strip() for name in text.split(",", _MOST_TYPES)]
     is_good = len(names) <= _MOST_TYPES and all(_TYPE.fullmatch(name) for name in names)
     return tuple(sorted(set(names))) if is_good else ()
 
 
 def count_of(text: str) -> int:
-    """The GPUs of the whole workload; 0 for what is no positive whole number."""
+    """The GPUs of the whole workload; 0 unless the text is a positive whole number."""
     return int(text) if _POSITIVE.fullmatch(text) else 0
 
 
 def invalid(problems: Iterable[str]) -> list[str]:
-    """The kinds of error that are counted of what is wrong with annotations, as `read` says it."""
+    """The kinds of errors to count in the metric, given the errors from `read`."""
     kinds = {"invalid_gpu_requirements": (GPU_COUNT, GPU_TYPE), "invalid_strategy": (PLACEMENT_STRATEGY,)}
     said = [problem.partition(":")[0] for problem in problems]
     return [kind for kind, keys in kinds.items() if not set(said).isdisjoint(keys)]

@@ -1,1 +1,1 @@
-"""The plugins that look at volumes: binding, zones, limits of drivers, disks that one node may use."""
+"""The plugins for volumes: binding, zones, limits of CSI drivers, and disks that only one node may use."""

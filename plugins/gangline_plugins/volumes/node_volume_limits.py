@@ -1,6 +1,6 @@
-"""NodeVolumeLimits: a node takes no more volumes of a CSI driver than the driver can attach to it.
+"""NodeVolumeLimits: a node gets no more volumes of a CSI driver than the driver can attach to it.
 
-A volume that several pods use counts once. Volumes that a VolumeAttachment names count as well, since a volume stays
+A volume that several pods use counts once. Volumes that a VolumeAttachment names count as well, because a volume stays
 attached for a while after its pod is gone. In-tree volumes count for the CSI driver that serves them today.
 """
 
@@ -91,7 +91,7 @@ class NodeVolumeLimits:
 
     @hookimpl
     def events_to_register(self) -> Sequence[EventHint]:
-        """Whatever makes room for volumes, and the claim that was missing."""
+        """Objects whose change makes room for volumes, and the claim that was missing."""
         return (
             on("csinodes", Action.ADD | Action.DELETE),
             on("csinodes", Action.UPDATE, lambda pod, old, new: _grew(old, new)),

@@ -1,4 +1,4 @@
-"""VolumeRestrictions: a disk that one pod alone may use is not given to two."""
+"""VolumeRestrictions: a disk or claim that only one pod may use is not given to a second one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""VolumeZone: a pod goes only into the zone and region that its volumes are labelled with."""
+"""VolumeZone: a pod gets only nodes in the zone and region of its volumes' labels."""
 
 from __future__ import annotations
 

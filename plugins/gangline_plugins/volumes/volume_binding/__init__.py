@@ -1,4 +1,4 @@
-"""VolumeBinding: gives a pod nodes on which its claims are, or can be, bound, and binds them before the pod."""
+"""VolumeBinding: finds nodes on which a pod's claims are or can be bound, and has them bound before the pod."""
 
 from gangline_plugins.volumes.volume_binding.plugin import VolumeBinding, VolumeBindingArgs
 

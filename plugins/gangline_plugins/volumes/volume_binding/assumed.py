@@ -1,7 +1,7 @@
-"""Objects as they will be once our writes are through, until the watch says how they are.
+"""Objects as they will be after this scheduler's writes, until the watch delivers them.
 
-An assumption holds only while the stored object still has the resourceVersion that it was made from, so news from the
-API server end it without further ado.
+An assumption is valid only while the stored object has the resourceVersion that the assumption was made from, so each
+newer object from the API server ends it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a pod's volumes need on the API before the pod is bound, and the wait until they are bound.
+"""The writes that a pod's volumes need before the pod is bound, and the wait until the volumes are bound.
 
-The binding itself is the work of the PV controller and the provisioners: it starts when a volume names a claim, or
-when a claim names a node, and has failed when one of them takes that back.
+The PV controller and the provisioners do the binding itself. It starts when a volume names a claim, or when a claim
+names a node. It has failed when the controller or provisioner removes that name.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which claims a pod uses, and whether the pod can be tried at all with them as they are."""
+"""The claims of a pod, and whether the pod can be scheduled with them in their present state."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Which of the volumes that exist a claim would get on each node: the smallest that fits and is reachable there.
+"""The existing volume that a claim would get on each node: the smallest that fits and that the node can reach.
 
-Volumes that the same nodes can reach are one group, and of a group only the smallest few matter. Most local volumes
-name one label and its values; groups of those are looked up through the label's column, so that no volume costs a pass
-over the nodes.
+Volumes that the same nodes can reach form a group, and only the smallest few of a group can be chosen. Most local
+volumes name one label and its values. Such groups are looked up in the label's column, so that no volume needs a pass
+over all nodes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""On which nodes a volume could be made for a claim: allowed topologies, and room where the driver reports it."""
+"""The nodes for which a volume could be provisioned for a claim: by allowed topologies, and by the space that the
+driver reports.
+"""
 
 from __future__ import annotations
 
