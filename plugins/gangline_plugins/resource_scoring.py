@@ -110,7 +110,7 @@ class Share:
 
 
 def share_of(resources: Sequence[tuple[str, int]], wanted: Mapping[str, int]) -> Share:
-    """What counts: an extended resource that the pod does not ask for does not."""
+    """The resources that count; an extended resource counts only if the pod asks for it."""
     counted = [(r, w) for r, w in resources if wanted.get(r, 0) or r in ("cpu", "memory", "ephemeral-storage")]
     names = tuple(name for name, _ in counted)
     amounts = np.array([wanted.get(name, 0) for name in names], dtype=np.int64)[:, None]
@@ -148,7 +148,7 @@ def _most(share: Share, used: Int64Column, allocatable: Int64Column) -> ScoreCol
 
 
 def _weighted_mean(share: Share, rated: ScoreColumn, allocatable: Int64Column) -> ScoreColumn:
-    """Rounded down; a resource that a node does not have does not count there."""
+    """The weighted mean, rounded down; a resource that a node does not have does not count there."""
     if is_everywhere(allocatable):
         total: ScoreColumn = (share.weights.T @ rated)[0]  # whole numbers far below 2**53: exact in any order
         total /= share.total

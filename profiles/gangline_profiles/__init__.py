@@ -4,7 +4,7 @@ from importlib.resources import files
 
 _SUFFIX = ".yaml"
 _ALIASES = {"gangline": "gpu-scheduler"}
-"""The same profile under another schedulerName."""
+"""Further names of a profile: each gives the same profile with this schedulerName."""
 
 
 def names() -> list[str]:

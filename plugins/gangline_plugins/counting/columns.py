@@ -1,4 +1,4 @@
-"""Numbers per node and per topology domain: the arithmetic below the counters of pods."""
+"""Counts per node and per topology domain: the arithmetic for the counters of pods."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOST_SPARSE = 32
 
 
 class RowCounts:
-    """A number per row, most of them 0: a dictionary while few rows have one, then a growing array."""
+    """A number per row, most of them 0: a dictionary while few rows have a number, then a growing array."""
 
     __slots__ = ("_dense", "_sparse", "total")
 
@@ -75,7 +75,9 @@ class RowCounts:
 
 
 class KeySlots:
-    """The values of one topology key as numbers: slot 0 stands for nodes without the label, 1.. for the values."""
+    """The values of one topology key as numbers: slot 0 is for nodes without the label, slots from 1 are for the
+    values.
+    """
 
     __slots__ = ("has", "size", "slots")
 

@@ -22,18 +22,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much is kept that may be of use again."""
+    """How much of the counts is kept for later use."""
 
     counted_bytes: int = 32 * 1024 * 1024
-    """For the numbers of all queries together."""
+    """Memory for the counts of all queries together."""
     fewest_counted: int = 64
-    """Queries that are kept however much they take."""
+    """Queries that are kept regardless of their size."""
     empty_groups: int = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """Pods by labels and namespace."""
+    """A condition on the labels and the namespace of pods."""
 
     selector: Selector
     namespaces: frozenset[str]
@@ -41,11 +41,11 @@ class Clause:
 
     @property
     def reads_namespaces(self) -> bool:
-        """Whether the labels of namespaces matter."""
+        """Whether the clause depends on labels of namespaces."""
         return bool(self.namespace_selector.requirements)
 
     def covers(self, namespace: str, labels: Mapping[str, str]) -> bool:
-        """Whether a namespace with these labels is meant."""
+        """Whether the clause includes a namespace with these labels."""
         return namespace in self.namespaces or self.namespace_selector.matches(labels)
 
     def covers_for_waiting(self, namespace: str, labels: Mapping[str, str] | None) -> bool:
@@ -71,11 +71,11 @@ class Query:
 
     @property
     def reads_namespaces(self) -> bool:
-        """Whether the labels of namespaces matter."""
+        """Whether a clause depends on labels of namespaces."""
         return any(clause.reads_namespaces for clause in self.clauses)
 
     def matches(self, namespace: str, namespace_labels: Mapping[str, str] | None, labels: Mapping[str, str]) -> bool:
-        """Whether a pod with these labels in this namespace matches every clause, as terms of a pod that waits."""
+        """Whether a pod with these labels in this namespace matches every clause, as a term of a waiting pod."""
         return all(
             clause.selector.matches(labels) and clause.covers_for_waiting(namespace, namespace_labels)
             for clause in self.clauses
@@ -83,14 +83,14 @@ class Query:
 
 
 class SelectorIndex(Generic[T]):
-    """Things that have a selector, found by the labels that it could match."""
+    """Items with a selector, found by the labels that the selector could match."""
 
     def __init__(self) -> None:
         self._by_pair: dict[tuple[str, str], dict[T, None]] = {}
         self._others: dict[T, None] = {}
 
     def add(self, selector: Selector, item: T) -> None:
-        """List item under its most telling requirement."""
+        """List the item under the requirement of its selector that has the fewest alternatives."""
         if selector.requirements is None:
             return
         pairs = narrowest(selector)
@@ -100,7 +100,7 @@ class SelectorIndex(Generic[T]):
             self._by_pair.setdefault(pair, {})[item] = None
 
     def remove(self, selector: Selector, item: T) -> None:
-        """Take item out again."""
+        """Remove the item."""
         self._others.pop(item, None)
         for pair in narrowest(selector) or ():
             listed = self._by_pair[pair]
@@ -109,14 +109,16 @@ class SelectorIndex(Generic[T]):
                 del self._by_pair[pair]
 
     def candidates(self, labels: Mapping[str, str]) -> Iterator[T]:
-        """Everything that may match these labels, each thing once."""
+        """All items that may match these labels, each once."""
         yield from self._others
         for pair in labels.items():
             yield from self._by_pair.get(pair, ())
 
 
 def narrowest(selector: Selector) -> list[tuple[str, str]] | None:
-    """The labels one of which a match must have, fewest alternatives first; None when the selector does not say."""
+    """Labels of which every match has at least one, from the requirement with the fewest alternatives; None if there is
+    none.
+    """
     wanted = [(key, values) for key, operator, values in selector.requirements or () if operator == "In"]
     if not wanted:
         return None
@@ -143,7 +145,7 @@ class NamespaceLabels:
 
 
 class _Group:
-    """Pods with the same namespace and labels, all of them being deleted or none."""
+    """Pods with the same namespace and labels; either all or none of them are being deleted."""
 
     __slots__ = ("counted", "labels", "namespace", "rows", "terminating")
 
@@ -156,7 +158,7 @@ class _Group:
 
 
 class _Counted:
-    """A query with its numbers and the groups that match it."""
+    """A query with its counts and the groups that match it."""
 
     __slots__ = ("counts", "groups", "query")
 
@@ -167,7 +169,7 @@ class _Counted:
 
 
 class PodCounts:
-    """The tracker: groups of pods, and the queries that are counted over them."""
+    """The tracker: groups of pods, and the queries that are counted over the groups."""
 
     def __init__(self, state: State, limits: Limits | None = None) -> None:
         self._limits = limits or Limits()
@@ -175,7 +177,7 @@ class PodCounts:
         self.clear()
 
     def clear(self) -> None:
-        """Nothing is placed."""
+        """Start over with no pods."""
         self._seen = self._namespaces.version
         self._rows = 1
         self._groups: dict[tuple[str, int, bool], _Group] = {}
@@ -214,7 +216,7 @@ class PodCounts:
                 self._drop_group(self._empty.popitem(last=False)[0])
 
     def count(self, query: Query) -> RowCounts:
-        """How many pods match on each row; kept up to date until the next call."""
+        """How many matching pods each row has; updated until the next call."""
         if self._seen != self._namespaces.version:
             self._forget_namespaces()
         counted = self._counted.get(query)
@@ -281,14 +283,16 @@ class PodCounts:
             del counted.groups[group]
 
     def _forget_namespaces(self) -> None:
-        """Labels of namespaces have changed: what depends on them is counted again when it is asked for."""
+        """Labels of namespaces have changed: counts that depend on them are made anew when they are next used."""
         self._seen = self._namespaces.version
         for query in [query for query in self._counted if query.reads_namespaces]:
             self._drop_query(query)
 
 
 def derived(pod: PodInfo, key: object, by_labels: Callable[[PodInfo], bool], make: Callable[[PodInfo], T]) -> T:
-    """What make gives for a pod, remembered with its class, or with its class and labels where by_labels says so."""
+    """The result of `make` for a pod, cached with its class, or with its class and labels if `by_labels` returns
+    True.
+    """
     memo = pod.cls.memo
     found: Any = memo.get(key)
     if found is None:

@@ -42,7 +42,7 @@ class Args(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     hard_pod_affinity_weight: Annotated[int, msgspec.Meta(ge=0, le=100)] = 1
     """The score that the required affinity of a placed pod adds to nodes where it would attract the new pod."""
     ignore_preferred_terms_of_existing_pods: bool = False
-    """Do not score pods that have no preferred terms of their own."""
+    """Whether pods without preferred terms of their own are left unscored."""
 
 
 class InterPodAffinity:
@@ -67,7 +67,7 @@ class InterPodAffinity:
 
     @hookimpl
     def events_to_register(self) -> Sequence[EventHint]:
-        """Pods that come, go or change labels; nodes that come, go or move between domains; labels of namespaces."""
+        """Pods that come, go or change labels; nodes that come, go or change domains; changed labels of namespaces."""
         return (
             on("pods", Action.ADD | Action.DELETE | Action.UPDATE_POD_LABEL, self._pod_helps),
             on("nodes", Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL, self._node_helps),
@@ -76,7 +76,7 @@ class InterPodAffinity:
 
     @hookimpl
     def pre_filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeView) -> Status | None:
-        """Nothing to do for a pod without required terms that no placed pod keeps away."""
+        """Skip the filter for a pod without required terms that no placed pod's anti-affinity matches."""
         terms = terms_of(pod)
         if terms.error:
             return unschedulable(f"parsing pod: {terms.error}", resolvable=False)
@@ -88,7 +88,7 @@ class InterPodAffinity:
 
     @hookimpl
     def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeView) -> CodeColumn:
-        """Own affinity first, then own anti-affinity, then that of placed pods."""
+        """The first of these reasons: the pod's affinity, its anti-affinity, the anti-affinity of placed pods."""
         terms = terms_of(pod)
         nowhere = nodes.full(False)
         repelled = cycle.read(_REPELLED)
@@ -100,13 +100,15 @@ class InterPodAffinity:
 
     @hookimpl
     def identity(self, pod: PodInfo, annotations: Mapping[str, str]) -> Hashable:
-        """Which anti-affinity of placed pods means this pod, by its labels."""
+        """The anti-affinity terms of placed pods that match this pod, by its labels."""
         matching = self._owners.matching(pod)
         return frozenset(id(term) for term, _ in matching if term.effect is Effect.REPELS) or None if matching else None
 
     @hookimpl
     def pre_score(self, cycle: Cycle, pod: PodInfo, nodes: NodeView) -> Status | None:
-        """Add up what attracts and repels; nothing to score where no term meets a pod on a node with its label."""
+        """Sum up the weights of matching terms; skip the score if no term matches a pod on a node with the term's
+        label.
+        """
         preferred = terms_of(pod).preferred
         if self._args.ignore_preferred_terms_of_existing_pods and not preferred:
             return SKIP
@@ -142,7 +144,7 @@ class InterPodAffinity:
     # Filtering
 
     def _repelled(self, pod: PodInfo, nodes: NodeView) -> BoolColumn | None:
-        """Nodes in a domain with a pod whose anti-affinity means this pod; None when there is none."""
+        """Nodes in a domain with a pod whose anti-affinity matches this pod; None if there is none."""
         by_key: dict[str, list[RowCounts]] = {}
         for term, counts in self._owners.matching(pod):
             if term.effect is Effect.REPELS and counts.total:
@@ -156,7 +158,9 @@ class InterPodAffinity:
         return repelled if repelled.any() else None
 
     def _lacks_company(self, pod: PodInfo, terms: PodTerms, nodes: NodeView) -> BoolColumn:
-        """Nodes without a topology label or, unless the pod is the first of its kind, without the wanted company."""
+        """Nodes without a topology label, or without the pods of the affinity terms, unless the pod is the first that
+        its terms match.
+        """
         rows = self._counts.count(terms.together).rows()
         labelled, met = nodes.full(True), nodes.full(True)
         anywhere = False
@@ -171,7 +175,7 @@ class InterPodAffinity:
         return ~(labelled & met)
 
     def _has_enemies(self, terms: PodTerms, nodes: NodeView) -> BoolColumn:
-        """Nodes in a domain with a pod that an anti-affinity term of the new pod means."""
+        """Nodes in a domain with a pod that an anti-affinity term of the new pod matches."""
         close = nodes.full(False)
         for term in terms.anti:
             counts = self._counts.count(term.query)
@@ -185,7 +189,7 @@ class InterPodAffinity:
     # Hints
 
     def _pod_helps(self, pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> bool:
-        """The wanted company has come, or an enemy has gone, on one side or the other."""
+        """Whether a pod that an affinity term needs has come, or a pod that an anti-affinity term rejects has gone."""
         if new is not None and new.uid == pod.uid:
             return True
         terms = terms_of(pod)
@@ -193,7 +197,7 @@ class InterPodAffinity:
             return True
         if old is None:
             return False
-        # The last pod of a kind that goes makes the waiting one the first of its kind.
+        # If the last pod that the terms match goes, the waiting pod becomes the first one.
         if terms.affinity and self._matches(terms.together, old):
             return True
         if any(self._matches(t.query, old) and not (new and self._matches(t.query, new)) for t in terms.anti):
@@ -205,7 +209,7 @@ class InterPodAffinity:
         return clause.covers(pod.namespace, labels) and clause.selector.matches(pod.labels)
 
     def _node_helps(self, pod: PodInfo, old: model.Node | None, new: model.Node | None) -> bool:
-        """A node that comes or goes, or whose value changes for a key that matters to this pod."""
+        """Whether a node comes or goes, or its value changes for a key in this pod's terms."""
         if old is None or new is None:
             return True
         terms = terms_of(pod)
@@ -215,7 +219,9 @@ class InterPodAffinity:
         return any(before.get(key) != after.get(key) for key in keys)
 
     def _namespace_helps(self, pod: PodInfo, old: model.Namespace | None, new: model.Namespace | None) -> bool:
-        """Labels that may change which pods a term means: those of the pod's own namespace, or of one it selects."""
+        """Whether the changed labels may change the pods that a term matches: labels of the pod's own namespace, or of
+        one that its terms select.
+        """
         changed = new or old
         if changed is None or (old and new and old.metadata.labels == new.metadata.labels):
             return False
@@ -225,7 +231,7 @@ class InterPodAffinity:
 
 
 def _sums(weighted: Sequence[tuple[int, str, RowCounts]], nodes: NodeView) -> ScoreColumn | None:
-    """For each node the weights times the pods in its domains; None when no pod is in any domain."""
+    """For each node the sum of weights times pods in its domains; None if no domain has a pod."""
     by_key: dict[str, Int64Column] = {}
     for weight, key, counts in weighted:
         column = by_key.get(key)

@@ -13,25 +13,25 @@ from gangline_plugins.counting.counts import Clause, NamespaceLabels, Query, Sel
 
 _IDLE_TERMS = 256
 _MATCHES_BYTES = 16 * 1024 * 1024
-"""For which terms mean which pods: 40,000 kinds of pods that none means, thousands that some mean."""
+"""Memory for the terms that match each kind of pods: 40,000 kinds without a matching term, or thousands with some."""
 _ENTRY_BYTES = 400
 _MATCH_BYTES = 64
-"""Of one term of one kind of pods: a pair, and its place in a list."""
+"""The bytes of one matching term: a pair, and its entry in a list."""
 Match = tuple["OwnedTerm", RowCounts]
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One affinity term: which pods, and how close."""
+    """One affinity term: the pods that it matches, and the topology key."""
 
     clause: Clause
     topology_key: str
     query: Query
-    """The pods of this term alone."""
+    """The pods that this term alone matches."""
 
 
 class Effect(enum.Enum):
-    """What a term of a placed pod does to others."""
+    """The effect of a placed pod's term on other pods."""
 
     REPELS = "required anti-affinity"
     REQUIRES = "required affinity"
@@ -40,7 +40,7 @@ class Effect(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class OwnedTerm:
-    """A term as its owners spread it over nodes; equal ones share their counts."""
+    """A term of placed pods, with the number of its owners per row; equal terms share the counts."""
 
     effect: Effect
     clause: Clause
@@ -58,12 +58,12 @@ class PodTerms:
     affinity: tuple[Term, ...] = ()
     anti: tuple[Term, ...] = ()
     preferred: tuple[tuple[int, Term], ...] = ()
-    """With weights; those of anti-affinity are negative."""
+    """Terms with weights; the weights of anti-affinity terms are negative."""
     together: Query = _NOBODY
     """Pods that match every required affinity term."""
     owned: tuple[OwnedTerm, ...] = ()
     error: str = ""
-    """Why the terms cannot be used; there are none then."""
+    """Why the terms are invalid; there are no terms then."""
 
 
 _NONE = PodTerms()
@@ -75,13 +75,13 @@ def terms_of(pod: PodInfo) -> PodTerms:
 
 
 def has_terms(cls: PodClass) -> bool:
-    """Whether the pods of a class name others."""
+    """Whether the pods of a class have terms."""
     affinity = cls.spec.affinity
     return affinity is not None and (affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None)
 
 
 class TermOwners:
-    """The tracker: on which nodes the owners of each distinct term are."""
+    """The tracker of the rows that have owners of each distinct term."""
 
     def __init__(self, state: State) -> None:
         self._namespaces = NamespaceLabels(state)
@@ -89,7 +89,7 @@ class TermOwners:
         self.clear()
 
     def clear(self) -> None:
-        """Nothing is placed."""
+        """Start over with no pods."""
         self._terms: dict[OwnedTerm, RowCounts] = {}
         self._idle: OrderedDict[OwnedTerm, None] = OrderedDict()
         self._index: SelectorIndex[OwnedTerm] = SelectorIndex()
@@ -101,7 +101,7 @@ class TermOwners:
         return has_terms(cls)
 
     def add(self, pod: PodInfo, row: int) -> None:
-        """The pod, and its terms with it, are on row."""
+        """The pod is on row, and its terms with it."""
         for term in terms_of(pod).owned:
             counts = self._terms.get(term)
             if counts is None:
@@ -113,7 +113,7 @@ class TermOwners:
             counts.add(row, 1)
 
     def remove(self, pod: PodInfo, row: int) -> None:
-        """They no longer are."""
+        """The pod is no longer on row."""
         for term in terms_of(pod).owned:
             counts = self._terms[term]
             counts.add(row, -1)
@@ -123,7 +123,7 @@ class TermOwners:
                     self._drop(self._idle.popitem(last=False)[0])
 
     def matching(self, pod: PodInfo) -> list[Match]:
-        """The terms of placed pods that mean this pod, each with how many owners are on each row, perhaps none."""
+        """The terms of placed pods that match this pod, each with the number of owners on each row, which may be 0."""
         if not self._terms:
             return []
         key = (pod.namespace, pod.labels.id)
@@ -146,7 +146,7 @@ class TermOwners:
 
 
 def _size(key: object, matches: tuple[int, int, list[Match]]) -> int:
-    """Bytes of what is remembered of the terms that mean a pod; the terms and counts are there anyway."""
+    """The bytes of a cached list of matching terms; the terms and counts themselves exist anyway."""
     return _ENTRY_BYTES + _MATCH_BYTES * len(matches[2])
 
 
@@ -202,7 +202,7 @@ def _term(term: model.PodAffinityTerm, pod: PodInfo, path: str) -> Term:
 
 
 def _selector(term: model.PodAffinityTerm, pod: PodInfo, path: str) -> Selector:
-    """The label selector with what matchLabelKeys and mismatchLabelKeys add, unless the API server has added it."""
+    """The label selector, extended by matchLabelKeys and mismatchLabelKeys unless the API server has done so."""
     selector = compile_selector(term.label_selector, path)
     has = {(key, operator) for key, operator, _ in selector.requirements or ()}
     keys = [(key, "In") for key in term.match_label_keys] + [(key, "NotIn") for key in term.mismatch_label_keys]

@@ -47,11 +47,11 @@ _CONSTRAINTS: StateKey[SpreadConstraints] = StateKey("PodTopologySpread.constrai
 
 @dataclass(frozen=True, slots=True)
 class _Scored:
-    """What scoring one pod has given, over all rows."""
+    """The scores of one pod, over all rows."""
 
     scores: ScoreColumn
     ignored: BoolColumn | None
-    """Nodes that miss a key and get 0; None where no node does."""
+    """Nodes that lack a key and get 0; None if no node does."""
 
 
 _SCORED: StateKey[_Scored] = StateKey("PodTopologySpread.scored")
@@ -76,7 +76,9 @@ class PodTopologySpread:
 
     @hookimpl
     def events_to_register(self) -> Sequence[EventHint]:
-        """Pods that begin or cease to count, nodes that change domains, and what default selectors follow from."""
+        """Pods that start or stop to count, nodes that change domains, and the objects from which default selectors are
+        derived.
+        """
         pods = Action.ADD | Action.DELETE | Action.UPDATE_POD_LABEL | Action.UPDATE_OTHER
         nodes = Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
         selecting = ("services", "replicationcontrollers", "replicasets", "statefulsets")
@@ -88,7 +90,7 @@ class PodTopologySpread:
 
     @hookimpl
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
-        """Nothing to do for a pod without hard constraints."""
+        """Skip the filter for a pod without hard constraints."""
         constraints = self._constraints.hard(pod)
         if constraints.error:
             return unschedulable(constraints.error, resolvable=False)
@@ -99,7 +101,7 @@ class PodTopologySpread:
 
     @hookimpl
     def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeView) -> CodeColumn:
-        """The first constraint that a node does not meet gives the reason."""
+        """The reason is the first constraint that a node violates."""
         constraints = cycle.read(_CONSTRAINTS).hard
         domains = [KeySlots(nodes, c.topology_key) for c in constraints]
         complete = _all_of([d.has for d in domains])
@@ -137,7 +139,7 @@ class PodTopologySpread:
 
     @hookimpl
     def pre_score(self, cycle: Cycle, pod: PodInfo, nodes: NodeView) -> Status | None:
-        """Count what the soft constraints name; nothing to score for a pod without any."""
+        """Count the pods that the soft constraints match; skip the score for a pod without soft constraints."""
         constraints = self._constraints.of(pod)
         if not constraints.soft:
             return SKIP
@@ -146,12 +148,12 @@ class PodTopologySpread:
 
     @hookimpl
     def score(self, cycle: Cycle) -> ScoreColumn:
-        """How many pods are in the node's domains, each domain weighted by how many there are of its kind."""
+        """The number of matching pods in the node's domains, weighted by the number of domains of each kind."""
         return cycle.read(_SCORED).scores
 
     @hookimpl
     def normalize_score(self, cycle: Cycle, scores: ScoreColumn) -> ScoreColumn:
-        """Fewer is better; nodes that miss a key get 0."""
+        """Fewer pods are better; nodes that lack a key get 0."""
         ignored = cycle.read(_SCORED).ignored
         missing = ignored[cycle.feasible] if ignored is not None else None
         counted = scores if missing is None else scores[~missing]
@@ -186,7 +188,7 @@ class PodTopologySpread:
         return _Scored(scores, ignored)
 
     def _host_scores(self, constraint: Constraint, domain: KeySlots, rated: BoolColumn) -> ScoreColumn:
-        """Every node is a domain of its own, whatever its host name is."""
+        """The scores if every node is a domain of its own, regardless of its host name."""
         scores = _score(self._column(constraint, len(rated)), constraint, int(np.count_nonzero(rated)))
         return np.where(domain.has, scores, 0.0)
 
@@ -198,7 +200,9 @@ class PodTopologySpread:
         rated: BoolColumn,
         eligible: BoolColumn,
     ) -> ScoreColumn:
-        """`slots` are the domain's, with unlabelled nodes in the domain that they count in."""
+        """The scores of a constraint. `slots` are the slots of the domain; unlabelled nodes are in the slot where they
+        count.
+        """
         number = int(np.count_nonzero(np.bincount(slots[rated], minlength=domain.size)))
         amounts = self._column(constraint, len(rated))
         if not eligible.all():
@@ -215,14 +219,14 @@ class PodTopologySpread:
     # Hints
 
     def _pod_helps(self, pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> bool:
-        """A pod begins or ceases to count for one of the hard constraints."""
+        """Whether a pod starts or stops to count for one of the hard constraints."""
         if new is not None and new.uid == pod.uid:
             return True
         hard = self._constraints.hard(pod).hard
         return any(_counts(c, pod, old) != _counts(c, pod, new) for c in hard)
 
     def _node_helps(self, pod: PodInfo, old: model.Node | None, new: model.Node | None) -> bool:
-        """A node that has every topology key comes, goes, moves between domains or may change eligibility."""
+        """Whether a node with every topology key comes, goes, changes its domain or may change its eligibility."""
         hard = self._constraints.hard(pod).hard
         keys = [c.topology_key for c in hard]
         before, after = _labels(old), _labels(new)
@@ -238,7 +242,7 @@ class PodTopologySpread:
 
 
 class _Policies:
-    """Which nodes count for a constraint, by its nodeAffinityPolicy and nodeTaintsPolicy."""
+    """The nodes that count for a constraint, by its nodeAffinityPolicy and nodeTaintsPolicy."""
 
     def __init__(self, pod: PodInfo, nodes: NodeView) -> None:
         self._pod = pod
@@ -247,7 +251,7 @@ class _Policies:
         self._tolerated: BoolColumn | None = None
 
     def eligible(self, constraint: Constraint, among: BoolColumn) -> BoolColumn:
-        """Nodes among these that count."""
+        """Those of the given nodes that count."""
         if constraint.honors_affinity and _selects_nodes(self._pod):
             if self._selected is None:
                 self._selected = _selected(self._pod, self._nodes)
@@ -285,7 +289,9 @@ def _all_of(masks: Sequence[BoolColumn]) -> BoolColumn:
 
 
 def _merged(domain: KeySlots, nodes: NodeView, constraint: Constraint) -> NDArray[np.intp]:
-    """Slots in which nodes without the label count as if its value were empty, as upstream; only defaults let them."""
+    """Slots in which nodes without the label count as if its value were empty, as upstream; only default constraints do
+    so.
+    """
     if domain.has.all():
         return domain.slots
     empty = nodes.label(constraint.topology_key).equals("")
@@ -295,7 +301,7 @@ def _merged(domain: KeySlots, nodes: NodeView, constraint: Constraint) -> NDArra
 
 
 def _score(counts: NDArray[np.float64] | NDArray[np.int64], constraint: Constraint, domains: int) -> ScoreColumn:
-    """Counts weighted by the number of domains; maxSkew waters differences down."""
+    """Counts weighted by the number of domains; a larger maxSkew reduces differences."""
     return counts.astype(np.float64, copy=False) * math.log(domains + 2) + (constraint.max_skew - 1)
 
 

@@ -26,7 +26,9 @@ from gangline_plugins.counting.counts import Clause, Query, SelectorIndex, deriv
 HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
 _REMEMBERED_BYTES = 8 * 1024 * 1024
-"""For the constraints that follow from services and controllers, and as much for what services select: thousands."""
+"""Memory for thousands of constraints derived from services and controllers, and as much again for the services'
+selectors.
+"""
 _LABEL_NAME = re.compile(
     r"(?=[^/]{1,253}/|[^/]+$)([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
     r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
@@ -35,16 +37,16 @@ _Requirement = tuple[str, str, frozenset[str]]
 
 
 class DefaultConstraint(model.TopologySpreadConstraint, forbid_unknown_fields=True):
-    """A constraint for pods that have none; its selector follows from the pod's services and controller."""
+    """A constraint for pods that have none; its selector is derived from the pod's services and controller."""
 
 
 class Args(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     """Arguments, named as upstream."""
 
     default_constraints: list[DefaultConstraint] = []
-    """For pods without constraints of their own; only with defaultingType List."""
+    """Constraints of pods that have none; only with defaultingType List."""
     defaulting_type: Literal["System", "List"] = "System"
-    """System: spread softly over hosts (maxSkew 3) and zones (maxSkew 5)."""
+    """System: spread softly over hosts (maxSkew 3) and zones (maxSkew 5). List: use defaultConstraints."""
 
     def __post_init__(self) -> None:
         if self.defaulting_type == "System" and self.default_constraints:
@@ -79,7 +81,7 @@ class Constraint:
     topology_key: str
     selector: Selector
     query: Query | None
-    """The pods that count, None where none can."""
+    """The pods that count; None if none can."""
     min_domains: int
     honors_affinity: bool
     honors_taints: bool
@@ -87,14 +89,14 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True)
 class SpreadConstraints:
-    """Those of one pod."""
+    """The constraints of one pod."""
 
     hard: tuple[Constraint, ...] = ()
     soft: tuple[Constraint, ...] = ()
     needs_all_keys: bool = True
-    """Whether nodes that miss one of the soft constraints' keys are left out of scoring."""
+    """Whether nodes that lack a key of a soft constraint are left out of scoring."""
     error: str = ""
-    """Why the constraints cannot be used; there are none then."""
+    """Why the constraints are invalid; there are no constraints then."""
 
 
 _NONE = SpreadConstraints()
@@ -116,7 +118,7 @@ class PodConstraints:
         self._built: BoundedCache[tuple[str, Selector], SpreadConstraints] = BoundedCache(_REMEMBERED_BYTES)
 
     def hard(self, pod: PodInfo) -> SpreadConstraints:
-        """As `of`, without looking for defaults where none of them is hard."""
+        """As `of`, without the defaults if none of them is hard."""
         if pod.spec.topology_spread_constraints or self.has_hard_defaults:
             return self.of(pod)
         return _NONE
@@ -142,7 +144,7 @@ class PodConstraints:
 
 
 class DefaultSelectors:
-    """The selector that default constraints count by: what the pod's services and its controller select."""
+    """The selector of default constraints: the combined selectors of the pod's services and its controller."""
 
     def __init__(self, state: State) -> None:
         self._services = state.store(resources.SERVICES)
@@ -156,7 +158,7 @@ class DefaultSelectors:
         self._of_services: BoundedCache[tuple[str, int], frozenset[_Requirement]] = BoundedCache(_REMEMBERED_BYTES)
 
     def of(self, pod: PodInfo) -> Selector:
-        """The selector; an empty one where nothing selects the pod."""
+        """The selector; an empty one if no service or controller selects the pod."""
         requirements = self._service_requirements(pod)
         owner = pod.controller
         store = self._controllers.get((owner.api_version, owner.kind)) if owner else None
@@ -172,7 +174,7 @@ class DefaultSelectors:
         return EVERYTHING.with_requirements(*requirements, *selected)
 
     def _service_requirements(self, pod: PodInfo) -> frozenset[_Requirement]:
-        """Of all services that select the pod, remembered by its labels until a service changes."""
+        """The requirements of all services that select the pod, cached by its labels until a service changes."""
         if self._version != self._services.version:
             self._read_services()
         services = self._by_namespace.get(pod.namespace)

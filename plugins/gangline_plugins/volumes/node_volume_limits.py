@@ -55,14 +55,14 @@ class ClaimKey:
 
 @dataclass(frozen=True, slots=True)
 class Attachable:
-    """A volume of a CSI driver: its handle, or the claim while there is no volume yet."""
+    """A volume of a CSI driver: its handle, or its claim while no volume exists."""
 
     driver: str
     handle: str | ClaimKey
 
 
 Use = ClaimKey | Attachable
-"""What a pod uses: a claim, or an in-tree volume as the one of the CSI driver that serves it."""
+"""A claim of a pod, or an in-tree volume as a volume of the CSI driver that serves it."""
 
 _EXCEEDED = 1
 _GCE, _EBS, _AZURE = "pd.csi.storage.gke.io", "ebs.csi.aws.com", "disk.csi.azure.com"
@@ -102,25 +102,25 @@ class NodeVolumeLimits:
 
     @hookimpl
     def pre_filter(self, pod: PodInfo) -> Status | None:
-        """Most pods use no volume that has to be attached."""
+        """Skip the filter for pods without volumes that have to be attached."""
         return None if _counts(pod.cls) else SKIP_CLASS
 
     @hookimpl
     def filter(self, pod: PodInfo, nodes: NodeView) -> CodeColumn:
-        """Nodes on which a driver would have too many volumes; all of them while a claim does not exist."""
+        """Nodes on which a driver would exceed its limit; all nodes while a claim does not exist."""
         if self._missing_claim(pod) is not None:
             return codes(nodes.full(False), nodes.full(True))
         wanted = self._attachables(uses_of(pod))
         exceeded = nodes.full(False)
         if wanted:
             names = nodes.names
-            # Only nodes that come near their limit.
+            # Only the nodes that may exceed a limit.
             for i in np.flatnonzero(self._crowded(wanted, nodes)).tolist():
                 exceeded[i] = self._exceeds(wanted, names[i], self._in_use.of(int(nodes.rows[i])))
         return codes(exceeded)
 
     def explain(self, cycle: Cycle, pod: PodInfo, code: int) -> Sequence[Reason]:
-        """What a code means."""
+        """The reasons that a code stands for."""
         if code == _EXCEEDED:
             return (Reason("node(s) exceed max volume count"),)
         missing = self._missing_claim(pod) or ""
@@ -132,7 +132,7 @@ class NodeVolumeLimits:
         return next((name for name in names if self._objects.claim(pod.namespace, name) is None), None)
 
     def _crowded(self, wanted: set[Attachable], nodes: NodeView) -> BoolColumn:
-        """Nodes that may be over a limit, judged by an upper bound of what is in use."""
+        """Nodes that may exceed a limit, by an upper bound of the volumes in use."""
         bound = self._in_use.counts(nodes.rows) + self._attachments.most
         crowded = nodes.full(False)
         for driver, count in Counter(volume.driver for volume in wanted).items():
@@ -151,7 +151,7 @@ class NodeVolumeLimits:
         return any(used[driver] + count > limits[driver] for driver, count in new.items() if driver in limits)
 
     def _attachables(self, uses: Iterable[Use]) -> set[Attachable]:
-        """The volumes behind the uses; claims that have none and can get none are left out."""
+        """The volumes of the uses; claims that have and can get no volume are left out."""
         found = (use if isinstance(use, Attachable) else self._of_claim(use) for use in uses)
         return {volume for volume in found if volume is not None}
 
@@ -171,13 +171,13 @@ class NodeVolumeLimits:
 
 
 class UsesOfRows:
-    """What the pods on each row use, kept in step with them."""
+    """The claims and volumes that the pods on each row use."""
 
     def __init__(self) -> None:
         self.clear()
 
     def clear(self) -> None:
-        """Nothing is placed."""
+        """Start over with no pods."""
         self._uses: defaultdict[int, Counter[Use]] = defaultdict(Counter)
         self._counts: NDArray[np.int64] = np.zeros(64, dtype=np.int64)
 
@@ -193,7 +193,7 @@ class UsesOfRows:
         self._note(row, len(uses))
 
     def remove(self, pod: PodInfo, row: int) -> None:
-        """It no longer does."""
+        """The pod is no longer on row."""
         uses = self._uses[row]
         for use in uses_of(pod):
             uses[use] -= 1
@@ -204,11 +204,11 @@ class UsesOfRows:
             del self._uses[row]
 
     def of(self, row: int) -> Iterable[Use]:
-        """What is in use on row."""
+        """The claims and volumes in use on row."""
         return self._uses.get(row, ())
 
     def counts(self, rows: Rows) -> NDArray[np.int64]:
-        """How many different things are in use on each of rows."""
+        """The number of different claims and volumes in use on each of these rows."""
         highest = int(rows.max(initial=0))
         if highest >= len(self._counts):
             self._grow(highest)
@@ -245,7 +245,7 @@ class Limits:
         return self._lowest
 
     def of(self, node: str) -> Mapping[str, int]:
-        """The limits on a node by driver; a driver without one is not in it."""
+        """The limits on a node by driver; drivers without a limit are left out."""
         csi_node = self._store.get(node)
         return {} if csi_node is None else limits_of(csi_node)
 
@@ -296,7 +296,7 @@ def uses_of(pod: PodInfo) -> Iterator[Use]:
 
 
 def limits_of(csi_node: model.CSINode) -> dict[str, int]:
-    """Driver to the number of volumes that it can attach to the node, for those that say."""
+    """For each driver with a limit, the number of volumes that it can attach to the node."""
     return {
         driver.name: driver.allocatable.count
         for driver in csi_node.spec.drivers or ()
@@ -326,7 +326,7 @@ def _in_tree(cls: PodClass) -> tuple[Attachable, ...]:
 
 
 def _ebs_volume(id: str) -> str:
-    """Both aws://ZONE/vol-1 and vol-1 name the volume vol-1; what is no URL names itself."""
+    """The volume's id: vol-1 for both aws://ZONE/vol-1 and vol-1. Text that is no URL is returned as it is."""
     try:
         return urlsplit(id).path.strip("/")
     except ValueError:

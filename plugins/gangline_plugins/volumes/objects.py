@@ -1,6 +1,5 @@
-"""What pods, claims, volumes and storage classes have to do with each other; shared by the volume plugins.
-
-Nothing here decides about nodes.
+"""How pods, claims, volumes and storage classes are related; shared by the volume plugins. Nothing here decides about
+nodes.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _KIND_OF = {
 
 
 class ClaimUse(NamedTuple):
-    """A claim that a pod uses; an ephemeral one is made for the pod and named after it."""
+    """A claim that a pod uses. The claim of an ephemeral volume is created for the pod and named after it."""
 
     name: str
     ephemeral: bool
@@ -54,7 +53,7 @@ class StorageObjects:
 
 
 def claims_of(pod: PodInfo) -> tuple[ClaimUse, ...]:
-    """The claims that a pod uses, one entry for each volume, in the order of its volumes."""
+    """The claims that a pod uses, one per volume, in the order of its volumes."""
     return tuple(
         ClaimUse(f"{pod.name}-{use.name}" if use.ephemeral else use.name, use.ephemeral) for use in _uses(pod.cls)
     )
@@ -83,12 +82,12 @@ def names_claim(pod: PodInfo, claim: model.PersistentVolumeClaim) -> bool:
 
 
 def not_found(plural: str, name: str) -> str:
-    """The message for an object that is not there, in the API's words."""
+    """The message for a missing object, in the API's words."""
     return f'{_KIND_OF[plural]} "{name}" not found'
 
 
 def not_owned(pod: PodInfo, claim: model.PersistentVolumeClaim) -> str | None:
-    """Why the claim of an ephemeral volume is not the pod's, None when it is."""
+    """Why the claim of an ephemeral volume does not belong to the pod; None if it does."""
     owner = next((o for o in claim.metadata.owner_references if o.controller), None)
     if claim.metadata.namespace == pod.namespace and owner is not None and owner.uid == pod.uid:
         return None
@@ -97,13 +96,13 @@ def not_owned(pod: PodInfo, claim: model.PersistentVolumeClaim) -> str | None:
 
 
 def class_of_claim(claim: model.PersistentVolumeClaim) -> str:
-    """The name of the storage class that a claim asks for; the old annotation goes first."""
+    """The name of the storage class that a claim asks for; the old annotation takes precedence."""
     beta = (claim.metadata.annotations or {}).get(_BETA_CLASS)
     return beta if beta is not None else claim.spec.storage_class_name or ""
 
 
 def class_of_volume(volume: model.PersistentVolume) -> str:
-    """The name of the storage class of a volume; the old annotation goes first."""
+    """The name of the storage class of a volume; the old annotation takes precedence."""
     beta = (volume.metadata.annotations or {}).get(_BETA_CLASS)
     return beta if beta is not None else volume.spec.storage_class_name
 
@@ -114,23 +113,23 @@ def is_fully_bound(claim: model.PersistentVolumeClaim) -> bool:
 
 
 def selected_node(claim: model.PersistentVolumeClaim) -> str | None:
-    """The node for which a provisioner was asked to make the volume."""
+    """The node for which a provisioner was asked to create the volume."""
     return (claim.metadata.annotations or {}).get(SELECTED_NODE)
 
 
 def requested_bytes(claim: model.PersistentVolumeClaim) -> int | None:
-    """How much a claim asks for, None when it does not say. Raises InvalidQuantity."""
+    """The size that a claim asks for; None if it names none. Raises InvalidQuantity."""
     resources = claim.spec.resources
     return _bytes(resources.requests if resources else None, f"claim {_key(claim.metadata)}: spec.resources.requests")
 
 
 def capacity_bytes(volume: model.PersistentVolume) -> int:
-    """How much a volume holds. Raises InvalidQuantity."""
+    """The size of a volume. Raises InvalidQuantity."""
     return _bytes(volume.spec.capacity, f"volume {volume.metadata.name}: spec.capacity") or 0
 
 
 def limit_bytes(capacity: model.CSIStorageCapacity) -> int | None:
-    """The largest volume that fits, None when that is unknown. Raises InvalidQuantity."""
+    """The largest volume that fits; None if that is unknown. Raises InvalidQuantity."""
     limit = capacity.maximum_volume_size if capacity.maximum_volume_size is not None else capacity.capacity
     return None if limit is None else _bytes({_STORAGE: limit}, f"CSIStorageCapacity {_key(capacity.metadata)}")
 

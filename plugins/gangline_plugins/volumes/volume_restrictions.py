@@ -38,18 +38,18 @@ _CLAIM_IN_USE: StateKey[bool] = StateKey("VolumeRestrictions")
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """A disk as a value; an RBD image is one for each monitor, because one in common makes two images the same."""
+    """A disk as a value. An RBD image has one value per monitor: two images are the same if they share a monitor."""
 
     kind: str
     identity: tuple[str, ...]
 
 
 DiskUse = tuple[Disk, bool]
-"""A disk and whether it is only read."""
+"""A disk, and whether the pod only reads it."""
 
 
 class VolumeRestrictions:
-    """Keeps which pods use which claims, and on which nodes which disks are in use."""
+    """Tracks the claims that pods use, and the nodes on which disks are in use."""
 
     name = "VolumeRestrictions"
     reasons = (
@@ -66,7 +66,7 @@ class VolumeRestrictions:
 
     @hookimpl
     def events_to_register(self) -> Sequence[EventHint]:
-        """A pod that gives a claim or a disk back, a new node, or the claim that was missing."""
+        """A deleted pod that used a claim or a disk, a new node, or the claim that was missing."""
         return (
             on("pods", Action.DELETE, lambda pod, old, new: old is None or _in_the_way(old, pod)),
             on("nodes", Action.ADD),
@@ -75,7 +75,7 @@ class VolumeRestrictions:
 
     @hookimpl
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
-        """Look up the claims; most pods have nothing that others could hold."""
+        """Look up the claims; skip the filter for pods whose volumes can be shared."""
         if not pod.cls.spec.volumes:
             return SKIP_CLASS
         in_use = False
@@ -92,7 +92,7 @@ class VolumeRestrictions:
 
     @hookimpl
     def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeView) -> CodeColumn:
-        """Nodes on which a disk is taken; all of them when a claim is."""
+        """Nodes on which a disk is in use; all nodes if a claim is in use."""
         taken = self._in_use.rows_in_conflict(disks_of(pod.cls))
         conflict = np.isin(nodes.rows, list(taken)) if taken else nodes.full(False)
         return codes(conflict, nodes.full(cycle.read(_CLAIM_IN_USE)))
@@ -105,7 +105,7 @@ class VolumesInUse:
         self.clear()
 
     def clear(self) -> None:
-        """Nothing is placed."""
+        """Start over with no pods."""
         self._claims: Counter[tuple[str, str]] = Counter()
         self._disks: defaultdict[Disk, dict[int, Counter[bool]]] = defaultdict(dict)
 
@@ -114,14 +114,14 @@ class VolumesInUse:
         return bool(cls.spec.volumes)
 
     def add(self, pod: PodInfo, row: int) -> None:
-        """The pod's claims and disks are in use, the disks on row."""
+        """The pod is on row: its claims are in use, and its disks are in use on row."""
         for name in named_claims(pod.cls):
             self._claims[(pod.namespace, name)] += 1
         for disk, read_only in disks_of(pod.cls):
             self._disks[disk].setdefault(row, Counter())[read_only] += 1
 
     def remove(self, pod: PodInfo, row: int) -> None:
-        """They no longer are."""
+        """The pod is no longer on row."""
         for name in named_claims(pod.cls):
             _take_one(self._claims, (pod.namespace, name))
         for disk, read_only in disks_of(pod.cls):
@@ -137,7 +137,7 @@ class VolumesInUse:
         return (namespace, name) in self._claims
 
     def rows_in_conflict(self, wanted: Sequence[DiskUse]) -> set[int]:
-        """Rows on which one of the wanted disks is in use, unless all only read it."""
+        """Rows on which one of the wanted disks is in use, unless all pods only read it."""
         return {
             row
             for disk, read_only in wanted
@@ -147,7 +147,7 @@ class VolumesInUse:
 
 
 def disks_of(cls: PodClass) -> tuple[DiskUse, ...]:
-    """The disks that the spec itself names and that cannot be shared freely."""
+    """The disks in the spec that cannot be shared without limits."""
     found: tuple[DiskUse, ...] | None = cls.memo.get(Disk)
     if found is None:
         found = cls.memo[Disk] = tuple(use for volume in cls.spec.volumes for use in _disks(volume))
@@ -168,7 +168,7 @@ def _disks(volume: model.Volume) -> Iterator[DiskUse]:
 
 
 def _in_the_way(gone: PodInfo, pod: PodInfo) -> bool:
-    """Whether a pod that is gone used something that the pod needs."""
+    """Whether a deleted pod used a claim or disk that the pod needs."""
     if gone.namespace == pod.namespace and not set(named_claims(gone.cls)).isdisjoint(named_claims(pod.cls)):
         return True
     return not {disk for disk, _ in disks_of(gone.cls)}.isdisjoint(disk for disk, _ in disks_of(pod.cls))

@@ -42,7 +42,7 @@ _STABLE = {
 _DELIMITER = "__"
 
 Topology = tuple[str, frozenset[str]]
-"""A label key and the values of which a node must have one."""
+"""A label key, and the values of which a node must have one."""
 _TOPOLOGIES: StateKey[list[Topology]] = StateKey("VolumeZone")
 
 
@@ -57,7 +57,7 @@ class VolumeZone:
 
     @hookimpl
     def events_to_register(self) -> Sequence[EventHint]:
-        """Nodes with other labels, and whatever gives the claims another volume or the volumes other labels."""
+        """Nodes with changed labels, and changes of the claims, their volumes or the volumes' labels."""
         return (
             on("storageclasses", Action.ADD, lambda pod, old, new: waits_for_consumer(new)),
             on("nodes", Action.ADD | Action.UPDATE_NODE_LABEL),
@@ -71,7 +71,7 @@ class VolumeZone:
 
     @hookimpl
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
-        """Collect the labels; without any there is nothing to filter."""
+        """Collect the volumes' labels; skip the filter if there are none."""
         if not pod.cls.spec.volumes:
             return SKIP_CLASS
         topologies: list[Topology] = []
@@ -88,7 +88,7 @@ class VolumeZone:
 
     @hookimpl
     def filter(self, cycle: Cycle, nodes: NodeView) -> CodeColumn:
-        """Nodes that have some zone or region label, but not the one of a volume."""
+        """Nodes that have a zone or region label without a value of the volume's label."""
         elsewhere = nodes.full(False)
         for key, values in cycle.read(_TOPOLOGIES):
             column = nodes.label(key)
@@ -99,7 +99,7 @@ class VolumeZone:
         return codes(elsewhere & labelled)
 
     def _volume(self, namespace: str, name: str) -> model.PersistentVolume | Status | None:
-        """The volume of a claim, None for one that waits for its first consumer, or why the pod cannot run."""
+        """The volume of a claim; None for a claim that waits for its first consumer; or why the pod cannot run."""
         if not name:
             return unschedulable("PersistentVolumeClaim had no name", resolvable=False)
         claim = self._objects.claim(namespace, name)
@@ -127,7 +127,7 @@ def waits_for_consumer(storage_class: model.StorageClass) -> bool:
 
 
 def topologies_of(volume: model.PersistentVolume) -> list[Topology]:
-    """The zone and region labels of a volume; one that has an empty part says nothing."""
+    """The zone and region labels of a volume; a label with an empty part is ignored."""
     labels = volume.metadata.labels or {}
     found = []
     for key in _STABLE:

@@ -26,12 +26,12 @@ class Assumed(Generic[T]):
         return None if stored is None else self.over(stored)
 
     def over(self, stored: T) -> T:
-        """What is assumed of an object of the store, or the object."""
+        """The assumption about a stored object, or the object itself."""
         assumed = self._assumed.get(_key(stored))
         return assumed if assumed is not None and _same_version(assumed, stored) else stored
 
     def assume(self, obj: T) -> bool:
-        """Count obj as the truth; False when it was made from a version that is no longer the stored one."""
+        """Assume obj; False if it was made from a version that is no longer the stored one."""
         self._expire()
         stored: T | None = self._store.get(obj.metadata.name, obj.metadata.namespace)
         if stored is None or not _same_version(obj, stored):
@@ -40,12 +40,12 @@ class Assumed(Generic[T]):
         return True
 
     def restore(self, obj: T) -> None:
-        """Take the assumption obj back; a later one stays."""
+        """Remove the assumption obj; a later assumption stays."""
         if self._assumed.get(_key(obj)) is obj:
             del self._assumed[_key(obj)]
 
     def assumed(self) -> list[T]:
-        """The stored objects that are assumed to be otherwise."""
+        """The stored objects for which there is an assumption."""
         self._expire()
         stored: list[T] = [self._store.get(name, namespace) for namespace, name in self._assumed]
         return stored

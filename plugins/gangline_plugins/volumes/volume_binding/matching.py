@@ -27,11 +27,13 @@ _FILESYSTEM = "Filesystem"
 _AVAILABLE = "Available"
 _ANYWHERE = ("", "")
 Group = tuple[str, str] | bytes
-"""The nodes that can reach a volume: all, those with a value of a label, or those that match an encoded selector."""
+"""The nodes that can reach a volume: all nodes, those with a value of a label, or those that match an encoded
+selector.
+"""
 
 
 class Shape(NamedTuple):
-    """What a claim and its volume have to agree on, besides the size."""
+    """The properties, besides the size, in which a claim and its volume must agree."""
 
     storage_class: str
     mode: str
@@ -40,7 +42,7 @@ class Shape(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What follows from a volume alone."""
+    """Values that are derived from a volume alone."""
 
     volume: model.PersistentVolume
     capacity: int
@@ -54,7 +56,9 @@ Groups = dict[Group, list[Facts]]
 
 
 class Catalogue:
-    """The volumes that stay: those that name a claim, and those that are open to any; read again when one changes."""
+    """The volumes that can be bound: those that name a claim, and those that any claim may use; read again when one
+    changes.
+    """
 
     def __init__(self, store: Any) -> None:
         self._store = store
@@ -64,7 +68,7 @@ class Catalogue:
         self._open: dict[tuple[Shape, frozenset[str]], Groups] = {}
 
     def facts(self, volume: model.PersistentVolume) -> Facts:
-        """What is known of a volume of the store. Raises InvalidQuantity."""
+        """The facts about a stored volume. Raises InvalidQuantity."""
         name = volume.metadata.name
         found = self._facts.get(name)
         if found is None or found.volume is not volume:
@@ -118,7 +122,7 @@ class Choices:
         self._numbers: dict[str, int] = {}
 
     def choose(self, claim: model.PersistentVolumeClaim) -> ChoiceColumn:
-        """The volume for a claim on each node; none that an earlier claim gets there. Raises InvalidObject."""
+        """The volume for a claim on each node, without those that an earlier claim gets there. Raises InvalidObject."""
         size, shape = requested_bytes(claim) or 0, _shape_of(claim)
         choice = np.full(len(self._nodes), -1, dtype=np.int64)
         undecided = self._nodes.full(True)
@@ -134,7 +138,7 @@ class Choices:
         return choice
 
     def _kept(self, claim: model.PersistentVolumeClaim, size: int, shape: Shape) -> Iterator[model.PersistentVolume]:
-        """The volumes that name the claim, or are assumed to."""
+        """The volumes that name the claim, or are assumed to name it."""
         facts = {
             f.volume.metadata.name: f for f in self._catalogue.kept_for(claim.metadata.namespace, claim.metadata.name)
         }
@@ -146,7 +150,7 @@ class Choices:
                 yield volume
 
     def _smallest(self, claim: model.PersistentVolumeClaim, size: int, shape: Shape) -> ChoiceColumn:
-        """The smallest volume that is open to the claim and that no earlier claim gets."""
+        """The smallest volume that the claim may use and that no earlier claim gets."""
         selector = compile_selector(claim.spec.selector) if claim.spec.selector is not None else None
         assumed = {volume.metadata.name for volume in self._assumed.assumed()}
         depth = len(self._taken) + 1  # earlier claims take at most one volume each
@@ -214,7 +218,7 @@ def reaches(volume: model.PersistentVolume, nodes: NodeView) -> BoolColumn:
 
 
 def is_bound_to(volume: model.PersistentVolume, claim: model.PersistentVolumeClaim) -> bool:
-    """Whether the volume is kept for the claim: by name, and by UID where it names one."""
+    """Whether the volume names the claim, and its UID if the volume names a UID."""
     ref = volume.spec.claim_ref
     return (
         ref is not None

@@ -1,4 +1,4 @@
-"""The VolumeBinding plugin: decides with `claims`, `matching` and `provisioning`, and carries out with `binding`."""
+"""The plugin: decides with `claims`, `matching` and `provisioning`, and carries the decision out with `binding`."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ _REASONS = (
 
 @dataclass(slots=True)
 class _Decision:
-    """What is known of a pod's volumes in one attempt."""
+    """The decision about a pod's volumes in one attempt."""
 
     claims: PodClaims
     volumes: list[model.PersistentVolume] = field(default_factory=list)
     choices: list[tuple[model.PersistentVolumeClaim, ChoiceColumn]] = field(default_factory=list)
-    """For each claim that is to be bound the number of its volume on each row, -1 where one is to be made."""
+    """For each claim to bind the number of its volume on each row; -1 if a volume is to be provisioned."""
     is_checked: bool = False
     """Whether `choices` have been made."""
 
@@ -73,11 +73,11 @@ class VolumeBindingArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=Tr
     """Arguments, named as upstream."""
 
     bind_timeout_seconds: Annotated[int, msgspec.Meta(ge=0)] = 600
-    """How long a pod's volumes may take to be bound, in seconds, before the pod is tried again."""
+    """The longest time, in seconds, that a pod's volumes may take to be bound before the pod is tried again."""
 
 
 class VolumeBinding:
-    """Finds volumes for claims, or nodes for which they can be made, and has them bound before the pod is."""
+    """Finds volumes for claims, or nodes for which volumes can be provisioned, and has them bound before the pod."""
 
     name = "VolumeBinding"
     args_type = VolumeBindingArgs
@@ -97,9 +97,9 @@ class VolumeBinding:
 
     @hookimpl
     def events_to_register(self) -> Sequence[EventHint]:
-        """Whatever makes volumes available, reachable or possible to make.
+        """Objects whose change makes volumes available, reachable or possible to provision.
 
-        A pod that leaves counts too: a pod whose binding fails gives back volumes of which the API server never knew.
+        Deleted pods count too: a pod whose binding fails releases volumes that were assigned in this process only.
         """
         return (
             on("storageclasses", Action.ADD | Action.UPDATE, _allows_more),
@@ -113,7 +113,7 @@ class VolumeBinding:
 
     @hookimpl
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
-        """Look at the claims; most pods have none."""
+        """Check the claims; pods without claims skip the filter."""
         if not uses_claims(pod.cls):
             return SKIP_CLASS
         claims = sort_claims(pod, self._objects, self._claims)
@@ -124,23 +124,23 @@ class VolumeBinding:
 
     @hookimpl
     def filter(self, cycle: Cycle, nodes: NodeView) -> CodeColumn:
-        """Nodes that cannot reach a volume, or for which there is none and none can be made."""
+        """Nodes that cannot reach a volume, and nodes without a volume where none can be provisioned."""
         return self._check(cycle.read(_DECISION), nodes)
 
     def explain(self, cycle: Cycle, pod: PodInfo, code: int) -> Sequence[Reason]:
-        """What a code means."""
+        """The reasons that a code stands for."""
         return [reason for bit, reason in enumerate(_REASONS) if code >> bit & 1]
 
     @hookimpl
     def reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
-        """Count the volumes as given to the claims, in memory."""
+        """Assign the volumes to the claims in memory."""
         decision = cycle.get(_DECISION)
         if decision is None:
             return None
         row = self._handle.nodes.row_of(node)
         if row is None:
             return None
-        if not decision.is_checked:  # one of a group, placed as others were; its volumes are its own
+        if not decision.is_checked:  # a member of a group, placed without `filter`: its volumes are chosen here
             decision = _Decision(decision.claims)
             code = int(self._check(decision, self._handle.nodes.at(np.array([row], dtype=np.intp)))[0])
             row = 0
@@ -165,7 +165,7 @@ class VolumeBinding:
 
     @hookimpl
     def unreserve(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
-        """Take back what the API server does not know of yet."""
+        """Undo the assignments that were not yet written."""
         to_bind = cycle.get(_TO_BIND) or PodVolumes()
         for match in to_bind.matches:
             self._volumes.restore(match.volume)
@@ -174,7 +174,7 @@ class VolumeBinding:
 
     @hookimpl
     async def pre_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
-        """Write what was decided and wait until all is bound. Raises ApiError."""
+        """Write the decision and wait until all claims are bound. Raises ApiError."""
         to_bind = cycle.get(_TO_BIND)
         if to_bind is None or not (to_bind.matches or to_bind.provisions):
             return None

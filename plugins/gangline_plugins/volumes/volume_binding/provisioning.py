@@ -17,14 +17,14 @@ _NO_PROVISIONER = "kubernetes.io/no-provisioner"
 
 
 class Outcome(NamedTuple):
-    """Where all claims can be provisioned for, and why not elsewhere."""
+    """The nodes for which all claims can be provisioned, and the reasons for the others."""
 
     impossible: BoolColumn
     no_room: BoolColumn
 
 
 class Provisioning:
-    """Reads drivers and what they report of free space."""
+    """Reads the drivers, and the free space that they report."""
 
     def __init__(self, objects: StorageObjects, drivers: Any, capacities: Any) -> None:
         self._objects = objects
