@@ -63,7 +63,7 @@ class NodeAffinity:
 
     @hookimpl
     def pre_filter(self, pod: PodInfo) -> Status | Narrow | None:
-        """Nothing to do for a pod without selectors; names narrow the nodes down."""
+        """Skip the filter for a pod without selectors; terms that name nodes narrow the search down to these."""
         required = _required(pod)
         if not pod.spec.node_selector and required is None and self._added_required is None:
             return SKIP
@@ -89,7 +89,7 @@ class NodeAffinity:
 
     @hookimpl
     def pre_score(self, pod: PodInfo) -> Status | None:
-        """Nothing to score without preferences. Raises InvalidObject for one that makes no sense."""
+        """Skip the score for a pod without preferences. Raises InvalidObject for an invalid one."""
         preferred = _preferred(pod)
         for i, term in enumerate(preferred):
             node_selection.check_term(term.preference, f"spec.affinity.nodeAffinity.preferred[{i}].preference")

@@ -23,7 +23,7 @@ from gangline import (
 
 
 class NodeDeclaredFeatures:
-    """Infers from the spec what the pod needs and compares it with status.declaredFeatures."""
+    """Derives the features that a pod needs from its spec, and compares them with status.declaredFeatures."""
 
     name = "NodeDeclaredFeatures"
     reads = NODE
@@ -31,7 +31,7 @@ class NodeDeclaredFeatures:
 
     @hookimpl
     def events_to_register(self) -> Sequence[EventHint]:
-        """Nodes that declare something else, or a pod that now needs something else."""
+        """Nodes with other declared features, or a pod that now needs other features."""
         return (
             on("nodes", Action.ADD | Action.UPDATE_OTHER, _declares_more),
             on("pods", Action.UPDATE, _needs_less),
@@ -39,7 +39,7 @@ class NodeDeclaredFeatures:
 
     @hookimpl
     def pre_filter(self, pod: PodInfo) -> Status | None:
-        """Most pods need nothing special."""
+        """Skip the filter for pods that need no feature."""
         return None if needed_features(pod.cls) else SKIP
 
     @hookimpl

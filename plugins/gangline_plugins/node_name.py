@@ -40,7 +40,7 @@ class NodeName:
 
     @hookimpl
     def pre_filter(self, pod: PodInfo) -> Status | None:
-        """Nearly every pod leaves its node open."""
+        """Skip the filter for pods that name no node."""
         return None if pod.node_name else SKIP
 
     @hookimpl

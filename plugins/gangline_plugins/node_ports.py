@@ -42,7 +42,7 @@ class NodePorts:
 
     @hookimpl
     def events_to_register(self) -> Sequence[EventHint]:
-        """A pod that leaves, or a new node."""
+        """A deleted pod, or a new node."""
         return (
             on(
                 "pods",
@@ -54,7 +54,7 @@ class NodePorts:
 
     @hookimpl
     def pre_filter(self, pod: PodInfo) -> Status | None:
-        """Most pods ask for no host port."""
+        """Skip the filter for pods without host ports."""
         return None if host_ports(pod.cls) else SKIP
 
     @hookimpl
@@ -71,7 +71,7 @@ class PortsInUse:
         self.clear()
 
     def clear(self) -> None:
-        """Nothing is placed."""
+        """Start over with no pods."""
         self._rows: defaultdict[Port, dict[int, Counter[str]]] = defaultdict(dict)
 
     def concerns(self, cls: PodClass) -> bool:
@@ -84,7 +84,7 @@ class PortsInUse:
             self._rows[port].setdefault(row, Counter())[address] += 1
 
     def remove(self, pod: PodInfo, row: int) -> None:
-        """They no longer are."""
+        """The pod is no longer on row."""
         for address, port in host_ports(pod.cls):
             addresses = self._rows[port][row]
             addresses[address] -= 1

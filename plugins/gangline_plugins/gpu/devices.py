@@ -147,7 +147,7 @@ class DeviceTable:
             self.beliefs.forget(self._state.pods.keys())
 
     def judge_again(self, uid: str) -> None:
-        """Judge a pod's annotation again, because its claim, its leases or its namespace changed."""
+        """Judge a pod's annotation again: the leases that support it have changed, or its judgement becomes final."""
         pod = self._state.pods.get(uid)
         if pod is not None and pod.row >= 0 and custom_resources.ALLOCATED in pod.annotations:
             self.remove(pod, pod.row)

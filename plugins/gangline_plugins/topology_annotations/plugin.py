@@ -55,7 +55,7 @@ from gangline_plugins.topology_annotations.wishes import (
 WISHES: StateKey[Wishes] = StateKey("TopologyAnnotations wishes")
 TYPES: StateKey[WantedTypes] = StateKey("TopologyAnnotations types")
 _TOLD = 4096
-"""Pods of which it is remembered what was said."""
+"""At most this many pods whose reported errors are remembered."""
 Values = NDArray[np.float64]
 
 
@@ -252,7 +252,7 @@ class TopologyAnnotations:
 
 
 def _asks_for_gpus(pod: PodInfo) -> bool:
-    """By its requests, whoever makes the GPUs and whatever piece of one it is, by a claim or by a map."""
+    """Whether the pod asks for GPUs of any vendor or parts of them, by its requests, a claim or a map."""
     if custom_resources.CLAIM in pod.annotations or custom_resources.SCHEDULING_MAP in pod.annotations:
         return True
     return any(name.endswith("/gpu") or name.startswith("nvidia.com/") for name in pod.cls.requests.real)

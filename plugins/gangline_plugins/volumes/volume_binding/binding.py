@@ -23,7 +23,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 1.0
 
 @dataclass(slots=True, eq=False)
 class Match:
-    """A claim and the volume for it, as it will be; `volume` becomes what the API server answered."""
+    """A claim and its volume as they will be; `volume` is replaced by the API server's answer."""
 
     claim: model.PersistentVolumeClaim
     volume: model.PersistentVolume
@@ -33,7 +33,9 @@ class Match:
 
 @dataclass(slots=True, eq=False)
 class Provision:
-    """A claim for which a volume is to be made, as it will be; `claim` becomes what the API server answered."""
+    """A claim for which a volume is to be provisioned, as it will be; `claim` is replaced by the API server's
+    answer.
+    """
 
     claim: model.PersistentVolumeClaim
     dirty: bool
@@ -42,16 +44,16 @@ class Provision:
 
 @dataclass(slots=True, eq=False)
 class PodVolumes:
-    """What is to be done for a pod on its node."""
+    """The writes for a pod's volumes on its node."""
 
     matches: list[Match] = field(default_factory=list)
     provisions: list[Provision] = field(default_factory=list)
 
 
 async def write(client: Any, volumes: PodVolumes) -> None:
-    """Tell volumes of their claims and claims of the node.
+    """Write the claims into the volumes, and the node into the claims.
 
-    Raises ApiError, Conflict when an object has changed since it was looked at; what was written stays.
+    Raises ApiError, and Conflict if an object has changed since it was read; earlier writes remain.
     """
     for match in volumes.matches:
         if match.dirty:
@@ -71,14 +73,14 @@ async def write(client: Any, volumes: PodVolumes) -> None:
 
 
 class Checks:
-    """Whether the binding of a pod's volumes is through, judged by what the API server says."""
+    """Whether the volumes of a pod are bound, by the objects of the API server."""
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
         self._objects = StorageObjects(handle.state)
 
     def outcome(self, uid: str, node: str, volumes: PodVolumes) -> Status | bool:
-        """True when all is bound, False when that may still come, or why it has failed."""
+        """True if all are bound, False if some may still become bound, or why the binding has failed."""
         row = self._handle.nodes.row_of(node)
         if row is None:
             return _failed(f'failed to get node "{node}"')
@@ -127,7 +129,7 @@ class Checks:
 
 
 async def wait_for(outcome: Callable[[], Status | bool], limit: float, clock: Clock, sleep: Sleep) -> Status | None:
-    """Ask for the outcome until it is True (None is returned) or a failure, at most limit seconds."""
+    """Check the outcome until it is True (returns None) or a failure, for at most `limit` seconds."""
     deadline = clock.monotonic() + limit
     pause = _FIRST_PAUSE
     while (found := outcome()) is False:
@@ -140,7 +142,9 @@ async def wait_for(outcome: Callable[[], Status | bool], limit: float, clock: Cl
 
 
 def for_claim(volume: model.PersistentVolume, claim: model.PersistentVolumeClaim) -> Match:
-    """The volume as it is to be for the claim: it names it, and says when it was not the user who wanted that."""
+    """The volume as it will be for the claim: it names the claim, and notes if this is the scheduler's choice and not
+    the user's.
+    """
     ref, metadata = volume.spec.claim_ref, claim.metadata
     wanted = (metadata.name, metadata.namespace, metadata.uid)
     dirty = ref is None or (ref.name, ref.namespace, ref.uid) != wanted
@@ -158,7 +162,7 @@ def for_claim(volume: model.PersistentVolume, claim: model.PersistentVolumeClaim
 
 
 def for_node(claim: model.PersistentVolumeClaim, node: str) -> Provision:
-    """The claim as it is to be for a provisioner: it names the node."""
+    """The claim as it will be for a provisioner: it names the node."""
     if selected_node(claim) == node:
         return Provision(claim, dirty=False)
     annotations = {**(claim.metadata.annotations or {}), SELECTED_NODE: node}
@@ -186,7 +190,7 @@ def _metadata(metadata: model.ObjectMeta, annotation: str) -> dict[str, Any]:
 
 
 def _is_older(stored: model.ObjectMeta, written: model.ObjectMeta) -> bool:
-    """Whether the store does not have our write yet."""
+    """Whether the store does not contain this process's write yet."""
     return int(stored.resource_version) < int(written.resource_version)
 
 

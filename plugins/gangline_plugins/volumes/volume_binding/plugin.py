@@ -184,7 +184,7 @@ class VolumeBinding:
         )
 
     def _check(self, decision: _Decision, nodes: NodeView) -> CodeColumn:
-        """The verdicts of `filter`; notes what each claim would get."""
+        """The verdicts of `filter`; records the volume that each claim would get."""
         unreachable, missing = self._check_bound(decision.claims.bound, nodes)
         no_match, no_room = self._check_delayed(decision, nodes)
         code = np.zeros(len(nodes), dtype=np.uint8)
@@ -205,7 +205,9 @@ class VolumeBinding:
         return unreachable, nodes.full(False)
 
     def _check_delayed(self, decision: _Decision, nodes: NodeView) -> tuple[BoolColumn, BoolColumn]:
-        """Nodes on which a claim finds no volume, and those without room for one; notes what each claim would get."""
+        """Nodes where a claim finds no volume, and nodes without space to provision one; records the volume that each
+        claim would get.
+        """
         elsewhere = nodes.full(False)
         to_make: list[tuple[model.PersistentVolumeClaim, ChoiceColumn]] = []
         to_match: list[model.PersistentVolumeClaim] = []
