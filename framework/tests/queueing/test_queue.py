@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from gangline import SUCCESS, Action, ClusterEvent, PodInfo, Status, model, on, unschedulable
+from gangline import SUCCESS, Action, ClusterEvent, Code, PodInfo, Status, model, on, unschedulable
 from gangline.api.hints import EventHint
 from gangline.queueing.backing_off import QueueSettings
 from gangline.queueing.queue import FAULT_RETRY, SchedulingQueue
