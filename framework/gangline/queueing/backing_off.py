@@ -37,6 +37,8 @@ class QueueSettings:
 
 
 def due(now: float, seconds: float) -> float:
-    """The time at which backing off for `seconds` ends: at the next whole second, as in kube-scheduler; less than a
-    second is not rounded."""
+    """The time at which the backoff ends.
+
+    That is the next whole second, as in kube-scheduler; a backoff of less than a second is not rounded.
+    """
     return now + seconds if seconds < 1.0 else math.ceil(now + seconds)

@@ -60,8 +60,7 @@ class Flights:
             self._forget(self._most // 2)
 
     def land(self, uid: str) -> list[Happened] | None:
-        """The unit is no longer in flight. Returns the events that came meanwhile; None if some of them were
-        dropped."""
+        """The unit is no longer in flight; returns the events since it was taken, None if some were dropped."""
         start = self._since.pop(uid, None)
         if start is None:
             return []

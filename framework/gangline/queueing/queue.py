@@ -294,8 +294,7 @@ class SchedulingQueue:
                 heapq.heappush(self._timers, (unit.wake_at, next(self._number), unit))
 
     def overrun(self, unit: Unit) -> float:
-        """A decision on the unit took too long. Returns for how many seconds it has to back off: twice as many each
-        time."""
+        """A decision on the unit took too long; returns the seconds to back off, twice as many each time."""
         unit.overruns += 1
         return self._settings.after_overrun(unit)
 
@@ -348,8 +347,7 @@ class SchedulingQueue:
             heapq.heappush(self._timers, (unit.wake_at, next(self._number), unit))
 
     def _keep_together(self, unit: Unit, now: float) -> bool:
-        """Queue anew the members that now belong to another group or to none; returns whether the unit has members
-        left."""
+        """Queue anew the members that now belong to another group or to none; returns whether others are left."""
         strangers = [pod for pod in unit.members if self._group_of(pod) != unit.group]
         if strangers:
             self._drop(unit, {pod.uid for pod in strangers})

@@ -72,8 +72,7 @@ class Wanting:
         return found
 
     def is_helped(self, unit: Unit, events: list[Happened] | None, now: float) -> bool:
-        """Whether one of the events may help the unit. None stands for too many events to remember: the answer is
-        yes."""
+        """Whether one of the events may help the unit; True for None, which stands for too many events to remember."""
         if not events:
             return events is None
         until = self.time.begin(now)
