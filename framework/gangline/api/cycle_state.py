@@ -1,5 +1,4 @@
-"""What plugins remember between the extension points of one scheduling cycle: typed keys and a cycle that holds
-values."""
+"""What plugins remember between the extension points of one scheduling cycle."""
 
 from __future__ import annotations
 
@@ -45,8 +44,7 @@ class Cycle:
         self._shared = shared if shared is not None else {}
         self._state: dict[StateKey[Any], Any] = {}
         self.annotations: dict[str, str] = {}
-        """Annotations that the API server sets on the pod in the same write as the node; reserve and pre_bind add to
-        them."""
+        """Set on the pod by the API server in the same write as the node; reserve and pre_bind add to them."""
         self.skipped = skipped
         """The plugins that do not concern any pod of the class: reserve and permit do not call them."""
         self.deadline = deadline

@@ -121,8 +121,7 @@ class Diagnosis:
         return f"0/{total} nodes are available: {why}." if why else f"0/{total} nodes are available."
 
     def all_of(self, i: int) -> list[tuple[str, Code, tuple[str, ...]]]:
-        """Every plugin that rejects the i-th node, with its verdict and reasons, in profile order; the first one
-        decides."""
+        """Every plugin that rejects the i-th node, with verdict and reasons, in profile order; the first decides."""
         if self.status is not None:
             return [(self.status.plugin, self.status.code, self.status.reasons)]
         found: list[tuple[str, Code, tuple[str, ...]]] = []

@@ -171,8 +171,8 @@ class Hooks:
 
         Called once per attempt of a group, in order, until a plugin answers. None means no opinion; a Status says why
         there is no such set. The framework reads a generator no further than needed. If no plugin answers, all nodes
-        are one set. Rows are numbers of nodes, each at most once. A plugin may offer at most 16 sets for each node plus
-        4096 sets.
+        are one set. Rows are numbers of nodes, each at most once. A plugin may offer 4096 sets, or 16 for each node
+        where that is more.
         """
 
     @hookspec

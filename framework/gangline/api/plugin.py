@@ -1,5 +1,4 @@
-"""What plugin authors use: the handle that a plugin is given, and `per_node` for methods that look at one node at a
-time."""
+"""What plugin authors use: the handle of a plugin, and `per_node` for methods that look at one node at a time."""
 
 from __future__ import annotations
 
@@ -71,12 +70,14 @@ class State(Protocol):
         ...
 
     def tracker(self, kind: Callable[..., K], *args: Any) -> K:
-        """As `shared`, for an object with `add(pod, row)` and `remove(pod, row)`: they are called for every placement
-        and every removal of a pod."""
+        """As `shared`, for an object with `add(pod, row)` and `remove(pod, row)`.
+
+        These are called for every placement and every removal of a pod.
+        """
         ...
 
     def follow_nodes(self, listener: Any) -> None:
-        """Call `node_upserted(node, row)` of the listener for every node: now for the nodes that exist, later for each
+        """Call `node_upserted(node, row)` of this object for every node: now for those that exist, later for each
         change.
 
         `node_removed(name, row)` is called when a node is deleted; its row may then become another node's. Pods are on
@@ -84,8 +85,7 @@ class State(Protocol):
         """
 
     def at_end(self, end: Callable[[], None]) -> None:
-        """Call `end` when the configuration ends, whether it is replaced or refused; the last one given is called
-        first.
+        """Call `end` when the configuration is replaced or refused; of several, the last one given comes first.
 
         In the constructor of a `shared` object: call `end` when that object ends.
         """
@@ -124,8 +124,7 @@ class Recorder(Protocol):
         """Record an event about a pod; kind is "Normal" or "Warning"."""
 
     def about(self, regarding: TypedReference, reporter: str, kind: str, reason: str, note: str, action: str) -> None:
-        """Record an event about any object; ``reporter`` is the profile that reports, ``action`` is what it was
-        doing."""
+        """Record an event about any object; ``reporter`` is the profile, ``action`` is what the profile was doing."""
 
 
 class WaitingPod(Protocol):
@@ -218,8 +217,7 @@ class Handle(Protocol):
         """Run `work` in the background while this process leads and the configuration is in use."""
 
     def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run `work` once, now, in the background; for consequences of a decision that are too slow for the decision
-        itself.
+        """Run `work` once, now, in the background: for steps after a decision that are too slow for the decision.
 
         When the configuration is replaced, the work may go on for half a minute.
         """
@@ -241,8 +239,7 @@ class Handle(Protocol):
         ...
 
     def is_waiting(self, key: str) -> bool:
-        """Whether members of a group wait for a node, and are enough together with those that have one; by the group's
-        key."""
+        """Whether members of a group wait for a node, and are enough with those that have one; by the group's key."""
         ...
 
     def workload(self, pod: PodInfo) -> Mapping[str, str]:
@@ -274,8 +271,7 @@ class Handle(Protocol):
         ...
 
     def announce(self, event: ClusterEvent) -> None:
-        """Announce an event for which rejected pods may wait: those whose rejecting plugins have registered it are
-        tried.
+        """Announce an event for which rejected pods may wait; they are tried if their plugins have registered it.
 
         For data that a plugin keeps itself, under a resource name of its own. Changes of API objects are announced
         anyway.
@@ -294,8 +290,7 @@ class Handle(Protocol):
         ...
 
     def attempt(self, key: str) -> GroupAttempt | None:
-        """An attempt to place a waiting group in the cluster as it is now, by the group's key; None if it does not
-        wait.
+        """An attempt to place a waiting group in the cluster as it is, by the group's key; None if none waits.
 
         For plugins that plan for a group outside of a cycle. The attempt is valid until something changes.
         """

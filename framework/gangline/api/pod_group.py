@@ -119,8 +119,7 @@ class Role:
     subgroup: str
     pods: list[PodInfo]
     capacity: Int64Column
-    """The number of these members that fit on each node as the cluster is, by requests and filters; at most
-    len(pods)."""
+    """How many of these members fit on each node as the cluster is, by requests and filters; at most len(pods)."""
     room: int = 0
     """The number of such pods that fit in the cluster, even if that is more than the role has."""
 
