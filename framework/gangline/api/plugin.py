@@ -77,8 +77,7 @@ class State(Protocol):
         ...
 
     def follow_nodes(self, listener: Any) -> None:
-        """Call `node_upserted(node, row)` of this object for every node: now for those that exist, later for each
-        change.
+        """Call `node_upserted(node, row)` of the listener for every node: now for each, later for each change.
 
         `node_removed(name, row)` is called when a node is deleted; its row may then become another node's. Pods are on
         a row only between the two calls. The calls end as a subscription does.

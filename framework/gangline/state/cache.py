@@ -155,8 +155,7 @@ class Cache:
             self.trackers.mend(self._placed(), again)
 
     def follow_nodes(self, listener: NodeListener) -> None:
-        """Call the listener for every node until its scope ends: now for the nodes that exist, later for each
-        change."""
+        """Call the listener for every node until its scope ends: now for each, later for each change."""
         for row, node in enumerate(self.nodes.objects):
             if node is not None:
                 heard(self.failures, listener, listener.node_upserted, node, row)

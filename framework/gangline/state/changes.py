@@ -18,7 +18,7 @@ OWN = 4
 
 _Rows = NDArray[np.intp]
 _FEW = 64
-"""Entries of the log that are read one by one; more are read with numpy."""
+"""Entries of the log that are read one by one, at most."""
 
 
 class ChangeLog(Protocol):

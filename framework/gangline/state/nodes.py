@@ -194,8 +194,7 @@ class Nodes:
         allocatable[:, row] = column
 
     def _count_again(self, resource: str) -> None:
-        """Some node now offers this resource. Pods may have requested it before: count the requests of all placed
-        pods."""
+        """Some node now offers a resource that pods may have requested before: count the placed pods' requests."""
         classes = self.axis.users(resource)
         if not classes:
             return

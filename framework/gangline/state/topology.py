@@ -118,8 +118,7 @@ class Domains:
 
     @cached_property
     def positions(self) -> Int64Column:
-        """For each domain its position among the domains within the same wider one; n - 1 and n + 1 are neighbours of
-        n.
+        """For each domain its position within the next wider domain; n - 1 and n + 1 are neighbours of n.
 
         It is the last number in the name if all siblings have different numbers, else the rank by name.
         """

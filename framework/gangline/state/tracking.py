@@ -106,8 +106,7 @@ class Trackers:
         return told
 
     def take_back(self, told: Told, failed: Tell, pod: PodInfo, row: int, error: BaseException) -> GanglineError:
-        """A tracker raised for a pod: tell it and the trackers before it of the removal; returns the exception to
-        raise."""
+        """A tracker raised for a pod: tell it and those before it of the removal; returns what to raise."""
         position = told.adds.index(failed)
         found = self._failures.raised(self._owner(failed).name, POINT, error)
         for remove in reversed(told.removes[: position + 1]):
@@ -159,8 +158,7 @@ class Trackers:
                 self._hopeless.add(key)
 
     def fault(self, plugins: Iterable[str]) -> PluginError | None:
-        """The exception to raise if one of these plugins uses a tracker that is out of step, or if the users are
-        unknown."""
+        """The exception to raise if one of these plugins, or an unknown one, uses a tracker that is out of step."""
         names = set(plugins)
         for key, why in self.broken.items():
             users = self._tracked[key].plugins if key in self._tracked else set()
