@@ -1,8 +1,8 @@
-"""Carry out decisions: wait on permit, pre-bind, bind, post-bind; at most so many at a time.
+"""Carry out decisions: wait at permit, pre-bind, bind, post-bind; a bounded number of decisions at a time.
 
-What a decision becomes is handed to a listener; this module changes neither cache nor queue. A group binds in two
-phases: the pre-binds of all members, a barrier, then all binds. What pre-binds find is found while nothing is bound,
-and so are members and nodes that have gone.
+The result of each decision goes to a listener; this module changes neither cache nor queue. A group binds in two
+phases: first the pre-binds of all members, then, after a barrier, all binds. So a fault in a pre-bind, or a deleted
+member or node, is noticed while no member is bound.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from gangline.telemetry.metrics import Metrics
 log = logging.getLogger(__name__)
 
 Listener = Callable[[Decision, Status], None]
-"""Called once per decision with SUCCESS, or with what went wrong."""
+"""Called once per decision with SUCCESS, or with the status that says what failed."""
 GroupListener = Callable[[GroupDecision, Sequence[Status], bool], None]
-"""Called once per group with what became of each member, and whether it came to binding at all."""
+"""Called once per group with the result of each member, and whether binding was reached."""
 Job = Callable[[], Awaitable[None]]
 
 
@@ -67,7 +67,7 @@ class Binder:
 
     @property
     def pending(self) -> int:
-        """Decisions that are not yet carried out, those that wait at permit left out."""
+        """The number of decisions that are being carried out, without those that wait at permit."""
         return self._ready.qsize() + self._busy
 
     async def has_room(self) -> None:
@@ -198,7 +198,7 @@ class Binder:
 
 
 class _Together:
-    """The members of a group at permit: one that is rejected takes the others along."""
+    """The members of a group at permit: if one is rejected, all are rejected."""
 
     def __init__(self, waiting: WaitingPods, members: Sequence[Decision]) -> None:
         self._waiting = waiting
@@ -218,16 +218,16 @@ class _Together:
 
 
 class _Barrier:
-    """Before the binds of a group: a member or a node that has gone keeps the others from being bound without it.
+    """Before the binds of a group: if a member or a node is gone, no member is bound.
 
-    It is looked at when the first bind is due: until then they may have waited for long behind those of other pods.
+    The check is made when the first bind is due: the binds may have waited long behind the binds of other pods.
     """
 
     def __init__(self, decision: GroupDecision) -> None:
         self._decision = decision
         self._found: dict[str, Status] | None = None
         self.is_open = False
-        """Whether it has come to binding."""
+        """Whether binding was reached."""
 
     async def bind(self, member: Decision) -> Status:
         """Bind a member, unless the group stays as it is."""

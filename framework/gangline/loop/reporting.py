@@ -1,6 +1,6 @@
-"""Write what the recorder has collected: bind first, tell later.
+"""Writes the events and conditions of the recorder: bindings come first.
 
-Conditions and events go out when no binding is pending, or when they have waited for long.
+Conditions and events are written when no binding is pending, or when they have waited for long.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ log = logging.getLogger(__name__)
 
 CONCURRENCY = 8
 PATIENCE = 5.0
-"""Seconds that what there is to tell waits for bindings at most; then one writer goes on beside them."""
+"""Seconds that events and conditions wait for bindings at most; then one writer works beside the bindings."""
 PAUSE = 1.0
-"""Seconds after a write that the API server could not take."""
+"""Seconds to wait after the API server could not take a write."""
 IDLE = 0.05
-"""Seconds between two looks while there is nothing to write."""
+"""Seconds between two checks while there is nothing to write."""
 
 
 class Reporter:
@@ -82,7 +82,7 @@ class Reporter:
                 await asyncio.sleep(IDLE)
 
     def _may_write(self, first: bool) -> bool:
-        """Whether bindings leave room; the first writer is let through when it has waited for long."""
+        """Whether bindings leave room for writing; the first writer may also write after a long wait."""
         if self._pending_bindings() == 0:
             self._waiting_since = None
             return True

@@ -99,8 +99,7 @@ def judging_runtimes(
     at_work: dict[str, Runtime] | None = None,
     on_fault: Callable[[GanglineError], None] | None = None,
 ) -> dict[str, Runtime]:
-    """As `build_runtimes`, with the installed plugins: profiles that judge a cluster, record nothing and write
-    nothing."""
+    """As `build_runtimes`, with the installed plugins: profiles that judge a cluster and write nothing."""
     metrics = Metrics()
     services = Services[Runtime](
         cluster,

@@ -22,8 +22,8 @@ GRACE = 30.0
 
 
 class Background:
-    """The background work of the plugins of one configuration: it starts when this process leads, and ends with the
-    configuration."""
+    """The background work of one configuration's plugins; runs while this process leads, until the configuration
+    ends."""
 
     def __init__(self, failures: Failures) -> None:
         self._failures = failures

@@ -16,7 +16,7 @@ Wishes = tuple[Rows, ScoreColumn]
 def outranking(weights: Mapping[str, int]) -> frozenset[str]:
     """The plugins whose scores outrank all others: one point of theirs weighs more than all other scores together.
 
-    None if the weights have no such gap.
+    Empty if the weights have no such gap.
     """
     heaviest = sorted(weights, key=lambda name: -weights[name])
     lighter = sum(weights.values())
@@ -49,8 +49,7 @@ def worth(wishes: Wishes, rows: Rows, capacity: Int64Column, wanted: int) -> flo
 
 
 def _among(wishes: Wishes, rows: Rows, capacity: Int64Column) -> tuple[Rows, ScoreColumn, Int64Column]:
-    """The rows of the wishes that are among `rows`, the best first, with their scores and the running sum of their
-    capacity."""
+    """The wishes' rows that are among `rows`, the best first, with scores and the running sum of their capacity."""
     index, scores = wishes
     inside = np.isin(index, rows, assume_unique=True)
     order = np.argsort(-scores[inside], kind="stable")

@@ -1,5 +1,4 @@
-"""From entry points to a compiled profile: finds plugin classes, builds them, and lists the plugins of each extension
-point."""
+"""From entry points to a compiled profile: finds plugin classes, builds them, lists the plugins of each point."""
 
 from __future__ import annotations
 
@@ -63,8 +62,7 @@ class Catalog:
         return " and ".join(f"{e.dist.name} {e.dist.version}: {e.value}" if e.dist else e.value for e in entries)
 
     def load(self, name: str) -> type[Any]:
-        """The class. Raises PluginError if it cannot be imported, is no plugin, or two distributions have one of this
-        name."""
+        """The class. Raises PluginError if it cannot be imported, is no plugin, or has a name that is given twice."""
         found = self._classes.get(name)
         if found is None:
             entries = self._entries.get(name, ())
