@@ -155,11 +155,11 @@ class Hooks:
 
     @hookspec
     async def pre_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
-        """What has to be done on the API before the pod is bound: locks, volumes. Async; may wait."""
+        """Do what is needed on the API before the pod is bound: locks, volumes. Async; may wait."""
 
     @hookspec
     async def bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
-        """Bind; SKIP lets the next plugin do it. Async."""
+        """Bind the pod; SKIP leaves it to the next plugin. Async."""
 
     @hookspec
     async def post_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> None:

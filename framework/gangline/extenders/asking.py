@@ -44,11 +44,11 @@ class Asker(Protocol):
     """Sends bodies to extenders."""
 
     async def ask(self, endpoint: Endpoint, verb: str, body: bytes) -> bytes:
-        """The body of a good answer. Raises ExtenderError."""
+        """Send a request; returns the body of a successful answer. Raises ExtenderError."""
         ...
 
     async def aclose(self) -> None:
-        """Close all connections; asking again opens new ones."""
+        """Close all connections; a later request opens new ones."""
         ...
 
 
@@ -59,7 +59,7 @@ class HttpAsker:
         self._session: aiohttp.ClientSession | None = None
 
     async def ask(self, endpoint: Endpoint, verb: str, body: bytes) -> bytes:
-        """POST. Raises ExtenderError; nothing is tried twice."""
+        """Send a POST. Raises ExtenderError; no request is repeated."""
         url, extender = endpoint.url_of(verb), endpoint.extender
         seconds = float(extender.http_timeout)
         try:

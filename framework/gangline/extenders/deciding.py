@@ -123,8 +123,7 @@ def bonus(added: Iterable[Mapping[str, float]], nodes: Nodes) -> ScoreColumn | N
 
 
 def reviewed(extender: Extender, answer: Mapping[str, ReturnedVictims], nodes: Nodes) -> dict[str, Victims]:
-    """The candidates that an extender leaves. Raises ExtenderError for a candidate without victims, or with unknown
-    ones.
+    """The candidates that an extender leaves. Raises ExtenderError for one without victims, or with unknown ones.
 
     An ignorable extender may name no victims: the node is then no candidate.
     """

@@ -53,7 +53,7 @@ class Extenders:
         return any(e.preempt_verb for e in self._configs(pod))
 
     async def filter(self, pod: PodInfo, nodes: Mapping[str, Node]) -> Verdicts:
-        """What they leave of these nodes, each being asked about those that the ones before it left."""
+        """The nodes that the extenders leave; each one gets the nodes that those before it have left."""
         verdicts = Verdicts(list(nodes), {})
         for endpoint in self._of(pod):
             if not verdicts.passed:
@@ -70,11 +70,11 @@ class Extenders:
         return verdicts
 
     async def prioritize(self, pod: PodInfo, nodes: Mapping[str, Node]) -> list[dict[str, float]]:
-        """What each adds to the scores of these nodes; they are asked at the same time. One that fails adds nothing."""
+        """What each extender adds to the scores of these nodes; all are called at once. A failed one adds nothing."""
         return await asyncio.gather(*(self._scores(e, pod, nodes) for e in self._of(pod) if e.extender.prioritize_verb))
 
     async def review(self, pod: PodInfo, candidates: Mapping[str, Victims], nodes: Nodes) -> Mapping[str, Victims]:
-        """The candidates for a preemption that they leave, perhaps with other victims."""
+        """The candidates for a preemption that the extenders leave, perhaps with other victims."""
         for endpoint in self._of(pod):
             extender = endpoint.extender
             if not candidates:
@@ -90,9 +90,9 @@ class Extenders:
         return candidates
 
     async def bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
-        """Have the pod bound by the extender that binds it; None when none does.
+        """Let the extender that binds the pod do so; None if there is none.
 
-        An extender knows nothing of the annotations that plugins want set with the binding: they are written before it.
+        An extender does not know the annotations that plugins want set with the binding: they are written before it.
         """
         for endpoint in self._of(pod):
             extender = endpoint.extender

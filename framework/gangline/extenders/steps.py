@@ -47,7 +47,7 @@ class Attempt:
     """Whether the configuration of the runtime is still in use."""
 
     async def decide(self) -> Decision | Rejection | None:
-        """A decision as `scheduling.decide` makes it; None when the pod was deleted, or bound by others, meanwhile."""
+        """A decision like that of `scheduling.decide`; None if the pod was deleted or bound by others meanwhile."""
         try:
             return await self._decide()
         except GanglineError as error:
@@ -99,7 +99,7 @@ class Attempt:
         return commit(unit, self.runtime, self.cache, filtered.cycle, row)
 
     async def _reject(self, filtered: Filtered, failed: Mapping[str, Reason]) -> Rejection | None:
-        """Nothing is left; see whether plugins can help, and what extenders say to that."""
+        """No node is left: let plugins help, with the extenders' review."""
         diagnosis = self.runtime.evaluator.diagnose(filtered)
         if failed:
             diagnosis.rejections.append(deciding.rejection(failed, self.cache.nodes))

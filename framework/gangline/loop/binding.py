@@ -57,7 +57,7 @@ class Binder:
         self._room.set()
 
     async def run(self) -> None:
-        """Bind for ever; cancelled to stop. Binding cycles that are under way then are cut off."""
+        """Bind until cancelled; binding cycles that are running then are interrupted."""
         async with asyncio.TaskGroup() as group:
             self._group = group
             for work in self._early:
@@ -71,7 +71,7 @@ class Binder:
         return self._ready.qsize() + self._busy
 
     async def has_room(self) -> None:
-        """Wait until so few decisions are pending that another one will soon be carried out."""
+        """Wait until so few decisions are pending that a new one will soon be carried out."""
         await self._room.wait()
 
     def submit(self, decision: Decision) -> None:
@@ -92,7 +92,7 @@ class Binder:
             self._early.append(self._guarded(work))
 
     async def _guarded(self, work: Awaitable[None]) -> None:
-        """Nothing that goes wrong for one unit ends the work for the others."""
+        """Do the work for one unit; a fault in it does not end the work for the others."""
         try:
             await work
         except Exception as error:
@@ -180,7 +180,7 @@ class Binder:
     async def _each(
         self, members: Sequence[Decision], step: Callable[[Decision], Awaitable[Status]]
     ) -> Sequence[Status]:
-        """Take a step for every member, as many at a time as any other pods; returns the answers in order."""
+        """Do a step for every member, with the usual limit on concurrency; returns the answers in order."""
         answers: list[asyncio.Future[Status]] = []
         for member in members:
             answer: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
@@ -206,7 +206,7 @@ class _Together:
         self._is_over = False
 
     async def end(self, member: Decision, verdict: Callable[[Decision], Awaitable[Status]]) -> Status:
-        """The verdict on a member."""
+        """Record the verdict on a member."""
         status = await verdict(member)
         if not status.is_success and not self._is_over:
             self._is_over = True
@@ -230,7 +230,7 @@ class _Barrier:
         """Whether binding was reached."""
 
     async def bind(self, member: Decision) -> Status:
-        """Bind a member, unless the group stays as it is."""
+        """Bind a member, unless the check of the whole group fails."""
         if self._found is None:
             self._found = self._look()
             self.is_open = all(status.is_success for status in self._found.values())

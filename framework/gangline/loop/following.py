@@ -39,8 +39,7 @@ class Informers:
         self._all: tuple[Informer[Any], ...] = tuple(self._always)
 
     def __iter__(self) -> Iterator[Informer[Any]]:
-        """The informers; those of plugins come before nodes and pods, so that most objects are known when these are
-        listed.
+        """The informers; those of plugins come first, so that most objects are known when nodes and pods are listed.
 
         Any thread may call this.
         """
@@ -60,7 +59,7 @@ class Informers:
             self._tasks[informer] = self._group.create_task(informer.run())
 
     async def synced(self) -> None:
-        """Wait until everything was listed."""
+        """Wait until all objects are listed."""
         while waiting := next((each for each in self if not each.synced.is_set()), None):
             await waiting.synced.wait()
 
@@ -91,8 +90,7 @@ class Informers:
         self._all = (*self._followed.values(), *self._always)
 
     def _leave(self, selection: Selection[Any]) -> None:
-        """No plugin watches this selection any more: drop its objects, except those that another selection still
-        follows."""
+        """No plugin watches this selection any more: drop the objects that no other selection follows."""
         informer = self._followed.pop(selection)
         task = self._tasks.pop(informer, None)
         if task is not None:

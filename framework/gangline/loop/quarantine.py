@@ -80,8 +80,7 @@ class Quarantine(Generic[T]):
         self._forget(namespace, name, uid)
 
     def unreadable(self, found: Unreadable, /) -> None:
-        """The informer calls this for an object that it cannot decode: the handler keeps only what can be salvaged of
-        it."""
+        """The informer cannot decode an object: use what can be salvaged, else keep the state known before."""
         self._tell(found.metadata, found.error)
         self._use_what_is_left(lambda: msgspec.json.decode(cut(found.data)))
         self._keep(found.metadata, found.error)

@@ -61,7 +61,7 @@ class Reporter:
         self._failures = 0
 
     async def run(self) -> None:
-        """Write for ever; cancelled to stop."""
+        """Write until cancelled."""
         async with asyncio.TaskGroup() as group:
             for number in range(CONCURRENCY):
                 group.create_task(self._work(first=number == 0))
@@ -117,7 +117,7 @@ class Reporter:
         return True
 
     async def _write_again(self, event: Event) -> None:
-        """Count an event in its series; one that the API server no longer has, or never got, is created."""
+        """Count an event in its series; an event that the API server does not have is created."""
         name, namespace = event.metadata.name, event.metadata.namespace
         patch = {"series": msgspec.to_builtins(event.series)}
         try:
@@ -126,7 +126,7 @@ class Reporter:
             await self._client.create(EVENTS, event, namespace=namespace)
 
     async def _write_condition(self, condition: Condition) -> None:
-        """A condition is written as long as its pod still waits, and as the pod is now; what fails is tried again."""
+        """Write a condition if its pod still waits, with the pod's newest record; a failed write is tried again."""
         pod = self._still_waiting(condition.uid)
         if pod is None:
             return
@@ -148,7 +148,7 @@ class Reporter:
                 raise
 
     async def _write_group_condition(self, condition: GroupCondition) -> None:
-        """Only upstream's groups and those of scheduler-plugins are ours to describe; others have their controllers."""
+        """Write a condition of a group of Kubernetes or scheduler-plugins; other groups have their own controllers."""
         regarding = condition.object
         resource = _GROUPS.get((regarding.api_version, regarding.kind))
         if resource is None:
@@ -165,7 +165,7 @@ class Reporter:
         )
 
     async def _attempt(self, what: str, work: Awaitable[object]) -> None:
-        """Telling is best effort: a failure is logged, and a run of failures only once."""
+        """Writing is best effort: a failure is logged, and a series of failures only once."""
         try:
             await work
         except NotFound:

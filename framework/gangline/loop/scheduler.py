@@ -210,13 +210,13 @@ class Scheduler:
             runtime.enqueued(pod)
 
     async def watch(self) -> None:
-        """Keep the cache in step with the cluster; for leaders and standbys alike."""
+        """Keep the cache up to date with the cluster; for leaders and standbys alike."""
         async with asyncio.TaskGroup() as group:
             self.informers.start(group)
             group.create_task(self._housekeeping())
 
     async def synced(self) -> None:
-        """Wait until everything was listed."""
+        """Wait until all objects are listed."""
         await self.informers.synced()
 
     def unsynced(self) -> list[str]:
@@ -226,8 +226,8 @@ class Scheduler:
     async def lead(self) -> None:
         """Decide and bind until cancelled.
 
-        A standby that takes over lists first what the last leader may have written; one that has just started has
-        listed everything a moment ago.
+        A standby that takes over first lists anew what the last leader may have written. A process that has just
+        started has listed everything already.
         """
         began = self._clock.monotonic()
         if began - self._started > FRESH:
@@ -261,7 +261,7 @@ class Scheduler:
     async def run(
         self, while_leading: Callable[[Callable[[], Awaitable[None]]], Awaitable[None]] | None = None
     ) -> None:
-        """Watch, and lead: at once, or when `while_leading` says so."""
+        """Watch the cluster, and lead: at once, or when `while_leading` says so."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.watch())
             await self.synced()
@@ -302,7 +302,7 @@ class Scheduler:
             return None
 
     async def _decide_guarded(self, unit: Unit) -> None:
-        """Nothing that goes wrong with one unit ends the work for the others."""
+        """Decide one unit; a fault in it does not end the work for the others."""
         try:
             if self._in_use.extenders is not None and not unit.group and self._in_use.extenders.decide_on(unit.pod):
                 await self._ask(unit, self._in_use.extenders)
@@ -312,7 +312,7 @@ class Scheduler:
             self._broke(unit, error)
 
     async def _rest(self) -> None:
-        """Wait until there may be something to decide."""
+        """Wait until there may be a unit to decide."""
         now = self._clock.monotonic()
         times = (self.queue.next_due(now), self._long.due_in(now, others=False))
         due = min((seconds for seconds in times if seconds is not None), default=None)
@@ -393,7 +393,7 @@ class Scheduler:
             self._spent(namespace, start)
 
     async def _ask(self, unit: Unit, extenders: Extenders) -> None:
-        """Decide one unit together with extenders; no other is decided meanwhile, as in kube-scheduler."""
+        """Decide one unit together with extenders; no other unit is decided meanwhile, as in kube-scheduler."""
         runtime = self.runtimes[unit.scheduler_name]
         start = time.perf_counter()
         limit = self._options.pod_deadline

@@ -101,8 +101,7 @@ class PodHandler:
             c.happened("pods", Action.DELETE, pod, None)
 
     def _wait_no_longer(self, uid: str) -> PodInfo | None:
-        """The pod will not be bound by this scheduler; returns it if its whole group leaves with it and frees its
-        room."""
+        """The pod will not be bound; returns it if its whole group leaves with it, which frees room."""
         c = self._cluster
         waiting = c.waiting.get(uid)
         if waiting is not None:

@@ -22,8 +22,7 @@ GRACE = 30.0
 
 
 class Background:
-    """The background work of one configuration's plugins; runs while this process leads, until the configuration
-    ends."""
+    """The background work of one configuration's plugins; runs only while this process leads."""
 
     def __init__(self, failures: Failures) -> None:
         self._failures = failures
@@ -85,7 +84,7 @@ def _end_soon(task: asyncio.Task[bool]) -> None:
 
 
 async def keep_going(work: Work, plugin: str, failures: Failures) -> None:
-    """Do the work until it ends by itself; start it again, later and later, when it fails."""
+    """Do the work until it ends by itself; if it fails, start it again after a pause that grows."""
     pause = FIRST_PAUSE
     loop = asyncio.get_running_loop()
     while True:
@@ -99,7 +98,7 @@ async def keep_going(work: Work, plugin: str, failures: Failures) -> None:
 
 
 async def once(work: Work, plugin: str, failures: Failures) -> bool:
-    """Do the work; whether it came to its end. Raises nothing but that the task is cancelled."""
+    """Do the work; returns whether it came to its end. Raises only if the task is cancelled."""
     plugin = plugin or name_of(work)
     try:
         doing = work()

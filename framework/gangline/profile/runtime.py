@@ -339,7 +339,7 @@ class Runtime:
 
     @_measured("pre_bind")
     async def pre_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
-        """What has to be on the API before the binding; the first failure counts."""
+        """Let plugins write what the API needs before the binding; the first failure counts."""
         for impl in self._at("pre_bind"):
             status = self.still_there(pod, node)
             if status.is_success:
@@ -356,7 +356,7 @@ class Runtime:
 
     @_measured("bind")
     async def bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
-        """Bind by `bind_first`, or else by the first plugin that does not skip."""
+        """Bind by `bind_first`, else by the first plugin that does not skip."""
         there = self.still_there(pod, node)
         if there.is_success and self.bind_first is not None:
             bound = await self.bind_first(cycle, pod, node)
@@ -384,7 +384,7 @@ class Runtime:
 
     @_measured("post_bind")
     async def post_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> list[Status]:
-        """Tell plugins that the pod is bound; returns what went wrong."""
+        """Tell plugins that the pod is bound; returns the failures."""
         statuses = [await self._answer(i, "post_bind", cycle, pod, node) for i in self._at("post_bind")]
         return [status for status in statuses if not status.is_success]
 
