@@ -59,12 +59,16 @@ class LabelSet(Mapping[str, str]):
         return self is other if isinstance(other, LabelSet) else dict(self) == other
 
 
-@lru_cache(maxsize=1024)
 def memo_key(*values: Hashable) -> object:
     """A key for `PodClass.memo`: the same object for equal values, for example for a plugin's arguments.
 
     A plugin itself as the key would stay in memory with the pod class after its configuration has ended.
     """
+    return _memo_key(values)
+
+
+@lru_cache(maxsize=1024)
+def _memo_key(values: tuple[Hashable, ...]) -> object:
     return object()
 
 
