@@ -35,8 +35,10 @@ _KINDS: tuple[tuple[Resource[Any], Callable[[Any], int]], ...] = (
 
 
 class GangRefReader:
-    """Reads a pod's GpuClaim with a gangRef; the number of pods comes from a PodGroup of that name, or the pod's
-    owner."""
+    """Reads a pod's GpuClaim with a gangRef.
+
+    The number of pods comes from a PodGroup of that name, or from the pod's owner.
+    """
 
     dialect = "gang-ref"
     watches: tuple[Resource[Any], ...] = (GPU_CLAIMS, *(resource for resource, _ in _KINDS))

@@ -51,7 +51,7 @@ OwnerKey = tuple[str, str, str, str, str]
 _LONGEST = 8
 """Controllers above each other, at most; a longer chain is a cycle."""
 _MOST = 50_000
-"""Controllers that are remembered; if there were more, most would be gone."""
+"""Controllers that are remembered, at most; beyond that all are dropped, as most of them no longer exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +120,10 @@ def annotations_of(pod: PodInfo, lookup: Lookup) -> Mapping[str, str]:
 
 
 def annotations_with(pod: PodInfo, obj: Any, lookup: Lookup) -> Mapping[str, str]:
-    """The annotations of the pod, of the object that represents its group, and of its controllers; the first one
-    wins."""
+    """The annotations of the pod, of the object that represents its group, and of its controllers.
+
+    If several have the same key, the first of them wins.
+    """
     return {**annotations_of(pod, lookup), **(obj.metadata.annotations or _NO_ANNOTATIONS), **pod.annotations}
 
 

@@ -52,8 +52,7 @@ class GroupRoom:
         ]
 
     def missing(self, done: int, rows: Rows) -> str:
-        """Why not all parts from the `done`-th on can have room within these rows as the columns are; "" if they
-        may."""
+        """Why the parts from the `done`-th on cannot all have room within these rows now; "" if they may."""
         left = {id(part) for part in self._parts[done:] if part.minimum > 0}
         for alike in self._kinds:
             why = alike.missing(left, rows)

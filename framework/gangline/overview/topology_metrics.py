@@ -1,5 +1,4 @@
-"""Metrics of how full and how fragmented the domains of the network are, from data that the scheduling loop hands
-over."""
+"""Metrics of how full and how fragmented the domains of the network are, computed from a snapshot of the loop."""
 
 from __future__ import annotations
 

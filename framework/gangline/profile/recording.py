@@ -99,8 +99,7 @@ class EventRecorder:
         self._waiting: OrderedDict[_Key, _Saying] = OrderedDict()
         self._written: OrderedDict[_Key, tuple[str, int]] = OrderedDict()
         self._warned: OrderedDict[str, tuple[float, float]] = OrderedDict()
-        """For each object the warnings that count against BURST, and the time at which this was so; the last warned
-        object is last."""
+        """For each object the warnings that count against BURST, and the time of that number; last warned last."""
         self._conditions: OrderedDict[str, Condition] = OrderedDict()
         self._group_conditions: OrderedDict[str, GroupCondition] = OrderedDict()
         self._number = itertools.count()

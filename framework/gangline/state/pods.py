@@ -99,8 +99,8 @@ class PodClass:
         self.namespace = namespace
         """metadata.namespace of its pods."""
         self.spec = spec
-        """The spec without the fields that differ from pod to pod (node name, gates, group) and without volumes that
-        need no place."""
+        """The spec without fields that differ from pod to pod (node name, gates, group), without volumes that need no
+        place."""
         self.requests = requests
         """`requests.real[resource]`: milli-CPU, bytes, or whole devices; init containers and overhead included."""
         self.resources: NDArray[np.intp] = _NO_ROWS
