@@ -27,6 +27,8 @@ CLASSES: tuple[type[Any], ...] = (
     gangline.Status,
     gangline.Handle,
     gangline.State,
+    gangline.Changes,
+    gangline.KeptColumns,
     simulate.SimulatedCluster,
 )
 MODULES: tuple[types.ModuleType, ...] = (testing, simulate)

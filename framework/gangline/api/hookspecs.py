@@ -51,7 +51,10 @@ class Hooks:
 
     @hookspec
     def post_enqueue(self, pod: PodInfo) -> None:
-        """A pod waits to be scheduled: it is new, or has changed. For plugins that count what pods ask for."""
+        """A pod waits to be scheduled: it is new, or has changed. For plugins that count what pods ask for.
+
+        It is called again whenever the pod changes, so count by `pod.uid`.
+        """
 
     @hookspec
     def queue_sort(self, pod: PodInfo, since: float) -> tuple[float, ...]:  # type: ignore[empty-body]  # contract only

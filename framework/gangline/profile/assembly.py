@@ -33,7 +33,7 @@ from gangline.kube.resources import Resource, Selection
 from gangline.profile.background import Background
 from gangline.profile.handle import NO_GROUPS, FrameworkHandle, Pending, Services
 from gangline.profile.recording import NoRecorder
-from gangline.profile.registry import Catalog, compile_profile, is_only_told
+from gangline.profile.registry import Catalog, compile_profile, is_only_told, points_of
 from gangline.profile.runtime import Runtime
 from gangline.queueing.waiting import WaitingPods
 from gangline.state.cache import Cache
@@ -58,6 +58,7 @@ def build_runtimes(
         if name not in expanded:
             continue
         handle = FrameworkHandle(name, services)
+        told = partial(_told, profile, on_fault)
         compiled = compile_profile(
             name,
             {point: [_weighted(ref) for ref in refs] for point, refs in expanded[name].items()},
@@ -65,19 +66,23 @@ def build_runtimes(
             partial(_args, profile),
             handle,
             metrics,
-            partial(_told, profile, on_fault),
-            [ref.name for ref in profile.plugins.multi_point.enabled if _is_only_told(ref.name, catalog)],
+            told,
+            [ref.name for ref in profile.plugins.multi_point.enabled if _is_only_told(ref.name, catalog, told)],
         )
         Runtime(compiled, handle, metrics, ties)
     _check_watches(config.profiles, services.at_work, on_fault)
     return services.at_work
 
 
-def _is_only_told(name: str, catalog: Catalog) -> bool:
+def _is_only_told(name: str, catalog: Catalog, told: Callable[[GanglineError], None]) -> bool:
+    """Whether a plugin that is enabled has hooks alone that profiles do not list; tells of one without any hook."""
     try:
-        return is_only_told(catalog.load(name))
+        cls = catalog.load(name)
     except PluginError:  # told of, or left out, where the profile was expanded
         return False
+    if not points_of(cls) and not is_only_told(cls):
+        told(PluginError(name, "", "is enabled, but has no hook at which it would be called"))
+    return is_only_told(cls)
 
 
 def ignored_resources(config: SchedulerConfiguration) -> frozenset[str]:

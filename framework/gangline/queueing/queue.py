@@ -37,12 +37,15 @@ from gangline.queueing.turns import Turns
 from gangline.queueing.units import QUEUED, Place, Unit
 from gangline.queueing.wanting import Wanting
 from gangline.state.pods import PodInfo
-from gangline.status import Status
+from gangline.status import Code, Status
 
 SortKey = Callable[[PodInfo, float], tuple[float, ...]]
 PreEnqueue = Callable[[Sequence[PodInfo]], Status]
 GroupKey = Callable[[PodInfo], str]
 """The key of a pod's group; "" for a pod on its own."""
+
+FAULT_RETRY = 60.0
+"""Seconds until a unit that a plugin's fault holds back is asked about again."""
 
 
 @dataclass(slots=True)
@@ -371,6 +374,9 @@ class SchedulingQueue:
             unit.move(Place.GATED, now)
             self._gated[unit.uid] = unit
             self._wanting.begin(unit)
+            if status.code is Code.ERROR:  # a plugin's fault: nothing in the cluster need ever change for another try
+                unit.wake_at = now + FAULT_RETRY
+                heapq.heappush(self._timers, (unit.wake_at, next(self._number), unit))
 
     def _try_again(self, unit: Unit, now: float) -> None:
         """Take the unit out of `unschedulable`: it may be schedulable now."""

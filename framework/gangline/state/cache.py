@@ -31,7 +31,7 @@ from gangline.state.resource_axis import ResourceAxis
 from gangline.state.scopes import Listeners, Scopes, Shared, Sharing
 from gangline.state.slots import name_node, put_on
 from gangline.state.stores import Kind, Store
-from gangline.state.tracking import Tracker, Trackers, heard, tell_all
+from gangline.state.tracking import Tracker, Trackers, check_methods, heard, heard_alone, tell_all
 from gangline.state.transaction import Transaction, UndoLog
 
 ASSUMED_LIFETIME = 30.0
@@ -124,6 +124,7 @@ class Cache:
     def tracker(self, kind: Callable[..., K], *args: Any) -> K:
         """As `shared`; the object is told of every placement and removal from the first one on."""
         shared = self.sharing.get(kind, args)
+        check_methods(shared.object, "tracker", "add", "remove")
         if shared.object not in self.trackers:
             self._track(shared)
         return cast(K, shared.object)
@@ -156,6 +157,7 @@ class Cache:
 
     def follow_nodes(self, listener: NodeListener) -> None:
         """Call the listener for every node until its scope ends: now for each, later for each change."""
+        check_methods(listener, "listener", "node_upserted", "node_removed")
         for row, node in enumerate(self.nodes.objects):
             if node is not None:
                 heard(self.failures, listener, listener.node_upserted, node, row)
@@ -213,7 +215,7 @@ class Cache:
         """Add or update a node. Raises InvalidObject and changes nothing."""
         row = self.nodes.upsert(node)
         for listener in self.node_listeners:
-            heard(self.failures, listener, listener.node_upserted, node, row)
+            heard_alone(self.failures, listener, listener.node_upserted, node, row)
         waiting = self._homeless.pop(node.metadata.name, {})
         for uid in itertools.islice(list(waiting), max(0, MOST_PODS - len(self.nodes.pods_on[row]))):
             pod = waiting.pop(uid)

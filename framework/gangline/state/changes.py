@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -34,6 +35,10 @@ class ChangeLog(Protocol):
         ...
 
 
+MOST_ROWS = 1_000_000
+"""Rows that a plugin may note changes of; no cluster has as many nodes."""
+
+
 class Changes:
     """The rows that changed, in order; positions only grow.
 
@@ -56,7 +61,11 @@ class Changes:
         return self._base + len(self._log)
 
     def note(self, row: int, kind: int = OWN) -> None:
-        """This row changed."""
+        """This row changed. Raises TypeError or ValueError for an invalid row, like the -1 of a pod without a node."""
+        if kind == OWN:
+            row = operator.index(row)
+            if not 0 <= row < MOST_ROWS:
+                raise ValueError(f"there is no row {row}")
         log = self._log
         log.append(row)
         self._after[kind] = self._base + len(log)

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from gangline.failures import shown
 from gangline.sizes import BoundedCache
 from gangline.state.changes import OWN, ChangeLog, Changes, together
 from gangline.state.nodes import NodeView
@@ -26,6 +27,16 @@ class _Kept(Generic[V]):
     """The same columns, read-only."""
     position: Any
     """The position in the logs at which the columns were last updated."""
+
+
+def _checked(answer: V, size: int, number: int | None = None) -> V:
+    """The answer. Raises ValueError unless it is a tuple of columns, each with an entry for every node asked about."""
+    if not isinstance(answer, tuple) or not answer or (number is not None and len(answer) != number):
+        raise ValueError(f"kept columns are a tuple of {number or 'at least one'}, not {shown(answer)}")
+    for column in answer:
+        if np.shape(column) != (size,):
+            raise ValueError(f"a kept column has an entry for each of {size} nodes, not the shape {np.shape(column)}")
+    return answer
 
 
 def _shown(columns: list[NDArray[Any]], like: V) -> V:
@@ -64,7 +75,7 @@ class KeptColumns(Generic[K, V]):
             changed = logs.since(kept.position, 2 * nodes.few)
         if kept is None or changed is None:
             answer = self._evaluate(key, nodes)
-            columns = [np.array(column) for column in answer]
+            columns = [np.array(column) for column in _checked(answer, len(nodes))]
             return self._kept.put(key, _Kept(columns, _shown(columns, answer), position)).shown
         rows, kinds = changed
         if kinds & OWN:
@@ -72,7 +83,7 @@ class KeptColumns(Generic[K, V]):
         if len(rows):
             answer = self._evaluate(key, nodes.at(rows))
             wider = False
-            for at, fresh in enumerate(answer):
+            for at, fresh in enumerate(_checked(answer, len(rows), len(kept.columns))):
                 type_ = np.result_type(kept.columns[at], fresh)
                 if kept.columns[at].dtype != type_:  # it may need more bits than before
                     kept.columns[at], wider = kept.columns[at].astype(type_), True

@@ -12,7 +12,7 @@ from typing import Generic, Protocol, TypeVar
 from gangline.failures import Failures
 from gangline.model import HasMetadata
 from gangline.state.scopes import Listeners, Scopes
-from gangline.state.tracking import heard, tell_all
+from gangline.state.tracking import check_methods, heard, tell_all
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +84,7 @@ class Store(Generic[T]):
 
         An object for which the listener raises is left out, and logged.
         """
+        check_methods(listener, "listener", "on_upsert", "on_remove")
         for obj in self._objects.values():
             try:
                 heard(self._failures, listener, listener.on_upsert, obj)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from gangline.errors import GanglineError, InvalidObject, PluginError
-from gangline.failures import Failures, cause_of, name_of
+from gangline.failures import Failures, cause_of, name_of, shown
 from gangline.state.pods import PodClass, PodInfo
 from gangline.state.scopes import Users
 
@@ -201,6 +201,23 @@ class Trackers:
             except BaseException as error:
                 found = self._failures.raised(tracked.name, POINT, error)
                 self.broken[id(tracked.tracker)] = str(found)
+
+
+def check_methods(given: object, what: str, *methods: str) -> None:
+    """Raise TypeError unless what a plugin has given has these methods."""
+    for method in methods:
+        if not callable(getattr(given, method, None)):
+            raise TypeError(f"{shown(given)} is no {what}: it has no method {method}")
+
+
+def heard_alone(failures: Failures, listener: object, tell: Callable[..., None], *what: Any) -> None:
+    """As `heard`; what the listener raises is counted, and concerns it alone. Raises InvalidObject."""
+    try:
+        heard(failures, listener, tell, *what)
+    except InvalidObject:
+        raise
+    except Exception:
+        return
 
 
 def heard(failures: Failures, listener: object, tell: Callable[..., None], *what: Any) -> None:

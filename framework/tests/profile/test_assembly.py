@@ -91,3 +91,17 @@ def test_a_plugin_with_hooks_alone_that_profiles_do_not_list_is_built_where_it_i
         runtime.enqueued(cluster.record(make_pod(f"of-{name}")))
 
     assert Told.pods == ["of-a"]
+
+
+def test_a_plugin_without_any_hook_is_a_mistake_where_it_is_enabled() -> None:
+    class Idle:
+        name = "Idle"
+
+        def fliter(self) -> None:
+            """A slip."""
+
+    profile = "profiles:\n- schedulerName: a\n  plugins: {multiPoint: {enabled: [{name: Idle}]}}\n"
+    text = f"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n{profile}"
+
+    with pytest.raises(ConfigError, match="Idle: is enabled, but has no hook at which it would be called"):
+        judging_runtimes(config.load(text, "idle"), Cache(), catalog=Catalog.discover().with_classes(Idle))

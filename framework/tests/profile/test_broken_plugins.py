@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from gangline import config, main
+from gangline import Handle, PluginError, State, config, hookimpl, main, resources
 from gangline.commands import profiles
 from gangline.errors import ConfigError
 from gangline.profile.assembly import judging_runtimes
 from gangline.profile.runtime import Runtime
 from gangline.state.cache import Cache
+from gangline.testing import cluster, make_node, make_runtime
 
 from ..installing import install
 
@@ -119,3 +122,53 @@ def test_profiles_that_cannot_be_read_are_left_out(site: Path, caplog: pytest.Lo
 
     cause = "third_profiles: OSError('no driver [/dev/x]')"
     assert caplog.messages == [f"the profiles of third-party 1.0 are left out: {cause}"]
+
+
+@pytest.mark.parametrize(
+    ("ask", "why"),
+    [
+        (lambda state: state.tracker(dict), "is no tracker: it has no method add"),
+        (lambda state: state.follow_nodes(object()), "is no listener: it has no method node_upserted"),
+        (lambda state: state.store(resources.LEASES).subscribe(object()), "is no listener: it has no method on_upsert"),
+    ],
+    ids=["tracker", "nodes", "store"],
+)
+def test_what_could_never_be_called_is_refused_at_load(ask: Callable[[State], Any], why: str) -> None:
+    class Odd:
+        name = "Odd"
+
+        def __init__(self, handle: Handle) -> None:
+            ask(handle.state)
+
+        @hookimpl
+        def pre_enqueue(self) -> None:
+            """Every pod may enter."""
+
+    with pytest.raises(PluginError, match=f"Odd: cannot be built: .*{why}"):
+        make_runtime(cluster([make_node("a")]), Odd)
+
+
+def test_a_listener_that_fails_on_a_node_keeps_it_from_nobody() -> None:
+    class Deaf:
+        name = "Deaf"
+
+        def __init__(self, handle: Handle) -> None:
+            handle.state.follow_nodes(self)
+
+        def node_upserted(self, node: Any, row: int) -> None:
+            raise KeyError("rack")
+
+        def node_removed(self, name: str, row: int) -> None:
+            """Nothing."""
+
+        @hookimpl
+        def pre_enqueue(self) -> None:
+            """Every pod may enter."""
+
+    cache = cluster([])
+    make_runtime(cache, Deaf)
+
+    cache.upsert_node(make_node("a"))
+
+    assert cache.nodes.row_of("a") is not None
+    assert cache.failures.counts["Deaf", "Listener"] == 1

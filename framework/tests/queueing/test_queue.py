@@ -10,10 +10,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from gangline import SUCCESS, Action, ClusterEvent, PodInfo, Status, model, on, unschedulable
+from gangline import SUCCESS, Action, ClusterEvent, Code, PodInfo, Status, model, on, unschedulable
 from gangline.api.hints import EventHint
 from gangline.queueing.backing_off import QueueSettings
-from gangline.queueing.queue import SchedulingQueue
+from gangline.queueing.queue import FAULT_RETRY, SchedulingQueue
 from gangline.queueing.units import NEXT, Place, Unit
 from gangline.state.cache import Cache
 from gangline.testing import SCHEDULER, make_pod
@@ -214,6 +214,16 @@ def test_a_gated_pod_is_not_tried_until_its_gates_are_gone() -> None:
     q.update(pod("p"), 3.0)
 
     assert q.pop(3.0) is unit
+
+
+def test_a_pod_that_a_plugins_fault_holds_back_is_asked_about_again() -> None:
+    faults = [Status(Code.ERROR, ("a slip",), "Gate")]
+    q = SchedulingQueue()
+    q.serve(SCHEDULER, lambda pod, since: (since,), lambda pods: faults.pop() if faults else SUCCESS, {"Gate": ()})
+    unit = q.add(pod("p"), 0.0)
+    assert unit.place == "gated" and q.next_due(0.0) == FAULT_RETRY
+
+    assert q.pop(FAULT_RETRY - 0.1) is None and q.pop(FAULT_RETRY) is unit
 
 
 def test_an_event_that_the_gating_plugin_wants_lets_the_pod_try_the_gate_again() -> None:

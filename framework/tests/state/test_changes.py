@@ -119,3 +119,38 @@ def test_kept_columns_stay_within_their_bound() -> None:
         kept.of(key, cache.nodes.view())
 
     assert 16 <= len(kept) <= 50
+
+
+@pytest.mark.parametrize("row", [-1, 10**9, "a", None, 1.5])
+def test_a_row_that_there_is_not_is_refused_where_a_plugin_notes_it(row: Any) -> None:
+    own = Changes()
+
+    with pytest.raises((TypeError, ValueError)):
+        own.note(row)
+
+    assert own.position == 0
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [np.zeros(3), (), (np.zeros(2),), (3.0,), [np.zeros(3)]],
+    ids=["an array", "nothing", "another length", "a number", "a list"],
+)
+def test_what_is_no_tuple_of_whole_columns_is_refused(answer: Any) -> None:
+    cache = cluster(make_node(f"n{i}") for i in range(3))
+    kept: KeptColumns[str, Any] = KeptColumns(lambda key, nodes: answer, 2**20)
+
+    with pytest.raises(ValueError, match="kept column"):
+        kept.of("a", cache.nodes.view())
+
+
+def test_fewer_columns_than_before_are_refused() -> None:
+    cache = cluster(make_node(f"n{i}") for i in range(3))
+    number = [2]
+    kept: KeptColumns[str, Any] = KeptColumns(lambda key, nodes: (np.zeros(len(nodes)),) * number[0], 2**20)
+    kept.of("a", cache.nodes.view())
+    number[0] = 1
+    cache.upsert_node(make_node("n1", cpu=8))
+
+    with pytest.raises(ValueError, match="a tuple of 2"):
+        kept.of("a", cache.nodes.view())
