@@ -1,8 +1,8 @@
-"""How much is read of one object: the one place that says what is too large, too deep or too many.
+"""How much of one object is read: the one place that says what is too large, too deep or too many.
 
-The API server takes objects of up to about 1.5 MB and limits little inside of them: 10,000 node selectors, containers
-or resource names in one pod are fine with it. Each would cost every scheduler time or memory, so an object past these
-bounds is set aside with the reason, and is read again when it changes. No object that is meant seriously comes near.
+The API server accepts objects of up to about 1.5 MB and limits little inside of them: it accepts 10,000 node selectors,
+containers or resource names in one pod. Each of them would cost every scheduler time or memory. So an object that
+exceeds these bounds is set aside with the reason, and is read again when it changes. No realistic object comes near.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MOST_JSON = 256 * 1024
 
 
 _SMALL = frozenset((str, bool, float, NoneType))
-"""Types whose values pass whatever they are."""
+"""Types whose values are never too large."""
 
 
 def check(obj: msgspec.Struct, most: int = MOST_ENTRIES) -> None:
@@ -91,7 +91,7 @@ _FIELDS = _Fields()
 
 
 def _alternatives(type_: Any) -> frozenset[Any]:
-    """The types of which a value has one."""
+    """The types that a value may have."""
     if get_origin(type_) is Annotated:
         return _alternatives(get_args(type_)[0])
     if get_origin(type_) in (Union, UnionType):
@@ -108,7 +108,7 @@ def _holds_large(type_: Any) -> bool:
 
 
 def check_count(path: str, entries: Sized | None, most: int) -> None:
-    """Raise InvalidObject where a map or list has more entries than are read."""
+    """Raise InvalidObject if a map or list has more entries than are read."""
     if entries is not None and len(entries) > most:
         raise InvalidObject(path, None, f"{len(entries)} entries, and at most {most} are read")
 

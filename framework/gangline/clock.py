@@ -1,4 +1,4 @@
-"""Time as the scheduler asks for it; a simulation hands in its own."""
+"""The time for the scheduler; a simulation passes its own clock."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 
 class SystemClock:
-    """The machine's clocks."""
+    """The clocks of the machine."""
 
     def monotonic(self) -> float:
-        """Seconds that only grow."""
+        """Seconds that never decrease."""
         return time.monotonic()
 
     def now(self) -> float:

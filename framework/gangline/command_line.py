@@ -1,7 +1,7 @@
-"""What the authors of commands import: how commands of `gangline` find a cluster, judge it, and print.
+"""The imports for authors of commands: how commands of `gangline` find a cluster, judge it, and print.
 
-A distribution adds a command by an entry point in the group `gangline.commands`: its name is that of the command, its
-object a `click.Command`.
+A distribution adds a command by an entry point in the group `gangline.commands`: the name of the entry point is the
+name of the command, its object is a `click.Command`.
 """
 
 from gangline.commands.judging import Judged, connected, judge

@@ -1,6 +1,6 @@
-"""How long a decision may take, as a value that whoever searches looks at between two steps.
+"""How long a decision may take: a value that searching code checks between two steps.
 
-It counts the CPU time of the thread that decides, so that a busy machine does not make decisions fail.
+It counts the CPU time of the deciding thread, so that a busy machine does not make decisions fail.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from contextlib import contextmanager
 from gangline.errors import DeadlineExceeded
 
 POD_SECONDS = 1.0
-"""Of CPU time for one pod."""
+"""CPU seconds for one pod."""
 GANG_SECONDS = 5.0
-"""Of CPU time for a whole pod group."""
+"""CPU seconds for a whole pod group."""
 ROOM_SECONDS = 1.25
-"""Of CPU time in which plugins may make room for a group that fits nowhere; they do so at once."""
+"""CPU seconds in which plugins may make room for a group that has no placement; they do so in one stretch."""
 STRETCH_SECONDS = 0.5
-"""Of CPU time that a decision on a group has at once, before others are decided: see `group_search`."""
+"""CPU seconds of one stretch of a decision on a group, before other units are decided: see `group_search`."""
 AT_ONCE_SECONDS = 1.5
-"""Of CPU time that a decision on a group has at once at most, so that a pod waits for less than two seconds."""
+"""CPU seconds of the longest stretch of a decision on a group, so that a pod waits less than two seconds."""
 
 
 class Deadline:
-    """So many seconds from now, by a clock; the thread that made it is the one that looks."""
+    """A number of seconds from now, by a clock; only the thread that made the deadline may check it."""
 
     __slots__ = ("_clock", "_earliest", "_end", "_held", "seconds")
 
@@ -39,16 +39,16 @@ class Deadline:
 
     @property
     def passed(self) -> bool:
-        """Whether it has passed."""
+        """Whether the deadline has passed."""
         return time.perf_counter() >= self._earliest and self._clock() >= self._end
 
     def check(self) -> None:
-        """Raise DeadlineExceeded when it has passed."""
+        """Raise DeadlineExceeded if the deadline has passed."""
         if time.perf_counter() >= self._earliest and self._clock() >= self._end:
             raise DeadlineExceeded(self.seconds)
 
     def at_most(self, seconds: float) -> Deadline:
-        """One that passes so many seconds from now, if this one does not pass before."""
+        """A deadline that passes after this many seconds, or with this deadline if that is earlier."""
         left = self._end - self._clock()
         made = Deadline(min(seconds, left), self._clock)
         made.seconds = seconds if seconds < left else self.seconds
@@ -56,7 +56,7 @@ class Deadline:
 
     @contextmanager
     def counting(self) -> Iterator[None]:
-        """Time counts within such blocks alone, from the first one on."""
+        """From the first such block on, only the time inside such blocks counts."""
         if self._held is not None:
             clock, wall = self._held
             self._end += self._clock() - clock
@@ -68,11 +68,11 @@ class Deadline:
 
 
 NO_DEADLINE = Deadline(math.inf)
-"""For what nobody waits for."""
+"""For work that nothing waits for."""
 
 
 def exceeded(error: BaseException) -> bool:
-    """Whether a deadline that has passed is behind an error, whoever has wrapped it on the way."""
+    """Whether the cause of an error is a deadline that has passed, however the error was wrapped."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, DeadlineExceeded):
         cause = cause.__cause__

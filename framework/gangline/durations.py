@@ -25,7 +25,7 @@ class Seconds(float):
 
 
 def parse_duration(text: object) -> Seconds:
-    """The seconds that a Go duration stands for; ValueError for all else, negative spans too."""
+    """The seconds of a Go duration; ValueError for any other text, and for negative durations."""
     if text in ("0", "+0"):
         return Seconds(0)
     if not isinstance(text, str) or not _WHOLE.fullmatch(text):
@@ -35,7 +35,7 @@ def parse_duration(text: object) -> Seconds:
 
 
 def format_duration(seconds: float) -> str:
-    """The Go duration string of a span of ``seconds``; ``parse_duration`` takes it back."""
+    """The Go duration string of ``seconds``; ``parse_duration`` reads it back."""
     nanoseconds = round(seconds * 1e9)
     if nanoseconds == 0:
         return "0s"

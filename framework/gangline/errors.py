@@ -32,7 +32,7 @@ _LONGEST_VALUE = 200
 
 
 class InvalidObject(GanglineError):
-    """A value in an object cannot be used; ``path`` says where it stands."""
+    """A value in an object cannot be used; ``path`` is the path of the value."""
 
     def __init__(self, path: str, value: object, why: str) -> None:
         super().__init__(path, value, why)
@@ -73,7 +73,7 @@ class PluginError(GanglineError):
         self.point = point
         self.why = why
         self.is_counted = False
-        """Whether it has been counted and written to the log already."""
+        """Whether the error has already been counted and logged."""
 
     def __str__(self) -> str:
         where = f" at {self.point}" if self.point else ""
@@ -81,7 +81,7 @@ class PluginError(GanglineError):
 
 
 class DeadlineExceeded(GanglineError):
-    """A decision took longer than it may; nothing is wrong with the cluster, and nothing has changed."""
+    """A decision took too long; the cluster is in order, and nothing has changed."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(seconds)
@@ -92,7 +92,7 @@ class DeadlineExceeded(GanglineError):
 
 
 class LeadershipLost(GanglineError):
-    """The lease could not be renewed or another holds it; the process has to end and start again."""
+    """The lease could not be renewed or another process holds it; the process has to end and start again."""
 
     def __init__(self, lease: str, why: str) -> None:
         super().__init__(lease, why)

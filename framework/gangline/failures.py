@@ -1,7 +1,7 @@
-"""What plugins do wrong: counted, and written to the log with its traceback, a few times a minute and no more.
+"""The faults of plugins: counted, and logged with their traceback, but only a few times a minute.
 
-Whoever calls a plugin makes the PluginError here, where the fault is met, and raises it; what it then means for a pod
-is for others to say. So a fault is told of once, however far it goes.
+Code that calls a plugin makes the PluginError here, where the fault happens, and raises it. Other code decides what the
+error means for a pod. So a fault is reported once, however far the exception goes.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from gangline.errors import DeadlineExceeded, PluginError
 log = logging.getLogger(__name__)
 
 SLOW = 0.05
-"""Seconds for which a hook may hold the loop before it is named in the log."""
+"""Seconds that a hook may block the loop before the log names it."""
 PAUSE = 60.0
-"""Seconds for which the log does not repeat itself."""
+"""Seconds during which the log does not repeat a message."""
 MOST_TEXTS = 5
-"""Different faults of one plugin at one point that are written in that time."""
+"""Different faults of one plugin at one extension point that are logged in that time."""
 MOST_OF_TEXT = 500
-"""Characters of a fault that a message shows."""
+"""Characters of a fault that a message shows, at most."""
 
 T = TypeVar("T")
 
 being_built: ContextVar[str] = ContextVar("being_built", default="")
-"""The plugin that is being built: what it asks for is put down to it."""
+"""The plugin that is being built; what it asks for is attributed to it."""
 
 
 class Failures:
-    """Takes note of what plugins do wrong; one for each process."""
+    """Records the faults of plugins; one object for each process."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._said: dict[tuple[str, str, str], _Said] = {}
         self.counts: Counter[tuple[str, str]] = Counter()
-        """By plugin and extension point."""
+        """The number of faults by plugin and extension point."""
         self.slow_counts: Counter[tuple[str, str]] = Counter()
         labels = ("plugin", "extension_point")
         self.failed = metrics.Counter(
@@ -57,9 +57,10 @@ class Failures:
         )
 
     def raised(self, plugin: str, point: str, error: BaseException) -> PluginError | DeadlineExceeded:
-        """A plugin has raised: what to raise in turn. A PluginError that came through it is left as it is.
+        """A plugin has raised: returns the exception to raise instead.
 
-        So is DeadlineExceeded, which is no fault of it.
+        A PluginError that passed through the plugin is returned unchanged. So is DeadlineExceeded, which is not its
+        fault.
         """
         if isinstance(error, DeadlineExceeded):
             return error
@@ -75,13 +76,13 @@ class Failures:
         return found
 
     def refused(self, plugin: str, point: str, why: str) -> PluginError:
-        """A plugin has answered what it must not: what to raise."""
+        """A plugin has given a wrong answer: returns the exception to raise."""
         found = PluginError(plugin, point, why)
         self._note(found, plugin, point, None)
         return found
 
     def slow(self, plugin: str, point: str, seconds: float) -> None:
-        """A plugin has held the loop for so many seconds."""
+        """A plugin has blocked the loop for this many seconds."""
         self.slow_counts[plugin, point] += 1
         self.held.labels(plugin, point).inc()
         left_out = self._due("slow", plugin, point, "")
@@ -97,7 +98,7 @@ class Failures:
             log.error("%s%s", found, _and(left_out), exc_info=error)
 
     def _due(self, what: str, plugin: str, point: str, text: str) -> int | None:
-        """How many lines were left out since the last one; None when this one is to be left out too."""
+        """How many lines were left out since the last one; None if this line is to be left out too."""
         now = self._clock()
         said = self._said.get((what, plugin, point))
         if said is None or now - said.since >= PAUSE:
@@ -111,7 +112,7 @@ class Failures:
 
 
 class _Said:
-    """What the log has said of one plugin at one point."""
+    """What was logged about one plugin at one extension point."""
 
     __slots__ = ("left_out", "since", "texts")
 
@@ -122,13 +123,13 @@ class _Said:
 
 
 def described(error: BaseException) -> str:
-    """An exception in one line, whatever its own text does."""
+    """An exception in one line, even if its own text cannot be made."""
     text = text_of(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def text_of(error: BaseException) -> str:
-    """What an exception says."""
+    """The text of an exception."""
     try:
         return cut(str(error))
     except BaseException:  # the exception is the plugin's, and so is its text
@@ -136,7 +137,7 @@ def text_of(error: BaseException) -> str:
 
 
 def shown(answer: object) -> str:
-    """An answer of a plugin in one line, whatever its own text does."""
+    """An answer of a plugin in one line, even if its own text cannot be made."""
     try:
         return cut(reprlib.repr(answer))
     except BaseException:  # the answer is the plugin's, and so is its text
@@ -144,17 +145,17 @@ def shown(answer: object) -> str:
 
 
 def cut(text: str) -> str:
-    """As much of a text as a message shows."""
+    """The part of a text that a message shows."""
     return text if len(text) <= MOST_OF_TEXT else f"{text[: MOST_OF_TEXT - 3]}..."
 
 
 def cause_of(error: BaseException) -> BaseException | None:
-    """What the PluginError that is made of it comes from; one that came through keeps its own cause."""
+    """The cause to give the PluginError made from this exception; a PluginError that passed through keeps its own."""
     return error.__cause__ if isinstance(error, PluginError | DeadlineExceeded) else error
 
 
 def name_of(thing: object) -> str:
-    """Who a method or function of a plugin belongs to, for messages."""
+    """The owner of a plugin's method or function, for messages."""
     thing = getattr(thing, "func", thing)  # of a partial
     owner = getattr(thing, "__self__", thing)
     name = getattr(owner, "name", None)
@@ -165,7 +166,7 @@ def name_of(thing: object) -> str:
 
 @types.coroutine
 def stepped(work: Coroutine[Any, Any, T], slow: Callable[[float], None]) -> Generator[Any, Any, T]:
-    """Await what a plugin does, and tell of each step of it that holds the loop too long."""
+    """Await the work of a plugin, and report each step that blocks the loop too long."""
     clock, value, error = time.perf_counter, None, None
     while True:
         start = clock()

@@ -1,6 +1,7 @@
 """The command line: `gangline COMMAND`; each command is an object of a module, here or in another component.
 
-Distributions add commands by entry points in the group `gangline.commands`; none of them replaces a command of ours.
+Distributions add commands by entry points in the group `gangline.commands`; an added command cannot replace a built-in
+one.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ COMMANDS = {
     "topology": "gangline.commands.topology:topology",
     "webhook": "gangline_webhook.main:webhook",
 }
-"""Name to module and object; a module is imported when its command is asked for, so that `--help` is quick."""
+"""Name to module and object; a module is imported only when its command is used, so that `--help` is quick."""
 SUMMARIES = {
     "agent": "Publish the GPUs of this node.",
     "certs": "Make and rotate the certificates of the webhook.",
@@ -44,9 +45,9 @@ SUMMARIES = {
     "topology": "Draw the domains of the network, their nodes and their GPUs.",
     "webhook": "Serve admission reviews.",
 }
-"""What `--help` says of each of them."""
+"""The summary of each command in `--help`."""
 _WIDEST = 100
-"""Characters of the summary of a command."""
+"""Characters of a command's summary, at most."""
 
 
 @cache
@@ -69,7 +70,7 @@ class _Lazy(click.Group):
 
 
 def _summary(name: str) -> str:
-    """What `--help` says of a command; one that a distribution adds is imported for that."""
+    """The summary of a command in `--help`; a command of another distribution is imported for it."""
     if name in SUMMARIES:
         return SUMMARIES[name]
     try:
@@ -79,7 +80,7 @@ def _summary(name: str) -> str:
 
 
 def load(name: str, where: str) -> click.Command:
-    """The command at MODULE:OBJECT; ClickException where it cannot be imported, or is none."""
+    """The command at MODULE:OBJECT; ClickException if it cannot be imported, or is no command."""
     module, _, attribute = where.partition(":")
     try:
         with nothing_collected():

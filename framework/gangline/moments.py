@@ -1,10 +1,10 @@
-"""Reads spans of time and moments that anybody may have written: what comes out can be added, compared and shown.
+"""Reads durations and times that users may have written: the results can be added, compared and shown.
 
 Rules:
-- A span is a Go duration; one of more than `LONGEST_SPAN` seconds is that long. A moment is RFC 3339 with an offset,
-  from 1970 to 9999.
-- Whatever else is written is a ValueError, never another exception: no infinity, no NaN, no year that no calendar has.
-- A moment worked out from others is shown whatever it is.
+- A span is a Go duration; a longer one than `LONGEST_SPAN` seconds counts as that long. A moment is RFC 3339 with an
+  offset, from 1970 to 9999.
+- Any other text raises ValueError, never another exception: no infinity, no NaN, no year outside of the calendar.
+- A moment computed from others can always be shown.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gangline.clock import rfc3339
 from gangline.durations import parse_duration
 
 LONGEST_SPAN = 100 * 365 * 86_400.0
-"""Seconds: a hundred years. Nobody means more, and a sum of a few is still a moment."""
+"""Seconds: a hundred years. No user needs more, and a sum of a few spans is still a valid moment."""
 LONGEST_TEXT = 64
 """Characters of a span or a moment."""
 LAST_MOMENT = 253_402_300_799.0
@@ -27,7 +27,7 @@ _MOMENT = re.compile(
 
 
 def span(text: str) -> float:
-    """The seconds that a Go duration stands for, `LONGEST_SPAN` at most. Raises ValueError that says what is wrong."""
+    """The seconds of a Go duration, `LONGEST_SPAN` at most. Raises ValueError that says what is wrong."""
     if len(text) > LONGEST_TEXT:
         raise ValueError("is too long for a duration")
     return min(float(parse_duration(text)), LONGEST_SPAN)
@@ -47,5 +47,5 @@ def moment(text: str) -> float:
 
 
 def shown(seconds: float) -> str:
-    """A moment as Kubernetes writes it; one that no calendar has becomes the nearest that it has."""
+    """A moment as Kubernetes writes it; one outside of the calendar becomes the nearest valid one."""
     return rfc3339(min(max(0.0, seconds), LAST_MOMENT))  # NaN is not more than 0.0

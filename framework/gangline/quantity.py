@@ -24,7 +24,7 @@ _SCALE: dict[str, Fraction] = {
     **{suffix + "i": Fraction(1024 ** (i + 1)) for i, suffix in enumerate("KMGTPE")},
 }
 MAX_UNITS = 2**63 - 1
-"""The largest whole value; larger ones are cut to it, as in Kubernetes."""
+"""The largest whole value; larger ones are reduced to it, as in Kubernetes."""
 
 
 @lru_cache(maxsize=65536)

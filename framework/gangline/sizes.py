@@ -1,6 +1,6 @@
-"""How much memory values take, and caches that are bounded by what they really hold.
+"""How much memory values take, and caches that are bounded by the bytes that they hold.
 
-An entry is measured once, when it is put there, and not when it is used.
+An entry is measured once, when it is stored, and not when it is used.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import msgspec
 import numpy as np
 
 OBJECT_BYTES = 64
-"""Of a Python object beside what it refers to: header, the collector's links, a dictionary's slot for it."""
+"""The size of a Python object without what it refers to: header, garbage collector's links, a dictionary's slot."""
 _REFERENCE_BYTES = 16
 _MOST_VISITED = 20_000
-"""Objects that are looked at for one value; of a larger one this much is counted."""
+"""Objects that are visited for one value; of a larger value only this much is counted."""
 
 # A union of types that is written where it is used is made anew each time.
 _SMALL = (bool, int, float, type)
@@ -30,9 +30,9 @@ V = TypeVar("V")
 
 
 def size_of(*values: object) -> int:
-    """Bytes of arrays and texts, and a fixed sum for each object: containers, dataclasses and structs with their parts.
+    """Bytes of arrays and texts, and a fixed size for each object in containers, dataclasses and structs.
 
-    Each object counts once. Whatever else there is counts as one object: it belongs to somebody else.
+    Each object counts once. An object of any other type counts with the fixed size only, without its content.
     """
     total, visited = 0, 0
     seen: set[int] = set()
@@ -78,7 +78,7 @@ def _field_names(kind: type[Any]) -> tuple[str, ...]:
 
 
 class BoundedCache(Generic[K, V]):
-    """Keeps what was used last, up to so many bytes, and always at least the newest `fewest` entries."""
+    """Keeps the last used values, up to a number of bytes, and always at least the newest `fewest` entries."""
 
     def __init__(self, most_bytes: int, size: Callable[[K, V], int] = size_of, fewest: int = 1) -> None:
         self._most = most_bytes
@@ -87,24 +87,24 @@ class BoundedCache(Generic[K, V]):
         self._kept: OrderedDict[K, V] = OrderedDict()
         self._sizes: dict[K, int] = {}
         self.bytes = 0
-        """What all entries take."""
+        """The size of all entries."""
 
     def get(self, key: K) -> V | None:
-        """What is kept under key, or None; it stays longer for having been asked for."""
+        """The value under the key, or None; the entry then counts as last used."""
         found = self._kept.get(key)
         if found is not None:
             self._kept.move_to_end(key)
         return found
 
     def put(self, key: K, value: V) -> V:
-        """Keep value under key; returns it."""
+        """Store the value under the key; returns it."""
         self._kept[key] = value
         self._kept.move_to_end(key)
         self.measure(key)
         return value
 
     def measure(self, key: K) -> None:
-        """What is kept under key has grown; what is too much goes."""
+        """The value under the key has grown: measure it again, and drop entries if they are too large."""
         if key not in self._kept:
             return
         size = self._size(key, self._kept[key])
@@ -115,13 +115,13 @@ class BoundedCache(Generic[K, V]):
             self.bytes -= self._sizes.pop(oldest)
 
     def clear(self) -> None:
-        """Keep nothing."""
+        """Drop all entries."""
         self._kept.clear()
         self._sizes.clear()
         self.bytes = 0
 
     def items(self) -> Mapping[K, V]:
-        """All that is kept, the oldest first; for tests and debugging."""
+        """All entries, the oldest first; for tests and debugging."""
         return self._kept
 
     def __len__(self) -> int:

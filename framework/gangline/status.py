@@ -1,4 +1,4 @@
-"""Verdicts: what a plugin says about a pod or a node. Unschedulable is an answer, not an exception."""
+"""Verdicts: the answer of a plugin about a pod or a node. Unschedulable is an answer, not an exception."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _Array = TypeVar("_Array", bound=NDArray[Any])
 
 
 def read_only(column: _Array) -> _Array:
-    """The same memory, not to be written: to write there raises ValueError, as it does in each slice of it."""
+    """The same memory as a read-only array: writing to the array, or to a slice of it, raises ValueError."""
     view = column.view()
     view.flags.writeable = False
     return view
 
 
 class Code(enum.Enum):
-    """The kinds of verdict, named as in kube-scheduler where it has them."""
+    """The kinds of verdict, with kube-scheduler's names if it has them."""
 
     SUCCESS = "Success"
     ERROR = "Error"
@@ -65,11 +65,11 @@ class Status:
     """A verdict on a pod as a whole."""
 
     code: Code
-    """What kind of verdict it is."""
+    """The kind of verdict."""
     reasons: tuple[str, ...] = ()
     """Why, in the words of an event."""
     plugin: str = ""
-    """Who said it; filled in by the framework."""
+    """The plugin that gave the verdict; filled in by the framework."""
     timeout: float = 0.0
     """Seconds to wait at most; only for WAIT, from permit."""
 
@@ -83,7 +83,7 @@ class Status:
 
     @property
     def is_success(self) -> bool:
-        """Whether nothing stands in the way."""
+        """Whether the verdict is a success."""
         return self.code is Code.SUCCESS
 
     @property
@@ -106,13 +106,13 @@ class Status:
 
 
 SUCCESS: Final = Status(Code.SUCCESS)
-"""All is well; from most extension points None says the same."""
+"""The plugin has no objection; at most extension points None means the same."""
 
 SKIP: Final = Status(Code.SKIP)
 """From pre_filter and pre_score: leave this plugin out for this pod. From bind: let the next plugin bind."""
 
 SKIP_CLASS: Final = Status(Code.SKIP_CLASS)
-"""From pre_filter, instead of SKIP: no pod of this class will ever concern the plugin, nor at reserve and permit."""
+"""From pre_filter, instead of SKIP: the plugin concerns no pod of this class, at reserve and permit neither."""
 
 
 def unschedulable(*reasons: str, resolvable: bool = True) -> Status:
@@ -128,7 +128,7 @@ def wait(timeout: float) -> Status:
 
 @dataclass(frozen=True, slots=True)
 class Narrow:
-    """From pre_filter: only the nodes with these names can be feasible; the others are not looked at."""
+    """From pre_filter: only the nodes with these names can be feasible; the other nodes are not looked at."""
 
     names: frozenset[str]
 
@@ -138,7 +138,7 @@ class Narrow:
 
 
 def codes(*conditions: BoolColumn) -> CodeColumn:
-    """Verdicts from masks: a node gets the number of the first condition that holds, counted from 1, else 0."""
+    """Verdicts from masks: a node gets the number of the first mask that holds, counted from 1, else 0."""
     verdict = np.zeros(len(conditions[0]), dtype=np.uint8)
     for number in range(len(conditions), 0, -1):
         verdict[conditions[number - 1]] = number

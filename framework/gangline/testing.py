@@ -32,7 +32,7 @@ from gangline.state.pods import PodInfo
 from gangline.telemetry.metrics import Metrics
 
 GPU = "nvidia.com/gpu"
-"""The resource that `gpus` stands for."""
+"""The resource for the argument `gpus`."""
 SCHEDULER = "default-scheduler"
 
 # Objects
@@ -53,7 +53,7 @@ def make_node(
 ) -> model.Node:
     """A node; taints are written "key=value:Effect" or "key:Effect", images are names and bytes.
 
-    `resources` are further allocatable amounts; the label kubernetes.io/hostname is always there.
+    `resources` are further allocatable amounts; the label kubernetes.io/hostname is always set.
     """
     amounts: model.Resources = {"cpu": cpu, "memory": memory, "pods": pods, **(resources or {})}
     if gpus:
@@ -85,9 +85,9 @@ def make_pod(
     annotations: Mapping[str, str] | None = None,
     **spec: Any,
 ) -> model.Pod:
-    """A pod of one container, on a node if one is named; `spec` are further fields of `model.PodSpec`.
+    """A pod with one container, on a node if one is named; `spec` has further fields of `model.PodSpec`.
 
-    Amounts of 0 are not asked for at all; `resources` are further requests. Devices are its limits, too.
+    An amount of 0 is not requested; `resources` are further requests. Devices are also set as limits.
     """
     requests = {"cpu": cpu, "memory": memory, GPU: gpus, **(resources or {})}
     requests = {key: amount for key, amount in requests.items() if amount}
@@ -108,7 +108,7 @@ def make_pod(
 
 
 def cluster(nodes: Iterable[model.Node] = (), pods: Iterable[model.Pod] = ()) -> Cache:
-    """A cache that holds these nodes and, on their nodes, these pods."""
+    """A cache with these nodes and, on the nodes, these pods."""
     cache = Cache()
     for node in nodes:
         cache.upsert_node(node)
@@ -127,13 +127,13 @@ def _taint(text: str) -> model.Taint:
 
 
 class FakeClock:
-    """Time that stands still until it is told to go on."""
+    """A clock that stands still until `advance` is called."""
 
     def __init__(self, seconds: float = 1000.0) -> None:
         self.seconds = seconds
 
     def monotonic(self) -> float:
-        """Seconds that only grow."""
+        """Seconds that never decrease."""
         return self.seconds
 
     def now(self) -> float:
@@ -147,10 +147,10 @@ class FakeClock:
 
 @dataclass(frozen=True, slots=True)
 class RecordedEvent:
-    """What a plugin said about a pod, or about another object."""
+    """An event that a plugin recorded about a pod, or about another object."""
 
     pod: str
-    """NAMESPACE/NAME of it."""
+    """NAMESPACE/NAME of the object."""
     kind: str
     reason: str
     note: str
@@ -163,19 +163,19 @@ class FakeRecorder:
         self.events: list[RecordedEvent] = []
 
     def event(self, pod: PodInfo, kind: str, reason: str, note: str, action: str = "Scheduling") -> None:
-        """Say something about a pod."""
+        """Record an event about a pod."""
         self.events.append(RecordedEvent(pod.key, kind, reason, note))
 
     def about(
         self, regarding: model.TypedReference, reporter: str, kind: str, reason: str, note: str, action: str
     ) -> None:
-        """Say something about any object."""
+        """Record an event about any object."""
         self.events.append(RecordedEvent(f"{regarding.namespace}/{regarding.name}", kind, reason, note))
 
 
 @dataclass(slots=True)
 class FakeBindings(NoClient):
-    """The part of an API client that binds: keeps what was bound, and fails as told."""
+    """The part of an API client that binds: records the bindings, and fails as told."""
 
     bound: dict[str, str] = field(default_factory=dict)
     """Pod ("namespace/name") to node."""
@@ -193,11 +193,11 @@ class FakeBindings(NoClient):
 
 
 class FakePending(Pending):
-    """What a test says that waits."""
+    """The waiting pods and groups, as a test sets them."""
 
     def __init__(self) -> None:
         self.nominations: Mapping[str, Mapping[str, PodInfo]] = {}
-        """Node name to pods by UID."""
+        """The nominated pods by node name and UID."""
         self.waits: Callable[[str], bool] = lambda key: False
         """Whether the group with this key waits and is complete."""
         self.announced: list[ClusterEvent] = []
@@ -207,28 +207,28 @@ class FakePending(Pending):
         return self.nominations
 
     def is_waiting(self, key: str) -> bool:
-        """Whether the test says so."""
+        """The answer that the test has set."""
         return self.waits(key)
 
     def announce(self, event: ClusterEvent) -> None:
-        """Keep it in the list."""
+        """Append the event to the list."""
         self.announced.append(event)
 
 
 class FakeBackground(Background):
-    """Keeps what plugins run and spawn in lists."""
+    """Collects in lists what plugins run and spawn."""
 
     def __init__(self, failures: Failures) -> None:
         super().__init__(failures)
         self.spawned: list[Work] = []
 
     def spawn(self, work: Work) -> None:
-        """Keep it in the list."""
+        """Append the work to the list."""
         self.spawned.append(work)
 
 
 class FakeHandle(FrameworkHandle):
-    """The handle that plugins are given, with a clock that stands still and a recorder that keeps a list.
+    """The handle for plugins, with a clock that stands still and a recorder that keeps a list.
 
     Without `grouping` every pod is on its own.
     """
@@ -273,9 +273,9 @@ def make_runtime(
     metrics: Metrics | None = None,
     ties: random.Random | None = None,
 ) -> Runtime:
-    """A profile of these plugins alone, in this order, at every point that they implement.
+    """A profile with only these plugins, in this order, at every extension point that they implement.
 
-    `args` and `weights` go by the plugin's name; arguments that are missing have their defaults. Raises PluginError.
+    `args` and `weights` are by plugin name; missing arguments have their defaults. Raises PluginError.
     """
     metrics = metrics or Metrics()
     handle = handle or FakeHandle(cache, metrics=metrics)
@@ -297,7 +297,7 @@ def make_runtime(
 def run_filter(
     plugin: type[Any], pod: model.Pod, cache: Cache, args: msgspec.Struct | None = None
 ) -> dict[str, tuple[str, ...]]:
-    """What a plugin's pre_filter and filter say: for each node the reasons against it, none where it is feasible."""
+    """The result of a plugin's pre_filter and filter: for each node the reasons against it, none if it is feasible."""
     runtime = make_runtime(cache, plugin, args={plugin.name: args} if args is not None else None)
     diagnosis = runtime.evaluator.diagnose(runtime.evaluator.filter(cache.record(pod)))
     verdicts = {name: diagnosis.all_of(row) for row, name in _alive(cache)}
@@ -305,7 +305,7 @@ def run_filter(
 
 
 def run_score(plugin: type[Any], pod: model.Pod, cache: Cache, args: msgspec.Struct | None = None) -> dict[str, float]:
-    """A plugin's normalised scores, 0..100, of the nodes that its own filter leaves; empty when it skips the pod."""
+    """A plugin's normalized scores, 0..100, of the nodes that its own filter leaves; empty if it skips the pod."""
     runtime = make_runtime(cache, plugin, args={plugin.name: args} if args is not None else None)
     filtered = runtime.evaluator.filter(cache.record(pod))
     scores: Sequence[float] = runtime.evaluator.scores(filtered).get(plugin.name, np.zeros(0)).tolist()

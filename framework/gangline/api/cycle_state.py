@@ -15,7 +15,7 @@ _NO_NODES: BoolColumn = np.zeros(0, dtype=np.bool_)
 
 
 class StateKey(Generic[T]):
-    """A typed key: one module-level instance for each thing that a plugin remembers."""
+    """A typed key: a plugin has one module-level instance for each value that it remembers."""
 
     __slots__ = ("name",)
 
@@ -29,8 +29,8 @@ class StateKey(Generic[T]):
 class Cycle:
     """One attempt to place one pod.
 
-    A plugin that declares `reads` shares what it writes among all pods of one identity, so it must write only what
-    follows from the identity; other plugins write for this attempt alone.
+    If a plugin declares `reads`, all pods of one identity share what the plugin writes. So the plugin must write only
+    values that follow from the identity. The values that other plugins write belong to this attempt alone.
     """
 
     __slots__ = ("_shared", "_state", "annotations", "deadline", "feasible", "skipped")
@@ -44,28 +44,28 @@ class Cycle:
         self._shared = shared if shared is not None else {}
         self._state: dict[StateKey[Any], Any] = {}
         self.annotations: dict[str, str] = {}
-        """Set on the pod by the API server in the same write as the node; reserve and pre_bind add to it."""
+        """Set on the pod by the API server in the same write as the node; reserve and pre_bind add to them."""
         self.skipped = skipped
-        """The plugins that no pod of the class concerns: they are not asked at reserve and permit."""
+        """The plugins that do not concern any pod of the class: reserve and permit do not call them."""
         self.deadline = deadline
-        """Until when the attempt has to be decided; a plugin that searches for long calls its `check` now and then."""
+        """The time by which the attempt has to be decided; a plugin calls its `check` in long loops."""
         self.feasible = _NO_NODES
-        """From pre_score on: which nodes passed every filter, one truth value per row."""
+        """The nodes that passed every filter, one truth value per row; set from pre_score on."""
 
     def write(self, key: StateKey[T], value: T) -> None:
-        """Remember value under key."""
+        """Remember a value under a key."""
         self._state[key] = value
 
     def read(self, key: StateKey[T]) -> T:
-        """What was written under key. Raises KeyError."""
+        """The value written under the key. Raises KeyError."""
         if key in self._state:
             return cast(T, self._state[key])
         return cast(T, self._shared[key])
 
     def get(self, key: StateKey[T]) -> T | None:
-        """What was written under key, or None."""
+        """The value written under the key, or None."""
         return cast("T | None", self._state.get(key, self._shared.get(key)))
 
     def export(self) -> dict[StateKey[Any], Any]:
-        """What this cycle itself wrote."""
+        """The values that were written in this cycle itself."""
         return self._state

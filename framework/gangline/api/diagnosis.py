@@ -1,4 +1,4 @@
-"""What filtering said about every node, kept as columns until somebody asks for words."""
+"""The verdicts of the filters on every node, kept as columns; words are made from them only when someone asks."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from gangline.state.pods import PodInfo
 from gangline.status import BoolColumn, Code, CodeColumn, Reason, Status
 
 _MOST_REASONS = 64
-"""Reasons that one code may stand for."""
+"""Reasons that one code may stand for, at most."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RejectedNodes:
-    """The verdicts of one filter plugin: 0 where a node passes."""
+    """The verdicts of one filter plugin, one code per node; 0 where the node passes."""
 
     name: str
     plugin: Any
@@ -30,7 +30,10 @@ class RejectedNodes:
     failures: Failures = field(default_factory=Failures)
 
     def reasons(self, cycle: Cycle, pod: PodInfo, code: int) -> Sequence[Reason]:
-        """What a code means: the plugin's `explain` where it has one, else its list of reasons. Raises PluginError."""
+        """The reasons that a code stands for: from the plugin's `explain` if it has one, else from its list of reasons.
+
+        Raises PluginError.
+        """
         explain = getattr(self.plugin, "explain", None)
         try:
             if explain is not None:
@@ -52,7 +55,7 @@ class RejectedNodes:
 class Diagnosis:
     """Why nodes are not feasible for one pod.
 
-    A node counts for the first plugin, in profile order, that rejects it; `status` is set when pre_filter rejected the
+    A node counts for the first plugin, in profile order, that rejects it. `status` is set when pre_filter rejected the
     pod as a whole.
     """
 
@@ -65,13 +68,13 @@ class Diagnosis:
     status: Status | None = None
 
     def plugins(self) -> set[str]:
-        """The plugins because of which no node was feasible."""
+        """The plugins whose rejections left no node feasible."""
         if self.status is not None:
             return {self.status.plugin, *self.narrowed_by} - {""}
         return {rejection.name for rejection, mask in self.first() if mask.any()} | set(self.narrowed_by)
 
     def first(self) -> list[tuple[RejectedNodes, BoolColumn]]:
-        """Each plugin with the nodes for which it is the first to reject."""
+        """Each plugin with the nodes that it is the first to reject."""
         undecided = self.nodes.alive.copy()
         if self.narrowed is not None:
             undecided &= self.narrowed
@@ -83,7 +86,7 @@ class Diagnosis:
         return result
 
     def resolvable(self) -> BoolColumn:
-        """Nodes that are rejected for reasons that removing pods could cure."""
+        """Nodes that are rejected for reasons that removing pods could remove."""
         result = self.nodes.full(False)
         if self.status is not None:
             return result
@@ -95,7 +98,7 @@ class Diagnosis:
         return result
 
     def counts(self) -> Counter[str]:
-        """How many nodes each reason holds for."""
+        """The number of nodes for each reason."""
         counts: Counter[str] = Counter()
         alive = self.nodes.alive
         if self.narrowed is not None and (outside := int((alive & ~self.narrowed).sum())):
@@ -137,7 +140,7 @@ class Diagnosis:
 
 
 def _numbers(codes: CodeColumn) -> dict[int, int]:
-    """How often each code is there."""
+    """How often each code occurs."""
     if codes.dtype == np.uint8:
         numbers = np.bincount(codes)
         return {code: int(numbers[code]) for code in numbers.nonzero()[0].tolist()}

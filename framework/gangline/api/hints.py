@@ -1,4 +1,4 @@
-"""Cluster events that may make a rejected pod schedulable, and the hints with which a plugin judges them."""
+"""Cluster events that may make a rejected pod schedulable, and the hints by which a plugin judges such events."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ class Action(enum.Flag):
 
 
 Hint = Callable[[PodInfo, Any, Any], bool]
-"""Called with the rejected pod, the object before (None for an addition) and after (None for a deletion); says
-whether the event may make the pod schedulable. Must be quick: it is called for every pod that the plugin rejected."""
+"""Called with the rejected pod, the object before the event (None for an addition) and the object after it (None for a
+deletion). Returns whether the event may make the pod schedulable. A hint must be quick: it is called for every pod that
+the plugin rejected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +50,13 @@ class ClusterEvent:
             raise TypeError(f"an event is a plural and an Action, not {self.resource!r} and {self.action!r}")
 
     def matches(self, happened: ClusterEvent) -> bool:
-        """Whether what happened is of this kind."""
+        """Whether this kind of change includes the change that happened."""
         return self.resource in ("*", happened.resource) and bool(self.action & happened.action)
 
 
 @dataclass(frozen=True, slots=True)
 class EventHint:
-    """An event that a plugin wants to hear of; without a hint every such event counts."""
+    """An event for which a plugin waits, with a hint; without a hint every such event may help."""
 
     event: ClusterEvent
     hint: Hint | None = None
@@ -66,7 +67,7 @@ class EventHint:
 
 
 ANY_EVENT = EventHint(ClusterEvent("*", Action.ALL))
-"""What a plugin that registers nothing is taken to want."""
+"""The event that stands for a plugin that registers nothing: any change."""
 
 
 def on(resource: str, action: Action, hint: Hint | None = None) -> EventHint:

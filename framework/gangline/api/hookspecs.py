@@ -1,12 +1,12 @@
-"""The extension points, in the order in which they are called. No logic.
+"""The extension points, in the order in which they are called. This module has no logic.
 
-Names and meaning are kube-scheduler's. A plugin is a class, built once per profile as `Plugin(args, handle)`, that
-marks methods with `@hookimpl`; a method may leave out arguments that it does not need. `nodes` is a `NodeView`:
-arrays that a plugin returns have one entry per node of the view, `len(nodes)` of them. Arrays that it is given cannot
-be written.
+Names and meaning are kube-scheduler's. A plugin is a class. Each profile builds it once as `Plugin(args, handle)`. The
+class marks methods with `@hookimpl`; a method may leave out arguments that it does not need. `nodes` is a `NodeView`:
+an array that a plugin returns has one entry per node of the view, `len(nodes)` in all. A plugin cannot write to the
+arrays that it is given.
 
-Every answer is checked for type, length and range. A wrong one, or an exception, is the plugin's failure: the pod or
-gang is not placed and is tried again later, an event on it says why, and the log has the traceback.
+The framework checks every answer for type, length and range. A wrong answer, or an exception, is a failure of the
+plugin: the pod or gang is not placed and is tried again later, an event on it says why, and the log has the traceback.
 """
 
 from __future__ import annotations
@@ -28,71 +28,73 @@ from gangline.status import CodeColumn, Narrow, ScoreColumn, Status
 PROJECT = "gangline"
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
-"""Marks a method as the implementation of the extension point of its name."""
+"""Marks a method as an implementation of the extension point with the same name."""
 
 
 class Hooks:
-    """Contracts; the runtime walks its own compiled lists of what implements them."""
+    """The contracts of the extension points; the runtime calls the plugins by lists that it compiles itself."""
 
     @hookspec
     def events_to_register(self) -> Sequence[EventHint]:  # type: ignore[empty-body]  # contract only
         """Which cluster events may make a pod schedulable that this plugin rejected. Called once, at load.
 
-        A plugin without it is taken to want every event, which costs needless attempts.
+        For a plugin without this method every event counts, which costs needless attempts.
         """
 
     @hookspec
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
-        """Whether a pod may enter the queue of what is tried. Called when a pod is added or changed; quick.
+        """Whether a pod may enter the queue. Called when a pod is added or changed; must be quick.
 
-        None or SUCCESS lets it in; anything else holds it until the pod or, by hint, the cluster changes.
+        None or SUCCESS lets the pod in. Any other answer holds the pod until the pod changes, or a cluster event comes
+        that the plugin has registered and its hint agrees to.
         """
 
     @hookspec
     def post_enqueue(self, pod: PodInfo) -> None:
-        """A pod waits to be scheduled: it is new, or has changed. For plugins that count what is asked for.
+        """A pod waits to be scheduled: it is new, or has changed. For plugins that count what pods ask for.
 
         It is called again whenever the pod changes, so count by `pod.uid`.
         """
 
     @hookspec
     def queue_sort(self, pod: PodInfo, since: float) -> tuple[float, ...]:  # type: ignore[empty-body]  # contract only
-        """The sort key of a pod: the smallest goes first. `since` is when it was queued, in seconds.
+        """The sort key of a pod: the smallest key goes first. `since` is when the pod was queued, in seconds.
 
-        Called once per attempt. Exactly one plugin, the same in all profiles. At most 16 numbers, and no NaN; a pod for
-        which it fails goes last.
+        Called once per attempt. Exactly one plugin has this hook, the same one in all profiles. A key has at most 16
+        numbers, none of them NaN. A pod for which the plugin fails goes last.
         """
 
     @hookspec
     def pre_cycle(self, pod: PodInfo) -> None:
-        """A pod is about to be filtered, for an attempt or for what-if: bring up to date what verdicts are read from.
+        """A pod is about to be filtered, for an attempt or for what-if: update the columns that verdicts are read from.
 
-        Also called for each member of a group that is placed like others. Called before everything that is kept is
-        read, so what it notes as changed counts.
+        Also called for each member of a group that is placed like others. Called before any kept verdict is read, so
+        changes that the plugin notes here count for this pod.
         """
 
     @hookspec
     def pre_filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeView) -> Status | Narrow | None:
         """Prepare, reject the pod as a whole, narrow the nodes down, or SKIP this plugin's filter.
 
-        Called once per attempt over all nodes; once per identity of pods for a plugin that declares `reads`.
+        Called once per attempt, over all nodes. For a plugin that declares `reads` it is called once per identity of
+        pods.
         """
 
     @hookspec
     def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeView) -> CodeColumn:  # type: ignore[empty-body]  # contract only
         """Unsigned integers: 0 where a node is feasible, k > 0 for `self.reasons[k - 1]`.
 
-        A plugin with more reasons than it can list has `explain(cycle, pod, code) -> Sequence[Reason]` instead.
-        Called over all nodes; a plugin that declares `reads` is called again only for nodes that changed.
+        A plugin with more reasons than it can list has `explain(cycle, pod, code) -> Sequence[Reason]` instead. Called
+        over all nodes. For a plugin that declares `reads` it is called again only for nodes that changed.
         """
 
     @hookspec
     def identity(self, pod: PodInfo, annotations: Mapping[str, str]) -> Hashable:
         """What this plugin reads of a pod beyond its class: of labels, annotations, or objects that they name; or None.
 
-        Pods of one class of which every plugin says the same are alike: what holds for one holds for all. What plugins
-        say that declare `reads` is kept for all pods that are alike to them; so they answer a value, equal whenever
-        their verdicts would be. `annotations` are those of the pod and its owners, as of `handle.workload(pod)`.
+        Pods of one class for which every plugin answers the same are alike: a result for one holds for all. The
+        verdicts of plugins that declare `reads` are kept for all like pods. So such a plugin answers equal values only
+        where its verdicts are equal. `annotations` are those of the pod and its owners, as from `handle.workload(pod)`.
         Called in each attempt, for each member of a group, so it has to be quick.
         """
 
@@ -100,54 +102,54 @@ class Hooks:
     def capacity(self, cycle: Cycle, pod: PodInfo, nodes: NodeView) -> Int64Column | None:
         """At most how many pods like this one fit on each node beside each other; None where requests alone tell.
 
-        For a plugin whose filter counts what requests do not tell of. Called after filter, for the members of groups
-        only. Too much costs time; too little keeps groups out.
+        For a plugin whose filter counts something that requests do not show. Called after filter, only for members of
+        groups. A number that is too high costs time; a number that is too low keeps groups out.
         """
 
     @hookspec
     def post_filter(
         self, cycle: Cycle, pod: PodInfo, nodes: NodeView, diagnosis: Diagnosis
     ) -> Status | str | Proposal | None:
-        """Try to help a pod for which no node is feasible. Called only then, in order, until one succeeds.
+        """Try to help a pod for which no node is feasible. Called only then, in order, until one plugin succeeds.
 
-        The name of a node nominates it; a Status explains why nothing helps; None has no opinion. Where
-        `handle.preemption_is_reviewed(pod)`, a plugin that would remove pods answers a Proposal and removes none yet.
+        The name of a node nominates the node. A Status explains why nothing helps. None means no opinion. If
+        `handle.preemption_is_reviewed(pod)`, a plugin that would remove pods answers a Proposal and removes no pod yet.
         """
 
     @hookspec
     def post_reject(self, pod: PodInfo, diagnosis: Diagnosis) -> bool | None:
-        """The pod has been rejected, by whatever plugin. Called for a member of each kind of a group that was.
+        """Some plugin has rejected the pod. For a rejected group it is called for one member of each kind.
 
-        True makes this plugin one of the reasons, so that its events wake the pod too.
+        True makes this plugin one of the rejecting plugins, so that its events wake the pod too.
         """
 
     @hookspec
     def pre_score(self, cycle: Cycle, pod: PodInfo, nodes: NodeView) -> Status | None:
-        """Prepare scores, or SKIP this plugin's. `cycle.feasible` says which nodes count.
+        """Prepare scores, or SKIP this plugin's score. `cycle.feasible` says which nodes count.
 
-        Once per identity, and without `cycle.feasible`, for a plugin that declares `reads`.
+        For a plugin that declares `reads` it is called once per identity, without `cycle.feasible`.
         """
 
     @hookspec
     def score(self, cycle: Cycle, pod: PodInfo, nodes: NodeView) -> ScoreColumn:  # type: ignore[empty-body]  # contract only
         """float64, 0..100 where feasible (any range when the plugin has normalize_score); higher is better.
 
-        The array of a plugin that declares `reads` belongs to the framework from then on.
+        If the plugin declares `reads`, the framework owns the returned array from then on.
         """
 
     @hookspec
     def normalize_score(self, cycle: Cycle, pod: PodInfo, scores: ScoreColumn) -> ScoreColumn:  # type: ignore[empty-body]  # contract only
-        """Scores of the feasible nodes alone, to 0..100. Only of plugins that score."""
+        """Turn the scores of the feasible nodes into 0..100. Only for plugins that have `score`."""
 
     @hookspec
     def reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
-        """Claim what the pod takes on the chosen node, in memory. A rejection undoes what was reserved."""
+        """Reserve, in memory, what the pod takes on the chosen node. After a rejection the reservations are undone."""
 
     @hookspec
     def unreserve(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
         """The pod does not go to the node after all: give back what reserve, permit or pre_bind took.
 
-        Called in reverse order, for every plugin that has it, whatever had failed.
+        Called in reverse order, for every plugin that has this hook, no matter which step failed.
         """
 
     @hookspec
@@ -156,11 +158,11 @@ class Hooks:
 
     @hookspec
     async def pre_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
-        """What has to be done on the API before the pod is bound: locks, volumes. Async; may wait."""
+        """Do what is needed on the API before the pod is bound: locks, volumes. Async; may wait."""
 
     @hookspec
     async def bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
-        """Bind; SKIP lets the next plugin do it. Async."""
+        """Bind the pod; SKIP leaves it to the next plugin. Async."""
 
     @hookspec
     async def post_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
@@ -168,11 +170,12 @@ class Hooks:
 
     @hookspec
     def placement_generate(self, attempt: GroupAttempt, nodes: NodeView) -> Iterable[Placement] | Status | None:
-        """Sets of nodes among which a pod group could be placed as a whole, those to be tried first in lower tiers.
+        """Sets of nodes among which a pod group could be placed as a whole; lower tiers are tried first.
 
-        Called once per attempt of a group, in order, until a plugin answers; None has no opinion, and a Status says why
-        there is no such set. A generator is read no further than needed. Without any answer all nodes are one set. Rows
-        are numbers of nodes, each once; more than 16 sets for each node, and 4096, are too many.
+        Called once per attempt of a group, in order, until a plugin answers. None means no opinion; a Status says why
+        there is no such set. The framework reads a generator no further than needed. If no plugin answers, all nodes
+        are one set. Rows are numbers of nodes, each at most once. A plugin may offer 4096 sets, or 16 for each node
+        where that is more.
         """
 
     @hookspec
@@ -181,9 +184,10 @@ class Hooks:
 
     @hookspec
     def pod_group_post_filter(self, attempt: GroupAttempt, nodes: NodeView) -> Status | Mapping[str, str] | None:
-        """Try to help a pod group that has no placement. Called only then, in order, until one succeeds.
+        """Try to help a pod group that has no placement. Called only then, in order, until one plugin succeeds.
 
-        Pod UID to the node that is being made room on nominates them; a Status explains why nothing helps.
+        A mapping nominates nodes: pod UID to the node on which the plugin makes room. A Status explains why nothing
+        helps.
         """
 
 
@@ -204,6 +208,6 @@ POINTS = (
     "placement_score",
     "pod_group_post_filter",
 )
-"""The points that a profile lists plugins for."""
+"""The extension points for which a profile lists plugins."""
 UNLISTED = ("pre_cycle", "post_enqueue", "post_reject", "unreserve")
-"""The points at which every plugin of a profile is called that has a method for them."""
+"""The extension points at which every plugin of a profile is called that has the method."""

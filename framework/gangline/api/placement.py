@@ -14,7 +14,7 @@ from gangline.state.nodes import Rows
 class Placement:
     """A candidate: its name ("rack r7") and the rows of its nodes.
 
-    All placements of one `tier` are tried before those of the next; within a tier the best score goes first.
+    All placements of one `tier` are tried before those of the next; within a tier the best score comes first.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What a plugin is written with: the handle it is given, and `per_node` for authors who think node by node."""
+"""What plugin authors use: the handle of a plugin, and `per_node` for methods that look at one node at a time."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from gangline.state.transaction import Transaction
 from gangline.status import BoolColumn, CodeColumn, Reason, ScoreColumn
 
 MOST_REASONS = 255
-"""Different texts with which a method that thinks node by node rejects nodes, in all."""
+"""Different reasons, in all, with which a method lifted by `per_node` may reject nodes."""
 
 K = TypeVar("K", bound=Tracker)
 S = TypeVar("S")
 
 
 class State(Protocol):
-    """The cluster, to read; hypothetical changes only in a transaction."""
+    """The cluster. Plugins read it; they change it only in a transaction, which is undone."""
 
     @property
     def pods(self) -> Mapping[str, PodInfo]:
@@ -42,54 +42,57 @@ class State(Protocol):
         ...
 
     def has_lost_node(self, uid: str) -> bool:
-        """Whether the node that was chosen for a pod has gone while the pod is being bound.
+        """Whether the chosen node of a pod has been deleted while the pod is being bound.
 
-        A node that has come since under the same name is another one. The framework asks before each call of `pre_bind`
+        A node created since then with the same name is another node. The framework asks before each call of `pre_bind`
         and `bind`; a plugin that waits for long in one of them asks again.
         """
         ...
 
     def store(self, kind: Resource[T]) -> Store[T]:
-        """The objects of a kind, such as `resources.LEASES`: iterate, `get(name, namespace)`, `version`.
+        """The objects of a kind, for example `resources.LEASES`: iterate, `get(name, namespace)`, `version`.
 
-        `subscribe(listener)` tells an object with `on_upsert(obj)` and `on_remove(obj)` of every change, and at once of
-        what is there. Only what the scheduler or a plugin `watches` is followed: a plugin's `watches` are resources, or
-        a `resources.Selection` of some of their objects.
+        `subscribe(listener)` calls `on_upsert(obj)` and `on_remove(obj)` of the listener: `on_upsert` now for each
+        object that exists, and both later for each change. The scheduler watches only the resources that it or a
+        plugin's `watches` names: `watches` lists resources, or a `resources.Selection` of some objects of a resource.
 
-        A subscription ends with the configuration of the plugin; that of a `shared` object with the object.
+        A subscription ends with the configuration of the plugin. The subscription of a `shared` object ends with the
+        object.
         """
         ...
 
     def shared(self, kind: Callable[..., S], *args: Any) -> S:
         """The one object of a kind for all plugins and profiles that ask with equal arguments.
 
-        Made as `kind(*args)` when first asked for. It stays as long as each configuration asks for it while its plugins
-        are built, and is dropped with the first that does not.
+        It is made as `kind(*args)` at the first call. It stays as long as each configuration asks for it while its
+        plugins are built, and is dropped with the first configuration that does not.
         """
         ...
 
     def tracker(self, kind: Callable[..., K], *args: Any) -> K:
-        """As `shared`, for an object with `add(pod, row)` and `remove(pod, row)`: it is told of every placement and
-        removal.
+        """As `shared`, for an object with `add(pod, row)` and `remove(pod, row)`.
+
+        These are called for every placement and every removal of a pod.
         """
         ...
 
     def follow_nodes(self, listener: Any) -> None:
-        """Tell an object with `node_upserted(node, row)` and `node_removed(name, row)` of every node; at once of all.
+        """Call `node_upserted(node, row)` of the listener for every node: now for each, later for each change.
 
-        A row is another node's after node_removed; pods are on a row only between the two. It ends as a subscription.
+        `node_removed(name, row)` is called when a node is deleted; its row may then become another node's. Pods are on
+        a row only between the two calls. The calls end as a subscription does.
         """
 
     def at_end(self, end: Callable[[], None]) -> None:
-        """Call this when the configuration ends, be it replaced or refused; the last one first.
+        """Call `end` when the configuration is replaced or refused; of several, the last one given comes first.
 
-        Asked for in the constructor of a `shared` object it is called when that ends.
+        In the constructor of a `shared` object: call `end` when that object ends.
         """
 
     def touch(self, row: int, kind: int = NODE) -> None:
-        """Something that a plugin knows of a node (NODE), or of the pods on it (PODS), has changed.
+        """What a plugin knows of a node (NODE), or of the pods on it (PODS), has changed.
 
-        What is kept for its row and depends on such changes is evaluated again.
+        Kept results that depend on such changes are evaluated again for the node's row.
         """
 
     def transaction(self) -> Transaction:
@@ -97,15 +100,15 @@ class State(Protocol):
         ...
 
     def record(self, pod: Any, row: int = -1) -> PodInfo:
-        """The record of a pod object; with a row, of one that the plugin's own columns take for placed there."""
+        """The record of a pod object. Give a row if the plugin's own columns count the pod as placed there."""
         ...
 
 
 class Clock(Protocol):
-    """Time, handed in so that simulations have their own."""
+    """The time, given to the scheduler so that simulations can have their own."""
 
     def monotonic(self) -> float:
-        """Seconds that only grow."""
+        """Seconds that never decrease."""
         ...
 
     def now(self) -> float:
@@ -114,13 +117,13 @@ class Clock(Protocol):
 
 
 class Recorder(Protocol):
-    """Writes Kubernetes events, later and aggregated."""
+    """Records Kubernetes events; they are written later and aggregated."""
 
     def event(self, pod: PodInfo, kind: str, reason: str, note: str, action: str = "Scheduling") -> None:
-        """Say something about a pod; kind is "Normal" or "Warning"."""
+        """Record an event about a pod; kind is "Normal" or "Warning"."""
 
     def about(self, regarding: TypedReference, reporter: str, kind: str, reason: str, note: str, action: str) -> None:
-        """Say something about any object; ``reporter`` is the profile that says it, ``action`` what it was doing."""
+        """Record an event about any object; ``reporter`` is the profile, ``action`` is what the profile was doing."""
 
 
 class WaitingPod(Protocol):
@@ -137,10 +140,10 @@ class WaitingPod(Protocol):
         ...
 
     def allow(self, plugin: str) -> None:
-        """One plugin no longer holds it."""
+        """This plugin no longer holds the pod."""
 
     def reject(self, plugin: str, why: str) -> None:
-        """It must not be bound."""
+        """The pod must not be bound."""
 
 
 class Waiting(Protocol):
@@ -153,12 +156,12 @@ class Waiting(Protocol):
         ...
 
     def held_by(self, plugin: str) -> Sequence[WaitingPod]:
-        """The pods that a plugin has not let go yet."""
+        """The pods that this plugin still holds."""
         ...
 
 
 class Handle(Protocol):
-    """What the framework offers a plugin; given to its constructor."""
+    """What the framework offers a plugin; the constructor of the plugin gets it."""
 
     @property
     def profile(self) -> str:
@@ -172,17 +175,17 @@ class Handle(Protocol):
 
     @property
     def clock(self) -> Clock:
-        """Time."""
+        """The time."""
         ...
 
     @property
     def recorder(self) -> Recorder:
-        """Kubernetes events."""
+        """Records Kubernetes events."""
         ...
 
     @property
     def waiting(self) -> Waiting:
-        """The pods held at permit."""
+        """The pods that permit plugins hold."""
         ...
 
     @property
@@ -192,118 +195,118 @@ class Handle(Protocol):
 
     @property
     def client(self) -> Client:
-        """The API client; for background work and for pre_bind, bind, post_bind only."""
+        """The API client; only for background work and for pre_bind, bind and post_bind."""
         ...
 
     @property
     def deadline(self) -> Deadline:
-        """Until when the unit has to be decided that is being decided now: call its `check` in long loops."""
+        """The time by which the current unit has to be decided: call its `check` in long loops."""
         ...
 
     def within(self, deadline: Deadline) -> AbstractContextManager[None]:
-        """What is asked for in this block raises DeadlineExceeded from then on; for work in the background."""
+        """In this block the framework's methods raise DeadlineExceeded after the deadline; for background work."""
         ...
 
     @property
     def ignored_resources(self) -> Collection[str]:
-        """The resources that only extenders look at, as their `managedResources` say."""
+        """The resources that the scheduler leaves to extenders, as their `managedResources` say."""
         ...
 
     def run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Background work that goes on while this process leads and the configuration is in use."""
+        """Run `work` in the background while this process leads and the configuration is in use."""
 
     def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Do something once, in the background, now; for what follows from a decision but is too slow for it.
+        """Run `work` once, now, in the background: for steps after a decision that are too slow for the decision.
 
-        It has half a minute left when the configuration is replaced.
+        When the configuration is replaced, the work may go on for half a minute.
         """
 
     @property
     def topology(self) -> Topology:
-        """The levels of the network as this profile sees them."""
+        """The levels of the network in this profile."""
         ...
 
     def group_pods(self) -> None:
-        """Pods of this profile that belong together are one unit from now on: all of them are placed, or none."""
+        """From now on the pods of one group in this profile are one unit: all of them are placed, or none."""
 
     def group_of(self, pod: PodInfo) -> Membership | Problem | None:
-        """The group of a pod and its place in it; None for a pod on its own, and where pods are not grouped."""
+        """The group of a pod and its place in the group; None for a pod on its own, and if pods are not grouped."""
         ...
 
     def members(self, key: str) -> Collection[PodInfo]:
-        """The members of a group that have a node, by the group's key."""
+        """The members of a group that have a node; `key` is the group's key."""
         ...
 
     def is_waiting(self, key: str) -> bool:
-        """Whether members of a group wait for a node, and are enough with those that have one, by the group's key."""
+        """Whether members of a group wait for a node, and are enough with those that have one; by the group's key."""
         ...
 
     def workload(self, pod: PodInfo) -> Mapping[str, str]:
-        """The annotations of a pod and of what owns it, the nearest winning."""
+        """The annotations of a pod and of its owners; the nearest one wins."""
         ...
 
     def nominated(self) -> Mapping[str, Mapping[str, PodInfo]]:
-        """Node name to the waiting pods for which room is being made there, by UID."""
+        """The waiting pods for which plugins make room on each node, by node name and UID."""
         ...
 
     def preemption_is_reviewed(self, pod: PodInfo) -> bool:
-        """Whether extenders have a say in which pods are removed for this one; see `Proposal`."""
+        """Whether extenders have a say in which pods are removed for this pod; see `Proposal`."""
         ...
 
     def metric(self, name: str, help: str, labels: Iterable[str] = ()) -> Any:
-        """A Prometheus counter of the plugin's own, on `/metrics` while the configuration is in use.
+        """A Prometheus counter of the plugin, on `/metrics` while the configuration is in use.
 
-        It goes on counting where the next configuration has one with the same name and labels; so a plugin must not
-        count while it is built, as its configuration may still be refused.
+        If the next configuration has a counter with the same name and labels, that one goes on counting. So a plugin
+        must not count while it is built: its configuration may still be refused.
         """
         ...
 
     def gauge(self, name: str, help: str, labels: Iterable[str] = ()) -> Any:
-        """A Prometheus gauge of the plugin's own."""
+        """A Prometheus gauge of the plugin."""
         ...
 
     def histogram(self, name: str, help: str, buckets: Sequence[float], labels: Iterable[str] = ()) -> Any:
-        """A Prometheus histogram of the plugin's own."""
+        """A Prometheus histogram of the plugin."""
         ...
 
     def announce(self, event: ClusterEvent) -> None:
-        """Something has happened that rejected pods may wait for: those are tried whose plugins have registered it.
+        """Announce an event for which rejected pods may wait; they are tried if their plugins have registered it.
 
-        For what a plugin keeps itself, under a resource name of its own; objects of the API server are announced
+        For data that a plugin keeps itself, under a resource name of its own. Changes of API objects are announced
         anyway.
         """
 
     def filter(self, pod: PodInfo, rows: Rows) -> BoolColumn:
-        """Whether each of these nodes passes all filters for the pod as the columns are now; for what-if."""
+        """Whether each of these nodes passes all filters for the pod on the columns as they are now; for what-if."""
         ...
 
     def find_places(self, pods: Sequence[PodInfo], allowed: BoolColumn) -> Mapping[str, int] | None:
-        """Where a pod on its own, or pods of one group, would go as the columns are now: pod UID to row; for what-if.
+        """Where one pod, or pods of one group, would go on the columns as they are now: pod UID to row; for what-if.
 
-        None for nowhere. Only nodes that are allowed are looked at, one value per row. The pods have no node before
-        and none after.
+        None if they cannot be placed. `allowed` has one truth value per row; only allowed nodes are looked at. The pods
+        must have no node, and have none afterwards.
         """
         ...
 
     def attempt(self, key: str) -> GroupAttempt | None:
-        """An attempt to place a waiting group as things are now, by the group's key; None when it does not wait.
+        """An attempt to place a waiting group in the cluster as it is, by the group's key; None if none waits.
 
-        For those who plan for a group outside of a cycle; it holds until something changes.
+        For plugins that plan for a group outside of a cycle. The attempt is valid until something changes.
         """
         ...
 
     def diagnose(self, pod: PodInfo) -> Diagnosis:
-        """Why nodes are not feasible for the pod as the columns are now; read it before anything changes."""
+        """Why nodes are not feasible for the pod on the columns as they are now; read it before anything changes."""
         ...
 
 
 def per_node(
     function: Callable[[Any, PodInfo, Any], Any],
 ) -> Callable[[Any, Cycle, PodInfo, NodeView], Any]:
-    """Lift `method(self, pod, node)` to the columns; use it below `@hookimpl`, on `filter` or `score`.
+    """Lift `method(self, pod, node)` to columns; use it below `@hookimpl`, on `filter` or `score`.
 
-    A filter returns True or None to pass; False, or a text as the reason, to reject. A score returns a number. The
-    method is called once per node, so this is for plugins whose cost does not matter.
+    A filter returns True or None to pass the node, and False or a text (the reason) to reject it. A score returns a
+    number. The method is called once per node, so use this only in plugins whose cost does not matter.
     """
     if function.__name__ == "score":
 
@@ -340,7 +343,7 @@ def _with_full_signature(lifted: Any) -> Any:
 
 
 def _reason_number(plugin: Any, answer: bool | str) -> int:
-    """The number of a reason; what there are too many of is said in common."""
+    """The number of a reason; beyond MOST_REASONS all further reasons share one."""
     common = f"node(s) were rejected by {plugin.name}"
     message = answer if isinstance(answer, str) else common
     reasons: list[Any] = plugin.__dict__.setdefault("reasons", [Reason(common)])

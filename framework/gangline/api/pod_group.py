@@ -1,6 +1,6 @@
-"""Pods that belong together: one shape for every dialect, and what one attempt to place such a group is told.
+"""Pods that belong together: one form for all dialects, and the attempt to place such a group.
 
-Who wants to know which group a pod is in asks `groups`; this module holds values only.
+This module holds values only. The room `groups` finds out which group a pod is in.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from gangline.state.nodes import Int64Column, Rows
 from gangline.state.pods import PodInfo
 
 ANYWHERE = ""
-"""The level that is the whole cluster."""
+"""The level that stands for the whole cluster."""
 
 
 @dataclass(frozen=True, slots=True)
 class FallbackStep:
-    """One step of an ordered fallback: this level will do from `after` seconds of waiting on."""
+    """One step of an ordered fallback: from `after` seconds of waiting on, this level is enough."""
 
     level: str
     after: float = 0.0
@@ -33,14 +33,14 @@ class TopologyConstraint:
     """How close to each other pods have to be; levels are names of the profile's topology or node label keys."""
 
     required: str = ANYWHERE
-    """All of them within one domain of this level."""
+    """All pods have to be within one domain of this level."""
     preferred: str = ANYWHERE
-    """Within one domain of this level if that can be; else of the next wider one that can."""
+    """Within one domain of this level if possible; else of the next wider level for which it is possible."""
     fallback: tuple[FallbackStep, ...] = ()
-    """Takes the place of `required` where it is given: the level of the last step whose time has come is required."""
+    """Replaces `required` if given: the level of the last step whose time has come is required."""
 
     def required_at(self, waited: float) -> str:
-        """The level that is required of a group that has waited so many seconds."""
+        """The level that is required of a group that has waited this many seconds."""
         level = self.required
         for step in self.fallback:
             if waited >= step.after:
@@ -48,13 +48,13 @@ class TopologyConstraint:
         return level
 
     def next_change(self, waited: float) -> float:
-        """Seconds of waiting at which another level will do; infinite when none will."""
+        """Seconds of waiting at which another level becomes enough; infinite if none does."""
         return min((step.after for step in self.fallback if step.after > waited), default=math.inf)
 
 
 @dataclass(frozen=True, slots=True)
 class SubGroup:
-    """A part of a group: leader, workers, a slice of so many ranks."""
+    """A part of a group: a leader, workers, or a slice of a fixed number of ranks."""
 
     name: str
     min_member: int
@@ -63,50 +63,50 @@ class SubGroup:
 
 @dataclass(frozen=True, slots=True)
 class PodGroup:
-    """All or nothing from `min_member` pods on, placed as one decision."""
+    """A group of which at least `min_member` pods are placed in one decision, or none."""
 
     namespace: str
     name: str
     dialect: str
-    """Which reader has read it."""
+    """The name of the reader that has read the group."""
     min_member: int
     size: int = 0
-    """How many pods there will be in all; 0 when nobody says so."""
+    """The number of pods there will be in all; 0 if it is unknown."""
     topology: TopologyConstraint = TopologyConstraint()
     subgroups: tuple[SubGroup, ...] = ()
-    """Empty when all members are alike in what they need of each other."""
+    """Empty if all members need the same of each other."""
     timeout: float | None = None
-    """Seconds that members may wait at permit; None for the profile's."""
+    """Seconds for which members may wait at permit; None for the profile's setting."""
     priority: int | None = None
-    """Of the group as a whole; None for that of its first pod."""
+    """The priority of the whole group; None for that of its first pod."""
     disruptive: bool = False
-    """Whether removing one pod stops all of them; False where those above `min_member` may go one by one."""
+    """Whether removing one pod stops all of them; False if the pods above `min_member` can be removed one by one."""
     object: TypedReference | None = None
-    """The object that stands for the group, if there is one: conditions and events go there."""
+    """The API object that represents the group, if there is one: conditions and events are written to it."""
 
     @property
     def key(self) -> str:
-        """What no other group has."""
+        """The key of the group; no other group has the same."""
         return f"{self.dialect}:{self.namespace}/{self.name}"
 
     def subgroup(self, name: str) -> SubGroup | None:
-        """The part with this name."""
+        """The subgroup with this name."""
         return next((part for part in self.subgroups if part.name == name), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """The group of a pod and the pod's place in it."""
+    """The group of a pod and the pod's place in the group."""
 
     group: PodGroup
     subgroup: str = ""
     index: int | None = None
-    """The rank; neighbours in rank are placed next to each other."""
+    """The rank; members with neighbouring ranks are placed next to each other."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A pod names a group that cannot be used, or not yet; it is held until that changes."""
+    """A pod names a group that cannot be used, or not yet; the pod is held until that changes."""
 
     key: str
     message: str
@@ -114,14 +114,14 @@ class Problem:
 
 @dataclass(slots=True, eq=False)
 class Role:
-    """Members that are alike: one subgroup, one pod class, one identity for all plugins; by rank."""
+    """Like members: one subgroup, one pod class, one identity for all plugins; sorted by rank."""
 
     subgroup: str
     pods: list[PodInfo]
     capacity: Int64Column
-    """How many of them fit on each node as the cluster is, by requests and filters; at most len(pods)."""
+    """How many of these members fit on each node as the cluster is, by requests and filters; at most len(pods)."""
     room: int = 0
-    """How many such pods the cluster holds, however many there are."""
+    """The number of such pods that fit in the cluster, even if that is more than the role has."""
 
 
 def _nowhere() -> None:
@@ -130,27 +130,29 @@ def _nowhere() -> None:
 
 @dataclass(slots=True, eq=False)
 class GroupAttempt:
-    """One attempt to place a group; what the group hooks are given."""
+    """One attempt to place a group; the group hooks are given it."""
 
     group: PodGroup
     roles: list[Role]
     """The members that have no node yet."""
     needed: int
-    """How many of them have to be placed now, at least."""
+    """The number of these members that have to be placed now, at least."""
     placed: Sequence[PodInfo] = ()
     """Members that have a node already; elastic groups grow close to them."""
     waited: float = 0.0
     """Seconds since the group was queued."""
     messages: list[str] = field(default_factory=list)
-    """What the hooks have to say about why nothing fits; shown to the user."""
+    """The hooks' reasons why the group does not fit; shown to the user."""
     refit: Callable[[], Mapping[str, int] | None] = _nowhere
-    """Where the group would go as the columns are now, hypothetical steps included: pod UID to row; None for nowhere.
+    """Where the group would go on the columns as they are now, hypothetical steps included: pod UID to row; None if it
+    cannot be placed.
 
-    For those who try out what would help it, in a transaction; a few milliseconds for a large group.
+    For plugins that try out, in a transaction, what would help the group. It takes a few milliseconds for a large
+    group.
     """
 
     deadline: Deadline = NO_DEADLINE
-    """Until when the group has to be decided; a plugin that searches for long calls its `check` now and then."""
+    """The time by which the group has to be decided; a plugin calls its `check` in long loops."""
 
     @property
     def pods(self) -> list[PodInfo]:
@@ -159,14 +161,14 @@ class GroupAttempt:
 
     @property
     def fewest(self) -> int:
-        """How many of them a placement must hold to be of use: as many as are needed, or one where none is."""
+        """The smallest useful number of members in a placement: as many as are needed, or one if none is needed."""
         return max(1, self.needed)
 
     @property
     def first(self) -> PodInfo:
-        """The pod that stands for the group."""
+        """The pod that represents the group."""
         return self.roles[0].pods[0]
 
     def placed_rows(self) -> Rows:
-        """The rows of the members that have a node, each once."""
+        """The rows of the nodes that have members, each once."""
         return np.unique(np.array([pod.row for pod in self.placed if pod.row >= 0], dtype=np.intp))

@@ -1,4 +1,4 @@
-"""What a preemption would remove, for extenders to judge before it is carried out."""
+"""A preemption that a plugin proposes: extenders judge it before it is carried out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gangline.status import Status
 
 @dataclass(frozen=True, slots=True)
 class Victims:
-    """The pods that would go from one node, and how many of them a disruption budget would keep."""
+    """The pods that would be removed from one node, and how many of them a disruption budget protects."""
 
     pods: tuple[PodInfo, ...]
     violations: int = 0
@@ -23,10 +23,10 @@ class Victims:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Proposal:
-    """From post_filter: candidate nodes with their victims, and what to do with those that are left of them.
+    """An answer of post_filter: candidate nodes with their victims, and a function that carries out the preemption.
 
-    `settle` is called once with the candidates that nobody objects to, perhaps none, perhaps with other victims; it
-    answers what post_filter would. Time may have passed since the proposal was made.
+    `settle` is called once with the candidates to which no extender objects: there may be none, and their victims may
+    have changed. It returns what post_filter would return. Time may have passed since the proposal was made.
     """
 
     candidates: Mapping[str, Victims]

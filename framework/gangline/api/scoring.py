@@ -1,4 +1,4 @@
-"""Arithmetic that scores share; whole numbers, rounded as kube-scheduler rounds."""
+"""Arithmetic for scores, in whole numbers, rounded as kube-scheduler rounds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gangline.status import ScoreColumn
 
 
 def default_normalize(scores: ScoreColumn, reverse: bool = False) -> ScoreColumn:
-    """Scale so that the highest score becomes 100; `reverse` makes the lowest the best.
+    """Scale scores so that the highest becomes 100; with `reverse` the lowest score is the best.
 
     Source: kube-scheduler's DefaultNormalizeScore.
     """

@@ -1,9 +1,12 @@
-"""Which nodes of a placement a number of like pods take: arithmetic on capacities, close together or far apart.
+"""How many of a number of like pods go to each node of a placement, by arithmetic on capacities alone.
+
+`together` packs the pods close to each other, `apart` spreads them.
 
 Rules:
-- Pods go to as few domains as will do, level by level from the widest down; among as many, to neighbours.
-- A node in no domain of a level counts as a domain of its own there: it is close to nothing.
-- Nothing here looks at pods or changes the cluster.
+- Pods go to the fewest domains that hold them, level by level from the widest down. Among choices with equally many
+  domains, neighbouring domains are taken.
+- A node that is in no domain of a level counts as a domain of its own at that level: it is close to no other node.
+- This module looks at no pod and does not change the cluster.
 """
 
 from __future__ import annotations
@@ -18,16 +21,16 @@ from gangline.state.topology import Domains
 from gangline.status import ScoreColumn
 
 Counts = NDArray[np.int64]
-"""For each of the given rows how many pods it takes."""
+"""For each of the given rows the number of pods that it takes."""
 
 
 def together(
     rows: Rows, capacity: Int64Column, wanted: int, levels: Sequence[Domains], scores: ScoreColumn | None = None
 ) -> Counts:
-    """As few domains of each level as hold `wanted` pods, and in the last of them as few nodes.
+    """Take the fewest domains of each level that hold `wanted` pods, and the fewest nodes in the last domain.
 
-    `capacity` has one value per row of the cluster, as do `scores`: with them, the nodes of the last domain are taken
-    by score rather than by how much they hold. Where all rows together hold less, each takes what it holds.
+    `capacity` and `scores` have one value per row of the cluster. With `scores`, the nodes of the last domain are taken
+    by score, not by how much they hold. If all rows together hold fewer pods, each row takes what it holds.
     """
     counts = np.zeros(len(rows), dtype=np.int64)
     holds = capacity[rows]
@@ -41,7 +44,7 @@ def together(
 
 
 def apart(rows: Rows, capacity: Int64Column, wanted: int, level: Domains | None) -> Counts:
-    """One pod for each node, the domains of `level` in turn, before any node takes a second one."""
+    """Give each node one pod, taking the domains of `level` in turn, before any node gets a second pod."""
     counts = np.zeros(len(rows), dtype=np.int64)
     holds = np.minimum(capacity[rows], wanted)
     turn = _turns(rows, level)
@@ -56,7 +59,7 @@ def apart(rows: Rows, capacity: Int64Column, wanted: int, level: Domains | None)
 def _narrowed(
     inside: Rows, rows: Rows, holds: Int64Column, wanted: int, level: Domains, counts: Counts
 ) -> tuple[Rows, int]:
-    """Take the fewest domains of a level; all but the last are filled up: where to look on, and for how many."""
+    """Take the fewest domains of a level and fill all but the last: where to look further, and for how many pods."""
     domain, order = _domains_of(rows[inside], level)
     sums = np.bincount(domain, weights=holds[inside]).astype(np.int64)
     chosen = _fewest(sums, order, wanted)
@@ -79,7 +82,7 @@ def _domains_of(rows: Rows, level: Domains) -> tuple[NDArray[np.int64], NDArray[
 
 
 def _fewest(sums: Int64Column, order: NDArray[np.int64], wanted: int) -> NDArray[np.int64]:
-    """The domains to take: one that just holds all, else neighbours, else the largest ones."""
+    """The domains to take: one that just holds all pods, else neighbours, else the largest ones."""
     enough = np.flatnonzero(sums >= wanted)
     if len(enough):
         return enough[np.lexsort((order[enough], sums[enough]))][:1]
@@ -97,7 +100,7 @@ def _fewest(sums: Int64Column, order: NDArray[np.int64], wanted: int) -> NDArray
 
 
 def _last_to_fill(chosen: NDArray[np.int64], sums: Int64Column, wanted: int) -> int:
-    """Which of the chosen domains is not filled up: the smallest that holds what the others leave."""
+    """The chosen domain that is not filled up: the smallest one that holds what the others leave."""
     spare = int(sums[chosen].sum()) - wanted
     fitting = chosen[sums[chosen] > spare]
     return int(fitting[np.argmin(sums[fitting])])
@@ -122,7 +125,7 @@ def _fill_nodes(
 
 
 def _turns(rows: Rows, level: Domains | None) -> NDArray[np.int64]:
-    """For each row how many rows of its domain come before it."""
+    """For each row the number of rows of its domain that come before it."""
     if level is None:
         return np.zeros(len(rows), dtype=np.int64)
     domain, _ = _domains_of(rows, level)

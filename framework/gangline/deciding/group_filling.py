@@ -1,7 +1,11 @@
-"""Put the members of a group on the nodes of a placement: parts in turn, with backtracking, in a transaction.
+"""Put the members of a group on the nodes of one placement, in a transaction.
 
-A part is a subgroup, or the whole group where it has none. Members that are alike are placed by arithmetic and then
-verified by the filters, one pod per node at a time; what the arithmetic got wrong is placed elsewhere.
+A part is a subgroup; a group without subgroups is one part. The parts are placed one after the other, each in a domain
+of the level that it requires. If a later part finds no room, an earlier part moves to its next domain (backtracking),
+within bounds.
+
+Within a part, like members form a role. Arithmetic says how many pods of a role each node takes (`counts`). Then the
+filters check the result, one pod per node at a time. Pods for which the arithmetic was wrong go to other nodes.
 """
 
 from __future__ import annotations
@@ -30,16 +34,16 @@ from gangline.state.transaction import Transaction
 
 _MANY = 2**31
 MOST_STEPS = 512
-"""Domains that are tried for the parts of one group in one placement, at most."""
+"""The domains that are tried for the parts of one group in one placement, at most."""
 MOST_STEPS_IN_ALL = 4096
-"""The same in all placements of one attempt."""
+"""The domains that are tried in all placements of one attempt, at most."""
 T = TypeVar("T")
 Steps = Generator[None, None, T]
-"""Work that can be left between two steps; it ends with a result."""
+"""Work that the caller can interrupt between two steps; it returns a result at its end."""
 
 
 def to_the_end(steps: Steps[T]) -> T:
-    """Do all of the work at once."""
+    """Do all steps at once and return the result."""
     while True:
         try:
             next(steps)
@@ -48,11 +52,11 @@ def to_the_end(steps: Steps[T]) -> T:
 
 
 _Place = tuple[str, bytes, frozenset[tuple[str, int]]]
-"""A part, the rows of a domain, and which members of other parts are on which of them."""
+"""A part, the rows of a domain, and which members of other parts are on which of these rows."""
 
 
 class Filler:
-    """Places the members of one group; `cycles` holds what plugins remember of each pod that was placed."""
+    """Places the members of one group; `cycles` holds what plugins remember about each pod that was placed."""
 
     def __init__(
         self, group: PodGroup, runtime: Runtime, cache: Cache, feasible: Callable[[PodInfo], Filtered]
@@ -65,19 +69,19 @@ class Filler:
         self._prepared: tuple[list[Part], GroupRoom] | None = None
         self._left = MOST_STEPS_IN_ALL
         self._least = 0
-        """How many of them this placement leaves for others."""
+        """The number of further domain trials that this placement leaves for other placements."""
         self._local: bool | None = None
         self._known: dict[_Place, list[tuple[PodInfo, int]] | None] = {}
-        """Where the members of a part went; None where they had no room."""
+        """Where the members of a part went; None if they had no room."""
         self._narrowed: dict[str, frozenset[str]] = {}
-        """Nodes to which a member is narrowed down, beyond what holds for all that are alike."""
+        """The nodes to which one member is restricted, in addition to what holds for all like members."""
         self.why = ""
         """Why the last placement did not hold the group."""
 
     def capacity(self, filtered: Filtered, is_open: bool = False) -> Int64Column:
         """How many pods like this one fit on each node; 0 where the filters reject the first one.
 
-        With `is_open`, what the filters say that are asked anew for each attempt is left out of account.
+        With `is_open`, the verdicts of filters that are called anew for each attempt are ignored.
         """
         nodes, cls = self._cache.nodes, filtered.pod.cls
         size = nodes.size
@@ -94,9 +98,9 @@ class Filler:
         return np.where(feasible[:size], np.maximum(holds, 1), 0)
 
     def fill(self, attempt: GroupAttempt, rows: Rows, tx: Transaction) -> Steps[bool]:
-        """Place at least what is needed on rows; False, and nothing placed, when that cannot be.
+        """Place at least the needed members on these rows; False, with nothing placed, if that is impossible.
 
-        In steps: see `group_search`.
+        The work goes in steps: see `group_search`.
         """
         if self._prepared is None:
             parts = self._parts(attempt)
@@ -128,7 +132,7 @@ class Filler:
     def _place_part(
         self, attempt: GroupAttempt, part: Part, rooms: Iterator[Rows], missing: Callable[[], str], tx: Transaction
     ) -> Steps[bool]:
-        """Place a part in the next of its domains that holds it and beside which nothing is missing."""
+        """Place a part in the next of its domains that holds it and leaves enough room for the other parts."""
         mark = tx.mark()
         for inside in rooms:
             attempt.deadline.check()
@@ -142,9 +146,9 @@ class Filler:
         return False
 
     def _replay(self, attempt: GroupAttempt, part: Part, rows: Rows, tx: Transaction) -> Steps[bool]:
-        """Place a part; as it went before, where the same members were on the same of rows.
+        """Place a part; repeat the earlier result if the same members were on the same of these rows.
 
-        Only for a group of parts whose members look at nothing beyond their nodes: for them, nothing else counts.
+        Only for a group whose members depend on nothing beyond their nodes: then nothing else changes the result.
         """
         if not self._is_local(attempt):
             return (yield from self._fill_part(part, rows, tx))
@@ -169,7 +173,7 @@ class Filler:
     # Parts
 
     def _parts(self, attempt: GroupAttempt) -> list[Part]:
-        """The largest demand first; a group without subgroups is one part."""
+        """The parts, the largest demand first; a group without subgroups is one part."""
         if not self._group.subgroups:
             return [Part("", _hardest_first(attempt.roles), attempt.needed, (ANYWHERE,))]
         placed: dict[str, list[int]] = {}
@@ -194,7 +198,7 @@ class Filler:
         return sorted(parts, key=lambda part: (part.name in drawn, part.levels == (ANYWHERE,), -_demand(part.roles)))
 
     def _rooms(self, part: Part, rows: Rows) -> Iterator[Rows]:
-        """The domains within rows that may hold a part, the best fit first."""
+        """The domains within these rows that may hold a part, the best fit first."""
         for name in part.levels:
             level = self._runtime.topology.find(name) if name != ANYWHERE else None
             if level is None:
@@ -230,12 +234,12 @@ class Filler:
     # Members that are alike
 
     def _now(self, role: Role) -> tuple[Filtered, Int64Column]:
-        """The verdicts and the capacity for a role as the columns are, with what this attempt has placed."""
+        """The verdicts and the capacity for a role on the columns as they are, with the pods placed by this attempt."""
         filtered = self._feasible(role.pods[0])
         return filtered, np.minimum(self.capacity(filtered), len(role.pods))
 
     def _fill_role(self, role: Role, rows: Rows, tx: Transaction) -> Steps[int]:
-        """Place as many as there is room for; returns how many."""
+        """Place as many pods of a role as have room; returns how many."""
         waiting = [pod for pod in role.pods if pod.row < 0]
         placed = 0
         if len(waiting) > 1 and reaches_beyond(waiting[0], waiting[1:]):
@@ -252,7 +256,7 @@ class Filler:
         return placed
 
     def _put(self, pods: Sequence[PodInfo], rows: Rows, counts: Counts, tx: Transaction) -> int:
-        """Place pods as counted, one per node and round; a node whose filters say no takes no more."""
+        """Place pods by these counts, one per node and round; a node that the filters reject takes no more."""
         along = np.argsort(self._runtime.topology.rank()[rows], kind="stable")
         along = along[counts[along] > 0]
         each = counts[along]
@@ -270,7 +274,10 @@ class Filler:
         return taken
 
     def _fill_one_by_one(self, pods: Sequence[PodInfo], rows: Rows, tx: Transaction) -> Steps[int]:
-        """For pods that look at each other across nodes: each is placed where the filters let it with those before."""
+        """Place each pod where the filters allow it beside the pods before it.
+
+        For pods whose verdict on one node depends on pods on other nodes.
+        """
         placed = 0
         for pod in pods:
             filtered = self._feasible(pod)
@@ -315,7 +322,7 @@ def _hardest_first(roles: Sequence[Role]) -> list[Role]:
 
 
 def _is_drawn(some: Sequence[Role], roles: Sequence[Role]) -> bool:
-    """Whether some of the roles need members of the others to be there first."""
+    """Whether some of these roles can be placed only after members of the other roles."""
     return any(
         is_drawn_by(role.pods[0], (pod for other in roles if other not in some for pod in other.pods)) for role in some
     )

@@ -1,4 +1,4 @@
-"""Which group the members of a unit are in, and which of them are alike."""
+"""Reads which group the members of a unit are in, and which of the members are alike."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from gangline.profile.runtime import Runtime
 from gangline.state.pods import PodInfo
 
 RoleKey = tuple[str, Hashable]
-"""What members that are alike have in common: subgroup, pod class, and what plugins read of them beyond that."""
+"""What like members have in common: subgroup, pod class, and what plugins read of them beyond the class."""
 
 
 def read_group(members: Sequence[PodInfo], runtime: Runtime) -> tuple[PodGroup | str, dict[RoleKey, list[PodInfo]]]:
-    """The group of these pods, or what is wrong with it; its members that are alike together, by rank."""
+    """The group of these pods, or the problem with it; like members form one role each, sorted by rank."""
     found: dict[RoleKey, list[tuple[float, PodInfo]]] = {}
     first: PodGroup | None = None
     for pod in members:
@@ -40,7 +40,7 @@ def read_group(members: Sequence[PodInfo], runtime: Runtime) -> tuple[PodGroup |
 
 
 def one_of(members: Sequence[PodInfo], runtime: Runtime) -> PodGroup | None:
-    """The group as one of its pods has it, for whoever tells what is wrong with it."""
+    """The group as one of its pods describes it, for messages about a problem with the group."""
     found = (runtime.handle.group_of(pod) for pod in members)
     return next((membership.group for membership in found if isinstance(membership, Membership)), None)
 

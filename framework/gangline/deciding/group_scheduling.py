@@ -1,10 +1,14 @@
-"""Decide one pod group: candidate placements, each tried on the real columns, the best kept. No I/O.
+"""Decide one pod group: try candidate placements on the real columns and take the best. No I/O.
+
+Plugins propose placements: sets of nodes on which the whole group could be placed. The cycle ranks them, fills one
+after the other in a transaction (`group_filling`), and takes the first that holds the group. Then Reserve and Permit
+are called for each member. If no placement holds the group, plugins may make room for it (preemption).
 
 Rules:
-- A group is decided in one cycle: afterwards all members that are needed are assumed, or nothing has changed.
-- Placements are tried tier by tier; within a tier those that hold the whole group before those that hold what is
-  needed, and the better score first.
-- Each member then passes Reserve and Permit, in the order of rank; one that does not gives all of them back.
+- A group is decided in one cycle. Afterwards all needed members are assumed, or nothing has changed.
+- Placements are tried tier by tier. Within a tier, placements that hold the whole group come before placements that
+  hold only the needed members; then the better score comes first.
+- The members pass Reserve and Permit in the order of rank. If one is rejected, all members are given back.
 """
 
 from __future__ import annotations
@@ -42,61 +46,61 @@ from gangline.status import BoolColumn, Status, read_only
 log = logging.getLogger(__name__)
 
 _MOST_TOLD = 16
-"""Kinds of members about which it is told why they have no node."""
+"""Kinds of members for which a message says why they have no node, at most."""
 MOST_TRIED = 64
 """Placements that are tried in one cycle, at most."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupDecision:
-    """Where each member goes; `left` are members beyond those needed for which there is no room now."""
+    """The node of each member; `left` holds members beyond the needed ones for which there is no room now."""
 
     unit: Unit
     group: PodGroup
     members: list[Decision]
     left: list[PodInfo]
     score: float
-    """Of the placement, 0..1; 1 where no plugin scores placements."""
+    """The score of the placement, 0..1; 1 if no plugin scores placements."""
     is_whole: bool
     """Whether this is the first placement of the group: no member had a node before."""
     why_left: str = ""
     placement: str = ""
-    """The name of the placement that was taken."""
+    """The name of the chosen placement."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupRejection:
-    """The group goes nowhere now, and why."""
+    """The group cannot be placed now, and why."""
 
     unit: Unit
     message: str
     plugins: frozenset[str]
     group: PodGroup | None = None
     nominated: Mapping[str, str] = field(default_factory=dict)
-    """Pod UID to the node on which room is being made."""
+    """For each pod UID the node on which plugins make room for the pod."""
     is_error: bool = False
     retry_after: float | None = None
-    """Seconds after which another topology level will do."""
+    """Seconds after which another topology level is allowed."""
     is_running: bool = False
-    """Whether the group has all that it needs; more members would join it."""
+    """Whether the group has all members that it needs; the rejected ones would join it."""
     is_late: bool = False
-    """The deadline has passed: worth another try, but each time a later one."""
+    """The deadline has passed: the group is tried again, but after a longer time each time."""
     has_lost_node: bool = False
-    """A node that was chosen has gone: worth another try at once."""
+    """A chosen node has been deleted: the group is tried again at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Left:
-    """What an attempt leaves behind while others are decided."""
+    """What an attempt keeps while other units are decided."""
 
     version: int
-    """Of the cache."""
+    """The version of the cache."""
     members: list[PodInfo]
     placed: list[tuple[PodInfo, int]]
 
 
 class GroupCycle:
-    """What one attempt works on; it goes in steps, between which others may be decided: see `group_search`."""
+    """One attempt to decide a group, in steps between which other units may be decided: see `group_search`."""
 
     def __init__(
         self,
@@ -121,11 +125,11 @@ class GroupCycle:
         self._said: list[str] = []
         self._score = 1.0
         self._open: Transaction | None = None
-        """In which the members are being placed now."""
+        """The transaction in which the members are being placed now."""
         self._left: _Left | None = None
-        """What was there when it stepped aside."""
+        """What the attempt kept when it stepped aside."""
         self._filtered: list[Filtered] = []
-        """Of the first roles, for words about them."""
+        """The verdicts for the first roles, for messages about them."""
         self._capacities: dict[int, Int64Column] = {}
         self._rejecting: set[str] = set()
         """The plugins because of which members of the other roles have no node."""
@@ -140,7 +144,7 @@ class GroupCycle:
         }
 
     def begin(self) -> Steps[GroupAttempt]:
-        """Look at the cluster as it is."""
+        """Read the cluster as it is now."""
         placed = list(self._runtime.handle.members(self._group.key))
         roles = []
         for (subgroup, _), pods in self._members.items():
@@ -178,7 +182,7 @@ class GroupCycle:
         return Role(subgroup, pods, known if np.array_equal(known, capacity) else capacity, int(room.sum()))
 
     def decide(self) -> Steps[GroupDecision | GroupRejection]:
-        """Find a placement and reserve it."""
+        """Find a placement for the group and reserve it."""
         attempt = yield from self.begin()
         missing = Progress.of(self._group, len(attempt.placed), len(attempt.pods)).missing
         if missing:
@@ -208,7 +212,7 @@ class GroupCycle:
         return to_the_end(other.fit())
 
     def fit(self) -> Steps[Mapping[str, int] | None]:
-        """Where the members go as the columns are; nothing is kept."""
+        """The nodes to which the members would go on the columns as they are; nothing is kept."""
         attempt = yield from self.begin()
         placements = self._runtime.generate(attempt)
         if isinstance(placements, Status):
@@ -222,12 +226,12 @@ class GroupCycle:
     # While others are decided
 
     def step_aside(self) -> None:
-        """Others are decided now: what was placed so far is off the columns."""
+        """Other units are decided now: take the pods placed so far off the columns."""
         placed = self._open.step_aside() if self._open is not None else []
         self._left = _Left(self._cache.version, list(self._unit.members), placed)
 
     def come_back(self, nominations: Nominations) -> bool:
-        """Go on where `step_aside` was called; False when anything has changed since, and all has to be read anew."""
+        """Go on after `step_aside`; False if anything has changed since, so that all has to be read anew."""
         left, self._left = self._left, None
         is_same = (
             left is not None
@@ -246,7 +250,7 @@ class GroupCycle:
     # Candidates
 
     def _candidates(self, placements: Iterable[Placement]) -> Iterator[Placement]:
-        """Those to try, in order; not all of very many."""
+        """The placements to try, in order; a bounded number of them."""
         tiers = itertools.groupby(self._in_time(placements), key=lambda placement: placement.tier)
         ranked = (placement for _, tier in tiers for placement in self._ranked(list(tier)))
         return itertools.islice(ranked, MOST_TRIED)
@@ -257,7 +261,7 @@ class GroupCycle:
             yield placement
 
     def _ranked(self, placements: list[Placement]) -> Iterator[Placement]:
-        """Those that have the room by the numbers, the best first."""
+        """The placements whose capacity is large enough, the best first."""
         ranked = []
         weight = self._runtime.placement_weight
         wishes = [self._runtime.evaluator.wishes(filtered) for filtered in self._filtered]
@@ -274,7 +278,7 @@ class GroupCycle:
             yield placements[number]
 
     def _wished(self, placement: Placement, wishes: Sequence[Wishes | None]) -> float:
-        """What the members find of what they ask for, by scores that outrank all others."""
+        """How far a placement fulfils what the members ask for, by the scores that outrank all others."""
         return sum(
             worth(wish, placement.rows, role.capacity, len(role.pods))
             for role, wish in zip(self._attempt.roles, wishes, strict=False)  # of the first kinds of members
@@ -307,7 +311,7 @@ class GroupCycle:
     # Reserve and permit
 
     def _commit(self) -> list[Decision] | Status:
-        """Reserve and permit every member that has a place; all are given back when one may not."""
+        """Call Reserve and Permit for every member with a place; give all back if one is rejected."""
         rank = self._runtime.topology.rank()
         done: list[Decision] = []
         placed = sorted((pod for pod in self._attempt.pods if pod.row >= 0), key=lambda pod: int(rank[pod.row]))
@@ -347,7 +351,7 @@ class GroupCycle:
                 log.error("pod %s: %s", decision.pod.key, error)
 
     def _undo_one(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
-        """As `give_back`, but the pod stays where the transaction has put it: that undoes it."""
+        """As `give_back`, but the transaction still holds the pod and takes it off later."""
         self._runtime.handle.waiting.remove(pod.uid)
         try:
             self._runtime.unreserve(cycle, pod, node)
@@ -375,7 +379,7 @@ class GroupCycle:
         )
 
     def _make_room(self) -> tuple[Mapping[str, str], str, bool]:
-        """What plugins do to make room: pods by UID and the nodes for them, what they say, whether it took too long."""
+        """Let plugins make room: the nominated node by pod UID, the messages, whether it took too long."""
         attempt = self._attempt
         attempt.deadline = self._deadline.at_most(ROOM_SECONDS)
         try:

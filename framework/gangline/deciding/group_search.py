@@ -1,13 +1,17 @@
-"""A decision on a group, made in stretches: others are decided in between, so that nobody waits for a long search.
+"""Searches for the placement of a group in stretches: other units are decided in between, so that none waits long.
+
+A small group is decided in one stretch. The search for a large group may take seconds. It then stops at the end of its
+stretch, takes its pods off the columns, and goes on later.
 
 Rules:
-- Between two stretches nothing of the group is on the columns, and no transaction is open.
-- A search goes on where it was when nothing at all has changed meanwhile; else it begins anew, so that each decision is
-  one on the cluster as it is. What begins anew has twice as long a stretch each time, up to AT_ONCE_SECONDS: a group
-  that needs longer than that is decided only where the cluster rests, for nobody may hold up everybody else.
-- All stretches together have the deadline of the group; what others do in between does not count.
-- A few searches are left and gone on with in turn. After a stretch others have as much time, and the loop has REST
-  seconds in any case, for watch events and bindings.
+- Between two stretches no pod of the group is on the columns, and no transaction is open.
+- A search goes on where it stopped if nothing in the cluster has changed meanwhile. Else it begins anew, so that each
+  decision holds for the cluster as it is.
+- A search that begins anew gets a stretch twice as long, up to AT_ONCE_SECONDS. A group that needs longer is decided
+  only when the cluster does not change, because no group may hold up all other units.
+- The deadline of the group counts the time of all its stretches, not the time in between.
+- A few searches can be stopped at the same time; they go on in turn. After a stretch the other units get as much time
+  as the stretch took, and the loop gets at least REST seconds for watch events and bindings.
 """
 
 from __future__ import annotations
@@ -31,7 +35,7 @@ from gangline.state.cache import Cache
 REST = 0.1
 """Seconds between two stretches, at least."""
 MOST_LEFT = 8
-"""Searches that are left at the same time, at most."""
+"""Searches that can be stopped at the same time."""
 Decided = GroupDecision | GroupRejection
 
 
@@ -57,7 +61,7 @@ class GroupSearch:
         self.runtime = runtime
         self._restarts = 0
         self.seconds = 0.0
-        """For which it was at work, of time on the wall."""
+        """The seconds of wall-clock time that the search has worked."""
         self._cache = cache
         self._deadline = deadline
         self._cycle: GroupCycle | None = None
@@ -65,7 +69,7 @@ class GroupSearch:
         self._group: PodGroup | None = None
 
     def go_on(self, nominations: Nominations, now: float, stretch: float = math.inf) -> Decided | None:
-        """Search until there is a decision, or for so many seconds of CPU time: None then, and nothing has changed."""
+        """Search for at most `stretch` seconds of CPU time; None, with nothing changed, if there is no decision yet."""
         start = time.perf_counter()
         try:
             return self._search(nominations, now, stretch)
@@ -80,7 +84,7 @@ class GroupSearch:
             self.seconds += time.perf_counter() - start
 
     def stop(self) -> None:
-        """Give the search up; nothing has changed."""
+        """Give the search up; nothing in the cluster has changed."""
         if self._steps is not None:
             self._steps.close()
         self._cycle = self._steps = None
@@ -111,7 +115,7 @@ class GroupSearch:
 
 
 class LongSearches:
-    """The searches that were left to go on with later, the next one first, and when that is."""
+    """The searches that were stopped and go on later, in the order of their turns."""
 
     def __init__(self, most: int = MOST_LEFT) -> None:
         self._most = most
@@ -120,11 +124,11 @@ class LongSearches:
 
     @property
     def next(self) -> GroupSearch | None:
-        """The one whose turn it is."""
+        """The search whose turn it is."""
         return self._left[0] if self._left else None
 
     def leave(self, search: GroupSearch, now: float, seconds: float) -> bool:
-        """The search has had a stretch of so many seconds, others go first; False where too many are left already."""
+        """Keep a search that has had a stretch of so many seconds; False if too many are kept already."""
         self.over(search)
         if len(self._left) >= self._most:
             return False
@@ -133,12 +137,12 @@ class LongSearches:
         return True
 
     def over(self, search: GroupSearch) -> None:
-        """The search has come to its end."""
+        """The search has ended."""
         if search in self._left:
             self._left.remove(search)
 
     def due_in(self, now: float, others: bool) -> float | None:
-        """Seconds until the next one goes on, with or without others that are to be decided; None without one."""
+        """Seconds until the next search goes on, with or without other units to decide; None without a search."""
         if not self._left:
             return None
         return max(0.0, (self._beside_others if others else self._alone) - now)

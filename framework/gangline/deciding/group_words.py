@@ -1,4 +1,4 @@
-"""Why there is no place for a group, in the words of an event."""
+"""Messages that say why a group has no placement."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gangline.profile.evaluation import Evaluator, Filtered
 def why_none(
     attempt: GroupAttempt, said: Iterable[str], filtered: Sequence[Filtered], evaluator: Evaluator, nodes: int
 ) -> str:
-    """What was said of placements, and of each role with too little room what keeps it from so many nodes.
+    """What plugins said of placements, and for each role with too little room why so many nodes reject it.
 
     `filtered` has the verdicts for the first roles.
     """
@@ -27,7 +27,7 @@ def why_none(
 
 
 def _why_not(role: Role, filtered: Filtered, evaluator: Evaluator, nodes: int) -> str:
-    """What keeps members of a role from nodes."""
+    """Why nodes reject the members of a role."""
     diagnosis = evaluator.diagnose(filtered)
     feasible = int(filtered.feasible.sum())
     if not feasible:

@@ -1,4 +1,4 @@
-"""Which members of a group are alike, so that what is found out about one of them holds for all."""
+"""Which members of a group are alike: a result for one of them holds for all of them."""
 
 from __future__ import annotations
 
@@ -10,5 +10,8 @@ from gangline.state.pods import PodInfo
 
 
 def likeness(pod: PodInfo, runtime: Runtime) -> Hashable:
-    """What neither the profile's plugins nor the framework itself can tell members apart by. Raises PluginError."""
+    """A value that is equal for two members when neither the plugins nor the framework can tell them apart.
+
+    Raises PluginError.
+    """
     return runtime.evaluator.likeness(pod), runtime.handle.workload(pod).get(PLACEMENT_STRATEGY)

@@ -1,6 +1,6 @@
-"""Decide one unit: filter, score, choose, reserve, permit. No I/O.
+"""Decide one pod: filter, score, choose a node, reserve, permit. No I/O.
 
-A decision leaves the pod assumed in the cache; a rejection leaves the cluster as it was.
+After a decision the pod is assumed in the cache. After a rejection the cluster is as before.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gangline.status import Code, ScoreColumn, Status
 
 @dataclass(slots=True, eq=False)  # not frozen: that takes a microsecond for each member of a gang
 class Decision:
-    """Pod goes to node; `holds` are the permit plugins that keep it waiting, and for how many seconds at most."""
+    """The pod goes to the node; `holds` has the permit plugins that hold the pod, each with its maximum in seconds."""
 
     unit: Unit
     pod: PodInfo
@@ -31,27 +31,27 @@ class Decision:
     runtime: Runtime
     holds: Mapping[str, float]
     feasible: int = 0
-    """Nodes among which it was chosen; 0 where none was: for a member of a gang, or where room was made for it."""
+    """The number of feasible nodes; 0 without a choice: for a member of a gang, or after room was made."""
     scores: tuple[tuple[tuple[str, int], ...], list[float]] | None = None
-    """Plugins with their weights, and the score that each gave the node; see `Evaluator.scores_at`."""
+    """The plugins with their weights, and the score that each gave the node; see `Evaluator.scores_at`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rejection:
-    """Pod goes nowhere now, and why."""
+    """The pod cannot be placed now, and why."""
 
     unit: Unit
     pod: PodInfo
     message: str
     plugins: frozenset[str]
     nominated_node_name: str | None = None
-    """The node on which room is being made; "" when there is none any more, None when nothing has changed."""
+    """The node on which plugins make room; "" if there is none any more, None if the nomination has not changed."""
     is_error: bool = False
-    """A fault, not a verdict: worth another try whatever happens in the cluster."""
+    """A fault, not a verdict: the pod is tried again even if nothing happens in the cluster."""
     is_late: bool = False
-    """The deadline has passed: worth another try, but each time a later one."""
+    """The deadline has passed: the pod is tried again, but after a longer time each time."""
     has_lost_node: bool = False
-    """The node that was chosen has gone: worth another try at once."""
+    """The chosen node has been deleted: the pod is tried again at once."""
 
 
 def decide(
@@ -77,9 +77,9 @@ def decide(
 
 
 def find_feasible(pod: PodInfo, runtime: Runtime, cache: Cache, nominations: Nominations) -> Filtered:
-    """The feasible nodes, as if pods of at least this priority that are nominated to a node were on it already.
+    """The feasible nodes; nominated pods of at least this priority count as if they were on their nodes.
 
-    As in kube-scheduler a node must pass both with and without them, because a pod may depend on what they bring.
+    As in kube-scheduler, a node must pass both with and without the nominated pods, because the pod may depend on them.
     """
     expected = [
         (other, row)
@@ -105,14 +105,14 @@ def find_feasible(pod: PodInfo, runtime: Runtime, cache: Cache, nominations: Nom
 
 
 def _detached(filtered: Filtered) -> Filtered:
-    """The same verdicts, safe from what the cache does next."""
+    """Replace the columns in `filtered` by copies, so that later changes of the cache do not alter the verdicts."""
     filtered.codes = {**{name: codes.copy() for name, codes in filtered.entry.codes.items()}, **filtered.codes}
     filtered.feasible = filtered.feasible.copy()
     return filtered
 
 
 def choose(pod: PodInfo, runtime: Runtime, cache: Cache, filtered: Filtered, bonus: ScoreColumn | None = None) -> int:
-    """The row of the node to take: the one that room was made on if it will do, else the best one."""
+    """The row of the node to take: the nominated node if it is feasible, else the best one."""
     if pod.nominated_node_name:
         row = cache.nodes.row_of(pod.nominated_node_name)
         if row is not None and filtered.feasible[row]:
@@ -134,13 +134,13 @@ def _unschedulable(unit: Unit, runtime: Runtime, filtered: Filtered) -> Rejectio
 
 
 def helped(rejection: Rejection, nominated: str | None, said: str) -> Rejection:
-    """The rejection with what the post_filter plugins did and said."""
+    """The rejection with the nomination and the messages of the post_filter plugins."""
     message = f"{rejection.message} {said}" if said else rejection.message
     return replace(rejection, message=message, nominated_node_name=nominated)
 
 
 def commit(unit: Unit, runtime: Runtime, cache: Cache, cycle: Cycle, row: int) -> Decision | Rejection:
-    """Assume the pod on the row's node, reserve and permit; undone when a plugin says no. Raises PluginError."""
+    """Assume the pod on the row's node, reserve and permit; undone when a plugin rejects. Raises PluginError."""
     pod, node = unit.pod, cache.nodes.names[row]
     cache.assume(pod, row)
     try:
@@ -158,7 +158,7 @@ def commit(unit: Unit, runtime: Runtime, cache: Cache, cycle: Cycle, row: int) -
 
 
 def give_back(runtime: Runtime, cache: Cache, cycle: Cycle, pod: PodInfo, node: str) -> None:
-    """Undo a decision: what plugins reserved, then the assumption."""
+    """Undo a decision: first what plugins reserved, then the assumption."""
     try:
         runtime.unreserve(cycle, pod, node)
     finally:
@@ -166,7 +166,7 @@ def give_back(runtime: Runtime, cache: Cache, cycle: Cycle, pod: PodInfo, node: 
 
 
 def rejection_of(unit: Unit, status: Status) -> Rejection:
-    """A verdict on a pod after its node was chosen."""
+    """The rejection of a pod by a plugin after its node was chosen."""
     is_error = status.code is Code.ERROR
     plugins = frozenset((status.plugin,)) if status.plugin and not is_error else frozenset()
     return Rejection(unit, unit.pod, status.message, plugins, is_error=is_error)

@@ -1,4 +1,4 @@
-"""What plugins may ask outside of a cycle: where pods would go, and what would help a group that waits."""
+"""Answers plugins' questions outside of a cycle: where pods would go, and what would help a group that waits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gangline.status import BoolColumn
 
 
 class WhatIf(Pending):
-    """Units that wait, as the profiles of one configuration would decide them; nobody is told of anything."""
+    """Decides waiting units on trial, as the profiles of one configuration would; changes and announces nothing."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class WhatIf(Pending):
         return self._nominations()
 
     def is_waiting(self, key: str) -> bool:
-        """See `Pending`; here the group need not be complete."""
+        """See `Pending`; here the group may be incomplete."""
         return self._waiting(key) is not None
 
     def find_places(self, profile: str, pods: Sequence[PodInfo], allowed: BoolColumn) -> Mapping[str, int] | None:

@@ -1,4 +1,4 @@
-"""A scheduling problem as plain objects, judged by the same profiles and columns as a live cluster."""
+"""Judges a scheduling problem given as plain objects with the same profiles and columns as a live cluster."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ profiles:
 def verdict(case: dict[str, Any]) -> dict[str, Any]:
     """Feasible nodes, filter verdicts, scores and totals of one problem.
 
-    `case` holds lists of objects by plural in lower case (nodes, pods, pvcs, ...) and the pod to place under `pod`;
-    `_gates` the feature gates that are not at their default, `_profiles` the profiles to score, among
-    default-scheduler, most-allocated, rtcr and custom. Raises GanglineError for an object that cannot be used.
+    `case` holds lists of objects by lower-case plural (nodes, pods, pvcs, ...) and the pod to place under `pod`.
+    `_gates` has the feature gates that are not at their default. `_profiles` has the profiles to score:
+    default-scheduler, most-allocated, rtcr or custom. Raises GanglineError for an object that cannot be used.
     """
     cluster = load_cluster(case)
     profiles = _case_profiles(bool(case.get("_gates", {}).get("TaintTolerationComparisonOperators")))
@@ -114,7 +114,7 @@ def _with_comparison_operators(profiles: config.SchedulerConfiguration) -> confi
 
 
 def _filters(report: Report) -> dict[str, dict[str, str]]:
-    """Plugin to node to code, for every filter that rejects a node."""
+    """Node to code for every filter plugin that rejects a node."""
     table: dict[str, dict[str, str]] = {}
     for node in report.nodes:
         for rejection in node.rejections[int(node.narrowed) :]:
@@ -123,13 +123,13 @@ def _filters(report: Report) -> dict[str, dict[str, str]]:
 
 
 def _scores(report: Report) -> dict[str, dict[str, int]]:
-    """Plugin to node to score, for feasible nodes."""
+    """Node to score for every plugin, for feasible nodes."""
     feasible = [node for node in report.nodes if not node.rejections]
     return {plugin: {node.name: node.scores[plugin] for node in feasible} for plugin in report.weights}
 
 
 def load_cluster(case: Mapping[str, Any]) -> Cache:
-    """A cache that holds the objects of a case. Raises GanglineError for the first that cannot be used."""
+    """A cache with the objects of a case. Raises GanglineError for the first object that cannot be used."""
     cluster = Cache()
     for resource in STORED:
         store = cluster.store(resource)
@@ -154,7 +154,7 @@ def _objects(case: Mapping[str, Any], resource: Resource[Any]) -> list[Any]:
 
 
 def converted(value: Any, type_: type[T], path: str) -> T:
-    """Plain objects as ours. Raises InvalidObject with the path of what does not fit."""
+    """Plain objects as the project's structs. Raises InvalidObject with the path of a value that does not fit."""
     try:
         return msgspec.convert(value, type_, strict=False)
     except msgspec.ValidationError as error:

@@ -1,4 +1,4 @@
-"""The cluster as it is now, listed once from an API server."""
+"""The cluster as it is now, listed once from the API server."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _DEVICES: tuple[Resource[Any], ...] = (GPU_NODE_STATUSES, GPU_CLAIMS, RESOURCE_C
 
 
 async def load_live(client: Client, with_groups: bool = False) -> tuple[Cache, list[PodInfo]]:
-    """A cache of everything that decisions depend on, and the pods that wait for a node.
+    """A cache of all objects that decisions depend on, and the pods that wait for a node.
 
-    Objects that cannot be used are left out; what groups are read from is listed where it is asked for and served.
-    Raises ApiError.
+    Objects that cannot be used are left out. The objects that groups are read from are listed only if they are wanted
+    and the API server has their kinds. Raises ApiError.
     """
     cluster = Cache()
     pending: list[PodInfo] = []
@@ -45,7 +45,7 @@ async def load_live(client: Client, with_groups: bool = False) -> tuple[Cache, l
 
 
 async def _listed(client: Client, resource: Resource[Any]) -> list[Any]:
-    """All objects; what only counts GPUs is left out where whoever asks may not see it."""
+    """All objects; a kind that only counts GPUs is left out if the caller may not list it."""
     try:
         return (await client.list(resource)).items
     except Forbidden:
@@ -55,7 +55,7 @@ async def _listed(client: Client, resource: Resource[Any]) -> list[Any]:
 
 
 async def _served(client: Client, with_groups: bool) -> list[Resource[Any]]:
-    """What GPUs are counted by, and what groups are read from, as far as the API server knows it."""
+    """The kinds by which GPUs are counted and groups are read, as far as the API server has them."""
     kinds: list[Resource[Any]] = []
     wanted: list[Resource[Any]] = [*_DEVICES, *(WATCHES if with_groups else ())]
     for resource in wanted:

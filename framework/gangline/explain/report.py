@@ -13,7 +13,7 @@ from gangline.status import Code
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a filter plugin says about a node that it rejects."""
+    """The verdict of a filter plugin on a node that it rejects."""
 
     plugin: str
     code: Code
@@ -22,21 +22,21 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """Everything about one node."""
+    """The verdicts and scores of one node."""
 
     name: str
     rejections: tuple[Verdict, ...]
-    """Whatever rejects it, in the order in which it is asked; the first one decides."""
+    """The verdicts of all plugins that reject the node, in the order of the calls; the first one decides."""
     narrowed: bool
-    """Whether the first rejection is of a pre-filter that left the node out."""
+    """Whether the first rejection comes from a pre-filter that left the node out."""
     scores: dict[str, int]
-    """Per plugin 0..100, before the weight; empty for a node that is not feasible or the only one."""
+    """Score per plugin, 0..100, before the weight; empty for a node that is not feasible or the only feasible one."""
     total: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Why a pod goes where it goes, or nowhere."""
+    """Why a pod goes to its node, or to none."""
 
     pod: str
     profile: str
@@ -63,7 +63,7 @@ class Report:
 
 
 def explain(runtime: Runtime, pod: PodInfo) -> Report:
-    """Judge a pod as the cluster is now; nothing changes. Raises PluginError."""
+    """Judge a pod in the cluster as it is now; nothing changes. Raises PluginError."""
     evaluator = runtime.evaluator
     filtered = evaluator.filter(pod)
     diagnosis = evaluator.diagnose(filtered)

@@ -1,4 +1,4 @@
-"""What a person asks about: a pod, or a workload with all pods of its that run or wait."""
+"""What a user asks about: a pod, or a workload with all its running or waiting pods."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ KINDS = {
     "leaderworkerset": "LeaderWorkerSet",
     "leaderworkersets": "LeaderWorkerSet",
 }
-"""What may stand before the slash, as kubectl takes it."""
+"""The kinds that may stand before the slash, as in kubectl."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Target:
         return f"{self.kind.lower()} {self.namespace}/{self.name}"
 
     def pods(self, pods: Iterable[PodInfo], lookup: Lookup) -> list[PodInfo]:
-        """The pods that are meant, by name."""
+        """The pods of the target, by name."""
         mine = [pod for pod in pods if pod.namespace == self.namespace and self._means(pod, lookup)]
         return sorted(mine, key=lambda pod: pod.name)
 
@@ -64,7 +64,7 @@ class Target:
 
 
 def parse(text: str, namespace: str | None) -> Target:
-    """`POD`, `NAMESPACE/POD` or `KIND/NAME`, the last with kubectl's names of kinds. Raises ConfigError."""
+    """Read `POD`, `NAMESPACE/POD` or `KIND/NAME`, with kubectl's names of kinds. Raises ConfigError."""
     before, slash, name = text.partition("/")
     if not slash:
         return Target("Pod", namespace or "default", text)

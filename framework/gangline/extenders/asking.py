@@ -1,4 +1,4 @@
-"""Sends a body to an extender and brings back the answer: the only part that knows of HTTP."""
+"""Sends a body to an extender and returns the answer: the only module here that uses HTTP."""
 
 from __future__ import annotations
 
@@ -24,39 +24,42 @@ class Endpoint:
 
     @property
     def url(self) -> str:
-        """The urlPrefix, which names the extender."""
+        """The urlPrefix, which identifies the extender."""
         return self.extender.url_prefix
 
     def url_of(self, verb: str) -> str:
-        """Where to send a verb."""
+        """The URL of a verb."""
         return f"{self.url.rstrip('/')}/{verb}"
 
 
 def endpoint_of(extender: Extender, path: str) -> Endpoint:
-    """Raises ConfigError when certificates cannot be used; `path` says where the extender stands."""
+    """The endpoint of an extender; `path` is the extender's path in the configuration.
+
+    Raises ConfigError if its certificates cannot be used.
+    """
     return Endpoint(extender, context_of(extender, path))
 
 
 class Asker(Protocol):
-    """Who carries bodies to extenders."""
+    """Sends bodies to extenders."""
 
     async def ask(self, endpoint: Endpoint, verb: str, body: bytes) -> bytes:
-        """The body of a good answer. Raises ExtenderError."""
+        """Send a request; returns the body of a successful answer. Raises ExtenderError."""
         ...
 
     async def aclose(self) -> None:
-        """Close all connections; asking again opens new ones."""
+        """Close all connections; a later request opens new ones."""
         ...
 
 
 class HttpAsker:
-    """Asks over HTTP, with one session for all extenders, which is opened when it is first needed."""
+    """Sends bodies over HTTP, with one session for all extenders, opened at the first request."""
 
     def __init__(self) -> None:
         self._session: aiohttp.ClientSession | None = None
 
     async def ask(self, endpoint: Endpoint, verb: str, body: bytes) -> bytes:
-        """POST. Raises ExtenderError; nothing is tried twice."""
+        """Send a POST. Raises ExtenderError; no request is repeated."""
         url, extender = endpoint.url_of(verb), endpoint.extender
         seconds = float(extender.http_timeout)
         try:

@@ -1,6 +1,6 @@
-"""What extenders' answers mean: who looks after which pod, what is left of the nodes, what is added to their scores.
+"""What extenders' answers mean: which pods an extender manages, which nodes are left, and what its scores add.
 
-No I/O. Names are turned into rows as late as possible, because nodes may come and go while an extender thinks.
+No I/O. Names are turned into rows as late as possible, because nodes may come and go while an extender answers.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from gangline.state.pods import PodInfo
 from gangline.status import MAX_SCORE, BoolColumn, Reason, ScoreColumn
 
 EXTENDER = "Extender"
-"""Stands for all extenders among the plugins that reject a pod; it wants every cluster event."""
+"""Stands for all extenders among the plugins that reject a pod; for it, every cluster event counts."""
 MAX_PRIORITY = 10
-"""The best score that an extender gives."""
+"""The best score that an extender can give."""
 
 
 def in_order(extenders: Iterable[Extender]) -> list[tuple[int, Extender]]:
-    """The order in which they are asked, each with its place in the file: those that may be left out go last."""
+    """The extenders in the order of the calls, each with its position in the file: ignorable extenders come last."""
     return sorted(enumerate(extenders), key=lambda each: each[1].ignorable)
 
 
 def looks_after(extender: Extender, pod: PodInfo) -> bool:
-    """Whether the pod asks for one of the extender's resources, or the extender looks after all pods."""
+    """Whether the pod requests a resource that the extender manages, or the extender manages all pods."""
     managed = {resource.name for resource in extender.managed_resources}
     return not managed or not managed.isdisjoint(_asked_for(pod))
 
@@ -48,13 +48,13 @@ def _asked_for(pod: PodInfo) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verdicts:
-    """The nodes that extenders leave, in order, and why others failed."""
+    """The nodes that extenders leave, in order, and why the other nodes were rejected."""
 
     passed: Sequence[str]
     failed: Mapping[str, Reason]
 
     def after(self, extender: Extender, answer: ExtenderFilterResult) -> Verdicts:
-        """What one more extender makes of it, which was asked about the nodes that had passed. Raises ExtenderError."""
+        """The verdicts after the answer of one more extender about the nodes that had passed. Raises ExtenderError."""
         url, verb = extender.url_prefix, extender.filter_verb
         if answer.error:
             raise ExtenderError(url, verb, answer.error)
@@ -73,13 +73,13 @@ class Verdicts:
 
 @dataclass(frozen=True, slots=True)
 class _Reasons:
-    """What a rejection takes its words from."""
+    """Gives a rejection its words."""
 
     reasons: Sequence[Reason]
 
 
 def rejection(failed: Mapping[str, Reason], nodes: Nodes) -> RejectedNodes:
-    """The nodes that extenders rejected, as if a filter plugin had."""
+    """The nodes that extenders rejected, in the form of a filter plugin's rejections."""
     numbers = {reason: number for number, reason in enumerate(dict.fromkeys(failed.values()), start=1)}
     codes = np.zeros(nodes.size, dtype=np.uint32)
     for name, reason in failed.items():  # a loop over nodes: each may have words of its own
@@ -90,7 +90,7 @@ def rejection(failed: Mapping[str, Reason], nodes: Nodes) -> RejectedNodes:
 
 
 def mask(names: Collection[str], nodes: Nodes) -> BoolColumn:
-    """The nodes with these names, as far as they still are there."""
+    """The nodes with these names that still exist."""
     found = np.zeros(nodes.size, dtype=np.bool_)
     found[[row for name in names if (row := nodes.row_of(name)) is not None]] = True
     return found
@@ -100,7 +100,7 @@ def mask(names: Collection[str], nodes: Nodes) -> BoolColumn:
 
 
 def weighted(extender: Extender, answer: Iterable[HostPriority]) -> dict[str, float]:
-    """What one extender adds to the weighted scores of the plugins, by node."""
+    """What one extender adds to the plugins' weighted scores, by node."""
     scale = extender.weight * MAX_SCORE / MAX_PRIORITY
     added: dict[str, float] = {}
     for each in answer:
@@ -109,7 +109,7 @@ def weighted(extender: Extender, answer: Iterable[HostPriority]) -> dict[str, fl
 
 
 def bonus(added: Iterable[Mapping[str, float]], nodes: Nodes) -> ScoreColumn | None:
-    """What all extenders add, by row; None when they add nothing."""
+    """What all extenders add, by row; None if they add nothing."""
     column = np.zeros(nodes.size)
     for scores in added:
         for name, score in scores.items():  # a loop over nodes: they are named one by one
@@ -125,7 +125,7 @@ def bonus(added: Iterable[Mapping[str, float]], nodes: Nodes) -> ScoreColumn | N
 def reviewed(extender: Extender, answer: Mapping[str, ReturnedVictims], nodes: Nodes) -> dict[str, Victims]:
     """The candidates that an extender leaves. Raises ExtenderError for one without victims, or with unknown ones.
 
-    An extender that is ignorable may name no victims: that node is no candidate then.
+    An ignorable extender may name no victims: the node is then no candidate.
     """
     left = {}
     for name, returned in answer.items():

@@ -1,6 +1,6 @@
-"""All extenders of a configuration: asks those that look after a pod, and says what they answered.
+"""All extenders of a configuration: calls the extenders that manage a pod, and returns their answers.
 
-A failure of an extender is an ExtenderError; one that is ignorable is left out then, with a line in the log.
+If an extender fails, that is an ExtenderError; an ignorable extender is left out instead, with a line in the log.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ T = TypeVar("T")
 
 
 class Extenders:
-    """Raises ConfigError when certificates cannot be used."""
+    """All extenders of a configuration. Raises ConfigError if certificates cannot be used."""
 
     def __init__(self, configured: Sequence[Extender], asker: Asker, client: Client) -> None:
         self._known: WeakKeyDictionary[PodClass, list[Endpoint]] = WeakKeyDictionary()
-        """Those that look after the pods of a class."""
+        """The extenders that manage the pods of a class."""
         self._endpoints = [
             endpoint_of(extender, f"extenders[{place}]") for place, extender in deciding.in_order(configured)
         ]
@@ -45,15 +45,15 @@ class Extenders:
         self._client = client
 
     def decide_on(self, pod: PodInfo) -> bool:
-        """Whether one of them has a say in where the pod goes or whom it preempts."""
+        """Whether an extender has a say in the pod's node or in the victims of its preemption."""
         return any(e.filter_verb or e.prioritize_verb or e.preempt_verb for e in self._configs(pod))
 
     def review_preemption_of(self, pod: PodInfo) -> bool:
-        """Whether one of them has a say in whom the pod preempts."""
+        """Whether an extender has a say in the victims of the pod's preemption."""
         return any(e.preempt_verb for e in self._configs(pod))
 
     async def filter(self, pod: PodInfo, nodes: Mapping[str, Node]) -> Verdicts:
-        """What they leave of these nodes, each being asked about those that the ones before it left."""
+        """The nodes that the extenders leave; each one gets the nodes that those before it have left."""
         verdicts = Verdicts(list(nodes), {})
         for endpoint in self._of(pod):
             if not verdicts.passed:
@@ -70,11 +70,11 @@ class Extenders:
         return verdicts
 
     async def prioritize(self, pod: PodInfo, nodes: Mapping[str, Node]) -> list[dict[str, float]]:
-        """What each adds to the scores of these nodes; they are asked at the same time. One that fails adds nothing."""
+        """What each extender adds to the scores of these nodes; all are called at once. A failed one adds nothing."""
         return await asyncio.gather(*(self._scores(e, pod, nodes) for e in self._of(pod) if e.extender.prioritize_verb))
 
     async def review(self, pod: PodInfo, candidates: Mapping[str, Victims], nodes: Nodes) -> Mapping[str, Victims]:
-        """The candidates for a preemption that they leave, perhaps with other victims."""
+        """The candidates for a preemption that the extenders leave, perhaps with other victims."""
         for endpoint in self._of(pod):
             extender = endpoint.extender
             if not candidates:
@@ -90,9 +90,9 @@ class Extenders:
         return candidates
 
     async def bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
-        """Have the pod bound by the extender that binds it; None when none does.
+        """Let the extender that binds the pod do so; None if there is none.
 
-        An extender knows nothing of the annotations that plugins want set with the binding: they are written before it.
+        An extender does not know the annotations that plugins want set with the binding: they are written before it.
         """
         for endpoint in self._of(pod):
             extender = endpoint.extender
@@ -139,7 +139,7 @@ class Extenders:
         return [endpoint.extender for endpoint in self._of(pod)]
 
     def _of(self, pod: PodInfo) -> list[Endpoint]:
-        """Those that look after the pod, in order; the same for all pods of its class."""
+        """The extenders that manage the pod, in order; the same for all pods of its class."""
         found = self._known.get(pod.cls)
         if found is None:
             found = self._known[pod.cls] = [e for e in self._endpoints if deciding.looks_after(e.extender, pod)]
@@ -147,7 +147,7 @@ class Extenders:
 
 
 def _skip(extender: Extender, pod: PodInfo, error: ExtenderError) -> None:
-    """Leave an extender out that may be left out. Raises the error otherwise."""
+    """Leave out an ignorable extender that has failed. Raises the error for any other extender."""
     if not extender.ignorable:
         raise error
     log.warning("pod %s: skipped an extender that is ignorable: %s", pod.key, error)

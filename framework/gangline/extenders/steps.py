@@ -1,8 +1,8 @@
-"""Decide one pod that extenders look after: filter, ask, and filter again on what the cluster has become meanwhile.
+"""Decide one pod that extenders manage: filter, call the extenders, and filter again on the cluster as it is then.
 
 Rules:
-- Nothing is held while an extender is asked: the cluster and the queue go on changing.
-- What extenders say counts for the nodes they were asked about; a node that came later waits for the next attempt.
+- Nothing is locked while an extender answers: the cluster and the queue go on changing.
+- An extender's answer counts for the nodes in its request; a node that came later is not used in this attempt.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class Attempt:
     queue: SchedulingQueue
     extenders: Extenders
     seconds: float = POD_SECONDS
-    """Of CPU time for each step between two answers of extenders."""
+    """Seconds of CPU time for each step between two answers of extenders."""
     is_in_use: Callable[[], bool] = lambda: True
-    """Whether the configuration of the runtime is still the one in use."""
+    """Whether the configuration of the runtime is still in use."""
 
     async def decide(self) -> Decision | Rejection | None:
-        """A decision as `scheduling.decide` makes it; None when the pod was deleted, or bound by others, meanwhile."""
+        """A decision like that of `scheduling.decide`; None if the pod was deleted or bound by others meanwhile."""
         try:
             return await self._decide()
         except GanglineError as error:
@@ -99,7 +99,7 @@ class Attempt:
         return commit(unit, self.runtime, self.cache, filtered.cycle, row)
 
     async def _reject(self, filtered: Filtered, failed: Mapping[str, Reason]) -> Rejection | None:
-        """Nothing is left; see whether plugins can help, and what extenders say to that."""
+        """No node is left: let plugins help, with the extenders' review."""
         diagnosis = self.runtime.evaluator.diagnose(filtered)
         if failed:
             diagnosis.rejections.append(deciding.rejection(failed, self.cache.nodes))

@@ -1,4 +1,4 @@
-"""How a connection to an extender is secured, from its `enableHTTPS` and `tlsConfig`."""
+"""How a connection to an extender is secured, from the extender's `enableHTTPS` and `tlsConfig`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from gangline.errors import ConfigError
 
 
 def context_of(extender: Extender, path: str) -> ssl.SSLContext | bool:
-    """What aiohttp is to use; True checks against the system's authorities. Raises ConfigError.
+    """The SSL setting for aiohttp; True checks against the system's authorities. Raises ConfigError.
 
-    As upstream, `enableHTTPS` without an authority trusts every certificate. `path` says where the extender stands.
+    As upstream, `enableHTTPS` without an authority trusts every certificate. `path` is the extender's path in the
+    configuration.
     """
     if extender.tls_config is None and not extender.enable_https:
         return True
@@ -44,7 +45,7 @@ def _context(tls: ExtenderTLS) -> ssl.SSLContext:
 
 
 def _file(data: bytes, file: str, temporary: Path) -> str:
-    """The file to read: data go first, as in client-go."""
+    """The file to read; inline data come before a file, as in client-go."""
     if not data:
         return file
     temporary.write_bytes(data)

@@ -1,8 +1,8 @@
-"""The bodies that go to and come from extenders, as in k8s.io/kube-scheduler/extender/v1.
+"""The bodies of requests to extenders and of their answers, as in k8s.io/kube-scheduler/extender/v1.
 
 Rules:
-- What is sent has Go's field names, and null where Go has nil.
-- What comes back is read as Go reads it: the case of field names does not matter, and null is nothing.
+- Requests have Go's field names, and null where Go has nil.
+- Answers are read as Go reads them: the case of field names does not matter, and null counts as absent.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class Sent(msgspec.Struct, frozen=True, rename="pascal"):
-    """What all bodies that are sent share."""
+    """The base of all request bodies."""
 
 
 class NodeList(msgspec.Struct, frozen=True):
@@ -32,7 +32,7 @@ class NodeList(msgspec.Struct, frozen=True):
 
 
 class ExtenderArgs(Sent, frozen=True):
-    """To filter and to prioritize; `nodes` or `node_names`, never both."""
+    """The request to filter and to prioritize; `nodes` or `node_names`, never both."""
 
     pod: Object
     nodes: NodeList | None = None
@@ -46,21 +46,21 @@ class MetaPod(Sent, frozen=True):
 
 
 class MetaVictims(Sent, frozen=True):
-    """Who would have to go from a node, by UID."""
+    """The victims on a node, by UID."""
 
     pods: list[MetaPod]
     violations: int = msgspec.field(default=0, name="NumPDBViolations")
 
 
 class VictimObjects(Sent, frozen=True):
-    """Who would have to go from a node, as whole pods."""
+    """The victims on a node, as whole pods."""
 
     pods: list[Object]
     violations: int = msgspec.field(default=0, name="NumPDBViolations")
 
 
 class ExtenderPreemptionArgs(Sent, frozen=True):
-    """To preempt; by node name, one of the two, never both."""
+    """The request to preempt; victims by node name, in one of the two forms, never both."""
 
     pod: Object
     node_name_to_victims: dict[str, VictimObjects] | None = None
@@ -68,7 +68,7 @@ class ExtenderPreemptionArgs(Sent, frozen=True):
 
 
 class ExtenderBindingArgs(Sent, frozen=True):
-    """To bind."""
+    """The request to bind."""
 
     pod_name: str
     pod_namespace: str
@@ -77,7 +77,7 @@ class ExtenderBindingArgs(Sent, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True, rename=lambda name: name.replace("_", "")):
-    """What all bodies that come back share: field names in lower case, as `decode` makes them."""
+    """The base of all answers: field names in lower case, as `decode` makes them."""
 
 
 class _Named(msgspec.Struct, frozen=True):
@@ -89,7 +89,7 @@ class _NamedList(msgspec.Struct, frozen=True):
 
 
 class ExtenderFilterResult(Answer, frozen=True):
-    """From filter; failed nodes with the reason why."""
+    """The answer to filter; rejected nodes with the reason."""
 
     nodes: _NamedList | None = None
     node_names: list[str] | None = None
@@ -98,7 +98,7 @@ class ExtenderFilterResult(Answer, frozen=True):
     error: str = ""
 
     def names(self, by_name: bool) -> list[str]:
-        """The nodes that are left; an extender that was sent names may answer with names."""
+        """The nodes that are left; an extender that got names may answer with names."""
         if by_name and self.node_names is not None:
             return self.node_names
         return [node.metadata.name for node in (self.nodes and self.nodes.items) or ()]
@@ -112,14 +112,14 @@ class HostPriority(Answer, frozen=True):
 
 
 class ExtenderBindingResult(Answer, frozen=True):
-    """From bind."""
+    """The answer to bind."""
 
     error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ReturnedVictims:
-    """Who an extender would have go from a node."""
+    """The victims on a node that an extender proposes."""
 
     uids: tuple[str, ...]
     violations: int
@@ -142,18 +142,18 @@ encode = msgspec.json.encode
 
 
 def decode(body: bytes, type_: type[T]) -> T:
-    """An answer that is one object. Raises MsgspecError."""
+    """Decode an answer that is one object. Raises MsgspecError."""
     return _folded(msgspec.json.decode(body), type_)
 
 
 def decode_priorities(body: bytes) -> list[HostPriority]:
-    """The answer to prioritize. Raises MsgspecError."""
+    """Decode the answer to prioritize. Raises MsgspecError."""
     found = msgspec.json.decode(body, type=list[Any] | None)
     return [_folded(each, HostPriority) for each in found or ()]
 
 
 def decode_victims(body: bytes) -> dict[str, ReturnedVictims]:
-    """The answer to preempt, by node name. Raises MsgspecError."""
+    """Decode the answer to preempt, by node name. Raises MsgspecError."""
     nodes = decode(body, _PreemptionResult).node_name_to_meta_victims
     return {name: _victims(each) for name, each in nodes.items()}
 
@@ -170,7 +170,7 @@ def _folded(value: Any, type_: type[T]) -> T:
 
 
 def pod_object(pod: PodInfo) -> Object:
-    """A pod as the extender is to see it: what is kept of it, with the API server's defaults."""
+    """A pod as it is sent to an extender: the fields that the scheduler keeps, with the API server's defaults."""
     group = SchedulingGroup(pod.group) if pod.group else None
     spec = msgspec.structs.replace(pod.spec, node_name=pod.node_name, scheduling_group=group)
     whole = Pod(

@@ -1,7 +1,7 @@
-"""How close pods have to be, from the annotations of every dialect.
+"""How close the pods of a group have to be, from the annotations of every dialect.
 
 Rules:
-- The keys of one dialect count; of several the first in the order of `_DIALECTS`.
+- Only the keys of one dialect count; if there are several, the first in the order of `_DIALECTS`.
 - Volcano counts tiers from the closest: tier 1 is the level "tier-1" of the profile's topology, and so on.
 - Koordinator's layers are levels without the word Layer: SpineLayer is "spine"; NodeTopologyLayer is "host".
 """
@@ -21,12 +21,12 @@ from gangline.state.topology import HOST, KNOWN_LEVELS
 from gangline.wire.texts import from_json
 
 FREE = TopologyConstraint()
-"""No constraint at all."""
+"""No constraint."""
 
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """What annotations ask for: of all pods together, and of every slice of so many consecutive ranks."""
+    """The constraints from annotations: on all pods together, and on every slice of consecutive ranks."""
 
     topology: TopologyConstraint = FREE
     slice_size: int = 0
@@ -34,7 +34,7 @@ class Constraints:
 
 
 def constraints_of(annotations: Mapping[str, str]) -> Constraints:
-    """The constraints in annotations of whatever dialect. Raises InvalidObject that names the key."""
+    """The constraints in annotations of any dialect. Raises InvalidObject that names the key."""
     for key in annotations:
         if key.startswith(_PREFIXES):
             break
@@ -52,7 +52,7 @@ def tier(number_: int) -> str:
 
 
 def volcano(mode: str, highest: str) -> TopologyConstraint | None:
-    """What a Volcano mode means, with the level of the highest tier that is allowed; None for an unknown mode."""
+    """The constraint of a Volcano mode with the level of the highest allowed tier; None for an unknown mode."""
     if mode in ("", "hard"):
         return TopologyConstraint(required=highest or tier(1))
     return TopologyConstraint(preferred=highest or tier(1)) if mode == "soft" else None
@@ -126,7 +126,7 @@ def _layer(name: str) -> str:
 
 
 def _narrowest(levels: list[str]) -> str:
-    """The level that lies within the others, by the usual order of their names; of unknown ones the last."""
+    """The level within all others, by the usual order of their names; of unknown levels the last."""
     usual = {known.name: place for place, known in enumerate(KNOWN_LEVELS)}
     return max(reversed(levels), key=lambda name: usual.get(name, len(usual)), default=ANYWHERE)
 
@@ -160,7 +160,7 @@ def _kai_segments(annotations: Mapping[str, str]) -> tuple[int, TopologyConstrai
 def _given(
     constraint: TopologyConstraint, annotations: Mapping[str, str], named: tuple[str, ...]
 ) -> TopologyConstraint | None:
-    """The constraint if any of its keys is there; "any" is a word of its dialect too."""
+    """The constraint if any of its keys is set; "any" is also a value of its dialect."""
     return constraint if any(key in annotations for key in named) else None
 
 

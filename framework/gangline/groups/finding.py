@@ -1,4 +1,4 @@
-"""Which group a pod is in: asks the readers in their order, and remembers what they say."""
+"""Finds the group of a pod: asks the readers in their order, and remembers their answers."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from gangline.wire.custom_resources import CLAIM
 
 _LABELS = frozenset({keys.POD_GROUP, keys.KUEUE_GROUP, keys.KOORDINATOR_GROUP, keys.LWS_GROUP, keys.JOB_SET})
 _ANNOTATIONS = frozenset({keys.KAI_GROUP, keys.VOLCANO_GROUP, keys.KOORDINATOR_GROUP, CLAIM})
-"""What a pod that nobody owns has to have to be in a group."""
+"""The annotations of which a pod without an owner needs one to be in a group."""
 _FOREVER = -1
-"""In place of a number of rings: no object can change that a pod is in no group."""
+"""In place of a number of rings: no change of an object can put the pod into a group."""
 
 
 class _Bell:
-    """Rings at every change of an object that groups are read from."""
+    """Counts every change of an object from which groups are read."""
 
     def __init__(self) -> None:
         self.rings = 0
@@ -40,9 +40,9 @@ class _Bell:
 
 
 class Groups:
-    """The groups of pods, as readers see them.
+    """The groups of pods, as the readers find them.
 
-    An answer holds until one of the objects that it was read from changes in earnest.
+    An answer is valid until one of the objects from which it was read changes in a way that matters.
     """
 
     def __init__(self, lookup: Lookup, readers: tuple[Reader, ...] = READERS) -> None:
@@ -58,7 +58,7 @@ class Groups:
         )
 
     def of(self, pod: PodInfo) -> Membership | Problem | None:
-        """The pod's group; a Problem where it names one that cannot be used, None where it is in none."""
+        """The pod's group; a Problem if the pod names a group that cannot be used, None if it is in no group."""
         memo = pod.slot.membership
         if memo is not None and (memo[0] == self._bell.rings or memo[0] == _FOREVER):
             answer: Membership | Problem | None = memo[1]
@@ -77,21 +77,21 @@ class Groups:
         return self._read(pod)
 
     def annotations(self, pod: PodInfo) -> Mapping[str, str]:
-        """The annotations of a pod over those of what owns it, the nearest winning."""
+        """The annotations of a pod and of its owners; the nearest one wins."""
         return self._owners.annotations(pod)
 
     @property
     def owners(self) -> Owners:
-        """What stands behind pods."""
+        """The owners of pods."""
         return self._owners
 
     @property
     def version(self) -> int:
-        """Grows when an object changes that groups are read from."""
+        """Grows when an object changes from which groups are read."""
         return self._bell.rings
 
     def is_member_hint(self, pod: PodInfo, old: Any, new: Any) -> bool:
-        """Whether a changed object is one from which the pod's group is read; a hint for events of these kinds."""
+        """Whether the pod's group is read from the changed object; a hint for events of such kinds."""
         known = self._known.get(pod)
         if known is None:
             self.of(pod)
@@ -117,7 +117,7 @@ class Groups:
 
 
 def conflict(one: PodGroup, other: PodGroup) -> str:
-    """How two definitions of the same group contradict each other; empty where they agree."""
+    """How two definitions of the same group contradict each other; empty if they agree."""
     if one == other:
         return ""
     different = [

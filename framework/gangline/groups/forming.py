@@ -1,4 +1,4 @@
-"""Forms groups and memberships out of what a reader has found; numbers that contradict each other end here."""
+"""Makes groups and memberships from what a reader has found; contradictory numbers are refused here."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ from gangline.sizes import BoundedCache
 from gangline.state.pods import PodInfo
 
 MOST_MEMBERS = 16_384
-"""Of one group: more than the nodes of the largest clusters that Kubernetes supports."""
+"""Members of one group: more than the nodes of the largest clusters that Kubernetes supports."""
 MOST_PARTS = 1024
-"""Sub-groups of one group: each is placed by itself."""
+"""Subgroups of one group; each is placed separately."""
 _SLICES_BYTES = 8 * 1024 * 1024
-"""For the sub-groups of all slices that are remembered: some dozens of groups of the largest size."""
+"""For the remembered subgroups of all slices: some dozens of groups of the largest size."""
 
 
 def attempt(dialect: str, pod: PodInfo, name: str, form: Callable[[], Membership]) -> Membership | Problem:
-    """What `form` returns; a Problem of the group with this name where it raises InvalidObject, or is too large."""
+    """The result of `form`; a Problem of the group with this name if `form` raises or the group is too large.
+
+    Only InvalidObject becomes a Problem.
+    """
     try:
         made = form()
         check_size(made.group.min_member, made.group.size, len(made.group.subgroups))
@@ -33,7 +36,7 @@ def attempt(dialect: str, pod: PodInfo, name: str, form: Callable[[], Membership
 
 
 def check_size(least: int, size: int, parts: int) -> None:
-    """Refuse a group that says it is larger than any. Raises InvalidObject."""
+    """Refuse a group that is larger than any real one. Raises InvalidObject."""
     if max(least, size) > MOST_MEMBERS:
         raise InvalidObject("the size of the group", max(least, size), f"a group has at most {MOST_MEMBERS} members")
     if parts > MOST_PARTS:
@@ -41,18 +44,18 @@ def check_size(least: int, size: int, parts: int) -> None:
 
 
 def missing(kind: str, namespace: str, name: str) -> InvalidObject:
-    """The error for an object that a pod names and that is not there."""
+    """The error for an object that a pod names and that does not exist."""
     return InvalidObject(f"{kind} {namespace}/{name} does not exist", None, "")
 
 
 def reference_to(resource: Resource[Any], obj: Any) -> TypedReference:
-    """The object as what stands for a group."""
+    """The reference to the object that represents a group."""
     metadata = obj.metadata
     return TypedReference(resource.kind, metadata.namespace, metadata.name, metadata.uid, resource.api_version)
 
 
 def counted(where: str, value: int | None) -> int:
-    """A number of members as it stands in an object. Raises InvalidObject."""
+    """A number of members from an object. Raises InvalidObject."""
     if value is None:
         raise InvalidObject(where, None, "is not set")
     if not 1 <= value <= MOST:
@@ -61,15 +64,15 @@ def counted(where: str, value: int | None) -> int:
 
 
 def not_more_than(where: str, least: int, size: int) -> None:
-    """Refuse a group that needs more members than there will be. Raises InvalidObject."""
+    """Refuse a group that needs more members than it will have. Raises InvalidObject."""
     if least > size:
         raise InvalidObject(where, least, f"there will be {size} pods only")
 
 
 def member(pod: PodInfo, group: PodGroup, constraints: Constraints, subgroup: str = "") -> Membership:
-    """The pod as a member of a group with these constraints; slices make sub-groups. Raises InvalidObject.
+    """The pod as a member of a group with these constraints; slices become subgroups. Raises InvalidObject.
 
-    Its rank is what the pod's own labels and annotations say.
+    Its rank is read from the pod's own labels and annotations.
     """
     rank = rank_of(pod)
     size = constraints.slice_size
@@ -84,7 +87,7 @@ def member(pod: PodInfo, group: PodGroup, constraints: Constraints, subgroup: st
 
 
 def slices_of(needed: int, size: int, constraints: Constraints) -> tuple[SubGroup, ...]:
-    """The sub-groups that slices of consecutive ranks make; none without slices. Raises InvalidObject."""
+    """The subgroups for slices of consecutive ranks; none without slices. Raises InvalidObject."""
     if not constraints.slice_size:
         return ()
     return slices("", needed, max(needed, size), constraints.slice_size, constraints.slice_topology)
@@ -95,7 +98,7 @@ _slices: BoundedCache[_Slices, tuple[SubGroup, ...]] = BoundedCache(_SLICES_BYTE
 
 
 def slices(prefix: str, needed: int, total: int, size: int, topology: TopologyConstraint) -> tuple[SubGroup, ...]:
-    """So many pods in slices of a size, the first of which have to be whole. Raises InvalidObject."""
+    """This many pods in slices of one size; the first slices have to be complete. Raises InvalidObject."""
     key = (prefix, needed, total, size, topology)
     found = _slices.get(key)
     if found is None:
@@ -114,5 +117,5 @@ def _cut(prefix: str, needed: int, total: int, size: int, topology: TopologyCons
 
 
 def slice_name(number: int) -> str:
-    """What the sub-group of a slice is called."""
+    """The name of a slice's subgroup."""
     return f"slice-{number}"

@@ -31,11 +31,14 @@ _KINDS: tuple[tuple[Resource[Any], Callable[[Any], int]], ...] = (
     (VOLCANO_POD_GROUPS, volcano.min_member),
     (KAI_POD_GROUPS, kai.min_member),
 )
-"""Where a PodGroup with the name may be, and how its least number of members is read."""
+"""Kinds of PodGroup that may have the name, and how the least number of members is read from each."""
 
 
 class GangRefReader:
-    """A pod's GpuClaim with a gangRef; how many pods there are says a PodGroup of that name, or the pod's owner."""
+    """Reads a pod's GpuClaim with a gangRef.
+
+    The number of pods comes from a PodGroup of that name, or from the pod's owner.
+    """
 
     dialect = "gang-ref"
     watches: tuple[Resource[Any], ...] = (GPU_CLAIMS, *(resource for resource, _ in _KINDS))

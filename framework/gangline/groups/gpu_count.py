@@ -1,4 +1,4 @@
-"""Workloads that say how many GPUs they take in all: the members are as many pods as have so many GPUs."""
+"""Workloads that say how many GPUs they take in all: the group has as many members as pods with so many GPUs."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _GPUS = (GPU, "amd.com/gpu", SHARED_GPU)
 
 
 class GpuCountReader:
-    """The annotation topology.scheduler/gpu-count on a workload or its pods; a lone pod is no group.
+    """Reads the annotation topology.scheduler/gpu-count of a workload or its pods; a single pod is no group.
 
-    Where the pods ask for no GPUs themselves, all pods of the workload are members. Those of a Job that have succeeded
-    are not waited for. `gangline.dev/gang: "false"` keeps a workload from being a gang.
+    If the pods request no GPUs themselves, all pods of the workload are members. Pods of a Job that have succeeded are
+    not waited for. `gangline.dev/gang: "false"` keeps a workload from being a gang.
     """
 
     dialect = "gpu-count"
@@ -77,7 +77,7 @@ class GpuCountReader:
 
 
 def gpus_of(pod: PodInfo, lookup: Lookup) -> int:
-    """How many GPUs one pod takes, by its claim or its requests; only GpuClaims are looked up."""
+    """The number of GPUs of one pod, by its claim or its requests; only GpuClaims are looked up."""
     name = pod.annotations.get(CLAIM)
     claim: GpuClaim | None = lookup.store(GPU_CLAIMS).get(name, pod.namespace) if name else None
     if claim is not None:
@@ -86,7 +86,7 @@ def gpus_of(pod: PodInfo, lookup: Lookup) -> int:
 
 
 def _sizes(pod: PodInfo, owner: OwnerReference, lookup: Lookup) -> tuple[int, int]:
-    """The least number of members, and how many there are in all. Raises InvalidObject."""
+    """The least number of members, and the number of all members. Raises InvalidObject."""
     total = number(annotations_of(pod, lookup), GPU_COUNT)
     workload = workload_of(pod, lookup)
     if workload is None and is_followed(owner):

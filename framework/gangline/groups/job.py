@@ -1,4 +1,4 @@
-"""Jobs that are gangs: indexed ones that run all at once, and those whose annotation says so."""
+"""Jobs that are gangs: indexed Jobs whose pods all run at once, and Jobs with the annotation for it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from gangline.state.pods import PodInfo
 
 
 class JobReader:
-    """The Job that a pod belongs to."""
+    """Reads the Job that a pod belongs to."""
 
     dialect = "job"
     watches: tuple[Resource[Any], ...] = CONTROLLERS

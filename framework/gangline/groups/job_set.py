@@ -1,4 +1,4 @@
-"""JobSets: all their Jobs are one group, with a part for each replicated job."""
+"""JobSets: all Jobs of a JobSet are one group, with a part for each replicated job."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gangline.wire.custom_resources import COMPLETION_INDEX
 
 _NOTHING: Mapping[str, str] = {}
 _REMEMBERED_BYTES = 16 * 1024 * 1024
-"""For the layouts of JobSets, and as much for the groups made of them: thousands of usual ones."""
+"""For the remembered layouts of JobSets, and as much for the groups made from them: thousands of usual ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,28 +32,28 @@ class JobPart:
     name: str
     jobs: int
     pods: int
-    """Of one job."""
+    """The number of pods of one job."""
     offset: int
-    """The first rank in the group."""
+    """The part's first rank in the group."""
     constraints: Constraints
     exclusive: str
-    """The level that each job has a domain of its own of."""
+    """The level at which each job has its own domain."""
     leaders_first: bool
-    """Whether the other pods of a job are made only when its first one has a node."""
+    """Whether the other pods of a job are created only when its first pod has a node."""
     done: int
-    """Jobs that have succeeded."""
+    """The number of jobs that have succeeded."""
 
     @property
     def needed(self) -> int:
-        """How many pods have to start together."""
+        """The number of pods that have to start together."""
         return (self.jobs - self.done) * (1 if self.leaders_first else self.pods)
 
 
 class JobSetReader:
-    """The JobSet that a pod's labels name.
+    """Reads the JobSet that a pod's labels name.
 
-    Where replicated jobs start one after the other, each is a group of its own. With exclusive placement each Job is
-    a part, and its first pod alone starts it: the JobSet lets no other pod in before that one has its node.
+    If replicated jobs start one after the other, each is its own group. With exclusive placement each Job is a part,
+    and its first pod alone starts it: the JobSet admits its other pods only when the first pod has its node.
     """
 
     dialect = "job-set"
@@ -130,7 +130,7 @@ def _layout(found: JobSet) -> list[JobPart]:
 
 
 def _own(replicated: ReplicatedJob) -> dict[str, str]:
-    """The annotations of the jobs and pods that are made of it."""
+    """The annotations of the jobs and pods that are created from the replicated job."""
     return {
         **(replicated.template.metadata.annotations or _NOTHING),
         **(replicated.template.spec.template.metadata.annotations or _NOTHING),
@@ -174,7 +174,7 @@ def _formed(dialect: str, found: JobSet, parts: list[JobPart], name: str) -> Pod
 
 
 def _subgroups(part: JobPart, needed: int, hoisted: bool) -> tuple[SubGroup, ...]:
-    """The sub-groups that a replicated job makes; a lone one whose constraint is the group's needs none."""
+    """The subgroups of a replicated job; a single one whose constraint is the group's is left out."""
     constraints = part.constraints
     whole = needed if not part.done else 0  # it is not known which Jobs have succeeded
     if (part.exclusive or constraints.slice_size) and constraints.topology != FREE and not hoisted:
@@ -195,7 +195,7 @@ def _subgroups(part: JobPart, needed: int, hoisted: bool) -> tuple[SubGroup, ...
 
 
 def _member(pod: PodInfo, group: PodGroup, part: JobPart) -> Membership:
-    """The pod's place: its Job counts first, then its completion index. Raises InvalidObject."""
+    """The pod's place: ordered by its Job, then by its completion index. Raises InvalidObject."""
     job = number(pod.labels, keys.JOB_SET_JOB, least=0)
     completion = number(pod.annotations, COMPLETION_INDEX, least=0)
     if completion is None:

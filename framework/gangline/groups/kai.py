@@ -17,7 +17,7 @@ from gangline.state.pods import PodInfo
 
 
 class KaiReader:
-    """The annotation pod-group-name; the label kai.scheduler/subgroup-name says which part of the group."""
+    """Reads the annotation pod-group-name; the label kai.scheduler/subgroup-name names the part of the group."""
 
     dialect = "kai"
     watches: tuple[Resource[Any], ...] = (KAI_POD_GROUPS,)
@@ -50,7 +50,7 @@ class KaiReader:
 
 
 def min_member(obj: KaiPodGroup, parts: tuple[SubGroup, ...] | None = None) -> int:
-    """How many members have to start together: `minMember`, or what the parts need. Raises InvalidObject."""
+    """The number of members that have to start together: `minMember`, or the sum of the parts. Raises InvalidObject."""
     where = f"PodGroup {obj.metadata.namespace}/{obj.metadata.name}: spec.minMember"
     needed = sum(part.min_member for part in (_parts(obj) if parts is None else parts))
     if obj.spec.min_member is None:
@@ -59,7 +59,7 @@ def min_member(obj: KaiPodGroup, parts: tuple[SubGroup, ...] | None = None) -> i
 
 
 def _parts(obj: KaiPodGroup) -> tuple[SubGroup, ...]:
-    """The innermost parts: they alone have pods."""
+    """The innermost parts: only these have pods."""
     where = f"PodGroup {obj.metadata.namespace}/{obj.metadata.name}: spec"
     outer = {part.parent for part in obj.spec.sub_groups if part.parent}
     parts = []

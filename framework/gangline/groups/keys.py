@@ -1,19 +1,19 @@
-"""The labels and annotations with which pods, owners and groups say what belongs together, and how close."""
+"""The labels and annotations on pods, owners and groups that define groups and how close their pods have to be."""
 
 from __future__ import annotations
 
 # Gangline
 
 GANG = "gangline.dev/gang"
-"""On a Job or its pods: "true" makes it a gang, "false" keeps an indexed Job from being one."""
+"""On a Job or its pods: "true" makes it a gang, "false" keeps an indexed Job from being a gang."""
 MIN_MEMBER = "gangline.dev/min-member"
-"""On a workload or its pods: the least number of members to start with."""
+"""On a workload or its pods: the least number of members that start together."""
 TOPOLOGY_REQUIRED = "gangline.dev/topology-required"
-"""The level in one domain of which all members have to be: "rack"."""
+"""The level at which all members have to be in one domain: "rack"."""
 TOPOLOGY_PREFERRED = "gangline.dev/topology-preferred"
-"""The level in one domain of which all members should be."""
+"""The level at which all members should be in one domain."""
 TOPOLOGY_FALLBACK = "gangline.dev/topology-fallback"
-"""Levels, each but the last with the time of waiting until which it is required: "rack,2m;block,10m;any"."""
+"""Levels, each but the last with the waiting time until which it is required: "rack,2m;block,10m;any"."""
 MIN_RUNTIME = "gangline.dev/min-runtime"
 """On a workload or its pods: how long a pod runs before it may be preempted for a gang: "30m"."""
 GPU_COUNT = "topology.scheduler/gpu-count"
@@ -87,4 +87,4 @@ LWS_SUBGROUP_EXCLUSIVE = "leaderworkerset.sigs.k8s.io/subgroup-exclusive-topolog
 # Deployments
 
 DESIRED_REPLICAS = "deployment.kubernetes.io/desired-replicas"
-"""On a ReplicaSet: how many replicas its Deployment has, written by Kubernetes."""
+"""On a ReplicaSet: the number of replicas of its Deployment, written by Kubernetes."""

@@ -16,7 +16,7 @@ from gangline.state.pods import PodInfo
 
 
 class KoordinatorReader:
-    """gang.scheduling.koordinator.sh/name; groups with a PodGroup of scheduler-plugins are read by that reader."""
+    """Reads gang.scheduling.koordinator.sh/name; the reader of scheduler-plugins reads groups with a PodGroup."""
 
     dialect = "koordinator"
     watches: tuple[Resource[Any], ...] = ()

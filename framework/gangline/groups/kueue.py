@@ -16,7 +16,7 @@ from gangline.state.pods import PodInfo
 
 
 class KueueReader:
-    """The label kueue.x-k8s.io/pod-group-name; what Kueue says of workloads is read with those."""
+    """Reads the label kueue.x-k8s.io/pod-group-name; the readers of workloads read Kueue's keys on workloads."""
 
     dialect = "kueue"
     watches: tuple[Resource[Any], ...] = ()

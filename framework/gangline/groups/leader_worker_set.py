@@ -21,17 +21,17 @@ from gangline.state.pods import PodInfo
 LEADER, WORKERS = "leader", "workers"
 _NOTHING: Mapping[str, str] = {}
 _CUTS = (keys.LWS_SUBGROUP_SIZE, keys.LWS_SUBGROUP_TYPE, keys.LWS_SUBGROUP_EXCLUSIVE)
-"""The annotations by which a replica is cut into sub-groups."""
+"""The annotations that divide a replica into subgroups."""
 _REMEMBERED_BYTES = 16 * 1024 * 1024
-"""For the groups that are remembered: thousands of usual ones."""
+"""For the remembered groups: thousands of usual ones."""
 _Key = tuple[str | int | TopologyConstraint | None, ...]
 
 
 class LeaderWorkerSetReader:
-    """One replica of a LeaderWorkerSet is a group: leader and workers, or the sub-groups that the set has cut it into.
+    """Makes one group of each replica of a LeaderWorkerSet: leader and workers, or the subgroups of the set.
 
-    With exclusive placement, and where workers wait for a leader that is ready, they are not even made before the
-    leader has its node; then the leader alone starts the group, and the workers join it in its domain.
+    With exclusive placement, and if workers wait for a ready leader, workers are created only when the leader has its
+    node. Then the leader alone starts the group, and the workers join it in its domain.
     """
 
     dialect = "leader-worker-set"
@@ -39,7 +39,7 @@ class LeaderWorkerSetReader:
 
     def __init__(self) -> None:
         self._groups: BoundedCache[_Key, tuple[LeaderWorkerSet | None, PodGroup]] = BoundedCache(_REMEMBERED_BYTES)
-        """One for all pods of a replica that say the same."""
+        """One group for all pods of a replica with the same annotations."""
 
     def read(self, pod: PodInfo, lookup: Lookup) -> Membership | Problem | None:
         """See `Reader`."""
@@ -99,9 +99,9 @@ def _parts(annotations: Mapping[str, str], size: int, found: LeaderWorkerSet | N
 
 
 def _part(annotations: Mapping[str, str], size: int, rank: int) -> str:
-    """The part that the pod with a rank is in.
+    """The part of the pod with a rank.
 
-    A leader that is left over when the others are cut into equal parts is one more pod of the first of them.
+    If the leader is left over when the other pods are divided into equal parts, it is one more pod of the first part.
     """
     each = number(annotations, keys.LWS_SUBGROUP_SIZE)
     if each is None:
@@ -113,7 +113,7 @@ def _part(annotations: Mapping[str, str], size: int, rank: int) -> str:
 
 
 def _within(least: int, parts: list[tuple[str, int, Any]]) -> tuple[SubGroup, ...]:
-    """The parts, of which the first ones make up the least number of members."""
+    """The parts; the first ones together have the least number of members."""
     found, left = [], least
     for name, count, constraint in parts:
         found.append(SubGroup(name, min(count, left), constraint))

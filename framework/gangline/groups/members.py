@@ -1,4 +1,4 @@
-"""Which pods of a group have a node: kept in step with every placement, hypothetical ones too."""
+"""Which pods of a group have a node: updated with every placement, including hypothetical ones."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ from gangline.state.pods import PodInfo
 
 
 class Grouping(Protocol):
-    """Who knows which group a pod is in."""
+    """Finds the group of a pod."""
 
     def of(self, pod: PodInfo) -> Membership | Problem | None:
-        """The pod's group; a Problem where it names one that cannot be used."""
+        """The pod's group; a Problem if the pod names a group that cannot be used."""
         ...
 
     def annotations(self, pod: PodInfo) -> Mapping[str, str]:
-        """The annotations of a pod and of what owns it, the nearest winning."""
+        """The annotations of a pod and of its owners; the nearest one wins."""
         ...
 
     @property
     def version(self) -> int:
-        """Grows when an object changes that groups are read from."""
+        """Grows when an object changes from which groups are read."""
         ...
 
 
 class PlacedMembers:
-    """A tracker of the members of groups; a pod whose group was not known when it was placed is looked at again."""
+    """Tracks the members of groups; a pod whose group was unknown when it was placed is looked at again."""
 
     def __init__(self, groups: Grouping) -> None:
         self._groups = groups
         self.clear()
 
     def clear(self) -> None:
-        """Nobody has a node."""
+        """Forget all placements."""
         self._by_key: dict[str, dict[str, PodInfo]] = {}
         self._key_of: dict[str, str] = {}
         self._unknown: dict[str, PodInfo] = {}
         self._version = -1
 
     def add(self, pod: PodInfo, row: int) -> None:
-        """Pod is on row now."""
+        """The pod is on the row now."""
         membership = self._groups.of(pod)
         if isinstance(membership, Membership):
             key = membership.group.key
@@ -51,7 +51,7 @@ class PlacedMembers:
             self._unknown[pod.uid] = pod
 
     def remove(self, pod: PodInfo, row: int) -> None:
-        """Pod is no longer on row."""
+        """The pod is no longer on the row."""
         self._unknown.pop(pod.uid, None)
         key = self._key_of.pop(pod.uid, None)
         if key is not None:
@@ -66,12 +66,12 @@ class PlacedMembers:
         return self._by_key.get(key, _NOBODY).values()
 
     def groups(self) -> dict[str, dict[str, PodInfo]]:
-        """The groups of which somebody has a node: key to members by UID; only to read."""
+        """The groups with members that have a node: key to members by UID; read-only."""
         self._look_again()
         return self._by_key
 
     def start_over(self, pods: Collection[PodInfo]) -> None:
-        """Read the groups of all pods anew; for when everything has been listed."""
+        """Read the groups of all pods anew, after all objects have been listed."""
         self.clear()
         for pod in pods:
             if pod.row >= 0:

@@ -1,11 +1,11 @@
-"""What stands behind a pod along its chain of controllers: their annotations, the topmost of them, and how many pods.
+"""The owners of a pod along its chain of controllers: their annotations, the topmost owner, and the number of pods.
 
     Pod -> Job -> CronJob | JobSet        Pod -> ReplicaSet -> Deployment        Pod -> StatefulSet -> LeaderWorkerSet
 
 Rules:
-- A controller of another kind ends the chain: nothing is known of it but its name.
-- A reference is believed where namespace, kind, name and UID are all those of an object that is there. A UID alone says
-  nothing: whoever may create a pod writes there what it likes.
+- A controller of another kind ends the chain: only its name is known.
+- An owner reference is accepted if an object exists with the same namespace, kind, name and UID. The UID alone proves
+  nothing: a user who may create a pod can write any value there.
 """
 
 from __future__ import annotations
@@ -47,26 +47,26 @@ _CONTROLLERS = {(each.group, each.kind): each for each in CONTROLLERS}
 _UNREAD = "kubectl.kubernetes.io/last-applied-configuration"
 _NO_ANNOTATIONS: Mapping[str, str] = {}
 OwnerKey = tuple[str, str, str, str, str]
-"""Namespace, apiVersion, kind, name and UID: what tells an owner from all others."""
+"""Namespace, apiVersion, kind, name and UID: the identity of an owner."""
 _LONGEST = 8
-"""Controllers above each other; a longer chain is a circle."""
+"""Controllers above each other, at most; a longer chain is a cycle."""
 _MOST = 50_000
-"""Controllers that are remembered; most of more are gone."""
+"""Controllers that are remembered, at most; beyond that all are dropped, as most of them no longer exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """The controllers of a pod, as far as they are known."""
+    """The known controllers of a pod."""
 
     objects: tuple[Any, ...]
-    """From the nearest on."""
+    """The controllers, from the nearest on."""
     annotations: Mapping[str, str]
-    """Theirs, the nearest winning."""
+    """The controllers' annotations; the nearest one wins."""
     top: TypedReference
 
 
 def controller_of(owners: list[OwnerReference]) -> OwnerReference | None:
-    """The owner that manages an object."""
+    """The owner that is the controller of an object."""
     for owner in owners:
         if owner.controller:
             return owner
@@ -74,7 +74,7 @@ def controller_of(owners: list[OwnerReference]) -> OwnerReference | None:
 
 
 def key_of(reference: OwnerReference, namespace: str) -> OwnerKey:
-    """What tells the owner from all others, as an object in this namespace names it."""
+    """The identity of the owner in an owner reference of an object in this namespace."""
     return namespace, reference.api_version, reference.kind, reference.name, reference.uid
 
 
@@ -84,19 +84,19 @@ def is_followed(reference: OwnerReference) -> bool:
 
 
 def starts_in_turn(found: Any) -> bool:
-    """Whether a controller makes a pod only when the one before is ready."""
+    """Whether a controller creates a pod only when the pod before it is ready."""
     return isinstance(found, StatefulSet) and found.spec.pod_management_policy != "Parallel"
 
 
 def _find(reference: OwnerReference, namespace: str, lookup: Lookup) -> Any:
-    """The object that a reference points to; None when it is not there, or another has its name now."""
+    """The object of an owner reference; None if it does not exist, or a new object has its name."""
     kind = _CONTROLLERS.get((reference.api_version.rpartition("/")[0], reference.kind))
     found = lookup.store(kind).get(reference.name, namespace) if kind is not None else None
     return found if found is not None and found.metadata.uid == reference.uid else None
 
 
 def chain_of(reference: OwnerReference, namespace: str, lookup: Lookup) -> Chain:
-    """The chain that begins with a controller."""
+    """The chain that begins with this controller."""
     objects: list[Any] = []
     top: OwnerReference | None = reference
     while top is not None and len(objects) < _LONGEST and (found := _find(top, namespace, lookup)) is not None:
@@ -114,24 +114,27 @@ def chain_of(reference: OwnerReference, namespace: str, lookup: Lookup) -> Chain
 
 
 def annotations_of(pod: PodInfo, lookup: Lookup) -> Mapping[str, str]:
-    """The pod's annotations over those of its controllers, the nearest winning."""
+    """The pod's annotations and those of its controllers; the nearest one wins."""
     chain = _behind(pod, lookup)
     return pod.annotations if chain is None else {**chain.annotations, **pod.annotations}
 
 
 def annotations_with(pod: PodInfo, obj: Any, lookup: Lookup) -> Mapping[str, str]:
-    """The pod's annotations over those of the object that stands for its group, over those of its controllers."""
+    """The annotations of the pod, of the object that represents its group, and of its controllers.
+
+    If several have the same key, the first of them wins.
+    """
     return {**annotations_of(pod, lookup), **(obj.metadata.annotations or _NO_ANNOTATIONS), **pod.annotations}
 
 
 def workload_of(pod: PodInfo, lookup: Lookup) -> Any:
-    """The controller of a pod, as an object; None when it is not there, or is not looked up."""
+    """The object that is the controller of a pod; None if it does not exist, or is not looked up."""
     chain = _behind(pod, lookup)
     return chain.objects[0] if chain is not None and chain.objects else None
 
 
 def sizes_of(pod: PodInfo, lookup: Lookup) -> tuple[int, int] | None:
-    """How many pods what stands behind a pod makes at once, and in all; None where nobody says so."""
+    """How many pods the owners of a pod create at once, and in all; None if unknown."""
     chain = _behind(pod, lookup)
     for each in reversed(chain.objects if chain is not None else ()):
         if size := pods_of(each):
@@ -146,7 +149,7 @@ def job_size(parallelism: int | None, completions: int | None) -> int:
 
 
 def job_pods_to_come(job: Job) -> int:
-    """How many pods of a job still run together: those that have succeeded do not come again."""
+    """How many pods of a job still run together: pods that have succeeded are not created again."""
     size = job_size(job.spec.parallelism, job.spec.completions)
     if job.spec.completions is None:
         return max(size, 1)
@@ -154,7 +157,7 @@ def job_pods_to_come(job: Job) -> int:
 
 
 def _behind(pod: PodInfo, lookup: Lookup) -> Chain | None:
-    """The chain of a pod; from those that the lookup remembers, if it does."""
+    """The chain of a pod, from the remembered chains if the lookup has them."""
     reference = controller_of(pod.owners)
     if reference is None:
         return None
@@ -170,7 +173,7 @@ class Owners:
         self._chains: dict[OwnerKey, tuple[Chain, Sight]] = {}
 
     def annotations(self, pod: PodInfo) -> Mapping[str, str]:
-        """The pod's annotations over those of its controllers, the nearest winning."""
+        """The pod's annotations and those of its controllers; the nearest one wins."""
         reference = controller_of(pod.owners)
         if reference is None:
             return pod.annotations
@@ -178,14 +181,14 @@ class Owners:
         return {**owned, **pod.annotations} if owned else pod.annotations
 
     def top(self, pod: PodInfo) -> TypedReference:
-        """The topmost controller; the pod itself where it has none."""
+        """The topmost controller; the pod itself if it has none."""
         reference = controller_of(pod.owners)
         if reference is None:
             return TypedReference("Pod", pod.namespace, pod.name, pod.uid, "v1")
         return self.chain(reference, pod.namespace)[0].top
 
     def chain(self, reference: OwnerReference, namespace: str) -> tuple[Chain, Sight]:
-        """The chain that begins with a controller, and what it was read from."""
+        """The chain that begins with this controller, and the objects from which it was read."""
         key = key_of(reference, namespace)
         known = self._chains.get(key)
         if known is not None and known[1].holds():
@@ -214,7 +217,7 @@ def _above(found: Any, lookup: Lookup) -> OwnerReference | None:
 
 
 def pods_of(found: Any) -> int | None:
-    """How many pods an object stands for; None for a kind that does not say."""
+    """The number of pods of an object; None for a kind that does not say."""
     if isinstance(found, Job):
         return job_size(found.spec.parallelism, found.spec.completions)
     if isinstance(found, ReplicaSet):

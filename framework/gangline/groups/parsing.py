@@ -1,4 +1,4 @@
-"""Reads single values of annotations and labels; what cannot be read is an InvalidObject that names the key."""
+"""Reads single values of annotations and labels; an unreadable value is an InvalidObject that names the key."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gangline.state.pods import PodInfo
 from gangline.wire.custom_resources import COMPLETION_INDEX, POD_INDEX
 
 MOST = 2**31 - 1
-"""The largest number that Kubernetes has room for where members are counted."""
+"""The largest number of members that Kubernetes can store."""
 _LONGEST = 64
 _LEVEL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_./]{0,315}[A-Za-z0-9])?")
 _ANYWHERE = ("any", "anywhere")
@@ -36,7 +36,7 @@ def invalid(key: str, value: object, why: str) -> InvalidObject:
 
 
 def number(values: Mapping[str, str], key: str, least: int = 1) -> int | None:
-    """The whole number that stands there; None for nothing. Raises InvalidObject."""
+    """The whole number under this key; None if the key is missing. Raises InvalidObject."""
     text = values.get(key)
     if text is None:
         return None
@@ -47,7 +47,7 @@ def number(values: Mapping[str, str], key: str, least: int = 1) -> int | None:
 
 
 def flag(values: Mapping[str, str], key: str) -> bool | None:
-    """Whether "true" or "false" stands there; None for nothing. Raises InvalidObject."""
+    """Whether the value is "true" or "false"; None if the key is missing. Raises InvalidObject."""
     text = values.get(key)
     if text is None:
         return None
@@ -57,7 +57,7 @@ def flag(values: Mapping[str, str], key: str) -> bool | None:
 
 
 def seconds(values: Mapping[str, str], key: str) -> float | None:
-    """The Go duration that stands there, at most a hundred years; None for nothing. Raises InvalidObject."""
+    """The Go duration under this key, at most a hundred years; None if the key is missing. Raises InvalidObject."""
     text = values.get(key)
     if text is None:
         return None
@@ -65,13 +65,13 @@ def seconds(values: Mapping[str, str], key: str) -> float | None:
 
 
 def level(values: Mapping[str, str], key: str) -> str:
-    """The name of the level that stands there; ANYWHERE for nothing. Raises InvalidObject."""
+    """The name of the level under this key; ANYWHERE if the key is missing. Raises InvalidObject."""
     text = values.get(key)
     return ANYWHERE if text is None else level_name(key, text, text)
 
 
 def fallback(values: Mapping[str, str], key: str) -> tuple[FallbackStep, ...]:
-    """The steps that stand there: each level is required until its time, then the next one. Raises InvalidObject."""
+    """The steps under this key: each level is required until its time, then the next one. Raises InvalidObject."""
     text = values.get(key)
     if text is None:
         return ()
@@ -91,7 +91,7 @@ def fallback(values: Mapping[str, str], key: str) -> tuple[FallbackStep, ...]:
 
 
 def rank_of(pod: PodInfo) -> int | None:
-    """The pod's rank among its like, from whatever counts it; None where nothing does. Raises InvalidObject."""
+    """The pod's rank among its group, from the first key that has it; None if none has. Raises InvalidObject."""
     for pointer in _RANK_LABELS:
         named = pod.annotations.get(pointer)
         if named and named in pod.labels:
@@ -105,7 +105,7 @@ def rank_of(pod: PodInfo) -> int | None:
 
 
 def level_name(key: str, text: str, name: str) -> str:
-    """The level that is called so in the text of an annotation. Raises InvalidObject."""
+    """The level with this name in the text of an annotation. Raises InvalidObject."""
     name = name.strip()
     if name in _ANYWHERE:
         return ANYWHERE

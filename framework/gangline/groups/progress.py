@@ -1,9 +1,10 @@
-"""How far a group has come: the one place that counts members against the number that the group needs.
+"""How far a group has come: the one place that compares the number of members with the number that the group needs.
 
-A group, or a part of it, runs when at least `min_member` of its members have a node at the same time. Whoever asks
-whether a group may start, whether it runs in part, or how many members it lacks or can spare makes a `Progress` of the
-numbers that it knows, and asks that. Members that have run to their end hold no node, and do not count as placed. They
-do not come again: where an object says how many there are, its reader has taken them off `min_member` already.
+A group, or a part of it, runs when at least `min_member` of its members have a node at the same time. Code that has to
+know whether a group may start, whether it runs in part, or how many members it lacks or can spare makes a `Progress`
+from the numbers that it has, and asks that. Members that have run to their end hold no node, and do not count as
+placed. They are not created again: if an object says how many there are, its reader has subtracted them from
+`min_member`.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ class Progress:
     """The members of a group, or of one part of a group, in numbers."""
 
     least: int
-    """How many have to have a node at the same time; 0 where it does not matter how many have one."""
+    """How many members must have a node at the same time; 0 if no number is required."""
     placed: int = 0
-    """How many have a node, those included whose binding is still on its way."""
+    """How many members have a node, including those whose binding is still running."""
     waiting: int = 0
-    """How many wait for a node; 0 where the caller asks only about those that are placed."""
+    """How many members wait for a node; 0 if the caller asks only about placed members."""
 
     @staticmethod
     def of(group: PodGroup | SubGroup | None, placed: int = 0, waiting: int = 0) -> Progress:
@@ -30,11 +31,11 @@ class Progress:
         return Progress(0 if group is None else group.min_member, placed, waiting)
 
     def with_waiting(self, waiting: int) -> Progress:
-        """The same group with another number of members that wait."""
+        """The same group with another number of waiting members."""
         return replace(self, waiting=waiting)
 
     def without(self, leaving: int) -> Progress:
-        """The same group once so many of the placed members have gone."""
+        """The same group after this many placed members have left."""
         return replace(self, placed=self.placed - leaving)
 
     @property
@@ -44,27 +45,27 @@ class Progress:
 
     @property
     def is_partial(self) -> bool:
-        """Whether some members have a node, but too few: they are of no use, and hold what others could use."""
+        """Whether some members have a node, but too few: they do no useful work, and hold resources of others."""
         return 0 < self.placed < self.least
 
     @property
     def needed(self) -> int:
-        """How many more members need a node, at least; 0 where the group has all that it needs."""
+        """How many more members need a node, at least; 0 if the group has all that it needs."""
         return max(0, self.least - self.placed)
 
     @property
     def due(self) -> int:
-        """How many of the waiting members the group needs: all of them where they are too few."""
+        """How many of the waiting members the group needs: all of them if they are too few."""
         return min(self.waiting, self.needed)
 
     @property
     def missing(self) -> int:
-        """How many members have to come before the group may start: they have no node, and do not wait for one."""
+        """How many members have to be created before the group may start: they neither have a node nor wait."""
         return max(0, self.needed - self.waiting)
 
     @property
     def may_start(self) -> bool:
-        """Whether a decision on those that wait is of use: somebody waits, and they are enough."""
+        """Whether deciding the waiting members is useful: there are some, and they are enough."""
         return self.waiting >= max(1, self.needed)
 
     @property
@@ -74,7 +75,7 @@ class Progress:
 
     @property
     def spare(self) -> int:
-        """How many of the placed members may go while the others run on."""
+        """How many of the placed members may leave while the others run on."""
         return max(0, self.placed - self.least)
 
 

@@ -1,6 +1,6 @@
 """The readers of all dialects, in the order in which they are asked.
 
-Groups that somebody has named come before those that follow from what owns a pod.
+Groups that a user has named come before groups that follow from a pod's owner.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ READERS: tuple[Reader, ...] = (
     GpuCountReader(),
     JobReader(),
 )
-"""All dialects; of several that a pod speaks, the first counts."""
+"""All dialects; if a pod uses several, the first counts."""
 
 
 def watched_by(readers: tuple[Reader, ...]) -> tuple[Resource[Any], ...]:
-    """The kinds that readers look up, each once; they all look along the controllers of a pod."""
+    """The kinds that readers look up, each once; all readers look along the controllers of a pod."""
     return tuple(dict.fromkeys((*(kind for reader in readers for kind in reader.watches), *CONTROLLERS)))
 
 
 WATCHES = watched_by(READERS)
-"""What has to be followed for `READERS`."""
+"""The kinds that must be watched for `READERS`."""

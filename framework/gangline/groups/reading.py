@@ -1,4 +1,4 @@
-"""What every reader of a dialect offers: from a pod to its group."""
+"""The interface of a reader of one dialect: from a pod to its group."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gangline.state.pods import PodInfo
 
 
 class Lookup(Protocol):
-    """Where readers look up the objects that stand behind pods."""
+    """Where readers look up the owners of pods and other objects."""
 
     def store(self, kind: Resource[Any]) -> Any:
         """The objects of a kind: iterate, `get(name, namespace)`, `version`."""
@@ -21,13 +21,13 @@ class Reader(Protocol):
     """One dialect in which pods say that they belong together."""
 
     dialect: str
-    """Its name, as it stands in messages and metrics."""
+    """The name of the dialect in messages and metrics."""
     watches: tuple[Resource[Any], ...]
-    """The kinds that it looks up."""
+    """The kinds that the reader looks up."""
 
     def read(self, pod: PodInfo, lookup: Lookup) -> Membership | Problem | None:
-        """The pod's group; None where the pod says nothing in this dialect. Pure: the same answer for the same state.
+        """The pod's group; None if the pod says nothing in this dialect. Pure: the same answer for the same state.
 
-        Quick for pods that are in no group: a dictionary access or two.
+        Must be quick for pods that are in no group: a dictionary access or two.
         """
         ...

@@ -1,7 +1,7 @@
-"""Whether the parts of a group can all have room by numbers alone, before any of them is tried on the columns.
+"""Whether all parts of a group can have room by numbers alone, before any part is tried on the columns.
 
-What says no is sure: each part needs a domain that holds its least number of members, and a domain holds no more parts
-than go into it by the number of members and by each resource. What says yes has to be tried.
+Each part needs a domain that holds its least number of members. A domain holds only as many parts as fit by the number
+of members and by each resource. A no is certain; a yes has to be tried.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from gangline.state.topology import Topology
 
 Amounts = NDArray[np.float64]
 _ROUNDING = 1e-9
-"""By how much sums of large amounts may be wrong; in doubt there is room."""
+"""The possible error of sums of large amounts; in doubt there is room."""
 
 
 @dataclass(slots=True, eq=False)
 class Part:
-    """Members that have to be near each other: a subgroup, or the whole group where it has none."""
+    """Members that have to be near each other: a subgroup, or the whole group if it has none."""
 
     name: str
     roles: list[Role]
     minimum: int
     levels: tuple[str, ...]
-    """What will do, the best first; `ANYWHERE` for the whole placement."""
+    """The allowed levels, the best first; `ANYWHERE` for the whole placement."""
     placed: Rows = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
-    """The rows of those that have a node already: the others go to the same domain."""
+    """The rows of the members that have a node already: the other members go to the same domain."""
 
     @property
     def widest(self) -> str:
-        """The level in one domain of which it has to be, whatever it prefers."""
+        """The widest allowed level: the part has to be in one domain of it."""
         return self.levels[-1]
 
 
@@ -52,7 +52,7 @@ class GroupRoom:
         ]
 
     def missing(self, done: int, rows: Rows) -> str:
-        """Why not all parts from the `done`-th on can have room within rows as the columns are; "" where they may."""
+        """Why the parts from the `done`-th on cannot all have room within these rows now; "" if they may."""
         left = {id(part) for part in self._parts[done:] if part.minimum > 0}
         for alike in self._kinds:
             why = alike.missing(left, rows)
@@ -62,7 +62,7 @@ class GroupRoom:
 
 
 class _Alike:
-    """Parts each of which has to be in one domain of the same level."""
+    """Parts that each have to be in one domain of the same level."""
 
     def __init__(self, nodes: Nodes, topology: Topology, level: str, parts: Sequence[Part]) -> None:
         self._nodes = nodes
@@ -76,7 +76,7 @@ class _Alike:
         capacity = np.max([role.capacity for role in roles], axis=0)
         self._allowed = capacity > 0
         self._known = self._allowed & (self._fits(np.arange(len(capacity))) == 0)
-        """Where a filter lets a member in against the numbers."""
+        """Where a filter accepts a member although the numbers do not."""
 
     def missing(self, left: set[int], rows: Rows) -> str:
         """See `GroupRoom.missing`."""
@@ -100,7 +100,7 @@ class _Alike:
         return ""
 
     def _fits(self, rows: Rows) -> Int64Column:
-        """How many members there is room for at most on each of rows, if all asked for what they have in common."""
+        """How many members fit on each of these rows at most, if each requested only what all have in common."""
         nodes = self._nodes
         fits = np.full(len(rows), np.iinfo(np.int64).max, dtype=np.int64)
         for resource, amount in zip(self._resources.tolist(), self._common.tolist(), strict=True):
@@ -111,7 +111,7 @@ class _Alike:
         return np.minimum(fits, most)
 
     def _need(self, part: Part) -> Amounts:
-        """Of members, then of each resource: what the least number of members takes if they are the smallest."""
+        """The number of members, then the amount of each resource, that the least number of smallest members takes."""
         asked = np.array([_asked(role, self._resources) for role in part.roles], dtype=np.float64)
         each = np.repeat(asked, [len(role.pods) for role in part.roles], axis=0)
         return np.concatenate(([part.minimum], np.sort(each, axis=0)[: part.minimum].sum(axis=0)))
@@ -125,7 +125,7 @@ def _asked(role: Role, resources: NDArray[np.intp]) -> NDArray[np.int64]:
 
 
 def _most(needs: Amounts, room: Amounts) -> int:
-    """How many of the parts can have a domain at most: of those that need most, no more than go into all domains."""
+    """How many of the parts can have a domain at most: the parts that need most must fit into all domains together."""
     room = room * (1.0 + _ROUNDING)
     for number, need in enumerate(np.sort(needs)[::-1].tolist(), start=1):
         if need > 0 and (room // need).sum() < number:

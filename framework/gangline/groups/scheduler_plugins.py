@@ -17,7 +17,7 @@ from gangline.state.pods import PodInfo
 
 
 class SchedulerPluginsReader:
-    """The label scheduling.x-k8s.io/pod-group; `scheduleTimeoutSeconds` is how long members wait at permit."""
+    """Reads the label scheduling.x-k8s.io/pod-group; `scheduleTimeoutSeconds` is how long members wait at permit."""
 
     dialect = "scheduler-plugins"
     watches: tuple[Resource[Any], ...] = (SCHEDULER_PLUGINS_POD_GROUPS,)
@@ -47,7 +47,7 @@ class SchedulerPluginsReader:
 
 
 def min_member(obj: PodGroupObject) -> int:
-    """How many members have to start together. Raises InvalidObject."""
+    """The number of members that have to start together. Raises InvalidObject."""
     return counted(f"PodGroup {obj.metadata.namespace}/{obj.metadata.name}: spec.minMember", obj.spec.min_member)
 
 

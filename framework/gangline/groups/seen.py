@@ -1,4 +1,4 @@
-"""What an answer was read from, so that it is read again only when one of these objects has changed in earnest."""
+"""Remembers from which objects an answer was read, so that it is read again only when one of them has changed."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from gangline.kube.resources import Resource
 from gangline.model import Job, JobSet, OwnerReference
 
 _STATUS_COUNTS = (Job, JobSet)
-"""Kinds whose status says how many pods are still to come."""
+"""Kinds whose status says how many pods are still to be created."""
 
 Place = tuple[str, str, str]
 """The key of a store, a namespace and a name."""
 Found = dict[Place, tuple[Callable[..., Any], Any]]
-"""How to get what is at each place, and what was there."""
+"""For each place a function that gets the object there, and the object that was there."""
 
 
 class Sight:
-    """Objects that were looked up, those that were missing too."""
+    """Objects that were looked up, including missing ones."""
 
     __slots__ = ("found",)
 
@@ -27,7 +27,7 @@ class Sight:
         self.found = found
 
     def holds(self) -> bool:
-        """Whether all are still what they were, apart from what does not matter to groups."""
+        """Whether all objects are the same as before, ignoring changes that do not matter to groups."""
         for place, (get, before) in self.found.items():
             now = get(place[2], place[1])
             if now is before:
@@ -39,7 +39,7 @@ class Sight:
 
 
 class Seen:
-    """A lookup that keeps in mind what it was asked for."""
+    """A lookup that remembers what it was asked for."""
 
     def __init__(
         self, lookup: Lookup, chains: Callable[[OwnerReference, str], tuple[Any, Sight]] | None = None
@@ -51,11 +51,11 @@ class Seen:
         self._shared: Sight | None = None
 
     def store(self, kind: Resource[Any]) -> Any:
-        """The objects of a kind; what is got from it is noted."""
+        """The objects of a kind; each object that is read is remembered."""
         return _SeenStore(kind.key, self._lookup.store(kind), self._found)
 
     def chain(self, reference: OwnerReference, namespace: str) -> Any:
-        """The chain that begins with a controller, from those that are remembered; None where none are."""
+        """The chain that begins with this controller, from the remembered chains; None if none are remembered."""
         key = (namespace, reference.api_version, reference.kind, reference.name, reference.uid)
         if self._chains is None or key in self._got:
             return self._got.get(key)
@@ -66,7 +66,7 @@ class Seen:
         return chain
 
     def sight(self) -> Sight:
-        """What was looked up so far; where that is a chain alone, pods with the same chain share it."""
+        """What was looked up so far; if that is only a chain, pods with the same chain share it."""
         if self._shared is not None and self._shared.found.keys() == self._found.keys():
             return self._shared
         return Sight(self._found)
@@ -87,7 +87,7 @@ class _SeenStore:
 
 
 def _alike(before: Any, now: Any) -> bool:
-    """Whether two states of an object are the same to readers: what controllers write all the time is not."""
+    """Whether two states of an object are the same to readers: frequent changes by controllers are ignored."""
     if before is None or now is None:
         return False
     old, new = before.metadata, now.metadata

@@ -17,7 +17,7 @@ from gangline.state.pods import PodInfo
 
 
 class UpstreamReader:
-    """`spec.schedulingGroup.podGroupName`; the API server has one of the two versions."""
+    """Reads `spec.schedulingGroup.podGroupName`; the API server has one of two versions of the PodGroup."""
 
     dialect = "upstream"
     watches: tuple[Resource[Any], ...] = (POD_GROUPS_V1BETA1, POD_GROUPS_V1ALPHA2)
@@ -53,7 +53,7 @@ class UpstreamReader:
 
 
 def min_count(obj: PodGroupObject) -> int:
-    """How many members have to start together. Raises InvalidObject."""
+    """The number of members that have to start together. Raises InvalidObject."""
     where = f"PodGroup {obj.metadata.namespace}/{obj.metadata.name}: spec.schedulingPolicy"
     policy = obj.spec.scheduling_policy
     if policy is None or (policy.gang is None and policy.basic is None):

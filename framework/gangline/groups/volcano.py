@@ -18,7 +18,7 @@ from gangline.state.pods import PodInfo
 
 
 class VolcanoReader:
-    """The annotation scheduling.k8s.io/group-name; volcano.sh/task-spec says which task of the group."""
+    """Reads the annotation scheduling.k8s.io/group-name; volcano.sh/task-spec names the task of the group."""
 
     dialect = "volcano"
     watches: tuple[Resource[Any], ...] = (VOLCANO_POD_GROUPS,)
@@ -50,7 +50,7 @@ class VolcanoReader:
 
 
 def min_member(obj: VolcanoPodGroup) -> int:
-    """How many members have to start together. Raises InvalidObject."""
+    """The number of members that have to start together. Raises InvalidObject."""
     return counted(f"PodGroup {obj.metadata.namespace}/{obj.metadata.name}: spec.minMember", obj.spec.min_member)
 
 

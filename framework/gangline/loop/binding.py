@@ -1,8 +1,8 @@
-"""Carry out decisions: wait on permit, pre-bind, bind, post-bind; at most so many at a time.
+"""Carry out decisions: wait at permit, pre-bind, bind, post-bind; a bounded number of decisions at a time.
 
-What a decision becomes is handed to a listener; this module changes neither cache nor queue. A group binds in two
-phases: the pre-binds of all members, a barrier, then all binds. What pre-binds find is found while nothing is bound,
-and so are members and nodes that have gone.
+The result of each decision goes to a listener; this module changes neither cache nor queue. A group binds in two
+phases: first the pre-binds of all members, then, after a barrier, all binds. So a fault in a pre-bind, or a deleted
+member or node, is noticed while no member is bound.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from gangline.telemetry.metrics import Metrics
 log = logging.getLogger(__name__)
 
 Listener = Callable[[Decision, Status], None]
-"""Called once per decision with SUCCESS, or with what went wrong."""
+"""Called once per decision with SUCCESS, or with the status that says what failed."""
 GroupListener = Callable[[GroupDecision, Sequence[Status], bool], None]
-"""Called once per group with what became of each member, and whether it came to binding at all."""
+"""Called once per group with the result of each member, and whether binding was reached."""
 Job = Callable[[], Awaitable[None]]
 
 
@@ -57,7 +57,7 @@ class Binder:
         self._room.set()
 
     async def run(self) -> None:
-        """Bind for ever; cancelled to stop. Binding cycles that are under way then are cut off."""
+        """Bind until cancelled; binding cycles that are running then are interrupted."""
         async with asyncio.TaskGroup() as group:
             self._group = group
             for work in self._early:
@@ -67,11 +67,11 @@ class Binder:
 
     @property
     def pending(self) -> int:
-        """Decisions that are not yet carried out, those that wait at permit left out."""
+        """The number of decisions that are being carried out, without those that wait at permit."""
         return self._ready.qsize() + self._busy
 
     async def has_room(self) -> None:
-        """Wait until so few decisions are pending that another one will soon be carried out."""
+        """Wait until so few decisions are pending that a new one will soon be carried out."""
         await self._room.wait()
 
     def submit(self, decision: Decision) -> None:
@@ -92,7 +92,7 @@ class Binder:
             self._early.append(self._guarded(work))
 
     async def _guarded(self, work: Awaitable[None]) -> None:
-        """Nothing that goes wrong for one unit ends the work for the others."""
+        """Do the work for one unit; a fault in it does not end the work for the others."""
         try:
             await work
         except Exception as error:
@@ -180,7 +180,7 @@ class Binder:
     async def _each(
         self, members: Sequence[Decision], step: Callable[[Decision], Awaitable[Status]]
     ) -> Sequence[Status]:
-        """Take a step for every member, as many at a time as any other pods; returns the answers in order."""
+        """Do a step for every member, with the usual limit on concurrency; returns the answers in order."""
         answers: list[asyncio.Future[Status]] = []
         for member in members:
             answer: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
@@ -198,7 +198,7 @@ class Binder:
 
 
 class _Together:
-    """The members of a group at permit: one that is rejected takes the others along."""
+    """The members of a group at permit: if one is rejected, all are rejected."""
 
     def __init__(self, waiting: WaitingPods, members: Sequence[Decision]) -> None:
         self._waiting = waiting
@@ -206,7 +206,7 @@ class _Together:
         self._is_over = False
 
     async def end(self, member: Decision, verdict: Callable[[Decision], Awaitable[Status]]) -> Status:
-        """The verdict on a member."""
+        """Record the verdict on a member."""
         status = await verdict(member)
         if not status.is_success and not self._is_over:
             self._is_over = True
@@ -218,19 +218,19 @@ class _Together:
 
 
 class _Barrier:
-    """Before the binds of a group: a member or a node that has gone keeps the others from being bound without it.
+    """Before the binds of a group: if a member or a node is gone, no member is bound.
 
-    It is looked at when the first bind is due: until then they may have waited for long behind those of other pods.
+    The check is made when the first bind is due: the binds may have waited long behind the binds of other pods.
     """
 
     def __init__(self, decision: GroupDecision) -> None:
         self._decision = decision
         self._found: dict[str, Status] | None = None
         self.is_open = False
-        """Whether it has come to binding."""
+        """Whether binding was reached."""
 
     async def bind(self, member: Decision) -> Status:
-        """Bind a member, unless the group stays as it is."""
+        """Bind a member, unless the check of the whole group fails."""
         if self._found is None:
             self._found = self._look()
             self.is_open = all(status.is_success for status in self._found.values())

@@ -1,6 +1,6 @@
-"""Looks at everything that waits, a part each second: counts for the gauges, and what groups that are held are told.
+"""Looks at all waiting units, a part each second: counts them for the gauges, and tells held groups why they wait.
 
-However many pods wait, one look takes milliseconds; with a few thousand of them a round is one look.
+However many pods wait, one look takes milliseconds; with up to a few thousand pods, one look covers them all.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from gangline.queueing.units import QUEUED, Place, Unit
 from gangline.telemetry.metrics import Metrics
 
 MOST_PODS = 8192
-"""Waiting pods that are looked at at once, about; a group is looked at as a whole."""
+"""Waiting pods that one look covers, about; a group is always looked at as a whole."""
 SETTLED = 1.0
-"""Seconds for which a group has to be held before it is told so."""
+"""Seconds for which a group has to be held before it is told why."""
 
 
 class Census:
-    """One round after the other over the units of the queue."""
+    """Goes over the units of the queue in rounds."""
 
     def __init__(
         self,
@@ -38,9 +38,9 @@ class Census:
         self._metrics = metrics
         self._most = most
         self._left: list[Unit] = []
-        """Those of this round that are still to come, the last ones first."""
+        """The units of this round that are still to come, the next one last."""
         self._pods: Counter[str] = Counter()
-        """Pods of this round by where they wait."""
+        """The number of pods in each place, counted in this round."""
         self._groups: Counter[str] = Counter()
 
     def look(self, now: float) -> None:

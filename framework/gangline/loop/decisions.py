@@ -1,10 +1,10 @@
-"""Remembers why pods are where they are: the last decisions, kept as references and put in words when somebody asks.
+"""Remembers why pods are on their nodes: the last decisions, as references; words are made when someone asks.
 
 Rules:
-- Noting a decision costs less than a microsecond: what is kept are names and numbers that exist already.
-- What is kept is bounded twice, by the number of decisions and by their bytes; the oldest go first.
-- Nothing of a pod is kept but its names: an annotation of its owner's cannot fill the memory.
-- It may be asked from another thread: one look-up, and what is found is never changed.
+- Recording a decision costs less than a microsecond: only existing names and numbers are stored.
+- The memory is bounded twice, by the number of decisions and by their bytes; the oldest are dropped first.
+- Of a pod only its names are stored: annotations of its owner cannot fill the memory.
+- Another thread may ask: that is one look-up, and a stored decision never changes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gangline.deciding.scheduling import Decision
 from gangline.wire.custom_resources import ALLOCATED
 
 MOST = 10_000
-"""Decisions."""
+"""Decisions that are remembered."""
 MOST_BYTES = 16 * 1024 * 1024
 _EACH = 640
 """Bytes of an entry without its scores and texts: the tuple, its place in the table, the pod's names."""
@@ -31,7 +31,7 @@ _NO_SCORES: Scores = ((), [])
 
 
 class _Gang(NamedTuple):
-    """What the members of a gang that were placed together share."""
+    """The values that members of a gang placed together share."""
 
     name: str
     placement: str
@@ -40,7 +40,7 @@ class _Gang(NamedTuple):
 
 
 _Noted = tuple[str, str, str, float, int, Scores, str, "_Gang | None"]
-"""Pod, node, profile, time, feasible nodes, scores, devices and gang: a plain tuple is made quickest."""
+"""Pod, node, profile, time, feasible nodes, scores, devices and gang: a plain tuple is the fastest to make."""
 
 
 class Decisions:
@@ -61,14 +61,14 @@ class Decisions:
         self._add(decision, None)
 
     def note_group(self, decision: GroupDecision) -> None:
-        """A gang, or what is left of it, goes to nodes."""
+        """A gang, or the rest of one, goes to nodes."""
         group = decision.group
         gang = _Gang(f"{group.namespace}/{group.name}", decision.placement, decision.score, len(decision.members))
         for member in decision.members:
             self._add(member, gang)
 
     def of(self, uid: str) -> dict[str, Any] | None:
-        """Why a pod is where it is, as JSON has it; None when that is not known, or no longer."""
+        """Why a pod is on its node, as JSON; None if it is unknown or forgotten."""
         noted = self._noted.get(uid)
         if noted is None:
             return None
@@ -106,5 +106,5 @@ class Decisions:
 
 
 def _size(noted: _Noted) -> int:
-    """Bytes, about."""
+    """The approximate size in bytes."""
     return _EACH + _SCORE * len(noted[5][1]) + len(noted[6])

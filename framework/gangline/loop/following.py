@@ -1,4 +1,4 @@
-"""The informers: those of every scheduler, and those of what the plugins in use watch."""
+"""The informers: those that every scheduler needs, and those for the `watches` of the plugins in use."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ from gangline.loop.watching import Cluster, NodeHandler, PodHandler, StoreHandle
 from gangline.telemetry.metrics import Metrics
 
 WRITTEN = frozenset((PODS, PVCS, PVS, CONFIG_MAPS))
-"""What leaders write and decide by, so that nothing is decided on a view without it. Locks of devices are left out: the
-API server judges each anew.
-"""
+"""The kinds that leaders write and read for decisions; a new leader lists them anew first. Device locks are not among
+them, because the API server judges each lock anew."""
 LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 class Informers:
-    """Keep the cache in step with the cluster."""
+    """Keep the cache up to date with the cluster."""
 
     def __init__(self, client: Client, cluster: Cluster, pods: PodHandler, metrics: Metrics) -> None:
         self._client = client
@@ -40,14 +39,17 @@ class Informers:
         self._all: tuple[Informer[Any], ...] = tuple(self._always)
 
     def __iter__(self) -> Iterator[Informer[Any]]:
-        """What plugins watch before nodes and pods, so that most is known when these are listed; for any thread."""
+        """The informers; those of plugins come first, so that most objects are known when nodes and pods are listed.
+
+        Any thread may call this.
+        """
         return iter(self._all)
 
     def __len__(self) -> int:
         return len(self._all)
 
     def start(self, group: asyncio.TaskGroup) -> None:
-        """Follow, in this group."""
+        """Start the informers in this task group."""
         self._group = group
         for informer in self:
             self._begin(informer)
@@ -57,12 +59,12 @@ class Informers:
             self._tasks[informer] = self._group.create_task(informer.run())
 
     async def synced(self) -> None:
-        """Wait until everything was listed."""
+        """Wait until all objects are listed."""
         while waiting := next((each for each in self if not each.synced.is_set()), None):
             await waiting.synced.wait()
 
     def catch_up(self) -> None:
-        """Take over from another leader: what leaders write is listed anew, everything else is watched on."""
+        """Take over from another leader: list anew what leaders write; go on watching everything else."""
         for informer in self:
             if informer.resource in WRITTEN:
                 informer.relist()
@@ -70,7 +72,7 @@ class Informers:
                 informer.resume()
 
     def follow(self, selections: Iterable[Selection[Any]]) -> None:
-        """Keep these in step too, from now on, and nothing else any more that plugins have watched."""
+        """Follow these selections of plugins from now on, and no others."""
         wanted = list(dict.fromkeys(selections))
         whole = {each.resource for each in wanted if each == Selection(each.resource)}
         always = {informer.resource for informer in self._always}
@@ -88,7 +90,7 @@ class Informers:
         self._all = (*self._followed.values(), *self._always)
 
     def _leave(self, selection: Selection[Any]) -> None:
-        """No plugin watches this any more: nothing is known of it but what others of the same kind still follow."""
+        """No plugin watches this selection any more: drop the objects that no other selection follows."""
         informer = self._followed.pop(selection)
         task = self._tasks.pop(informer, None)
         if task is not None:

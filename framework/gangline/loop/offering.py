@@ -1,4 +1,4 @@
-"""What the scheduler knows and does for plugins, beside the cluster."""
+"""What the scheduler offers plugins beside the cluster: the queue, extenders and decisions on trial."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gangline.state.pods import PodInfo
 
 
 class Offered(WhatIf):
-    """To the profiles of one configuration."""
+    """What the scheduler offers the profiles of one configuration."""
 
     def __init__(
         self,
@@ -28,15 +28,15 @@ class Offered(WhatIf):
         self._extenders = extenders
 
     def is_waiting(self, key: str) -> bool:
-        """Whether a group waits whose members are enough for it to be tried."""
+        """Whether a group waits and has enough members to be tried."""
         unit = self._cluster.queue.group(key)
         runtime = self._runtimes.get(unit.scheduler_name) if unit is not None else None
         return unit is not None and runtime is not None and runtime.admit(unit.everybody()).is_success
 
     def is_reviewed(self, pod: PodInfo) -> bool:
-        """Whether extenders have a say in which pods are removed for this one."""
+        """Whether extenders have a say in which pods are removed for this pod."""
         return self._extenders is not None and self._extenders.review_preemption_of(pod)
 
     def announce(self, event: ClusterEvent) -> None:
-        """Let the queue move what this may help."""
+        """Move the units in the queue that the event may help."""
         self._cluster.happened(event.resource, event.action, None, None)

@@ -1,4 +1,4 @@
-"""What a decision becomes: for the queue, the cache, events, conditions and metrics. No I/O."""
+"""What follows from the result of a decision: for the queue, the cache, events, conditions and metrics. No I/O."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class Outcomes:
-    """Takes note of what became of units."""
+    """Records the results of decisions."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Outcomes:
         self._freed(decision.pod)
 
     def rejected(self, rejection: Rejection, profile: str) -> None:
-        """A pod goes nowhere now."""
+        """A pod cannot be placed now."""
         unit, pod = rejection.unit, rejection.pod
         now = self._clock.monotonic()
         self._count(unit, rejection.is_error, profile, now)
@@ -86,7 +86,7 @@ class Outcomes:
     # Groups
 
     def group_finished(self, decision: GroupDecision, statuses: Sequence[Status], bound: bool) -> None:
-        """The binding cycle of a group has ended: all were bound, some, or, before the barrier, none."""
+        """The binding cycle of a group has ended: all members were bound, some, or, before the barrier, none."""
         unit, group, now = decision.unit, decision.group, self._clock.monotonic()
         runtime = decision.members[0].runtime
         failed = [
@@ -117,11 +117,11 @@ class Outcomes:
         self._freed(member.pod)
 
     def group_rejected(self, rejection: GroupRejection, profile: str) -> None:
-        """A group goes nowhere now."""
+        """A group cannot be placed now."""
         self._requeue_group(rejection, profile)
 
     def group_held(self, unit: Unit, group: PodGroup | None) -> None:
-        """A group is not even tried, and that has not changed for a while: what its `message` says is missing."""
+        """A group has been held for a while without being tried: its `message` says what is missing."""
         if unit.told != unit.message:
             unit.told = unit.message
             if GPU_COUNT in unit.message:
@@ -176,7 +176,7 @@ class Outcomes:
     # Both
 
     def _backed_off(self, rejection: Rejection | GroupRejection, profile: str) -> tuple[str, float | None]:
-        """What to say of a rejection, and for how long its unit backs off; None for as long as others do."""
+        """The message of a rejection, and the backoff of its unit in seconds; None for the usual backoff."""
         if not rejection.is_late:
             return rejection.message, 0.0 if rejection.has_lost_node else None
         self._metrics.overruns.labels(profile).inc()
@@ -200,7 +200,7 @@ class Outcomes:
             log.error("pod %s: %s", decision.pod.key, error)
 
     def _freed(self, pod: PodInfo) -> None:
-        """What the pod had taken is free again."""
+        """The resources of the pod are free again."""
         self._cluster.happened("pods", Action.DELETE, pod, None)
 
     def _count(self, unit: Unit, is_error: bool, profile: str, now: float) -> None:
@@ -218,6 +218,6 @@ class Outcomes:
 
 
 def _knows(pod: PodInfo, message: str) -> bool:
-    """Whether the pod's status says so already."""
+    """Whether the pod's status has this message already."""
     condition = pod.conditions.get("PodScheduled")
     return condition is not None and condition.message == message

@@ -1,12 +1,12 @@
 """Sets objects aside that cannot be used, one by one, so that none harms another.
 
-A `Quarantine` stands between an informer and the handler of one kind. Whatever an object makes the handler raise, be it
-a bound that it goes past, a number that overflows or a fault of a plugin that reads it, ends here: the handler is told
-that the object is gone, and a warning event on the object, a metric and one line in the log say why. The object is
-looked at again when it changes.
+A `Quarantine` stands between an informer and the handler of one kind. An object can make the handler raise: it exceeds
+a bound, a number in it overflows, or a plugin that reads it has a fault. The quarantine catches the exception. It tells
+the handler that the object is gone, and reports the reason in a warning event on the object, a metric and one line in
+the log. When the object changes, it is tried again.
 
-A pod that runs takes its share of a node whether we can read it or not. So of a pod with a node that is set aside what
-can be read of its requests is still counted.
+A running pod takes its share of a node even if the scheduler cannot read it. So the readable part of its requests is
+still counted.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ log = logging.getLogger(__name__)
 
 
 class Quarantine(Generic[T]):
-    """Hands the objects of one kind on to a handler, and keeps those from it that it cannot take.
+    """Passes the objects of one kind on to a handler, except those for which the handler raises.
 
-    `salvage` makes of such an object, as plain JSON data, one that holds what can still be used; None for nothing.
+    `salvage` makes from such an object, as plain JSON data, an object with the usable part; None if there is none.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Quarantine(Generic[T]):
         """Why an object is set aside, by namespace and name."""
 
     def upsert(self, obj: T, /) -> None:
-        """For the informer."""
+        """The informer calls this when an object was added or changed."""
         try:
             self._handler.upsert(obj)
         except Exception as error:  # whatever it is, it is this object's
@@ -74,13 +74,13 @@ class Quarantine(Generic[T]):
                 self._take_back(obj.metadata.namespace, obj.metadata.name)
 
     def remove(self, namespace: str, name: str, uid: str, /) -> None:
-        """For the informer."""
+        """The informer calls this when an object was deleted."""
         if self._aside:
             self._take_back(namespace, name)
         self._forget(namespace, name, uid)
 
     def unreadable(self, found: Unreadable, /) -> None:
-        """For the informer: what the handler knew of the object stays as it was, but for what is left of it."""
+        """The informer cannot decode an object: use what can be salvaged, else keep the state known before."""
         self._tell(found.metadata, found.error)
         self._use_what_is_left(lambda: msgspec.json.decode(cut(found.data)))
         self._keep(found.metadata, found.error)
@@ -99,7 +99,7 @@ class Quarantine(Generic[T]):
             self._number.set(len(self._aside))
 
     def _forget(self, namespace: str, name: str, uid: str) -> None:
-        """Have the handler drop what it knows of an object."""
+        """Let the handler drop what it knows of an object."""
         try:
             self._handler.remove(namespace, name, uid)
         except Exception as error:
@@ -115,7 +115,7 @@ class Quarantine(Generic[T]):
             log.debug("nothing of a %s that is set aside can be used: %r", self._resource.kind, error)
 
     def _tell(self, metadata: ObjectMeta, error: Exception) -> None:
-        """Say on the object, in the metric and in the log why it cannot be used; once for each reason."""
+        """Report on the object, in the metric and in the log why it cannot be used; once for each reason."""
         self._invalid.inc()
         kind, why = self._resource.kind, _reason(error)
         regarding = TypedReference(
@@ -134,16 +134,16 @@ class Quarantine(Generic[T]):
 
 
 def _reason(error: Exception) -> str:
-    """What is wrong, in one line."""
+    """The reason in one line."""
     if isinstance(error, GanglineError):
         return str(error)
     return f"{type(error).__name__}: {error}"[:500]
 
 
 def what_a_pod_takes(data: Any) -> Pod | None:
-    """Of a pod that cannot be used, as JSON data, who it is and what it asks for on its node; None if it has none.
+    """The identity and the requests of a pod that cannot be used, from JSON data; None if it has no node.
 
-    What its containers ask for is added up; whatever of that cannot be read is left out.
+    The requests of its containers are added up; unreadable ones are left out.
     """
     metadata, spec = _part(data, "metadata"), _part(data, "spec")
     node, uid = spec.get("nodeName"), metadata.get("uid")

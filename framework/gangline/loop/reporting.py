@@ -1,6 +1,6 @@
-"""Write what the recorder has collected: bind first, tell later.
+"""Writes the events and conditions of the recorder: bindings come first.
 
-Conditions and events go out when no binding is pending, or when they have waited for long.
+Conditions and events are written when no binding is pending, or when they have waited for long.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ log = logging.getLogger(__name__)
 
 CONCURRENCY = 8
 PATIENCE = 5.0
-"""Seconds that what there is to tell waits for bindings at most; then one writer goes on beside them."""
+"""Seconds that events and conditions wait for bindings at most; then one writer works beside the bindings."""
 PAUSE = 1.0
-"""Seconds after a write that the API server could not take."""
+"""Seconds to wait after the API server could not take a write."""
 IDLE = 0.05
-"""Seconds between two looks while there is nothing to write."""
+"""Seconds between two checks while there is nothing to write."""
 
 
 class Reporter:
@@ -61,7 +61,7 @@ class Reporter:
         self._failures = 0
 
     async def run(self) -> None:
-        """Write for ever; cancelled to stop."""
+        """Write until cancelled."""
         async with asyncio.TaskGroup() as group:
             for number in range(CONCURRENCY):
                 group.create_task(self._work(first=number == 0))
@@ -82,7 +82,7 @@ class Reporter:
                 await asyncio.sleep(IDLE)
 
     def _may_write(self, first: bool) -> bool:
-        """Whether bindings leave room; the first writer is let through when it has waited for long."""
+        """Whether bindings leave room for writing; the first writer may also write after a long wait."""
         if self._pending_bindings() == 0:
             self._waiting_since = None
             return True
@@ -117,7 +117,7 @@ class Reporter:
         return True
 
     async def _write_again(self, event: Event) -> None:
-        """Count an event in its series; one that the API server no longer has, or never got, is created."""
+        """Count an event in its series; an event that the API server does not have is created."""
         name, namespace = event.metadata.name, event.metadata.namespace
         patch = {"series": msgspec.to_builtins(event.series)}
         try:
@@ -126,7 +126,7 @@ class Reporter:
             await self._client.create(EVENTS, event, namespace=namespace)
 
     async def _write_condition(self, condition: Condition) -> None:
-        """A condition is written as long as its pod still waits, and as the pod is now; what fails is tried again."""
+        """Write a condition if its pod still waits, with the pod's newest record; a failed write is tried again."""
         pod = self._still_waiting(condition.uid)
         if pod is None:
             return
@@ -148,7 +148,7 @@ class Reporter:
                 raise
 
     async def _write_group_condition(self, condition: GroupCondition) -> None:
-        """Only upstream's groups and those of scheduler-plugins are ours to describe; others have their controllers."""
+        """Write a condition of a group of Kubernetes or scheduler-plugins; other groups have their own controllers."""
         regarding = condition.object
         resource = _GROUPS.get((regarding.api_version, regarding.kind))
         if resource is None:
@@ -165,7 +165,7 @@ class Reporter:
         )
 
     async def _attempt(self, what: str, work: Awaitable[object]) -> None:
-        """Telling is best effort: a failure is logged, and a run of failures only once."""
+        """Writing is best effort: a failure is logged, and a series of failures only once."""
         try:
             await work
         except NotFound:

@@ -48,43 +48,43 @@ from gangline.telemetry.metrics import Metrics
 log = logging.getLogger(__name__)
 
 SLICE = 0.004
-"""Seconds of deciding after which watch events and bindings get their turn."""
+"""Seconds of deciding after which watch events and bindings are handled."""
 FRESH = 5.0
-"""Seconds after the start for which the first lists count as new."""
+"""Seconds after the start during which the first lists count as new."""
 HOUSEKEEPING = 1.0
 """Seconds between two looks at expired assumptions and gauges."""
 MENDING = 30
-"""Seconds until a tracker is looked at again that is out of step and could not be mended."""
+"""Seconds until a tracker that is out of step and could not be repaired is tried again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What is not in KubeSchedulerConfiguration."""
+    """Settings that KubeSchedulerConfiguration does not have."""
 
     concurrency: int = 64
-    """Bindings under way at the same time."""
+    """Bindings that may run at the same time."""
     identity: str = "gangline"
     seed: int | None = None
-    """Of the random choice among equal nodes; None for a different one at each start."""
+    """The seed of the random choice among equal nodes; None for a different one at each start."""
     pod_deadline: float = POD_SECONDS
     """Seconds of CPU time that the decision on one pod may take."""
     gang_deadline: float = GANG_SECONDS
-    """The same for a whole group."""
+    """Seconds of CPU time that the decision on a whole group may take."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InUse:
-    """A configuration at work."""
+    """A configuration in use."""
 
     config: SchedulerConfiguration
     services: Services[Runtime]
     extenders: Extenders | None
     scope: Scope
-    """What it has asked for; closed when another one is taken."""
+    """Everything that the configuration has subscribed to; closed when another configuration replaces it."""
 
     @property
     def runtimes(self) -> dict[str, Runtime]:
-        """Its profiles, by schedulerName."""
+        """The profiles of the configuration, by schedulerName."""
         return self.services.at_work
 
 
@@ -145,17 +145,17 @@ class Scheduler:
 
     @property
     def runtimes(self) -> dict[str, Runtime]:
-        """Its profiles, by schedulerName."""
+        """The profiles in use, by schedulerName."""
         return self._in_use.runtimes
 
     def use(self, config: SchedulerConfiguration) -> None:
-        """Take a configuration from the next cycle on. Raises ConfigError or PluginError, and changes nothing then."""
+        """Use a configuration from the next cycle on. Raises ConfigError or PluginError, and then changes nothing."""
         new = self._built(config)
         self._in_use.scope.close()
         self._take(new)
 
     def _built(self, config: SchedulerConfiguration) -> InUse:
-        """A configuration that is ready; whatever it has asked for is given back where it is refused."""
+        """A configuration that is ready; if it is refused, everything that it has subscribed to is closed."""
         extenders = Extenders(config.extenders, self._asker, self._client) if config.extenders else None
         scope, background = Scope(), Background(self.metrics.failures)
         runtimes: dict[str, Runtime] = {}
@@ -210,24 +210,24 @@ class Scheduler:
             runtime.enqueued(pod)
 
     async def watch(self) -> None:
-        """Keep the cache in step with the cluster; for leaders and standbys alike."""
+        """Keep the cache up to date with the cluster; for leaders and standbys alike."""
         async with asyncio.TaskGroup() as group:
             self.informers.start(group)
             group.create_task(self._housekeeping())
 
     async def synced(self) -> None:
-        """Wait until everything was listed."""
+        """Wait until all objects are listed."""
         await self.informers.synced()
 
     def unsynced(self) -> list[str]:
-        """The plurals that are not yet listed; any thread may ask."""
+        """The plurals of the kinds that are not listed yet; any thread may ask."""
         return [informer.resource.key for informer in self.informers if not informer.synced.is_set()]
 
     async def lead(self) -> None:
         """Decide and bind until cancelled.
 
-        A standby that takes over lists first what the last leader may have written; one that has just started has
-        listed everything a moment ago.
+        A standby that takes over first lists anew what the last leader may have written. A process that has just
+        started has listed everything already.
         """
         began = self._clock.monotonic()
         if began - self._started > FRESH:
@@ -254,14 +254,14 @@ class Scheduler:
                 self._in_use.services.background.stop()
 
     def _read_groups_anew(self) -> None:
-        """Pods may have been listed before what their groups are read from."""
+        """Pods may have been listed before the objects from which their groups are read."""
         for runtime in self.runtimes.values():
             runtime.handle.placed.start_over(self.cache.pods.values())
 
     async def run(
         self, while_leading: Callable[[Callable[[], Awaitable[None]]], Awaitable[None]] | None = None
     ) -> None:
-        """Watch, and lead: at once, or when `while_leading` says so."""
+        """Watch the cluster, and lead: at once, or when `while_leading` says so."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.watch())
             await self.synced()
@@ -288,13 +288,13 @@ class Scheduler:
                 await self._rest()
 
     def _spent(self, namespace: str, start: float) -> float:
-        """What was done since a moment was for a namespace; returns the moment that it is now."""
+        """The time since `start` was spent on a namespace; returns the time now."""
         now = self._clock.monotonic()
         self.queue.spent(namespace, now - start, now)
         return now
 
     def _next(self, now: float) -> Unit | None:
-        """The unit to decide next; None too where it cannot be said, which is tried again at the next look."""
+        """The unit to decide next; None also if the queue fails, which is tried again at the next look."""
         try:
             return self.queue.pop(now)
         except Exception as error:
@@ -302,7 +302,7 @@ class Scheduler:
             return None
 
     async def _decide_guarded(self, unit: Unit) -> None:
-        """Nothing that goes wrong with one unit ends the work for the others."""
+        """Decide one unit; a fault in it does not end the work for the others."""
         try:
             if self._in_use.extenders is not None and not unit.group and self._in_use.extenders.decide_on(unit.pod):
                 await self._ask(unit, self._in_use.extenders)
@@ -312,7 +312,7 @@ class Scheduler:
             self._broke(unit, error)
 
     async def _rest(self) -> None:
-        """Wait until there may be something to decide."""
+        """Wait until there may be a unit to decide."""
         now = self._clock.monotonic()
         times = (self.queue.next_due(now), self._long.due_in(now, others=False))
         due = min((seconds for seconds in times if seconds is not None), default=None)
@@ -327,7 +327,7 @@ class Scheduler:
         return without(self.cache.pods, self.queue.nominated())
 
     def _decide(self, unit: Unit) -> None:
-        """Decide one unit at once."""
+        """Decide one unit in one stretch."""
         runtime = self.runtimes[unit.scheduler_name]
         start = time.perf_counter()
         if unit.group:
@@ -337,11 +337,11 @@ class Scheduler:
         self._decided(outcome, runtime, time.perf_counter() - start)
 
     def _decide_group(self, unit: Unit, runtime: Runtime) -> None:
-        """Decide a whole group at once, or begin to."""
+        """Decide a whole group in one stretch, or begin to."""
         self._search(GroupSearch(unit, runtime, self.cache, Deadline(self._options.gang_deadline)))
 
     def _search(self, search: GroupSearch) -> None:
-        """Decide a group; what takes long is left, to go on with when others have been decided."""
+        """Search for a decision on a group; a long search is stopped and goes on after other units."""
         unit, runtime, before = search.unit, search.runtime, search.seconds
         outcome = search.go_on(self._nominated(), self._clock.monotonic(), STRETCH_SECONDS)
         if outcome is None:
@@ -362,7 +362,7 @@ class Scheduler:
             self.outcomes.group_rejected(outcome, runtime.name)
 
     def _go_on_guarded(self) -> None:
-        """The search that was left goes on; nothing that goes wrong with it ends the work for the others."""
+        """Go on with the stopped search; a fault in it does not end the work for other units."""
         search = self._long.next
         if search is None:
             return
@@ -373,7 +373,7 @@ class Scheduler:
             self._broke(search.unit, error)
 
     def _go_on(self, search: GroupSearch) -> None:
-        """Go on as far as there still is something to search for."""
+        """Go on with the search if the group still has members to decide."""
         unit = search.unit
         self.queue.leave(unit, {pod.uid for pod in unit.members if pod.uid in self.cache.pods})  # bound by others
         runtime = self.runtimes.get(unit.scheduler_name)
@@ -393,7 +393,7 @@ class Scheduler:
             self._spent(namespace, start)
 
     async def _ask(self, unit: Unit, extenders: Extenders) -> None:
-        """Decide one unit together with extenders; no other is decided meanwhile, as in kube-scheduler."""
+        """Decide one unit together with extenders; no other unit is decided meanwhile, as in kube-scheduler."""
         runtime = self.runtimes[unit.scheduler_name]
         start = time.perf_counter()
         limit = self._options.pod_deadline
@@ -416,7 +416,7 @@ class Scheduler:
             self.queue.done(unit)  # bound by somebody else meanwhile
 
     def _broke(self, unit: Unit, error: Exception) -> None:
-        """A decision failed by a fault that is no plugin's: the unit is tried again later, and others meanwhile."""
+        """A decision failed by a fault that is not a plugin's: the unit is tried again later; others go on."""
         self.metrics.fault("deciding", error)
         why = f"the scheduler failed: {type(error).__name__}: {error}"[:500]
         try:
@@ -451,7 +451,7 @@ class Scheduler:
                 self.metrics.fault("housekeeping", error)
 
     def tidy(self) -> None:
-        """Drop assumptions that nobody confirmed, and bring the gauges up to date."""
+        """Drop assumptions that have expired, and update the gauges."""
         for pod in self.cache.expire(self._clock.monotonic()):
             log.warning("pod %s was bound, but no watch event confirmed it in time", pod.key)
         if self.cache.trackers.broken and int(self._clock.monotonic()) % MENDING == 0:
@@ -465,6 +465,6 @@ class Scheduler:
         self.metrics.cache_size.labels("assumed_pods").set(self.cache.assumed)
 
     def _still_waiting(self, uid: str) -> PodInfo | None:
-        """The pod as it is now while it waits for a decision; None once it is being bound, bound or gone."""
+        """The newest record of a pod that waits for a decision; None once it is being bound, bound or gone."""
         unit = self.queue.get(uid)
         return None if unit is None or unit.place is Place.IN_FLIGHT else unit.member(uid)

@@ -1,6 +1,6 @@
-"""From watch events to the cache and the queue: what each kind of object changes, and what that may help.
+"""From watch events to the cache and the queue: what each kind of object changes, and which pods that may help.
 
-Handlers may raise whatever an object makes them raise: `quarantine` stands before each.
+Handlers may raise any exception because of an object: a `quarantine` stands before each handler.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gangline.state.stores import Store
 
 
 class Cluster:
-    """What all handlers work on."""
+    """The objects that all handlers use."""
 
     def __init__(
         self,
@@ -44,23 +44,23 @@ class Cluster:
         self.clock = clock
         self.wake = wake
         self.enqueued = enqueued
-        """Tells the plugins of a pod that waits."""
+        """Tells the plugins of a waiting pod."""
 
     def happened(self, resource: str, action: Action, old: Any, new: Any) -> None:
-        """Let the queue move what this may help."""
+        """Move the units in the queue that the event may help."""
         if self.queue.happened(ClusterEvent(resource, action), old, new, self.clock.monotonic()):
             self.wake()
 
 
 class PodHandler:
-    """Pods with a node go to the cache, pods without one that are ours to the queue."""
+    """Puts pods with a node into the cache, and pods without a node that a profile serves into the queue."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._others: dict[str, PodInfo] = {}  # without a node and of no profile of ours, by UID; a new one may come
 
     def upsert(self, pod: Pod, /) -> None:
-        """A pod is there, or has changed. Raises InvalidObject."""
+        """A pod exists, or has changed. Raises InvalidObject."""
         c = self._cluster
         record = c.cache.record(pod)
         self._others.pop(record.uid, None)
@@ -76,7 +76,7 @@ class PodHandler:
             self._others[record.uid] = record
 
     def profiles_changed(self) -> None:
-        """Queue the pods that have a profile now, and leave those that no longer have one to others."""
+        """Queue the pods that a profile serves now, and drop those that no profile serves any more."""
         c = self._cluster
         for pod in [pod for unit in c.queue for pod in unit.everybody() if not self._is_served(unit, pod)]:
             c.queue.remove(pod.uid)
@@ -90,7 +90,7 @@ class PodHandler:
         return queue.serves(unit.scheduler_name) and queue.serves(pod.scheduler_name)
 
     def remove(self, namespace: str, name: str, uid: str, /) -> None:
-        """A pod is gone, or has run to its end."""
+        """A pod was deleted, or has run to its end."""
         c = self._cluster
         uid = uid or f"{namespace}/{name}"
         c.recorder.forget(uid)
@@ -101,7 +101,7 @@ class PodHandler:
             c.happened("pods", Action.DELETE, pod, None)
 
     def _wait_no_longer(self, uid: str) -> PodInfo | None:
-        """The pod will not be bound by us; returns it where its whole group is gone with it, which frees its room."""
+        """The pod will not be bound; returns it if its whole group leaves with it, which frees room."""
         c = self._cluster
         waiting = c.waiting.get(uid)
         if waiting is not None:
@@ -149,13 +149,13 @@ class PodHandler:
 
 
 class NodeHandler:
-    """Nodes are columns of the cache."""
+    """Puts nodes into the columns of the cache."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
     def upsert(self, node: Node, /) -> None:
-        """A node is there, or has changed. Raises InvalidObject."""
+        """A node exists, or has changed. Raises InvalidObject."""
         c = self._cluster
         name = node.metadata.name
         row = c.cache.nodes.row_of(name)
@@ -166,7 +166,7 @@ class NodeHandler:
             c.happened("nodes", action, old, node)
 
     def remove(self, namespace: str, name: str, uid: str, /) -> None:
-        """A node is gone."""
+        """A node was deleted."""
         c = self._cluster
         row = c.cache.nodes.row_of(name)
         old = c.cache.nodes.objects[row] if row is not None else None
@@ -178,7 +178,7 @@ class NodeHandler:
 
 
 class StoreHandler:
-    """Objects of any other kind are kept as they are."""
+    """Puts objects of any other kind into their store."""
 
     def __init__(self, cluster: Cluster, resource: Resource[Any]) -> None:
         self._cluster = cluster
@@ -186,7 +186,7 @@ class StoreHandler:
         self._store: Store[Any] = cluster.cache.store(resource)
 
     def upsert(self, obj: HasMetadata, /) -> None:
-        """An object is there, or has changed. Raises InvalidObject."""
+        """An object exists, or has changed. Raises InvalidObject."""
         bounds.check(cast(msgspec.Struct, obj))
         old = self._store.get(obj.metadata.name, obj.metadata.namespace)
         self._store.upsert(obj)
@@ -194,14 +194,14 @@ class StoreHandler:
         self._cluster.happened(self._key, action, old, obj)
 
     def remove(self, namespace: str, name: str, uid: str, /) -> None:
-        """An object is gone."""
+        """An object was deleted."""
         old = self._store.get(name, namespace)
         self._store.remove(namespace, name, uid)
         self._cluster.happened(self._key, Action.DELETE, old, None)
 
 
 def _pod_change(old: PodInfo, new: PodInfo) -> Action:
-    """What changed of a pod that has a node."""
+    """What has changed in a pod that has a node."""
     action = Action(0)
     if old.labels is not new.labels:
         action |= Action.UPDATE_POD_LABEL
@@ -215,7 +215,7 @@ def _pod_change(old: PodInfo, new: PodInfo) -> Action:
 
 
 def _node_change(old: Node, new: Node) -> Action:
-    """What changed of a node."""
+    """What has changed in a node."""
     action = Action(0)
     if old.status.allocatable != new.status.allocatable:
         action |= Action.UPDATE_NODE_ALLOCATABLE

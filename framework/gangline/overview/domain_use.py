@@ -1,4 +1,4 @@
-"""What is in each domain of the network: nodes, ready ones, GPUs and those in use; worked out here alone."""
+"""The content of each domain of the network: nodes, ready nodes, GPUs and used GPUs; computed only here."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ class DomainUse:
     nodes: Int64Column
     """Nodes in the domain."""
     ready: Int64Column
-    """Those of them whose condition Ready is True."""
+    """Nodes of the domain whose condition Ready is True."""
     gpus: Int64Column
     used: Int64Column
-    """GPUs that are taken, whichever way."""
+    """GPUs that are taken, in any way."""
     gpu_nodes: Int64Column
     """Nodes that have GPUs."""
     partial: Int64Column
-    """Those of them that are neither empty nor full."""
+    """Nodes with GPUs that are neither empty nor full."""
 
 
 def domain_use(
     levels: Sequence[Domains], nodes: Sequence[Node | None], is_ready: BoolColumn, gpus: GpuUse
 ) -> list[DomainUse]:
-    """Count each level; `nodes` has the object of each row, None without a node, `is_ready` what `ready_nodes` says."""
+    """Count each level; `nodes` has the object of each row, None without a node; `is_ready` is from `ready_nodes`."""
     there = np.array([node is not None for node in nodes], dtype=np.int64)
     ready = is_ready.astype(np.int64)
     partial = ((gpus.used > 0) & (gpus.used < gpus.total)).astype(np.int64)
@@ -47,7 +47,7 @@ def domain_use(
 
 
 def ready_nodes(nodes: Sequence[Node | None]) -> BoolColumn:
-    """Where there is a node whose condition Ready is True."""
+    """Which rows have a node whose condition Ready is True."""
     return np.array([node is not None and _is_ready(node) for node in nodes], dtype=np.bool_)
 
 

@@ -1,8 +1,8 @@
-"""How many GPUs each node has and how many are taken, whichever way pods came by them.
+"""How many GPUs each node has and how many are taken, in any of the ways in which pods get them.
 
-A pod takes the GPUs that it requests. One that requests none takes those that a claim or a scheduling map gave it,
-which stand in its annotation, and those that dynamic resource allocation gave it, which stand in its ResourceClaims.
-A device that several share is taken once.
+A pod takes the GPUs that it requests. A pod that requests none takes the GPUs that a claim or a scheduling map gave it
+(they are in its annotation) and those that dynamic resource allocation gave it (they are in its ResourceClaims). A
+device that several pods share counts once.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from gangline.wire import texts
 from gangline.wire.custom_resources import ALLOCATED, AMD_GPU, GPU
 
 GPUS = (GPU, AMD_GPU)
-"""Resources that stand for whole GPUs."""
+"""Resources whose amounts are whole GPUs."""
 _DRIVER = "gpu."
-"""How the names of DRA drivers begin that hand out GPUs: gpu.nvidia.com, gpu.amd.com."""
+"""How the names of DRA drivers for GPUs begin: gpu.nvidia.com, gpu.amd.com."""
 _DEVICE = re.compile(r"gpu-(\d{1,3})")
 _MOST_IDS = 256
 
@@ -37,12 +37,12 @@ class GpuUse:
     total: Int64Column
     used: Int64Column
     ids: Mapping[int, frozenset[int]]
-    """Row to the ids of the devices that are taken, as far as they are known."""
+    """For each row the ids of the taken devices, as far as they are known."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gathered:
-    """What is counted from: copies, and lists of objects that never change, so that another thread may count."""
+    """The input for counting: copies, and lists of objects that never change, so that another thread may count."""
 
     total: Int64Column
     requested: Int64Column
@@ -53,7 +53,7 @@ class Gathered:
 
 
 def gather(nodes: NodeView, cluster: State) -> Gathered:
-    """Take what there is now on all nodes; quick, and called by the thread that the columns belong to."""
+    """Collect the input from all nodes as they are now; quick, and called by the thread that owns the columns."""
     total, requested = nodes.amounts(GPUS)
     claims: Any = cluster.store(RESOURCE_CLAIMS)
     reports: Any = cluster.store(GPU_NODE_STATUSES)
@@ -62,12 +62,12 @@ def gather(nodes: NodeView, cluster: State) -> Gathered:
 
 
 def gpu_use(cluster: Cache) -> GpuUse:
-    """Count as things are now; costs a look at every pod."""
+    """Count in the cluster as it is now; looks at every pod."""
     return counted(gather(cluster.nodes.view(), cluster))
 
 
 def counted(gathered: Gathered) -> GpuUse:
-    """How many GPUs each node has, and how many are taken."""
+    """The number of GPUs of each node, and the number of taken ones."""
     rows = {name: row for row, name in enumerate(gathered.names) if name}
     total, used = gathered.total, gathered.requested.copy()
     reported = _reported(gathered, rows)
@@ -84,18 +84,18 @@ def counted(gathered: Gathered) -> GpuUse:
 
 
 def device_ids(annotations: Mapping[str, str]) -> tuple[int, ...]:
-    """The device ids that stand on a bound pod; what is no id is left out."""
+    """The device ids in the annotations of a bound pod; invalid ones are left out."""
     return texts.device_ids(annotations.get(ALLOCATED, ""))
 
 
 def asks_for_gpus(pod: PodInfo) -> bool:
-    """Whether its requests say how many GPUs it takes."""
+    """Whether the pod's requests say how many GPUs it takes."""
     real = pod.cls.requests.real
     return bool(real.get(GPU) or real.get(AMD_GPU))
 
 
 def _held(gathered: Gathered, rows: Mapping[str, int]) -> tuple[dict[int, set[int | str]], dict[int, set[int | str]]]:
-    """Row to devices: of pods that request GPUs, and of those that do not."""
+    """For each row the devices: of pods that request GPUs, and of pods that do not."""
     by_request: dict[int, set[int | str]] = {}
     by_claim: dict[int, set[int | str]] = {}
     for pod in gathered.pods:

@@ -1,4 +1,4 @@
-"""The cluster at a glance: GPUs, what waits and why, and the groups with where they are."""
+"""The cluster at a glance: GPUs, waiting pods with the reason, and groups with their places."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ _KEPT = re.compile(
 
 
 class Gpus(msgspec.Struct, rename="camel"):
-    """GPUs of the cluster, and how well they are used."""
+    """The GPUs of the cluster, and how well they are used."""
 
     nodes: int
     total: int
     used: int
     free: int
     stranded: int
-    """Free ones on nodes where no pod that runs or waits with GPUs would fit."""
+    """Free GPUs on nodes where no running or waiting pod with GPUs would fit."""
     empty_nodes: int
-    """Nodes of which every GPU is free."""
+    """Nodes with only free GPUs."""
     partial_nodes: int
     """Nodes that are neither empty nor full."""
     utilization: float
-    """The part that is in use, 0..1; 0 where there are none."""
+    """The share of GPUs in use, 0..1; 0 without GPUs."""
     efficiency: float
-    """The part that is in use or can be used by somebody, 0..1; 0 where there are none."""
+    """The share of GPUs that are in use or that some pod could use, 0..1; 0 without GPUs."""
 
 
 class LevelUse(msgspec.Struct, rename="camel"):
@@ -49,18 +49,18 @@ class LevelUse(msgspec.Struct, rename="camel"):
     level: str
     domains: int
     complete: int
-    """Domains of which every GPU is free."""
+    """Domains with only free GPUs."""
 
 
 class InDomain(msgspec.Struct, rename="camel"):
-    """What there is in one domain of the network."""
+    """The content of one domain of the network."""
 
     level: str
     domain: str
-    """Its name below those of the wider ones."""
+    """The name of the domain after the names of the wider domains."""
     nodes: int
     ready: int
-    """Those of its nodes whose condition Ready is True."""
+    """Nodes of the domain whose condition Ready is True."""
     gpus: int
     used: int
 
@@ -73,7 +73,7 @@ class Reserved(msgspec.Struct, rename="camel"):
     since: str
     """RFC 3339."""
     until: str
-    """RFC 3339: when it ends whatever was planned."""
+    """RFC 3339: when the reservation ends in any case."""
 
 
 class Gang(msgspec.Struct, rename="camel"):
@@ -85,15 +85,15 @@ class Gang(msgspec.Struct, rename="camel"):
     placed: int
     waiting: int
     where: list[str]
-    """The narrowest domains that its pods are in, at most a few."""
+    """The narrowest domains with pods of the group, at most a few."""
     estimated_start: str = ""
-    """RFC 3339, where the scheduler keeps room for it."""
+    """RFC 3339, if the scheduler keeps room for the group."""
     message: str = ""
     reserved: Reserved | None = None
 
 
 class Waiting(msgspec.Struct, rename="camel"):
-    """A pod on its own that waits, and why."""
+    """A pod on its own that waits, and the reason."""
 
     pod: str
     scheduler_name: str
@@ -106,23 +106,23 @@ class Overview(msgspec.Struct, rename="camel"):
     gpus: Gpus
     levels: list[LevelUse]
     domains: list[InDomain]
-    """Of all levels, the widest first; along the topology."""
+    """The domains of all levels, the widest level first, in the order of the topology."""
     gangs: list[Gang]
     waiting: list[Waiting]
     serves: list[str] | None = None
-    """The schedulerNames that the running scheduler serves; None where no running one is known."""
+    """The schedulerNames that the running scheduler serves; None if no running scheduler is known."""
 
 
 MOST_DOMAINS = 3
-"""Domains of a group that are named."""
+"""Domains that are named for one group, at most."""
 
 
 def overview(
     cluster: Cache, pending: Sequence[PodInfo], topology: Topology, serves: Sequence[str] | None = None
 ) -> Overview:
-    """The cluster with the pods that are bound on it, and those that wait for a node.
+    """The cluster with its bound pods, and the pods that wait for a node.
 
-    `serves` are the schedulerNames of the running scheduler; None where none is known.
+    `serves` has the schedulerNames of the running scheduler; None if no running scheduler is known.
     """
     use = gpu_use(cluster)
     total, used = use.total, use.used
@@ -226,7 +226,7 @@ def _gangs(
 
 
 def _reserved(message: str) -> Reserved | None:
-    """The room that is kept for a group, as the scheduler told its pods."""
+    """The room that is kept for a group, from the message that the scheduler gave its pods."""
     found = _KEPT.search(message)
     return Reserved(int(found[1]), int(found[2]), found[3], found[4]) if found else None
 
@@ -249,7 +249,7 @@ def _waiting(pod: PodInfo, serves: Sequence[str] | None) -> Waiting:
 
 
 def _why(pod: PodInfo, serves: Sequence[str] | None) -> str:
-    """What the scheduler has said of the pod, or that no running one of Gangline's will ever look at it."""
+    """The scheduler's message about the pod, or that no running Gangline scheduler serves the pod."""
     if serves is None or pod.scheduler_name in serves:
         return _said(pod)
     nobody = f"no running Gangline serves the schedulerName {pod.scheduler_name}: it serves {', '.join(serves)}"

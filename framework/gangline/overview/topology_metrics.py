@@ -1,4 +1,4 @@
-"""How full and how fragmented the domains of the network are, from what the loop that decides hands over."""
+"""Metrics of how full and how fragmented the domains of the network are, computed from a snapshot of the loop."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _BY_DOMAIN: Mapping[str, tuple[str, Callable[[DomainUse], list[float]]]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
-    """Copies, and objects that never change: what another thread may read. Columns have a value per row."""
+    """Copies, and objects that never change, for another thread to read. Columns have a value per row."""
 
     levels: Sequence[Domains]
     names: Sequence[str]
@@ -51,10 +51,10 @@ class TopologyMetrics:
         self._cluster = cluster
         self._snapshot: _Snapshot | None = None
         self.topology: Topology | None = None
-        """The levels to tell of; without them there is nothing to tell."""
+        """The levels to report; without levels nothing is reported."""
 
     def take(self) -> None:
-        """Hand over what there is now; called by the thread that the columns belong to."""
+        """Hand over the data as they are now; called by the thread that owns the columns."""
         if self.topology is None:
             self._snapshot = None
             return

@@ -1,4 +1,4 @@
-"""What plugins answer for many nodes at once, checked: a column of the right length, kind and range."""
+"""Checks the answers of plugins for many nodes at once: a column must have the right length, type and range."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gangline.state.pods import PodInfo
 from gangline.status import MAX_SCORE, CodeColumn, ScoreColumn, read_only
 
 _MOST_PLACEMENTS = 4096
-"""Placements of a group that are read of one plugin, at most, and 16 times as many as there are nodes."""
+"""Placements of a group that are read from one plugin, at most; 16 for each node where that is more."""
 
 
 def codes_of(impl: Implementation, answer: Any, size: int) -> CodeColumn:
@@ -32,7 +32,7 @@ def codes_of(impl: Implementation, answer: Any, size: int) -> CodeColumn:
 
 
 def scores_of(impl: Implementation, point: str, answer: Any, size: int) -> ScoreColumn:
-    """What a plugin has scored, as numbers, one per node. Raises PluginError."""
+    """The scores of a plugin as numbers, one per node. Raises PluginError."""
     try:
         scores = np.asarray(answer, dtype=np.float64)
     except BaseException as error:  # the answer is the plugin's, and so is what it does when it is looked at
@@ -43,7 +43,7 @@ def scores_of(impl: Implementation, point: str, answer: Any, size: int) -> Score
 
 
 def capacity_of(impl: Implementation, answer: Any, size: int) -> Int64Column:
-    """How many like pods fit on each node. Raises PluginError."""
+    """The number of like pods that fit on each node. Raises PluginError."""
     held = _array(impl, "capacity", answer)
     if held.dtype.kind not in "iu":
         raise impl.refused("capacity", f"must return whole numbers, one per node, not {held.dtype}")
@@ -88,7 +88,7 @@ def _wrong_shape(impl: Implementation, point: str, column: NDArray[Any], size: i
 
 
 def check_range(impl: Implementation, scores: ScoreColumn) -> None:
-    """Scores are 0..100. Raises PluginError."""
+    """Check that the scores are 0..100. Raises PluginError."""
     if len(scores) and not (scores.min() >= 0.0 and scores.max() <= MAX_SCORE):
         raise out_of_range(impl, scores.min(), scores.max())
 
@@ -99,7 +99,10 @@ def out_of_range(impl: Implementation, lowest: float, highest: float) -> PluginE
 
 
 def placements_of(impl: Implementation, offered: Iterable[Any], size: int) -> Iterator[Placement]:
-    """What a plugin offers, as it comes, its rows from 0 on to `size` and each once. Raises PluginError on the way."""
+    """The placements that a plugin offers, one by one. Raises PluginError during the iteration.
+
+    Rows must be from 0 to below `size`, each at most once.
+    """
     point, most = "placement_generate", max(_MOST_PLACEMENTS, 16 * size)
     number, left = 0, None
     while True:

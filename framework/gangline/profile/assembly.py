@@ -1,4 +1,4 @@
-"""From a configuration to running profiles: expands, builds and compiles each one."""
+"""Makes running profiles from a configuration: expands, builds and compiles each profile."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def build_runtimes(
 ) -> dict[str, Runtime]:
     """A runtime for each profile, by schedulerName. Raises ConfigError.
 
-    With `on_fault`, tells of every fault instead, and leaves out the profiles and plugins that have one.
+    With `on_fault`, calls it for every fault instead, and leaves out the faulty profiles and plugins.
     """
     expanded = _expanded(config.profiles, catalog.points(), on_fault)
     for profile in config.profiles:
@@ -86,7 +86,7 @@ def _is_only_told(name: str, catalog: Catalog, told: Callable[[GanglineError], N
 
 
 def ignored_resources(config: SchedulerConfiguration) -> frozenset[str]:
-    """The resources that only extenders look at."""
+    """The resources that the scheduler leaves to extenders."""
     managed = (resource for extender in config.extenders for resource in extender.managed_resources)
     return frozenset(resource.name for resource in managed if resource.ignored_by_scheduler)
 
@@ -104,7 +104,7 @@ def judging_runtimes(
     at_work: dict[str, Runtime] | None = None,
     on_fault: Callable[[GanglineError], None] | None = None,
 ) -> dict[str, Runtime]:
-    """As `build_runtimes`, of installed plugins: profiles that judge a cluster, tell nobody and write nothing."""
+    """As `build_runtimes`, with the installed plugins: profiles that judge a cluster and write nothing."""
     metrics = Metrics()
     services = Services[Runtime](
         cluster,
@@ -144,7 +144,7 @@ def _expanded(
 
 
 def _told(profile: Profile, on_fault: Callable[[GanglineError], None] | None, error: GanglineError) -> None:
-    """A plugin of a profile cannot be used: say where the profile has it."""
+    """A plugin of a profile cannot be used: report where the profile names it."""
     if isinstance(error, PluginError):
         where = place_of(profile, error.plugin)
         error = ConfigError(profile.file, where, " ".join(str(error).split()))
@@ -166,7 +166,7 @@ def _check_watches(
 
 
 def group_events(groups: Groups) -> tuple[EventHint, ...]:
-    """What may help a group for which there is no placement, or that cannot be used yet."""
+    """The events that may help a group that has no placement, or that cannot be used yet."""
     changed = Action.ADD | Action.UPDATE | Action.DELETE
     return (
         on("nodes", Action.ADD | Action.UPDATE),
@@ -176,7 +176,7 @@ def group_events(groups: Groups) -> tuple[EventHint, ...]:
 
 
 def watched_by(runtimes: Iterable[Runtime]) -> list[Selection[Any]]:
-    """What plugins declare as `watches`, kinds or selections of them, each once, in profile order."""
+    """The `watches` of the plugins, kinds or selections of them, each once, in profile order."""
     declared = (
         watched if isinstance(watched, Selection) else Selection(watched)
         for runtime in runtimes

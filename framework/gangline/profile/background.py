@@ -1,4 +1,4 @@
-"""What plugins do in the background: kept going whatever it raises, and every fault of it told."""
+"""The background work of plugins: restarted after every fault, and every fault is reported."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ Work = Callable[[], Coroutine[Any, Any, None]]
 
 POINT = "Background"
 FIRST_PAUSE = 1.0
-"""Seconds until work that failed is started again; they double with each failure."""
+"""Seconds until failed work is started again; the pause doubles with each failure."""
 LONGEST_PAUSE = 300.0
 SETTLED = 600.0
-"""Seconds of work after which an older failure no longer counts."""
+"""Seconds of work after which earlier failures no longer count."""
 GRACE = 30.0
-"""Seconds for which what was spawned goes on after its configuration was replaced: decisions are carried out."""
+"""Seconds for which spawned work goes on after its configuration was replaced, so that decisions are carried out."""
 
 
 class Background:
-    """The work of the plugins of one configuration: begun when this process leads, ended with the configuration."""
+    """The background work of one configuration's plugins; runs only while this process leads."""
 
     def __init__(self, failures: Failures) -> None:
         self._failures = failures
         self.work: list[tuple[str, Work]] = []
-        """What goes on for as long as this process leads, and the plugin that asked for it."""
+        """The work that runs while this process leads, each with the plugin that asked for it."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._spawned: set[asyncio.Task[bool]] = set()
         self._group: asyncio.TaskGroup | None = None
         self._is_over = False
 
     def __len__(self) -> int:
-        """How many tasks there are."""
+        """The number of tasks."""
         return len(self._tasks) + len(self._spawned)
 
     def run(self, work: Work) -> None:
-        """Keep this going while this process leads."""
+        """Run this work while this process leads."""
         self.work.append((being_built.get(), work))
         if self._group is not None and not self._is_over:
             self._begin(self._group, *self.work[-1])
 
     def spawn(self, work: Work) -> None:
-        """Do this once, now; nothing where this process does not lead."""
+        """Run this work once, now; do nothing if this process does not lead."""
         if self._group is not None:
             task = self._group.create_task(once(work, "", self._failures))
             self._spawned.add(task)
@@ -53,7 +53,7 @@ class Background:
                 _end_soon(task)
 
     def start(self, group: asyncio.TaskGroup) -> None:
-        """This process leads: begin, in this group."""
+        """This process leads now: start the work in this task group."""
         for task in self._tasks:
             task.cancel()
         self._group = group
@@ -61,7 +61,7 @@ class Background:
             self._begin(group, plugin, work)
 
     def stop(self) -> None:
-        """This process leads no more; its tasks end with their group."""
+        """This process no longer leads; the tasks end with their task group."""
         self._group = None
 
     def _begin(self, group: asyncio.TaskGroup, plugin: str, work: Work) -> None:
@@ -84,7 +84,7 @@ def _end_soon(task: asyncio.Task[bool]) -> None:
 
 
 async def keep_going(work: Work, plugin: str, failures: Failures) -> None:
-    """Do the work until it ends by itself; start it again, later and later, when it fails."""
+    """Do the work until it ends by itself; if it fails, start it again after a pause that grows."""
     pause = FIRST_PAUSE
     loop = asyncio.get_running_loop()
     while True:
@@ -98,7 +98,7 @@ async def keep_going(work: Work, plugin: str, failures: Failures) -> None:
 
 
 async def once(work: Work, plugin: str, failures: Failures) -> bool:
-    """Do the work; whether it came to its end. Raises nothing but that the task is cancelled."""
+    """Do the work; returns whether it came to its end. Raises only if the task is cancelled."""
     plugin = plugin or name_of(work)
     try:
         doing = work()
@@ -112,6 +112,6 @@ async def once(work: Work, plugin: str, failures: Failures) -> bool:
 
 
 def is_cancelled() -> bool:
-    """Whether somebody wants the task to end, and it is not a plugin that says so."""
+    """Whether the task itself is cancelled, as opposed to a plugin that raises CancelledError."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

@@ -1,7 +1,7 @@
 """One call of a plugin: timed, its faults translated, its answer checked.
 
-Whatever a plugin raises becomes a PluginError, SystemExit and KeyboardInterrupt too: nothing that it does may end the
-process. Answers for many nodes at once are checked in `answers`, where their length is known.
+Any exception of a plugin becomes a PluginError, also SystemExit and KeyboardInterrupt: no plugin may end the process.
+Answers for many nodes at once are checked in `answers`, where the number of nodes is known.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LONGEST_KEY = 16
 """Numbers of a sort key, at most."""
 
 Check = Callable[[Any], str]
-"""What is wrong with an answer; empty where nothing is."""
+"""Returns what is wrong with an answer; empty if nothing is wrong."""
 
 _TYPES: dict[str, tuple[type[Any], ...]] = {
     "pre_enqueue": (Status,),
@@ -37,19 +37,19 @@ _TYPES: dict[str, tuple[type[Any], ...]] = {
     "bind": (Status,),
     "pod_group_post_filter": (Status, Mapping),
 }
-"""What may be answered besides None."""
+"""The types that an answer may have, besides None."""
 _CODES: dict[str, tuple[Code, ...]] = {
     "pre_filter": (Code.SKIP, Code.SKIP_CLASS),
     "pre_score": (Code.SKIP,),
     "permit": (Code.WAIT,),
     "bind": (Code.SKIP,),
 }
-"""Where WAIT, SKIP and SKIP_CLASS say something."""
+"""The extension points at which WAIT, SKIP and SKIP_CLASS are allowed."""
 
 
 @cache
 def check_of(point: str) -> Check:
-    """How answers at a point are checked."""
+    """The check for answers at an extension point."""
     if point in _OTHERS:
         return _OTHERS[point]
     types = _TYPES.get(point)
@@ -117,7 +117,7 @@ _OTHERS: dict[str, Check] = {
 def timed(
     function: Callable[..., Any], name: str, point: str, series: Series, failures: Failures
 ) -> Callable[..., Any]:
-    """The call of a hook that answers at once."""
+    """Wraps a hook that answers at once."""
     clock, observe, too_long = time.perf_counter, series.observe, SLOW
     check = check_of(point)
     if check is _anything:

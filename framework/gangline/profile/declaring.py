@@ -1,4 +1,4 @@
-"""What a plugin declares, checked when it is loaded: its hooks, what it reads, its arguments, reasons and events."""
+"""Checks, at load, what a plugin declares: its hooks, `reads`, arguments, reasons and events."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from gangline.state.changes import NODE, PODS, Changes
 from gangline.status import Reason
 
 HOOKS = tuple(name for name in vars(Hooks) if not name.startswith("_"))
-"""Every method that a plugin may have for the framework to call."""
+"""Every method of a plugin that the framework may call."""
 GIVEN = ("args", "handle")
-"""What a constructor may ask for, by the names of its parameters."""
+"""The names of the parameters that the framework can pass to a constructor."""
 _LONG_HOOKS = tuple(hook for hook in HOOKS if "_" in hook)
 _NEARLY = 0.9
-"""How much names have in common of which one is taken for a slip of the other, 0..1."""
+"""How similar, 0..1, a method name must be to a hook's name to count as a misspelling of it."""
 _MOST_EVENTS = 256
 
 
 def check_class(name: str, cls: Any) -> None:
-    """Raise PluginError where the class cannot be a plugin."""
+    """Raise PluginError if the class cannot be a plugin."""
     if not isinstance(cls, type):
         raise PluginError(name, "", f"is not a class, but {shown(cls)}")
     if getattr(cls, "name", None) != name:
@@ -59,9 +59,9 @@ def check_class(name: str, cls: Any) -> None:
 
 @lru_cache(maxsize=1024)
 def asked_by(name: str, cls: type[Any]) -> Sequence[str]:
-    """The parameters for which the constructor is given something; those with a default of their own are left alone.
+    """The constructor parameters that the framework passes; unknown ones with a default are left alone.
 
-    Raises PluginError for one that nothing is known of.
+    Raises PluginError for any other parameter.
     """
     try:
         parameters = inspect.signature(cls).parameters.values()
@@ -79,7 +79,7 @@ def asked_by(name: str, cls: type[Any]) -> Sequence[str]:
 
 @lru_cache(maxsize=1024)
 def marked(cls: type[Any]) -> Mapping[str, Mapping[str, Any]]:
-    """The methods of a class that are marked with `@hookimpl`, with its options."""
+    """The methods of a class that are marked with `@hookimpl`, with the options of the mark."""
     found = {name: getattr(inspect.getattr_static(cls, name), f"{PROJECT}_impl", None) for name in dir(cls)}
     return {name: options for name, options in found.items() if isinstance(options, Mapping)}
 
@@ -94,7 +94,7 @@ def _check_method(name: str, hook: str, method: Any) -> None:
 
 
 def _check_names(name: str, cls: Any) -> None:
-    """Raise PluginError for a public method whose name is nearly that of a hook: nobody would call it."""
+    """Raise PluginError for a public method whose name is nearly that of a hook: the method would never be called."""
     squashed = {hook.replace("_", ""): hook for hook in HOOKS}
     for method in dir(cls):
         if method.startswith("_") or method in HOOKS or method in marked(cls):
@@ -109,7 +109,7 @@ def _check_names(name: str, cls: Any) -> None:
 
 
 def check_reasons(name: str, plugin: Any) -> None:
-    """Raise PluginError unless a plugin that filters says why in words."""
+    """Raise PluginError unless a plugin that filters has texts for its reasons."""
     reasons = getattr(plugin, "reasons", None)
     if reasons is None:
         if not callable(getattr(plugin, "explain", None)) and not getattr(plugin.filter, "is_lifted", False):
@@ -124,7 +124,7 @@ def check_reasons(name: str, plugin: Any) -> None:
 
 
 def check_own(name: str, plugin: Any) -> None:
-    """Raise PluginError where what a plugin names as logs of columns of its own are none."""
+    """Raise PluginError if an entry of the plugin's `reads_own` is no log."""
     own = getattr(plugin, "reads_own", ())
     if not isinstance(own, tuple) or not all(isinstance(log, Changes) for log in own):
         raise PluginError(name, "", f"reads_own is a tuple of Changes, not {shown(own)}")
@@ -133,7 +133,7 @@ def check_own(name: str, plugin: Any) -> None:
 
 
 def events_of(name: str, plugin: Any) -> Sequence[EventHint] | None:
-    """The events that a plugin registers; None where it registers nothing. Raises PluginError."""
+    """The events that a plugin registers; None if it registers nothing. Raises PluginError."""
     register: Callable[[], Any] | None = getattr(plugin, "events_to_register", None)
     if register is None:
         return None

@@ -1,11 +1,17 @@
-"""One pod against all nodes: filters and scores as columns, kept per identity.
+"""Evaluates one pod against all nodes: filters and scores as columns, kept per identity.
+
+Most pods are like a pod that was evaluated before, and most nodes have not changed since. So the results of filters and
+scores are kept in an entry per identity. For the next pod with this identity, only the rows in the log of changes are
+evaluated again. An attempt calls `filter`, which returns the feasible nodes and the entry, then `choose`, which scores
+them and picks the best row.
 
 Rules:
-- A pod's identity is its class and what each plugin that declares `reads` says of it beyond the class. What such
-  plugins say of nodes follows from the identity and the columns they read, so it is kept per identity and evaluated
-  again only for rows that changed. Every other plugin is called for each attempt, over all rows.
-- A kept entry is brought up to date before use; it is never trusted to be.
-- Nothing here changes the cluster.
+- The identity of a pod is its class and the `identity` answers of the plugins that declare `reads`. The verdicts of
+  such
+  plugins follow from the identity and the columns that they read, so these verdicts are kept. Every other plugin is
+  called for each attempt, over all rows.
+- An entry is always updated before it is used.
+- Nothing in this module changes the cluster.
 """
 
 from __future__ import annotations
@@ -43,16 +49,16 @@ from gangline.status import (
 
 _AFTER_FILTERS = ("reserve", "permit", "pre_bind", "bind", "post_bind", "unreserve")
 _KEPT_BYTES = 64 * 1024 * 1024
-"""For what is known of all identities: at 5,000 nodes 150 that were scored, or 600 that were not."""
+"""For the entries of all identities: at 5,000 nodes, 150 with scores or 600 without."""
 _ENTRY_BYTES = 4096
-"""Of an entry beside its arrays and what plugins share: its own lists, maps and sets, and the headers of the arrays."""
+"""The size of an entry without its arrays and shared values: lists, maps and sets, and the headers of the arrays."""
 
 _SCORE_BYTES = np.dtype(np.float64).itemsize
 
 
 @dataclass(slots=True, eq=False)
 class _Entry:
-    """What is known of one identity."""
+    """The kept results of one identity."""
 
     key: Hashable
     position: Any
@@ -61,34 +67,34 @@ class _Entry:
     narrow: dict[str, Narrow]
     filters: list[Implementation]
     shared_bytes: int = 0
-    """Of the key and of what plugins keep in it, measured once."""
+    """The size of the key and of the values that plugins share in the entry, measured once."""
     changing: list[Implementation] = field(default_factory=list)
-    """Those of the filters that look at the pods of a node."""
+    """The filters that look at the pods of a node."""
     steady: BoolColumn = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
-    """Where all the other filters pass: changes only with the nodes themselves."""
+    """Where all other filters pass; changes only when a node itself changes."""
     skipped: set[str] = field(default_factory=set)
-    """Plugins that are called for each attempt, but have said that no pod of this class concerns them."""
+    """Plugins that are called for each attempt, but have answered that no pod of this class concerns them."""
     codes: dict[str, CodeColumn] = field(default_factory=dict)
     feasible: BoolColumn = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     shown: BoolColumn = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
-    """`feasible` for plugins, who cannot write to it."""
+    """`feasible` for plugins, read-only."""
     scorers: list[Implementation] | None = None
     raw: dict[str, ScoreColumn] = field(default_factory=dict)
     told: tuple[tuple[str, int], ...] = ()
-    """Plugin and weight of the scores that need no normalising."""
+    """Plugin and weight of the scores that need no normalization."""
     columns: list[ScoreColumn] = field(default_factory=list)
-    """Those scores, in the same order."""
+    """These scores, in the same order."""
     constant: dict[str, bool] = field(default_factory=dict)
-    """Whether a score that is normalised is the same on all nodes, and so decides nothing."""
+    """Whether a normalized score is the same on all nodes, so that it decides nothing."""
     base: ScoreColumn = field(default_factory=lambda: np.zeros(0))
-    """Weighted sum of the scores that need no normalising."""
+    """Weighted sum of the scores that need no normalization."""
     ranked: ScoreColumn = field(default_factory=lambda: np.zeros(0))
     """`base` where feasible, -1 elsewhere."""
 
 
 @dataclass(slots=True, eq=False)
 class Filtered:
-    """What filtering one pod has given."""
+    """The result of filtering one pod."""
 
     pod: PodInfo
     cycle: Cycle
@@ -100,15 +106,15 @@ class Filtered:
     status: Status | None = None
     skipped: frozenset[str] | set[str] = frozenset()
     count: int = 0
-    """Feasible nodes at the last choice; 0 where there was none."""
+    """Feasible nodes at the last choice; 0 without a choice."""
     extra: list[tuple[str, int, ScoreColumn]] = field(default_factory=list)
-    """At the last choice: plugin, weight and scores of the feasible nodes, of those that cannot be kept."""
+    """Plugin, weight and scores of the feasible nodes at the last choice, for the scores that cannot be kept."""
     place: int = -1
-    """The chosen one among the feasible nodes; only where `extra` has any."""
+    """The index of the chosen node among the feasible nodes; only if `extra` has entries."""
 
 
 class Evaluator:
-    """Filters and scores of one profile."""
+    """Calls the filters and scores of one profile."""
 
     def __init__(
         self,
@@ -119,7 +125,7 @@ class Evaluator:
         workload: Callable[[PodInfo], Mapping[str, str]] = lambda pod: pod.annotations,
     ) -> None:
         self.deadline: Deadline = NO_DEADLINE
-        """Of the decision that is being made; looked at before each call of a plugin over all nodes."""
+        """The deadline of the current decision; checked before each call of a plugin over all nodes."""
         self._nodes = nodes
         self._ties = ties
         self._entries: BoundedCache[Hashable, _Entry] = BoundedCache(kept_bytes, _size, fewest=16)
@@ -147,7 +153,7 @@ class Evaluator:
 
     @contextmanager
     def within(self, deadline: Deadline) -> Iterator[None]:
-        """What is evaluated in this block has to be done by then."""
+        """Sets the deadline for everything that is evaluated in this block."""
         before, self.deadline = self.deadline, deadline
         try:
             yield
@@ -155,15 +161,16 @@ class Evaluator:
             self.deadline = before
 
     def identity(self, pod: PodInfo) -> Hashable:
-        """What verdicts are kept by: pods with the same one get the same. Raises PluginError."""
+        """The key under which verdicts are kept: pods with equal identities get equal verdicts. Raises PluginError."""
         if not self._identities:
             return pod.cls.id
         annotations = self._workload(pod) if self._looks_at_owners else pod.annotations
         return (pod.cls.id, *identity_of(self._identities, pod, annotations))
 
     def likeness(self, pod: PodInfo) -> Hashable:
-        """The identity, and what the plugins whose verdicts are not kept say: no plugin can tell pods apart that have
-        the same. Raises PluginError.
+        """The identity, and the answers of the plugins whose verdicts are not kept.
+
+        No plugin can tell pods with equal values apart. Raises PluginError.
         """
         others = identity_of(self._other_identities, pod, self._workload(pod)) if self._other_identities else ()
         return self.identity(pod), *others
@@ -194,11 +201,11 @@ class Evaluator:
         return result
 
     def prepare(self, pod: PodInfo) -> tuple[Cycle, frozenset[str] | None] | None:
-        """What plugins have to remember of a pod that is placed without being filtered: one of a group, like others.
+        """What plugins have to remember of a pod that is placed unfiltered: a member of a group, like other members.
 
-        With it the nodes to which plugins narrow this pod, if they do. None when a plugin rejects it as a whole. Asked
-        are those that have something to do after the filters. What is kept of the class may be out of date: no column
-        is read. Raises PluginError.
+        Returns also the nodes to which plugins narrow this pod, if they do; None if a plugin rejects the pod as a
+        whole. Only plugins with a hook after the filters are called. The entry of the class may be out of date, as no
+        column is read. Raises PluginError.
         """
         for impl in self._pre_cycle:
             _quickly(impl, pod)
@@ -224,7 +231,7 @@ class Evaluator:
         return cycle, nodes
 
     def capacities(self, filtered: Filtered) -> list[Int64Column]:
-        """What plugins say of how many pods like this one fit on each node; requests are left to the caller."""
+        """The plugins' answers to how many like pods fit on each node; the caller counts requests."""
         view = self._nodes.view()
         found = []
         for impl in self._counting:
@@ -236,11 +243,11 @@ class Evaluator:
         return found
 
     def passes(self, pod: PodInfo, rows: Rows) -> BoolColumn:
-        """Whether each of rows is feasible as the columns are now; for what-if."""
+        """Whether each of these rows is feasible on the columns as they are now; for what-if."""
         return self.filter(pod).feasible[rows]
 
     def diagnose(self, filtered: Filtered) -> Diagnosis:
-        """Why nodes are not feasible, ready to be put in words."""
+        """Why nodes are not feasible, as columns from which messages can be made."""
         rejections = []
         for impl in self._filters:
             verdicts = filtered.codes.get(impl.name)
@@ -260,7 +267,7 @@ class Evaluator:
         )
 
     def _prepare(self, result: Filtered) -> bool:
-        """Call the pre-filters of this attempt; True when the pod is rejected as a whole."""
+        """Call the pre-filters of this attempt; True if one rejects the pod as a whole."""
         entry, cycle, pod = result.entry, result.cycle, result.pod
         rejected = entry.rejected
         view = self._nodes.view()
@@ -297,7 +304,7 @@ class Evaluator:
     def choose(self, filtered: Filtered, bonus: ScoreColumn | None = None) -> int:
         """The row of the best feasible node; ties are broken at random, or by row without a source of randomness.
 
-        `bonus` holds for each row what is added to the weighted scores of the plugins, in any range.
+        `bonus` has a number for each row that is added to the plugins' weighted scores, in any range.
         """
         feasible = filtered.feasible
         entry = filtered.entry
@@ -324,14 +331,14 @@ class Evaluator:
         return int(ties[0] if len(ties) == 1 else ties[int(self._ties.random() * len(ties))])
 
     def ranking(self, filtered: Filtered) -> ScoreColumn:
-        """For each row the weighted sum of the scores that are kept per class; only to compare rows."""
+        """For each row the weighted sum of the scores that are kept per identity; only for comparing rows."""
         self._ensure_scored(filtered.entry, filtered.pod)
         return filtered.entry.base
 
     def wishes(self, filtered: Filtered) -> Wishes | None:
-        """The feasible rows and the weighted sum of the scores that outrank all others; None where they say nothing.
+        """The feasible rows and the weighted sum of the scores that outrank all others; None without such scores.
 
-        See `ranking.outranking`; they are what users ask for, in the profiles that come with Gangline.
+        See `ranking.outranking`. In the profiles that come with Gangline these scores express what users ask for.
         """
         if not self._outranking:
             return None
@@ -344,7 +351,7 @@ class Evaluator:
         return index, total
 
     def scores(self, filtered: Filtered) -> dict[str, ScoreColumn]:
-        """Each plugin's normalised score before its weight, for the feasible nodes in row order; for explanations."""
+        """Each plugin's normalized score before its weight, for the feasible nodes in row order; for explanations."""
         self._ensure_scored(filtered.entry, filtered.pod)
         index = filtered.feasible.nonzero()[0]
         result = {}
@@ -362,9 +369,9 @@ class Evaluator:
         return {impl.name: impl.weight for impl in self._scorers}
 
     def scores_at(self, filtered: Filtered, row: int) -> tuple[tuple[tuple[str, int], ...], list[float]]:
-        """What the last choice gave the row: plugins with their weights, and the score of each before its weight.
+        """The scores of the row at the last choice: plugins with their weights, and each score before its weight.
 
-        Left out are scores that are the same on all nodes after they are normalised. Costs well under a microsecond.
+        Scores that are the same on all nodes after normalization are left out. Costs well under a microsecond.
         """
         if filtered.count < 2:
             return (), []
@@ -379,7 +386,7 @@ class Evaluator:
     def _extra_scores(
         self, filtered: Filtered, only: frozenset[str] | None = None
     ) -> list[tuple[str, int, ScoreColumn]]:
-        """Weighted scores that cannot be kept: those to normalise over what is feasible, and those of this attempt."""
+        """Weighted scores that cannot be kept: those normalized over the feasible nodes, and those of this attempt."""
         entry = filtered.entry
         extra = []
         index: Rows | None = None
@@ -466,7 +473,7 @@ class Evaluator:
             kept[view.index] = raw
 
     def _rebase(self, entry: _Entry, index: slice | Rows) -> None:
-        """Sum and rank again at index."""
+        """Sum and rank the scores at these rows again."""
         whole = len(entry.ranked) != len(entry.feasible)
         total: ScoreColumn | None = None
         for impl in entry.scorers or ():
@@ -526,7 +533,7 @@ class Evaluator:
         return entry
 
     def _combine(self, entry: _Entry, index: slice | Rows) -> None:
-        """Put the verdicts of the filters at index together."""
+        """Combine the verdicts of the filters at these rows."""
         steady = self._nodes.alive[index].copy()
         if entry.narrow:
             steady &= self._mask(entry.narrow)[index]
@@ -540,7 +547,7 @@ class Evaluator:
         entry.feasible[index] = feasible
 
     def _refresh(self, entry: _Entry, pod: PodInfo) -> bool:
-        """Bring an entry up to date; False when it is cheaper to build it again."""
+        """Update an entry; False if building a new one is cheaper."""
         nodes, position = self._nodes, self._changes.position
         if entry.position == position:
             return True
@@ -574,7 +581,7 @@ class Evaluator:
         self._rebase(entry, index)
 
     def _evaluate_row(self, entry: _Entry, pod: PodInfo, row: int) -> None:
-        """The pods of one node have changed: what nearly every cycle has to catch up with, so in plain numbers."""
+        """Evaluate one row whose pods have changed; nearly every cycle does this, so it uses plain numbers."""
         view = self._nodes.view(slice(row, row + 1))
         cycle = Cycle(entry.shared)
         feasible = bool(entry.steady[row])
@@ -612,7 +619,7 @@ class Evaluator:
 
 
 def _size(key: Hashable, entry: _Entry) -> int:
-    """Bytes that an entry takes."""
+    """The size of an entry in bytes."""
     rows = len(entry.feasible)
     masks = entry.steady.nbytes + entry.feasible.nbytes + sum([codes.nbytes for codes in entry.codes.values()])
     scores = entry.base.nbytes + entry.ranked.nbytes + rows * _SCORE_BYTES * len(entry.raw)
@@ -620,7 +627,7 @@ def _size(key: Hashable, entry: _Entry) -> int:
 
 
 def _quickly(impl: Implementation, *args: Any) -> Any:
-    """Call a plugin for one of many pods."""
+    """Call a plugin for one of many pods, without timing."""
     try:
         return impl.quick(*args)
     except BaseException as error:  # a plugin's bug fails its group, not the scheduler
@@ -628,7 +635,7 @@ def _quickly(impl: Implementation, *args: Any) -> Any:
 
 
 def _keep(entry: _Entry, name: str, index: slice | Rows, verdicts: CodeColumn) -> None:
-    """Put verdicts at index; a plugin may need more bits for them than before."""
+    """Store verdicts at these rows; the column gets more bits if the new verdicts need them."""
     kept = entry.codes[name]
     if verdicts.dtype.itemsize > kept.dtype.itemsize:
         kept = entry.codes[name] = kept.astype(verdicts.dtype)
@@ -636,7 +643,7 @@ def _keep(entry: _Entry, name: str, index: slice | Rows, verdicts: CodeColumn) -
 
 
 def _nothing_left(narrow: Mapping[str, Narrow]) -> Status | None:
-    """The rejection when pre-filters leave no node at all."""
+    """The rejection if the pre-filters leave no node."""
     if not narrow or frozenset.intersection(*(answer.names for answer in narrow.values())):
         return None
     names = sorted(narrow)

@@ -1,4 +1,4 @@
-"""What the framework offers the plugins of one profile."""
+"""The handle: what the framework offers the plugins of one profile."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from gangline.telemetry.plugin_metrics import PluginMetrics
 
 
 class _NoGroups:
-    """Every pod is on its own."""
+    """A grouping in which every pod is on its own."""
 
     version = 0
 
     def of(self, pod: PodInfo) -> None:
-        """Nothing."""
+        """None: no pod is in a group."""
 
     def annotations(self, pod: PodInfo) -> Mapping[str, str]:
-        """Those of the pod."""
+        """The annotations of the pod."""
         return pod.annotations
 
 
@@ -46,21 +46,21 @@ NO_GROUPS = _NoGroups()
 
 
 class Pending:
-    """What waits for a node, and what would become of it: what a scheduler knows beside the cluster.
+    """The waiting pods and groups, and what would become of them: what a scheduler knows besides the cluster.
 
-    Where there is no queue, as here, nothing waits and nobody hears of anything.
+    This class is for programs without a queue: nothing waits, and announcements go nowhere.
     """
 
     def nominated(self) -> Mapping[str, Mapping[str, PodInfo]]:
-        """Node name to the waiting pods for which room is being made there, by UID."""
+        """The waiting pods for which plugins make room on each node, by node name and UID."""
         return {}
 
     def is_waiting(self, key: str) -> bool:
-        """Whether members of a group wait for a node, and are enough, by the group's key."""
+        """Whether members of a group wait for a node, and are enough; by the group's key."""
         return False
 
     def is_reviewed(self, pod: PodInfo) -> bool:
-        """Whether extenders have a say in which pods are removed for this one."""
+        """Whether extenders have a say in which pods are removed for this pod."""
         return False
 
     def find_places(self, profile: str, pods: Sequence[PodInfo], allowed: BoolColumn) -> Mapping[str, int] | None:
@@ -72,7 +72,7 @@ class Pending:
         return None
 
     def announce(self, event: ClusterEvent) -> None:
-        """Something has happened that rejected pods may wait for."""
+        """Announce an event for which rejected pods may wait."""
 
 
 class AtWork(Protocol):
@@ -80,7 +80,7 @@ class AtWork(Protocol):
 
     @property
     def evaluator(self) -> Evaluator:
-        """What calls its filters and scores."""
+        """The evaluator of the profile."""
         ...
 
 
@@ -90,7 +90,7 @@ M = TypeVar("M", Counter, Gauge, Histogram)
 
 @dataclass(frozen=True, eq=False)
 class Services(Generic[P]):
-    """What stands behind the handles of one configuration; all of it is there before the first plugin is built."""
+    """What the handles of one configuration use; all of it exists before the first plugin is built."""
 
     state: Cache
     clock: Clock
@@ -101,15 +101,15 @@ class Services(Generic[P]):
     background: Background
     pending: Pending = field(default_factory=Pending)
     grouping: Grouping = NO_GROUPS
-    """Who knows which pods belong together; profiles use it once a plugin has asked for it."""
+    """Finds the group of a pod; a profile uses it once a plugin has called `group_pods`."""
     ignored_resources: frozenset[str] = frozenset()
-    """Those that only extenders look at."""
+    """The resources that the scheduler leaves to extenders."""
     at_work: dict[str, P] = field(default_factory=dict)
-    """The profiles by name, each as soon as its plugins are built: the only thing that is not there before them."""
+    """The profiles by name, each as soon as its plugins are built: the only value that is filled in later."""
 
 
 class FrameworkHandle:
-    """The handle that plugins are given; one per profile."""
+    """The handle that plugins get; one per profile."""
 
     def __init__(self, profile: str, services: Services[Any]) -> None:
         self.profile = profile
@@ -129,13 +129,13 @@ class FrameworkHandle:
         self.topology = Topology(self.state.nodes)
         """The levels of this profile; a plugin may configure them when it is built."""
         self.grouping: Grouping = NO_GROUPS
-        """Who knows which pods belong together; nobody where no plugin groups them."""
+        """Finds the group of a pod; finds none if no plugin groups pods."""
         self.placed = PlacedMembers(NO_GROUPS)
         """The members of groups that have a node."""
         self._services = services
 
     def plugins_are_built(self, at_work: AtWork) -> None:
-        """What needs the plugins may be asked from now on."""
+        """The plugins are built: methods that need them work from now on."""
         self._services.at_work[self.profile] = at_work
 
     @property
@@ -145,43 +145,43 @@ class FrameworkHandle:
 
     @property
     def deadline(self) -> Deadline:
-        """Until when the unit has to be decided that is being decided now; never, outside of a decision."""
+        """The time by which the current unit has to be decided; never, outside of a decision."""
         at_work = self._services.at_work.get(self.profile)
         return NO_DEADLINE if at_work is None else at_work.evaluator.deadline
 
     def within(self, deadline: Deadline) -> AbstractContextManager[None]:
-        """What is asked for in this block raises DeadlineExceeded from then on; for work in the background."""
+        """In this block the framework's methods raise DeadlineExceeded after the deadline; for background work."""
         at_work = self._services.at_work.get(self.profile)
         return nullcontext() if at_work is None else at_work.evaluator.within(deadline)
 
     @property
     def groups_pods(self) -> bool:
-        """Whether pods of this profile that belong together are one unit."""
+        """Whether the pods of one group in this profile are one unit."""
         return self.grouping is not NO_GROUPS
 
     def group_pods(self) -> None:
-        """Pods of this profile that belong together are one unit from now on: all of them are placed, or none."""
+        """From now on the pods of one group in this profile are one unit: all of them are placed, or none."""
         self.grouping = self._services.grouping
         self.placed = self.state.tracker(PlacedMembers, self.grouping)
 
     def group_of(self, pod: PodInfo) -> Membership | Problem | None:
-        """The group of a pod and its place in it; None for a pod on its own, and where pods are not grouped."""
+        """The group of a pod and its place in the group; None for a pod on its own, and if pods are not grouped."""
         return self.grouping.of(pod)
 
     def members(self, key: str) -> Collection[PodInfo]:
-        """The members of a group that have a node, by the group's key."""
+        """The members of a group that have a node; `key` is the group's key."""
         return self.placed.of(key)
 
     def metric(self, name: str, help: str, labels: Iterable[str] = ()) -> Counter:
-        """A counter of the plugin's own; the same for each profile and each call with the same name."""
+        """A counter of the plugin; the same one for all profiles and for all calls with the same name."""
         return self._own("metric", Counter, name, help, labels)
 
     def gauge(self, name: str, help: str, labels: Iterable[str] = ()) -> Gauge:
-        """A gauge of the plugin's own, as `metric`."""
+        """A gauge of the plugin, as `metric`."""
         return self._own("gauge", Gauge, name, help, labels)
 
     def histogram(self, name: str, help: str, buckets: Sequence[float], labels: Iterable[str] = ()) -> Histogram:
-        """A histogram of the plugin's own, as `metric`; the buckets are those of the first call."""
+        """A histogram of the plugin, as `metric`; the buckets are those of the first call."""
         return self._own("histogram", Histogram, name, help, labels, buckets)
 
     def _own(
@@ -193,21 +193,21 @@ class FrameworkHandle:
             raise PluginError(being_built.get(), what, text_of(error)) from error
 
     def filter(self, pod: PodInfo, rows: Rows) -> BoolColumn:
-        """Whether each of these nodes passes all filters for the pod as the columns are now."""
+        """Whether each of these nodes passes all filters for the pod on the columns as they are now."""
         return self._evaluator("filter").passes(pod, rows)
 
     def find_places(self, pods: Sequence[PodInfo], allowed: BoolColumn) -> Mapping[str, int] | None:
-        """Where a pod on its own, or pods of one group, would go as the columns are now, on the nodes allowed."""
+        """Where one pod, or pods of one group, would go on the columns as they are now, on the allowed nodes."""
         self._evaluator("find_places")
         return self._services.pending.find_places(self.profile, pods, allowed)
 
     def attempt(self, key: str) -> GroupAttempt | None:
-        """An attempt to place a waiting group as things are now, by the group's key; None when it does not wait."""
+        """An attempt to place a waiting group in the cluster as it is, by the group's key; None if none waits."""
         self._evaluator("attempt")
         return self._services.pending.attempt(self.profile, key)
 
     def diagnose(self, pod: PodInfo) -> Diagnosis:
-        """Why nodes are not feasible for the pod as the columns are now."""
+        """Why nodes are not feasible for the pod on the columns as they are now."""
         evaluator = self._evaluator("diagnose")
         return evaluator.diagnose(evaluator.filter(pod))
 

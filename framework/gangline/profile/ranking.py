@@ -1,4 +1,4 @@
-"""Which scores outrank others by their weights, and what follows for the nodes of a gang. Arithmetic only."""
+"""Which scores outrank all others by their weights, and what that means for the nodes of a gang. Arithmetic only."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from gangline.state.nodes import Int64Column, Rows
 from gangline.status import MAX_SCORE, ScoreColumn
 
 Wishes = tuple[Rows, ScoreColumn]
-"""Rows, which rise, and the weighted sum of the scores that outrank all others there."""
+"""Rows in ascending order, and for each the weighted sum of the scores that outrank all others."""
 
 
 def outranking(weights: Mapping[str, int]) -> frozenset[str]:
-    """The plugins one point of whose scores weighs more than all scores of the others together; none without a gap."""
+    """The plugins whose scores outrank all others: one point of theirs weighs more than all other scores together.
+
+    Empty if the weights have no such gap.
+    """
     heaviest = sorted(weights, key=lambda name: -weights[name])
     lighter = sum(weights.values())
     for number, name in enumerate(heaviest[:-1], start=1):
@@ -25,9 +28,9 @@ def outranking(weights: Mapping[str, int]) -> frozenset[str]:
 
 
 def best_first(wishes: Wishes, rows: Rows, capacity: Int64Column, wanted: int) -> Int64Column:
-    """The capacity of those of `rows` alone that score best and hold `wanted` pods, or of all if they do not.
+    """The capacity of the best-scored of `rows` that together hold `wanted` pods; of all rows if they hold fewer.
 
-    Rows that are not among those of the wishes hold nothing.
+    Rows that are not among the rows of the wishes hold nothing.
     """
     among, values, held = _among(wishes, rows, capacity)
     enough = int(np.searchsorted(held, wanted))
@@ -39,14 +42,14 @@ def best_first(wishes: Wishes, rows: Rows, capacity: Int64Column, wanted: int) -
 
 
 def worth(wishes: Wishes, rows: Rows, capacity: Int64Column, wanted: int) -> float:
-    """The sum of the scores that so many pods find on the best of these rows."""
+    """The sum of the scores of this many pods on the best of these rows."""
     _, values, held = _among(wishes, rows, capacity)
     taken = np.diff(np.minimum(held, wanted), prepend=0)
     return float((values * taken).sum())
 
 
 def _among(wishes: Wishes, rows: Rows, capacity: Int64Column) -> tuple[Rows, ScoreColumn, Int64Column]:
-    """Those of the wishes' rows that are among `rows`, the best first, their scores, and what they hold up to each."""
+    """The wishes' rows that are among `rows`, the best first, with scores and the running sum of their capacity."""
     index, scores = wishes
     inside = np.isin(index, rows, assume_unique=True)
     order = np.argsort(-scores[inside], kind="stable")

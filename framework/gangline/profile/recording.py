@@ -1,11 +1,11 @@
-"""What there is to tell about pods: events and conditions, collected at once and aggregated until somebody writes them.
+"""Collects events and conditions about pods, and aggregates them until another module writes them.
 
 Rules:
-- Recording costs a dictionary access; nothing here does I/O.
-- The same thing said again before it was written becomes a count; said again later it becomes a series.
-- Warnings on one object are BURST at once and one more each PAUSE seconds: an object that always has something new
-  wrong with it does not fill the API server. What is more is counted as dropped.
-- When too much waits, the newest events are dropped and counted. Conditions are never dropped: the last one stands.
+- Recording an event costs a dictionary access; this module does no I/O.
+- An event that happens again before it was written is counted. If it happens again later, it becomes a series.
+- An object gets at most BURST warnings at once, and one more each PAUSE seconds: an object with a new fault each time
+  must not fill the API server. Further warnings count as dropped.
+- If too many events wait, the newest are dropped and counted. Conditions are never dropped: the latest one is written.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from gangline.state.pods import PodInfo
 
 MOST_WAITING = 50_000
 MOST_REMEMBERED = 10_000
-"""Events written already, kept so that a repetition becomes a series."""
+"""Written events that are remembered, so that a repetition becomes a series."""
 BURST = 25
-"""Warnings on one object that may differ from what waits already, at once."""
+"""Different warnings that one object may get at once."""
 PAUSE = 30.0
-"""Seconds until it may have one more."""
+"""Seconds until the object may get one more warning."""
 MOST_BYTES = 1024
-"""The API server refuses a longer note."""
+"""Bytes of a note, at most: the API server refuses a longer one."""
 MOST_OF_NAME = 200
-"""Characters of an object's name that the names of its events begin with; the API server takes 253 in all."""
+"""Characters of an object's name that its events' names begin with; the API server takes 253 in all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class _Saying:
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """An event that was written before and has happened again: its series has grown."""
+    """A written event that has happened again: its series has grown."""
 
     event: Event
 
@@ -67,12 +67,12 @@ class Condition:
     reason: str
     message: str
     nominated_node_name: str | None = None
-    """What status.nominatedNodeName becomes; None leaves it alone."""
+    """The new value of status.nominatedNodeName; None leaves it unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupCondition:
-    """Whether a pod group is scheduled, for the status of the object that stands for it."""
+    """Whether a pod group is scheduled, for the status of the object that represents the group."""
 
     object: TypedReference
     scheduled: bool
@@ -99,19 +99,19 @@ class EventRecorder:
         self._waiting: OrderedDict[_Key, _Saying] = OrderedDict()
         self._written: OrderedDict[_Key, tuple[str, int]] = OrderedDict()
         self._warned: OrderedDict[str, tuple[float, float]] = OrderedDict()
-        """Warnings that count against BURST, and as of when, by the object; those that were warned last at the end."""
+        """For each object the warnings that count against BURST, and the time of that number; last warned last."""
         self._conditions: OrderedDict[str, Condition] = OrderedDict()
         self._group_conditions: OrderedDict[str, GroupCondition] = OrderedDict()
         self._number = itertools.count()
         self.dropped = 0
 
     def event(self, pod: PodInfo, kind: str, reason: str, note: str, action: str = "Scheduling") -> None:
-        """Say something about a pod; kind is "Normal" or "Warning"."""
+        """Record an event about a pod; kind is "Normal" or "Warning"."""
         regarding = TypedReference(kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid, api_version="v1")
         self.about(regarding, pod.scheduler_name, kind, reason, note, action)
 
     def about(self, regarding: TypedReference, reporter: str, kind: str, reason: str, note: str, action: str) -> None:
-        """Say something about any object."""
+        """Record an event about any object."""
         key = _Key(regarding.uid or regarding.name, kind, reason, _shortened(note), action)
         now = self._clock.now()
         saying = self._waiting.get(key)
@@ -124,7 +124,7 @@ class EventRecorder:
             self._waiting[key] = _Saying(regarding, reporter, now, now)
 
     def _may_warn(self, uid: str, now: float) -> bool:
-        """Whether one more warning on an object is fine; it counts then."""
+        """Whether the object may get one more warning; if so, the warning is counted."""
         before, then = self._warned.pop(uid, (0.0, now))
         number = max(0.0, before - max(0.0, now - then) / PAUSE)
         may = number + 1 <= BURST
@@ -134,36 +134,36 @@ class EventRecorder:
         return may
 
     def condition(self, condition: Condition) -> None:
-        """The pod's condition is this now."""
+        """Set the pod's condition."""
         self._conditions[condition.uid] = condition
 
     def group_condition(self, condition: GroupCondition) -> None:
-        """The group's condition is this now."""
+        """Set the group's condition."""
         self._group_conditions[condition.object.uid or condition.object.name] = condition
 
     def next_group_condition(self) -> GroupCondition | None:
-        """The oldest condition of a group that waits, to be written now."""
+        """The oldest waiting condition of a group, to be written now."""
         return self._group_conditions.popitem(last=False)[1] if self._group_conditions else None
 
     def restore(self, condition: Condition) -> None:
-        """The condition could not be written; it waits again, unless there is a newer one."""
+        """The condition could not be written: it waits again, unless there is a newer one."""
         self._conditions.setdefault(condition.uid, condition)
 
     def forget(self, uid: str) -> None:
-        """The pod is bound or gone: its condition is of no interest any more."""
+        """The pod is bound or deleted: its condition is not written any more."""
         self._conditions.pop(uid, None)
 
     @property
     def waiting(self) -> int:
-        """How many events and conditions are not yet handed out."""
+        """The number of events and conditions that have not been handed out."""
         return len(self._waiting) + len(self._conditions) + len(self._group_conditions)
 
     def next_condition(self) -> Condition | None:
-        """The oldest condition that waits, to be written now."""
+        """The oldest waiting condition, to be written now."""
         return self._conditions.popitem(last=False)[1] if self._conditions else None
 
     def next_event(self) -> Event | Repeated | None:
-        """The oldest event that waits, to be created, or to be counted in a series."""
+        """The oldest waiting event, to be created, or to be counted in a series."""
         if not self._waiting:
             return None
         key, saying = self._waiting.popitem(last=False)

@@ -1,4 +1,4 @@
-"""From entry points to a compiled profile: finds plugin classes, builds them, lists who implements what."""
+"""From entry points to a compiled profile: finds plugin classes, builds them, lists the plugins of each point."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GROUP = "gangline.plugins"
 
 
 class Catalog:
-    """Plugin classes by name. One is imported when it is asked for, so that none harms who does not use it."""
+    """Plugin classes by name. A class is imported only when it is used, so that a broken one harms no other profile."""
 
     def __init__(
         self, classes: Mapping[str, type[Any]], entries: Mapping[str, Sequence[EntryPoint]] | None = None
@@ -37,14 +37,14 @@ class Catalog:
 
     @classmethod
     def discover(cls) -> Catalog:
-        """Everything installed under the entry-point group `gangline.plugins`; nothing is imported."""
+        """All plugins installed under the entry-point group `gangline.plugins`; nothing is imported."""
         entries: dict[str, list[EntryPoint]] = {}
         for entry in entry_points(group=GROUP):
             entries.setdefault(entry.name, []).append(entry)
         return cls({}, entries)
 
     def with_classes(self, *classes: type[Any]) -> Catalog:
-        """The same catalog with more plugins, for tests and programs that bring their own."""
+        """The same catalog with more plugins, for tests and programs with their own plugins."""
         more = Catalog({**self._classes, **{c.name: c for c in classes}}, self._entries)
         more._checked = dict(self._checked)
         return more
@@ -55,14 +55,14 @@ class Catalog:
         return sorted({*self._classes, *self._entries})
 
     def origin(self, name: str) -> str:
-        """Where a plugin comes from: the distribution and the object."""
+        """The distribution and the object that a plugin comes from."""
         entries = self._entries.get(name)
         if entries is None:
             return self._classes[name].__module__
         return " and ".join(f"{e.dist.name} {e.dist.version}: {e.value}" if e.dist else e.value for e in entries)
 
     def load(self, name: str) -> type[Any]:
-        """The class. Raises PluginError when it cannot be imported, is no plugin or is given by two distributions."""
+        """The class. Raises PluginError if it cannot be imported, is no plugin, or has a name that is given twice."""
         found = self._classes.get(name)
         if found is None:
             entries = self._entries.get(name, ())
@@ -82,7 +82,7 @@ class Catalog:
         return cast("type[Any]", found)
 
     def points(self) -> Mapping[str, frozenset[str]]:
-        """For each plugin the extension points that it implements; looking one up imports it, as `load` does."""
+        """For each plugin its extension points; reading an entry imports the plugin, as `load` does."""
         return _Points(self)
 
 
@@ -112,13 +112,13 @@ def points_of(cls: type[Any]) -> frozenset[str]:
 
 
 def is_only_told(cls: Any) -> bool:
-    """Whether all hooks of a class are among those that profiles do not list."""
+    """Whether all hooks of a class are hooks that profiles do not list."""
     return not points_of(cls) and any(hook in UNLISTED for hook in marked(cls))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Implementation:
-    """One plugin at one point, ready to be called with the hookspec's arguments, in its order."""
+    """One plugin at one extension point; its arguments are those of the hookspec, in the same order."""
 
     plugin: Any
     name: str
@@ -126,20 +126,20 @@ class Implementation:
     weight: int = 1
     normalize: Callable[..., Any] | None = None
     capacity: Callable[..., Any] | None = None
-    """Of a filter: how many like pods fit, beside what requests tell."""
+    """For a filter: the hook `capacity`, how many like pods fit apart from requests."""
     quick: Callable[..., Any] = lambda *args: None
-    """The same neither timed nor checked, for one of many pods; whatever it raises is passed on."""
+    """The same call, neither timed nor checked, for one of many pods; exceptions pass through."""
     reads: int | None = None
-    """Change kinds on which its verdict on a node depends besides the identity of the pod; None: anything."""
+    """The kinds of change on which the verdict on a node depends besides the identity of the pod; None: anything."""
     point: str = ""
     failures: Failures = field(default_factory=Failures)
 
     def refused(self, point: str, why: str) -> PluginError:
-        """The plugin has answered what it must not: what to raise."""
+        """The exception to raise for a wrong answer of the plugin."""
         return self.failures.refused(self.name, point, why)
 
     def check(self, answer: Any) -> None:
-        """For what `quick` has answered. Raises PluginError."""
+        """Check an answer of `quick`. Raises PluginError."""
         if why := check_of(self.point)(answer):
             raise self.refused(self.point, why)
 
@@ -150,7 +150,7 @@ class Identity(NamedTuple):
     name: str
     ask: Callable[[PodInfo, Mapping[str, str]], Hashable]
     of_workload: bool
-    """Whether it looks at the annotations of owners."""
+    """Whether the hook looks at the annotations of owners."""
     is_kept: bool
     """Whether the plugin declares `reads`, so that its verdicts are kept."""
     failures: Failures
@@ -158,24 +158,24 @@ class Identity(NamedTuple):
 
 @dataclass(eq=False)
 class CompiledProfile:
-    """A profile with its plugins built and one plain list per extension point."""
+    """A profile with built plugins and one plain list of plugins per extension point."""
 
     name: str
     plugins: dict[str, Any]
     points: dict[str, tuple[Implementation, ...]]
     events: dict[str, Sequence[EventHint] | None] = field(default_factory=dict)
-    """For each plugin the events that it registers; None for one that registers nothing."""
+    """For each plugin the events that it registers; None if it registers nothing."""
     failures: Failures = field(default_factory=Failures)
     identities: list[Identity] = field(default_factory=list)
-    """Of each plugin that has the hook, neither timed nor checked: it is called for many pods."""
+    """The `identity` hooks of the plugins, neither timed nor checked, as they are called for many pods."""
 
     def own_changes(self) -> list[Changes]:
-        """The logs of columns of their own that plugins read."""
+        """The logs of the plugins' own columns that plugins read."""
         return list(dict.fromkeys(log for plugin in self.plugins.values() for log in getattr(plugin, "reads_own", ())))
 
 
 class _PluginManager(pluggy.PluginManager):
-    """Looks for hooks among the marked methods of a class, once: pluggy looks at each attribute of each plugin."""
+    """Looks for hooks only among the marked methods of a class, once; pluggy looks at each attribute of each plugin."""
 
     def parse_hookimpl_opts(self, plugin: Any, name: str) -> pluggy.HookimplOpts | None:
         cls: Any = type(plugin)
@@ -192,12 +192,12 @@ def compile_profile(
     on_fault: Callable[[GanglineError], None] | None = None,
     besides: Sequence[str] = (),
 ) -> CompiledProfile:
-    """Build the plugins of a profile and list what is called at each point.
+    """Build the plugins of a profile and list the plugins of each extension point.
 
-    `points` holds names and weights per extension point, in order; `besides` the plugins that have hooks alone which
-    profiles do not list; `args(name, type)` gives a plugin's validated
-    arguments. Raises PluginError for a plugin that cannot be built or declares what it must not; with `on_fault`, tells
-    of each such plugin and leaves it out.
+    `points` holds names and weights per extension point, in order. `besides` holds the plugins with only such hooks as
+    profiles do not list. `args(name, type)` returns a plugin's validated arguments. Raises PluginError for a plugin
+    that cannot be built or declares something wrong; with `on_fault`, calls it for each such plugin and leaves the
+    plugin out.
     """
     manager = _PluginManager(PROJECT)
     manager.add_hookspecs(Hooks)
@@ -225,9 +225,9 @@ def compile_profile(
 
 
 def _with(profile: CompiledProfile, point: str) -> Iterator[str]:
-    """The plugins with a method for an unlisted point; those that give back what they reserve in the order of reserve.
+    """The plugins with a method for an unlisted point; `unreserve` plugins come in the order of reserve.
 
-    One that reserves, but not in this profile, has nothing to give back.
+    A plugin whose reserve is not in this profile has nothing to give back.
     """
     names = list(profile.plugins)
     if point == "unreserve":
@@ -270,7 +270,7 @@ def _add(
 
 
 def _guarded(name: str, events: Sequence[EventHint] | None, failures: Failures) -> Sequence[EventHint] | None:
-    """The same events, with hints whose faults are noted; the event counts then, which costs an attempt."""
+    """The same events, with hints whose faults are recorded; after a fault the event counts, which costs an attempt."""
     if events is None:
         return None
 
@@ -305,7 +305,7 @@ def _build(
 
 
 def _wraps(plugin: Any, point: str) -> bool:
-    """Whether a plugin is at a point only to wrap what the others do there."""
+    """Whether a plugin is at an extension point only to wrap the other plugins there."""
     options: Mapping[str, Any] = getattr(getattr(plugin, point, None), f"{PROJECT}_impl", None) or {}
     return bool(options.get("wrapper") or options.get("hookwrapper"))
 
@@ -352,9 +352,9 @@ def _bound(
     point: str,
     metrics: Metrics,
 ) -> Callable[..., Any]:
-    """The plugin's method with the full arguments of the hook, timed, faults translated.
+    """The plugin's method with all arguments of the hook, timed, with its faults translated.
 
-    Where a hook wrapper is registered for the point the call goes through pluggy.
+    If a hook wrapper is registered for the point, the call goes through pluggy.
     """
     caller = getattr(manager.hook, point)
     wanted = tuple(caller.spec.argnames)
@@ -404,17 +404,17 @@ def _adapter(has: tuple[str, ...], wanted: tuple[str, ...]) -> Callable[[Callabl
 
 
 class Installed(NamedTuple):
-    """A plugin that some distribution brings."""
+    """A plugin of an installed distribution."""
 
     name: str
     origin: str
     points: frozenset[str]
     fault: str
-    """Why it cannot be used; empty where it can."""
+    """Why the plugin cannot be used; empty if it can."""
 
 
 def distributions(catalog: Catalog) -> Iterator[Installed]:
-    """Every plugin, those included that cannot be used; for `gangline plugins list`."""
+    """Every plugin, including unusable ones; for `gangline plugins list`."""
     for name in catalog.names:
         points, fault = frozenset[str](), ""
         try:

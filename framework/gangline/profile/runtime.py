@@ -1,6 +1,6 @@
-"""One profile at work: calls its plugins at each extension point that concerns one pod.
+"""One profile at work: calls its plugins at each extension point that concerns one pod or one group.
 
-Filters and scores over all nodes are in `evaluation`; this is the rest.
+Filters and scores over all nodes are in `evaluation`.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from gangline.status import SUCCESS, Code, ScoreColumn, Status, unschedulable
 from gangline.telemetry.metrics import Metrics, point_label
 
 GROUPS = "PodGroups"
-"""Stands for a group as a whole among the plugins that reject a unit."""
+"""Stands for a group as a whole among the names of the plugins that reject a unit."""
 Method = TypeVar("Method", bound=Callable[..., Any])
 BindFirst = Callable[[Cycle, PodInfo, str], Awaitable[Status | None]]
-"""Binds a pod to a node, or answers None to leave it to the bind plugins."""
+"""Binds a pod to a node; returns None to leave the pod to the bind plugins."""
 
 
 def _measured(point: str) -> Callable[[Method], Method]:
-    """Count how long all plugins of a point take together; the method's object has `seconds` by point."""
+    """Measure how long all plugins of an extension point take together; the method's object has `seconds` by point."""
 
     def measure(method: Any) -> Any:
         if inspect.iscoroutinefunction(method):
@@ -87,7 +87,7 @@ class Runtime:
         self.seconds = {point: metrics.points.series(point_label(point), profile.name) for point in POINTS}
         self.algorithm_seconds = metrics.algorithm.series(profile.name)
         self.bind_first: BindFirst | None = None
-        """Asked before the bind plugins; None leaves all pods to them."""
+        """Called before the bind plugins; None leaves all pods to them."""
         self.group_seconds = metrics.group_decision.series(profile.name)
         handle.plugins_are_built(self)
 
@@ -102,7 +102,7 @@ class Runtime:
         return self.evaluator.filter(pod)
 
     def _check_trackers(self) -> None:
-        """Raise PluginError where what a plugin counts is out of step and stays so."""
+        """Raise PluginError if a tracker of a plugin is out of step and could not be repaired."""
         self.handle.state.mend_trackers()
         fault = self._trackers.fault(self.profile.plugins)
         if fault is not None:
@@ -115,7 +115,7 @@ class Runtime:
 
     @_measured("pre_enqueue")
     def pre_enqueue(self, pod: PodInfo) -> Status:
-        """Whether the pod may be tried; the first refusal counts."""
+        """Whether the pod may be tried; the first rejection counts."""
         return self.lets_in(pod, is_timed=True)
 
     def lets_in(self, pod: PodInfo, is_timed: bool = False) -> Status:
@@ -150,18 +150,18 @@ class Runtime:
         return unschedulable(f"waiting for the pods of gang {group.namespace}/{group.name}: {numbers}").by(GROUPS)
 
     def progress(self, group: PodGroup, waiting: int = 0) -> Progress:
-        """How far a group has come, of which so many members wait."""
+        """The progress of a group with this many waiting members."""
         return Progress.of(group, len(self.handle.members(group.key)), waiting)
 
     def group_key(self, pod: PodInfo) -> str:
-        """What tells the pod's group from others; "" for a pod on its own."""
+        """The key of the pod's group; "" for a pod on its own."""
         membership = self.handle.group_of(pod)
         if membership is None:
             return ""
         return membership.key if isinstance(membership, Problem) else membership.group.key
 
     def sort_key(self, pod: PodInfo, since: float) -> tuple[float, ...]:
-        """Where the pod stands in the queue; groups that run in part, which is of no use, come before all others."""
+        """The pod's sort key in the queue; groups that run only in part, and so do no useful work, come first."""
         try:
             key: tuple[float, ...] = self._at("queue_sort")[0].call(pod, since)
         except PluginError as error:  # the pod goes to the end, and nobody else is harmed
@@ -170,15 +170,15 @@ class Runtime:
         return (-math.inf, *key) if self._runs_in_part(pod) else key
 
     def _runs_in_part(self, pod: PodInfo) -> bool:
-        """Whether some pods of its group have a node, but fewer than the group needs: a scheduler was cut off."""
+        """Whether some pods of the group have a node, but fewer than it needs: a scheduler was interrupted."""
         membership = self.handle.group_of(pod)
         return isinstance(membership, Membership) and self.progress(membership.group).is_partial
 
     @_measured("post_filter")
     def post_filter(self, diagnosis: Diagnosis) -> tuple[str | None, str]:
-        """The node that a plugin nominates and what the plugins say.
+        """The node that a plugin nominates, and the plugins' messages.
 
-        "" takes an older nomination back, because nothing can help; None leaves it as it is.
+        "" takes an older nomination back, because nothing can help; None leaves it unchanged.
         """
         steps = self.post_filter_steps(diagnosis)
         try:
@@ -192,9 +192,9 @@ class Runtime:
     def post_filter_steps(
         self, diagnosis: Diagnosis
     ) -> Generator[Proposal, Mapping[str, Victims] | Status, tuple[str | None, str]]:
-        """What `post_filter` does, for who has proposals reviewed: yields each one, and wants what is left of it.
+        """As `post_filter`, for callers that let extenders review proposals.
 
-        A Status stands for a review that failed.
+        Yields each proposal and receives what is left of it; a Status stands for a review that failed.
         """
         said: list[str] = []
         nominated: str | None = None
@@ -215,7 +215,7 @@ class Runtime:
         return nominated, ", ".join(said)
 
     def reject(self, diagnosis: Diagnosis) -> frozenset[str]:
-        """The plugins because of which a pod is rejected; every plugin is told, and what one raises changes nothing."""
+        """The plugins that reject the pod. Every `post_reject` plugin is called; an exception there changes nothing."""
         plugins = diagnosis.plugins()
         for impl in self._at("post_reject"):
             with suppress(PluginError, DeadlineExceeded):  # noted by the call
@@ -224,7 +224,7 @@ class Runtime:
         return frozenset(plugins)
 
     def enqueued(self, pod: PodInfo) -> None:
-        """Tell the plugins that a pod waits; what one of them raises is no matter of the pod's."""
+        """Call `post_enqueue` for a waiting pod; an exception there does not affect the pod."""
         for impl in self._at("post_enqueue"):
             with suppress(PluginError, DeadlineExceeded):  # noted by the call
                 impl.call(pod)
@@ -238,7 +238,7 @@ class Runtime:
 
     @_measured("placement_generate")
     def generate(self, attempt: GroupAttempt) -> Iterable[Placement] | Status:
-        """Candidate placements from the first plugin that has any to offer; else all nodes are one."""
+        """Candidate placements from the first plugin that offers any; else all nodes are one placement."""
         view = self.handle.nodes
         for impl in self._at("placement_generate"):
             answer: Iterable[Placement] | Status | None = impl.call(attempt, view)
@@ -258,12 +258,12 @@ class Runtime:
 
     @property
     def placement_weight(self) -> int:
-        """The sum of the weights of what scores placements."""
+        """The sum of the weights of the plugins that score placements."""
         return sum(impl.weight for impl in self._at("placement_score"))
 
     @_measured("pod_group_post_filter")
     def group_post_filter(self, attempt: GroupAttempt) -> tuple[Mapping[str, str], str]:
-        """The nominations of the first plugin that can help, by pod UID, and what the plugins say."""
+        """The nominations of the first plugin that can help, by pod UID, and the plugins' messages."""
         said: list[str] = []
         for impl in self._at("pod_group_post_filter"):
             answer = impl.call(attempt, self.handle.nodes)
@@ -275,7 +275,7 @@ class Runtime:
 
     @_measured("reserve")
     def reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
-        """Let plugins claim what the pod takes; undone by `unreserve`."""
+        """Let plugins reserve what the pod takes; `unreserve` undoes this."""
         for impl in self._at("reserve"):
             if impl.name in cycle.skipped:
                 continue
@@ -285,7 +285,7 @@ class Runtime:
         return SUCCESS
 
     def reserve_and_permit(self, cycle: Cycle, pod: PodInfo, node: str) -> tuple[Status, dict[str, float]]:
-        """What `reserve` and then `permit` say, for one of many pods: nothing is timed. Raises PluginError."""
+        """The verdict of `reserve` and then `permit`, for one of many pods, without timing. Raises PluginError."""
         holds: dict[str, float] = {}
         for point in ("reserve", "permit"):
             for impl in self._at(point):
@@ -312,7 +312,7 @@ class Runtime:
         return status
 
     def unreserve(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
-        """Give back what was claimed, in reverse order, whatever a plugin says."""
+        """Give back what was reserved, in reverse order; an exception of one plugin does not stop the others."""
         errors = []
         for impl in reversed(self._at("unreserve")):
             try:
@@ -324,7 +324,7 @@ class Runtime:
 
     @_measured("permit")
     def permit(self, cycle: Cycle, pod: PodInfo, node: str) -> tuple[Status, dict[str, float]]:
-        """The verdict, and for each plugin that holds the pod how many seconds at most."""
+        """The verdict, and for each plugin that holds the pod the longest time in seconds."""
         holds: dict[str, float] = {}
         for impl in self._at("permit"):
             if impl.name in cycle.skipped:
@@ -339,7 +339,7 @@ class Runtime:
 
     @_measured("pre_bind")
     async def pre_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
-        """What has to be on the API before the binding; the first failure counts."""
+        """Let plugins write what the API needs before the binding; the first failure counts."""
         for impl in self._at("pre_bind"):
             status = self.still_there(pod, node)
             if status.is_success:
@@ -349,14 +349,14 @@ class Runtime:
         return SUCCESS
 
     def still_there(self, pod: PodInfo, node: str) -> Status:
-        """Whether the node that was chosen is the one that is there now; asked before each step of the binding."""
+        """Whether the chosen node still exists and is the same one; checked before each step of the binding."""
         if self.handle.state.has_lost_node(pod.uid):
             return unschedulable(f"the node {node} that was chosen is no longer there")
         return SUCCESS
 
     @_measured("bind")
     async def bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
-        """Bind by `bind_first`, or else by the first plugin that does not skip."""
+        """Bind by `bind_first`, else by the first plugin that does not skip."""
         there = self.still_there(pod, node)
         if there.is_success and self.bind_first is not None:
             bound = await self.bind_first(cycle, pod, node)
@@ -384,7 +384,7 @@ class Runtime:
 
     @_measured("post_bind")
     async def post_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> list[Status]:
-        """Tell plugins that the pod is bound; returns what went wrong."""
+        """Tell plugins that the pod is bound; returns the failures."""
         statuses = [await self._answer(i, "post_bind", cycle, pod, node) for i in self._at("post_bind")]
         return [status for status in statuses if not status.is_success]
 

@@ -1,10 +1,10 @@
-"""What happens in the cluster: kept for the units in flight, and weighed for those that wait, both within bounds.
+"""Cluster events: remembered for the units in flight, and judged by hints for the units that wait.
 
-Rules:
-- As many as MOST_KEPT events are kept for units in flight. A unit that was in flight for longer than they reach back is
-  told so, and is then tried again as if one of them helped it.
-- Hints may take SHARE of the time, and BURST seconds at once. When that is used up a unit is not asked: it is tried
-  again, which its backoff makes rare.
+Both have bounds, so that many events cannot stop the scheduler:
+- At most MOST_KEPT events are remembered for the units in flight. If a unit was in flight for longer than the
+  remembered events reach back, it is tried again as if an event helped it.
+- Hints may take the share SHARE of the time, and BURST seconds at once. When this time is used up, the scheduler asks
+  no hint and tries the unit again. The unit's backoff keeps such attempts rare.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from gangline.api.hints import ClusterEvent
 from gangline.deadline import Deadline
 
 MOST_KEPT = 256
-"""Events; each holds an object as it was and as it is, which may have 256 KiB of annotations."""
+"""Events. Each holds an object before and after a change; an object may have annotations of 256 KiB."""
 SHARE = 0.1
-"""Of the time on the clock that hints may take, in CPU time."""
+"""The share of the time that hints may take: CPU seconds per second of the clock."""
 BURST = 0.1
-"""Seconds of CPU time that they may take at once."""
+"""The CPU seconds that hints may take at once."""
 
 
 @dataclass(slots=True)
@@ -35,7 +35,7 @@ class Happened:
 
 
 class Flights:
-    """Which units are in flight, and what has happened since each was taken."""
+    """The units in flight, and the events that have come since each was taken."""
 
     def __init__(self, most: int = MOST_KEPT) -> None:
         self._most = most
@@ -54,13 +54,13 @@ class Flights:
         self._since[uid] = self._base + len(self._log)
 
     def note(self, happened: Happened) -> None:
-        """This has happened; the older half of what is kept makes way when it is too much."""
+        """Remember an event. When too many are remembered, the older half is dropped."""
         self._log.append(happened)
         if len(self._log) > self._most:
             self._forget(self._most // 2)
 
     def land(self, uid: str) -> list[Happened] | None:
-        """The unit is no longer in flight; what happened meanwhile, None where that was more than is kept."""
+        """The unit is no longer in flight; returns the events since it was taken, None if some were dropped."""
         start = self._since.pop(uid, None)
         if start is None:
             return []
@@ -76,7 +76,7 @@ class Flights:
 
 
 class HintTime:
-    """What hints may still take; time comes in with each call."""
+    """The CPU time that hints may still take. The caller passes the time."""
 
     def __init__(self, clock: Callable[[], float] = time.thread_time) -> None:
         self._clock = clock
@@ -85,12 +85,12 @@ class HintTime:
         self._start = 0.0
 
     def begin(self, now: float) -> Deadline:
-        """Hints are asked from now on, until the deadline."""
+        """Hints are asked from now on; returns the deadline for them."""
         self._left = min(BURST, self._left + SHARE * max(0.0, now - self._then))
         self._then = now
         self._start = self._clock()
         return Deadline(self._left, self._clock)
 
     def end(self) -> None:
-        """No more of them for now."""
+        """No hint is asked any more for now."""
         self._left = max(0.0, self._left - (self._clock() - self._start))

@@ -1,4 +1,4 @@
-"""Which waiting pods room is being made for, and on which nodes."""
+"""The nominations: for which waiting pods plugins make room, and on which nodes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Container, Mapping
 from gangline.state.pods import PodInfo
 
 Nominations = Mapping[str, Mapping[str, PodInfo]]
-"""Node name to the pods that room is being made for, by UID."""
+"""The pods for which plugins make room on each node, by node name and UID."""
 
 
 class Nominated:
@@ -19,11 +19,11 @@ class Nominated:
 
     @property
     def by_node(self) -> Nominations:
-        """All of them."""
+        """All nominations."""
         return self._by_node
 
     def nominate(self, pod: PodInfo, node: str) -> None:
-        """Room is being made for pod on a node; "" takes the nomination back."""
+        """Plugins make room for the pod on this node; "" takes the nomination back."""
         before = self._node_of.pop(pod.uid, None)
         if before is not None:
             pods = self._by_node[before]
@@ -35,16 +35,17 @@ class Nominated:
             self._by_node.setdefault(node, {})[pod.uid] = pod
 
     def renew(self, pod: PodInfo) -> None:
-        """The pod's newest record stands for it where it is nominated."""
+        """Store the newest record of a pod if the pod is nominated."""
         node = self._node_of.get(pod.uid)
         if node is not None:
             self._by_node[node][pod.uid] = pod
 
 
 def without(placed: Container[str], nominated: Nominations) -> Nominations:
-    """The nominations of pods that have no place, those `placed` being given by UID.
+    """The nominations of the pods that have no place yet; `placed` has the UIDs of those that have one.
 
-    A pod keeps its nomination until its binding is answered: it has a place before that, and must not be counted twice.
+    A pod keeps its nomination until the API server answers its binding. It has a place before that answer comes, and
+    must not be counted twice.
     """
     found = {}
     for node, pods in nominated.items():

@@ -1,15 +1,23 @@
-"""The pods that wait for a decision: what is tried now, what backs off, and what waits for the cluster to change.
+"""The scheduling queue: which pods are tried now, which back off, and which wait for the cluster to change.
+
+The queue holds units. A unit is one pod, or all waiting members of one pod group. A new unit is first asked of the
+`pre_enqueue` plugins: if they let it in, the unit becomes active, else it is gated. `pop` takes the next active unit
+and puts it in flight; the scheduler decides it. A unit that was bound leaves the queue (`done`). A unit that was
+rejected comes back (`requeue`): it becomes unschedulable and waits there until a cluster event may help it. Then it
+backs off, if it was rejected a short while ago, and becomes active again. So a pod that cannot be placed costs time
+only when something has changed that may let it be placed.
 
 Rules:
 - A unit is in exactly one place: active, backing off, unschedulable, gated or in flight.
-- A unit that was rejected leaves `unschedulable` when a cluster event comes that one of the plugins that
-  rejected it registered and whose hint says that it may help, or after `max_unschedulable` seconds.
-- A unit that was rejected, or took too long to decide, backs off before it is tried again: see `backing_off`.
-- An event that comes while a unit is in flight is remembered; if the unit comes back rejected, it counts.
-- Events cost a bounded time, and a namespace that takes much of the scheduler's time lets others pass: see `hinting`
-  and `turns`.
-- Pods of one group are one unit. Members that come while it is in flight join it when it lands.
-- Members that come or go let a group that waits be looked at again: it may be enough now, or no longer contradictory.
+- A rejected unit leaves `unschedulable` when one of the plugins that rejected it has registered an event that happens,
+  and the plugin's hint says that the event may help. It leaves after `max_unschedulable` seconds in any case.
+- A unit that was rejected, or that took too long to decide, backs off before it is tried again: see `backing_off`.
+- The queue remembers the events that come while a unit is in flight. If the unit comes back rejected, they count.
+- Handling events takes a bounded time: see `hinting`. The pods of a namespace that has used much of the scheduler's
+  time let the pods of other namespaces pass: see `turns`.
+- Members of a group that come while the group is in flight join it when it comes back.
+- When a member of a waiting group comes or goes, the group is looked at again: it may now have enough members, or its
+  members may no longer contradict each other.
 """
 
 from __future__ import annotations
@@ -50,7 +58,7 @@ class _Profile:
 
 
 class SchedulingQueue:
-    """Decides what is tried next; time comes in with each call."""
+    """Decides which unit is tried next. The caller passes the time to each method."""
 
     def __init__(self, settings: QueueSettings | None = None) -> None:
         self._settings = settings or QueueSettings()
@@ -75,30 +83,31 @@ class SchedulingQueue:
         events: Mapping[str, Sequence[EventHint] | None],
         group_key: GroupKey | None = None,
     ) -> None:
-        """Queue the pods of a scheduler name; `events` holds what each plugin registers, None for everything.
+        """Queue the pods of a scheduler name from now on.
 
-        Pods with the same `group_key` are one unit.
+        `events` holds the events that each plugin has registered, by plugin name; None stands for every event. Pods
+        with the same `group_key` are one unit.
         """
         self._profiles[scheduler_name] = _Profile(sort_key, pre_enqueue, group_key)
         self._wanting.serve(scheduler_name, events)
 
     def serve_only(self, scheduler_names: Container[str]) -> None:
-        """Drop every other profile; whoever calls this removes the units that then have none."""
+        """Drop all other profiles. The caller removes the units that have no profile afterwards."""
         self._profiles = {name: profile for name, profile in self._profiles.items() if name in scheduler_names}
         self._wanting.serve_only(scheduler_names)
 
     def configure(self, settings: QueueSettings) -> None:
-        """Back off like this from now on."""
+        """Use these settings for backing off from now on."""
         self._settings = settings
 
     def serves(self, scheduler_name: str) -> bool:
-        """Whether pods of this scheduler name are ours."""
+        """Whether this scheduler handles pods of this scheduler name."""
         return scheduler_name in self._profiles
 
     # Pods come and go
 
     def add(self, pod: PodInfo, now: float) -> Unit:
-        """A new pod that has no node."""
+        """Queue a new pod that has no node; returns the unit that the pod is in."""
         key = self._group_of(pod)
         self._nominated.nominate(pod, pod.nominated_node_name)
         unit = self._units.get(key) if key else None
@@ -115,7 +124,7 @@ class SchedulingQueue:
         return group_key(pod) if group_key is not None else ""
 
     def _join(self, unit: Unit, pod: PodInfo, now: float) -> None:
-        """One more member of a group that waits."""
+        """Add a pod to a group that waits."""
         self._unit_of[pod.uid] = unit
         if unit.place is Place.IN_FLIGHT:
             unit.late.append(pod)
@@ -125,7 +134,7 @@ class SchedulingQueue:
         self._changed(unit, now)
 
     def _changed(self, unit: Unit, now: float) -> None:
-        """A unit that waits may be tried for what has changed of its own pods."""
+        """A pod of a waiting unit has changed, or come: the unit may be tried again."""
         self._start_anew(unit, now)
         if unit.place is Place.GATED:
             self._take_gated(unit.uid)
@@ -134,7 +143,7 @@ class SchedulingQueue:
             self._try_again(unit, now)
 
     def update(self, pod: PodInfo, now: float) -> None:
-        """A waiting pod changed; it is tried at once when that may help it."""
+        """A waiting pod has changed. If the change may help the pod, its unit may be tried again."""
         unit = self._unit_of.get(pod.uid)
         if unit is None:
             self.add(pod, now)
@@ -157,7 +166,7 @@ class SchedulingQueue:
         self._changed(unit, now)
 
     def remove(self, uid: str) -> PodInfo | None:
-        """A pod was deleted, or has a node now."""
+        """Remove a pod that was deleted, or that has a node now; returns its record if it was waiting."""
         unit = self._unit_of.get(uid)
         if unit is None:
             return None
@@ -166,7 +175,7 @@ class SchedulingQueue:
         return pod
 
     def _drop(self, unit: Unit, uids: Container[str]) -> None:
-        """These members no longer wait; without any the unit is gone."""
+        """Remove these members of a unit; a unit without members is gone."""
         key = unit.uid
         for pod in (*unit.members, *unit.late):
             if pod.uid in uids:
@@ -186,13 +195,13 @@ class SchedulingQueue:
         unit.move(Place.GONE, unit.entered)  # what is left of it in a heap is passed over
 
     def placed_elsewhere(self, pod: PodInfo) -> None:
-        """Somebody else has put a pod on a node: what waits of its group may be enough now."""
+        """Another scheduler has put a pod on a node: the waiting members of its group may be enough now."""
         keys = {profile.group_key(pod) for profile in self._profiles.values() if profile.group_key is not None}
         for unit in [unit for key in keys if (unit := self._units.get(key)) is not None]:
             self._look_again(unit)
 
     def start_over(self, now: float) -> None:
-        """Try everything that waits: other rules hold now."""
+        """Try all waiting units again, because the configuration has changed."""
         for unit in list(self._unschedulable.values()):
             self._try_again(unit, now)
         for unit in list(self._gated.values()):
@@ -211,11 +220,11 @@ class SchedulingQueue:
 
     @property
     def has_active(self) -> bool:
-        """Whether there is something to try now."""
+        """Whether a unit can be tried now."""
         return len(self._active) > 0
 
     def counts(self) -> dict[str, int]:
-        """How many pods wait where."""
+        """The number of waiting pods in each place."""
         counts: dict[str, int] = dict.fromkeys(QUEUED, 0)
         for unit in self._units.values():
             if unit.place in counts:
@@ -225,7 +234,7 @@ class SchedulingQueue:
     # The cycle
 
     def pop(self, now: float) -> Unit | None:
-        """The unit to try next, in flight from now on; None when nothing is due."""
+        """The unit to try next, which is in flight from now on; None when no unit is due."""
         self._wake(now)
         while (unit := self._active.pop(now)) is not None:
             if unit.place is Place.ACTIVE and self._keep_together(unit, now):
@@ -237,15 +246,15 @@ class SchedulingQueue:
         return None
 
     def spent(self, namespace: str, seconds: float, now: float) -> None:
-        """Decisions on the units of a namespace have taken so long: see `turns`."""
+        """Deciding units of a namespace has taken this many seconds: see `turns`."""
         self._active.spent(namespace, seconds, now)
 
     def done(self, unit: Unit) -> None:
-        """The unit was bound; it is no longer waiting."""
+        """The unit was bound and no longer waits."""
         self.leave(unit, {pod.uid for pod in unit.members})
 
     def leave(self, unit: Unit, uids: Container[str]) -> bool:
-        """Some members of a unit were bound; says whether others are left, which `requeue` puts back."""
+        """Some members of a unit were bound. Returns whether other members are left; `requeue` puts them back."""
         if unit.place is not Place.GONE:
             self._drop(unit, uids)
         return unit.place is not Place.GONE
@@ -260,10 +269,10 @@ class SchedulingQueue:
         retry_after: float | None = None,
         backoff: float | None = None,
     ) -> None:
-        """The unit comes back: rejected by plugins, or after a fault (which backs off and is tried again).
+        """The unit comes back: plugins have rejected it, or a fault has happened.
 
-        It is tried again after `retry_after` seconds at the latest, and not before `backoff` seconds where that is
-        given in place of the usual number.
+        After a fault (`error`) the unit backs off and is tried again. The unit is tried again after `retry_after`
+        seconds at the latest. It backs off for `backoff` seconds if that is given, else for the usual time.
         """
         if unit.place is Place.GONE:
             return
@@ -288,12 +297,12 @@ class SchedulingQueue:
                 heapq.heappush(self._timers, (unit.wake_at, next(self._number), unit))
 
     def overrun(self, unit: Unit) -> float:
-        """A decision on the unit took too long: for how many seconds it has to back off, twice as many each time."""
+        """A decision on the unit took too long; returns the seconds to back off, twice as many each time."""
         unit.overruns += 1
         return self._settings.after_overrun(unit)
 
     def next_due(self, now: float) -> float | None:
-        """Seconds until something will be due without any event; None when nothing will."""
+        """Seconds until a unit becomes due even if no event comes; None when no unit will."""
         while self._backoff and not _backs_off(*self._backoff[0]):
             heapq.heappop(self._backoff)
         times = [due for due, _, _ in (*self._backoff[:1], *self._timers[:1])]
@@ -305,7 +314,7 @@ class SchedulingQueue:
     # The cluster changes
 
     def happened(self, event: ClusterEvent, old: Any, new: Any, now: float) -> int:
-        """Move back what an event may help; returns how many units were moved."""
+        """An event has come: move the units that it may help. Returns how many units were moved."""
         happened = Happened(event, old, new)
         if self._flights and self._wanting.is_registered(event):
             self._flights.note(happened)
@@ -317,7 +326,7 @@ class SchedulingQueue:
         return len(moved) + sum(unit.place is not Place.GATED for unit in held)
 
     def activate(self, uids: Iterable[str], now: float) -> None:
-        """Try these units as soon as they have backed off."""
+        """Try these units again as soon as they have backed off."""
         for uid in uids:
             if uid in self._unschedulable:
                 self._try_again(self._unschedulable[uid], now)
@@ -325,23 +334,23 @@ class SchedulingQueue:
     # Nominations
 
     def nominate(self, pod: PodInfo, node: str) -> None:
-        """Room is being made for pod on a node; "" takes the nomination back."""
+        """Plugins make room for the pod on this node; "" takes the nomination back."""
         self._nominated.nominate(pod, node)
 
     def nominated(self) -> Nominations:
-        """Node name to the pods nominated to it, by UID."""
+        """The nominated pods by node name and UID."""
         return self._nominated.by_node
 
     # Moving between places
 
     def _look_again(self, unit: Unit) -> None:
-        """Try a group as soon as time comes in next."""
+        """Try a gated or unschedulable unit again at the next call that passes the time."""
         if unit.place in (Place.GATED, Place.UNSCHEDULABLE) and unit.wake_at != unit.entered:
             unit.wake_at = unit.entered
             heapq.heappush(self._timers, (unit.wake_at, next(self._number), unit))
 
     def _keep_together(self, unit: Unit, now: float) -> bool:
-        """Queue those anew that turn out to be in another group, or in none; says whether anybody is left."""
+        """Queue anew the members that now belong to another group or to none; returns whether others are left."""
         strangers = [pod for pod in unit.members if self._group_of(pod) != unit.group]
         if strangers:
             self._drop(unit, {pod.uid for pod in strangers})
@@ -350,7 +359,7 @@ class SchedulingQueue:
         return unit.place is not Place.GONE
 
     def _admit_again(self, unit: Unit, now: float) -> None:
-        """What held a unit back has changed."""
+        """The reason why the unit was gated may be gone: ask the `pre_enqueue` plugins again."""
         if self._keep_together(unit, now) and unit.place is Place.GATED:
             self._take_gated(unit.uid)
             self._admit(unit, now)
@@ -370,7 +379,7 @@ class SchedulingQueue:
                 heapq.heappush(self._timers, (unit.wake_at, next(self._number), unit))
 
     def _try_again(self, unit: Unit, now: float) -> None:
-        """A unit is no longer unschedulable, as far as one can tell."""
+        """Take the unit out of `unschedulable`: it may be schedulable now."""
         self._take_unschedulable(unit.uid)
         self._back_off_or_activate(unit, now)
 
@@ -390,7 +399,7 @@ class SchedulingQueue:
         self._active.push(key, unit)
 
     def _wake(self, now: float) -> None:
-        """What has backed off, and what has been unschedulable for too long, becomes active."""
+        """Activate the units that have backed off, and try again those that were unschedulable for too long."""
         while self._backoff and (self._backoff[0][0] <= now or not _backs_off(*self._backoff[0])):
             entry = heapq.heappop(self._backoff)
             if _backs_off(*entry):
@@ -413,7 +422,11 @@ class SchedulingQueue:
             self._try_again(unit, now)
 
     def _start_anew(self, unit: Unit, now: float) -> None:
-        """The unit has changed: that it took too long no longer counts, which it may have once in a while."""
+        """The unit has changed: forget that decisions on it took too long.
+
+        This happens at most once in MAX_OVERRUN_BACKOFF seconds, so that a unit that changes all the time still backs
+        off.
+        """
         if not unit.overruns or now < unit.renewed + MAX_OVERRUN_BACKOFF:
             return
         unit.overruns, unit.renewed = 0, now
@@ -433,10 +446,10 @@ class SchedulingQueue:
 
 
 def _backs_off(due: float, number: int, unit: Unit) -> bool:
-    """Whether an entry of the heap still counts: its unit may have gone on, or be due at another time."""
+    """Whether an entry of the backoff heap is still valid: its unit may have left, or may be due at another time."""
     return unit.place is Place.BACKOFF and unit.due == due
 
 
 def _matters(before: PodInfo, after: PodInfo) -> bool:
-    """Whether a change of a waiting pod itself may make it schedulable."""
+    """Whether this change of a waiting pod may make the pod schedulable."""
     return before.cls is not after.cls or before.labels is not after.labels or before.gates != after.gates

@@ -1,10 +1,11 @@
-"""The units that are tried now, in order; a namespace that has had much of the scheduler's time lets others pass.
+"""The active units in order. The units of a namespace that has used much of the scheduler's time let others pass.
 
 Rules:
-- Units are taken in the order of their sort keys, as long as no namespace has taken more time than it is allowed.
-- A namespace may have ALLOWANCE seconds of deciding at once, and SHARE seconds each second after that. One that has had
-  more is late: units of other namespaces pass its own, unless those have the higher priority.
-- The units of one namespace stay in order among themselves, and nobody waits while there is nothing else to do.
+- Units are taken in the order of their sort keys, as long as no namespace has used more time than it may.
+- A namespace may use ALLOWANCE seconds of deciding at once, and SHARE seconds of each second after that. A namespace
+  that has used more is late: the units of other namespaces pass its units, unless its units have the higher priority.
+- The units of one namespace keep their order among themselves. No unit waits while the scheduler has nothing else to
+  do.
 """
 
 from __future__ import annotations
@@ -17,24 +18,24 @@ from collections.abc import Iterator
 from gangline.queueing.units import Unit
 
 ALLOWANCE = 0.5
-"""Seconds of deciding that a namespace may have at once."""
+"""Seconds of deciding that a namespace may use at once."""
 SHARE = 0.5
-"""Seconds of deciding per second that it may have for good."""
+"""Seconds of deciding that a namespace may use in each second on average."""
 MOST_NAMESPACES = 1024
-"""Whose time is kept account of before accounts that are settled are closed."""
+"""Namespaces with an account of used time; when there are more, the settled accounts are dropped."""
 
 _Entry = tuple[tuple[float, ...], int, Unit]
 
 
 class Turns:
-    """A heap of units, and one of those that are late."""
+    """A heap of units, and a second heap of the units whose namespace is late."""
 
     def __init__(self) -> None:
         self._due: list[_Entry] = []
         self._late: list[tuple[tuple[float, ...], int, Unit, str]] = []
         self._late_of: Counter[str] = Counter()
         self._spent: dict[str, tuple[float, float]] = {}
-        """Seconds that a namespace has had and not yet paid back, and as of when."""
+        """For each namespace the seconds that it has used and not yet paid back, and the time at which this was so."""
         self._number = itertools.count()
 
     def __len__(self) -> int:
@@ -44,11 +45,11 @@ class Turns:
         yield from [unit for _, _, unit in self._due] + [unit for _, _, unit, _ in self._late]
 
     def push(self, key: tuple[float, ...], unit: Unit) -> None:
-        """A unit is to be tried."""
+        """Add a unit that is to be tried."""
         heapq.heappush(self._due, (key, next(self._number), unit))
 
     def pop(self, now: float) -> Unit | None:
-        """The unit whose turn it is; None when there is none."""
+        """The unit to try next; None when there is no unit."""
         while self._due:
             if self._late and self._late[0][2].pod.priority > self._due[0][2].pod.priority:
                 break
@@ -65,7 +66,7 @@ class Turns:
         return unit
 
     def spent(self, namespace: str, seconds: float, now: float) -> None:
-        """The units of a namespace have had so much time."""
+        """Deciding units of the namespace has taken this many seconds."""
         if seconds > 0:
             self._spent[namespace] = (self._owes(namespace, now) + seconds, now)
         if len(self._spent) > MOST_NAMESPACES:

@@ -1,4 +1,4 @@
-"""What is decided in one cycle, and what the queue remembers of it."""
+"""A unit: the pods that are decided in one scheduling cycle, and what the queue remembers about them."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from gangline.wire.custom_resources import CLAIM
 
 
 class Place(enum.StrEnum):
-    """Where a unit is; the value is the word for it in metrics and messages."""
+    """The place of a unit in the queue; the value is its name in metrics and messages."""
 
     NEW = "new"
-    """It has not been queued."""
+    """The unit has not been queued yet."""
     GATED = "gated"
-    """Plugins do not let it be tried, or a group has too few members."""
+    """Plugins do not let the unit be tried, or its group has too few members."""
     ACTIVE = "active"
-    """It is tried when its turn comes."""
+    """The unit is tried when its turn comes."""
     IN_FLIGHT = "in flight"
-    """It is being decided or bound."""
+    """The unit is being decided or bound."""
     BACKOFF = "backoff"
-    """It was tried not long ago, and is tried again in a while."""
+    """The unit was tried a short while ago, and is tried again when its backoff ends."""
     UNSCHEDULABLE = "unschedulable"
-    """It was rejected, and waits for the cluster to change."""
+    """The unit was rejected, and waits for the cluster to change."""
     GONE = "gone"
-    """None of its pods waits any more."""
+    """No pod of the unit waits any more."""
 
 
 QUEUED = (Place.ACTIVE, Place.BACKOFF, Place.UNSCHEDULABLE, Place.GATED)
-"""Where a unit waits that nobody works on."""
+"""The places of a unit that is not in flight."""
 NEXT: Mapping[Place, frozenset[Place]] = {
     Place.NEW: frozenset((Place.ACTIVE, Place.GATED)),
     Place.GATED: frozenset((Place.GATED, Place.ACTIVE, Place.GONE)),
@@ -41,49 +41,49 @@ NEXT: Mapping[Place, frozenset[Place]] = {
     Place.UNSCHEDULABLE: frozenset((Place.ACTIVE, Place.BACKOFF, Place.GONE)),
     Place.GONE: frozenset(),
 }
-"""Where a unit may go from each place. What is gated may be asked again and stay so."""
+"""The places to which a unit may move from each place. A gated unit may be asked again and stay gated."""
 
 
 @dataclass(slots=True, eq=False)
 class Unit:
-    """What is decided in one cycle: a pod, or the members of a group that wait for a node."""
+    """The pods that are decided in one scheduling cycle: one pod, or the members of a group that wait for a node."""
 
     members: list[PodInfo]
     added: float
-    """When it was first queued."""
+    """When the unit was first queued."""
     since: float = 0.0
-    """When it was last put into the active queue."""
+    """When the unit last became active."""
     complete: float | None = None
-    """When it was put there first: for a group, when enough of its members had come."""
+    """When the unit first became active: for a group, when enough of its members had come."""
     overruns: int = 0
-    """Decisions that took too long, since a change let it start anew."""
+    """The number of decisions that took too long, since a change of the unit last reset this number."""
     renewed: float = -math.inf
-    """When that was."""
+    """When a change of the unit last reset `overruns`."""
     attempts: int = 0
     rejections: int = 0
-    """Attempts that counted towards backing off."""
+    """The number of attempts that lengthen the backoff."""
     rejected_by: frozenset[str] = frozenset()
     message: str = ""
     place: Place = Place.NEW
-    """Where it is; changed by `move` alone."""
+    """The place of the unit; only `move` changes it."""
     due: float = 0.0
-    """When backing off ends."""
+    """When the backoff ends."""
     entered: float = 0.0
-    """When it entered its place."""
+    """When the unit entered its place."""
     changed: bool = False
-    """Whether its pod changed while it was in flight, in a way that may help."""
+    """Whether a pod of the unit changed while the unit was in flight, in a way that may help."""
     group: str = ""
-    """The key of its group; "" for a pod on its own."""
+    """The key of the unit's group; "" for a pod on its own."""
     late: list[PodInfo] = field(default_factory=list)
-    """Members that came while it was in flight."""
+    """Members that came while the unit was in flight."""
     wake_at: float = math.inf
-    """When it is tried again whatever happens in the cluster."""
+    """When the unit is tried again even if no event has come."""
     leads: list[PodInfo] = field(default_factory=list)
-    """One member of each pod class and claim, for hints; empty when that has to be worked out."""
+    """One member of each pod class and claim, for hints; empty when `kinds` has to find them."""
     told: str = ""
-    """What of a group that is held was told last."""
+    """The last message about a group that is gated."""
     scheduler_name: str = ""
-    """Of the first pod, whoever leads the unit later."""
+    """The scheduler name of the first pod, also when another pod leads the unit later."""
 
     def __post_init__(self) -> None:
         self.scheduler_name = self.scheduler_name or self.members[0].scheduler_name
@@ -95,11 +95,11 @@ class Unit:
 
     @property
     def uid(self) -> str:
-        """The unit's identity."""
+        """The identity of the unit."""
         return self.group or self.members[0].uid
 
     def move(self, place: Place, now: float) -> None:
-        """Go to another place. Raises ValueError for one that cannot be reached from here."""
+        """Move the unit to another place. Raises ValueError if that place cannot be reached from this one."""
         if place not in NEXT[self.place]:
             raise ValueError(f"the unit {self.uid} cannot go from {self.place.name} to {place.name}")
         self.place = place
@@ -112,15 +112,15 @@ class Unit:
         return self.leads
 
     def everybody(self) -> list[PodInfo]:
-        """All members, the late ones too."""
+        """All members, the late ones included."""
         return [*self.members, *self.late]
 
     def member(self, uid: str) -> PodInfo | None:
-        """The newest record of one of its pods."""
+        """The newest record of one of the unit's pods."""
         return next((pod for pod in self.everybody() if pod.uid == uid), None)
 
     def replace(self, pod: PodInfo) -> PodInfo:
-        """Put a newer record in the place of an older one; returns that."""
+        """Replace the record of a pod by a newer one; returns the older one."""
         for pods in (self.members, self.late):
             for i, member in enumerate(pods):
                 if member.uid == pod.uid:

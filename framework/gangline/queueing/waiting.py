@@ -1,4 +1,4 @@
-"""Pods that are decided but held at permit until every plugin that holds them lets go."""
+"""Pods that have been decided but are held at permit until every plugin that holds them allows them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from gangline.status import SUCCESS, Status, unschedulable
 
 
 class WaitingPod:
-    """One held pod; it goes on when no plugin holds it, and ends at the first rejection."""
+    """One held pod. It goes on when no plugin holds it any more; the first rejection ends it."""
 
     def __init__(self, pod: PodInfo, node: str, plugins: Iterable[str]) -> None:
         self._pod = pod
         self._node = node
         self.plugins = frozenset(plugins)
-        """Those that held it at first."""
+        """The plugins that held the pod at first."""
         self._holding = set(self.plugins)
         self._verdict: Status | None = None
         self._tell: Callable[[Status], None] | None = None
@@ -27,31 +27,31 @@ class WaitingPod:
 
     @property
     def node(self) -> str:
-        """The node that was chosen for it."""
+        """The node that was chosen for the pod."""
         return self._node
 
     @property
     def holding(self) -> frozenset[str]:
-        """The plugins that still hold it."""
+        """The plugins that still hold the pod."""
         return frozenset(self._holding)
 
     def allow(self, plugin: str) -> None:
-        """One plugin no longer holds it."""
+        """This plugin no longer holds the pod."""
         self._holding.discard(plugin)
         if not self._holding:
             self._decide(SUCCESS)
 
     def reject(self, plugin: str, why: str) -> None:
-        """It must not be bound."""
+        """The pod must not be bound."""
         self._decide(unschedulable(why).by(plugin))
 
     @property
     def verdict(self) -> Status | None:
-        """SUCCESS or the rejection once there is one."""
+        """SUCCESS or the rejection; None while the pod is held."""
         return self._verdict
 
     def on_verdict(self, tell: Callable[[Status], None]) -> None:
-        """Tell of the end, SUCCESS or the rejection; at once if it has come."""
+        """Call `tell` with SUCCESS or the rejection when there is one; now if there is one already."""
         self._tell = tell
         if self._verdict is not None:
             tell(self._verdict)
@@ -64,12 +64,12 @@ class WaitingPod:
 
 
 class WaitingPods:
-    """All held pods, by UID; plugins see it through their handle."""
+    """All held pods by UID; plugins reach it through their handle."""
 
     def __init__(self) -> None:
         self._pods: dict[str, WaitingPod] = {}
         self._held: dict[str, dict[str, WaitingPod]] = {}
-        """By plugin and UID those that the plugin holds, and some that it has let go since."""
+        """For each plugin the pods that it holds, by UID, and some pods that it has allowed since."""
 
     def add(self, waiting: WaitingPod) -> None:
         """Hold a pod."""
@@ -78,13 +78,13 @@ class WaitingPods:
             self._held.setdefault(plugin, {})[waiting.pod.uid] = waiting
 
     def remove(self, uid: str) -> None:
-        """It is no longer held."""
+        """The pod is no longer held."""
         waiting = self._pods.pop(uid, None)
         for plugin in waiting.plugins if waiting is not None else ():
             self._held.get(plugin, {}).pop(uid, None)
 
     def held_by(self, plugin: str) -> list[WaitingPod]:
-        """The pods that a plugin has not let go yet."""
+        """The pods that this plugin still holds."""
         held = {uid: waiting for uid, waiting in self._held.pop(plugin, {}).items() if plugin in waiting.holding}
         if held:
             self._held[plugin] = held

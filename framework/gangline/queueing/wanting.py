@@ -1,7 +1,8 @@
-"""Which cluster events the units want that were rejected or are held, and which of these units an event may help.
+"""Which cluster events the rejected and the gated units wait for, and which of these units an event may help.
 
-The plugins that rejected a unit have registered events, with hints or without. Units that the same plugins rejected
-want the same events, so they are counted together, and an event that nobody wants costs nothing.
+A rejected unit waits for the events that the plugins which rejected it have registered, with or without hints. Units
+that the same plugins rejected wait for the same events, so they are counted together. An event for which no unit waits
+costs nothing.
 """
 
 from __future__ import annotations
@@ -19,46 +20,46 @@ from gangline.state.pods import PodInfo
 log = logging.getLogger(__name__)
 
 Rejecters = tuple[str, frozenset[str]]
-"""Scheduler name and the plugins that rejected a unit; units alike in both want the same events."""
+"""A scheduler name and the plugins that rejected a unit; units alike in both wait for the same events."""
 
 
 class Wanting:
-    """Keeps count of the units that wait for events; time comes in with each call."""
+    """Counts the units that wait for events. The caller passes the time."""
 
     def __init__(self) -> None:
         self.time = HintTime()
         self._hints: dict[str, dict[str, tuple[EventHint, ...]]] = {}
-        """By scheduler name and plugin."""
+        """The registered events of each plugin, by scheduler name and plugin name."""
         self._units: Counter[Rejecters] = Counter()
 
     def serve(self, scheduler_name: str, events: Mapping[str, Sequence[EventHint] | None]) -> None:
-        """`events` holds what each plugin of a profile registers, None for everything."""
+        """`events` holds the events that each plugin of a profile has registered; None stands for every event."""
         self._hints[scheduler_name] = {
             plugin: (ANY_EVENT,) if given is None else tuple(given) for plugin, given in events.items()
         }
 
     def serve_only(self, scheduler_names: Container[str]) -> None:
-        """Drop every other profile."""
+        """Drop all other profiles."""
         self._hints = {name: hints for name, hints in self._hints.items() if name in scheduler_names}
 
     def begin(self, unit: Unit) -> None:
-        """A unit waits for events from now on, with `rejected_by` as it is."""
+        """The unit waits from now on for the events of the plugins in its `rejected_by`."""
         self._units[_rejecters(unit)] += 1
 
     def end(self, unit: Unit) -> None:
-        """It no longer does."""
+        """The unit no longer waits for events."""
         rejecters = _rejecters(unit)
         self._units[rejecters] -= 1
         if not self._units[rejecters]:
             del self._units[rejecters]
 
     def is_registered(self, event: ClusterEvent) -> bool:
-        """Whether any plugin has registered an event, whoever waits."""
+        """Whether any plugin has registered the event, even if no unit waits for it."""
         registered = (hint for plugins in self._hints.values() for hints in plugins.values() for hint in hints)
         return any(hint.event.matches(event) for hint in registered)
 
     def helped(self, happened: Happened, now: float, *places: Iterable[Unit]) -> list[list[Unit]]:
-        """For each of some places the units there that an event may help."""
+        """For each of the given collections of units, those units that the event may help."""
         wanting = {each: hints for each in self._units if (hints := self._hints_of(each, happened.event))}
         if not wanting:
             return [[] for _ in places]
@@ -71,7 +72,7 @@ class Wanting:
         return found
 
     def is_helped(self, unit: Unit, events: list[Happened] | None, now: float) -> bool:
-        """Whether one of some events may help a unit; None for events that were too many to keep: one may have."""
+        """Whether one of the events may help the unit; True for None, which stands for too many events to remember."""
         if not events:
             return events is None
         until = self.time.begin(now)
@@ -90,7 +91,7 @@ def _rejecters(unit: Unit) -> Rejecters:
 
 
 def _helps(unit: Unit, hints: Sequence[EventHint], happened: Happened, until: Deadline) -> bool:
-    """Whether one of the plugins that rejected the unit wants the event, and its hint agrees or cannot be asked."""
+    """Whether a plugin that rejected the unit has registered the event, and its hint agrees or cannot be asked."""
     for registered in hints:
         if registered.hint is None or until.passed:
             return True
@@ -101,7 +102,7 @@ def _helps(unit: Unit, hints: Sequence[EventHint], happened: Happened, until: De
 
 
 def _agrees(hint: Hint, pod: PodInfo, happened: Happened) -> bool:
-    """What a hint says; one that raises costs an attempt, as in kube-scheduler."""
+    """The answer of a hint. A hint that raises counts as agreeing, as in kube-scheduler."""
     try:
         return bool(hint(pod, happened.old, happened.new))
     except Exception:  # a plugin's bug must not end the watch that brought the event

@@ -1,11 +1,16 @@
-"""The cluster as the scheduler knows it: the only owner of cluster facts.
+"""The cluster as the scheduler knows it. No other module owns facts about the cluster.
+
+Informers write nodes, pods and other objects into the cache. The scheduler writes its decisions: it assumes a pod on
+its node before the API server has confirmed the binding, so that the next decision counts the pod already. Plugins read
+the cache, and subscribe to its changes. Every placement and removal of a pod goes through `place` and `unplace`, which
+update the columns and call the trackers.
 
 Rules:
-- Watch events and assumptions are the only things that change it, one at a time, in one thread.
-- A pod is placed on exactly one row, or waits in `_homeless` for its node to appear.
-- A pod is *assumed* from the decision until the watch confirms it; an assumption whose binding has ended
-  expires when no confirmation comes.
-- An assumed pod whose node goes has lost it for good, also when a node of the same name comes: that is another one.
+- Only watch events and assumptions change the cache, one at a time, in one thread.
+- A pod is placed on exactly one row, or waits in `_homeless` until its node appears.
+- A pod is *assumed* from the decision until the watch confirms it. If no confirmation comes, the assumption expires
+  some time after its binding has ended.
+- If the node of an assumed pod is deleted, the pod has lost it for good. A new node with the same name is another node.
 """
 
 from __future__ import annotations
@@ -30,7 +35,7 @@ from gangline.state.tracking import Tracker, Trackers, check_methods, heard, hea
 from gangline.state.transaction import Transaction, UndoLog
 
 ASSUMED_LIFETIME = 30.0
-"""Seconds after a binding has ended until an assumption that nobody confirmed is dropped."""
+"""Seconds from the end of a binding until an assumption that the watch has not confirmed is dropped."""
 
 
 T = TypeVar("T", bound=HasMetadata)
@@ -39,17 +44,17 @@ S = TypeVar("S")
 
 
 class NodeListener(Protocol):
-    """Keeps something in step with which node has which row."""
+    """An object that is called when a node gets a row, changes, or loses its row."""
 
     def node_upserted(self, node: Node, row: int) -> None:
-        """The node is there, or has changed; called before pods that waited for it are placed."""
+        """The node exists, or has changed; called before pods that waited for the node are placed."""
 
     def node_removed(self, name: str, row: int) -> None:
-        """The node is gone, and no pod is on the row; another node may get it."""
+        """The node is deleted, and no pod is on its row; another node may get the row."""
 
 
 class Cache:
-    """Nodes, pods, assumptions, and stores of every other kind."""
+    """Nodes, pods, assumptions, and a store for every other kind of object."""
 
     def __init__(self, failures: Failures | None = None) -> None:
         axis = ResourceAxis()
@@ -59,7 +64,7 @@ class Cache:
         self._pods: dict[str, PodInfo] = {}
         self._assumed: dict[str, float | None] = {}
         self._uprooted: set[str] = set()
-        """Assumed pods whose node has gone since."""
+        """Assumed pods whose node has been deleted since."""
         self._homeless: dict[str, dict[str, PodInfo]] = {}
         self.trackers = Trackers(self.failures)
         self._told = self.trackers.told
@@ -67,18 +72,18 @@ class Cache:
         self.sharing = Sharing(self.scopes)
         self.node_listeners: Listeners[NodeListener] = Listeners(self.scopes)
         self.stores: dict[str, Store[Any]] = {}
-        """By the key of their kind."""
+        """The stores by the key of their kind."""
         self._undo = UndoLog()
 
     # Reading
 
     @property
     def pods(self) -> Mapping[str, PodInfo]:
-        """Every pod that is bound or assumed, by UID, those on unknown nodes too."""
+        """Every pod that is bound or assumed, by UID, including pods on unknown nodes."""
         return self._pods
 
     def store(self, kind: Kind[T]) -> Store[T]:
-        """The objects of a kind; the same store at each call."""
+        """The objects of a kind; each call returns the same store."""
         found = self.stores.get(kind.key)
         if found is None:
             found = self.stores[kind.key] = Store(self.failures, self.scopes)
@@ -86,38 +91,38 @@ class Cache:
 
     @property
     def version(self) -> int:
-        """Grows with each change of a node, of the pods on it, or of an object of any other kind."""
+        """A number that grows with each change of a node, of the pods on it, or of any other object."""
         return self.nodes.changes.position + sum(store.version for store in self.stores.values())
 
     def is_assumed(self, uid: str) -> bool:
-        """Whether a pod was placed by us and is not yet confirmed by the watch."""
+        """Whether this scheduler has placed the pod and the watch has not confirmed it yet."""
         return uid in self._assumed
 
     def has_lost_node(self, uid: str) -> bool:
-        """Whether the node that a pod was placed on by us has gone before the watch has confirmed it."""
+        """Whether the node of an assumed pod was deleted before the watch confirmed the pod."""
         return uid in self._uprooted
 
     @property
     def assumed(self) -> int:
-        """How many pods were placed by us and are not yet confirmed."""
+        """The number of assumed pods."""
         return len(self._assumed)
 
     def record(self, pod: Pod, row: int = -1) -> PodInfo:
-        """The record of a pod that is placed nowhere; with a row, of one that only a plugin's columns know there.
+        """The record of a pod that is placed nowhere. Give a row if a plugin's columns count the pod as placed there.
 
         Raises InvalidObject.
         """
         return self.interner.pod(pod, row)
 
     def shared(self, kind: Callable[..., S], *args: Any) -> S:
-        """The one object of a kind for all who ask with equal arguments; made as `kind(*args)` when first asked for.
+        """The one object of a kind for all callers with equal arguments; made as `kind(*args)` at the first call.
 
         It ends with the last scope that has asked for it.
         """
         return cast(S, self.sharing.get(kind, args).object)
 
     def tracker(self, kind: Callable[..., K], *args: Any) -> K:
-        """As `shared`, and it is told of every placement and removal from the first on."""
+        """As `shared`; the object is told of every placement and removal from the first one on."""
         shared = self.sharing.get(kind, args)
         check_methods(shared.object, "tracker", "add", "remove")
         if shared.object not in self.trackers:
@@ -129,7 +134,7 @@ class Cache:
         shared.scope.callback(self.trackers.remove, shared.object)
 
     def at_end(self, end: Callable[[], None]) -> None:
-        """Call this when the current scope ends; what it raises is counted."""
+        """Call `end` when the current scope ends; an exception that it raises is counted."""
         self.scopes.current.callback(self._ended, being_built.get() or name_of(end), end)
 
     def _ended(self, plugin: str, end: Callable[[], None]) -> None:
@@ -139,19 +144,19 @@ class Cache:
             self.failures.raised(plugin, "End", error)
 
     def track(self, tracker: Tracker) -> None:
-        """Keep tracker in step from now on; it is told of the pods that are placed already."""
+        """Tell the tracker of every placement and removal from now on, and now of the pods that are placed already."""
         self.trackers.add(tracker, self._placed())
 
     def _placed(self) -> Iterator[PodInfo]:
         return (pod for pod in self._pods.values() if pod.row >= 0)
 
     def mend_trackers(self, again: bool = False) -> None:
-        """Bring the trackers that are out of step back, where no transaction is open; see `tracking`."""
+        """Repair the trackers that are out of step, while no transaction is open; see `tracking`."""
         if self._undo.depth == 0:
             self.trackers.mend(self._placed(), again)
 
     def follow_nodes(self, listener: NodeListener) -> None:
-        """Tell listener of every node until its scope ends; first of those that are there already."""
+        """Call the listener for every node until its scope ends: now for each, later for each change."""
         check_methods(listener, "listener", "node_upserted", "node_removed")
         for row, node in enumerate(self.nodes.objects):
             if node is not None:
@@ -159,7 +164,7 @@ class Cache:
         self.node_listeners.add(listener)
 
     def touch(self, row: int, kind: int = NODE) -> None:
-        """Something that plugins know of a node, or of the pods on it, has changed: its row is evaluated again."""
+        """What plugins know of a node, or of the pods on it, has changed: the row is evaluated again."""
         self.nodes.changes.note(row, kind)
 
     def transaction(self) -> Transaction:
@@ -169,7 +174,7 @@ class Cache:
     # Moving pods
 
     def place(self, pod: PodInfo, row: int) -> None:
-        """Put a pod on a row. Raises PluginError, and changes nothing, where a tracker cannot take it."""
+        """Put a pod on a row. If a tracker cannot take the pod, raises PluginError and changes nothing."""
         self.nodes.place(pod, row)
         told = self._told(pod.cls)
         try:
@@ -182,7 +187,7 @@ class Cache:
             raise found from cause_of(error)
 
     def put_back(self, pod: PodInfo, row: int) -> None:
-        """Put a pod on the row where it was; that cannot fail."""
+        """Put a pod back on the row where it was; this cannot fail."""
         self.nodes.place(pod, row)
         told = self._told(pod.cls)
         try:
@@ -193,7 +198,7 @@ class Cache:
             self.trackers.go_on(told.adds, failed, pod, row, error)
 
     def unplace(self, pod: PodInfo) -> None:
-        """Take a pod off its row; what every removal goes through. It cannot fail."""
+        """Take a pod off its row. Every removal goes through this method; it cannot fail."""
         row = pod.row
         told = self._told(pod.cls)
         try:
@@ -223,9 +228,9 @@ class Cache:
         return row
 
     def remove_node(self, name: str) -> list[PodInfo]:
-        """Take a node out; pods that are on it wait for it to come back or to be deleted.
+        """Remove a node; the pods on it wait until the node comes back or they are deleted.
 
-        Returns those that were assumed to be there.
+        Returns the pods that were assumed on the node.
         """
         row = self.nodes.row_of(name)
         if row is None:
@@ -241,7 +246,7 @@ class Cache:
         return uprooted
 
     def upsert_pod(self, pod: PodInfo) -> None:
-        """Add, update or confirm a pod that has a node. Raises InvalidObject for one too many on the node."""
+        """Add, update or confirm a pod that has a node. Raises InvalidObject if the node has too many pods."""
         known = self._pods.get(pod.uid)
         row = self.nodes.row_of(pod.node_name)
         if known is None and row is not None and len(self.nodes.pods_on[row]) >= MOST_PODS:
@@ -271,7 +276,7 @@ class Cache:
     # Assumptions
 
     def assume(self, pod: PodInfo, row: int) -> None:
-        """Count a pod as placed before the API server says so. Raises PluginError as `place` does."""
+        """Count a pod as placed before the API server confirms it. Raises PluginError as `place` does."""
         self.place(pod, row)
         self._pods[pod.uid] = pod
         self._assumed[pod.uid] = None
@@ -284,18 +289,18 @@ class Cache:
         name_node(pod.slot, self.nodes.names[pod.row])
 
     def disown(self, pod: PodInfo) -> None:
-        """Take back `adopt`; where the pod is stays with the transaction."""
+        """Undo `adopt`; the pod stays on the row where the transaction has put it."""
         self._pods.pop(pod.uid, None)
         self._assume_no_longer(pod.uid)
         name_node(pod.slot, "")
 
     def binding_ended(self, pod: PodInfo, now: float) -> None:
-        """The API server took the binding; a confirmation is due within ASSUMED_LIFETIME seconds."""
+        """The API server accepted the binding: the watch has to confirm it within ASSUMED_LIFETIME seconds."""
         if pod.uid in self._assumed:
             self._assumed[pod.uid] = now + ASSUMED_LIFETIME
 
     def forget(self, pod: PodInfo) -> None:
-        """Take an assumption back; a pod that the watch confirmed meanwhile stays."""
+        """Drop an assumption; a pod that the watch has confirmed meanwhile stays."""
         if pod.uid in self._assumed:
             self.remove_pod(pod.uid)
             name_node(pod.slot, "")
@@ -305,12 +310,12 @@ class Cache:
         self._uprooted.discard(uid)
 
     def expire(self, now: float) -> list[PodInfo]:
-        """Drop the assumptions whose time is over; returns them."""
+        """Drop the assumptions whose time is over; returns their pods."""
         late = [uid for uid, due in self._assumed.items() if due is not None and due <= now]
         return [pod for uid in late if (pod := self.remove_pod(uid)) is not None]
 
     def _swap(self, known: PodInfo, pod: PodInfo) -> bool:
-        """Put a newer record in the place of an older one when neither a column nor a tracker would change."""
+        """Replace a record by a newer one if no column and no tracker would change."""
         same = (
             known.row >= 0
             and known.cls is pod.cls

@@ -1,4 +1,4 @@
-"""Which rows of the cluster have changed, and in what: the log by which others evaluate only those again."""
+"""A log of the rows that have changed and how. Readers use it to evaluate only the changed rows again."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from numpy.typing import NDArray
 NODE = 1
 """A change of the node itself: labels, taints, allocatable, conditions."""
 PODS = 2
-"""A change of the pods on it."""
+"""A change of the pods on the node."""
 OWN = 4
-"""A change in a column of a plugin's own."""
+"""A change in a plugin's own column."""
 
 
 _Rows = NDArray[np.intp]
 _FEW = 64
-"""Entries of the log that are looked through one by one."""
+"""Entries of the log that are read one by one, at most."""
 
 
 class ChangeLog(Protocol):
-    """A log to read, or several as one."""
+    """A log to read: one log, or several logs read as one."""
 
     @property
     def position(self) -> Any:
-        """Where the log stands; another value after each change."""
+        """The end of the log now; each change moves it."""
         ...
 
     def since(self, position: Any, limit: int) -> tuple[_Rows, int] | None:
@@ -40,9 +40,9 @@ MOST_ROWS = 1_000_000
 
 
 class Changes:
-    """Which rows changed, in order; positions only grow.
+    """The rows that changed, in order; positions only grow.
 
-    A plugin that keeps columns of its own has such a log of them, and names it in `reads_own`.
+    A plugin that keeps its own columns has its own log of their changes, and names the log in `reads_own`.
     """
 
     def __init__(self, keep: int = 16384) -> None:
@@ -50,18 +50,18 @@ class Changes:
         self._log: list[int] = []
         self._base = 0
         self._after: dict[int, int] = {}
-        """Where the log stood after the last change of each kind."""
+        """The position after the last change of each kind."""
         self._last = np.zeros(64, dtype=np.int64)
-        """Where the log stood after the last change of each row, as of `_read`."""
+        """The position after the last change of each row, up to position `_read`."""
         self._read = 0
 
     @property
     def position(self) -> int:
-        """Where the next change will stand."""
+        """The position of the next change."""
         return self._base + len(self._log)
 
     def note(self, row: int, kind: int = OWN) -> None:
-        """Row changed. Raises TypeError and ValueError for what is no row, such as the -1 of a pod without a node."""
+        """This row changed. Raises TypeError or ValueError for an invalid row, like the -1 of a pod without a node."""
         if kind == OWN:
             row = operator.index(row)
             if not 0 <= row < MOST_ROWS:
@@ -101,7 +101,7 @@ class Changes:
         return (rows, self.kinds_since(position)) if len(rows) <= limit else None
 
     def _read_on(self) -> None:
-        """Note in `_last` what the log has got since."""
+        """Enter into `_last` the changes that the log has got since the last call."""
         rows = self._log[self._read - self._base :]
         if not rows:
             return
@@ -120,18 +120,18 @@ class Changes:
 
 
 class Together:
-    """Several logs as one; a position is one of each."""
+    """Several logs read as one; its position is a tuple with one position of each log."""
 
     def __init__(self, logs: Sequence[Changes]) -> None:
         self._logs = tuple(logs)
 
     @property
     def position(self) -> tuple[int, ...]:
-        """Where the logs stand."""
+        """The positions of the logs."""
         return tuple([log.position for log in self._logs])
 
     def since(self, position: tuple[int, ...], limit: int) -> tuple[_Rows, int] | None:
-        """As `Changes.since`, of all of them."""
+        """As `Changes.since`, over all logs."""
         found: list[_Rows] = []
         kinds = 0
         for log, before in zip(self._logs, position, strict=True):
@@ -149,5 +149,5 @@ class Together:
 
 
 def together(logs: Sequence[Changes]) -> ChangeLog:
-    """Several logs as one; a single one as it is."""
+    """Several logs read as one; a single log is returned as it is."""
     return logs[0] if len(logs) == 1 else Together(logs)

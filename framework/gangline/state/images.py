@@ -1,6 +1,6 @@
-"""Which nodes hold which image: for each image its rows, kept in step node by node; a column where a pod asks for it.
+"""Which nodes have which container image, updated node by node; an image gets a column when a pod asks for it.
 
-What is kept follows from what the nodes hold: an image that no node has costs nothing, however many pods name it.
+Memory is used only for images that nodes have: an image that no node has costs nothing, however many pods name it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from gangline.model import ContainerImage
 from gangline.status import BoolColumn, read_only
 
 _COLUMN_BYTES = 8 * 1024 * 1024
-"""For all columns together: 1,600 images at 5,000 nodes. One that was dropped is made again in microseconds."""
+"""For all columns together: 1,600 images at 5,000 nodes. A dropped column is made again in microseconds."""
 _FEWEST = 64
-"""Columns that are kept however many nodes there are."""
+"""Columns that are kept even if there are very many nodes."""
 _NO_IMAGES: Sequence[ContainerImage] = []
 
 
 class _Image:
-    """The rows that hold an image, four bytes each, in no order."""
+    """The rows that have an image, four bytes each, in no order."""
 
     __slots__ = ("rows", "size")
 
@@ -51,11 +51,11 @@ class Images:
         """The images of each row."""
         self._images: dict[str, _Image] = {}
         self._columns: OrderedDict[str, _Column] = OrderedDict()
-        """Those that were asked for last."""
+        """The columns that were used last."""
         self._nowhere = read_only(np.zeros(capacity, dtype=np.bool_))
 
     def column(self, name: str, rows: slice | NDArray[np.intp]) -> tuple[BoolColumn, int]:
-        """Which of rows hold the image, and its size in bytes (0 when no node has it)."""
+        """Which of these rows have the image, and its size in bytes (0 if no node has it)."""
         image = self._images.get(name)
         if image is None:
             return self._nowhere[rows], 0
@@ -69,7 +69,7 @@ class Images:
         return column.shown[rows], image.size
 
     def update(self, row: int, images: Sequence[ContainerImage]) -> None:
-        """The node in row has these images now."""
+        """The node in the row has these images now."""
         while len(self._of) <= row:
             self._of.append(_NO_IMAGES)
         before, self._of[row] = self._of[row], images
@@ -109,7 +109,7 @@ class Images:
 
 
 def _sizes(images: Iterable[ContainerImage]) -> dict[str, int]:
-    """Every name of the images, each with the size of the first one that is called so."""
+    """Every name of the images, with the size of the first image that has the name."""
     sizes: dict[str, int] = {}
     for image in images:
         for name in image.names or ():

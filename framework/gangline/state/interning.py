@@ -1,4 +1,4 @@
-"""Makes the records of pods; what pods have in common is one object for all of them."""
+"""Makes the records of pods; values that many pods have in common are one shared object."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UNREAD_ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 class _Key(msgspec.Struct):
-    """What makes two pods alike; encoded, it is the key of their class."""
+    """The values in which the pods of one class are equal; encoded, it is the key of the class."""
 
     namespace: str
     spec: PodSpec
@@ -42,9 +42,9 @@ class Interner:
         self._next_labels = 0
 
     def pod(self, pod: Pod, row: int = -1) -> PodInfo:
-        """The record of a pod, on a row where one is given.
+        """The record of a pod, on a row if one is given.
 
-        Raises InvalidObject when its requests cannot be read, or it goes past the bounds.
+        Raises InvalidObject if its requests cannot be read, or if it exceeds the bounds.
         """
         metadata = pod.metadata
         bounds.check_count("metadata.labels", metadata.labels, bounds.MOST_LABELS)
@@ -91,7 +91,7 @@ class Interner:
 
 
 def _record(pod: Pod, cls: PodClass, labels: LabelSet, row: int) -> PodInfo:
-    """The record of a pod; what it says of an allocation before it has a node is made up."""
+    """The record of a pod. An allocation in the annotations of a pod without a node is ignored: nobody has made it."""
     metadata, spec, status = pod.metadata, pod.spec, pod.status
     key = f"{metadata.namespace}/{metadata.name}"
     annotations = metadata.annotations or {}

@@ -1,4 +1,4 @@
-"""Columns that are kept by what they were evaluated for, and evaluated again only for the rows that have changed."""
+"""Columns that are kept by key; only the rows that have changed are evaluated again."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ V = TypeVar("V", bound=tuple[NDArray[Any], ...])
 @dataclass(slots=True, eq=False)
 class _Kept(Generic[V]):
     columns: list[NDArray[Any]]
-    """Our own, which nobody else may write."""
+    """The columns that only this module may write."""
     shown: V
-    """The same, only to read."""
+    """The same columns, read-only."""
     position: Any
-    """Of the logs, when the columns were last brought up to date."""
+    """The position in the logs at which the columns were last updated."""
 
 
 def _checked(answer: V, size: int, number: int | None = None) -> V:
@@ -40,7 +40,7 @@ def _checked(answer: V, size: int, number: int | None = None) -> V:
 
 
 def _shown(columns: list[NDArray[Any]], like: V) -> V:
-    """Columns only to read, in the kind of tuple that was answered."""
+    """Read-only columns, in the type of tuple that `evaluate` returned."""
     aliases = [read_only(column) for column in columns]
     kind: Any = type(like)
     shown: V = kind._make(aliases) if hasattr(kind, "_make") else kind(aliases)
@@ -48,22 +48,22 @@ def _shown(columns: list[NDArray[Any]], like: V) -> V:
 
 
 class KeptColumns(Generic[K, V]):
-    """For each key a tuple of columns, one entry per row of the cluster; those used last, up to so many bytes.
+    """For each key a tuple of columns, one entry per row of the cluster; the last used ones, up to a number of bytes.
 
-    `evaluate(key, nodes)` answers the columns of a view, and reads nothing but the key and what the logs tell of: the
-    log of the nodes, and those in `own`. It is called over all nodes for a new key, and over the rows that have changed
-    for a known one.
+    `evaluate(key, nodes)` returns the columns of a view. It may read only the key and data whose changes the logs
+    record: the log of the nodes, and the logs in `own`. It is called over all nodes for a new key, and over the changed
+    rows for a known key.
     """
 
     def __init__(self, evaluate: Callable[[K, NodeView], V], most_bytes: int, own: tuple[Changes, ...] = ()) -> None:
         self._evaluate = evaluate
         self._own = own
         self._logs: tuple[Changes, ChangeLog] | None = None
-        """The log of the nodes, and all together."""
+        """The log of the nodes, and all logs read as one."""
         self._kept: BoundedCache[K, _Kept[V]] = BoundedCache(most_bytes, fewest=16)
 
     def of(self, key: K, nodes: NodeView) -> V:
-        """The columns over all rows as they are now, only to read; `nodes` is any view of the cluster."""
+        """The columns over all rows as they are now, read-only; `nodes` is any view of the cluster."""
         nodes = nodes.whole
         logs = self._together(nodes.changes)
         position = logs.position

@@ -1,4 +1,4 @@
-"""Node labels as columns: one array of value numbers per label key, made when a key is first asked for."""
+"""Node labels as columns: one array of value numbers per label key, made when the key is first used."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MISSING = -1
 _INTEGER_LIMIT = 2**63
 _NO_LABELS: Mapping[str, str] = {}
 _MOST_HISTORY = 1024
-"""Values that a column may know though no node has them any more."""
+"""Values that a column may keep although no node has them any more."""
 _MOST_DIGITS = 256
 """Leading zeros count; a number of 64 bits has 19 digits."""
 
@@ -23,7 +23,7 @@ class LabelColumn:
     """The values of one label on some nodes.
 
     `ids` holds one number per node (int32), `MISSING` where the label is not set; `values[id]` is the text. Equal
-    numbers mean equal values. A number has its meaning in this column only: keep texts, and ask for the column again.
+    numbers mean equal values. A number is valid in this column only: store texts, and fetch the column again.
     """
 
     __slots__ = ("_numbers", "_vocabulary", "ids", "values")
@@ -38,7 +38,7 @@ class LabelColumn:
 
     @property
     def exists(self) -> BoolColumn:
-        """Where the label is set, to whatever value."""
+        """Where the label is set, to any value."""
         return self.ids != MISSING
 
     def equals(self, value: str) -> BoolColumn:
@@ -55,7 +55,7 @@ class LabelColumn:
         return np.isin(self.ids, wanted)
 
     def integers(self) -> tuple[NDArray[np.int64], BoolColumn]:
-        """The values as integers, and where they are one."""
+        """The values as integers, and where the value is an integer."""
         numbers, valid = self._numbers()
         if not len(numbers):
             return np.zeros(len(self.ids), dtype=np.int64), np.zeros(len(self.ids), dtype=np.bool_)
@@ -75,7 +75,7 @@ class _Key:
         self._parsed: tuple[NDArray[np.int64], BoolColumn] | None = None
 
     def set(self, row: int, value: str | None) -> bool:
-        """The value of a row is this now; says whether it was another before."""
+        """Set the value of a row; returns whether it has changed."""
         number = MISSING if value is None else self._number(value)
         changed = bool(self.ids[row] != number)
         self.ids[row] = number
@@ -102,7 +102,7 @@ class _Key:
 class Labels:
     """The labels of all nodes; grows with the rows of its owner.
 
-    A key has a column while some node has the label and somebody has asked for it. One that no node has costs nothing,
+    A key has a column while some node has the label and the column has been used. A key that no node has costs nothing,
     however many selectors name it.
     """
 
@@ -115,7 +115,7 @@ class Labels:
         self._keys: dict[str, _Key] = {}
         self._absent = _Key(capacity)
         self.version = 0
-        """Grows whenever what a column says may have changed, the numbers of its values too."""
+        """Grows when the content of a column may have changed, the numbers of its values included."""
 
     def column(self, key: str, rows: slice | NDArray[np.intp]) -> LabelColumn:
         """The values of key on rows."""
@@ -125,7 +125,7 @@ class Labels:
         return LabelColumn(store.shown[rows], store)
 
     def update(self, row: int, labels: Mapping[str, str]) -> None:
-        """The node in row has these labels now."""
+        """The node in the row has these labels now."""
         while len(self._of) <= row:
             self._of.append(_NO_LABELS)
         before, self._of[row] = self._of[row], labels
@@ -165,7 +165,7 @@ class Labels:
         }
 
     def _made(self, key: str) -> _Key:
-        """The column of a key; made once, and kept up to date cell by cell afterwards."""
+        """The column of a key, made at the first call and updated cell by cell afterwards."""
         store = self._keys[key] = _Key(self._capacity)
         for row, labels in enumerate(self._of):
             if key in labels:
@@ -173,7 +173,7 @@ class Labels:
         return store
 
     def _tidy(self, key: str) -> None:
-        """Number the values of a key anew when most of those that it knows are history."""
+        """Renumber the values of a key when no node has most of the known values any more."""
         if len(self._keys[key].values) > 2 * self._count[key] + _MOST_HISTORY:
             self._made(key)
             self.version += 1

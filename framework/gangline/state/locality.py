@@ -1,7 +1,6 @@
-"""Whether pods on one node can change what a pod may do on another.
+"""Whether pods on one node can change the verdict on another node for a pod.
 
-Then nodes have to be looked at one at a time. To say yes too often costs time only, so namespaces are left out
-of account.
+If they can, nodes have to be evaluated one at a time. A wrong yes only costs time, so namespaces are ignored here.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ _CLAIMS = object()
 
 
 def reaches_beyond(pod: PodInfo, moved: Iterable[PodInfo]) -> bool:
-    """Whether, for pod, a node's verdict may depend on those of `moved` that are on other nodes.
+    """Whether the verdict on a node for `pod` may depend on pods of `moved` that are on other nodes.
 
-    It does when pod looks for such pods in a topology domain (affinity, anti-affinity, spread), when they keep away
-    such as pod, or when they share a volume claim with it.
+    It does if `pod` counts such pods in a topology domain (affinity, anti-affinity, spread), if such pods have an
+    anti-affinity against pods like `pod`, or if they share a volume claim with it.
     """
     kinds = {(other.cls.id, other.labels.id): other for other in moved}
     looks_for, claims = _looks_for(pod.cls), _claims(pod.cls)
@@ -38,9 +37,9 @@ def reaches_beyond(pod: PodInfo, moved: Iterable[PodInfo]) -> bool:
 
 
 def is_drawn_by(pod: PodInfo, others: Iterable[PodInfo]) -> bool:
-    """Whether pod may be let onto nodes by some of others that it would be kept from without them.
+    """Whether some of `others` may open nodes to `pod` that are closed without them.
 
-    That is what required affinity and an even spread do.
+    Required affinity and topology spread can do that.
     """
     drawn = _drawn_by(pod.cls)
     if not drawn:

@@ -35,7 +35,7 @@ def match_selector(selector: NodeSelector, nodes: NodeView) -> BoolColumn:
 
 
 def match_term(term: NodeSelectorTerm, nodes: NodeView) -> BoolColumn:
-    """Nodes that match every requirement of a term; an empty term matches nothing, one that is invalid neither."""
+    """Nodes that match every requirement of a term; an empty or invalid term matches nothing."""
     if not term.match_expressions and not term.match_fields:
         return nodes.full(False)
     try:
@@ -68,13 +68,13 @@ def match_requirement(requirement: Requirement, nodes: NodeView) -> BoolColumn:
 
 
 def check_selector(selector: NodeSelector, path: str) -> None:
-    """Raise InvalidObject for the first requirement that makes no sense."""
+    """Raise InvalidObject for the first invalid requirement."""
     for i, term in enumerate(selector.node_selector_terms):
         check_term(term, f"{path}.nodeSelectorTerms[{i}]")
 
 
 def check_term(term: NodeSelectorTerm, path: str) -> None:
-    """Raise InvalidObject for the first requirement of a term that makes no sense."""
+    """Raise InvalidObject for the first invalid requirement of a term."""
     for i, requirement in enumerate(term.match_expressions):
         check_requirement(requirement, f"{path}.matchExpressions[{i}]")
     for i, requirement in enumerate(term.match_fields):
@@ -82,7 +82,7 @@ def check_term(term: NodeSelectorTerm, path: str) -> None:
 
 
 def check_requirement(requirement: Requirement, path: str) -> None:
-    """Raise InvalidObject unless operator and values go together."""
+    """Raise InvalidObject unless operator and values fit together."""
     operator, values = requirement.operator, requirement.values
     if operator not in OPERATORS:
         raise InvalidObject(f"{path}.operator", operator, f"must be one of {', '.join(OPERATORS)}")
@@ -95,7 +95,7 @@ def check_requirement(requirement: Requirement, path: str) -> None:
 
 
 def names_of(terms: Sequence[NodeSelectorTerm]) -> frozenset[str] | None:
-    """The node names that the terms allow through metadata.name; None when a term leaves the name open."""
+    """The node names that the terms allow through metadata.name; None if some term does not restrict the name."""
     allowed: set[str] = set()
     for term in terms:
         names: set[str] | None = None

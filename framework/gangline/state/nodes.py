@@ -1,11 +1,11 @@
 """The nodes as columns: one array per quantity, one row per node.
 
 Rules:
-- A node keeps its row while it lives; the row of a deleted node is used again. `alive` says which rows count.
-- Columns are changed cell by cell, never rebuilt; each change is noted in `changes`, so that whoever keeps
-  something per row evaluates only the rows that changed.
-- Plugins get a `NodeView`, over all rows or over some. Every column that others see cannot be written; `_own` holds
-  the same memory for `Nodes` alone.
+- A node keeps its row while it exists; the row of a deleted node is used again. `alive` says which rows have a node.
+- Columns are changed cell by cell, never rebuilt. Each change is recorded in `changes`, so that a reader that keeps
+  a value per row evaluates only the changed rows again.
+- Plugins get a `NodeView`, over all rows or over some. All columns that others see are read-only; `_own` holds the
+  same memory, writable, for `Nodes` alone.
 """
 
 from __future__ import annotations
@@ -39,13 +39,14 @@ Rows = NDArray[np.intp]
 
 _INITIAL_CAPACITY = 64
 MOST_PODS = 4096
-"""Pods that are counted on one node. Anybody may create pods with a nodeName; sums over so many stay within 64 bits."""
+"""Pods that are counted on one node. Any user may create pods with a nodeName; sums over so many stay within 64
+bits."""
 _T = TypeVar("_T", bound=np.generic)
 
 
 @dataclass(slots=True, eq=False)
 class _Columns:
-    """The columns, to be written."""
+    """The writable columns."""
 
     alive: BoolColumn
     unschedulable: BoolColumn
@@ -57,15 +58,15 @@ class _Columns:
 
 
 class Nodes:
-    """Owner of the node columns."""
+    """The owner of the node columns."""
 
     def __init__(self, axis: ResourceAxis) -> None:
         capacity = _INITIAL_CAPACITY
         self.axis = axis
         self.size = 0
-        """Rows in use, dead ones included."""
+        """Rows in use, rows of deleted nodes included."""
         self.count = 0
-        """Nodes that live."""
+        """The number of nodes that exist."""
         self.names: list[str] = []
         self.objects: list[Node | None] = []
         self._offers = Offers(axis)
@@ -95,7 +96,7 @@ class Nodes:
         self._added = 0
 
     def _show(self) -> None:
-        """What others see of the columns; to be called whenever one of them has become another array."""
+        """Make the read-only views; to be called whenever a column has become another array."""
         own = self._own
         self.alive = read_only(own.alive)
         self.unschedulable = read_only(own.unschedulable)
@@ -107,11 +108,11 @@ class Nodes:
         self.nonzero = read_only(own.nonzero)
 
     def row_of(self, name: str) -> int | None:
-        """The row of a node that lives, or None."""
+        """The row of a node, or None if there is no such node."""
         return self._row_of.get(name)
 
     def view(self, rows: Rows | slice | None = None) -> NodeView:
-        """All rows, or these; a slice needs both ends."""
+        """A view over all rows, or over these; a slice needs both ends."""
         return NodeView(self, self.everything if rows is None else rows)
 
     def upsert(self, node: Node) -> int:
@@ -140,7 +141,7 @@ class Nodes:
         return row
 
     def remove(self, name: str) -> int | None:
-        """Take a node out; the pods on it must have been taken off. Returns the row it had."""
+        """Remove a node, after the pods on it have been taken off. Returns the row that it had."""
         row = self._row_of.pop(name, None)
         if row is None:
             return None
@@ -179,7 +180,7 @@ class Nodes:
         self.changes.note(row, PODS)
 
     def _offer(self, row: int, amounts: Mapping[str, int]) -> None:
-        """The node in row has these amounts now."""
+        """The node in the row has these allocatable amounts now."""
         for free in self._offers.change(row, frozenset(amounts)):
             self._own.allocatable[free] = self._own.requested[free] = 0
         for resource in amounts:
@@ -193,7 +194,7 @@ class Nodes:
         allocatable[:, row] = column
 
     def _count_again(self, resource: str) -> None:
-        """A resource has come to be offered that pods may have asked for before: count what those on nodes take."""
+        """Some node now offers a resource that pods may have requested before: count the placed pods' requests."""
         classes = self.axis.users(resource)
         if not classes:
             return
@@ -202,7 +203,7 @@ class Nodes:
             column[row] = sum(pod.cls.requests.real[resource] for pod in pods.values() if pod.cls in classes)
 
     def _fit_axis(self) -> None:
-        """Make room for the resources that the axis has come to know."""
+        """Add rows for resources that are new on the axis."""
         if len(self.axis) > len(self.allocatable):
             rows, own = 2 * len(self.axis), self._own
             own.allocatable = _grown(own.allocatable, (rows, own.allocatable.shape[1]))
@@ -246,11 +247,11 @@ class Nodes:
 
 
 class NodeView:
-    """What a plugin sees: columns over all nodes, or over the few that are evaluated again.
+    """What a plugin sees: columns over all nodes, or over the few nodes that are evaluated again.
 
-    Every method returns one value per node of the view, in the same order; `len(view)` is their number. Rows of deleted
-    nodes are among them when the view is over all; what a plugin says about those is ignored. The arrays cannot be
-    written: `free -= used` raises ValueError where `free = free - used` makes a new one.
+    Every method returns one value per node of the view, in the same order; `len(view)` is their number. A view over all
+    rows includes the rows of deleted nodes; verdicts on these are ignored. The arrays are read-only: `free -= used`
+    raises ValueError, `free = free - used` makes a new array.
     """
 
     __slots__ = ("_nodes", "index")
@@ -258,7 +259,7 @@ class NodeView:
     def __init__(self, nodes: Nodes, index: slice | Rows) -> None:
         self._nodes = nodes
         self.index = index
-        """Which rows of the cluster it is over: `column_over_all_rows[nodes.index]` is a column of this view."""
+        """The rows of the cluster in this view: `column_over_all_rows[nodes.index]` is a column of this view."""
 
     def __len__(self) -> int:
         index = self.index
@@ -266,7 +267,7 @@ class NodeView:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is over all rows."""
+        """Whether the view is over all rows."""
         return self.index is self._nodes.everything
 
     @property
@@ -276,12 +277,12 @@ class NodeView:
 
     @property
     def changes(self) -> Changes:
-        """The log of the rows of the cluster that change."""
+        """The log of the changed rows of the cluster."""
         return self._nodes.changes
 
     @property
     def few(self) -> int:
-        """So many rows are evaluated again; where more have changed, it is cheaper to take all for changed."""
+        """If more rows than this have changed, evaluating all rows is cheaper."""
         return max(64, self._nodes.size // 4)
 
     @property
@@ -292,16 +293,16 @@ class NodeView:
 
     @property
     def position(self) -> int:
-        """Where the log of changes stands; for `changed_since`."""
+        """The end of the log of changes now; for `changed_since`."""
         return self._nodes.changes.position
 
     def changed_since(self, position: int) -> Rows | None:
-        """Rows of the cluster that changed since then; None when it is cheaper to take all for changed."""
+        """Rows of the cluster that changed since the position; None if evaluating all rows is cheaper."""
         found = self._nodes.changes.since(position, self.few)
         return None if found is None else found[0]
 
     def kinds_since(self, position: int) -> int:
-        """The kinds (NODE | PODS) of all changes of the cluster since then."""
+        """The kinds (NODE | PODS) of all changes of the cluster since the position."""
         return self._nodes.changes.kinds_since(position)
 
     def at(self, rows: Rows) -> NodeView:
@@ -310,7 +311,7 @@ class NodeView:
 
     @property
     def count(self) -> int:
-        """How many nodes the cluster has, whatever the view is over."""
+        """How many nodes the cluster has, even if the view is over fewer."""
         return self._nodes.count
 
     @property
@@ -326,7 +327,7 @@ class NodeView:
 
     @property
     def alive(self) -> BoolColumn:
-        """Which rows hold a node that lives."""
+        """Which rows have a node."""
         return self._nodes.alive[self.index]
 
     @property
@@ -341,7 +342,7 @@ class NodeView:
 
     @property
     def taint_sets(self) -> list[tuple[TaintKey, ...]]:
-        """All taint sets that exist; their numbers may change whenever a node does."""
+        """All taint sets that exist; their numbers may change whenever a node changes."""
         return self._nodes.taint_sets
 
     def allocatable(self, resource: str) -> Int64Column:
@@ -349,11 +350,11 @@ class NodeView:
         return self._nodes.allocatable[self._nodes.axis.row(resource), self.index]
 
     def requested(self, resource: str) -> Int64Column:
-        """What the pods on each node ask for, in the units of `allocatable`."""
+        """What the pods on each node request, in the units of `allocatable`."""
         return self._nodes.requested[self._nodes.axis.row(resource), self.index]
 
     def amounts(self, resources: tuple[str, ...]) -> tuple[Int64Column, Int64Column]:
-        """Allocatable and requested amounts of several resources at once, one row per resource; only to read."""
+        """Allocatable and requested amounts of several resources at once, one row per resource; read-only."""
         rows, nodes = self._nodes.axis.rows(resources), self._nodes
         if isinstance(rows, slice) or isinstance(self.index, slice):
             return nodes.allocatable[rows, self.index], nodes.requested[rows, self.index]
@@ -362,7 +363,7 @@ class NodeView:
 
     @property
     def nonzero(self) -> Int64Column:
-        """Milli-CPU (row 0) and bytes (row 1) asked for, with 100 and 200 Mi for each container that names none."""
+        """Milli-CPU (row 0) and bytes (row 1) requested, with 100 and 200 Mi for each container without a request."""
         return self._nodes.nonzero[:, self.index]
 
     def label(self, key: str) -> LabelColumn:
@@ -370,15 +371,15 @@ class NodeView:
         return self._nodes.labels.column(key, self.index)
 
     def annotation(self, key: str) -> LabelColumn:
-        """The values of a node annotation, with everything that a column of a label has."""
+        """The values of a node annotation, as a column with all methods of a label column."""
         return self._nodes.annotations.column(key, self.index)
 
     def image(self, name: str) -> tuple[BoolColumn, int]:
-        """Which nodes hold an image (its name with tag), and its size in bytes."""
+        """Which nodes have an image (its name with tag), and its size in bytes."""
         return self._nodes.images.column(name, self.index)
 
     def node(self, i: int) -> Node | None:
-        """The i-th node of the view as the API server sent it; shared by all, only to read."""
+        """The i-th node of the view as the API server sent it; shared, read-only."""
         return self._nodes.objects[self._row(i)]
 
     def pods(self, i: int) -> Mapping[str, PodInfo]:
@@ -386,7 +387,7 @@ class NodeView:
         return MappingProxyType(self._nodes.pods_on[self._row(i)])
 
     def full(self, value: bool) -> BoolColumn:
-        """The same truth value for each node."""
+        """A column with the same truth value for each node."""
         return np.full(len(self), value, dtype=np.bool_)
 
     def _row(self, i: int) -> int:

@@ -1,4 +1,4 @@
-"""Values that rows have by number, kept to those that some row has: what nodes say may change again and again."""
+"""Numbers for the values of a column, limited to values that some row has, because nodes may change values often."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ T = TypeVar("T")
 
 
 def renumber(values: list[T], column: NDArray[np.int32]) -> dict[T, int]:
-    """Drop the values that no row of the column has, but for the first; returns the number of each that stays.
+    """Drop the values that no row of the column has, except the first; returns the new number of each kept value.
 
-    Both the list and the numbers in the column are changed in place.
+    The list and the numbers in the column are changed in place.
     """
     used, numbers = np.unique(np.append(column, 0), return_inverse=True)
     values[:] = [values[number] for number in used.tolist()]

@@ -1,4 +1,4 @@
-"""Which resources each node names, so that the axis is told of the first node that does and of the last one."""
+"""Which resources each node offers. The axis is told of the first node that offers a resource, and of the last one."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class Offers:
         self._axis = axis
         self._rows: list[frozenset[str]] = []
         self._alike: Counter[frozenset[str]] = Counter()
-        """How many rows name the same resources."""
+        """How many rows offer the same set of resources."""
 
     def add_row(self) -> None:
-        """One more row, in which nothing is offered yet."""
+        """Add a row, which offers nothing yet."""
         self._rows.append(_NOTHING)
         self._alike[_NOTHING] += 1
 
     def change(self, row: int, names: frozenset[str]) -> Iterator[int]:
-        """A row names these resources now; yields the rows of the axis that this sets free, to be emptied."""
+        """A row offers these resources now; yields the rows of the axis that become free and have to be emptied."""
         before = self._rows[row]
         if names == before:
             return

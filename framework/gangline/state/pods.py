@@ -1,10 +1,10 @@
-"""Pods as the scheduler keeps them: one record per pod, one shared class for all that are alike.
+"""Pods as the scheduler keeps them: one record per pod, and one shared class for all like pods.
 
 Rules:
-- A pod class is everything that the scheduler reads from namespace and spec (and, of a running pod, from the
-  resources in its status). Pods of one class get the same verdict on every node, so work is shared by class.
-- Labels are interned on their own: they differ between pods that are otherwise alike.
-- Both live as long as a pod refers to them; `interning` makes them.
+- A pod class is everything that the scheduler reads from namespace and spec (and, of a running pod, from the resources
+  in its status). Pods of one class get the same verdict on every node, so work is done once per class.
+- Labels are interned separately: they differ between pods that are otherwise alike.
+- Classes and labels exist as long as a pod refers to them; `interning` makes them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NO_AMOUNTS: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
 
 
 class LabelSet(Mapping[str, str]):
-    """Labels, interned: equal ones are one object, told apart by `id`."""
+    """Interned labels: equal ones are one object, identified by `id`."""
 
     __slots__ = ("__weakref__", "_labels", "id")
 
@@ -60,9 +60,9 @@ class LabelSet(Mapping[str, str]):
 
 
 def memo_key(*values: Hashable) -> object:
-    """What is remembered in `PodClass.memo` under: the same object for equal values, such as a plugin's arguments.
+    """A key for `PodClass.memo`: the same object for equal values, for example for a plugin's arguments.
 
-    A plugin itself as the key would stay alive with the pod class after its configuration has ended.
+    A plugin itself as the key would stay in memory with the pod class after its configuration has ended.
     """
     return _memo_key(values)
 
@@ -73,7 +73,7 @@ def _memo_key(values: tuple[Hashable, ...]) -> object:
 
 
 class PodClass:
-    """What all pods that are alike share."""
+    """What all like pods share."""
 
     __slots__ = (
         "__weakref__",
@@ -95,35 +95,36 @@ class PodClass:
         requests: Requests,
     ) -> None:
         self.id = id
-        """Told apart by this."""
+        """The identity of the class."""
         self.namespace = namespace
         """metadata.namespace of its pods."""
         self.spec = spec
-        """The spec without what differs from pod to pod (node name, gates, group) and volumes that take no place."""
+        """The spec without fields that differ from pod to pod (node name, gates, group), without volumes that need no
+        place."""
         self.requests = requests
-        """`requests.real[resource]`: milli-CPU, bytes, or whole devices; with init containers and overhead."""
+        """`requests.real[resource]`: milli-CPU, bytes, or whole devices; init containers and overhead included."""
         self.resources: NDArray[np.intp] = _NO_ROWS
-        """Rows of the resource axis that the pod uses, the number of pods among them; kept by the axis."""
+        """Rows of the resource axis that the pod uses, including the row that counts pods; the axis updates them."""
         self.amounts: NDArray[np.int64] = _NO_AMOUNTS
-        """How much of each, int64."""
+        """The amount of each of these resources, int64."""
         self.priority = spec.priority or 0
-        """spec.priority, 0 when absent."""
+        """spec.priority, 0 if absent."""
         self.memo: dict[Any, Any] = {}
-        """What plugins derive from the class once: compiled selectors and the like."""
+        """What plugins compute once per class: compiled selectors, for example."""
 
     def __repr__(self) -> str:
         return f"PodClass({self.id}, {self.namespace})"
 
 
 class PodInfo(msgspec.Struct, frozen=True, eq=False, weakref=True):
-    """One pod as the API server has it. It never changes; where the pod is now is in its slot, written by the cache."""
+    """One pod as the API server has it. The record never changes; the cache writes where the pod is into its slot."""
 
     cls: PodClass
-    """Its class: everything that is read of namespace and spec, shared by pods that are alike in that."""
+    """The class of the pod: everything that is read of namespace and spec, shared by like pods."""
     labels: LabelSet
     """metadata.labels."""
     uid: str
-    """metadata.uid: its identity."""
+    """metadata.uid: the identity of the pod."""
     namespace: str
     """metadata.namespace."""
     name: str
@@ -131,49 +132,49 @@ class PodInfo(msgspec.Struct, frozen=True, eq=False, weakref=True):
     key: str
     """NAMESPACE/NAME."""
     annotations: Mapping[str, str]
-    """metadata.annotations; an allocation of devices only where the pod has a node."""
+    """metadata.annotations; a device allocation is kept only if the pod has a node."""
     owners: list[OwnerReference]
     """metadata.ownerReferences."""
     created: str
-    """metadata.creationTimestamp, RFC 3339; "" where it is not known."""
+    """metadata.creationTimestamp, RFC 3339; "" if it is unknown."""
     terminating: bool
-    """Whether it is being deleted."""
+    """Whether the pod is being deleted."""
     resource_version: str
     """metadata.resourceVersion."""
     scheduler_name: str
     """spec.schedulerName."""
     gates: tuple[str, ...]
-    """The names of its scheduling gates."""
+    """The names of the pod's scheduling gates."""
     group: str
     """The PodGroup of Kubernetes that spec.schedulingGroup names; "" for none."""
     phase: str
     """status.phase."""
     start_time: str
-    """status.startTime, RFC 3339; "" before the kubelet has taken it."""
+    """status.startTime, RFC 3339; "" before the kubelet has accepted the pod."""
     conditions: dict[str, PodCondition]
     """status.conditions by type."""
     slot: Slot
-    """What changes while the scheduler works."""
+    """The values that change while the scheduler works."""
 
     def anew(self) -> PodInfo:
-        """The pod as its controller would make it if it went: without a node and without devices, for what-if."""
+        """The pod as its controller would create it again: without a node and without devices, for what-if."""
         annotations = {k: v for k, v in self.annotations.items() if k not in (ALLOCATED, ALLOCATED_UUIDS)}
         uid = f"{self.uid}/anew"
         return msgspec.structs.replace(self, uid=uid, annotations=annotations, start_time="", slot=Slot())
 
     @property
     def row(self) -> int:
-        """The row of the node that it is on or assumed to be on, -1 for none."""
+        """The row of the node on which the pod is or is assumed to be, -1 for none."""
         return self.slot.row
 
     @property
     def node_name(self) -> str:
-        """spec.nodeName: "" until it is bound or assumed on a node."""
+        """spec.nodeName: "" until the pod is bound to a node or assumed on one."""
         return self.slot.node_name
 
     @property
     def nominated_node_name(self) -> str:
-        """The node on which room is being made for it; "" for none."""
+        """The node on which plugins make room for the pod; "" for none."""
         return self.slot.nominated_node_name
 
     @property
@@ -183,17 +184,17 @@ class PodInfo(msgspec.Struct, frozen=True, eq=False, weakref=True):
 
     @property
     def priority(self) -> int:
-        """spec.priority, 0 when absent."""
+        """spec.priority, 0 if absent."""
         return self.cls.priority
 
     @property
     def is_terminal(self) -> bool:
-        """Whether it has run to its end and holds nothing any more."""
+        """Whether the pod has run to its end and holds nothing any more."""
         return self.phase in ("Succeeded", "Failed")
 
     @property
     def controller(self) -> OwnerReference | None:
-        """The owner that manages it."""
+        """The owner that is the pod's controller."""
         return next((owner for owner in self.owners if owner.controller), None)
 
     def __repr__(self) -> str:

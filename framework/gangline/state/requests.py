@@ -1,8 +1,8 @@
-"""What a pod asks for: the sum over its containers as kube-scheduler counts it.
+"""The requests of a pod: the sum over its containers as kube-scheduler counts it.
 
-Containers add up; an init container counts by maximum together with the sidecars (restartable init
-containers) started before it; pod-level resources replace the sum, each resource on its own; overhead is added.
-Source: k8s.io/component-helpers/resource (v1.36), described in its comments.
+Containers are added up. An init container counts by maximum, together with the sidecars (restartable init containers)
+started before it. Pod-level resources replace the sum, each resource separately. Overhead is added. Source:
+k8s.io/component-helpers/resource (v1.36), described in its comments.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from gangline.model import Container, ContainerStatus, PodSpec, PodStatus, Resou
 CPU, MEMORY, EPHEMERAL_STORAGE, PODS = "cpu", "memory", "ephemeral-storage", "pods"
 DEFAULT_MILLI_CPU = 100
 DEFAULT_MEMORY = 200 * 1024 * 1024
-"""Counted in scores for each container that names no request, so that such pods do not pile up on one node."""
+"""Counted in scores for each container without a request, so that such pods do not all go to one node."""
 MAX_REQUEST = 2**50
-"""A larger request is cut to this: sums over all the pods that are counted on a node stay within 64 bits."""
+"""A larger request is reduced to this, so that sums over all pods counted on a node stay within 64 bits."""
 MAX_ALLOCATABLE = 2**56
-"""A larger amount on a node is cut to this."""
+"""A larger allocatable amount is reduced to this."""
 
 Milli = dict[str, int]
 """Resource name to thousandths."""
@@ -33,16 +33,16 @@ class Requests:
     """A pod's requests; cpu in milli-CPU, everything else in whole units."""
 
     real: Mapping[str, int]
-    """What is asked for; decides whether the pod fits."""
+    """The requests; they decide whether the pod fits."""
     nonzero: tuple[int, int]
-    """cpu and memory with defaults for containers that name none, unless the pod as a whole asks for some of either and
-    the resource is named; kept per node for scoring."""
+    """cpu and memory, with defaults for containers without a request, unless the pod as a whole requests either and the
+    resource is named; kept per node for scoring."""
     scoring: Mapping[str, int]
-    """Like ``real`` with those defaults and without pod-level resources; what NodeResourcesFit scores."""
+    """Like ``real`` with those defaults and without pod-level resources; NodeResourcesFit scores it."""
 
 
 def compute(spec: PodSpec, status: PodStatus | None = None) -> Requests:
-    """The requests of a pod; status matters for a pod that runs (in-place resize).
+    """The requests of a pod; the status matters for a running pod (in-place resize).
 
     Raises InvalidQuantity with the path of the value.
     """
@@ -72,7 +72,7 @@ def compute(spec: PodSpec, status: PodStatus | None = None) -> Requests:
 
 
 def is_resize_infeasible(status: PodStatus) -> bool:
-    """Whether the kubelet has said that what the pod asks for now can never be given to it on its node."""
+    """Whether the kubelet has said that the node can never give the pod what it requests now."""
     pending = next((c for c in status.conditions if c.type == "PodResizePending"), None)
     return pending is not None and pending.reason == "Infeasible"
 
@@ -85,7 +85,7 @@ def allocatable(resources: Resources | None, path: str) -> dict[str, int]:
 def _containers(
     spec: PodSpec, statuses: Mapping[str, ContainerStatus], infeasible: bool, defaults: Mapping[str, int]
 ) -> Milli:
-    """What all containers need at once; defaults stand in for what a container does not name."""
+    """What all containers request at once; defaults replace the missing requests of a container."""
     total: Milli = {}
     for i, container in enumerate(spec.containers):
         path = f"spec.containers[{i}]"
@@ -123,7 +123,7 @@ def _container(container: Container, status: ContainerStatus | None, infeasible:
 
 
 def _pod_level(spec: PodSpec, status: PodStatus | None, infeasible: bool) -> Milli:
-    """What is asked for the pod as a whole; only such resources count as can be given to a whole pod."""
+    """The requests of the pod as a whole; only resources that can be requested at pod level count."""
     if spec.resources is None:
         return {}
     requests = _parse(spec.resources.requests, "spec.resources.requests")

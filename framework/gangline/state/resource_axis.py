@@ -13,39 +13,40 @@ from gangline.state import requests
 from gangline.state.pods import PodClass
 
 MOST_OFFERED = 1024
-"""Resources that have a row at the same time. Further ones count as offered by nobody; a large cluster has dozens."""
+"""Resources that can have a row at the same time. Further ones count as offered by no node; a large cluster has
+dozens."""
 _MOST_INDICES = 1024
 
 
 class ResourceAxis:
-    """Resource names to rows of the resource columns.
+    """Maps resource names to rows of the resource columns.
 
-    A resource has a row while some node offers it. What no node has needs none, whatever pods ask for: reading it gives
-    the row NOTHING, in which there is nothing. So pods cannot make the columns grow, and a resource that goes with its
-    last node gives its row back. Classes of pods hold the rows of what they ask for; the axis brings them up to date.
+    A resource has a row while some node offers it. Pods may request any name, but a resource that no node offers gets
+    no row: `row` returns the empty row NOTHING for it. So pods cannot make the columns grow. When the last node with a
+    resource goes, its row becomes free. Pod classes hold the rows of what they request; the axis updates these rows.
     """
 
     NOTHING = 4
 
     def __init__(self) -> None:
         self.names: list[str] = [requests.CPU, requests.MEMORY, requests.EPHEMERAL_STORAGE, requests.PODS, ""]
-        """By row; "" for NOTHING and for rows that are free."""
+        """The resource of each row; "" for NOTHING and for free rows."""
         self._rows = {name: row for row, name in enumerate(self.names) if name}
         self._lasting = frozenset(self._rows)
         self._offers: Counter[str] = Counter()
         self._free: list[int] = []
         self._users: dict[str, weakref.WeakSet[PodClass]] = {}
-        """The classes that ask for each resource which is not always there."""
+        """For each resource without a permanent row the pod classes that request it."""
         self._indices: dict[tuple[str, ...], slice | NDArray[np.intp]] = {}
         self._on_growth: list[Callable[[], None]] = []
         self._tidied = _MOST_INDICES
 
     def row(self, name: str) -> int:
-        """The row of a resource; NOTHING for one that no node offers."""
+        """The row of a resource; NOTHING if no node offers it."""
         return self._rows.get(name, self.NOTHING)
 
     def rows(self, names: tuple[str, ...]) -> slice | NDArray[np.intp]:
-        """The rows of several resources; a slice where they follow each other, so that no copy is made."""
+        """The rows of several resources; a slice if they are consecutive, so that no copy is made."""
         found = self._indices.get(names)
         if found is None:
             rows = [self.row(name) for name in names]
@@ -57,11 +58,11 @@ class ResourceAxis:
         return found
 
     def offer(self, name: str) -> None:
-        """One more kind of node has the resource; it is counted until `withdraw`."""
+        """One more kind of node offers the resource; counted until `withdraw`."""
         self._offers[name] += 1
 
     def give_row(self, name: str) -> bool:
-        """Give a resource that is offered a row, where it has none and there is room; says whether that was done."""
+        """Give an offered resource a row if it has none and there is room; returns whether that was done."""
         if name in self._rows or len(self._rows) >= MOST_OFFERED:
             return False
         if self._free:
@@ -78,7 +79,7 @@ class ResourceAxis:
         return True
 
     def withdraw(self, name: str) -> int | None:
-        """The nodes of one `offer` no longer have it; returns the row that this has set free, to be emptied."""
+        """Undo one `offer`; returns the row that becomes free and has to be emptied, if any."""
         self._offers[name] -= 1
         if self._offers[name] > 0:
             return None
@@ -93,7 +94,7 @@ class ResourceAxis:
         return row
 
     def follow(self, cls: PodClass) -> None:
-        """Keep the rows of a class as they should be, from now on."""
+        """Keep the rows of a class up to date from now on."""
         self._locate(cls)
         for name in cls.requests.real:
             if name not in self._lasting:
@@ -106,11 +107,11 @@ class ResourceAxis:
             self._tidied = max(_MOST_INDICES, len(self._users))
 
     def users(self, name: str) -> Collection[PodClass]:
-        """The classes of pods that ask for a resource which is not always there."""
+        """The pod classes that request a resource without a permanent row."""
         return self._users.get(name, ())
 
     def on_growth(self, tell: Callable[[], None]) -> None:
-        """Call tell whenever there is a new row."""
+        """Call `tell` whenever there is a new row."""
         self._on_growth.append(tell)
 
     def __len__(self) -> int:

@@ -1,11 +1,15 @@
-"""How long things last: what is asked for in the name of a configuration ends with it.
+"""Scopes: a subscription, or an object that plugins share, ends with the configuration that asked for it.
+
+The configuration can be replaced while the scheduler runs. The plugins of the old configuration must then hear of
+nothing any more, and what only they used must be freed. So each configuration has a scope. Whatever a plugin subscribes
+to or shares is added to the scope; closing the scope ends all of it.
 
 Rules:
-- What is subscribed or shared belongs to the scope that is current: while plugins are built that of their new
-  configuration, at other times that of the configuration in use.
-- What a shared object subscribes in its constructor belongs to that object. The object itself belongs to every scope
-  that has asked for it, and ends with the last of them.
-- A scope ends in reverse order, once: when its configuration is replaced, or refused.
+- A subscription or shared object belongs to the current scope. While plugins are built, that is the scope of their new
+  configuration; at other times, that of the configuration in use.
+- What a shared object subscribes to in its constructor belongs to that object. The object itself belongs to every
+  scope that has asked for it, and ends with the last of them.
+- A scope ends once, in reverse order: when its configuration is replaced or refused.
 """
 
 from __future__ import annotations
@@ -21,18 +25,18 @@ L = TypeVar("L")
 
 
 class Scope(ExitStack):
-    """What ends together, the last first: `callback` adds to it, `close` ends it."""
+    """Subscriptions and objects that end together, the last first: `callback` adds one, `close` ends all."""
 
 
 class Scopes:
-    """To which scope belongs what is asked for now."""
+    """Knows the current scope."""
 
     def __init__(self) -> None:
         self.current = Scope()
 
     @contextmanager
     def opened(self, scope: Scope) -> Iterator[None]:
-        """What is asked for in this block belongs to the scope, which ends where the block raises."""
+        """In this block the given scope is current; it is closed if the block raises."""
         before, self.current = self.current, scope
         try:
             yield
@@ -44,7 +48,7 @@ class Scopes:
 
 
 class Listeners(Generic[L]):
-    """Who is told, in the order in which they subscribed."""
+    """The subscribed listeners, in the order in which they subscribed."""
 
     def __init__(self, scopes: Scopes) -> None:
         self._scopes = scopes
@@ -57,7 +61,7 @@ class Listeners(Generic[L]):
         return len(self._listeners)
 
     def add(self, listener: L) -> None:
-        """One more, who may be there already and is told once more then."""
+        """Subscribe a listener; one that subscribes twice is told twice."""
         self._listeners = (*self._listeners, listener)
         self._scopes.current.callback(self._remove, listener)
 
@@ -72,18 +76,18 @@ Users = dict[Scope, set[str]]
 
 @dataclass(slots=True, eq=False)
 class Shared:
-    """An object that several use."""
+    """An object that several plugins or configurations share."""
 
     kind: Callable[..., Any]
     args: tuple[Any, ...]
     users: Users
     scope: Scope = field(default_factory=Scope)
-    """Of what the object itself has asked for."""
+    """The scope of what the object itself has subscribed to."""
     object: Any = None
 
 
 class Sharing:
-    """One object for all who ask for the same kind with equal arguments."""
+    """The shared objects: one for all callers that ask for the same kind with equal arguments."""
 
     def __init__(self, scopes: Scopes) -> None:
         self._scopes = scopes
@@ -93,7 +97,7 @@ class Sharing:
         return sum(map(len, self._known.values()))
 
     def get(self, kind: Callable[..., Any], args: tuple[Any, ...]) -> Shared:
-        """The object, made as `kind(*args)` where it is not there."""
+        """The shared object, made as `kind(*args)` if there is none yet."""
         found = next((each for each in self._known.get(kind, ()) if each.args == args), None)
         if found is None:
             found = Shared(kind, args, {})

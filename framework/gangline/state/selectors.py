@@ -1,6 +1,6 @@
-"""Label selectors: does a set of labels match? Columns of nodes have their own matcher in `nodes`.
+"""Label selectors: whether they match a set of labels. Columns of nodes have their own matcher in `node_selection`.
 
-A selector that is absent matches nothing, an empty one matches everything; requirements are ANDed.
+An absent selector matches nothing, an empty one matches everything; requirements are ANDed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """A compiled selector: hashable, so that equal selectors share their counters."""
+    """A compiled selector: hashable, so that equal selectors can share counters."""
 
     requirements: tuple[tuple[str, str, frozenset[str]], ...] | None
 
@@ -41,11 +41,11 @@ class Selector:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it matches everything because it asks for nothing."""
+        """Whether the selector has no requirement and so matches everything."""
         return self.requirements == ()
 
     def with_requirements(self, *extra: tuple[str, str, frozenset[str]]) -> Selector:
-        """The same selector with more requirements; one that matches nothing stays so."""
+        """The same selector with more requirements; a selector that matches nothing still matches nothing."""
         if self.requirements is None:
             return self
         return Selector(tuple(sorted({*self.requirements, *extra}, key=_order)))
@@ -69,14 +69,14 @@ def compile_selector(selector: LabelSelector | None, path: str = "selector") -> 
 
 
 def from_map(labels: Mapping[str, str] | None) -> Selector:
-    """A selector that wants exactly these labels, as of a service; an absent or empty map matches nothing."""
+    """A selector for exactly these labels, as in a Service; an absent or empty map matches nothing."""
     if not labels:
         return NOTHING
     return compile_selector(LabelSelector(match_labels=dict(labels)))
 
 
 def check_requirement(requirement: Requirement, path: str) -> None:
-    """Raise InvalidObject unless operator and number of values go together."""
+    """Raise InvalidObject unless operator and number of values fit together."""
     if requirement.operator not in OPERATORS:
         raise InvalidObject(f"{path}.operator", requirement.operator, f"must be one of {', '.join(OPERATORS)}")
     if requirement.operator in ("In", "NotIn") and not requirement.values:

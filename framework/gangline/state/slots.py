@@ -1,9 +1,9 @@
-"""Where a pod is, and what else the scheduler itself knows of it: the slot beside the record of a pod.
+"""The slot of a pod: where the pod is, and what else the scheduler itself knows about it.
 
-The record (`PodInfo`) holds what the API server says, and never changes. What changes while the scheduler works is in
-the slot. Everybody reads it by way of the record; nobody can assign to it. Each field has one owner, who writes it with
-one of the functions below: the columns and the cache say where a pod is, `groups` which group it is in, `outcomes` the
-node that is nominated. An import contract keeps everybody else away from this module.
+A pod's record (`PodInfo`) holds what the API server says, and never changes. Values that change while the scheduler
+works are in the slot. Other modules read the slot through the record; they cannot assign to it. Each field has one
+owner, which writes it with one of the functions below: the columns and the cache write where a pod is, `groups` the
+group that it is in, `outcomes` the nominated node. An import contract keeps all other modules from importing this one.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ import msgspec
 
 
 class Slot(msgspec.Struct, frozen=True, eq=False):
-    """What changes about one pod; made with its record."""
+    """The changing values of one pod; made with its record."""
 
     row: int = -1
-    """The row of the node that it is on or assumed to be on, -1 for none."""
+    """The row of the node on which the pod is or is assumed to be, -1 for none."""
     node_name: str = ""
-    """The name of that node; where the node is not known, the one that spec.nodeName names."""
+    """The name of that node; if the node is unknown, the name in spec.nodeName."""
     nominated_node_name: str = ""
-    """The node on which room is being made for it; "" for none."""
+    """The node on which plugins make room for the pod; "" for none."""
     membership: tuple[int, Any] | None = None
-    """What `groups` has found out about it, and when, so that it need not look twice."""
+    """The group that `groups` has found for the pod, and when, so that it need not search again."""
 
 
 def _writer(field: str) -> Callable[[Slot, Any], None]:
-    """What assigns to a field, past the lock that is on it for everybody else."""
+    """A function that assigns to a field although the field is locked."""
     write: Callable[[Slot, Any], None] = getattr(Slot, field).__set__
     return write
 
 
 put_on: Callable[[Slot, int], None] = _writer("row")
-"""The pod is on a row now; -1 for none."""
+"""Set the row of the pod; -1 for none."""
 name_node: Callable[[Slot, str], None] = _writer("node_name")
-"""The pod is bound to a node, or assumed to be; "" for neither."""
+"""Set the node to which the pod is bound or assumed; "" for none."""
 nominate: Callable[[Slot, str], None] = _writer("nominated_node_name")
-"""Room is being made on a node; "" where none is any more."""
+"""Set the nominated node; "" for none."""
 remember_group: Callable[[Slot, tuple[int, Any]], None] = _writer("membership")
-"""What `groups` found, and how often its bell had rung."""
+"""Set the group that `groups` has found, and the number of rings of its bell at that time."""

@@ -1,4 +1,4 @@
-"""Objects of every kind but nodes and pods, as they were seen last, and who is told of their changes."""
+"""The last known objects of every kind except nodes and pods, and the listeners to their changes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Kept = TypeVar("Kept", bound=HasMetadata, covariant=True)
 
 
 class Kind(Protocol[Kept]):
-    """A kind of object, such as a `Resource`."""
+    """A kind of object, for example a `Resource`."""
 
     @property
     def key(self) -> str:
@@ -31,18 +31,18 @@ class Kind(Protocol[Kept]):
 
     @property
     def type(self) -> builtins.type[Kept]:
-        """The struct of its objects."""
+        """The struct type of its objects."""
         ...
 
 
 class StoreListener(Protocol[Heard]):
-    """Keeps something in step with the objects of one kind."""
+    """An object that is called for changes of the objects of one kind."""
 
     def on_upsert(self, obj: Heard, /) -> None:
-        """The object is there, or has changed."""
+        """The object exists, or has changed."""
 
     def on_remove(self, obj: Heard, /) -> None:
-        """The object is gone; as it was last."""
+        """The object, in its last state, was deleted."""
 
 
 class Store(Generic[T]):
@@ -55,7 +55,7 @@ class Store(Generic[T]):
         self.version = 0
 
     def upsert(self, obj: T) -> None:
-        """Add or replace an object; one that a listener cannot take is not kept, and what it raised is raised."""
+        """Add or replace an object. If a listener raises, the object is not kept, and the exception is raised."""
         self._objects[(obj.metadata.namespace, obj.metadata.name)] = obj
         self.version += 1
         try:
@@ -66,23 +66,23 @@ class Store(Generic[T]):
             raise
 
     def remove(self, namespace: str, name: str, uid: str = "") -> None:
-        """Forget an object."""
+        """Remove an object."""
         obj = self._objects.pop((namespace, name), None)
         if obj is not None:
             self.version += 1
             tell_all([partial(heard, self._failures, each, each.on_remove, obj) for each in self.listeners])
 
     def _drop(self, obj: T) -> None:
-        """Take out an object of which some listeners know and others do not."""
+        """Remove an object that some listeners have been told of and others have not."""
         self._objects.pop((obj.metadata.namespace, obj.metadata.name), None)
         for listener in self.listeners:
             with suppress(BaseException):  # it may not know the object; whatever it does, the others are told
                 listener.on_remove(obj)
 
     def subscribe(self, listener: StoreListener[T]) -> None:
-        """Tell listener of every change until its scope ends; first of the objects that are there already.
+        """Tell the listener of every change until its scope ends, and now of the objects that exist.
 
-        An object that the listener cannot take is left out, and logged.
+        An object for which the listener raises is left out, and logged.
         """
         check_methods(listener, "listener", "on_upsert", "on_remove")
         for obj in self._objects.values():

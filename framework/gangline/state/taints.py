@@ -1,4 +1,4 @@
-"""The taint sets that nodes have, by number: most nodes share a few."""
+"""The taint sets of the nodes, by number: most nodes share a few sets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gangline.model import Taint
 from gangline.state.numbering import renumber
 
 MOST_HISTORY = 256
-"""Taint sets that are kept though no node has them any more."""
+"""Taint sets that are kept although no node has them any more."""
 
 
 class TaintKey(NamedTuple):
@@ -31,7 +31,7 @@ class TaintSets:
         self._numbers: dict[tuple[TaintKey, ...], int] = {(): 0}
 
     def number(self, taints: Iterable[Taint], column: NDArray[np.int32], nodes: int) -> int:
-        """The number of a set. Where there are far more sets than nodes the numbers in the column may change."""
+        """The number of a taint set. If there are far more sets than nodes, the numbers in the column may change."""
         key = tuple(TaintKey(taint.key, taint.value, taint.effect) for taint in taints)
         number = self._numbers.get(key)
         if number is None and len(self.sets) > 2 * nodes + MOST_HISTORY:

@@ -1,4 +1,4 @@
-"""Does a pod tolerate a taint? Shared by taints, spreading and the check for unschedulable nodes."""
+"""Whether a pod tolerates a taint; used for taints, topology spread and unschedulable nodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UNSCHEDULABLE_TAINT = TaintKey("node.kubernetes.io/unschedulable", "", "NoSchedu
 
 
 def tolerates(toleration: Toleration, taint: TaintKey, numeric: bool = False) -> bool:
-    """Whether one toleration covers one taint; `numeric` allows the operators Gt and Lt."""
+    """Whether a toleration matches a taint; `numeric` allows the operators Gt and Lt."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
@@ -38,7 +38,7 @@ def untolerated(
     effects: Sequence[str] = ("NoSchedule", "NoExecute"),
     numeric: bool = False,
 ) -> TaintKey | None:
-    """The first taint with one of these effects that no toleration covers."""
+    """The first taint with one of these effects that no toleration matches."""
     for taint in taints:
         if taint.effect in effects and not any(tolerates(t, taint, numeric) for t in tolerations):
             return taint

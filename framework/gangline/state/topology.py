@@ -1,9 +1,9 @@
-"""Network topology as columns: for each level of it the domain that every node is in.
+"""Network topology as columns: for each level the domain of every node.
 
 Rules:
-- Levels go from the widest to the narrowest. Equal label values under different wider domains are different domains.
-- A node without the label of a level is in no domain of that level, and is never taken to be close to anything.
-- Numbers of domains hold until node labels change; whoever keeps something per domain keeps it by name.
+- Levels go from the widest to the narrowest. Equal label values within different wider domains are different domains.
+- A node without the label of a level is in no domain of that level, and never counts as close to another node.
+- Numbers of domains are valid until node labels change. A reader that keeps values per domain keeps them by name.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gangline.state.nodes import Int32Column, Int64Column, Nodes, Rows
 from gangline.status import BoolColumn, read_only
 
 NO_DOMAIN = -1
-"""In no domain."""
+"""The node is in no domain."""
 HOST = "host"
 """The narrowest level: each node is a domain of its own."""
 _NUMBER = re.compile(r"(\d{1,18})")
@@ -28,7 +28,7 @@ _NUMBER = re.compile(r"(\d{1,18})")
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A domain that is described rather than labelled: the nodes with all of these labels."""
+    """A domain that is defined by several labels: all nodes that have these labels."""
 
     name: str
     match_labels: Mapping[str, str] = field(default_factory=dict, hash=False)
@@ -37,13 +37,14 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One level: the node label that tells its domains apart, or a list of domains."""
+    """One level: a node label whose values are the domains, or a list of domains."""
 
     name: str
     label: str = ""
     domains: tuple[Named, ...] = ()
     family: str = ""
-    """Who gives nodes this label, where others give them others for the same; empty for a label of its own kind."""
+    """The vendor or tool that sets this label, if others set other labels for the same network; empty for an
+    independent label."""
 
 
 KNOWN_LEVELS = (
@@ -72,9 +73,9 @@ KNOWN_LEVELS = (
     Level("gce-host", "cloud.google.com/gce-topology-host"),
     Level(HOST, "kubernetes.io/hostname"),
 )
-"""Levels by labels in use, widest first; those that some node has make up the topology where none is configured.
+"""Levels by well-known labels, widest first. If none are configured, the levels that some node has form the topology.
 
-Of several families, which describe the same network in different words, the one that most nodes have counts.
+Labels of several families describe the same network in different words; the family that most nodes have counts.
 """
 
 
@@ -86,9 +87,9 @@ class Domains:
     ids: Int32Column
     """For each row the number of its domain, `NO_DOMAIN` for none."""
     values: tuple[str, ...]
-    """The name of each domain; equal names under different wider domains are different domains."""
+    """The name of each domain; equal names within different wider domains are different domains."""
     parents: Int32Column
-    """For each domain the number of the next wider one that it is in, or `NO_DOMAIN`."""
+    """For each domain the number of the next wider domain around it, or `NO_DOMAIN`."""
     wider: Domains | None = None
 
     def __len__(self) -> int:
@@ -104,7 +105,7 @@ class Domains:
         return np.bincount(self.ids[inside], weights=column[inside], minlength=len(self)).astype(np.int64)
 
     def ancestors(self, wider: Domains) -> Int32Column:
-        """For each domain the number of the domain of a wider level that it is in, or `NO_DOMAIN`."""
+        """For each domain the number of the domain around it at a wider level, or `NO_DOMAIN`."""
         found, level = np.arange(len(self), dtype=np.int32), self
         while level is not wider:
             found = np.where(found >= 0, np.append(level.parents, np.int32(NO_DOMAIN))[found], NO_DOMAIN).astype(
@@ -117,9 +118,9 @@ class Domains:
 
     @cached_property
     def positions(self) -> Int64Column:
-        """For each domain its place among those of the same wider one: the neighbours of n are n - 1 and n + 1.
+        """For each domain its position within the next wider domain; n - 1 and n + 1 are neighbours of n.
 
-        It is the last number in the name where all siblings have different ones, else the rank by name.
+        It is the last number in the name if all siblings have different numbers, else the rank by name.
         """
         positions = np.zeros(len(self), dtype=np.int64)
         siblings: dict[int, list[int]] = {}
@@ -136,7 +137,7 @@ class Domains:
 
     @cached_property
     def order(self) -> Int64Column:
-        """For each domain its rank when all are walked through from the widest level down, neighbours together."""
+        """For each domain its rank along the topology, from the widest level down, neighbours together."""
         outer = np.zeros(len(self), dtype=np.int64)
         if self.wider is not None and len(self.wider):
             outer = np.where(self.parents >= 0, self.wider.order[self.parents], len(self.wider))
@@ -145,14 +146,14 @@ class Domains:
         return read_only(order)
 
     def path(self, domain: int) -> str:
-        """The name of a domain below those of the wider ones: "spine-1/leaf-3"."""
+        """The name of a domain after the names of the wider domains: "spine-1/leaf-3"."""
         parent = int(self.parents[domain])
         above = f"{self.wider.path(parent)}/" if self.wider is not None and parent >= 0 else ""
         return above + self.values[domain]
 
 
 class Topology:
-    """The levels of one profile over the nodes of the cluster; worked out again only when node labels have changed."""
+    """The levels of one profile over the nodes of the cluster; computed again only when node labels have changed."""
 
     def __init__(self, nodes: Nodes, levels: Sequence[Level] = ()) -> None:
         self._nodes = nodes
@@ -164,7 +165,7 @@ class Topology:
         self._switches: list[Domains] | None = None
 
     def use(self, levels: Sequence[Level]) -> None:
-        """Take these levels, widest first; with none, those of `KNOWN_LEVELS` that some node has a label of."""
+        """Use these levels, widest first; if there are none, use the `KNOWN_LEVELS` that some node has a label for."""
         self._configured = tuple(levels)
         self._stamp = None
 
@@ -175,10 +176,10 @@ class Topology:
         return self._levels
 
     def find(self, level: str) -> Domains | None:
-        """The domains of a level by its name or label key; None when there is no such level.
+        """The domains of a level by its name or label key; None if there is no such level.
 
-        A label key that is no level of this topology, but that some node has, is a level of its own; so is a well-known
-        level of another family where none are configured.
+        A label key that is no level of this topology, but that some node has, counts as a level of its own. So does a
+        well-known level of another family if no levels are configured.
         """
         self._refresh()
         if level in self._domains:
@@ -200,14 +201,14 @@ class Topology:
         return [self._domains[level.name] for level in self._levels]
 
     def switches(self) -> list[Domains]:
-        """The levels that hold more than one node in a domain, widest first: where to look for neighbours."""
+        """The levels with more than one node in a domain, widest first: where nodes can be neighbours."""
         self._refresh()
         if self._switches is None:
             self._switches = [each for each in self.chain() if len(each) < int(np.count_nonzero(each.ids >= 0))]
         return self._switches
 
     def rank(self) -> Int64Column:
-        """For each row its place when the nodes are walked through along the topology, neighbours together."""
+        """For each row its rank along the topology, neighbours together."""
         levels = self.switches()
         if self._rank is None:
             keys = [np.arange(self._nodes.size)]
@@ -264,7 +265,7 @@ class Topology:
         return column.values, column.ids
 
     def _described(self, level: Level) -> tuple[Sequence[str], Int32Column]:
-        """A node that several descriptions fit is in the first of them."""
+        """If several definitions match a node, the node is in the first of these domains."""
         numbers = np.full(self._nodes.size, MISSING, dtype=np.int32)
         for number, domain in enumerate(level.domains):
             fits = (numbers == MISSING) & self._nodes.alive[: self._nodes.size]

@@ -1,10 +1,10 @@
-"""Trackers, told of every placement: what one of them raises harms neither the columns nor the other trackers.
+"""Trackers are told of every placement. An exception in one tracker harms neither the columns nor other trackers.
 
 Rules:
-- A pod that a tracker cannot take is not placed: what the others were told is taken back.
-- Taking a pod off, and putting one back where it was, always happens; a tracker that raises then is out of step.
+- If a tracker raises for a pod, the pod is not placed: the trackers already told are told of its removal.
+- Taking a pod off, and putting one back, always happens; a tracker that raises then is out of step.
 - A tracker that is out of step is cleared, if it has a method `clear`, and told of all pods again before the next
-  decision. If that cannot be done, the plugins that use it fail each decision, and say why.
+  decision. If that is impossible, the plugins that use the tracker fail each decision, and say why.
 """
 
 from __future__ import annotations
@@ -20,32 +20,33 @@ from gangline.state.scopes import Users
 
 
 class Tracker(Protocol):
-    """Keeps something in step with where pods are: called for every placement and every removal, undone ones too.
+    """Follows where pods are: it is called for every placement and every removal, including undone ones.
 
-    If it has a method `concerns(cls)`, it is asked once for each pod class whether it wants to be told of such pods.
-    A pod that `add` raises for is not placed; whatever `remove` raises, the pod goes. If there is a method `clear()`, a
-    tracker that has raised is cleared and told of all pods again; if not, the plugins that use it fail from then on.
+    If it has a method `concerns(cls)`, that is called once for each pod class and says whether to tell the tracker of
+    these pods. A pod for which `add` raises is not placed. A pod for which `remove` raises is removed all the same. If
+    the tracker has a method `clear()`, it is cleared after an exception and told of all pods again; if not, the plugins
+    that use it fail from then on.
     """
 
     def add(self, pod: PodInfo, row: int) -> None:
-        """Pod is on row now."""
+        """The pod is on the row now."""
 
     def remove(self, pod: PodInfo, row: int) -> None:
-        """Pod is no longer on row."""
+        """The pod is no longer on the row."""
 
 
 POINT = "Tracker"
 _MOST_LEFT_OUT = 16
-"""Pods that a tracker is not told of, because it cannot take them, when it is told of all others again."""
+"""Pods that may be left out, because the tracker raises for them, when it is told of all pods again."""
 
 Tell = Callable[[PodInfo, int], None]
 
 
 class Told(NamedTuple):
-    """The trackers that are told of the pods of a class."""
+    """The trackers that want to be told of the pods of a class."""
 
     of: int
-    """Which trackers there were when they were asked: their `version`."""
+    """The `version` of the trackers when they were asked."""
     adds: tuple[Tell, ...]
     removes: tuple[Tell, ...]
 
@@ -57,7 +58,7 @@ class _Tracked:
 
     @property
     def plugins(self) -> set[str]:
-        """Those that asked for it while they were built."""
+        """The plugins that asked for the tracker while they were built."""
         return set().union(*self.users.values())
 
     @property
@@ -66,13 +67,13 @@ class _Tracked:
 
 
 class Trackers:
-    """All of them, in the order in which they are told."""
+    """All trackers, in the order in which they are told."""
 
     def __init__(self, failures: Failures) -> None:
         self._failures = failures
         self.version = 0
         self.broken: dict[int, str] = {}
-        """What is wrong with those that are out of step, by the identity of the tracker."""
+        """The fault of each tracker that is out of step, by the identity of the tracker."""
         self._tracked: dict[int, _Tracked] = {}
         self._hopeless: set[int] = set()
 
@@ -83,20 +84,20 @@ class Trackers:
         return id(tracker) in self._tracked
 
     def add(self, tracker: Tracker, placed: Iterable[PodInfo], users: Users | None = None) -> None:
-        """Tell a tracker of everything from now on; first of the pods that are placed."""
+        """Tell the tracker of everything from now on, and now of the pods that are placed."""
         tracked = self._tracked[id(tracker)] = _Tracked(tracker, {} if users is None else users)
         self.version += 1
         self._tell(tracked, [pod for pod in placed if self._concerns(tracked, pod.cls)])
 
     def remove(self, tracker: Tracker) -> None:
-        """Tell a tracker of nothing any more."""
+        """Stop telling the tracker."""
         del self._tracked[id(tracker)]
         self.version += 1
         self.broken.pop(id(tracker), None)
         self._hopeless.discard(id(tracker))
 
     def told(self, cls: PodClass) -> Told:
-        """Who is told of the pods of a class."""
+        """The trackers that are told of the pods of a class."""
         told: Told | None = cls.memo.get(Told)
         if told is None or told.of != self.version:
             trackers = [t.tracker for t in self._tracked.values() if self._concerns(t, cls)]
@@ -105,7 +106,7 @@ class Trackers:
         return told
 
     def take_back(self, told: Told, failed: Tell, pod: PodInfo, row: int, error: BaseException) -> GanglineError:
-        """A tracker cannot take a pod: tell it and those before it that the pod is gone; returns what to raise."""
+        """A tracker raised for a pod: tell it and those before it of the removal; returns what to raise."""
         position = told.adds.index(failed)
         found = self._failures.raised(self._owner(failed).name, POINT, error)
         for remove in reversed(told.removes[: position + 1]):
@@ -118,7 +119,7 @@ class Trackers:
         return found
 
     def go_on(self, calls: tuple[Tell, ...], failed: Tell, pod: PodInfo, row: int, error: BaseException) -> None:
-        """A tracker has raised at what must happen: tell those that come after it."""
+        """A tracker raised in a step that cannot be refused: tell the trackers after it."""
         self._out_of_step(failed, error)
         for call in calls[calls.index(failed) + 1 :]:
             try:
@@ -145,7 +146,7 @@ class Trackers:
     # Mending
 
     def mend(self, placed: Iterable[PodInfo], again: bool = False) -> None:
-        """Bring those that are out of step back; with `again`, those too for which that has failed."""
+        """Repair the trackers that are out of step; with `again`, also those whose repair has failed before."""
         if again:
             self._hopeless.clear()
         pods = list(placed)
@@ -157,7 +158,7 @@ class Trackers:
                 self._hopeless.add(key)
 
     def fault(self, plugins: Iterable[str]) -> PluginError | None:
-        """What to raise where one of these plugins, or nobody knows which, uses a tracker that is out of step."""
+        """The exception to raise if one of these plugins, or an unknown one, uses a tracker that is out of step."""
         names = set(plugins)
         for key, why in self.broken.items():
             users = self._tracked[key].plugins if key in self._tracked else set()
@@ -220,7 +221,7 @@ def heard_alone(failures: Failures, listener: object, tell: Callable[..., None],
 
 
 def heard(failures: Failures, listener: object, tell: Callable[..., None], *what: Any) -> None:
-    """Tell a listener something; what it raises is counted. Raises it, or PluginError where it is no Exception."""
+    """Call a listener; an exception is counted and raised, as a PluginError if it is no Exception."""
     try:
         tell(*what)
     except InvalidObject:  # that is the object's fault
@@ -233,7 +234,7 @@ def heard(failures: Failures, listener: object, tell: Callable[..., None], *what
 
 
 def tell_all(calls: Sequence[Callable[[], None]]) -> None:
-    """Make every call, whatever one of them raises; the first exception is raised in the end."""
+    """Make every call even if some raise; the first exception is raised at the end."""
     errors = []
     for call in calls:
         try:

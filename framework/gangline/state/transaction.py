@@ -1,9 +1,14 @@
-"""What-if on the real columns: pods are placed and taken off, and an undo log takes it all back.
+"""Transactions: what-if on the real columns. Pods are placed and taken off; an undo log takes all of it back.
+
+A plugin or a group decision has to know what the filters would say if some pods were elsewhere. Copying the columns for
+each question would be slow. So the steps are made on the real columns, in a block `with cache.transaction() as tx`, and
+are undone when the block ends.
 
 Rules:
-- Everything hypothetical runs in a transaction; nothing awaits inside one.
-- Leaving the block without `commit` undoes every step, in reverse order. Transactions nest.
-- An outermost block can step aside: its pods are off the columns until it comes back, and others may change them.
+- Every hypothetical step is made in a transaction, and nothing awaits inside one.
+- Leaving the block without `commit` undoes every step, in reverse order. Transactions can be nested.
+- An outermost block can step aside: its pods are taken off the columns until it comes back, and other code may change
+  the columns meanwhile.
 """
 
 from __future__ import annotations
@@ -16,16 +21,16 @@ from gangline.state.pods import PodInfo
 
 
 class Placer(Protocol):
-    """Who really moves pods."""
+    """The object that moves the pods."""
 
     def place(self, pod: PodInfo, row: int) -> None:
         """Put a pod on a row."""
 
     def put_back(self, pod: PodInfo, row: int) -> None:
-        """The same where it was before; cannot fail."""
+        """Put a pod back on the row where it was; cannot fail."""
 
     def unplace(self, pod: PodInfo) -> None:
-        """Take it off."""
+        """Take a pod off its row."""
 
 
 class UndoLog:
@@ -39,7 +44,7 @@ class UndoLog:
 
 
 class _Placed:
-    """Takes back that a pod was placed."""
+    """Undoes the placement of a pod."""
 
     __slots__ = ("_placer", "pod")
 
@@ -83,7 +88,7 @@ class Transaction:
             self._log.steps.clear()
 
     def place(self, pod: PodInfo, row: int) -> None:
-        """Put a pod that is nowhere on a row."""
+        """Put a pod that is on no row on a row."""
         if pod.row >= 0 or row < 0 or not self._log.depth:
             raise ValueError(f"{pod.key} cannot be put on row {row}: it is on {pod.row}, or no block is open")
         self._placer.place(pod, row)
@@ -98,7 +103,10 @@ class Transaction:
         self._log.steps.append(lambda: self._placer.put_back(pod, row))
 
     def step_aside(self) -> list[tuple[PodInfo, int]]:
-        """Undo all for now, in an outermost block that has only placed pods; returns these and their rows, in order."""
+        """Undo all steps for now; returns the placed pods and their rows, in order.
+
+        Only for an outermost block that has only placed pods.
+        """
         steps = self._log.steps
         placed = [(step.pod, step.pod.row) for step in steps if isinstance(step, _Placed)]
         if self._aside or self._log.depth != 1 or len(placed) != len(steps):
@@ -109,30 +117,30 @@ class Transaction:
         return placed
 
     def come_back(self) -> None:
-        """Go on in a block that has stepped aside, and is as it was at its beginning."""
+        """Go on in a block that has stepped aside; no step is made again."""
         if not self._aside or self._log.depth:
             raise ValueError("this block has not stepped aside, or another one is open")
         self._log.depth = 1
         self._aside = False
 
     def on_rollback(self, undo: Callable[[], None]) -> None:
-        """Call undo when this block is undone; for plugins with state of their own."""
+        """Call `undo` if this block is undone; for plugins with their own state."""
         self._log.steps.append(undo)
 
     def rollback(self) -> None:
-        """Undo what was done in this block so far; the block can go on."""
+        """Undo the steps of this block so far; the block can go on."""
         self.undo_to(self._mark)
 
     def mark(self) -> int:
-        """The present, for `undo_to`."""
+        """The current position in the undo log, for `undo_to`."""
         return len(self._log.steps)
 
     def undo_to(self, mark: int) -> None:
-        """Undo what was done since a mark of this block; the block can go on."""
+        """Undo the steps since a mark of this block; the block can go on."""
         steps = self._log.steps
         while len(steps) > mark:
             steps.pop()()
 
     def commit(self) -> None:
-        """Keep what was done; an outer transaction can still undo it."""
+        """Keep the steps; an outer transaction can still undo them."""
         self._committed = True
