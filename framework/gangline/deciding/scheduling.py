@@ -80,18 +80,21 @@ def find_feasible(pod: PodInfo, runtime: Runtime, cache: Cache, nominations: Nom
     """The feasible nodes; nominated pods of at least this priority count as if they were on their nodes.
 
     As in kube-scheduler, a node must pass both with and without the nominated pods, because the pod may depend on them.
+    A node that does not pass without them is lost anyway, so the pods that are nominated there are left out: most
+    nominated pods wait for a node that is still full, and placing a large gang for each decision would take long.
     """
+    filtered = runtime.filter(pod)
+    if filtered.status is not None or not nominations or not filtered.feasible.any():
+        return filtered
     expected = [
         (other, row)
         for node, others in nominations.items()
+        if (row := cache.nodes.row_of(node)) is not None and filtered.feasible[row]
         for other in others.values()
-        if other.uid != pod.uid
-        and other.priority >= pod.priority
-        and other.row < 0
-        and (row := cache.nodes.row_of(node)) is not None
+        if other.uid != pod.uid and other.priority >= pod.priority and other.row < 0
     ]
     if not expected:
-        return runtime.filter(pod)
+        return filtered
     with cache.transaction() as tx:
         for other, row in expected:
             tx.place(other, row)

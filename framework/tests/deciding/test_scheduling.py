@@ -205,3 +205,28 @@ def test_a_node_must_fit_without_the_nominated_pods_too() -> None:
     outcome = decided(cache, NextToOthers, nominations={"a": {waiting.uid: waiting}})
 
     assert isinstance(outcome, Decision) and outcome.node == "b"
+
+
+def test_pods_that_wait_for_room_on_full_nodes_cost_other_pods_nothing() -> None:
+    class Placements:
+        """Notes where pods are put."""
+
+        def __init__(self) -> None:
+            self.rows: list[int] = []
+
+        def add(self, pod: PodInfo, row: int) -> None:
+            self.rows.append(row)
+
+        def remove(self, pod: PodInfo, row: int) -> None:
+            pass
+
+    nodes = [make_node("full", cpu=4), make_node("half", cpu=4), make_node("free", cpu=4)]
+    cache = cluster(nodes, [make_pod("victim", cpu=4, node="full"), make_pod("there", cpu=2, node="half")])
+    waiting = {node: cache.record(make_pod(f"for-{node}", cpu=2, priority=9)) for node in ("full", "half")}
+    placements = cache.tracker(Placements)
+    placements.rows.clear()
+
+    outcome = decided(cache, NodeResourcesFit, nominations={node: {pod.uid: pod} for node, pod in waiting.items()})
+
+    assert isinstance(outcome, Decision) and outcome.node == "free"
+    assert placements.rows == [1, 2]
