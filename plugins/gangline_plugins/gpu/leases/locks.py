@@ -4,17 +4,20 @@ Rules:
 - The API server decides. A lease is created, or replaced or deleted only at the resource version that was read.
 - The leases of a pod are acquired in the order of their names, so two schedulers never wait for each other's half.
 - A failure of the API server is raised; it never counts as a taken device.
+- No request is sent whose answer is known: what this process wrote or deleted counts before the watch delivers it,
+  and the UID of a pod that is gone never comes back.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import msgspec
 
-from gangline import Client, Clock, Conflict, GanglineError, NotFound, model, resources, rfc3339
+from gangline import Client, Clock, Conflict, GanglineError, NotFound, Store, model, resources, rfc3339
 from gangline_plugins.gpu.leases.holds import (
     Hold,
     Part,
@@ -30,6 +33,8 @@ from gangline_plugins.gpu.leases.holds import (
 _ATTEMPTS = 50
 """At most this many tries to replace a lease that others keep changing."""
 _LANES = 64
+_MOST_GONE = 20_000
+"""Of how many pods is remembered that they are gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +50,18 @@ class Locks:
     """The leases in one namespace."""
 
     def __init__(
-        self, client: Client, namespace: str, clock: Clock, held: Callable[[str, str], Collection[int]]
+        self,
+        client: Client,
+        namespace: str,
+        clock: Clock,
+        store: Store[model.Lease],
+        held: Callable[[str, str], Collection[int]],
     ) -> None:
-        """`held` returns the devices that are locked on a node for the pod with a UID."""
+        """`store` has the leases as the watch delivers them. `held` returns the devices that are locked on a node for
+        the pod with a UID.
+        """
         self.namespace = namespace
+        self._store = store
         self._held = held
         self._client = client
         self._clock = clock
@@ -56,18 +69,19 @@ class Locks:
         """A lease always uses the same lock, so that this process does not compete with itself."""
         self._written: dict[str, model.Lease] = {}
         """The leases that this process wrote last, until the watch delivers them."""
+        self._deleted: dict[str, str] = {}
+        """The UIDs of the leases that this process deleted, by name, until the watch delivers that."""
+        self._gone: dict[str, None] = {}
+        """The UIDs of pods that the API server no longer has, the latest last."""
 
-    async def acquire(
-        self, parts: Sequence[Part], memory: Sequence[int], seen: Sequence[model.Lease | None]
-    ) -> Taken | None:
+    async def acquire(self, parts: Sequence[Part], memory: Sequence[int]) -> Taken | None:
         """Acquire all parts, or return the lease that could not be acquired and keep none.
 
-        `memory` is MiB by device id; `seen` is for each part its lease as last seen. Raises ApiError; some parts may
-        have been acquired then, so release all of them.
+        `memory` is MiB by device id. Raises ApiError; some parts may have been acquired then, so release all of them.
         """
-        for place, (part, lease) in enumerate(zip(parts, seen, strict=True)):
+        for place, part in enumerate(parts):
             async with self._lane(part.lease):
-                taken = await self._take(part, memory, self._written.get(part.lease, lease))
+                taken = await self._take(part, memory)
             if taken is not None:
                 await self.release(parts[:place])
                 return taken
@@ -85,15 +99,14 @@ class Locks:
         if failure is not None:
             raise failure
 
-    async def drop(self, lease: model.Lease, over: Mapping[str, Hold]) -> None:
+    async def drop(self, name: str, over: Mapping[str, Hold]) -> None:
         """Remove these holds from a lease, and delete it if none is left. Other changes of the lease are kept. Raises
         ApiError.
 
         A hold that differs from the given one stays: it is a newer one.
         """
-        name = lease.metadata.name
         async with self._lane(name):
-            found: model.Lease | None = self._written.get(name, lease)
+            found = self.newest(name)
             for _ in range(_ATTEMPTS):
                 if found is None:
                     return
@@ -104,32 +117,57 @@ class Locks:
                 except NotFound:
                     return
                 except Conflict:
+                    self._written.pop(name, None)
                     found = await self._get(name)
 
-    async def live_pod(self, hold: Hold) -> model.Pod | None:
-        """The pod of a hold, read from the API server; None if there is none. Raises ApiError."""
+    def newest(self, name: str) -> model.Lease | None:
+        """A lease as this process wrote it last, else as the watch delivered it; None if there is none."""
+        if (written := self._written.get(name)) is not None:
+            return written
+        seen = self._store.get(name, self.namespace)
+        return None if seen is None or seen.metadata.uid == self._deleted.get(name) else seen
+
+    async def live_pod(self, hold: Hold, uid: str) -> model.Pod | None:
+        """The pod that the hold of the pod with a UID names, read from the API server. Raises ApiError.
+
+        None if there is no pod of this name, or if it is known that the pod is gone.
+        """
         namespace, _, name = hold.pod.partition("/")
-        try:
-            return await self._client.get(resources.PODS, name, namespace=namespace) if name else None
-        except NotFound:
+        if not name or uid in self._gone:
             return None
+        try:
+            pod = await self._client.get(resources.PODS, name, namespace=namespace)
+        except NotFound:
+            pod = None
+        if pod is None or pod.metadata.uid != uid:
+            self._gone[uid] = None
+            if len(self._gone) > _MOST_GONE:
+                del self._gone[next(iter(self._gone))]
+        return pod
 
     def on_upsert(self, lease: model.Lease) -> None:
-        """The watch delivered a lease: forget the written copy if it has the same version."""
-        written = self._written.get(lease.metadata.name)
-        if written is not None and written.metadata.resource_version == lease.metadata.resource_version:
-            del self._written[lease.metadata.name]
+        """The watch delivered a lease: what this process did before needs no more remembering."""
+        name, metadata = lease.metadata.name, lease.metadata
+        written = self._written.get(name)
+        if written is not None and written.metadata.resource_version == metadata.resource_version:
+            del self._written[name]
+        if self._deleted.get(name, metadata.uid) != metadata.uid:
+            del self._deleted[name]
 
     def on_remove(self, lease: model.Lease) -> None:
         """A lease was deleted."""
-        written = self._written.get(lease.metadata.name)
-        if written is not None and written.metadata.uid == lease.metadata.uid:
-            del self._written[lease.metadata.name]
+        name, uid = lease.metadata.name, lease.metadata.uid
+        written = self._written.get(name)
+        if written is not None and written.metadata.uid == uid:
+            del self._written[name]
+        if self._deleted.get(name) == uid:
+            del self._deleted[name]
 
     def _lane(self, name: str) -> asyncio.Lock:
         return self._lanes[hash(name) % _LANES]
 
-    async def _take(self, part: Part, memory: Sequence[int], lease: model.Lease | None) -> Taken | None:
+    async def _take(self, part: Part, memory: Sequence[int]) -> Taken | None:
+        lease = self.newest(part.lease)
         problem: GanglineError | None = None
         for _ in range(_ATTEMPTS):
             try:
@@ -145,7 +183,7 @@ class Locks:
 
     async def _create(self, part: Part) -> None:
         new = lease_of(part.lease, self.namespace, part.node, {part.uid: part.hold}, self._now())
-        self._written[part.lease] = await self._client.create(resources.LEASES, new, namespace=self.namespace)
+        self._wrote(await self._client.create(resources.LEASES, new, namespace=self.namespace))
 
     async def _join(self, part: Part, lease: model.Lease, memory: Sequence[int]) -> Taken | None:
         """Add a hold to an existing lease, and remove holds that are over. Raises Conflict, NotFound."""
@@ -165,7 +203,7 @@ class Locks:
 
     async def _is_over(self, holder: str, hold: Hold, node: str) -> bool:
         uid = uid_of(holder)
-        return is_over(hold, uid, node, await self.live_pod(hold), self._held(uid, node))
+        return is_over(hold, uid, node, await self.live_pod(hold, uid), self._held(uid, node))
 
     async def _give_back(self, part: Part) -> None:
         for _ in range(_ATTEMPTS):
@@ -187,18 +225,28 @@ class Locks:
             await self._replace(lease, node_of(lease), holders)
             return
         self._written.pop(metadata.name, None)
-        await self._client.delete(
-            resources.LEASES,
-            metadata.name,
-            namespace=self.namespace,
-            uid=metadata.uid,
-            resource_version=metadata.resource_version,
-        )
+        with suppress(NotFound):
+            await self._client.delete(
+                resources.LEASES,
+                metadata.name,
+                namespace=self.namespace,
+                uid=metadata.uid,
+                resource_version=metadata.resource_version,
+            )
+        seen = self._store.get(metadata.name, self.namespace)
+        if seen is not None and seen.metadata.uid == metadata.uid:
+            self._deleted[metadata.name] = metadata.uid
 
     async def _replace(self, lease: model.Lease, node: str, holders: dict[str, Hold]) -> None:
         name = lease.metadata.name
         new = lease_of(name, self.namespace, node, holders, self._now(), lease)
-        self._written[name] = await self._client.replace(resources.LEASES, new)
+        self._wrote(await self._client.replace(resources.LEASES, new))
+
+    def _wrote(self, lease: model.Lease) -> None:
+        """Remember what was written, unless the watch was faster than the answer."""
+        seen = self._store.get(lease.metadata.name, self.namespace)
+        if seen is None or seen.metadata.resource_version != lease.metadata.resource_version:
+            self._written[lease.metadata.name] = lease
 
     async def _get(self, name: str) -> model.Lease | None:
         try:

@@ -78,10 +78,10 @@ class DeviceLease:
         self._whole_node = args.granularity == "node"
         self._table = device_table(handle.state)
         self._book = lease_book(handle.state)
-        self._store = handle.state.store(resources.LEASES)
-        self._locks = Locks(handle.client, namespace, handle.clock, self._book.held)
+        store = handle.state.store(resources.LEASES)
+        self._locks = Locks(handle.client, namespace, handle.clock, store, self._book.held)
         self._reaper = Reaper(handle, self._locks, self._book)
-        self._store.subscribe(self._locks)
+        store.subscribe(self._locks)
         handle.run(self._reaper.run)
 
     @hookimpl
@@ -118,8 +118,7 @@ class DeviceLease:
         parts = parts_of(allocation, node, pod.uid, pod.key, attempt, self._whole_node)
         cycle.write(PARTS, parts)
         memory = self._table.columns.memory_total[allocation.row].tolist()
-        seen = [self._store.get(part.lease, self._locks.namespace) for part in parts]
-        taken = await self._locks.acquire(parts, memory, seen)
+        taken = await self._locks.acquire(parts, memory)
         if taken is None:
             return None
         cycle.write(PARTS, ())

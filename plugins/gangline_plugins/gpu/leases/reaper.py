@@ -113,23 +113,23 @@ class Reaper:
 
     async def _check(self, leases: Iterable[model.Lease]) -> None:
         """Free those of these leases that no pod needs, several pods at a time."""
-        by_pod: dict[str, list[model.Lease]] = {}
+        by_pod: dict[str, list[str]] = {}
         for number, lease in enumerate(leases, start=1):
             if number % BREATH == 0:
                 await asyncio.sleep(0)
             if not self._is_in_use(lease):
                 first = next(iter(holders_of(lease).values()), None)
-                by_pod.setdefault(first.pod if first else "", []).append(lease)
+                by_pod.setdefault(first.pod if first else "", []).append(lease.metadata.name)
         waiting = iter(by_pod.values())
 
         async def work() -> None:
             for together in waiting:
                 live: LivePods = {}
-                for lease in together:
+                for name in together:
                     try:
-                        await self._free(lease, live)
+                        await self._free(name, live)
                     except GanglineError as error:
-                        log.warning("cannot look after lease %s: %s", lease.metadata.name, error)
+                        log.warning("cannot look after lease %s: %s", name, error)
 
         async with asyncio.TaskGroup() as group:
             for _ in range(min(_AT_ONCE, len(by_pod))):
@@ -151,13 +151,17 @@ class Reaper:
         allocated = pod.annotations.get(custom_resources.ALLOCATED)
         return allocated is None or set(hold.ids) <= set(texts.device_ids(allocated))
 
-    async def _free(self, lease: model.Lease, live: LivePods) -> None:
+    async def _free(self, name: str, live: LivePods) -> None:
+        """Free what no pod needs of a lease, as the lease is by now."""
+        lease = self._locks.newest(name)
+        if lease is None or self._is_in_use(lease):
+            return
         node, holders = node_of(lease), holders_of(lease)
         over = holders
         if self._book.has_node(node) or not await self._is_gone(node):
             over = {h: hold for h, hold in holders.items() if await self._has_ended(lease, uid_of(h), hold, node, live)}
         if over or not holders:
-            await self._locks.drop(lease, over)
+            await self._locks.drop(name, over)
 
     async def _is_gone(self, node: str) -> bool:
         try:
@@ -170,7 +174,7 @@ class Reaper:
         if self._is_there(uid, hold, node):
             return False
         if hold.pod not in live:
-            live[hold.pod] = await self._locks.live_pod(hold)
+            live[hold.pod] = await self._locks.live_pod(hold, uid)
         pod = live[hold.pod]
         if is_over(hold, uid, node, pod, self._book.held(uid, node)):
             return True

@@ -230,7 +230,7 @@ async def test_a_look_at_very_many_leases_lets_others_have_their_turns() -> None
         holders = {f"pod-default-p{n}": Hold(pod=f"default/p{n}", by="one.1", ids=(0,))}
         leases.upsert(lease_of(f"gpu-a-{n}", NAMESPACE, "a", holders, NOW))
     handle, book = FakeHandle(cache), lease_book(cache)
-    reaper = Reaper(handle, Locks(handle.client, NAMESPACE, FakeClock(), book.held), book)
+    reaper = Reaper(handle, Locks(handle.client, NAMESPACE, FakeClock(), leases, book.held), book)
     turns = 0
 
     async def other() -> None:
