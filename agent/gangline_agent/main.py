@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +14,7 @@ from typing import Protocol
 import click
 from prometheus_client import CollectorRegistry
 
+from gangline.commands import options
 from gangline.errors import GanglineError
 from gangline.kube import auth
 from gangline.kube.client import HttpClient
@@ -56,12 +56,7 @@ Build = Callable[[Client], Parts]
 
 @click.command()
 @click.option("--node-name", envvar=["NODE_NAME", "HOSTNAME"], help="Default: $NODE_NAME, then $HOSTNAME.")
-@click.option(
-    "--kubeconfig",
-    type=click.Path(),
-    default=None,
-    help="Default: the kubeconfig of kubectl, else the service account.",
-)
+@options.KUBECONFIG
 @click.option(
     "--host-root",
     type=click.Path(path_type=Path),
@@ -82,8 +77,8 @@ Build = Callable[[Client], Parts]
     help="Address for metrics and health, over TLS, as 0.0.0.0:10259; the API server authorizes users. Default: none.",
 )
 @click.option("--plain-metrics", is_flag=True, help="Serve metrics on --listen too, to every client.")
-@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("--log-level", default=lambda: logs.level_from(os.environ), help="Default: $LOG_LEVEL or info.")
+@options.LOG_FORMAT
+@options.LOG_LEVEL
 @version_option("gangline-agent")
 def agent(
     node_name: str | None,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from pathlib import Path
 import click
 import uvloop
 
+from gangline.commands import options
 from gangline.errors import ConfigError, GanglineError
 from gangline.kube import auth
 from gangline.kube.client import HttpClient
@@ -100,14 +100,9 @@ class Settings:
     show_default=True,
     help="For a pod whose claim gives whole GPUs and that requests none: add the request, refuse it, or ignore it.",
 )
-@click.option(
-    "--kubeconfig",
-    type=click.Path(),
-    default=None,
-    help="Default: the kubeconfig of kubectl, else the service account.",
-)
-@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("--log-level", default=lambda: logs.level_from(os.environ), help="Default: $LOG_LEVEL or info.")
+@options.KUBECONFIG
+@options.LOG_FORMAT
+@options.LOG_LEVEL
 @version_option("gangline-webhook")
 def webhook(
     tls_cert_file: Path,

@@ -14,6 +14,7 @@ from gangline import certificates
 from gangline.certificates.bundle import KEY
 from gangline.certificates.signing import write_secret
 from gangline.clock import SystemClock
+from gangline.commands import options
 from gangline.kube import auth
 from gangline.kube.client import HttpClient
 from gangline.kube.resources import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
@@ -56,12 +57,7 @@ def certs() -> None:
     show_default=True,
     help="Renew a certificate so many days before it expires.",
 )
-@click.option(
-    "--kubeconfig",
-    type=click.Path(),
-    default=None,
-    help="Default: the kubeconfig of kubectl, else the service account.",
-)
+@options.KUBECONFIG
 def ensure_(
     namespace: str,
     service: str,

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gangline import config, model
-from gangline.commands import profiles
+from gangline.commands import options, profiles
 from gangline.commands.answering import Answer, GangReport, Placed, answer
 from gangline.commands.output import console, table
 from gangline.commands.running import find_running, judges
@@ -36,25 +36,12 @@ MOST_ROWS = 100
 @click.argument("target", required=False, metavar="[POD|NAMESPACE/POD|KIND/NAME]")
 @click.option("-n", "--namespace", default=None, help="Namespace of the pod or workload. Default: default.")
 @click.option("-f", "--file", type=click.Path(path_type=Path), default=None, help="A case file instead of a cluster.")
-@click.option(
-    "--config", "files", type=click.Path(), multiple=True, help="A KubeSchedulerConfiguration file; may be repeated."
-)
+@options.CONFIG
 @click.option("--profile", default=None, help="Name of an installed profile to judge the pod by.")
-@click.option(
-    "--scheduler",
-    metavar="URL",
-    default=None,
-    envvar="GANGLINE_SCHEDULER",
-    help="Address of the running scheduler; default: the command asks it through the API server.",
-)
-@click.option(
-    "--kubeconfig",
-    type=click.Path(),
-    default=None,
-    help="Default: the kubeconfig of kubectl, else the service account.",
-)
+@options.SCHEDULER
+@options.KUBECONFIG
 @click.option("--why-not", metavar="NODE", default=None, help="Show everything about one node.")
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@options.OUTPUT
 def explain(
     target: str | None,
     namespace: str | None,

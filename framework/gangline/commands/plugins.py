@@ -11,6 +11,7 @@ import msgspec
 from rich.markup import escape
 
 from gangline.api.hookspecs import POINTS
+from gangline.commands import options
 from gangline.commands.output import print_whole, table
 from gangline.profile.registry import Catalog, distributions
 
@@ -148,7 +149,7 @@ def plugins() -> None:
 
 
 @plugins.command("list", short_help="List all installed plugins.")
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@options.OUTPUT
 def list_(output: str) -> None:
     """List all installed plugins with their extension points, or with the reason why a plugin cannot be used."""
     rows = []

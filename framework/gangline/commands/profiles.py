@@ -13,6 +13,7 @@ import click
 import msgspec
 
 from gangline import config
+from gangline.commands import options
 from gangline.commands.output import console, table
 from gangline.config import SchedulerConfiguration
 from gangline.errors import ConfigError
@@ -81,7 +82,7 @@ def group() -> None:
 
 
 @group.command("list", short_help="List all installed profiles.")
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@options.OUTPUT
 def list_(output: str) -> None:
     """List all installed profiles with their schedulerName, and whether `gangline run` serves them without a file."""
     rows: list[tuple[str, str, bool, list[str]]] = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import random
 import signal
 import socket
@@ -18,7 +17,7 @@ import uvloop
 
 from gangline import config
 from gangline.clock import SystemClock
-from gangline.commands import old_options, profiles
+from gangline.commands import old_options, options, profiles
 from gangline.deadline import GANG_SECONDS, POD_SECONDS
 from gangline.kube import auth
 from gangline.kube.client import HttpClient
@@ -42,16 +41,9 @@ log = logging.getLogger(__name__)
 
 
 @click.command()
-@click.option(
-    "--config", "files", type=click.Path(), multiple=True, help="A KubeSchedulerConfiguration file; may be repeated."
-)
+@options.CONFIG
 @old_options.add_to
-@click.option(
-    "--kubeconfig",
-    type=click.Path(),
-    default=None,
-    help="Default: the kubeconfig of kubectl, else the service account.",
-)
+@options.KUBECONFIG
 @click.option("--leader-elect/--no-leader-elect", default=None, help="Overrides leaderElection.leaderElect.")
 @click.option("--lock-object-name", "lock_name", default="", hidden=True)
 @click.option("--lock-object-namespace", "lock_namespace", default="", hidden=True)
@@ -94,8 +86,8 @@ log = logging.getLogger(__name__)
     show_default=True,
     help="Seconds of CPU time that the decision on a whole pod group may take.",
 )
-@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("--log-level", default=lambda: os.environ.get("LOG_LEVEL", "info"), help="Default: $LOG_LEVEL or info.")
+@options.LOG_FORMAT
+@options.LOG_LEVEL
 def run(
     files: Sequence[str],
     kubeconfig: str | None,

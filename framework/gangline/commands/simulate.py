@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gangline import config
+from gangline.commands import options
 from gangline.commands.output import console, table
 from gangline.commands.profiles import choose
 from gangline.config import SchedulerConfiguration
@@ -29,16 +30,14 @@ _MOST_SAMPLES = 10_000
 
 @click.command()
 @click.argument("manifests", nargs=-1, required=True, type=click.Path(exists=True), metavar="MANIFEST...")
-@click.option(
-    "--config", "files", type=click.Path(), multiple=True, help="A KubeSchedulerConfiguration file; may be repeated."
-)
-@click.option("--profile", default=None, help="Name of an installed profile; default: all.")
+@options.CONFIG
+@options.PROFILE
 @click.option(
     "--duration", default="1m", show_default=True, help="How long the simulated cluster runs, in virtual time."
 )
 @click.option("--every", default="", help="Also show the cluster at this interval, for example 30s.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the random choice between equal nodes.")
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@options.OUTPUT
 @click.option("--report", type=click.Path(path_type=Path), default=None, help="Also write the tables to an HTML file.")
 def simulate(
     manifests: Sequence[str],

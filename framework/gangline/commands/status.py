@@ -9,6 +9,7 @@ import click
 import msgspec
 from rich.console import Console
 
+from gangline.commands import options
 from gangline.commands.output import console, table
 from gangline.commands.seeing import see
 from gangline.overview.summary import Gang, Overview, overview
@@ -18,24 +19,11 @@ _MOST_DOMAINS = 20
 
 
 @click.command()
-@click.option(
-    "--config", "files", type=click.Path(), multiple=True, help="A KubeSchedulerConfiguration file; may be repeated."
-)
-@click.option("--profile", default=None, help="Name of an installed profile; default: all.")
-@click.option(
-    "--scheduler",
-    metavar="URL",
-    default=None,
-    envvar="GANGLINE_SCHEDULER",
-    help="Address of the running scheduler; default: the command asks it through the API server.",
-)
-@click.option(
-    "--kubeconfig",
-    type=click.Path(),
-    default=None,
-    help="Default: the kubeconfig of kubectl, else the service account.",
-)
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@options.CONFIG
+@options.PROFILE
+@options.SCHEDULER
+@options.KUBECONFIG
+@options.OUTPUT
 def status(
     files: Sequence[str],
     profile: str | None,

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 from rich.text import Text
 
+from gangline.commands import options
 from gangline.commands.output import console
 from gangline.commands.seeing import see
 from gangline.overview.domain_use import DomainUse, domain_use, ready_nodes
@@ -25,16 +26,9 @@ _USED, _FREE, _DOWN = "green", "bright_black", "red"
 
 
 @click.command()
-@click.option(
-    "--config", "files", type=click.Path(), multiple=True, help="A KubeSchedulerConfiguration file; may be repeated."
-)
-@click.option("--profile", default=None, help="Name of an installed profile; default: all.")
-@click.option(
-    "--kubeconfig",
-    type=click.Path(),
-    default=None,
-    help="Default: the kubeconfig of kubectl, else the service account.",
-)
+@options.CONFIG
+@options.PROFILE
+@options.KUBECONFIG
 @click.option("-o", "--output", type=click.Choice(["text", "json", "svg"]), default="text", show_default=True)
 def topology(
     files: Sequence[str], profile: str | None, kubeconfig: str | None, output: Literal["text", "json", "svg"]

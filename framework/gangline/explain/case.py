@@ -1,131 +1,18 @@
-"""Judges a scheduling problem given as plain objects with the same profiles and columns as a live cluster."""
+"""Reads case files: the objects of a cluster in lists, as `gangline explain --file` takes them."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping, Sequence
-from functools import cache
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
 
-from gangline import config, model
+from gangline import model
 from gangline.errors import InvalidObject
-from gangline.explain.report import Report, explain
 from gangline.kube.resources import STORED, Resource
-from gangline.profile.assembly import judging_runtimes
-from gangline.profile.registry import Catalog
-from gangline.profile.runtime import Runtime
 from gangline.state.cache import Cache
 
 T = TypeVar("T")
-_CASE_PROFILES = """
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-profiles:
-- schedulerName: default-scheduler
-- schedulerName: most-allocated
-  pluginConfig:
-  - name: NodeResourcesFit
-    args:
-      scoringStrategy:
-        type: MostAllocated
-        resources: [{name: cpu, weight: 1}, {name: memory, weight: 1}, {name: nvidia.com/gpu, weight: 3}]
-  - name: NodeResourcesBalancedAllocation
-    args: {resources: [{name: cpu, weight: 1}, {name: memory, weight: 1}, {name: nvidia.com/gpu, weight: 1}]}
-- schedulerName: rtcr
-  pluginConfig:
-  - name: NodeResourcesFit
-    args:
-      scoringStrategy:
-        type: RequestedToCapacityRatio
-        resources: [{name: nvidia.com/gpu, weight: 5}, {name: cpu, weight: 1}, {name: memory, weight: 1}]
-        requestedToCapacityRatio: {shape: [{utilization: 0, score: 0}, {utilization: 100, score: 10}]}
-- schedulerName: custom
-  plugins:
-    score:
-      enabled: [{name: ImageLocality, weight: 4}, {name: NodeResourcesFit, weight: 3}]
-  pluginConfig:
-  - name: NodeResourcesFit
-    args:
-      scoringStrategy:
-        type: RequestedToCapacityRatio
-        resources: [{name: memory, weight: 2}, {name: cpu, weight: 1}, {name: ephemeral-storage, weight: 1}]
-        requestedToCapacityRatio:
-          shape: [{utilization: 20, score: 0}, {utilization: 50, score: 10}, {utilization: 90, score: 3}]
-  - name: NodeResourcesBalancedAllocation
-    args: {resources: [{name: cpu, weight: 1}, {name: memory, weight: 1}, {name: ephemeral-storage, weight: 1}]}
-  - name: InterPodAffinity
-    args: {hardPodAffinityWeight: 10, ignorePreferredTermsOfExistingPods: true}
-"""
-
-
-def verdict(case: dict[str, Any]) -> dict[str, Any]:
-    """Feasible nodes, filter verdicts, scores and totals of one problem.
-
-    `case` holds lists of objects by lower-case plural (nodes, pods, pvcs, ...) and the pod to place under `pod`.
-    `_gates` has the feature gates that are not at their default. `_profiles` has the profiles to score:
-    default-scheduler, most-allocated, rtcr or custom. Raises GanglineError for an object that cannot be used.
-    """
-    cluster = load_cluster(case)
-    profiles = _case_profiles(bool(case.get("_gates", {}).get("TaintTolerationComparisonOperators")))
-    first, *others = profiles.profiles
-    judging = _judging(profiles, [first], cluster)
-    pod = cluster.record(converted(case["pod"], model.Pod, "pod"))
-    report = explain(judging[first.scheduler_name], pod)
-    result: dict[str, Any] = {"feasible": report.feasible, "filter": _filters(report), "message": report.message}
-    if len(report.feasible) > 1:
-        judging |= _judging(profiles, others, cluster)
-        wanted = case.get("_profiles") or list(judging)
-        reports = {name: explain(judging[name], pod) for name in wanted if name in judging}
-        result["scores"] = {name: _scores(each) for name, each in reports.items()}
-        result["totals"] = {
-            name: {node.name: node.total for node in each.nodes if node.total is not None}
-            for name, each in reports.items()
-        }
-    return result
-
-
-@cache
-def _case_profiles(comparison_operators: bool) -> config.SchedulerConfiguration:
-    profiles = config.load(_CASE_PROFILES, "case profiles")
-    return _with_comparison_operators(profiles) if comparison_operators else profiles
-
-
-def _judging(
-    configuration: config.SchedulerConfiguration, profiles: Sequence[config.Profile], cluster: Cache
-) -> dict[str, Runtime]:
-    some = msgspec.structs.replace(configuration, profiles=tuple(profiles))
-    return judging_runtimes(some, cluster, catalog=_catalog())
-
-
-@cache
-def _catalog() -> Catalog:
-    return Catalog.discover()
-
-
-def _with_comparison_operators(profiles: config.SchedulerConfiguration) -> config.SchedulerConfiguration:
-    """The same profiles with the gate TaintTolerationComparisonOperators on."""
-    args = config.PluginConfig("TaintToleration", {"enableComparisonOperators": True})
-    changed = tuple(
-        dataclasses.replace(profile, plugin_config=(*profile.plugin_config, args)) for profile in profiles.profiles
-    )
-    return msgspec.structs.replace(profiles, profiles=changed)
-
-
-def _filters(report: Report) -> dict[str, dict[str, str]]:
-    """Node to code for every filter plugin that rejects a node."""
-    table: dict[str, dict[str, str]] = {}
-    for node in report.nodes:
-        for rejection in node.rejections[int(node.narrowed) :]:
-            table.setdefault(rejection.plugin, {})[node.name] = rejection.code.value
-    return table
-
-
-def _scores(report: Report) -> dict[str, dict[str, int]]:
-    """Node to score for every plugin, for feasible nodes."""
-    feasible = [node for node in report.nodes if not node.rejections]
-    return {plugin: {node.name: node.scores[plugin] for node in feasible} for plugin in report.weights}
 
 
 def load_cluster(case: Mapping[str, Any]) -> Cache:

@@ -67,22 +67,26 @@ def build_runtimes(
             handle,
             metrics,
             told,
-            [ref.name for ref in profile.plugins.multi_point.enabled if _is_only_told(ref.name, catalog, told)],
+            _only_told(profile, catalog, told),
         )
         Runtime(compiled, handle, metrics, ties)
     _check_watches(config.profiles, services.at_work, on_fault)
     return services.at_work
 
 
-def _is_only_told(name: str, catalog: Catalog, told: Callable[[GanglineError], None]) -> bool:
-    """Whether a plugin that is enabled has hooks alone that profiles do not list; tells of one without any hook."""
-    try:
-        cls = catalog.load(name)
-    except PluginError:  # told of, or left out, where the profile was expanded
-        return False
-    if not points_of(cls) and not is_only_told(cls):
-        told(PluginError(name, "", "is enabled, but has no hook at which it would be called"))
-    return is_only_told(cls)
+def _only_told(profile: Profile, catalog: Catalog, told: Callable[[GanglineError], None]) -> list[str]:
+    """The enabled plugins that have only hooks that profiles do not list; tells of those without any hook."""
+    names = []
+    for ref in profile.plugins.multi_point.enabled:
+        try:
+            cls = catalog.load(ref.name)
+        except PluginError:  # told of, or left out, where the profile was expanded
+            continue
+        if is_only_told(cls):
+            names.append(ref.name)
+        elif not points_of(cls):
+            told(PluginError(ref.name, "", "is enabled, but has no hook at which it would be called"))
+    return names
 
 
 def ignored_resources(config: SchedulerConfiguration) -> frozenset[str]:

@@ -106,14 +106,14 @@ class _Points(Mapping[str, frozenset[str]]):
         return len(self._names)
 
 
-def points_of(cls: type[Any]) -> frozenset[str]:
+def points_of(cls: Any) -> frozenset[str]:
     """The extension points for which a class has a method marked with `@hookimpl`."""
-    return frozenset(point for point in POINTS if getattr(getattr(cls, point, None), f"{PROJECT}_impl", None))
+    return frozenset(marked(cls)) & frozenset(POINTS)
 
 
 def is_only_told(cls: Any) -> bool:
     """Whether all hooks of a class are hooks that profiles do not list."""
-    return not points_of(cls) and any(hook in UNLISTED for hook in marked(cls))
+    return not points_of(cls) and not marked(cls).keys().isdisjoint(UNLISTED)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -357,8 +357,7 @@ class Runtime:
     @_measured("bind")
     async def bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
         """Bind by `bind_first`, else by the first plugin that does not skip."""
-        there = self.still_there(pod, node)
-        if there.is_success and self.bind_first is not None:
+        if self.bind_first is not None and self.still_there(pod, node).is_success:
             bound = await self.bind_first(cycle, pod, node)
             if bound is not None:
                 return bound

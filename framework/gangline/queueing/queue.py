@@ -293,8 +293,7 @@ class SchedulingQueue:
             self._unschedulable[unit.uid] = unit
             self._wanting.begin(unit)
             if retry_after is not None:
-                unit.wake_at = now + retry_after
-                heapq.heappush(self._timers, (unit.wake_at, next(self._number), unit))
+                self._wake_at(unit, now + retry_after)
 
     def overrun(self, unit: Unit) -> float:
         """A decision on the unit took too long; returns the seconds to back off, twice as many each time."""
@@ -346,8 +345,12 @@ class SchedulingQueue:
     def _look_again(self, unit: Unit) -> None:
         """Try a gated or unschedulable unit again at the next call that passes the time."""
         if unit.place in (Place.GATED, Place.UNSCHEDULABLE) and unit.wake_at != unit.entered:
-            unit.wake_at = unit.entered
-            heapq.heappush(self._timers, (unit.wake_at, next(self._number), unit))
+            self._wake_at(unit, unit.entered)
+
+    def _wake_at(self, unit: Unit, time: float) -> None:
+        """Look at a unit that waits at this time, even if no event comes."""
+        unit.wake_at = time
+        heapq.heappush(self._timers, (time, next(self._number), unit))
 
     def _keep_together(self, unit: Unit, now: float) -> bool:
         """Queue anew the members that now belong to another group or to none; returns whether others are left."""
@@ -375,8 +378,7 @@ class SchedulingQueue:
             self._gated[unit.uid] = unit
             self._wanting.begin(unit)
             if status.code is Code.ERROR:  # a plugin's fault: nothing in the cluster need ever change for another try
-                unit.wake_at = now + FAULT_RETRY
-                heapq.heappush(self._timers, (unit.wake_at, next(self._number), unit))
+                self._wake_at(unit, now + FAULT_RETRY)
 
     def _try_again(self, unit: Unit, now: float) -> None:
         """Take the unit out of `unschedulable`: it may be schedulable now."""

@@ -124,8 +124,8 @@ class Cache:
     def tracker(self, kind: Callable[..., K], *args: Any) -> K:
         """As `shared`; the object is told of every placement and removal from the first one on."""
         shared = self.sharing.get(kind, args)
-        check_methods(shared.object, "tracker", "add", "remove")
         if shared.object not in self.trackers:
+            check_methods(shared.object, "tracker", "add", "remove")
             self._track(shared)
         return cast(K, shared.object)
 

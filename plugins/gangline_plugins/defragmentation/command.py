@@ -14,7 +14,7 @@ import msgspec
 from rich.console import Console
 
 from gangline import Handle, SystemClock
-from gangline.command_line import Judged, choose, connected, console, judge, table
+from gangline.command_line import Judged, choose, connected, console, judge, options, table
 from gangline_plugins.defragmentation.applying import Applying
 from gangline_plugins.defragmentation.arguments import DefragmentationArgs
 from gangline_plugins.defragmentation.plan import Move, Plan
@@ -55,9 +55,9 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
             click.option("--free-leaves", type=click.IntRange(1), metavar="N", help="So many complete domains."),
             click.option("--level", default="leaf", show_default=True, help="Of those domains; host for nodes."),
             click.option("--max-moves", "most_moves", type=click.IntRange(1), help="Moves at once."),
-            click.option("--config", "files", type=click.Path(), multiple=True, help="KubeSchedulerConfiguration."),
-            click.option("--profile", default=None, help="An installed profile by its name; default: all of them."),
-            click.option("--kubeconfig", type=click.Path(), default=None, help="Default: as kubectl, then in-cluster."),
+            options.CONFIG,
+            options.PROFILE,
+            options.KUBECONFIG,
         )
     ):
         command = option(command)
@@ -71,7 +71,7 @@ def defrag() -> None:
 
 @defrag.command(short_help="Show what would be moved, and what that costs.")
 @_options
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@options.OUTPUT
 def plan(output: Literal["table", "json"], **options: Any) -> None:
     """Show what would be moved, what that costs and what it frees; nothing is changed."""
     found = asyncio.run(_plan(_wish(options)))
