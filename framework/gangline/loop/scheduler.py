@@ -95,11 +95,11 @@ class Scheduler:
         asker: Asker | None = None,
     ) -> None:
         options = options or Options()
-        self.metrics = metrics or Metrics()
-        self.cache = Cache(self.metrics.failures)
+        self.metrics = metrics = metrics or Metrics()
+        self.cache = Cache(metrics.failures)
         self.groups = Groups(self.cache)
         self._topology_metrics = TopologyMetrics(self.cache)
-        self.metrics.families.append(self._topology_metrics)
+        metrics.families.append(self._topology_metrics)
         self.waiting = WaitingPods()
         self.recorder = EventRecorder(clock, options.identity)
         self.decisions = Decisions(clock)
@@ -112,21 +112,17 @@ class Scheduler:
         self._asker = asker or HttpAsker()
         self._leading: asyncio.TaskGroup | None = None
         wake = asyncio.Event()
-        self._cluster = cluster = Cluster(
-            self.cache, self.queue, self.waiting, self.recorder, clock, wake.set, self._enqueued
-        )
-        self._pods = PodHandler(cluster)
-        self.informers = Informers(client, cluster, self._pods, self.metrics)
-        self.outcomes = outcomes = Outcomes(cluster, self.metrics)
+        self._cluster = Cluster(self.cache, self.queue, self.waiting, self.recorder, clock, wake.set, self._enqueued)
+        self._pods = PodHandler(self._cluster)
+        self.informers = Informers(client, self._cluster, self._pods, metrics)
+        self.outcomes = outcomes = Outcomes(self._cluster, metrics)
         self.binder = binder = Binder(
-            self.waiting, outcomes.finished, clock, self.metrics, options.concurrency, outcomes.group_finished
+            self.waiting, outcomes.finished, clock, metrics, options.concurrency, outcomes.group_finished
         )
         limits = Limits(options.pod_deadline, options.gang_deadline)
-        self._cycles = SchedulingCycles(cluster, wake, self.metrics, self.decisions, binder, outcomes, limits)
-        self.reporter = Reporter(
-            client, self.recorder, clock, self.metrics, lambda: binder.pending, self._still_waiting
-        )
-        self._census = Census(self.queue, lambda: self.runtimes, outcomes, self.metrics)
+        self._cycles = SchedulingCycles(self._cluster, wake, metrics, self.decisions, binder, outcomes, limits)
+        self.reporter = Reporter(client, self.recorder, clock, metrics, lambda: binder.pending, self._still_waiting)
+        self._census = Census(self.queue, lambda: self.runtimes, outcomes, metrics)
         self._take(self._built(config))
 
     @property

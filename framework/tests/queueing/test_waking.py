@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from gangline import SUCCESS, Action, ClusterEvent, on
+from gangline.queueing.backing_off import QueueSettings
+from gangline.queueing.queue import SchedulingQueue
 from gangline.queueing.units import Place, Unit
 from gangline.queueing.waking import Waking
 from gangline.state.cache import Cache
-from gangline.testing import make_pod
+from gangline.testing import SCHEDULER, make_pod
 
 
 def a_unit(place: Place, due: float = 0.0) -> Unit:
@@ -48,3 +51,17 @@ def test_a_time_to_look_at_a_unit_does_not_end_its_backoff() -> None:
 
     assert list(waking.backed_off(5.0)) == []
     assert list(waking.to_look_at(5.0)) == [unit] and unit.place is Place.BACKOFF
+
+
+def test_a_unit_that_backs_off_is_not_tried_early_when_the_time_to_look_at_it_comes() -> None:
+    queue = SchedulingQueue(QueueSettings(initial_backoff=10.0))
+    queue.serve(SCHEDULER, lambda pod, since: (since,), lambda pods: SUCCESS, {"Fit": (on("nodes", Action.ADD),)})
+    queue.add(Cache().record(make_pod("p")), 0.0)
+    unit = queue.pop(0.0)
+    assert unit is not None
+    queue.requeue(unit, ["Fit"], "no", 0.0, retry_after=5.0)
+    queue.happened(ClusterEvent("nodes", Action.ADD), None, None, 1.0)
+    assert unit.place is Place.BACKOFF
+
+    assert queue.pop(6.0) is None
+    assert queue.pop(10.0) is unit
