@@ -38,7 +38,7 @@ from gangline.queueing.units import Unit
 from gangline.queueing.waiting import WaitingPod
 from gangline.state.cache import Cache
 from gangline.state.locality import is_drawn_by
-from gangline.state.nodes import Int64Column
+from gangline.state.node_view import Int64Column
 from gangline.state.pods import PodInfo
 from gangline.state.transaction import Transaction
 from gangline.status import BoolColumn, Status, read_only

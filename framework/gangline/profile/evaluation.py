@@ -33,7 +33,8 @@ from gangline.profile.ranking import Wishes, outranking
 from gangline.profile.registry import CompiledProfile, Implementation
 from gangline.sizes import BoundedCache, size_of
 from gangline.state.changes import OWN, PODS, ChangeLog, together
-from gangline.state.nodes import Int64Column, Nodes, NodeView, Rows
+from gangline.state.node_view import Int64Column, NodeView, Rows
+from gangline.state.nodes import Nodes
 from gangline.state.pods import PodInfo
 from gangline.status import (
     MAX_SCORE,
