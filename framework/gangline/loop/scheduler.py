@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from gangline.api.plugin import Clock
 from gangline.config import SchedulerConfiguration
 from gangline.deadline import GANG_SECONDS, POD_SECONDS, STRETCH_SECONDS, Deadline
-from gangline.deciding.group_scheduling import GroupDecision, GroupRejection
+from gangline.deciding.group_decisions import GroupDecision, GroupRejection
 from gangline.deciding.group_search import GroupSearch, LongSearches
 from gangline.deciding.scheduling import Decision, Rejection, decide
 from gangline.extenders import EXTENDER, Asker, Attempt, Extenders, HttpAsker
