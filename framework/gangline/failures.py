@@ -56,8 +56,8 @@ class Failures:
             "gangline_slow_hooks", "Calls of plugins that held the loop for more than 50 ms.", labels, registry=None
         )
 
-    def raised(self, plugin: str, point: str, error: BaseException) -> PluginError | DeadlineExceeded:
-        """A plugin has raised: returns the exception to raise instead.
+    def raised(self, plugin: str, point: str, error: BaseException, then: str = "") -> PluginError | DeadlineExceeded:
+        """A plugin has raised: returns the exception to raise instead. `then` says what follows from the fault.
 
         A PluginError that passed through the plugin is returned unchanged. So is DeadlineExceeded, which is not its
         fault.
@@ -70,7 +70,7 @@ class Failures:
             found = error
             found.plugin = found.plugin or plugin
         else:
-            found = PluginError(plugin, point, described(error))
+            found = PluginError(plugin, point, f"{described(error)}{then}")
             found.__cause__ = error
         self._note(found, plugin, point, error)
         return found

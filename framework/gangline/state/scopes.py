@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from gangline.failures import being_built
 
@@ -47,27 +47,35 @@ class Scopes:
             self.current = before
 
 
+class Subscription(NamedTuple, Generic[L]):
+    """A listener, and the plugin that subscribed it while it was built."""
+
+    plugin: str
+    listener: L
+
+
 class Listeners(Generic[L]):
     """The subscribed listeners, in the order in which they subscribed."""
 
     def __init__(self, scopes: Scopes) -> None:
         self._scopes = scopes
-        self._listeners: tuple[L, ...] = ()
+        self._subscriptions: tuple[Subscription[L], ...] = ()
 
-    def __iter__(self) -> Iterator[L]:
-        return iter(self._listeners)
+    def __iter__(self) -> Iterator[Subscription[L]]:
+        return iter(self._subscriptions)
 
     def __len__(self) -> int:
-        return len(self._listeners)
+        return len(self._subscriptions)
 
     def add(self, listener: L) -> None:
         """Subscribe a listener; one that subscribes twice is told twice."""
-        self._listeners = (*self._listeners, listener)
-        self._scopes.current.callback(self._remove, listener)
+        added = Subscription(being_built.get(), listener)
+        self._subscriptions = (*self._subscriptions, added)
+        self._scopes.current.callback(self._remove, added)
 
-    def _remove(self, listener: L) -> None:
-        at = next(place for place, each in enumerate(self._listeners) if each is listener)
-        self._listeners = self._listeners[:at] + self._listeners[at + 1 :]
+    def _remove(self, added: Subscription[L]) -> None:
+        at = next(place for place, each in enumerate(self._subscriptions) if each is added)
+        self._subscriptions = self._subscriptions[:at] + self._subscriptions[at + 1 :]
 
 
 Users = dict[Scope, set[str]]
