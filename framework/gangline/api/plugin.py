@@ -239,8 +239,11 @@ class Handle(Protocol):
         """The members of a group that have a node; `key` is the group's key."""
         ...
 
-    def is_waiting(self, key: str) -> bool:
-        """Whether members of a group wait for a node, and are enough with those that have one; by the group's key."""
+    def is_queued(self, key: str) -> bool:
+        """Whether members of a group are queued, and are enough with those that have a node; by the group's key.
+
+        Members that wait at permit are in `waiting`.
+        """
         ...
 
     def workload(self, pod: PodInfo) -> Mapping[str, str]:

@@ -191,7 +191,7 @@ class Defragmentation:
         """One round: plan for the groups that have waited longest, and carry out the first plan. True if the round
         failed.
         """
-        self._waiting = {key: since for key, since in self._waiting.items() if self._handle.is_waiting(key)}
+        self._waiting = {key: since for key, since in self._waiting.items() if self._handle.is_queued(key)}
         for key in sorted(self._waiting, key=self._waiting.__getitem__)[:_MOST_PLANS]:
             attempt: GroupAttempt | None = None
             try:
