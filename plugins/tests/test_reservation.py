@@ -218,7 +218,7 @@ def test_a_gang_that_is_incomplete_keeps_no_room_and_is_told_why() -> None:
     )
     assert gauge(gangs, "gangline_reserved_nodes") == []
     assert ({"reason": "incomplete"}, 1.0) in gauge(gangs, "gangline_reservations_ended_total")
-    assert [event.resource for event in gangs.handle.fake_pending.announced] == ["reservations"]
+    assert [event.resource for event in gangs.handle.fake_pending.announced] == ["gangline.dev/reservations"]
 
 
 def test_a_reservation_ends_when_its_time_has_passed() -> None:

@@ -277,8 +277,8 @@ class Handle(Protocol):
     def announce(self, event: ClusterEvent) -> None:
         """Announce an event for which rejected pods may wait; they are tried if their plugins have registered it.
 
-        For data that a plugin keeps itself, under a resource name of its own. Changes of API objects are announced
-        anyway.
+        For data that a plugin keeps itself, under a name of its own with a slash, such as `example.com/quotas`. Changes
+        of API objects are announced anyway.
         """
 
     def filter(self, pod: PodInfo, rows: Rows) -> BoolColumn:

@@ -17,7 +17,15 @@ from gangline.api.plugin import Handle
 from gangline.errors import GanglineError, PluginError
 from gangline.failures import Failures, being_built, described, text_of
 from gangline.profile.calling import ASYNC_POINTS, check_of, timed, timed_async
-from gangline.profile.declaring import asked_by, check_class, check_own, check_reasons, events_of, marked
+from gangline.profile.declaring import (
+    asked_by,
+    check_attributes,
+    check_class,
+    check_own,
+    check_reasons,
+    events_of,
+    marked,
+)
 from gangline.state.changes import OWN, Changes
 from gangline.state.pods import PodInfo
 from gangline.telemetry.metrics import Metrics, point_label
@@ -258,6 +266,7 @@ def _add(
         if "filter" in points_of(cls) and not _wraps(plugin, "filter"):
             check_reasons(name, plugin)
         check_own(name, plugin)
+        check_attributes(name, plugin)
         events = events_of(name, plugin)
     finally:
         being_built.reset(token)
