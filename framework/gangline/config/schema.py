@@ -6,11 +6,13 @@ Every struct is frozen and refuses fields that it does not know.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 
+from gangline.bounds import camel
 from gangline.durations import Seconds
 
 Weight = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
@@ -40,8 +42,28 @@ class PluginSet(Section, frozen=True):
     """Plugins to disable; `*` disables all default plugins."""
 
 
+NOT_LISTED = (
+    "events_to_register",
+    "post_enqueue",
+    "pre_cycle",
+    "identity",
+    "capacity",
+    "post_reject",
+    "normalize_score",
+    "unreserve",
+)
+"""The hooks for which a profile lists no plugins."""
+
+
 class Plugins(Section, frozen=True):
     """One PluginSet for each extension point; ``multi_point`` counts for all extension points."""
+
+    hints: ClassVar[Mapping[str, str]] = {
+        name: "a profile does not list plugins here: each enabled plugin that has the method is called"
+        for hook in NOT_LISTED
+        for name in (hook, camel(hook))
+    }
+    """What to say of names that are no fields."""
 
     pre_enqueue: PluginSet = PluginSet()
     queue_sort: PluginSet = PluginSet()

@@ -66,7 +66,7 @@ def check_class(name: str, cls: Any) -> None:
 
 @lru_cache(maxsize=1024)
 def asked_by(name: str, cls: type[Any]) -> Sequence[str]:
-    """The constructor parameters that the framework passes; unknown ones with a default are left alone.
+    """The constructor parameters that the framework passes, by name; unknown ones with a default are left alone.
 
     Raises PluginError for any other parameter.
     """
@@ -74,14 +74,20 @@ def asked_by(name: str, cls: type[Any]) -> Sequence[str]:
         parameters = inspect.signature(cls).parameters.values()
     except (TypeError, ValueError) as error:
         raise PluginError(name, "__init__", f"its parameters cannot be told: {text_of(error)}") from error
+    takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters)
     asked = []
     for each in parameters:
+        if each.kind is each.VAR_KEYWORD or (each.kind is each.VAR_POSITIONAL and takes_any):
+            continue
+        if each.kind in (each.VAR_POSITIONAL, each.POSITIONAL_ONLY):
+            why = f"takes {each}, but gets what it asks for by name; write __init__(self, args, handle)"
+            raise PluginError(name, "__init__", why)
         if each.name in GIVEN:
             asked.append(each.name)
-        elif each.default is each.empty and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD):
+        elif each.default is each.empty:
             why = f"has the unknown parameter {each.name}; {did_you_mean(each.name, GIVEN)}"
             raise PluginError(name, "__init__", why)
-    return asked
+    return GIVEN if takes_any else asked
 
 
 @lru_cache(maxsize=1024)

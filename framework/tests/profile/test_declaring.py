@@ -162,7 +162,7 @@ def test_events_of_known_watched_and_announced_kinds_may_be_registered(kind: str
 
 
 def test_an_event_without_an_action_says_which_there_are() -> None:
-    with pytest.raises(ValueError, match="an event of 'nodes' names no Action; there are ADD, DELETE, .*UPDATE_NODE"):
+    with pytest.raises(ValueError, match=r"an event of 'nodes' names no Action; there are ADD, DELETE, .*UPDATE_NODE"):
         on("nodes", Action(0))
 
 
