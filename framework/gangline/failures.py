@@ -12,6 +12,7 @@ import time
 import types
 from collections import Counter
 from collections.abc import Callable, Coroutine, Generator
+from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
@@ -165,8 +166,13 @@ def name_of(thing: object) -> str:
 
 
 @types.coroutine
-def stepped(work: Coroutine[Any, Any, T], slow: Callable[[float], None]) -> Generator[Any, Any, T]:
-    """Await the work of a plugin, and report each step that blocks the loop too long."""
+def stepped(
+    work: Coroutine[Any, Any, T], slow: Callable[[float], None], is_left: Callable[[], bool] = lambda: False
+) -> Generator[Any, Any, T]:
+    """Await the work of a plugin, and report each step that blocks the loop too long.
+
+    When something is thrown in, a cancellation for example, and `is_left()` holds, the work does not see it and ends.
+    """
     clock, value, error = time.perf_counter, None, None
     while True:
         start = clock()
@@ -185,6 +191,10 @@ def stepped(work: Coroutine[Any, Any, T], slow: Callable[[float], None]) -> Gene
             work.close()
             raise
         except BaseException as thrown:  # a cancellation, which the work is to see
+            if is_left():
+                with suppress(BaseException):  # whatever the work does about its end
+                    work.close()
+                raise
             error = thrown
 
 

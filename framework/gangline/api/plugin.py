@@ -215,7 +215,10 @@ class Handle(Protocol):
         ...
 
     def run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run `work` in the background while this process leads and the configuration is in use."""
+        """Run `work` in the background while this process leads and the configuration is in use.
+
+        Then it is cancelled, and has 5 s to clean up.
+        """
 
     def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run `work` once, now, in the background: for steps after a decision that are too slow for the decision.
