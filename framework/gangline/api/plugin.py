@@ -64,7 +64,7 @@ class State(Protocol):
         ...
 
     def shared(self, kind: Callable[..., S], *args: Any) -> S:
-        """The one object of a kind for all plugins and profiles that ask with equal arguments.
+        """The one object of a kind for all plugins and profiles that ask with equal arguments, which are hashable.
 
         It is made as `kind(*args)` at the first call. It stays as long as each configuration asks for it while its
         plugins are built, and is dropped with the first configuration that does not.

@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from gangline.failures import being_built
+from gangline.failures import being_built, name_of, shown
 
 L = TypeVar("L")
 
@@ -105,7 +105,9 @@ class Sharing:
         return sum(map(len, self._known.values()))
 
     def get(self, kind: Callable[..., Any], args: tuple[Any, ...]) -> Shared:
-        """The shared object, made as `kind(*args)` if there is none yet."""
+        """The shared object, made as `kind(*args)` if there is none yet. Raises TypeError for unhashable arguments."""
+        for arg in args:
+            _check_hashable(kind, arg)
         found = next((each for each in self._known.get(kind, ()) if each.args == args), None)
         if found is None:
             found = Shared(kind, args, {})
@@ -128,3 +130,12 @@ class Sharing:
             if not alike:
                 del self._known[shared.kind]
             shared.scope.close()
+
+
+def _check_hashable(kind: Callable[..., Any], arg: object) -> None:
+    """Arrays cannot be compared as one value, and lists may change after they were compared."""
+    try:
+        hash(arg)
+    except TypeError:
+        what = f"{name_of(kind)} is shared by its arguments, and {shown(arg)} is not hashable"
+        raise TypeError(f"{what}; give a tuple, a frozenset, a frozen struct or bytes") from None
