@@ -29,7 +29,7 @@ from gangline.loop.outcomes import Outcomes
 from gangline.loop.reporting import Reporter
 from gangline.loop.watching import Cluster, PodHandler
 from gangline.overview.topology_metrics import TopologyMetrics
-from gangline.profile.assembly import build_runtimes, group_events, ignored_resources, watched_by
+from gangline.profile.assembly import build_runtimes, gang_warnings, group_events, ignored_resources, watched_by
 from gangline.profile.background import Background
 from gangline.profile.handle import Services
 from gangline.profile.recording import EventRecorder
@@ -128,7 +128,7 @@ class Scheduler:
         self.outcomes = outcomes = Outcomes(
             self.cache, self.queue, self.recorder, clock, self.metrics, cluster, self._wake.set
         )
-        self._census = Census(self.queue, lambda: self.runtimes, outcomes, self.metrics)
+        self._census = Census(self.queue, lambda: self.runtimes, outcomes, self.metrics, self._pods.others)
         self.binder = Binder(
             self.waiting, outcomes.finished, clock, self.metrics, options.concurrency, outcomes.group_finished
         )
@@ -136,6 +136,7 @@ class Scheduler:
         self._leading: asyncio.TaskGroup | None = None
         self._asker = asker or HttpAsker()
         self._long = LongSearches()
+        self._warned: set[str] = set()
         self._take(self._built(config))
 
     @property
@@ -196,6 +197,10 @@ class Scheduler:
                 events[EXTENDER] = None
             self.queue.serve(name, runtime.sort_key, runtime.admit, events, runtime.group_key)
         self.queue.serve_only(runtimes)
+        for name, warning in gang_warnings(runtimes).items():
+            if name not in self._warned:
+                self._warned.add(name)
+                log.warning("%s", warning)
         self.informers.follow(watched_by(runtimes.values()))
         if self._leading is not None:
             new.services.background.start(self._leading)

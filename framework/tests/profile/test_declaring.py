@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
 from gangline import (
     NODE,
@@ -204,6 +205,18 @@ def test_many_reasons_of_a_method_that_thinks_node_by_node_are_said_in_common() 
 
 
 # config validate
+
+
+def test_config_validate_names_the_profiles_that_may_bind_a_gang_in_part(tmp_path: Path) -> None:
+    gangs = "- schedulerName: gangs\n  plugins: {multiPoint: {enabled: [{name: GangPermit}]}}\n"
+    (file := tmp_path / "config.yaml").write_text(f"{HEAD}- schedulerName: plain\n{gangs}")
+
+    result = CliRunner().invoke(main.cli, ["config", "validate", str(file)])
+
+    assert result.exit_code == 0
+    assert result.stderr.startswith("gangline: profile plain: no plugin makes the pods of a gang one unit")
+    assert result.stderr.count("\n") == 1 and "enable GangPermit" in result.stderr
+
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n"
 PROFILE = """- schedulerName: {name}
