@@ -119,10 +119,9 @@ def _path(place: Any, name: str) -> str:
     while place is not None:
         place, outer = place
         names.append(outer)
-    return ".".join(camel(each) for each in reversed(names))
+    return ".".join(_camel(each) for each in reversed(names))
 
 
-def camel(name: str) -> str:
-    """A name of a field as the API has it."""
+def _camel(name: str) -> str:
     head, *tail = name.split("_")
     return head + "".join(each.title() for each in tail)

@@ -12,7 +12,6 @@ from typing import Annotated, Any, ClassVar
 
 import msgspec
 
-from gangline.bounds import camel
 from gangline.durations import Seconds
 
 Weight = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
@@ -60,8 +59,7 @@ class Plugins(Section, frozen=True):
 
     hints: ClassVar[Mapping[str, str]] = {
         name: "a profile does not list plugins here: each enabled plugin that has the method is called"
-        for hook in NOT_LISTED
-        for name in (hook, camel(hook))
+        for name in (*NOT_LISTED, *msgspec.defstruct("_", NOT_LISTED, rename="camel").__struct_encode_fields__)
     }
     """What to say of names that are no fields."""
 

@@ -128,8 +128,9 @@ class _Patience:
 
     def is_at_an_end(self) -> bool:
         """Something is thrown into the work: whether the work is to be left instead."""
-        if not self._is_waiting and is_cancelled():
-            task, self._is_waiting = asyncio.current_task(), True
+        task = asyncio.current_task()
+        if task is not None and task.cancelling() and not self._is_waiting:
+            self._is_waiting = True
             asyncio.get_running_loop().call_later(LINGER, self._look, task)
         return self._is_over
 

@@ -17,7 +17,7 @@ Shape = tuple[type[Any], tuple[str, ...], tuple[float, ...]]
 class _Name(Collector):
     """The name of a metric without its samples: a scrape that comes while it is registered shows nothing twice."""
 
-    def __init__(self, metric: Collector) -> None:
+    def __init__(self, metric: Counter | Gauge | Histogram) -> None:
         self._metric = metric
 
     def describe(self) -> Iterable[Metric]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from prometheus_client import Counter, Gauge, generate_latest
@@ -143,7 +144,7 @@ def test_a_scrape_while_the_configuration_is_replaced_shows_no_family_twice(monk
 @pytest.mark.parametrize("name", ["gangline_invalid_objects", "scheduler_pending_pods"])
 def test_a_plugin_cannot_take_the_name_of_a_metric_of_the_framework(name: str) -> None:
     metrics = Metrics()
-    kind = Gauge if name.endswith("pods") else Counter
+    kind: Any = Gauge if name.endswith("pods") else Counter
 
     with pytest.raises(ValueError, match="Duplicated"):
         metrics.of_plugins.get(kind, name, "Mine.", ())
