@@ -31,7 +31,7 @@ from gangline.failures import cause_of
 from gangline.profile.answers import capacity_of, check_range, codes_of, identity_of, out_of_range, scores_of
 from gangline.profile.ranking import Wishes, outranking
 from gangline.profile.registry import CompiledProfile, Implementation
-from gangline.sizes import BoundedCache, size_of
+from gangline.sizes import BoundedCache, quick_size_of
 from gangline.state.changes import OWN, PODS, ChangeLog, together
 from gangline.state.nodes import Int64Column, Nodes, NodeView, Rows
 from gangline.state.pods import PodInfo
@@ -444,7 +444,7 @@ class Evaluator:
                 scorers.append(impl)
         if exported := cycle.export():
             entry.shared = {**entry.shared, **exported}
-            entry.shared_bytes += size_of(*exported.values())
+            entry.shared_bytes += sum(map(quick_size_of, exported.values()))
         filtered_cycle = Cycle(entry.shared, deadline=self.deadline)
         entry.raw.clear()
         for impl in scorers:
@@ -520,7 +520,7 @@ class Evaluator:
         rejected = rejected or _nothing_left(narrow)
         filters = [i for i in self._filters if i.reads is not None and i.name not in skipped and rejected is None]
         entry = _Entry(key, position, cycle.export(), rejected, narrow, filters)
-        entry.shared_bytes = size_of(key, *entry.shared.values(), narrow)
+        entry.shared_bytes = sum(map(quick_size_of, (key, *entry.shared.values(), *narrow.values())))
         entry.changing = [impl for impl in filters if (impl.reads or 0) & PODS]
         for impl in filters:
             check()
