@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
+import tomllib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from gangline import config, model
 from gangline.errors import ConfigError
 from gangline.kube.resources import CONFIG_MAPS, NODES, PODS
 from gangline.profile.registry import Catalog
-from gangline.simulate import SimulatedCluster
-from gangline.testing import cluster, make_node, make_pod, run_filter, run_score
+from gangline.simulate import SimulatedClient, SimulatedCluster
+from gangline.testing import FakeHandle, cluster, make_node, make_pod, make_runtime, run_filter, run_score
 
 PAGE = (Path(__file__).parents[1] / "recipes.md").read_text(encoding="utf-8")
 BLOCKS = {name: text for _, name, text in re.findall(r'^```(\w+) title="([^"]+)"\n(.*?)^```$', PAGE, re.DOTALL | re.M)}
@@ -26,6 +30,11 @@ RECIPES = {
     "short_first": "ShortFirst",
     "slots": "Slots",
     "local_images": "LocalImages",
+    "power": "Power",
+    "cheap_at_night": "CheapAtNight",
+    "asked": "Asked",
+    "too_large": "TooLarge",
+    "free_gpus": "free_gpus",
 }
 
 
@@ -157,3 +166,86 @@ def test_a_built_in_is_overridden_in_the_profile() -> None:
 
     assert "LocalImages" in names and "ImageLocality" not in names
     assert run_score(found, make_pod("p"), cache) == {"a": 100.0, "b": 0.0}
+
+
+def test_pods_go_where_power_is_to_spare() -> None:
+    plain = SimulatedCluster()
+    plain.create(NODES, make_node("a"), make_node("b"))
+    power = model.ConfigMap(model.ObjectMeta(name="power", namespace="kube-system"), {"a": "300", "b": "much"})
+    plain.create(PODS, make_pod("p", annotations={"example.com/watts": "400"}))
+    why = "2 node(s) had too little power to spare"
+
+    async def story() -> dict[str, str]:
+        async with plain.scheduling(enabling("power"), plugins=[plugin("power")]):
+            await plain.until(lambda: why in plain.message("p"))
+            plain.create(CONFIG_MAPS, power)
+            plain.create(PODS, make_pod("q", annotations={"example.com/watts": "300"}), make_pod("r"))
+            await plain.until(lambda: {"q", "r"} <= plain.bound().keys())
+            assert "p" not in plain.bound()
+            plain.server.delete(CONFIG_MAPS, "power", namespace="kube-system")
+            more = {"b": "400"}
+            plain.create(CONFIG_MAPS, model.ConfigMap(model.ObjectMeta(name="power", namespace="kube-system"), more))
+            await plain.until(lambda: "p" in plain.bound())
+            return plain.bound()
+
+    found = plain.play(story)
+
+    assert (found["p"], found["q"]) == ("b", "a")
+
+
+def test_cheap_nodes_are_preferred_at_night_and_the_turn_is_noticed() -> None:
+    cache = cluster([make_node("a", labels={"example.com/cheap-at-night": ""}), make_node("b")])
+    handle = FakeHandle(cache)
+    evaluator = make_runtime(cache, plugin("cheap_at_night"), handle=handle).evaluator
+    pod, seen = cache.record(make_pod("p")), []
+
+    for hours in (0, 7, 12, 6):
+        handle.fake_clock.advance(hours * 3600.0)
+        seen.append(evaluator.scores(evaluator.filter(pod))["CheapAtNight"].tolist())
+
+    assert seen == [[100.0, 0.0], [0.0, 0.0], [0.0, 0.0], [100.0, 0.0]]
+
+
+def test_gpus_are_counted_once_for_each_pod_that_asks() -> None:
+    cache = cluster([make_node("a")])
+    handle = FakeHandle(cache)
+    runtime = make_runtime(cache, plugin("asked"), handle=handle)
+    for pod in (make_pod("p", gpus=2), make_pod("p", gpus=2, labels={"changed": ""}), make_pod("q", gpus=1)):
+        runtime.enqueued(cache.record(pod))
+
+    found = handle.fake_metrics.registry.get_sample_value("example_gpus_asked_total", {"namespace": "default"})
+
+    assert found == 3
+
+
+def test_the_owner_of_a_pod_that_fits_no_node_is_told_and_a_large_node_wakes_it() -> None:
+    plain = SimulatedCluster()
+    plain.create(NODES, make_node("a", gpus=4))
+    plain.create(PODS, make_pod("p", gpus=8))
+
+    async def story() -> None:
+        async with plain.scheduling(enabling("too_large"), plugins=[plugin("too_large")]):
+            await plain.until(lambda: any("no node has more than 4" in note for note in plain.notes()))
+            plain.create(NODES, make_node("b", gpus=8))
+            await plain.until(lambda: plain.bound() == {"p": "b"})
+
+    plain.play(story)
+
+
+def test_a_command_shows_the_nodes_with_free_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = SimulatedCluster()
+    plain.create(NODES, make_node("full", gpus=2), make_node("half", gpus=4))
+    plain.create(PODS, make_pod("p", gpus=2, node="full"), make_pod("q", gpus=2, node="half"))
+    found = module("free_gpus")
+
+    @asynccontextmanager
+    async def simulated(kubeconfig: str | None) -> AsyncIterator[SimulatedClient]:
+        yield SimulatedClient(plain.server)
+
+    monkeypatch.setattr(found, "connected", simulated)
+    result = CliRunner().invoke(found.free_gpus, [], catch_exceptions=False)
+
+    assert [line.split() for line in result.stdout.splitlines()] == [["NODE", "FREE", "GPUS"], ["half", "2"]]
+    assert tomllib.loads(BLOCKS["pyproject.toml"])["project"]["entry-points"]["gangline.commands"] == {
+        "free-gpus": "free_gpus:free_gpus"
+    }

@@ -12,6 +12,7 @@ import time
 import types
 from collections import Counter
 from collections.abc import Callable, Coroutine, Generator
+from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
@@ -56,8 +57,8 @@ class Failures:
             "gangline_slow_hooks", "Calls of plugins that held the loop for more than 50 ms.", labels, registry=None
         )
 
-    def raised(self, plugin: str, point: str, error: BaseException) -> PluginError | DeadlineExceeded:
-        """A plugin has raised: returns the exception to raise instead.
+    def raised(self, plugin: str, point: str, error: BaseException, then: str = "") -> PluginError | DeadlineExceeded:
+        """A plugin has raised: returns the exception to raise instead. `then` says what follows from the fault.
 
         A PluginError that passed through the plugin is returned unchanged. So is DeadlineExceeded, which is not its
         fault.
@@ -70,7 +71,7 @@ class Failures:
             found = error
             found.plugin = found.plugin or plugin
         else:
-            found = PluginError(plugin, point, described(error))
+            found = PluginError(plugin, point, f"{described(error)}{then}")
             found.__cause__ = error
         self._note(found, plugin, point, error)
         return found
@@ -165,8 +166,13 @@ def name_of(thing: object) -> str:
 
 
 @types.coroutine
-def stepped(work: Coroutine[Any, Any, T], slow: Callable[[float], None]) -> Generator[Any, Any, T]:
-    """Await the work of a plugin, and report each step that blocks the loop too long."""
+def stepped(
+    work: Coroutine[Any, Any, T], slow: Callable[[float], None], is_left: Callable[[], bool] = lambda: False
+) -> Generator[Any, Any, T]:
+    """Await the work of a plugin, and report each step that blocks the loop too long.
+
+    When something is thrown in, a cancellation for example, and `is_left()` holds, the work does not see it and ends.
+    """
     clock, value, error = time.perf_counter, None, None
     while True:
         start = clock()
@@ -185,6 +191,10 @@ def stepped(work: Coroutine[Any, Any, T], slow: Callable[[float], None]) -> Gene
             work.close()
             raise
         except BaseException as thrown:  # a cancellation, which the work is to see
+            if is_left():
+                with suppress(BaseException):  # whatever the work does about its end
+                    work.close()
+                raise
             error = thrown
 
 

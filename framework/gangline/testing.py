@@ -199,17 +199,17 @@ class FakePending(Pending):
     def __init__(self) -> None:
         self.nominations: Mapping[str, Mapping[str, PodInfo]] = {}
         """The nominated pods by node name and UID."""
-        self.waits: Callable[[str], bool] = lambda key: False
-        """Whether the group with this key waits and is complete."""
+        self.queued: Callable[[str], bool] = lambda key: False
+        """Whether the group with this key is queued and complete."""
         self.announced: list[ClusterEvent] = []
 
     def nominated(self) -> Mapping[str, Mapping[str, PodInfo]]:
         """The nominations that the test has set."""
         return self.nominations
 
-    def is_waiting(self, key: str) -> bool:
+    def is_queued(self, key: str) -> bool:
         """The answer that the test has set."""
-        return self.waits(key)
+        return self.queued(key)
 
     def announce(self, event: ClusterEvent) -> None:
         """Append the event to the list."""

@@ -48,6 +48,10 @@ class ClusterEvent:
     def __post_init__(self) -> None:
         if not isinstance(self.resource, str) or not isinstance(self.action, Action):
             raise TypeError(f"an event is a plural and an Action, not {self.resource!r} and {self.action!r}")
+        if not self.action:
+            raise ValueError(
+                f"an event of {self.resource!r} names no Action; there are {', '.join(Action.__members__)}"
+            )
 
     def matches(self, happened: ClusterEvent) -> bool:
         """Whether this kind of change includes the change that happened."""

@@ -56,13 +56,15 @@ class State(Protocol):
         object that exists, and both later for each change. The scheduler watches only the resources that it or a
         plugin's `watches` names: `watches` lists resources, or a `resources.Selection` of some objects of a resource.
 
+        A listener that raises goes on without this change; nobody else notices.
+
         A subscription ends with the configuration of the plugin. The subscription of a `shared` object ends with the
         object.
         """
         ...
 
     def shared(self, kind: Callable[..., S], *args: Any) -> S:
-        """The one object of a kind for all plugins and profiles that ask with equal arguments.
+        """The one object of a kind for all plugins and profiles that ask with equal arguments, which are hashable.
 
         It is made as `kind(*args)` at the first call. It stays as long as each configuration asks for it while its
         plugins are built, and is dropped with the first configuration that does not.
@@ -213,7 +215,10 @@ class Handle(Protocol):
         ...
 
     def run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run `work` in the background while this process leads and the configuration is in use."""
+        """Run `work` in the background while this process leads and the configuration is in use.
+
+        Then it is cancelled, and has 5 s to clean up.
+        """
 
     def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run `work` once, now, in the background: for steps after a decision that are too slow for the decision.
@@ -237,8 +242,11 @@ class Handle(Protocol):
         """The members of a group that have a node; `key` is the group's key."""
         ...
 
-    def is_waiting(self, key: str) -> bool:
-        """Whether members of a group wait for a node, and are enough with those that have one; by the group's key."""
+    def is_queued(self, key: str) -> bool:
+        """Whether members of a group are queued, and are enough with those that have a node; by the group's key.
+
+        Members that wait at permit are in `waiting`.
+        """
         ...
 
     def workload(self, pod: PodInfo) -> Mapping[str, str]:
@@ -272,8 +280,8 @@ class Handle(Protocol):
     def announce(self, event: ClusterEvent) -> None:
         """Announce an event for which rejected pods may wait; they are tried if their plugins have registered it.
 
-        For data that a plugin keeps itself, under a resource name of its own. Changes of API objects are announced
-        anyway.
+        For data that a plugin keeps itself, under a name of its own with a slash, such as `example.com/quotas`. Changes
+        of API objects are announced anyway.
         """
 
     def filter(self, pod: PodInfo, rows: Rows) -> BoolColumn:

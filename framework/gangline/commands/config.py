@@ -24,7 +24,8 @@ from gangline.config import (
 )
 from gangline.durations import format_duration
 from gangline.errors import GanglineError
-from gangline.profile.assembly import judging_runtimes
+from gangline.groups import Groups
+from gangline.profile.assembly import gang_warnings, judging_runtimes
 from gangline.profile.registry import Catalog
 from gangline.state.cache import Cache
 
@@ -42,11 +43,14 @@ def validate(files: Sequence[Path]) -> None:
     """Load the files, build every profile with the installed plugins, and write a line for each fault."""
     faults: list[GanglineError] = []
     loaded = configuration.load_files(list(files))
-    runtimes = judging_runtimes(loaded, Cache(), ties=random.Random(0), on_fault=faults.append)
+    cache = Cache()
+    runtimes = judging_runtimes(loaded, cache, ties=random.Random(0), grouping=Groups(cache), on_fault=faults.append)
     for fault in faults[:-1]:
         click.echo(f"gangline: {fault}", err=True)
     if faults:
         raise faults[-1]
+    for warning in gang_warnings(runtimes).values():
+        click.echo(f"gangline: {warning}", err=True)
     for name, runtime in runtimes.items():
         click.echo(f"{name}: {len(runtime.profile.plugins)} plugins")
 

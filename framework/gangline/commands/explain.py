@@ -219,6 +219,9 @@ def _show(report: Report, why_not: str | None, screen: Console) -> None:
     if len(nodes) > MOST_ROWS:
         screen.print(f"and {len(nodes) - MOST_ROWS} more nodes: -o json tells of all, --why-not NODE of one")
     screen.print()
+    if report.held:
+        screen.print(f"{report.pod} is not tried: {report.held}", markup=False)
+        screen.print("If it were:")
     if report.message:
         screen.print(report.message)
     elif why_not is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keyword
 import re
+import sys
 from pathlib import Path
 
 import click
@@ -132,6 +133,10 @@ Pods with `schedulerName: my-scheduler` are scheduled with it.
 }
 
 
+_IMPORTED = frozenset(("gangline", "msgspec", "numpy", "pytest"))
+"""What a new plugin and its test import."""
+
+
 class Listed(msgspec.Struct):
     """One plugin in the output of `gangline plugins list -o json`."""
 
@@ -166,14 +171,22 @@ def list_(output: str) -> None:
     print_whole(shown)
 
 
+def package_of(name: str) -> str:
+    """The module for a plugin of this class name: gpu_fit for GPUFit; never one that Python or a plugin needs."""
+    words = re.findall(r"[A-Z]+(?![a-z])[0-9]*|[A-Z]?[a-z0-9]+", name)
+    package = "_".join(words).lower()
+    taken = keyword.iskeyword(package) or package in sys.stdlib_module_names or package in _IMPORTED
+    return f"{package}_plugin" if taken else package
+
+
 @plugins.command(short_help="Write a working plugin to a new folder.")
 @click.argument("name")
 @click.option("--directory", type=click.Path(path_type=Path), default=None, help="Default: ./NAME in lower case.")
 def new(name: str, directory: Path | None) -> None:
     """Write a working plugin package with the plugin NAME, for example PreferRack, to a new folder."""
-    if not name.isidentifier() or keyword.iskeyword(name) or not name[0].isupper():
+    if not (name.isidentifier() and name.isascii()) or keyword.iskeyword(name) or not name[0].isupper():
         raise click.UsageError(f"{name!r} is no name for a plugin: a Python class name like PreferRack is expected")
-    package = re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+    package = package_of(name)
     folder = directory or Path(package.replace("_", "-"))
     if folder.exists() and any(folder.iterdir()):
         raise click.ClickException(f"{folder}: is not empty")

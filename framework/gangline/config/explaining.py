@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from typing import Any
 
@@ -57,11 +57,17 @@ def explained(error: msgspec.ValidationError, file: str, path: str, data: object
     if found := _UNKNOWN.fullmatch(what) or _MISSING.fullmatch(what):
         why = "required field is missing"
         if found.re is _UNKNOWN:
-            fields = info.fields if isinstance(info, inspect.StructType) else ()
-            names = [known.encode_name for known in fields]
-            why = f"unknown field; {did_you_mean(found[1], names)}"
+            why = f"unknown field; {_hint(found[1], info)}"
         return ConfigError(file, f"{here}.{found[1]}".removeprefix("."), why)
     return ConfigError(file, here, _why(what, value, info))
+
+
+def _hint(name: str, info: inspect.Type | None) -> str:
+    """What to write in place of a field that a struct does not have."""
+    if not isinstance(info, inspect.StructType):
+        return did_you_mean(name, ())
+    hints: Mapping[str, str] = getattr(info.cls, "hints", {})
+    return hints.get(name) or did_you_mean(name, [known.encode_name for known in info.fields])
 
 
 def _why(what: str, value: object, info: inspect.Type | None) -> str:

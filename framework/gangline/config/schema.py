@@ -6,8 +6,9 @@ Every struct is frozen and refuses fields that it does not know.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 
@@ -40,8 +41,27 @@ class PluginSet(Section, frozen=True):
     """Plugins to disable; `*` disables all default plugins."""
 
 
+NOT_LISTED = (
+    "events_to_register",
+    "post_enqueue",
+    "pre_cycle",
+    "identity",
+    "capacity",
+    "post_reject",
+    "normalize_score",
+    "unreserve",
+)
+"""The hooks for which a profile lists no plugins."""
+
+
 class Plugins(Section, frozen=True):
     """One PluginSet for each extension point; ``multi_point`` counts for all extension points."""
+
+    hints: ClassVar[Mapping[str, str]] = {
+        name: "a profile does not list plugins here: each enabled plugin that has the method is called"
+        for name in (*NOT_LISTED, *msgspec.defstruct("_", NOT_LISTED, rename="camel").__struct_encode_fields__)
+    }
+    """What to say of names that are no fields."""
 
     pre_enqueue: PluginSet = PluginSet()
     queue_sort: PluginSet = PluginSet()

@@ -29,7 +29,7 @@ def read_group(members: Sequence[PodInfo], runtime: Runtime) -> tuple[PodGroup |
         elif membership.group is not first and membership.group != first:
             return conflict(first, membership.group), {}
         if pod.scheduler_name != members[0].scheduler_name:
-            names = f"{members[0].scheduler_name} and {pod.scheduler_name}"
+            names = ", ".join(f"{each.scheduler_name} of {each.name}" for each in (members[0], pod))
             return f"the pods of gang {first.namespace}/{first.name} differ in schedulerName: {names}", {}
         rank = float("inf") if membership.index is None else float(membership.index)
         key = (membership.subgroup, likeness(pod, runtime))

@@ -39,7 +39,7 @@ class WhatIf(Pending):
         """See `Pending`."""
         return self._nominations()
 
-    def is_waiting(self, key: str) -> bool:
+    def is_queued(self, key: str) -> bool:
         """See `Pending`; here the group may be incomplete."""
         return self._waiting(key) is not None
 

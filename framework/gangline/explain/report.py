@@ -44,6 +44,8 @@ class Report:
     nodes: tuple[NodeReport, ...]
     message: str
     """The text of the FailedScheduling event; "" when a node is feasible."""
+    held: str = ""
+    """Why the pod is not even tried: the plugin that does not let it into the queue, and its reason; "" if it is."""
 
     @property
     def feasible(self) -> list[str]:
@@ -82,4 +84,6 @@ def explain(runtime: Runtime, pod: PodInfo) -> Report:
         rejections = tuple(Verdict(*found) for found in diagnosis.all_of(i))
         reports.append(NodeReport(name, rejections, narrowed, scores, total))
     message = "" if count else diagnosis.message()
-    return Report(pod.key, runtime.name, weights, tuple(reports), message)
+    admitted = runtime.pre_enqueue(pod)
+    held = "" if admitted.is_success else f"{admitted.plugin}: {admitted.message}"
+    return Report(pod.key, runtime.name, weights, tuple(reports), message, held)

@@ -6,13 +6,15 @@ However many pods wait, one look takes milliseconds; with up to a few thousand p
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
-from gangline.api.pod_group import Membership
+from gangline.api.pod_group import Membership, PodGroup
+from gangline.loop.elsewhere import Elsewhere
 from gangline.loop.outcomes import Outcomes
 from gangline.profile.runtime import Runtime
 from gangline.queueing.queue import SchedulingQueue
 from gangline.queueing.units import QUEUED, Place, Unit
+from gangline.state.pods import PodInfo
 from gangline.telemetry.metrics import Metrics
 
 MOST_PODS = 8192
@@ -30,15 +32,19 @@ class Census:
         runtimes: Callable[[], Mapping[str, Runtime]],
         outcomes: Outcomes,
         metrics: Metrics,
+        others: Callable[[], Iterable[PodInfo]],
         most: int = MOST_PODS,
     ) -> None:
         self._queue = queue
         self._runtimes = runtimes
         self._outcomes = outcomes
         self._metrics = metrics
+        self._others = others
         self._most = most
         self._left: list[Unit] = []
         """The units of this round that are still to come, the next one last."""
+        self._elsewhere: Elsewhere | None = None
+        """As it was when this round first needed it."""
         self._pods: Counter[str] = Counter()
         """The number of pods in each place, counted in this round."""
         self._groups: Counter[str] = Counter()
@@ -48,6 +54,7 @@ class Census:
         if not self._left:
             self._left = list(self._queue)
             self._left.reverse()
+            self._elsewhere = None
         seen, pods, runtimes = 0, self._pods, self._runtimes()
         while self._left and seen < self._most:
             unit = self._left.pop()
@@ -66,9 +73,17 @@ class Census:
         membership = runtime.handle.group_of(unit.pod)
         group = membership.group if isinstance(membership, Membership) else None
         if unit.place is Place.GATED and unit.entered <= now - SETTLED:
-            self._outcomes.group_held(unit, group)
+            self._outcomes.group_held(unit, group, unit.message + self._missing(unit, group))
         if unit.place is not Place.IN_FLIGHT and group is not None:
             self._groups["partial"] += runtime.progress(group).is_partial
+
+    def _missing(self, unit: Unit, group: PodGroup | None) -> str:
+        """Which members will not come, because they name another schedulerName."""
+        if group is None:
+            return ""
+        if self._elsewhere is None:
+            self._elsewhere = Elsewhere(self._queue, self._others, self._runtimes())
+        return self._elsewhere.said(unit.group)
 
     def _publish(self) -> None:
         for place in QUEUED:

@@ -27,8 +27,8 @@ class Offered(WhatIf):
         self._cluster = cluster
         self._extenders = extenders
 
-    def is_waiting(self, key: str) -> bool:
-        """Whether a group waits and has enough members to be tried."""
+    def is_queued(self, key: str) -> bool:
+        """Whether a group is queued and has enough members to be tried."""
         unit = self._cluster.queue.group(key)
         runtime = self._runtimes.get(unit.scheduler_name) if unit is not None else None
         return unit is not None and runtime is not None and runtime.admit(unit.everybody()).is_success

@@ -108,16 +108,16 @@ class Outcomes:
         """A group cannot be placed now."""
         self._requeue_group(rejection, profile)
 
-    def group_held(self, unit: Unit, group: PodGroup | None) -> None:
-        """A group has been held for a while without being tried: its `message` says what is missing."""
-        if unit.told != unit.message:
-            unit.told = unit.message
-            if GPU_COUNT in unit.message:
+    def group_held(self, unit: Unit, group: PodGroup | None, message: str) -> None:
+        """A group has been held for a while without being tried: the message says what is missing."""
+        if unit.told != message:
+            unit.told = message
+            if GPU_COUNT in message:
                 self._metrics.groups.invalid("invalid_gpu_requirements")
-            self._group_waits(GroupRejection(unit, unit.message, unit.rejected_by, group))
+            self._group_waits(GroupRejection(unit, message, unit.rejected_by, group))
         for pod in unit.members:
-            if not pod.gates and not _knows(pod, unit.message):
-                self._tell(pod, unit.message, False, None)
+            if not pod.gates and not _knows(pod, message):
+                self._tell(pod, message, False, None)
 
     def _requeue_group(self, rejection: GroupRejection, profile: str) -> None:
         unit, now = rejection.unit, self._clock.monotonic()

@@ -5,7 +5,7 @@ Handlers may raise any exception because of an object: a `quarantine` stands bef
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 import msgspec
@@ -74,6 +74,10 @@ class PodHandler:
             self._pending(record)
         else:
             self._others[record.uid] = record
+
+    def others(self) -> Iterable[PodInfo]:
+        """The pods without a node that no profile serves."""
+        return self._others.values()
 
     def profiles_changed(self) -> None:
         """Queue the pods that a profile serves now, and drop those that no profile serves any more."""

@@ -171,6 +171,20 @@ def _check_watches(
                 _told(profile, on_fault, PluginError(name, "", why))
 
 
+def gang_warnings(runtimes: Mapping[str, Runtime]) -> dict[str, str]:
+    """By schedulerName, the profiles that may bind a gang in part, each with a line about it."""
+    found = {}
+    for name, runtime in runtimes.items():
+        if not runtime.handle.groups_pods:
+            why = "no plugin makes the pods of a gang one unit"
+        elif not runtime.profile.points.get("permit"):
+            why = "no plugin holds members of a gang at permit until the others have a node"
+        else:
+            continue
+        found[name] = f"profile {name}: {why}, so a gang may be bound in part; where there are gangs, enable GangPermit"
+    return found
+
+
 def group_events(groups: Groups) -> tuple[EventHint, ...]:
     """The events that may help a group that has no placement, or that cannot be used yet."""
     changed = Action.ADD | Action.UPDATE | Action.DELETE

@@ -19,6 +19,8 @@ SETTLED = 600.0
 """Seconds of work after which earlier failures no longer count."""
 GRACE = 30.0
 """Seconds for which spawned work goes on after its configuration was replaced, so that decisions are carried out."""
+LINGER = 5.0
+"""Seconds for which cancelled work may go on, to clean up; then it is left, whatever it does about its cancellation."""
 
 
 class Background:
@@ -89,7 +91,7 @@ async def keep_going(work: Work, plugin: str, failures: Failures) -> None:
     loop = asyncio.get_running_loop()
     while True:
         start = loop.time()
-        if await once(work, plugin, failures):
+        if await once(work, plugin, failures) or is_cancelled():
             return
         if loop.time() - start >= SETTLED:
             pause = FIRST_PAUSE
@@ -100,15 +102,50 @@ async def keep_going(work: Work, plugin: str, failures: Failures) -> None:
 async def once(work: Work, plugin: str, failures: Failures) -> bool:
     """Do the work; returns whether it came to its end. Raises only if the task is cancelled."""
     plugin = plugin or name_of(work)
+    patience = _Patience(plugin, failures)
     try:
         doing = work()
-        await (stepped(doing, lambda s: failures.slow(plugin, POINT, s)) if inspect.iscoroutine(doing) else doing)
+        if inspect.iscoroutine(doing):
+            await stepped(doing, lambda s: failures.slow(plugin, POINT, s), patience.is_at_an_end)
+        else:
+            await doing
     except BaseException as error:  # a plugin's bug ends neither the others' work nor the process
         if isinstance(error, asyncio.CancelledError) and is_cancelled():
             raise
         failures.raised(plugin, POINT, error)
         return False
     return True
+
+
+class _Patience:
+    """Ends work that goes on after it was cancelled."""
+
+    def __init__(self, plugin: str, failures: Failures) -> None:
+        self._plugin = plugin
+        self._failures = failures
+        self._is_waiting = False
+        self._is_over = False
+
+    def is_at_an_end(self) -> bool:
+        """Something is thrown into the work: whether the work is to be left instead."""
+        task = asyncio.current_task()
+        if task is not None and task.cancelling() and not self._is_waiting:
+            self._is_waiting = True
+            asyncio.get_running_loop().call_later(LINGER, self._look, task)
+        return self._is_over
+
+    def _look(self, task: asyncio.Task[Any], turns: int = 3) -> None:
+        # A timeout within the work cancels the task too, but takes that back a turn of the loop later.
+        if task.done():
+            return
+        if not task.cancelling():
+            self._is_waiting = False
+        elif turns:
+            asyncio.get_running_loop().call_soon(self._look, task, turns - 1)
+        else:
+            self._is_over = True
+            self._failures.refused(self._plugin, POINT, f"goes on {LINGER:g} s after it was cancelled, and is left")
+            task.cancel()
 
 
 def is_cancelled() -> bool:

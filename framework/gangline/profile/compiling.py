@@ -15,7 +15,7 @@ from gangline.api.plugin import Handle
 from gangline.errors import GanglineError, PluginError
 from gangline.failures import Failures, being_built, described, text_of
 from gangline.profile.calling import ASYNC_POINTS, timed, timed_async
-from gangline.profile.declaring import asked_by, check_own, check_reasons, events_of, marked
+from gangline.profile.declaring import asked_by, check_attributes, check_own, check_reasons, events_of, marked
 from gangline.profile.implementations import CompiledProfile, Identity, Implementation
 from gangline.profile.registry import Catalog, points_of
 from gangline.state.changes import OWN
@@ -107,6 +107,7 @@ def _add(
         if "filter" in points_of(cls) and not _wraps(plugin, "filter"):
             check_reasons(name, plugin)
         check_own(name, plugin)
+        check_attributes(name, plugin)
         events = events_of(name, plugin)
     finally:
         being_built.reset(token)

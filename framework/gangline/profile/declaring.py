@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import re
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 from functools import lru_cache
 from typing import Any
 
@@ -16,6 +17,8 @@ from gangline.api.hookspecs import PROJECT, Hooks
 from gangline.config.explaining import did_you_mean
 from gangline.errors import PluginError
 from gangline.failures import described, shown, text_of
+from gangline.kube import resources
+from gangline.kube.resources import Resource
 from gangline.profile.calling import ASYNC_POINTS
 from gangline.state.changes import NODE, PODS, Changes
 from gangline.status import Reason
@@ -24,6 +27,10 @@ HOOKS = tuple(name for name in vars(Hooks) if not name.startswith("_"))
 """Every method of a plugin that the framework may call."""
 GIVEN = ("args", "handle")
 """The names of the parameters that the framework can pass to a constructor."""
+ATTRIBUTES = ("reads", "reads_own", "reasons", "args_type", "watches")
+"""The attributes of a plugin, besides `name`, that the framework reads."""
+KINDS = frozenset(each.key for each in vars(resources).values() if isinstance(each, Resource)) | {"*"}
+"""The kinds of objects of which every plugin may register events."""
 _LONG_HOOKS = tuple(hook for hook in HOOKS if "_" in hook)
 _NEARLY = 0.9
 """How similar, 0..1, a method name must be to a hook's name to count as a misspelling of it."""
@@ -59,7 +66,7 @@ def check_class(name: str, cls: Any) -> None:
 
 @lru_cache(maxsize=1024)
 def asked_by(name: str, cls: type[Any]) -> Sequence[str]:
-    """The constructor parameters that the framework passes; unknown ones with a default are left alone.
+    """The constructor parameters that the framework passes, by name; unknown ones with a default are left alone.
 
     Raises PluginError for any other parameter.
     """
@@ -67,14 +74,20 @@ def asked_by(name: str, cls: type[Any]) -> Sequence[str]:
         parameters = inspect.signature(cls).parameters.values()
     except (TypeError, ValueError) as error:
         raise PluginError(name, "__init__", f"its parameters cannot be told: {text_of(error)}") from error
+    takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters)
     asked = []
     for each in parameters:
+        if each.kind is each.VAR_KEYWORD or (each.kind is each.VAR_POSITIONAL and takes_any):
+            continue
+        if each.kind in (each.VAR_POSITIONAL, each.POSITIONAL_ONLY):
+            why = f"takes {each}, but gets what it asks for by name; write __init__(self, args, handle)"
+            raise PluginError(name, "__init__", why)
         if each.name in GIVEN:
             asked.append(each.name)
-        elif each.default is each.empty and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD):
+        elif each.default is each.empty:
             why = f"has the unknown parameter {each.name}; {did_you_mean(each.name, GIVEN)}"
             raise PluginError(name, "__init__", why)
-    return asked
+    return GIVEN if takes_any else asked
 
 
 @lru_cache(maxsize=1024)
@@ -85,8 +98,10 @@ def marked(cls: type[Any]) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _check_method(name: str, hook: str, method: Any) -> None:
-    if not callable(method):
+    if method is None:
         return
+    if not callable(method):
+        raise PluginError(name, hook, f"is a method marked with @hookimpl, not {shown(method)}")
     if not getattr(method, f"{PROJECT}_impl", None):
         raise PluginError(name, hook, "is not marked with @hookimpl")
     if hook not in ASYNC_POINTS and inspect.iscoroutinefunction(method):
@@ -106,6 +121,38 @@ def _check_names(name: str, cls: Any) -> None:
         close = [meant] if meant else get_close_matches(method, _LONG_HOOKS, n=1, cutoff=_NEARLY)
         if close:
             raise PluginError(name, method, f"is no hook; did you mean {close[0]}? Otherwise begin it with _")
+
+
+def check_attributes(name: str, plugin: Any) -> None:
+    """Raise PluginError for a value of a built plugin whose name is nearly that of one that the framework reads.
+
+    A plugin that has both names means something else by the other one.
+    """
+    known = [each for each in (*ATTRIBUTES, "identity") if getattr(plugin, each, None) is None]
+    for attribute in dir(plugin):
+        if attribute.startswith("_") or attribute in ATTRIBUTES or attribute in HOOKS:
+            continue
+        value = inspect.getattr_static(plugin, attribute)
+        is_nested = isinstance(value, type) and value.__name__ == attribute
+        if is_nested or (not isinstance(value, type) and (callable(value) or hasattr(value, "__get__"))):
+            continue  # nested classes, methods and properties are something else
+        meant = next((each for each in known if _is_near(attribute, each)), None)
+        if meant is not None:
+            raise PluginError(name, attribute, f"is read by nobody; did you mean {meant}? Otherwise begin it with _")
+
+
+def _is_near(name: str, known: str) -> bool:
+    """Whether a name is another number or spelling of a known one: no other letters, as `matches` has for `watches`."""
+    one, other = _stem(name), _stem(known)
+    if one == other or (sorted(one) == sorted(other) and one[0] == other[0]):
+        return True
+    return SequenceMatcher(None, name, known).ratio() >= _NEARLY
+
+
+def _stem(name: str) -> str:
+    """A name without underscores, capitals and plurals."""
+    words = (re.sub(r"ies$", "y", word) for word in name.lower().split("_"))
+    return "".join(re.sub(r"(?<=ch)es$|s$", "", word) for word in words)
 
 
 def check_reasons(name: str, plugin: Any) -> None:
@@ -132,6 +179,11 @@ def check_own(name: str, plugin: Any) -> None:
         raise PluginError(name, "", "declares reads_own without reads")
 
 
+def _listed(watches: Any) -> Sequence[Any]:
+    """What a plugin watches; nothing where that is no list, which is said elsewhere."""
+    return watches if isinstance(watches, tuple | list) else ()
+
+
 def events_of(name: str, plugin: Any) -> Sequence[EventHint] | None:
     """The events that a plugin registers; None if it registers nothing. Raises PluginError."""
     register: Callable[[], Any] | None = getattr(plugin, "events_to_register", None)
@@ -144,7 +196,15 @@ def events_of(name: str, plugin: Any) -> Sequence[EventHint] | None:
         raise PluginError(name, point, described(error)) from error
     if len(events) > _MOST_EVENTS:
         raise PluginError(name, point, f"must register no more than {_MOST_EVENTS} events")
+    watched = [getattr(each, "resource", each) for each in _listed(getattr(plugin, "watches", ()))]
+    kinds = KINDS.union(each.key for each in watched if isinstance(each, Resource))
     for number, event in enumerate(events):
         if not isinstance(event, EventHint):
             raise PluginError(name, point, f'event {number} is {shown(event)}; write on("nodes", Action.ADD)')
+        kind = event.event.resource
+        if kind not in kinds and "/" not in kind:
+            rest = "besides, those in `watches`, and with a slash those that plugins announce"
+            raise PluginError(
+                name, point, f"event {number} is of no kind {kind!r}; {did_you_mean(kind, kinds)}; {rest}"
+            )
     return events

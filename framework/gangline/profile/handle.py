@@ -55,8 +55,8 @@ class Pending:
         """The waiting pods for which plugins make room on each node, by node name and UID."""
         return {}
 
-    def is_waiting(self, key: str) -> bool:
-        """Whether members of a group wait for a node, and are enough; by the group's key."""
+    def is_queued(self, key: str) -> bool:
+        """Whether members of a group are queued, and are enough; by the group's key."""
         return False
 
     def is_reviewed(self, pod: PodInfo) -> bool:
@@ -122,7 +122,7 @@ class FrameworkHandle:
         self.run = services.background.run
         self.spawn = services.background.spawn
         self.nominated = services.pending.nominated
-        self.is_waiting = services.pending.is_waiting
+        self.is_queued = services.pending.is_queued
         self.preemption_is_reviewed = services.pending.is_reviewed
         self.announce = services.pending.announce
         self.workload = services.grouping.annotations

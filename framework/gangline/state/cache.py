@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from typing import Any, Protocol, TypeVar, cast
 
 from gangline.errors import GanglineError, InvalidObject
@@ -31,7 +30,7 @@ from gangline.state.resource_axis import ResourceAxis
 from gangline.state.scopes import Listeners, Scopes, Shared, Sharing
 from gangline.state.slots import name_node, put_on
 from gangline.state.stores import Kind, Store
-from gangline.state.tracking import Tracker, Trackers, check_methods, heard, heard_alone, tell_all
+from gangline.state.tracking import Tracker, Trackers, check_methods, heard
 from gangline.state.transaction import Transaction, UndoLog
 
 ASSUMED_LIFETIME = 30.0
@@ -160,7 +159,7 @@ class Cache:
         check_methods(listener, "listener", "node_upserted", "node_removed")
         for row, node in enumerate(self.nodes.objects):
             if node is not None:
-                heard(self.failures, listener, listener.node_upserted, node, row)
+                heard(self.failures, being_built.get(), listener.node_upserted, node, row)
         self.node_listeners.add(listener)
 
     def touch(self, row: int, kind: int = NODE) -> None:
@@ -214,8 +213,8 @@ class Cache:
     def upsert_node(self, node: Node) -> int:
         """Add or update a node. Raises InvalidObject and changes nothing."""
         row = self.nodes.upsert(node)
-        for listener in self.node_listeners:
-            heard_alone(self.failures, listener, listener.node_upserted, node, row)
+        for plugin, listener in self.node_listeners:
+            heard(self.failures, plugin, listener.node_upserted, node, row)
         waiting = self._homeless.pop(node.metadata.name, {})
         for uid in itertools.islice(list(waiting), max(0, MOST_PODS - len(self.nodes.pods_on[row]))):
             pod = waiting.pop(uid)
@@ -242,7 +241,8 @@ class Cache:
         uprooted = [pod for pod in pods if pod.uid in self._assumed]
         self._uprooted.update(pod.uid for pod in uprooted)
         self.nodes.remove(name)
-        tell_all([partial(heard, self.failures, each, each.node_removed, name, row) for each in self.node_listeners])
+        for plugin, listener in self.node_listeners:
+            heard(self.failures, plugin, listener.node_removed, name, row)
         return uprooted
 
     def upsert_pod(self, pod: PodInfo) -> None:

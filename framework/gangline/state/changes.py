@@ -149,5 +149,6 @@ class Together:
 
 
 def together(logs: Sequence[Changes]) -> ChangeLog:
-    """Several logs read as one; a single log is returned as it is."""
+    """Several logs read as one, each once however often it is named; a single log is returned as it is."""
+    logs = list(dict.fromkeys(logs))
     return logs[0] if len(logs) == 1 else Together(logs)

@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
-from gangline.failures import being_built
+from gangline.failures import being_built, name_of, shown
 
 L = TypeVar("L")
 
@@ -47,27 +47,35 @@ class Scopes:
             self.current = before
 
 
+class Subscription(NamedTuple, Generic[L]):
+    """A listener, and the plugin that subscribed it while it was built."""
+
+    plugin: str
+    listener: L
+
+
 class Listeners(Generic[L]):
     """The subscribed listeners, in the order in which they subscribed."""
 
     def __init__(self, scopes: Scopes) -> None:
         self._scopes = scopes
-        self._listeners: tuple[L, ...] = ()
+        self._subscriptions: tuple[Subscription[L], ...] = ()
 
-    def __iter__(self) -> Iterator[L]:
-        return iter(self._listeners)
+    def __iter__(self) -> Iterator[Subscription[L]]:
+        return iter(self._subscriptions)
 
     def __len__(self) -> int:
-        return len(self._listeners)
+        return len(self._subscriptions)
 
     def add(self, listener: L) -> None:
         """Subscribe a listener; one that subscribes twice is told twice."""
-        self._listeners = (*self._listeners, listener)
-        self._scopes.current.callback(self._remove, listener)
+        added = Subscription(being_built.get(), listener)
+        self._subscriptions = (*self._subscriptions, added)
+        self._scopes.current.callback(self._remove, added)
 
-    def _remove(self, listener: L) -> None:
-        at = next(place for place, each in enumerate(self._listeners) if each is listener)
-        self._listeners = self._listeners[:at] + self._listeners[at + 1 :]
+    def _remove(self, added: Subscription[L]) -> None:
+        at = next(place for place, each in enumerate(self._subscriptions) if each is added)
+        self._subscriptions = self._subscriptions[:at] + self._subscriptions[at + 1 :]
 
 
 Users = dict[Scope, set[str]]
@@ -97,7 +105,9 @@ class Sharing:
         return sum(map(len, self._known.values()))
 
     def get(self, kind: Callable[..., Any], args: tuple[Any, ...]) -> Shared:
-        """The shared object, made as `kind(*args)` if there is none yet."""
+        """The shared object, made as `kind(*args)` if there is none yet. Raises TypeError for unhashable arguments."""
+        for arg in args:
+            _check_hashable(kind, arg)
         found = next((each for each in self._known.get(kind, ()) if each.args == args), None)
         if found is None:
             found = Shared(kind, args, {})
@@ -120,3 +130,12 @@ class Sharing:
             if not alike:
                 del self._known[shared.kind]
             shared.scope.close()
+
+
+def _check_hashable(kind: Callable[..., Any], arg: object) -> None:
+    """Arrays cannot be compared as one value, and lists may change after they were compared."""
+    try:
+        hash(arg)
+    except TypeError:
+        what = f"{name_of(kind)} is shared by its arguments, and {shown(arg)} is not hashable"
+        raise TypeError(f"{what}; give a tuple, a frozenset, a frozen struct or bytes") from None

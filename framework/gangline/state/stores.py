@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import builtins
-import logging
 from collections.abc import Iterator
-from contextlib import suppress
-from functools import partial
 from typing import Generic, Protocol, TypeVar
 
-from gangline.failures import Failures
+from gangline.failures import Failures, being_built
 from gangline.model import HasMetadata
 from gangline.state.scopes import Listeners, Scopes
-from gangline.state.tracking import check_methods, heard, tell_all
-
-log = logging.getLogger(__name__)
+from gangline.state.tracking import check_methods, heard
 
 T = TypeVar("T", bound=HasMetadata)
 Heard = TypeVar("Heard", bound=HasMetadata, contravariant=True)
@@ -55,42 +50,28 @@ class Store(Generic[T]):
         self.version = 0
 
     def upsert(self, obj: T) -> None:
-        """Add or replace an object. If a listener raises, the object is not kept, and the exception is raised."""
+        """Add or replace an object. A listener that raises keeps it from nobody else."""
         self._objects[(obj.metadata.namespace, obj.metadata.name)] = obj
         self.version += 1
-        try:
-            for listener in self.listeners:
-                heard(self._failures, listener, listener.on_upsert, obj)
-        except Exception:
-            self._drop(obj)
-            raise
+        for plugin, listener in self.listeners:
+            heard(self._failures, plugin, listener.on_upsert, obj)
 
     def remove(self, namespace: str, name: str, uid: str = "") -> None:
         """Remove an object."""
         obj = self._objects.pop((namespace, name), None)
         if obj is not None:
             self.version += 1
-            tell_all([partial(heard, self._failures, each, each.on_remove, obj) for each in self.listeners])
-
-    def _drop(self, obj: T) -> None:
-        """Remove an object that some listeners have been told of and others have not."""
-        self._objects.pop((obj.metadata.namespace, obj.metadata.name), None)
-        for listener in self.listeners:
-            with suppress(BaseException):  # it may not know the object; whatever it does, the others are told
-                listener.on_remove(obj)
+            for plugin, listener in self.listeners:
+                heard(self._failures, plugin, listener.on_remove, obj)
 
     def subscribe(self, listener: StoreListener[T]) -> None:
         """Tell the listener of every change until its scope ends, and now of the objects that exist.
 
-        An object for which the listener raises is left out, and logged.
+        What the listener raises for an object is counted, and it goes on without this change.
         """
         check_methods(listener, "listener", "on_upsert", "on_remove")
         for obj in self._objects.values():
-            try:
-                heard(self._failures, listener, listener.on_upsert, obj)
-            except Exception as error:
-                what = f"{type(obj).__name__} {obj.metadata.namespace}/{obj.metadata.name}"
-                log.error("%s cannot be used by %s: %r", what, type(listener).__name__, error, exc_info=error)
+            heard(self._failures, being_built.get(), listener.on_upsert, obj)
         self.listeners.add(listener)
 
     def get(self, name: str, namespace: str = "") -> T | None:

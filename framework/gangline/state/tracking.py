@@ -9,12 +9,12 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from gangline.errors import GanglineError, InvalidObject, PluginError
-from gangline.failures import Failures, cause_of, name_of, shown
+from gangline.errors import GanglineError, PluginError
+from gangline.failures import Failures, name_of, shown
 from gangline.state.pods import PodClass, PodInfo
 from gangline.state.scopes import Users
 
@@ -210,36 +210,18 @@ def check_methods(given: object, what: str, *methods: str) -> None:
             raise TypeError(f"{shown(given)} is no {what}: it has no method {method}")
 
 
-def heard_alone(failures: Failures, listener: object, tell: Callable[..., None], *what: Any) -> None:
-    """As `heard`; what the listener raises is counted, and concerns it alone. Raises InvalidObject."""
-    try:
-        heard(failures, listener, tell, *what)
-    except InvalidObject:
-        raise
-    except Exception:
-        return
-
-
-def heard(failures: Failures, listener: object, tell: Callable[..., None], *what: Any) -> None:
-    """Call a listener; an exception is counted and raised, as a PluginError if it is no Exception."""
+def heard(failures: Failures, plugin: str, tell: Callable[..., None], *what: Any) -> None:
+    """Call a listener. What it raises is counted for the plugin, and concerns this listener alone."""
     try:
         tell(*what)
-    except InvalidObject:  # that is the object's fault
-        raise
-    except Exception as error:
-        failures.raised(name_of(listener), "Listener", error)
-        raise
-    except BaseException as error:  # a plugin that exits must not end the process
-        raise failures.raised(name_of(listener), "Listener", error) from cause_of(error)
+    except BaseException as error:  # nothing that a plugin raises goes further
+        plugin = plugin or name_of(getattr(tell, "__self__", tell))
+        failures.raised(plugin, "Listener", error, f"; {plugin} goes on without this change of {_called(what[0])}")
 
 
-def tell_all(calls: Sequence[Callable[[], None]]) -> None:
-    """Make every call even if some raise; the first exception is raised at the end."""
-    errors = []
-    for call in calls:
-        try:
-            call()
-        except Exception as error:
-            errors.append(error)
-    if errors:
-        raise errors[0]
+def _called(what: Any) -> str:
+    """What a listener is told of, an object or the name of a node, in words."""
+    metadata = getattr(what, "metadata", None)
+    if metadata is None:
+        return f"Node {what}"
+    return f"{type(what).__name__} " + f"{metadata.namespace}/{metadata.name}".lstrip("/")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -12,6 +12,19 @@ from prometheus_client.registry import Collector
 M = TypeVar("M", Counter, Gauge, Histogram)
 Shape = tuple[type[Any], tuple[str, ...], tuple[float, ...]]
 """The kind, the labels and the buckets of a metric."""
+
+
+class _Name(Collector):
+    """The name of a metric without its samples: a scrape that comes while it is registered shows nothing twice."""
+
+    def __init__(self, metric: Counter | Gauge | Histogram) -> None:
+        self._metric = metric
+
+    def describe(self) -> Iterable[Metric]:
+        return self._metric.describe()
+
+    def collect(self) -> Iterable[Metric]:
+        return ()
 
 
 class PluginMetrics(Collector):
@@ -67,8 +80,9 @@ class PluginMetrics(Collector):
         else:
             kind, labels, buckets = shape
             metric = kind(name, help, labels, registry=None, **({"buckets": buckets} if buckets else {}))
-            self._framework.register(metric)  # raises where the name is taken
-            self._framework.unregister(metric)
+            name_alone = _Name(metric)
+            self._framework.register(name_alone)  # raises where the name is taken
+            self._framework.unregister(name_alone)
         self.registry.register(metric)
         return metric
 

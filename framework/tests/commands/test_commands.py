@@ -24,6 +24,8 @@ from gangline.errors import ConfigError
 from gangline.profile.registry import Catalog
 from gangline.testing import cluster, make_node, make_pod, run_score
 
+from ..installing import install
+
 HEAD = "apiVersion: kubescheduler.config.k8s.io/{version}\nkind: KubeSchedulerConfiguration\n"
 SMALL = """\
 profiles:
@@ -288,3 +290,43 @@ def test_a_name_that_a_built_in_has_is_warned_about(tmp_path: Path) -> None:
     assert "warning: ImageLocality is there already" in result.stderr and "take another name" in result.stderr
     other = CliRunner().invoke(main.cli, ["plugins", "new", "PreferRack", "--directory", str(tmp_path / "other")])
     assert "warning" not in other.stderr
+
+
+HELD = """
+nodes: [{metadata: {name: a}, status: {allocatable: {cpu: "8", pods: "110"}}}]
+pod:
+  metadata: {name: p, namespace: default}
+  spec: {schedulingGates: [{name: quota}], containers: [{name: main, resources: {requests: {cpu: "1"}}}]}
+"""
+
+
+def test_a_case_with_a_pod_that_may_not_enter_the_queue_says_who_holds_it(tmp_path: Path) -> None:
+    (case := tmp_path / "case.yaml").write_text(HELD)
+
+    shown = invoked("explain", "-f", case)
+    report = msgspec.json.decode(invoked("explain", "-f", case, "-o", "json"))
+
+    held = "SchedulingGates: waiting for scheduling gates: [quota]"
+    assert f"default/p is not tried: {held}" in shown and "default/p would go to a" in shown
+    assert report["held"] == held
+
+
+def test_a_case_is_judged_by_other_plugins_that_hold_pods(tmp_path: Path, site: Path) -> None:
+    source = (
+        "from gangline import hookimpl, unschedulable\n"
+        "class Quota:\n"
+        "    name = 'Quota'\n"
+        "    @hookimpl\n"
+        "    def pre_enqueue(self, pod):\n"
+        "        return unschedulable('the quota is used up') if pod.name == 'p' else None\n"
+    )
+    install(site, "quota", {"Quota": "quota:Quota"}, {"quota": source})
+    (case := tmp_path / "case.yaml").write_text(HELD.replace("schedulingGates: [{name: quota}], ", ""))
+    (file := tmp_path / "config.yaml").write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+        "profiles: [{schedulerName: default-scheduler, plugins: {multiPoint: {enabled: [{name: Quota}]}}}]\n"
+    )
+
+    assert "default/p is not tried: Quota: the quota is used up" in invoked("explain", "-f", case, "--config", file)
+    case.write_text(case.read_text().replace("name: p,", "name: q,"))
+    assert "not tried" not in invoked("explain", "-f", case, "--config", file)

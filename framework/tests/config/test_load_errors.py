@@ -89,6 +89,10 @@ def test_an_error_inside_a_config_map_names_its_key() -> None:
         ("paralelism: 3", "paralelism: unknown field; did you mean parallelism?"),
         ("leaderElection: {leaderElection: true}", "leaderElection.leaderElection: unknown field; did you mean leaderElect or leaseDuration?"),
         ("profiles: [{plugins: {scoring: {}}}]", "profiles[0].plugins.scoring: unknown field; did you mean score?"),
+        *(
+            (f"profiles: [{{plugins: {{{point}: {{}}}}}}]", f"profiles[0].plugins.{point}: unknown field; a profile does not list plugins here: each enabled plugin that has the method is called")
+            for point in ("preCycle", "post_enqueue", "unreserve", "normalizeScore", "eventsToRegister")
+        ),
         ("profiles: [{plugins: {score: {enable: []}}}]", "profiles[0].plugins.score.enable: unknown field; did you mean enabled?"),
         ("profiles: [{plugins: {score: {xyz: []}}}]", "profiles[0].plugins.score.xyz: unknown field; known are disabled, enabled"),
         ("profiles: [{plugins: {score: {enabled: [{}]}}}]", "profiles[0].plugins.score.enabled[0].name: required field is missing"),

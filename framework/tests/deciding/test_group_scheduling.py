@@ -144,7 +144,7 @@ def test_members_of_different_schedulers_are_refused_and_the_group_is_told() -> 
     decided = gangs.decide(members)
 
     assert isinstance(decided, GroupRejection)
-    assert decided.message == "the pods of gang default/a differ in schedulerName: one and other"
+    assert decided.message == "the pods of gang default/a differ in schedulerName: one of a-0, other of a-1"
     assert decided.group is not None
 
 

@@ -21,7 +21,7 @@ class Told:
     def __init__(self) -> None:
         self.groups: list[str] = []
 
-    def group_held(self, unit: Unit, group: PodGroup | None) -> None:
+    def group_held(self, unit: Unit, group: PodGroup | None, message: str) -> None:
         self.groups.append(unit.group)
 
 
@@ -43,7 +43,7 @@ def census(gangs: Gangs, most: int) -> tuple[Census, Counted, Metrics, Told]:
 
     queue.serve("default-scheduler", lambda pod, since: (since,), admit, {}, gangs.runtime.group_key)
     runtimes = {"default-scheduler": gangs.runtime}
-    return Census(queue, lambda: runtimes, told, metrics, most), queue, metrics, told  # type: ignore[arg-type]  # a fake
+    return Census(queue, lambda: runtimes, told, metrics, tuple, most), queue, metrics, told  # type: ignore[arg-type]  # a fake
 
 
 def pending(metrics: Metrics) -> dict[str, float]:

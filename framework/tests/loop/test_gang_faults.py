@@ -113,11 +113,47 @@ def test_members_of_different_schedulers_are_refused_until_one_of_them_goes() ->
     async def story() -> None:
         async with cluster.scheduler() as scheduler:
             scheduler.use(config.load(two, "test"))
-            await cluster.until(lambda: "differ in schedulerName" in cluster.message("a-0"))
+            await cluster.until(lambda: "differ in schedulerName: gangs of a-0, more of a-2" in cluster.message("a-0"))
             cluster.server.delete(PODS, "a-2", grace_period_seconds=0)
             await cluster.until(lambda: len(cluster.bound("a")) == 2)
 
     cluster.play(story)
+
+
+@pytest.mark.parametrize("name", ["of nobody here", "of a profile that knows no gangs"])
+def test_a_member_with_another_scheduler_name_is_named_where_its_gang_waits(name: str) -> None:
+    cluster = GangCluster()
+    plain = "- schedulerName: plain\n"
+    cluster.add_group("a", 3)
+    cluster.add_pods("a", 0, 1)
+    elsewhere = "another" if name == "of nobody here" else "plain"
+    cluster.add_pods("a", 2, scheduler_name=elsewhere, node_selector={"no": "where"})
+
+    async def story() -> None:
+        async with cluster.scheduling(PROFILE + plain):
+            await cluster.until(lambda: "not decided with them" in cluster.message("a-0"))
+
+    cluster.play(story)
+
+    said = f"2 of 3 are there; not decided with them: a-2 (schedulerName {elsewhere})"
+    assert all(said in cluster.message(f"a-{number}") for number in range(2))
+
+
+def test_a_profile_that_may_bind_a_gang_in_part_is_warned_about_once(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = GangCluster()
+    plain = "- schedulerName: plain\n  plugins: {multiPoint: {}}\n"
+
+    async def story() -> None:
+        async with cluster.scheduling(PROFILE + plain) as scheduler:
+            for number in range(2):
+                scheduler.use(config.load(PROFILE + plain + f"# {number}", "test"))
+
+    cluster.play(story)
+
+    why = "no plugin makes the pods of a gang one unit, so a gang may be bound in part"
+    assert [each.getMessage() for each in caplog.records if each.levelname == "WARNING"] == [
+        f"profile plain: {why}; where there are gangs, enable GangPermit"
+    ]
 
 
 def test_a_gang_that_runs_stays_scheduled_while_more_members_find_no_room() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -146,6 +147,25 @@ def test_what_could_never_be_called_is_refused_at_load(ask: Callable[[State], An
 
     with pytest.raises(PluginError, match=f"Odd: cannot be built: .*{why}"):
         make_runtime(cluster([make_node("a")]), Odd)
+
+
+@pytest.mark.parametrize("arg", [["a"], {"a": 1}, {"a"}, np.zeros(3), (1, [2])], ids=lambda arg: type(arg).__name__)
+@pytest.mark.parametrize("ask", ["shared", "tracker"])
+def test_what_is_shared_by_arguments_that_cannot_be_compared_is_refused_at_the_first_call(ask: str, arg: Any) -> None:
+    class Counts:
+        def __init__(self, arg: Any) -> None:
+            """Whatever it is."""
+
+        def add(self, pod: Any, row: int) -> None:
+            """Nothing."""
+
+        def remove(self, pod: Any, row: int) -> None:
+            """Nothing."""
+
+    why = r"Counts is shared by its arguments, and .* is not hashable; give a tuple, a frozenset, a frozen struct"
+
+    with pytest.raises(TypeError, match=why):
+        getattr(cluster([]), ask)(Counts, arg)
 
 
 def test_a_listener_that_fails_on_a_node_keeps_it_from_nobody() -> None:

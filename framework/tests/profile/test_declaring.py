@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
-from gangline import NODE, Action, CodeColumn, NodeView, PluginError, Reason, codes, hookimpl, main, on, per_node
+from gangline import (
+    NODE,
+    Action,
+    CodeColumn,
+    NodeView,
+    PluginError,
+    Reason,
+    codes,
+    hookimpl,
+    main,
+    model,
+    on,
+    per_node,
+)
 from gangline.config import decode_args
 from gangline.errors import ConfigError
+from gangline.kube.resources import LEASES, Resource
 from gangline.testing import cluster, make_node, make_pod, make_runtime, run_filter
 
 
@@ -68,6 +84,12 @@ async def waits(self: Any) -> None:
             {"events_to_register": hook(["nodes"])},
             "plugin Odd at events_to_register: event 0 is 'nodes'; write on(\"nodes\", Action.ADD)",
         ),
+        (
+            {"events_to_register": hook((on("node", Action.ADD),))},
+            "plugin Odd at events_to_register: event 0 is of no kind 'node'; did you mean nodes or csinodes?; besides, "
+            "those in `watches`, and with a slash those that plugins announce",
+        ),
+        ({"pre_filter": 5}, "plugin Odd at pre_filter: is a method marked with @hookimpl, not 5"),
         ({"events_to_register": hook(5)}, "plugin Odd at events_to_register: TypeError: 'int' object is not iterable"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
@@ -77,6 +99,72 @@ def test_what_is_declared_wrongly_is_refused_at_load(body: dict[str, Any], why: 
         make_runtime(cluster(), type("Odd", (Base,), body))
 
     assert str(error.value) == why
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "meant"),
+    [
+        ("read", NODE, "reads"),
+        ("Reads", NODE, "reads"),
+        ("raeds", NODE, "reads"),
+        ("read_own", (), "reads_own"),
+        ("arg_type", msgspec.Struct, "args_type"),
+        ("argstype", None, "args_type"),
+        ("watch", (), "watches"),
+        ("watche", (), "watches"),
+        ("identities", {}, "identity"),
+    ],
+)
+def test_an_attribute_that_is_nearly_named_like_one_that_is_read_is_refused(
+    attribute: str, value: Any, meant: str
+) -> None:
+    why = f"plugin Odd at {attribute}: is read by nobody; did you mean {meant}"
+
+    with pytest.raises(PluginError, match=re.escape(why)):
+        make_runtime(cluster(), type("Odd", (Base,), {attribute: value}))
+
+
+def test_an_attribute_of_the_built_plugin_is_checked_too() -> None:
+    class Odd(Base):
+        def __init__(self) -> None:
+            self.watch = (LEASES,)
+
+    with pytest.raises(PluginError, match="did you mean watches"):
+        make_runtime(cluster(), Odd)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value"),
+    [
+        ("watch", lambda self: None),
+        ("read", property(lambda self: 1)),
+        ("Watch", type("Watch", (), {})),
+        ("read", staticmethod(lambda: 1)),
+        ("reason", Reason("also has reasons")),
+        ("_read", NODE),
+        ("matches", {}),
+        ("batches", []),
+        ("heads", 3),
+        ("names", ()),
+        ("reasoner", None),
+        ("own", 1),
+    ],
+)
+def test_what_means_something_else_is_left_alone(attribute: str, value: Any) -> None:
+    make_runtime(cluster(), type("Odd", (Base,), {attribute: value}))
+
+
+@pytest.mark.parametrize("kind", ["nodes", "*", "jobsets", "quotas", "example.com/quotas"])
+def test_events_of_known_watched_and_announced_kinds_may_be_registered(kind: str) -> None:
+    quotas = Resource("example.com", "v1", "quotas", "Quota", model.Lease)
+    events = hookimpl(lambda self: (on(kind, Action.ADD),))
+
+    make_runtime(cluster(), type("Odd", (Base,), {"watches": (quotas,), "events_to_register": events}))
+
+
+def test_an_event_without_an_action_says_which_there_are() -> None:
+    with pytest.raises(ValueError, match=r"an event of 'nodes' names no Action; there are ADD, DELETE, .*UPDATE_NODE"):
+        on("nodes", Action(0))
 
 
 @pytest.mark.parametrize("error", [SystemExit("bye"), KeyboardInterrupt()], ids=["exits", "interrupts"])
@@ -117,6 +205,18 @@ def test_many_reasons_of_a_method_that_thinks_node_by_node_are_said_in_common() 
 
 
 # config validate
+
+
+def test_config_validate_names_the_profiles_that_may_bind_a_gang_in_part(tmp_path: Path) -> None:
+    gangs = "- schedulerName: gangs\n  plugins: {multiPoint: {enabled: [{name: GangPermit}]}}\n"
+    (file := tmp_path / "config.yaml").write_text(f"{HEAD}- schedulerName: plain\n{gangs}")
+
+    result = CliRunner().invoke(main.cli, ["config", "validate", str(file)])
+
+    assert result.exit_code == 0
+    assert result.stderr.startswith("gangline: profile plain: no plugin makes the pods of a gang one unit")
+    assert result.stderr.count("\n") == 1 and "enable GangPermit" in result.stderr
+
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n"
 PROFILE = """- schedulerName: {name}

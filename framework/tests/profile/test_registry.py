@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+import re
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ import pytest
 import gangline_plugins
 from gangline import CodeColumn, Cycle, Handle, NodeView, PluginError, PodInfo, Reason, ScoreColumn, codes, hookimpl
 from gangline.api.hookspecs import POINTS, UNLISTED, Hooks
+from gangline.config.schema import NOT_LISTED
+from gangline.profile.declaring import HOOKS
 from gangline.profile.registry import GROUP, Catalog, Installed, distributions, points_of
 from gangline.telemetry.metrics import Metrics
 from gangline.testing import FakeHandle, cluster, make_node, make_pod, make_runtime, run_filter, run_score
@@ -168,6 +171,44 @@ def test_a_constructor_that_asks_for_what_is_not_known_is_refused_at_load(parame
         Catalog({}).with_classes(asking).load("Asking")
 
     assert str(error.value) == f"plugin Asking at __init__: has the unknown parameter {parameter}; {hint}"
+
+
+def test_a_constructor_that_passes_everything_on_gets_arguments_and_handle_by_name() -> None:
+    class Args(msgspec.Struct):
+        limit: int = 3
+
+    class Base(Plain):
+        args_type = Args
+
+        def __init__(self, args: Args, handle: Handle) -> None:
+            self.given = (args.limit, handle)
+
+    class PassesOn(Base):
+        name = "PassesOn"
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            assert args == ()
+            super().__init__(*args, **kwargs)
+
+    handle = FakeHandle(cluster())
+
+    assert make_runtime(cluster(), PassesOn, handle=handle).profile.plugins["PassesOn"].given == (3, handle)
+
+
+@pytest.mark.parametrize("parameter", ["*args", "*rest", "args, /"])
+def test_a_constructor_that_takes_arguments_by_place_is_told_what_to_write(parameter: str) -> None:
+    namespace: dict[str, Any] = {}
+    exec(f"def __init__(self, {parameter}): ...", namespace)
+    placed = type("Placed", (Plain,), {"name": "Placed", "__init__": namespace["__init__"]})
+    why = f"takes {parameter.rstrip(', /')}, but gets what it asks for by name; write __init__(self, args, handle)"
+
+    with pytest.raises(PluginError, match=re.escape(f"plugin Placed at __init__: {why}")):
+        Catalog({}).with_classes(placed).load("Placed")
+
+
+def test_every_hook_is_listed_by_profiles_or_known_as_one_that_is_not() -> None:
+    assert set(NOT_LISTED) == set(HOOKS) - set(POINTS)
+    assert set(UNLISTED) < set(NOT_LISTED)
 
 
 def test_a_plugin_that_cannot_be_built_is_named() -> None:

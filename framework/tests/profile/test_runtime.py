@@ -118,7 +118,7 @@ async def test_without_a_queue_nothing_waits_and_without_an_api_server_it_is_una
     loaded = config.load(f"{head}profiles: [{{schedulerName: one}}]\n", "")
     handle = judging_runtimes(loaded, CACHE)["one"].handle
 
-    assert not handle.nominated() and not handle.is_waiting("default/group") and handle.attempt("default/group") is None
+    assert not handle.nominated() and not handle.is_queued("default/group") and handle.attempt("default/group") is None
     assert handle.find_places([POD], np.array([True, True])) is None and not handle.preemption_is_reviewed(POD)
     with pytest.raises(Unavailable, match="there is no API server to ask"):
         await handle.client.get(resources.NODES, "a")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline import NODE, Changes, KeptColumns, NodeView
-from gangline.state.changes import OWN, Together
+from gangline.state.changes import OWN, Together, together
 from gangline.testing import cluster, make_node, make_pod
 
 ROWS = st.integers(0, 200)
@@ -154,3 +154,10 @@ def test_fewer_columns_than_before_are_refused() -> None:
 
     with pytest.raises(ValueError, match="a tuple of 2"):
         kept.of("a", cache.nodes.view())
+
+
+def test_a_log_that_is_named_twice_is_read_once() -> None:
+    nodes, own = Changes(), Changes()
+
+    assert together((own, own)) is own
+    assert together((nodes, own, own, nodes)).position == (0, 0)

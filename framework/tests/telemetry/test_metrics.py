@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import gzip
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import pytest
+from prometheus_client import Counter, Gauge, generate_latest
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse
+from prometheus_client.registry import Collector
 
 from gangline.telemetry.exposition import MAX_AGE, Exposition
 from gangline.telemetry.metrics import Metrics, Series
@@ -111,3 +115,36 @@ def test_a_page_is_written_while_another_thread_adds_series() -> None:
     finally:
         stop.set()
         thread.join()
+
+
+def test_a_scrape_while_the_configuration_is_replaced_shows_no_family_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    metrics, pages = Metrics(), list[str]()
+    metrics.of_plugins.get(Counter, "moves", "Moves of pods.", ()).inc()
+    register, unregister = metrics.registry.register, metrics.registry.unregister
+
+    def scraped(step: Callable[[Collector], None]) -> Callable[[Collector], None]:
+        def and_scrape(collector: Collector) -> None:
+            step(collector)
+            pages.append(generate_latest(metrics.registry).decode())
+
+        return and_scrape
+
+    monkeypatch.setattr(metrics.registry, "register", scraped(register))
+    monkeypatch.setattr(metrics.registry, "unregister", scraped(unregister))
+    following = metrics.of_plugins.successor()
+    following.get(Counter, "moves", "Moves of pods by kind.", ("kind",)).labels("pod").inc(5)
+    metrics.of_plugins = following
+    pages.append(generate_latest(metrics.registry).decode())
+
+    assert [page.count("# TYPE moves_total counter") for page in pages] == [1, 1, 1]
+    assert ["moves_total 1.0" in page for page in pages] == [True, True, False]
+    assert 'moves_total{kind="pod"} 5.0' in pages[-1]
+
+
+@pytest.mark.parametrize("name", ["gangline_invalid_objects", "scheduler_pending_pods"])
+def test_a_plugin_cannot_take_the_name_of_a_metric_of_the_framework(name: str) -> None:
+    metrics = Metrics()
+    kind: Any = Gauge if name.endswith("pods") else Counter
+
+    with pytest.raises(ValueError, match="Duplicated"):
+        metrics.of_plugins.get(kind, name, "Mine.", ())

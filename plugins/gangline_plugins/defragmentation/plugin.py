@@ -82,6 +82,7 @@ class Defragmentation:
         self._holds = handle.state.tracker(Holds)
         self._unanswered = asyncio.Event()
         self._waiting: dict[str, float] = {}
+        """By the keys of groups: when each was first rejected."""
         self._moves = handle.metric("scheduler_defragmentation_moves", "Pods evicted in the background to make room.")
         self.watches = (
             resources.Selection(resources.CONFIG_MAPS, args.namespace, field_selector=f"metadata.name={CONFIG_MAP}"),
@@ -173,11 +174,11 @@ class Defragmentation:
         return verdicts
 
     @hookimpl
-    def pod_group_post_filter(self, attempt: GroupAttempt, nodes: NodeView) -> Status | None:
-        """Remember that the group waits; the background work helps it later."""
-        if self._args.interval_seconds:
-            self._waiting[attempt.group.key] = self._handle.clock.monotonic() - attempt.waited
-        return None
+    def post_reject(self, pod: PodInfo) -> None:
+        """Remember that the pod's group waits; the background work helps it later."""
+        membership = self._handle.group_of(pod) if self._args.interval_seconds else None
+        if isinstance(membership, Membership):
+            self._waiting.setdefault(membership.group.key, self._handle.clock.monotonic())
 
     # In the background
 
@@ -191,7 +192,7 @@ class Defragmentation:
         """One round: plan for the groups that have waited longest, and carry out the first plan. True if the round
         failed.
         """
-        self._waiting = {key: since for key, since in self._waiting.items() if self._handle.is_waiting(key)}
+        self._waiting = {key: since for key, since in self._waiting.items() if self._handle.is_queued(key)}
         for key in sorted(self._waiting, key=self._waiting.__getitem__)[:_MOST_PLANS]:
             attempt: GroupAttempt | None = None
             try:

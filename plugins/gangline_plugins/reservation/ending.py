@@ -11,7 +11,7 @@ from gangline import Action, ClusterEvent, Handle, custom_resources, moments
 from gangline_plugins.reservation.room import Kept
 
 log = logging.getLogger(__name__)
-EVENTS = "reservations"
+EVENTS = "gangline.dev/reservations"
 """The resource name under which plugins register for the end of a reservation."""
 _MOST_TOLD = 8
 """At most this many pods of a gang get an event."""

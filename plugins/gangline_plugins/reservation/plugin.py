@@ -162,7 +162,7 @@ class Reservation:
             return End.LATE
         if not 0.0 <= now - self._leaving.looked < LOOK:
             self._leaving.looked = now
-            return None if self._handle.is_waiting(kept.key) else End.INCOMPLETE
+            return None if self._handle.is_queued(kept.key) else End.INCOMPLETE
         return None
 
     def _end(self, kept: Kept, why: End) -> None:

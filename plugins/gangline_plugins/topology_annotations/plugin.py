@@ -117,9 +117,11 @@ class TopologyAnnotations:
         )
 
     @hookimpl
-    def pre_cycle(self) -> None:
-        """Bring the configuration of domains up to date."""
+    def pre_cycle(self, pod: PodInfo) -> None:
+        """Bring the configuration of domains up to date; tell of annotations that cannot be read."""
         self._configured.refresh()
+        if not pod.node_name:  # a what-if about a running pod tells nothing
+            self._tell(pod)
 
     @hookimpl
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
@@ -189,26 +191,29 @@ class TopologyAnnotations:
     # Wishes
 
     def _wishes(self, pod: PodInfo) -> Wishes:
-        """The wishes of the workload; an invalid value is reported once, in an event."""
+        """The wishes of the workload, without invalid values."""
+        return read(self._handle.workload(pod))[0]
+
+    def _tell(self, pod: PodInfo) -> None:
+        """Report invalid values of the workload once, in an event."""
         annotations = self._handle.workload(pod)
         wishes, problems = read(annotations)
         if wishes is NO_WISHES and not problems:
-            return wishes
+            return
         if GPU_COUNT in annotations and (doubt := self._doubt_about(annotations[GPU_COUNT], pod)):
             problems += (f"{GPU_COUNT}: {annotations[GPU_COUNT]!r}{doubt}",)
         domain = wishes.preferred_domain
         if domain and not self._preferred(domain).any():
             problems += (f"{PREFERRED_DOMAIN}: there is no domain {domain!r}",)
-        if self._told.get(pod.uid, ()) != problems:
-            self._told[pod.uid] = problems
-            if len(self._told) > _TOLD:
-                self._told.popitem(last=False)
-            for kind in invalid(problems):
-                self._errors.labels(kind).inc()
-            if problems:
-                recorder = self._handle.recorder
-                recorder.event(pod, "Warning", "InvalidTopologyAnnotation", "; ".join(problems))
-        return wishes
+        if self._told.get(pod.uid, ()) == problems:
+            return
+        self._told[pod.uid] = problems
+        if len(self._told) > _TOLD:
+            self._told.popitem(last=False)
+        for kind in invalid(problems):
+            self._errors.labels(kind).inc()
+        if problems:
+            self._handle.recorder.event(pod, "Warning", "InvalidTopologyAnnotation", "; ".join(problems))
 
     def _doubt_about(self, count: str, pod: PodInfo) -> str:
         """Why a number of GPUs for the whole workload is suspicious; "" if it is not, or is no number."""

@@ -10,6 +10,7 @@ from framework.tests.gangs import LEAF, REQUIRED
 
 from gangline.errors import Unavailable
 from gangline.kube.resources import CONFIG_MAPS, NODES, PODS, Resource
+from gangline_plugins.defragmentation import Defragmentation
 from gangline_plugins.defragmentation.applying import Stopped
 from gangline_plugins.defragmentation.record import Record
 
@@ -231,3 +232,8 @@ def test_without_an_interval_nothing_is_moved_in_the_background() -> None:
 
 def _record(until: float) -> str:
     return msgspec.json.encode(Record("other", until, "gangs", "somebody else", "", [], [])).decode()
+
+
+def test_the_plugin_is_told_of_rejected_gangs_and_makes_no_room_within_a_decision() -> None:
+    assert not hasattr(Defragmentation, "pod_group_post_filter")
+    assert hasattr(Defragmentation, "post_reject")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gangline import model, resources
+from gangline import Cycle, model, resources
 from gangline.groups.strategy import PLACEMENT_STRATEGY
 from gangline.testing import FakeHandle, cluster, make_node, make_pod
 from gangline.wire.custom_resources import (
@@ -69,6 +69,22 @@ def test_a_bad_value_is_told_once() -> None:
         bench.verdicts(owned("p", {GPU_COUNT: "0"}))
 
     assert len(bench.handle.fake_recorder.events) == 1
+
+
+def test_a_what_if_about_a_pod_that_has_a_node_tells_nothing() -> None:
+    bench = Bench(FABRIC)
+
+    bench.verdicts(owned("p", {GPU_COUNT: "0"}, on=FABRIC[0].metadata.name))
+
+    assert not bench.handle.fake_recorder.events
+
+
+def test_the_filter_itself_tells_nothing() -> None:
+    bench = Bench(FABRIC)
+
+    bench.plugin.pre_filter(Cycle(), bench.cache.record(owned("p", {GPU_COUNT: "0"})))
+
+    assert not bench.handle.fake_recorder.events
 
 
 def test_a_domain_that_does_not_exist_is_told() -> None:
