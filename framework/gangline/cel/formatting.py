@@ -137,7 +137,7 @@ def _text(value: Any) -> str:
 
 def _map(value: Map) -> str:
     pairs: list[tuple[str, str]] = []
-    for key in value.keys():
+    for key in value:
         if type(key) not in (str, bool, int, Uint):
             raise _unsuited("s", f"a key of type {type_name(key)}")
         pairs.append((_literal(key), _literal(value.find(key)[0])))

@@ -12,9 +12,7 @@ from gangline.errors import ExpressionFailed
 
 
 def _value(one: Optional) -> Any:
-    if not one.has:
-        raise ExpressionFailed("optional.none() dereference")
-    return one.value
+    return one.get()
 
 
 def _of_non_zero(value: Any) -> Optional:

@@ -10,14 +10,25 @@ from collections.abc import Callable
 from typing import Any
 
 from gangline.cel import costs
-
 from gangline.cel.folding import fold, variable
 from gangline.cel.library import BY_ID, CONVERSIONS, FUNCTIONS
 from gangline.cel.overloads import Overload
 from gangline.cel.paths import DEVICE_SLOTS, FIRST_VARIABLE, Step, chain, device_map
 from gangline.cel.regexes import regex
 from gangline.cel.syntax import Call, Fold, Ident, ListOf, Literal, MapOf, Node, Select
-from gangline.cel.values import TYPE_VALUES, Map, Optional, contains, equal, key_of, no_overload, size_of
+from gangline.cel.values import (
+    TYPE_VALUES,
+    UNREADABLE,
+    Map,
+    Optional,
+    TooMuch,
+    contains,
+    equal,
+    key_of,
+    no_overload,
+    same,
+    size_of,
+)
 from gangline.errors import ExpressionFailed, InvalidExpression
 
 Run = Callable[[list[Any]], Any]
@@ -38,14 +49,10 @@ class Constant:
 
 
 def spend(frame: list[Any], cost: int) -> None:
-    """Adds to the cost of the evaluation. Raises CostExceeded at the limit."""
+    """Adds to the cost of the evaluation. Raises TooMuch at the limit."""
     frame[0] += cost
     if frame[0] > costs.MOST_COST:
-        raise CostExceeded
-
-
-class CostExceeded(Exception):
-    """The evaluation costs more than it may; nothing absorbs this."""
+        raise TooMuch
 
 
 class Planner:
@@ -271,7 +278,7 @@ class Planner:
 def _entries(more: Any) -> list[Any]:
     if type(more) is not Map:
         raise no_overload()
-    return [(key, more.find(key)[0]) for key in more.keys()]
+    return [(key, more.find(key)[0]) for key in more]
 
 
 def _constant_regex(pattern: str) -> None:
@@ -297,10 +304,14 @@ def _conditional(test: Run, truthy: Run, falsy: Run) -> Run:
     def run(frame: list[Any]) -> Any:
         decided = test(frame)
         if decided is True:
-            return truthy(frame)
-        if decided is False:
-            return falsy(frame)
-        raise no_overload()
+            value = truthy(frame)
+        elif decided is False:
+            value = falsy(frame)
+        else:
+            raise no_overload()
+        if type(value) is Optional and type(value.value).__module__ in _CHEAP:
+            return UNREADABLE
+        return value
 
     return run
 
@@ -332,7 +343,7 @@ def _equality(left: Run, right: Run, wanted: bool) -> Run:
         one, other = left(frame), right(frame)
         cheap = wanted and type(one).__module__ in _CHEAP
         spend(frame, 1 if cheap else costs.shorter((one, other), None))
-        return equal(one, other) is wanted
+        return equal(one, other) if wanted else not same(one, other)
 
     return run
 
@@ -346,7 +357,7 @@ def _or(left: Run, right: Run, optional: bool) -> Run:
         if type(one) is not Optional:
             raise no_overload()
         if one.has:
-            return one if optional else one.value
+            return one if optional else one.get()
         return right(frame)
 
     return run
@@ -363,7 +374,7 @@ def _member(value: Run, items: list[Any]) -> Run:
             return type(wanted) is str and wanted in texts
 
         return among
-    if any(each is None or size_of(each) != 1 and type(each) is not str for each in items):
+    if any(each is None or (size_of(each) != 1 and type(each) is not str) for each in items):
         return _function("@in", BY_ID["in_list"], [value, Constant(items)])
     return lambda frame: contains(items, value(frame))
 
@@ -400,7 +411,21 @@ def _function(name: str, exact: Overload | None, args: list[Run]) -> Run:
 
 
 _PRICED_BY_ID = frozenset(
-    "startsWith endsWith contains matches bytes string strings.quote format @in _<_ _<=_ _>_ _>=_ _+_".split()
+    [
+        "startsWith",
+        "endsWith",
+        "contains",
+        "matches",
+        "bytes",
+        "string",
+        "strings.quote",
+        "format",
+        "@in",
+        "_<_",
+        "_<=_",
+        "_>_",
+        "_>=_",
+        "_+_",
+    ]
 )
 """Functions whose costs depend on the overload, and are 1 where that is not known before."""
-

@@ -19,7 +19,16 @@ _RFC3339 = re.compile(
     r"(\d{4})-(\d{2})-(\d{2})T(\d{1,2}):(\d{2}):(\d{2})(?:[.,](\d+))?(?:Z|([+-])(\d{2}):(\d{2}))", re.ASCII
 )
 _PART = re.compile(r"(\d*)(?:\.(\d*))?(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
-_UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": SECOND, "m": 60 * SECOND, "h": 3600 * SECOND}
+_UNITS = {
+    "ns": 1,
+    "us": 10**3,
+    "µs": 10**3,
+    "μs": 10**3,
+    "ms": 10**6,
+    "s": SECOND,
+    "m": 60 * SECOND,
+    "h": 3600 * SECOND,
+}
 
 
 class Duration:
@@ -125,6 +134,7 @@ def _day(year: int, month: int, day: int) -> int:
 
 
 def duration_text(one: Duration) -> str:
+    """The duration in seconds, as in 1.5s."""
     text = format_float(_seconds(one))
     return f"{text}s"
 
@@ -146,6 +156,7 @@ def format_float(value: float) -> str:
 
 
 def timestamp_text(one: Timestamp) -> str:
+    """The time in the form of RFC 3339, in its own offset."""
     seconds, rest = divmod(one.ns, SECOND)
     local = seconds + one.offset
     days, within = divmod(local, 86400)
