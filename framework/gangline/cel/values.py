@@ -222,7 +222,7 @@ def compared_numbers(left: Any, right: Any) -> int | None:
     return (left > right) - (left < right)
 
 
-def _integer_and_double(whole: int, double: float) -> int:
+def _integer_and_double(whole: Any, double: float) -> int:
     least, most = (0, MOST_UINT) if type(whole) is Uint else (LEAST_INT, MOST_INT)
     if double < float(least):
         return 1
