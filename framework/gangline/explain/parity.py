@@ -6,13 +6,13 @@ Nothing else in the product uses this module: tests compare what it answers with
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import msgspec
 
-from gangline import config, model
+from gangline import cel, config, model
 from gangline.explain.case import converted, load_cluster
 from gangline.explain.report import Report, explain
 from gangline.profile.assembly import judging_runtimes
@@ -85,6 +85,14 @@ def verdict(case: dict[str, Any]) -> dict[str, Any]:
             for name, each in reports.items()
         }
     return result
+
+
+def selects(expression: str, device: Mapping[str, Any]) -> bool:
+    """Whether a CEL selector selects a device, given as driver, attributes and capacity as in a ResourceSlice.
+
+    Raises ExpressionError for an expression that does not compile, or fails on this device.
+    """
+    return cel.compile(expression)(cel.Device.of(device))
 
 
 @cache
