@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from gangline.dra.asking import MOST_DEVICES, Alternative, Ask, read
 from gangline.dra.candidates import Candidates, Unallocatable
+from gangline.dra.counting import Outcomes, count
 from gangline.dra.problem import Problem
 from gangline.dra.results import Gift, allocation
 from gangline.dra.search import MOST_STEPS, Answer, Ending, solve
-from gangline.dra.selecting import Compile, Selectors
-from gangline.dra.table import DeviceTable
-from gangline.dra.usage import Usage
+from gangline.dra.selecting import Selectors
+from gangline.dra.standing import Standing
 from gangline.model.resource_claims import ResourceClaim, ResourceClaimAllocation
 from gangline.model.resource_slices import DeviceClass
 
@@ -35,24 +35,22 @@ class Allocator:
 
     def __init__(
         self,
-        table: DeviceTable,
+        standing: Standing,
         classes: Mapping[str, DeviceClass],
-        usage: Usage,
-        compile_: Compile,
+        selectors: Selectors,
         share_id: Callable[[], str] = lambda: str(uuid.uuid4()),
         most_steps: int = MOST_STEPS,
     ) -> None:
-        self.table = table
+        self._standing = standing
         self._classes = classes
-        self._usage = usage
-        self._selectors = Selectors(table, compile_)
+        self._selectors = selectors
         self._share_id = share_id
         self._most_steps = most_steps
 
     def ask(self, claims: Sequence[ResourceClaim]) -> PodAllocator:
         """What nodes have for the claims of a pod. Raises InvalidObject: no node can have anything for such claims."""
         ask = read(claims, self._classes)
-        candidates = Candidates(ask, self.table, self._selectors, self._usage)
+        candidates = Candidates(ask, self._standing, self._selectors)
         return PodAllocator(ask, candidates, self._share_id, self._most_steps)
 
 
@@ -65,6 +63,10 @@ class PodAllocator:
         self._share_id = share_id
         self._most_steps = most_steps
         self._answers: dict[Problem, Answer] = {}
+
+    def everywhere(self, size: int) -> Outcomes:
+        """Which of the nodes in the first `size` rows have devices: see `counting`."""
+        return count(self._candidates, size)
 
     def on(self, node: int, node_name: str) -> Verdict:
         """What the node in this row has."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -14,9 +12,8 @@ from gangline.dra.capacities import Amount, consumption
 from gangline.dra.pools import Condition, Pool
 from gangline.dra.problem import Amounts, Choice, Mask, Problem, Rule
 from gangline.dra.selecting import FAILURE, YES, Selectors
-from gangline.dra.table import Codes, DeviceTable
-from gangline.dra.usage import DeviceId, Usage
-from gangline.quantity import milli
+from gangline.dra.standing import Standing
+from gangline.dra.table import Codes
 from gangline.status import BoolColumn
 
 
@@ -40,45 +37,27 @@ class Unallocatable(Exception):
 class Candidates:
     """The devices for one ask."""
 
-    def __init__(self, ask: Ask, table: DeviceTable, selectors: Selectors, usage: Usage) -> None:
+    def __init__(self, ask: Ask, standing: Standing, selectors: Selectors) -> None:
         self.ask = ask
-        self.table = table
+        self.standing = standing
+        self.table = standing.table
         self.alternatives = ask.alternatives
         self._selectors = selectors
-        self._usage = usage
         self._consumption: dict[int, list[dict[str, tuple[Amount, int]] | None]] = {}
-        self._left: dict[int, dict[tuple[str, str], int]] = {}
         self.columns = [self._columns(number) for number in range(len(self.alternatives))]
-
-    @cached_property
-    def taken(self) -> BoolColumn:
-        """By row: whether a claim has the device for itself."""
-        return self._where(self._usage.taken)
-
-    @cached_property
-    def in_use(self) -> BoolColumn:
-        """By row: whether shares consume capacities of the device."""
-        return self._where(self._usage.consumed)
-
-    def _where(self, devices: Iterable[DeviceId]) -> BoolColumn:
-        found = np.zeros(len(self.table), dtype=np.bool_)
-        index = self.table.index
-        for device in devices:
-            found[index.get(device, [])] = True
-        return found
 
     def _columns(self, number: int) -> Columns:
         alternative = self.alternatives[number]
         table = self.table
         verdicts = self._selectors.verdicts(alternative.expressions)
         meant = (verdicts == YES) & self._sufficient(number, alternative)
-        candidates = meant & ~self.exhausted
+        candidates = meant & ~self.standing.exhausted
         if alternative.tolerations or table.has_taints:
             candidates &= table.tolerated(alternative.tolerations)
         failures = verdicts >= FAILURE
         if not alternative.is_admin:
-            candidates &= ~self.taken
-            failures &= ~self.taken
+            candidates &= ~self.standing.taken
+            failures &= ~self.standing.taken
         return Columns(verdicts, meant, candidates, failures)
 
     def _sufficient(self, number: int, alternative: Alternative) -> BoolColumn:
@@ -87,11 +66,11 @@ class Candidates:
         kinds = table.capacities
         found = [
             consumption(table.devices[row].capacity, alternative.capacity)
-            for row in np.unique(kinds.codes, return_index=True)[1].tolist()
+            for row in kinds.first
         ]
         self._consumption[number] = found
         suffices = np.array([each is not None for each in found], dtype=np.bool_)[kinds.codes] if found else np.zeros(0, dtype=np.bool_)
-        for device, consumed in self._usage.consumed.items():
+        for device, consumed in self.standing.usage.consumed.items():
             for row in table.index.get(device, ()):
                 wanted = found[kinds.codes[row]]
                 if wanted is not None:
@@ -103,40 +82,6 @@ class Candidates:
     def consumed(self, number: int, row: int) -> dict[str, tuple[Amount, int]]:
         """By capacity: what a share of a device consumes for an alternative, and what the device has."""
         return self._consumption[number][self.table.capacities.codes[row]] or {}
-
-    def consumed_before(self, row: int) -> dict[str, int]:
-        """By capacity: the thousandths of a device that shares of allocated claims consume."""
-        return self._usage.consumed.get(self.table.identity(row), {})
-
-    @cached_property
-    def exhausted(self) -> BoolColumn:
-        """By row: whether the device consumes counters of a pool in which some counter is below zero."""
-        found = np.zeros(len(self.table), dtype=np.bool_)
-        if self.table.consumes.any():
-            for pool in self.table.pools:
-                if pool.condition is Condition.USABLE and pool.counters and min(self.left(pool).values(), default=0) < 0:
-                    found[self.table.rows_of(pool)] = True
-            found &= self.table.consumes & ~(self.table.shareable & self.in_use)
-        return found
-
-    def left(self, pool: Pool) -> dict[tuple[str, str], int]:
-        """By counter set and counter: the thousandths that allocated devices leave; negative if they have too much."""
-        left = self._left.get(id(pool))
-        if left is None:
-            left = self._left[id(pool)] = {
-                (each.name, name): milli(counter.value)
-                for number in pool.counters
-                for each in self.table.slices[number].spec.shared_counters
-                for name, counter in each.counters.items()
-            }
-            allocated = self._usage.taken | self._usage.shared | self._usage.consumed.keys()
-            for number in (*pool.slices, *pool.others) if left else ():
-                for row in self.table.rows_of_slice(number):
-                    if self.table.consumes[row] and self.table.identity(row) in allocated:
-                        for counter, amount in self.table.consumption(row).items():
-                            if counter in left:
-                                left[counter] -= amount
-        return left
 
     def of_node(self, node: int) -> tuple[Problem, list[int]]:
         """The problem of a node, and the row of each position. Raises Unallocatable."""
@@ -162,14 +107,13 @@ class _Cut:
         self._table = candidates.table
         self._of = candidates.alternatives
         table = self._table
-        matters = np.zeros(len(table), dtype=np.bool_)
-        found: list[tuple[int, Pool]] = [(row, pool) for pool in pools for row in table.rows_of(pool)]
-        rows = [row for row, _ in found]
+        found = [(row, pool) for pool in pools for row in table.rows_of(pool)]
+        rows = np.array([row for row, _ in found], dtype=np.int64)
+        matters = np.zeros(len(rows), dtype=np.bool_)
         for columns in candidates.columns:
-            matters[rows] |= columns.meant[rows] | (columns.verdicts[rows] >= FAILURE)
-        kept = [(row, pool) for row, pool in found if matters[row]]
-        self._rows = [row for row, _ in kept]
-        self._pools = [pool for _, pool in kept]
+            matters |= columns.meant[rows] | (columns.verdicts[rows] >= FAILURE)
+        self._rows: list[int] = rows[matters].tolist()
+        self._pools = [found[index][1] for index in np.flatnonzero(matters).tolist()]
         self._reached = np.array([self._reaches(row, node) for row in self._rows], dtype=np.bool_)
 
     def _reaches(self, row: int, node: int) -> bool:
@@ -202,7 +146,7 @@ class _Cut:
                 for name, (amount, has) in sorted(candidates.consumed(number, row).items()):
                     index = capacities.setdefault((position, name), len(capacities))
                     if index == len(capacities_left):
-                        capacities_left.append(has - candidates.consumed_before(row).get(name, 0))
+                        capacities_left.append(has - candidates.standing.consumed_before(row).get(name, 0))
                     pairs.append((index, amount.thousandths))
                 consumes[position] = tuple(pairs)
             choices.append(
@@ -232,7 +176,7 @@ class _Cut:
             tuple(tuple(request.is_prioritized for request in each) for each in candidates.ask.requests),
             self._rules(requests),
             self._mask(shareable),
-            self._mask(candidates.in_use[rows]),
+            self._mask(candidates.standing.in_use[rows]),
             counters,
             counters_left,
             tuple(capacities_left),
@@ -247,7 +191,7 @@ class _Cut:
         for row, pool in zip(self._rows, self._pools, strict=True):
             pairs = []
             if self._table.consumes[row]:
-                available = self._candidates.left(pool)
+                available = self._candidates.standing.left(pool)
                 for (counter_set, name), amount in self._table.consumption(row).items():
                     index = numbers.setdefault((pool.driver, pool.name, counter_set, name), len(numbers))
                     if index == len(left):

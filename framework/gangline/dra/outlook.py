@@ -90,7 +90,7 @@ class Outlook:
             if not rule.is_distinct:
                 count, values = holding.marks[claim][index]
                 masks = self._values[claim][index]
-                options[index] = [masks.get(values[0], 0)] if count else list(masks.values())
+                options[index] = [masks.get(values[0], 0)] if count else list(masks.values()) or [0]
         if prod(map(len, options.values())) > _MOST_COMBINATIONS:
             index = min(options, key=lambda each: len(options[each]))
             options = {index: options[index]}

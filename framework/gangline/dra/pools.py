@@ -39,6 +39,12 @@ class Reach:
     def __contains__(self, row: int) -> bool:
         return (row in self.rows) != self.is_inverted
 
+    def mask(self, size: int) -> BoolColumn:
+        """The nodes among the first `size` rows."""
+        found = np.full(size, self.is_inverted, dtype=np.bool_)
+        found[list(self.rows)] = not self.is_inverted
+        return found
+
 
 @dataclass(frozen=True, slots=True)
 class Pool:

@@ -17,7 +17,7 @@ from gangline.dra.holding import Holding, Violation
 from gangline.dra.outlook import Outlook
 from gangline.dra.problem import Choice, Problem, Rule, positions
 
-MOST_STEPS = 20_000
+MOST_STEPS = 50_000
 """Steps of one search."""
 
 
@@ -208,7 +208,7 @@ class _Search:
         """What decides whether there is a way on: two states with the same key have the same."""
         holding = self._holding
         where = claim, number, index, has
-        marks = tuple((count > 0, tuple(sorted(values.items())) if count else ()) for count, values in holding.marks[claim])
+        marks = tuple((count > 0, tuple(sorted(values.values())) if count else ()) for count, values in holding.marks[claim])
         left = tuple(holding.counters), tuple(holding.capacities), holding.shared
         if self._alike is None:
             exact = tuple((count, tuple(sorted(values.items()))) for count, values in holding.marks[claim])

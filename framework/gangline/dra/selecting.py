@@ -56,8 +56,7 @@ class Selectors:
         except GanglineError as error:
             return np.full(len(self._table), self._failure(str(error)), dtype=np.int32)
         kinds = self._table.contents
-        _, rows = np.unique(kinds.codes, return_index=True)
-        verdicts = np.array([self._verdict(program, row) for row in rows.tolist()], dtype=np.int32)
+        verdicts = np.array([self._verdict(program, row) for row in kinds.first], dtype=np.int32)
         return verdicts[kinds.codes] if len(verdicts) else np.zeros(0, dtype=np.int32)
 
     def _verdict(self, program: Program, row: int) -> int:

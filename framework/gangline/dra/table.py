@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import msgspec
@@ -34,7 +34,10 @@ class Column:
     """Codes and what they stand for."""
 
     codes: Codes
-    values: list[Hashable] = field(default_factory=list)
+    values: list[Hashable]
+    """What each code stands for."""
+    first: list[int]
+    """The first row of each code."""
 
 
 class DeviceTable:
@@ -124,12 +127,11 @@ class DeviceTable:
         return sorted([*own, *wide], key=lambda pool: pool.order)
 
     @cached_property
-    def wide_rows(self) -> BoolColumn:
-        """By row: whether several nodes may use the device."""
-        found = np.zeros(len(self), dtype=np.bool_)
-        for pool in self._wide:
-            found[self.rows_of(pool)] = True
-        return found
+    def wide_pools(self) -> list[Pool]:
+        """Usable pools with devices that several nodes may use."""
+        found = (*self._wide, *(pool for pools in self._own.values() for pool in pools))
+        usable = (pool for pool in found if pool.condition is Condition.USABLE)
+        return [pool for pool in usable if any(self.node[row] < 0 for row in self.rows_of(pool))]
 
     def rows_of(self, pool: Pool) -> list[int]:
         """The rows of the devices that a pool offers, in the order in which they are tried."""
@@ -155,7 +157,7 @@ class DeviceTable:
         codes = np.fromiter(
             (numbers.setdefault(value_of(row), len(numbers)) for row in range(len(self))), np.int32, len(self)
         )
-        return Column(codes, list(numbers))
+        return Column(codes, list(numbers), np.unique(codes, return_index=True)[1].tolist())
 
     def attribute(self, name: str) -> Codes:
         """The codes of an attribute: of its full name, or of its name without the domain if that is the driver."""
