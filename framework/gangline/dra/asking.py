@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from gangline.bounds import check_count
 from gangline.errors import InvalidObject
 from gangline.model.base import Quantity
 from gangline.model.resource_claims import (
@@ -20,6 +21,10 @@ from gangline.quantity import milli
 
 MOST_DEVICES = 32
 """Devices of one claim; its status has no room for more."""
+_MOST_ENTRIES = 32
+"""Requests, constraints or configurations of a claim, and selectors of a request; the API takes no more."""
+_MOST_ALTERNATIVES = 8
+_MOST_TOLERATIONS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +92,11 @@ class Ask:
 
 def read(claims: Sequence[ResourceClaim], classes: Mapping[str, DeviceClass]) -> Ask:
     """What claims ask for. Raises InvalidObject: such claims cannot be allocated anywhere."""
+    for claim in claims:
+        devices, path = claim.spec.devices, _path(claim)
+        check_count(f"{path}.requests", devices.requests, _MOST_ENTRIES)
+        check_count(f"{path}.constraints", devices.constraints, _MOST_ENTRIES)
+        check_count(f"{path}.config", devices.config, _MOST_ENTRIES)
     return Ask(
         tuple(claims),
         tuple(_requests(number, claim, classes) for number, claim in enumerate(claims)),
@@ -117,6 +127,7 @@ def _requests(number: int, claim: ResourceClaim, classes: Mapping[str, DeviceCla
     found = []
     for i, request in enumerate(claim.spec.devices.requests):
         path = f"{_path(claim)}.requests[{i}]"
+        check_count(f"{path}.firstAvailable", request.first_available, _MOST_ALTERNATIVES)
         given: list[tuple[str, ExactDeviceRequest | DeviceSubRequest]]
         if request.first_available:
             given = [(f"{request.name}/{each.name}", each) for each in request.first_available]
@@ -143,6 +154,8 @@ def _alternative(
         raise InvalidObject(f"{path}.deviceClassName", given.device_class_name, "there is no such DeviceClass")
     if given.allocation_mode not in ("ExactCount", "All"):
         raise InvalidObject(f"{path}.allocationMode", given.allocation_mode, "must be ExactCount or All")
+    check_count(f"{path}.selectors", given.selectors, _MOST_ENTRIES)
+    check_count(f"{path}.tolerations", given.tolerations, _MOST_TOLERATIONS)
     capacity = given.capacity.requests if given.capacity is not None else {}
     for quantity in capacity.values():
         milli(quantity)

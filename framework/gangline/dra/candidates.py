@@ -1,4 +1,4 @@
-"""Which devices the claims of a pod may get, in columns over the whole table, and the problem of one node cut out of them."""
+"""Which devices the claims of a pod may get, in columns over the whole table, and one node's problem cut out of them."""
 
 from __future__ import annotations
 
@@ -64,12 +64,13 @@ class Candidates:
         """By row: whether the capacities suffice, as far as claims that are allocated leave them."""
         table = self.table
         kinds = table.capacities
-        found = [
-            consumption(table.devices[row].capacity, alternative.capacity)
-            for row in kinds.first
-        ]
+        found = [consumption(table.devices[row].capacity, alternative.capacity) for row in kinds.first]
         self._consumption[number] = found
-        suffices = np.array([each is not None for each in found], dtype=np.bool_)[kinds.codes] if found else np.zeros(0, dtype=np.bool_)
+        suffices = (
+            np.array([each is not None for each in found], dtype=np.bool_)[kinds.codes]
+            if found
+            else np.zeros(0, dtype=np.bool_)
+        )
         for device, consumed in self.standing.usage.consumed.items():
             for row in table.index.get(device, ()):
                 wanted = found[kinds.codes[row]]

@@ -69,9 +69,7 @@ class _Counting:
         fits = np.ones((self._size, self._width), dtype=np.bool_)
         for key, mask in groups.items():
             fits &= self._counted(mask) >= needs[key]
-        outcomes: Outcomes = fits.any(axis=1).astype(np.int8)
-        outcomes[unsure] = OPEN
-        return outcomes
+        return np.where(unsure, OPEN, fits.any(axis=1)).astype(np.int8)
 
     def _has(self, rows: BoolColumn) -> BoolColumn:
         """Which nodes have one of these rows."""

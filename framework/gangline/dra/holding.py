@@ -1,4 +1,4 @@
-"""What is given out at one point of a search, and whether one more device can be: the state that a search walks through."""
+"""What is given out at one point of a search, and whether one more device can be."""
 
 from __future__ import annotations
 
@@ -17,7 +17,19 @@ class Violation(Exception):
 class Holding:
     """Devices given out so far. `give` adds one and `take_back` removes the last."""
 
-    __slots__ = ("_problem", "_rules", "_shares", "capacities", "counters", "given", "held", "held_by", "marks")
+    __slots__ = (
+        "_problem",
+        "_rules",
+        "_shares",
+        "capacities",
+        "counters",
+        "given",
+        "held",
+        "held_by",
+        "marks",
+        "numbers",
+        "shared",
+    )
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
@@ -30,10 +42,14 @@ class Holding:
         """Claim, choice, position, and whether counters were reserved, in order."""
         self.held = 0
         """Devices that a claim has for itself."""
+        self.shared = 0
+        """Shareable devices with new shares; their counters are not counted again."""
         self.held_by: list[int] = [0] * len(problem.requests)
         """By claim: the devices of `held` that it has."""
         self.counters = list(problem.counters_left)
         self.capacities = list(problem.capacities_left)
+        self.numbers: list[int] = [0] * len(problem.requests)
+        """By claim: how many devices it has."""
         self.marks: list[list[tuple[int, dict[int, int]]]] = [[(0, {}) for _ in rules] for rules in problem.rules]
         """By claim and rule: how many devices the rule has seen, and the values it remembers; a rule that wants equal
         values remembers one, under 0, the others one for each request."""
@@ -59,7 +75,7 @@ class Holding:
             return False
         is_shared = problem.shareable >> position & 1
         consumed = problem.counters[position]
-        reserves = bool(consumed) and not (is_shared and (self._shares[position] or problem.in_use >> position & 1))
+        reserves = bool(consumed) and not (is_shared and (self.shared | problem.in_use) >> position & 1)
         if reserves:
             counters = self.counters
             if any(amount > counters[index] for index, amount in consumed):
@@ -80,29 +96,29 @@ class Holding:
             for index, amount in choice.consumes[position]:
                 self.capacities[index] -= amount
             self._shares[position] += 1
+            self.shared |= 1 << position
         else:
             self.held |= 1 << position
             self.held_by[claim] |= 1 << position
+        self.numbers[claim] += 1
         self.given.append((claim, number, position, reserves))
         return True
 
     def take_back(self) -> None:
         """Undo the last `give`."""
         claim, number, position, reserved = self.given.pop()
+        self.numbers[claim] -= 1
         if self._problem.shareable >> position & 1:
             for index, amount in self._problem.choices[number].consumes[position]:
                 self.capacities[index] += amount
             self._shares[position] -= 1
+            if not self._shares[position]:
+                self.shared &= ~(1 << position)
         else:
             self.held_by[claim] &= ~(1 << position)
             if not any(held >> position & 1 for held in self.held_by):
                 self.held &= ~(1 << position)
         self._withdraw(claim, number, position, len(self._rules[claim][number]), reserved)
-
-    @property
-    def shared(self) -> int:
-        """Which shareable devices have new shares; their counters are not counted again."""
-        return sum(1 << position for position, shares in enumerate(self._shares) if shares)
 
     def _add(self, claim: int, index: int, is_distinct: bool, base: int, value: int) -> bool:
         """Show a device to a rule; answers whether the rule admits it."""

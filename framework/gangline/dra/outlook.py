@@ -1,8 +1,7 @@
 """Whether a search can still succeed, by counting: a necessary condition that costs polynomial time.
 
-It leaves out counters, capacities and rules that want distinct values. For what is left, each remaining request needs so
-many devices of a set, no device twice, with one value for each rule that wants equal values. Without the parts left
-out, the answer is exact.
+It leaves out counters, capacities and rules that want distinct values. For what is left, each remaining request needs a
+number of devices of a set, no device twice, with one value for each rule that wants equal values.
 """
 
 from __future__ import annotations
@@ -38,7 +37,8 @@ class Outlook:
         self._values = [[_masks(rule.values) for rule in rules] for rules in problem.rules]
         """By claim and rule: the devices of each value."""
         self._needs = [
-            [self._need(claim, list(numbers)) for numbers in requests] for claim, requests in enumerate(problem.requests)
+            [self._need(claim, list(numbers)) for numbers in requests]
+            for claim, requests in enumerate(problem.requests)
         ]
 
     def _need(self, claim: int, numbers: list[int]) -> _Need | None:

@@ -5,6 +5,7 @@ Nothing in a problem names a device or a node, so nodes of one shape have one pr
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -70,11 +71,9 @@ class Problem:
     capacities_left: tuple[int, ...]
 
 
-def positions(mask: Mask) -> list[int]:
+def positions(mask: Mask) -> Iterator[int]:
     """The positions of a mask, ascending."""
-    found = []
     while mask:
         low = mask & -mask
-        found.append(low.bit_length() - 1)
+        yield low.bit_length() - 1
         mask ^= low
-    return found

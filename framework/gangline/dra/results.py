@@ -52,7 +52,7 @@ def _device(gift: Gift, share_id: Callable[[], str]) -> AllocatedDevice:
         admin_access=True if alternative.is_admin else None,
         request=alternative.name,
         share_id=share_id() if gift.consumed is not None else None,
-        consumed_capacity=gift.consumed or None,
+        consumed_capacity={**gift.consumed} if gift.consumed else None,
         tolerations=list(alternative.tolerations),
         binding_conditions=device.binding_conditions or [],
         binding_failure_conditions=device.binding_failure_conditions or [],

@@ -18,7 +18,9 @@ from gangline.dra.outlook import Outlook
 from gangline.dra.problem import Choice, Problem, Rule, positions
 
 MOST_STEPS = 50_000
-"""Steps of one search."""
+"""Steps of one search: devices that are tried, and ways there and back."""
+_MOST_KINDS = 32
+"""If devices are of more kinds, states are told apart by the devices themselves."""
 
 
 class Ending(enum.Enum):
@@ -85,6 +87,8 @@ class _Search:
         can_end_early = any(choice.failures for choice in problem.choices) or _can_violate(problem)
         self._outlook = None if self._remembers_order or can_end_early else Outlook(problem)
         self._alike = None if self._remembers_order or can_end_early else _alike(problem)
+        if self._alike is not None and len(self._alike) > _MOST_KINDS:
+            self._alike = None
         self._has_turned_back = False
         self._dead: dict[Hashable, tuple[_Result, list[list[tuple[int, dict[int, int]]]] | None]] = {}
 
@@ -107,9 +111,7 @@ class _Search:
         stack = [self._request(0, 0)]
         result: _Result | None = None
         while stack:
-            self._steps += 1
-            if self._steps > self._most:
-                raise _TooLong
+            self._count()
             try:
                 step = stack[-1].send(result)  # type: ignore[arg-type]  # the first send of a generator is None
             except StopIteration as end:
@@ -120,6 +122,11 @@ class _Search:
             result = None
         assert result is not None
         return result
+
+    def _count(self) -> None:
+        self._steps += 1
+        if self._steps > self._most:
+            raise _TooLong
 
     def _request(self, claim: int, request: int) -> _Walk:
         """From the begin of a request to the end."""
@@ -151,7 +158,7 @@ class _Search:
             result = yield self._request(claim, request + 1)
             return result
         holding = self._holding
-        has = sum(1 for each in holding.given if each[0] == claim)
+        has = holding.numbers[claim]
         if has + choice.count - index > MOST_DEVICES:
             return _Result.TOO_MANY
         key = self._state(claim, number, index, start, has)
@@ -160,8 +167,10 @@ class _Search:
             if marks is not None:
                 holding.marks = _copied(marks)
             return result
-        if self._has_turned_back and self._outlook is not None and self._outlook.is_hopeless(
-            holding, claim, request, number, index, start
+        if (
+            self._has_turned_back
+            and self._outlook is not None
+            and self._outlook.is_hopeless(holding, claim, request, number, index, start)
         ):
             result = _Result.NONE
         elif choice.every is not None:
@@ -190,6 +199,7 @@ class _Search:
         holding = self._holding
         choice = self._problem.choices[number]
         for position in positions((choice.candidates | choice.failures) >> start << start):
+            self._count()
             if not holding.is_free(claim, choice, position):
                 continue
             if choice.failures >> position & 1:
@@ -208,7 +218,9 @@ class _Search:
         """What decides whether there is a way on: two states with the same key have the same."""
         holding = self._holding
         where = claim, number, index, has
-        marks = tuple((count > 0, tuple(sorted(values.values())) if count else ()) for count, values in holding.marks[claim])
+        marks = tuple(
+            (count > 0, tuple(sorted(values.values())) if count else ()) for count, values in holding.marks[claim]
+        )
         left = tuple(holding.counters), tuple(holding.capacities), holding.shared
         if self._alike is None:
             exact = tuple((count, tuple(sorted(values.items()))) for count, values in holding.marks[claim])
@@ -216,7 +228,12 @@ class _Search:
         held, own = holding.held, holding.held_by[claim]
         after = -1 << start
         counts = tuple(
-            ((held & mask).bit_count(), (held & mask & after).bit_count(), (own & mask).bit_count(), (mask & after).bit_count())
+            (
+                (held & mask).bit_count(),
+                (held & mask & after).bit_count(),
+                (own & mask).bit_count(),
+                (mask & after).bit_count(),
+            )
             for mask in self._alike
         )
         return where, counts, marks, left
@@ -237,7 +254,8 @@ def _remembers_order(problem: Problem) -> bool:
     request is taken back. So requests of several devices need a search that enters each branch.
     """
     return any(
-        rule.is_distinct and any(problem.choices[number].count > 1 for number in rule.choices) for rule in _rules(problem)
+        rule.is_distinct and any(problem.choices[number].count > 1 for number in rule.choices)
+        for rule in _rules(problem)
     )
 
 
@@ -248,10 +266,12 @@ def _can_violate(problem: Problem) -> bool:
 
 def _alike(problem: Problem) -> list[int]:
     """Masks of devices that differ in nothing that a search looks at."""
+
     def kind(position: int) -> Hashable:
         def of(choice: Choice) -> Hashable:
             is_every = choice.every is not None and position in choice.every
             return choice.candidates >> position & 1, is_every, choice.consumes[position]
+
         return (
             tuple(of(choice) for choice in problem.choices),
             tuple(rule.values[position] for rule in _rules(problem)),
@@ -259,6 +279,7 @@ def _alike(problem: Problem) -> list[int]:
             problem.in_use >> position & 1,
             problem.counters[position],
         )
+
     masks: dict[Hashable, int] = {}
     for position in range(problem.size):
         key = kind(position)

@@ -12,12 +12,23 @@ from gangline.errors import GanglineError
 
 NO = 0
 YES = 1
+_MOST_CODES = 2**31
+"""Numbers of combinations are made small again before they grow beyond this."""
 FAILURE = 2
 """Codes from here on are failures: `Selectors.failures[code - FAILURE]` is the text."""
 
 
+Path = tuple[str, ...]
+"""What an expression reads: ("driver",), ("allowMultipleAllocations",), ("attributes", domain, name) or ("capacity",
+domain, name); any other path means everything."""
+
+
 class Program(Protocol):
     """A compiled expression."""
+
+    @property
+    def reads(self) -> frozenset[Path] | None:
+        """What the expression reads of a device; None if that is not known, so that it may be everything."""
 
     def __call__(self, device: Mapping[str, Any], /) -> bool:
         """Whether the expression holds for a device. Raises GanglineError."""
@@ -55,9 +66,36 @@ class Selectors:
             program = self._compile(expression)
         except GanglineError as error:
             return np.full(len(self._table), self._failure(str(error)), dtype=np.int32)
-        kinds = self._table.contents
-        verdicts = np.array([self._verdict(program, row) for row in kinds.first], dtype=np.int32)
-        return verdicts[kinds.codes] if len(verdicts) else np.zeros(0, dtype=np.int32)
+        codes, first = self._kinds(program.reads)
+        verdicts = np.array([self._verdict(program, row) for row in first], dtype=np.int32)
+        return verdicts[codes] if len(verdicts) else np.zeros(0, dtype=np.int32)
+
+    def _kinds(self, reads: frozenset[Path] | None) -> tuple[Codes, list[int]]:
+        """Numbers for what the devices differ in as far as a program reads it, and the first row of each number."""
+        columns = [self._column_of(path) for path in sorted(reads)] if reads is not None else [None]
+        codes = np.zeros(len(self._table), dtype=np.int64)
+        for column in columns:
+            if column is None:
+                return self._table.contents.codes, self._table.contents.first
+            least = int(column.min(initial=0))
+            codes = codes * (int(column.max(initial=0)) - least + 1) + (column - least)
+            if codes.max(initial=0) > _MOST_CODES:
+                codes = np.unique(codes, return_inverse=True)[1]
+        _, first, kinds = np.unique(codes, return_index=True, return_inverse=True)
+        return kinds.astype(np.int32), first.tolist()
+
+    def _column_of(self, path: Path) -> Codes | None:
+        table = self._table
+        match path:
+            case ("driver",):
+                return table.drivers
+            case ("allowMultipleAllocations",):
+                return table.shareable.astype(np.int32)
+            case ("attributes", domain, name):
+                return table.attribute(f"{domain}/{name}")
+            case ("capacity", domain, name):
+                return table.capacity(f"{domain}/{name}")
+        return None
 
     def _verdict(self, program: Program, row: int) -> int:
         try:

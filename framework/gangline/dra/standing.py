@@ -48,7 +48,11 @@ class Standing:
         found = np.zeros(len(self.table), dtype=np.bool_)
         if self.table.consumes.any():
             for pool in self.table.pools:
-                if pool.condition is Condition.USABLE and pool.counters and min(self.left(pool).values(), default=0) < 0:
+                if (
+                    pool.condition is Condition.USABLE
+                    and pool.counters
+                    and min(self.left(pool).values(), default=0) < 0
+                ):
                     found[self.table.rows_of(pool)] = True
             found &= self.table.consumes & ~(self.table.shareable & self.in_use)
         return found

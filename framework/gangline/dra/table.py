@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from gangline.bounds import check_count
 from gangline.dra.pools import Condition, Pool, devices_reach, gather
 from gangline.dra.usage import DeviceId
 from gangline.errors import InvalidObject
@@ -19,6 +21,7 @@ from gangline.quantity import milli
 from gangline.state.nodes import NodeView
 from gangline.status import BoolColumn
 
+V = TypeVar("V")
 Codes = NDArray[np.int32]
 """One number for each row of the table; equal numbers mean equal values."""
 Rows = NDArray[np.int64]
@@ -26,16 +29,17 @@ MISSING = -1
 """The code of an attribute that a device does not have."""
 UNKNOWN = -2
 """The code of an attribute whose type is not known; it equals no other."""
+_MOST_DEVICES = 128
+"""Devices of one slice; the API takes no more."""
+_MOST_COUNTER_SETS = 8
 _BLOCKING = frozenset(("NoSchedule", "NoExecute"))
 
 
 @dataclass(slots=True)
 class Column:
-    """Codes and what they stand for."""
+    """Codes, and a row for each."""
 
     codes: Codes
-    values: list[Hashable]
-    """What each code stands for."""
     first: list[int]
     """The first row of each code."""
 
@@ -79,13 +83,15 @@ class DeviceTable:
             if self.slices[number].spec.per_device_node_selection
         }
         """By slice whose devices select nodes one by one: the nodes of each of its devices."""
-        self._attributes: dict[str, Codes] = {}
+        self._read: dict[tuple[str, str], Codes] = {}
 
     def __len__(self) -> int:
         return len(self.devices)
 
     def _is_readable(self, each: ResourceSlice) -> bool:
         try:
+            check_count("spec.devices", each.spec.devices, _MOST_DEVICES)
+            check_count("spec.sharedCounters", each.spec.shared_counters, _MOST_COUNTER_SETS)
             for device in each.spec.devices:
                 for capacity in device.capacity.values():
                     milli(capacity.value)
@@ -110,10 +116,10 @@ class DeviceTable:
         for pool in usable:
             for number in pool.slices:
                 spec = self.slices[number].spec
-                row = nodes.row_of(spec.node_name) if spec.node_name else None
-                if row is not None:
+                node = nodes.row_of(spec.node_name) if spec.node_name else None
+                if node is not None:
                     start = self._first[number]
-                    self.node[start : start + len(spec.devices)] = row
+                    self.node[start : start + len(spec.devices)] = node
 
     def identity(self, row: int) -> DeviceId:
         """Driver, pool and name of a device."""
@@ -157,27 +163,58 @@ class DeviceTable:
         codes = np.fromiter(
             (numbers.setdefault(value_of(row), len(numbers)) for row in range(len(self))), np.int32, len(self)
         )
-        return Column(codes, list(numbers), np.unique(codes, return_index=True)[1].tolist())
+        return Column(codes, np.unique(codes, return_index=True)[1].tolist())
 
     def attribute(self, name: str) -> Codes:
         """The codes of an attribute: of its full name, or of its name without the domain if that is the driver."""
-        found = self._attributes.get(name)
+        found = self._read.get(("attributes", name))
         if found is None:
-            found = self._attributes[name] = self._attribute(name)
+            numbers: dict[Hashable, int] = {}
+            found = self._read["attributes", name] = self._qualified(
+                name,
+                lambda device: device.attributes,
+                lambda value: UNKNOWN if (typed := _typed(value)) is None else numbers.setdefault(typed, len(numbers)),
+            )
         return found
 
-    def _attribute(self, name: str) -> Codes:
-        numbers: dict[Hashable, int] = {}
+    def capacity(self, name: str) -> Codes:
+        """The codes of a capacity, which is named as attributes are; equal codes mean equal texts."""
+        found = self._read.get(("capacity", name))
+        if found is None:
+            numbers: dict[Hashable, int] = {}
+            found = self._read["capacity", name] = self._qualified(
+                name, lambda device: device.capacity, lambda value: numbers.setdefault(str(value.value), len(numbers))
+            )
+        return found
+
+    def _qualified(self, name: str, held: Callable[[Device], Mapping[str, V]], code: Callable[[V], int]) -> Codes:
         codes = np.full(len(self), MISSING, dtype=np.int32)
         domain, slash, local = name.partition("/")
-        for row, device in enumerate(self.devices):
-            value = device.attributes.get(name)
-            if value is None and slash and self.slices[self.slice_of[row]].spec.driver == domain:
-                value = device.attributes.get(local)
+        of_domain = self.has_driver(domain) if slash else np.zeros(len(self), dtype=np.bool_)
+        for row, (device, is_local) in enumerate(zip(self.devices, of_domain.tolist(), strict=True)):
+            values = held(device)
+            value = values.get(name)
+            if value is None and is_local:
+                value = values.get(local)
             if value is not None:
-                typed = _typed(value)
-                codes[row] = UNKNOWN if typed is None else numbers.setdefault(typed, len(numbers))
+                codes[row] = code(value)
         return codes
+
+    def has_driver(self, driver: str) -> BoolColumn:
+        """By row: whether the device is one of this driver."""
+        has = np.array([each.spec.driver == driver for each in self.slices], dtype=np.bool_)
+        return has[self._slices] if len(has) else np.zeros(0, dtype=np.bool_)
+
+    @cached_property
+    def drivers(self) -> Codes:
+        """The codes of the drivers."""
+        numbers: dict[str, int] = {}
+        codes = np.array([numbers.setdefault(each.spec.driver, len(numbers)) for each in self.slices], dtype=np.int32)
+        return codes[self._slices] if len(codes) else np.zeros(0, dtype=np.int32)
+
+    @cached_property
+    def _slices(self) -> NDArray[np.int64]:
+        return np.array(self.slice_of, dtype=np.int64)
 
     @cached_property
     def contents(self) -> Column:
@@ -199,24 +236,19 @@ class DeviceTable:
     @cached_property
     def has_taints(self) -> bool:
         """Whether some device has a taint that keeps pods away."""
-        return any(self._taints.values)
+        return len(self._taints[1]) > 1 or any(self._taints[1])
 
     @cached_property
-    def _taints(self) -> Column:
-        return self.coded(
-            lambda row: tuple(
-                (taint.key, taint.value, taint.effect) for taint in self.devices[row].taints if taint.effect in _BLOCKING
-            )
-        )
+    def _taints(self) -> tuple[Codes, list[tuple[DeviceTaint, ...]]]:
+        """By row the number of a set of taints that keep pods away, and the sets."""
+        column = self.coded(lambda row: msgspec.json.encode(_blocking(self.devices[row])))
+        return column.codes, [_blocking(self.devices[row]) for row in column.first]
 
     def tolerated(self, tolerations: Sequence[DeviceToleration]) -> BoolColumn:
         """By row: whether the tolerations accept all taints that keep pods away."""
-        taints = self._taints
-        accepted = [
-            all(any(_tolerates(each, DeviceTaint(key, effect, value)) for each in tolerations) for key, value, effect in held)
-            for held in taints.values  # type: ignore[attr-defined]  # tuples of tuples, as made above
-        ]
-        return np.array(accepted, dtype=np.bool_)[taints.codes] if accepted else np.ones(0, dtype=np.bool_)
+        codes, sets = self._taints
+        accepted = [all(any(_tolerates(each, taint) for each in tolerations) for taint in taints) for taints in sets]
+        return np.array(accepted, dtype=np.bool_)[codes] if accepted else np.zeros(0, dtype=np.bool_)
 
     @cached_property
     def capacities(self) -> Column:
@@ -232,6 +264,11 @@ class DeviceTable:
     def consumes(self) -> BoolColumn:
         """By row: whether the device consumes counters."""
         return np.fromiter((bool(each.consumes_counters) for each in self.devices), np.bool_, len(self))
+
+
+def _blocking(device: Device) -> tuple[DeviceTaint, ...]:
+    """The taints that keep pods away."""
+    return tuple(taint for taint in device.taints if taint.effect in _BLOCKING)
 
 
 def _typed(value: DeviceAttribute) -> tuple[str, object] | None:
