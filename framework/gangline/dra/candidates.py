@@ -1,4 +1,4 @@
-"""Which devices the claims of a pod may get, in columns over the whole table, and one node's problem cut out of them."""
+"""Which devices the claims of a pod may get, in columns over the table, and one node's problem cut out of them."""
 
 from __future__ import annotations
 

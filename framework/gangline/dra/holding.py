@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gangline.dra.problem import MISSING, UNKNOWN, Choice, Problem
+from gangline.dra.problem import MISSING, UNKNOWN, Choice, Mask, Problem
 
 
 class Violation(Exception):
@@ -54,10 +54,9 @@ class Holding:
         """By claim and rule: how many devices the rule has seen, and the values it remembers; a rule that wants equal
         values remembers one, under 0, the others one for each request."""
 
-    def is_free(self, claim: int, choice: Choice, position: int) -> bool:
-        """Whether nobody has the device who keeps this choice from having it."""
-        held = self.held_by[claim] if choice.is_admin else self.held
-        return not held >> position & 1
+    def kept_from(self, claim: int, choice: Choice) -> Mask:
+        """Devices that somebody has who keeps this choice from having them."""
+        return self.held_by[claim] if choice.is_admin else self.held
 
     def has_capacity(self, choice: Choice, position: int) -> bool:
         """Whether the capacities of a device suffice for another share."""
@@ -71,7 +70,7 @@ class Holding:
         """
         problem = self._problem
         choice = problem.choices[number]
-        if not self.is_free(claim, choice, position):
+        if self.kept_from(claim, choice) >> position & 1:
             return False
         is_shared = problem.shareable >> position & 1
         consumed = problem.counters[position]

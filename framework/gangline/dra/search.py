@@ -198,10 +198,9 @@ class _Search:
         """Each device in turn."""
         holding = self._holding
         choice = self._problem.choices[number]
-        for position in positions((choice.candidates | choice.failures) >> start << start):
+        met = (choice.candidates | choice.failures) & ~holding.kept_from(claim, choice)
+        for position in positions(met >> start << start):
             self._count()
-            if not holding.is_free(claim, choice, position):
-                continue
             if choice.failures >> position & 1:
                 raise _Failure(number, position)
             if not holding.has_capacity(choice, position) or not holding.give(claim, number, position, False):
