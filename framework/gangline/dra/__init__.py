@@ -10,8 +10,8 @@ The way from objects to an allocation:
 3. `usage` has what allocated claims have taken, and `standing` puts it beside the table: free devices, counters left.
 4. `asking` reads the claims of a pod and checks them. `candidates` makes the columns of each request: which devices are
    meant, which of them may be given, and for which a selector fails.
-5. `counting` answers for all nodes at once, by `bincount`, where counting is exact. For the other nodes, and for the node
-   that is chosen, `candidates` cuts out a `problem`: devices become bits and equal nodes become equal problems.
+5. `counting` answers for all nodes at once, by `bincount`, where counting is exact. For the other nodes, and for the
+   node that is chosen, `candidates` cuts out a `problem`: devices become bits, and equal nodes become equal problems.
 6. `search` solves a problem: the first solution of kube-scheduler's depth-first search, device by device. `holding` is
    the state of the search. `outlook` sees early that there is no way on, by counting, so that the search does not try
    the same in vain again and again. A bound on its steps ends each search; the answer says so.

@@ -22,6 +22,17 @@ def amount(quantity: Quantity) -> Amount:
     return Amount(milli(quantity), str(quantity))
 
 
+def check(capacity: DeviceCapacity) -> None:
+    """Raise InvalidQuantity if a quantity of a capacity or of its policy cannot be read."""
+    milli(capacity.value)
+    policy = capacity.request_policy
+    if policy is not None:
+        valid = policy.valid_range or CapacityRange()
+        for quantity in (policy.default, valid.min, valid.max, valid.step, *policy.valid_values):
+            if quantity is not None:
+                milli(quantity)
+
+
 def consumption(
     capacities: Mapping[str, DeviceCapacity], requests: Mapping[str, Quantity]
 ) -> dict[str, tuple[Amount, int]] | None:

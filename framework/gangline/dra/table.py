@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gangline.bounds import check_count
+from gangline.dra import capacities
 from gangline.dra.pools import Condition, Pool, devices_reach, gather
 from gangline.dra.usage import DeviceId
 from gangline.errors import InvalidObject
@@ -94,7 +95,7 @@ class DeviceTable:
             check_count("spec.sharedCounters", each.spec.shared_counters, _MOST_COUNTER_SETS)
             for device in each.spec.devices:
                 for capacity in device.capacity.values():
-                    milli(capacity.value)
+                    capacities.check(capacity)
                 for consumption in device.consumes_counters:
                     for counter in consumption.counters.values():
                         milli(counter.value)

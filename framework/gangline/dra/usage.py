@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gangline.errors import InvalidQuantity
 from gangline.model.resource_claims import ResourceClaim
 from gangline.quantity import milli
 
@@ -17,7 +18,6 @@ class Usage:
     __slots__ = ("consumed", "shared", "taken")
 
     def __init__(self, claims: Iterable[ResourceClaim] = ()) -> None:
-        """Raises InvalidQuantity."""
         self.taken: set[DeviceId] = set()
         """Devices of one claim alone."""
         self.shared: set[DeviceId] = set()
@@ -28,7 +28,10 @@ class Usage:
             self.add(claim)
 
     def add(self, claim: ResourceClaim) -> None:
-        """Count a claim; those that only observe a device take nothing of it. Raises InvalidQuantity."""
+        """Count a claim; one that only observes a device takes nothing of it.
+
+        A share of which it cannot be read what it consumes takes the whole device.
+        """
         for result in claim.status.results:
             if result.admin_access:
                 continue
@@ -37,7 +40,13 @@ class Usage:
                 self.taken.add(device)
                 continue
             self.shared.add(device)
-            if result.consumed_capacity is not None:
-                consumed = self.consumed.setdefault(device, {})
-                for name, amount in result.consumed_capacity.items():
-                    consumed[name] = consumed.get(name, 0) + milli(amount)
+            if result.consumed_capacity is None:
+                continue
+            try:
+                amounts = {name: milli(amount) for name, amount in result.consumed_capacity.items()}
+            except InvalidQuantity:
+                self.taken.add(device)
+                continue
+            consumed = self.consumed.setdefault(device, {})
+            for name, amount in amounts.items():
+                consumed[name] = consumed.get(name, 0) + amount

@@ -26,7 +26,7 @@ class Failure(GanglineError):
 
 
 class Equality:
-    """Stands for an expression: ``driver=VALUE``, ``NAME=VALUE`` for a text attribute, which fails where it is not set."""
+    """Stands for an expression: ``driver=VALUE``, or ``NAME=VALUE`` for an attribute, which fails where it is not set."""
 
     def __init__(self, expression: str) -> None:
         self._name, equals, self._value = expression.partition("=")
@@ -51,7 +51,9 @@ def device(name: str, **fields: Any) -> dict[str, Any]:
     return {"name": name, "attributes": attributes, **fields}
 
 
-def offer(name: str, devices: list[dict[str, Any]], *, slices: int = 1, generation: int = 1, **spec: Any) -> ResourceSlice:
+def offer(
+    name: str, devices: list[dict[str, Any]], *, slices: int = 1, generation: int = 1, **spec: Any
+) -> ResourceSlice:
     """A slice; its pool is called `node-pool` unless the spec says otherwise."""
     pool = {"name": spec.pop("pool", "node-pool"), "generation": generation, "resourceSliceCount": slices}
     if not {"nodeName", "allNodes", "nodeSelector", "perDeviceNodeSelection"} & spec.keys():
@@ -68,7 +70,8 @@ def exactly(count: int = 1, device_class: str = "gpu", **fields: Any) -> dict[st
 def claim(*requests: dict[str, Any], **devices: Any) -> ResourceClaim:
     """A claim of requests r0, r1, ...; lists of alternatives are given under firstAvailable."""
     named = [
-        {"name": f"r{i}", **(each if "firstAvailable" in each else {"exactly": each})} for i, each in enumerate(requests)
+        {"name": f"r{i}", **(each if "firstAvailable" in each else {"exactly": each})}
+        for i, each in enumerate(requests)
     ]
     spec = {"devices": {"requests": named, **devices}}
     return msgspec.convert({"metadata": {"name": "c", "namespace": "default"}, "spec": spec}, ResourceClaim)
@@ -87,8 +90,12 @@ def ask(
     """What the nodes, one for each letter, have for the claims of a pod."""
     view = cluster([make_node(name, labels={"zone": name}) for name in nodes]).nodes.view()
     table = DeviceTable(slices, view)
-    classes = {name: msgspec.convert({"metadata": {"name": name}, "spec": spec}, DeviceClass) for name, spec in CLASSES.items()}
-    return Allocator(Standing(table, Usage(taken or [])), classes, Selectors(table, Equality), lambda: "share").ask(claims)
+    classes = {
+        name: msgspec.convert({"metadata": {"name": name}, "spec": spec}, DeviceClass) for name, spec in CLASSES.items()
+    }
+    return Allocator(Standing(table, Usage(taken or [])), classes, Selectors(table, Equality), lambda: "share").ask(
+        claims
+    )
 
 
 def names(pod: PodAllocator, row: int = 0) -> list[str] | str | None:
