@@ -1,5 +1,6 @@
 """What every test of the repository shares."""
 
+import gc
 import os
 
 from hypothesis import settings
@@ -9,3 +10,9 @@ from hypothesis import settings
 settings.register_profile("quick", deadline=None, max_examples=20)
 settings.register_profile("thorough", deadline=None, max_examples=100, derandomize=True)
 settings.load_profile("thorough" if os.environ.get("CI") else "quick")
+
+
+def pytest_collection_finish() -> None:
+    """What the thousands of collected tests consist of stays: no collection of garbage need walk it."""
+    gc.collect()
+    gc.freeze()

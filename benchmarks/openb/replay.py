@@ -71,13 +71,15 @@ def replay(
     records = [cache.record(_pod(number, pods[row])) for number, row in enumerate(arrival.pods)]
     total = WHOLE * sum(node.gpus for node in nodes)
     placed: list[bool] = []
+    frozen = gc.get_freeze_count()
     settle_memory()
     start = time.perf_counter()
     for record in records:
         runtime.enqueued(record)
         placed.append(isinstance(decide(Unit([record], added=0.0), runtime, cache, {}), Decision))
     seconds = time.perf_counter() - start
-    gc.unfreeze()
+    if not frozen:  # what others have frozen stays so
+        gc.unfreeze()
     return _outcome([pods[row] for row in arrival.pods], placed, total, seconds)
 
 

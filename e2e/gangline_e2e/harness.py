@@ -14,22 +14,24 @@ import socket
 import ssl
 import time
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import NoReturn, Self
 
 from gangline_e2e import binaries, certificates, commands, kubeconfig, processes
 from gangline_e2e.errors import HarnessError, StartFailed
-from gangline_e2e.processes import Process
+from gangline_e2e.processes import NO_ENV, Process
 
 START_S = 60.0
 STOP_S = 10.0
 POLL_S = 0.05
 ADMINS = "system:masters"
 CORE = ("etcd", "kube-apiserver")
+LARGE_HEAP: Mapping[str, str] = MappingProxyType({"GOGC": "300", "GOMEMLIMIT": "4GiB"})
+"""Go collects garbage less often: memory is there, and the two cores have other things to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,15 +139,17 @@ class ControlPlane:
             self.kill("kube-apiserver")
         self._start_core("kube-apiserver")
 
-    def start_component(self, name: str, args: Sequence[str], ready_url: str | None = None) -> Process:
+    def start_component(
+        self, name: str, args: Sequence[str], ready_url: str | None = None, env: Mapping[str, str] = NO_ENV
+    ) -> Process:
         """Start one of the built programs, for example a kube-scheduler, until ``stop``.
 
-        With ``ready_url`` it waits until that address answers 200.
+        With ``ready_url`` it waits until that address answers 200. ``env`` is that of `processes.start`.
         """
         if name in self._running:
             raise HarnessError(f"{name}: runs already")
         command = [str(self._programs.path(name)), *args]
-        process = processes.start(name, command, self._log(name))
+        process = processes.start(name, command, self._log(name), env)
         self._running[name] = process
         if ready_url is not None:
             self._await(process, lambda: self._answers(ready_url))
@@ -207,7 +211,7 @@ class ControlPlane:
     def _start_core(self, name: str) -> None:
         """Start one component of our own and wait until it is ready."""
         args, ready = self._command(name)
-        process = self.start_component(name, args, ready)
+        process = self.start_component(name, args, ready, LARGE_HEAP)
         if name == "kube-apiserver":
             namespace = f"{self.url}/api/v1/namespaces/default"
             self._await(process, lambda: self._answers(namespace))

@@ -11,14 +11,16 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from gangline_e2e.errors import StartFailed
 
 POLL_S = 0.02
 LOG_LINES = 15
+NO_ENV: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +66,19 @@ class Process:
         return usage(self.pid)
 
 
-def start(name: str, command: Sequence[str], log: Path) -> Process:
-    """Start a program in the background; what it prints is appended to ``log``."""
+def start(name: str, command: Sequence[str], log: Path, env: Mapping[str, str] = NO_ENV) -> Process:
+    """Start a program in the background; what it prints is appended to ``log``.
+
+    Its environment is that of this process; variables in ``env`` that are not set here are added.
+    """
     with log.open("ab") as output:
         popen = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            env={**env, **os.environ},
         )
     started = _started(popen.pid)
     if started is None:

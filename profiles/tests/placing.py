@@ -21,7 +21,7 @@ def place(
 ) -> dict[str, str]:
     """Pod name to node, for the pods that have one after some virtual seconds."""
     file = folder / "objects.yaml"
-    file.write_text(yaml.safe_dump_all(list(objects)))
+    file.write_text(yaml.dump_all(list(objects), Dumper=yaml.CSafeDumper))
     outcome = simulate([file], load(read(profile), profile), seconds, seed)
     assert not outcome.warnings
     return {pod.removeprefix("default/"): use.name for use in outcome.nodes for pod in use.pods}

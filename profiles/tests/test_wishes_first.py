@@ -37,7 +37,7 @@ def text_of(profile: str) -> str:
         return read(profile)
     found = yaml.safe_load(CHART.read_text())["profiles"][OF_CHART[profile]]
     made = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
-    return yaml.safe_dump({**made, "profiles": [{"schedulerName": "chart", **found}]})
+    return yaml.dump({**made, "profiles": [{"schedulerName": "chart", **found}]}, Dumper=yaml.CSafeDumper)
 
 
 def runtime_of(profile: str, cache: Cache) -> Runtime:

@@ -280,6 +280,7 @@ class Judge:
         self._promises.pop(uid, None)
         had_ended = uid in known.ended
         known.leave(uid, now)
+        known.deleted.add(pod.metadata.name)
         self._pods.pop(uid, None)
         if had_ended or known.withdrawn or known.excused:
             return

@@ -82,11 +82,11 @@ def plan(day: Day, fabric: Fabric) -> list[Workload]:
 
 
 def losses(day: Day, fabric: Fabric) -> list[Loss]:
-    """Which nodes go when: one in a hundred on its own, at any time, and at noon a leaf with all of its nodes."""
+    """Which nodes go when: one in five hundred on its own, at any time, and at noon a leaf with all of its nodes."""
     dice = random.Random(day.seed + 1)
     dark = dice.randrange(fabric.leaves)
     others = [number for number in range(fabric.nodes) if fabric.leaf(number) != dark]
-    single = dice.sample(others, max(1, fabric.nodes // 100))
+    single = dice.sample(others, max(1, fabric.nodes // 500))
     away = day.seconds * AWAY
     found = [Loss(day.seconds * dice.uniform(0.1, 1 - NIGHT), away, (number,)) for number in single]
     leaf = tuple(number for number in range(fabric.nodes) if fabric.leaf(number) == dark)

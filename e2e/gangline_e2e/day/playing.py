@@ -128,8 +128,9 @@ class Player:
         await self._all(self._create, made.pods)
 
     async def _clean_up(self, workload: Workload) -> None:
-        made = gang_of(workload)
-        pods = [f"{self._api.pods}/{pod['metadata']['name']}" for pod in made.pods]
+        made, deleted = gang_of(workload), self._judge.progress[workload.name].deleted
+        names = [name for pod in made.pods if (name := pod["metadata"]["name"]) not in deleted]
+        pods = [f"{self._api.pods}/{name}" for name in names]
         await self._all(self._delete, [*pods, *paths(self._api.namespace, made.objects)])
         await self.until(lambda: self._judge.is_gone(workload.name), f"{workload.name} is gone", 60)
         self._judge.forget(workload.name)

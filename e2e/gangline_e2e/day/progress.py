@@ -24,6 +24,8 @@ class Progress:
     ended: set[str] = field(default_factory=set)
     gone: set[str] = field(default_factory=set)
     """Pods that are gone and had not ended."""
+    deleted: set[str] = field(default_factory=set)
+    """The names of all pods that are gone."""
     complete_s: float | None = None
     """When all pods were there."""
     first_s: float | None = None

@@ -35,7 +35,7 @@ PATIENCE = 5.0
 PAUSE = 1.0
 """Seconds to wait after the API server could not take a write."""
 IDLE = 0.05
-"""Seconds between two checks while there is nothing to write."""
+"""Seconds between two checks whether bindings leave room for what waits."""
 
 
 class Reporter:
@@ -73,13 +73,17 @@ class Reporter:
 
     async def _work(self, first: bool) -> None:
         while True:
+            await self._recorder.recorded.wait()
             try:
                 wrote = self._may_write(first) and await self.write_one()
             except Exception as error:  # what cannot be told is not worth the process
                 self._metrics.fault("reporting", error)
                 wrote = False
-            if not wrote:
+            if not wrote and self._recorder.waiting:
                 await asyncio.sleep(IDLE)
+            elif not wrote:
+                self._waiting_since = None
+                self._recorder.recorded.clear()
 
     def _may_write(self, first: bool) -> bool:
         """Whether bindings leave room for writing; the first writer may also write after a long wait."""

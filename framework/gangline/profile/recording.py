@@ -10,6 +10,7 @@ Rules:
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -104,6 +105,8 @@ class EventRecorder:
         self._group_conditions: OrderedDict[str, GroupCondition] = OrderedDict()
         self._number = itertools.count()
         self.dropped = 0
+        self.recorded = asyncio.Event()
+        """Set by each record; who has handed out all of them may clear it."""
 
     def event(self, pod: PodInfo, kind: str, reason: str, note: str, action: str = "Scheduling") -> None:
         """Record an event about a pod; kind is "Normal" or "Warning"."""
@@ -112,6 +115,7 @@ class EventRecorder:
 
     def about(self, regarding: TypedReference, reporter: str, kind: str, reason: str, note: str, action: str) -> None:
         """Record an event about any object."""
+        self.recorded.set()
         key = _Key(regarding.uid or regarding.name, kind, reason, _shortened(note), action)
         now = self._clock.now()
         saying = self._waiting.get(key)
@@ -136,10 +140,12 @@ class EventRecorder:
     def condition(self, condition: Condition) -> None:
         """Set the pod's condition."""
         self._conditions[condition.uid] = condition
+        self.recorded.set()
 
     def group_condition(self, condition: GroupCondition) -> None:
         """Set the group's condition."""
         self._group_conditions[condition.object.uid or condition.object.name] = condition
+        self.recorded.set()
 
     def next_group_condition(self) -> GroupCondition | None:
         """The oldest waiting condition of a group, to be written now."""
@@ -148,6 +154,7 @@ class EventRecorder:
     def restore(self, condition: Condition) -> None:
         """The condition could not be written: it waits again, unless there is a newer one."""
         self._conditions.setdefault(condition.uid, condition)
+        self.recorded.set()
 
     def forget(self, uid: str) -> None:
         """The pod is bound or deleted: its condition is not written any more."""

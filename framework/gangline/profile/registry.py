@@ -179,7 +179,8 @@ class _PluginManager(pluggy.PluginManager):
 
     def parse_hookimpl_opts(self, plugin: Any, name: str) -> pluggy.HookimplOpts | None:
         cls: Any = type(plugin)
-        return super().parse_hookimpl_opts(plugin, name) if name in marked(cls) else None
+        options = marked(cls).get(name)
+        return None if options is None else cast(pluggy.HookimplOpts, {**options})
 
 
 def compile_profile(

@@ -14,6 +14,7 @@ from gangline.kube.resources import Resource
 from gangline.loop.reporting import CONCURRENCY, PATIENCE, Reporter
 from gangline.model import Event
 from gangline.profile.recording import Condition, EventRecorder
+from gangline.simulate.time import run
 from gangline.state.cache import Cache
 from gangline.telemetry.metrics import Metrics
 from gangline.testing import FakeClock, make_pod
@@ -250,6 +251,23 @@ async def test_a_condition_that_could_not_be_written_is_written_later(
     ((where, name, patch),) = desk.client.patches
     assert (where, name) == ("pods/status", "p")
     assert patch["metadata"] == {"uid": "uid-p", "resourceVersion": POD.resource_version}
+
+
+def test_a_reporter_that_has_nothing_to_write_sleeps() -> None:
+    desk = Desk()
+
+    async def day() -> int:
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(desk.reporter.run())
+            desk.say()
+            await until(lambda: desk.notes == ["no room"])
+            await asyncio.sleep(1.0)
+            asked = desk.asked
+            await asyncio.sleep(86_400.0)
+            task.cancel()
+        return desk.asked - asked
+
+    assert run(day()) == 0
 
 
 def test_a_newer_condition_stands_when_an_older_one_comes_back() -> None:

@@ -99,8 +99,8 @@ def test_a_page_is_written_while_another_thread_adds_series() -> None:
     def add() -> None:
         number = 0
         while not stop.is_set():
-            metrics.plugins.series("Filter", f"p{number % 500}").observe(1e-6 * number)
-            metrics.plugins._series.pop(("Filter", f"p{(number + 250) % 500}"), None)
+            metrics.plugins.series("Filter", f"p{number % 60}").observe(1e-6 * number)
+            metrics.plugins._series.pop(("Filter", f"p{(number + 30) % 60}"), None)
             number += 1
 
     thread = threading.Thread(target=add)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -70,6 +71,36 @@ def test_a_freed_device_is_given_to_a_pod_that_waits() -> None:
     cluster.play(story)
 
     assert cluster.held() == cluster.allocated()
+
+
+def test_a_pod_that_has_gone_is_not_asked_for_per_lease_and_no_lease_is_deleted_twice() -> None:
+    cluster = LeaseCluster(nodes=2)
+    cluster.add_claim(count=8)
+    cluster.add_claim("small", count=4)
+    requests: Counter[tuple[str, str]] = Counter()
+
+    def note(verb: str, resource: Resource[Any], name: str) -> None:
+        requests[verb, name] += 1
+
+    async def story() -> None:
+        async with cluster.scheduler(faults=note):
+            for name in ("first", "second"):
+                cluster.add_pod(name)
+            await cluster.until_bound("first", "second")
+            for number in range(3):
+                cluster.add_pod(f"next-{number}", uses="small")
+            for name in ("first", "second"):
+                cluster.server.delete(PODS, name, grace_period_seconds=0)
+            await cluster.until_bound("next-0", "next-1", "next-2", seconds=15)
+            await cluster.until(lambda: cluster.held() == cluster.allocated(), SOON)
+            await asyncio.sleep(2 * SWEEP)
+
+    cluster.play(story)
+
+    most = 3  # by the reaper and, at the same time, by the pods that take the devices
+    assert all(1 <= requests["get", name] <= most for name in ("first", "second")), requests
+    deleted = {name: count for (verb, name), count in requests.items() if verb == "delete"}
+    assert set(deleted.values()) == {1}, deleted
 
 
 @GRANULARITIES
