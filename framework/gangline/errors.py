@@ -5,6 +5,9 @@
     |   `-- InvalidQuantity   a resource quantity does not parse
     |-- ConfigError           a configuration file cannot be used (file, path, why)
     |-- PluginError           a plugin is missing, broken or raised (plugin, point, why)
+    |-- ExpressionError       a CEL expression (why)
+    |   |-- InvalidExpression it does not compile
+    |   `-- ExpressionFailed  it has no value for this device
     |-- DeadlineExceeded      a decision took longer than it may (seconds)
     |-- LeadershipLost        this process led and no longer may (lease, why)
     |-- ExtenderError         an HTTP extender failed, or answered what it may not (url, verb, why)
@@ -78,6 +81,25 @@ class PluginError(GanglineError):
     def __str__(self) -> str:
         where = f" at {self.point}" if self.point else ""
         return f"plugin {self.plugin}{where}: {self.why}"
+
+
+class ExpressionError(GanglineError):
+    """A CEL expression cannot be used."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+    def __str__(self) -> str:
+        return self.why
+
+
+class InvalidExpression(ExpressionError):
+    """A CEL expression does not compile."""
+
+
+class ExpressionFailed(ExpressionError):
+    """A CEL expression fails on the values that it was given."""
 
 
 class DeadlineExceeded(GanglineError):

@@ -21,7 +21,7 @@ Nothing here does I/O, and nothing remembers claims: `allocator` puts the parts 
 """
 
 from gangline.dra.allocator import Allocator, PodAllocator, Verdict
-from gangline.dra.selecting import Compile, Program, Selectors
+from gangline.dra.selecting import Compile, Program, Selectors, compile_selector
 from gangline.dra.standing import Standing
 from gangline.dra.table import DeviceTable
 from gangline.dra.usage import Usage

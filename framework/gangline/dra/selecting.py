@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from gangline import cel
 from gangline.dra.table import Codes, DeviceTable
 from gangline.errors import GanglineError
 
@@ -38,10 +39,29 @@ Compile = Callable[[str], Program]
 """Compiles an expression. Raises GanglineError."""
 
 
+class _Selector:
+    """An expression in CEL."""
+
+    def __init__(self, expression: str) -> None:
+        self._program = cel.compile(expression)
+
+    @property
+    def reads(self) -> frozenset[Path] | None:
+        return self._program.reads
+
+    def __call__(self, device: Mapping[str, Any], /) -> bool:
+        return self._program(cel.Device.of(device))
+
+
+def compile_selector(expression: str) -> Program:
+    """An expression as selectors have it. Raises GanglineError."""
+    return _Selector(expression)
+
+
 class Selectors:
     """Verdicts of expressions on the devices of a table."""
 
-    def __init__(self, table: DeviceTable, compile_: Compile) -> None:
+    def __init__(self, table: DeviceTable, compile_: Compile = compile_selector) -> None:
         self._table = table
         self._compile = compile_
         self._columns: dict[str, Codes] = {}

@@ -1,5 +1,5 @@
 """One decision spelled out: per node and plugin the verdict, the reason and the score."""
 
-from gangline.explain.parity import allocate, verdict
+from gangline.explain.parity import allocate, selects, verdict
 
-__all__ = ["allocate", "verdict"]
+__all__ = ["allocate", "selects", "verdict"]

@@ -6,14 +6,14 @@ Nothing else in the product uses this module: tests compare what it answers with
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import msgspec
 
-from gangline import config, model
-from gangline.dra import Allocator, Compile, DeviceTable, Selectors, Standing, Usage, Verdict
+from gangline import cel, config, model
+from gangline.dra import Allocator, Compile, DeviceTable, Selectors, Standing, Usage, Verdict, compile_selector
 from gangline.errors import InvalidObject
 from gangline.explain.case import converted, load_cluster
 from gangline.explain.report import Report, explain
@@ -91,6 +91,14 @@ def verdict(case: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
+def selects(expression: str, device: Mapping[str, Any]) -> bool:
+    """Whether a CEL selector selects a device, given as driver, attributes and capacity as in a ResourceSlice.
+
+    Raises ExpressionError for an expression that does not compile, or fails on this device.
+    """
+    return cel.compile(expression)(cel.Device.of(device))
+
+
 @cache
 def _case_profiles(comparison_operators: bool) -> config.SchedulerConfiguration:
     profiles = config.load(_CASE_PROFILES, "case profiles")
@@ -118,7 +126,7 @@ def _with_comparison_operators(profiles: config.SchedulerConfiguration) -> confi
     return msgspec.structs.replace(profiles, profiles=changed)
 
 
-def allocate(case: dict[str, Any], compile_: Compile) -> dict[str, Any]:
+def allocate(case: dict[str, Any], compile_: Compile = compile_selector) -> dict[str, Any]:
     """By node: null, an error, or the allocation of each claim, as kube-scheduler's allocator answers.
 
     `case` holds nodes, deviceClasses, resourceSlices, allocatedClaims, and under claims what one pod asks for.

@@ -26,7 +26,7 @@ class Failure(GanglineError):
 
 
 class Equality:
-    """Stands for an expression: ``driver=VALUE``, or ``NAME=VALUE`` for an attribute, which fails where it is not set."""
+    """Stands for an expression: ``driver=VALUE``, or ``NAME=VALUE`` for an attribute, and fails where it is not set."""
 
     def __init__(self, expression: str) -> None:
         self._name, equals, self._value = expression.partition("=")

@@ -1,0 +1,406 @@
+"""A checked tree to Python closures.
+
+A closure takes the *frame* of one evaluation, a list: the cost so far, the fields of the device, then the variables
+of loops. It returns the value of its expression, or raises ExpressionFailed; `&&`, `||` and loops absorb failures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gangline.cel import costs
+
+from gangline.cel.folding import fold, variable
+from gangline.cel.library import BY_ID, CONVERSIONS, FUNCTIONS
+from gangline.cel.overloads import Overload
+from gangline.cel.paths import DEVICE_SLOTS, FIRST_VARIABLE, Step, chain, device_map
+from gangline.cel.regexes import regex
+from gangline.cel.syntax import Call, Fold, Ident, ListOf, Literal, MapOf, Node, Select
+from gangline.cel.values import TYPE_VALUES, Map, Optional, contains, equal, key_of, no_overload, size_of
+from gangline.errors import ExpressionFailed, InvalidExpression
+
+Run = Callable[[list[Any]], Any]
+
+_REGEX_FUNCTIONS = frozenset({"matches", "find", "findAll"})
+
+
+class Constant:
+    """A closure whose value is known."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __call__(self, frame: list[Any]) -> Any:
+        return self.value
+
+
+def spend(frame: list[Any], cost: int) -> None:
+    """Adds to the cost of the evaluation. Raises CostExceeded at the limit."""
+    frame[0] += cost
+    if frame[0] > costs.MOST_COST:
+        raise CostExceeded
+
+
+class CostExceeded(Exception):
+    """The evaluation costs more than it may; nothing absorbs this."""
+
+
+class Planner:
+    """Plans one expression; `slots` is the length of its frames afterwards."""
+
+    def __init__(self) -> None:
+        self._scopes: list[dict[str, Run]] = []
+        self.slots = FIRST_VARIABLE
+
+    def plan(self, node: Node, free: bool = False) -> Run:
+        """The closure of a node. `free`: what a select or name costs for itself is left out, as within `?:`."""
+        match node:
+            case Literal():
+                return Constant(node.value)
+            case Ident():
+                return self._ident(node, free)
+            case Select() if node.type_name:
+                return Constant(TYPE_VALUES[node.type_name])
+            case Select():
+                return self._path(node, free)
+            case Call():
+                return self._path(node, free) if node.name in ("_[_]", "_[?_]") else self._call(node)
+            case ListOf():
+                return self._list(node)
+            case MapOf():
+                return self._map(node)
+            case Fold():
+                return self._fold(node)
+        raise AssertionError(node)
+
+    def _ident(self, node: Ident, free: bool) -> Run:
+        if node.is_type:
+            return Constant(TYPE_VALUES[node.name])
+        read = self._named(node.name)
+        if free:
+            return read
+
+        def run(frame: list[Any]) -> Any:
+            frame[0] += 1
+            return read(frame)
+
+        return run
+
+    def _named(self, name: str) -> Run:
+        for scope in reversed(self._scopes):
+            if name in scope:
+                return scope[name]
+        return device_map
+
+    def _is_device(self, node: Node) -> bool:
+        return isinstance(node, Ident) and not node.is_type and self._named(node.name) is device_map
+
+    def _path(self, node: Node, free: bool) -> Run:
+        steps: list[Step] = []
+        test = isinstance(node, Select) and node.test
+        while True:
+            if isinstance(node, Select) and not node.type_name and not (node.test and steps):
+                steps.append(Step(node.name, None, node.optional))
+                node = node.operand
+            elif isinstance(node, Call) and node.name in ("_[_]", "_[?_]"):
+                key = self.plan(node.args[1], free=True)
+                constant = key.value if isinstance(key, Constant) else None
+                step = Step(constant, None if isinstance(key, Constant) else key, node.name == "_[?_]")
+                if step.key is None and type(constant) not in Step.KEYS:
+                    raise InvalidExpression("no key of a list or map")
+                steps.append(step)
+                node = node.args[0]
+            else:
+                break
+        steps.reverse()
+        if self._is_device(node) and steps[0].key is None and not steps[0].optional and not (test and len(steps) == 1):
+            slot = DEVICE_SLOTS[steps[0].name]
+            base: Run = lambda frame: frame[slot]  # noqa: E731
+            return chain(base, steps[1:], 2 - (free or test), test)
+        base = self._named(node.name) if isinstance(node, Ident) and not node.is_type else self.plan(node)
+        own = 0 if isinstance(node, Call) and node.name == "_?_:_" else 1
+        return chain(base, steps, max(0, own - (free or test)), test)
+
+    def _call(self, node: Call) -> Run:
+        name = node.name
+        if name == "_?_:_":
+            return _conditional(self.plan(node.args[0]), self.plan(node.args[1], True), self.plan(node.args[2], True))
+        args = [self.plan(each) for each in ([node.target, *node.args] if node.target is not None else node.args)]
+        if name == "_&&_":
+            return _logical(args, False)
+        if name == "_||_":
+            return _logical(args, True)
+        if name in ("_==_", "_!=_"):
+            return _equality(args[0], args[1], name == "_==_")
+        if name in ("or", "orValue"):
+            return _or(args[0], args[1], name == "or")
+        if name in CONVERSIONS and len(args) == 1 and isinstance(args[0], Constant):
+            return self._folded(node, args[0].value)
+        if node.overloads == ("in_list",) and isinstance(args[1], Constant):
+            return _member(args[0], args[1].value)
+        if name in _REGEX_FUNCTIONS and isinstance(args[1], Constant) and type(args[1].value) is str:
+            _constant_regex(args[1].value)
+        exact = BY_ID[node.overloads[0]] if len(node.overloads) == 1 else None
+        return _function(name, exact, args)
+
+    def _folded(self, node: Call, value: Any) -> Run:
+        try:
+            return Constant(_chosen(node.name, [value]).run(value))
+        except ExpressionFailed as failure:
+            raise InvalidExpression(str(failure)) from None
+
+    def _list(self, node: ListOf) -> Run:
+        items = [self.plan(each) for each in node.items]
+        if all(isinstance(each, Constant) for each in items):
+            return Constant([each(()) for each in items])  # type: ignore[arg-type]
+        optional = node.optional if any(node.optional) else None
+
+        def run(frame: list[Any]) -> Any:
+            made = [each(frame) for each in items]
+            spend(frame, costs.NEW_LIST)
+            return made if optional is None else _present(made, optional)
+
+        return run
+
+    def _map(self, node: MapOf) -> Run:
+        pairs = [
+            (self.plan(key), self.plan(value), optional)
+            for key, value, optional in zip(node.keys, node.values, node.optional, strict=True)
+        ]
+
+        def run(frame: list[Any]) -> Any:
+            entries: dict[Any, Any] = {}
+            for key, value, optional in pairs:
+                place, each = key_of(key(frame)), value(frame)
+                if optional:
+                    if type(each) is not Optional:
+                        raise ExpressionFailed("an optional entry is no optional")
+                    if not each.has:
+                        entries.pop(place, None)
+                        continue
+                    each = each.value
+                entries[place] = each
+            spend(frame, costs.NEW_MAP)
+            return Map(entries)
+
+        if all(isinstance(key, Constant) and isinstance(value, Constant) for key, value, _ in pairs):
+            try:
+                return Constant(run([0]))
+            except ExpressionFailed as failure:
+                raise InvalidExpression(str(failure)) from None
+        return run
+
+    def _fold(self, node: Fold) -> Run:
+        over = self.plan(node.range)
+        init = self.plan(node.init)
+        accumulator, first, second = self.slots, self.slots + 1, self.slots + 2
+        self.slots += 3
+        self._scopes.append({node.accumulator: variable(accumulator, init)})
+        names: dict[str, Run] = {node.variable: lambda frame: frame[first]}
+        if node.second:
+            names[node.second] = lambda frame: frame[second]
+        self._scopes.append(names)
+        always = isinstance(node.condition, Literal) and node.condition.value is True
+        condition = None if always else self._condition(node)
+        step = None if node.variable == "#unused" else self._step(node, accumulator)
+        self._scopes.pop()
+        result = self.plan(node.result)
+        self._scopes.pop()
+        return fold(over, (accumulator, first, second), bool(node.second), condition, step, result)
+
+    def _condition(self, node: Fold) -> Run:
+        """Whether a quantifier goes on: until a value decides, through all failures."""
+        stops_at = isinstance(node.init, Literal) and node.init.value is False
+        read = self._named(node.accumulator)
+        cost = 3 if stops_at else 2
+
+        def run(frame: list[Any]) -> Any:
+            spend(frame, cost)
+            try:
+                return read(frame) is not stops_at
+            except ExpressionFailed:
+                return True
+
+        return run
+
+    def _step(self, node: Fold, slot: int) -> Run:
+        """The step of a loop; lists and maps that a macro builds grow in place."""
+        step = node.step
+        if isinstance(step, Call) and step.name == "_?_:_" and self._grows(step.args[1], node):
+            keep = self._named(node.accumulator)
+            return _conditional(self.plan(step.args[0]), self._growth(step.args[1], slot), keep)
+        return self._growth(step, slot) if self._grows(step, node) else self.plan(step)
+
+    def _grows(self, step: Node, node: Fold) -> bool:
+        if not isinstance(step, Call) or step.name not in ("_+_", "cel.@mapInsert"):
+            return False
+        first = step.args[0]
+        return isinstance(node.init, (ListOf, MapOf)) and isinstance(first, Ident) and first.name == node.accumulator
+
+    def _growth(self, step: Node, slot: int) -> Run:
+        assert isinstance(step, Call)
+        read = self.plan(step.args[0])
+        if step.name == "_+_":
+            more = self.plan(step.args[1])
+
+            def extend(frame: list[Any]) -> Any:
+                items, new = read(frame), more(frame)
+                spend(frame, 1)
+                items.extend(new)
+                return items
+
+            return extend
+        args = [self.plan(each) for each in step.args[1:]]
+
+        def insert(frame: list[Any]) -> Any:
+            within, values = read(frame), [each(frame) for each in args]
+            spend(frame, 1)
+            pairs = [values] if len(values) == 2 else _entries(values[0])
+            for key, value in pairs:
+                if within.find(key)[1]:
+                    raise ExpressionFailed("insert failed: the key already exists")
+                within.entries[key_of(key)] = value
+            return within
+
+        return insert
+
+
+def _entries(more: Any) -> list[Any]:
+    if type(more) is not Map:
+        raise no_overload()
+    return [(key, more.find(key)[0]) for key in more.keys()]
+
+
+def _constant_regex(pattern: str) -> None:
+    try:
+        regex(pattern)
+    except ExpressionFailed as failure:
+        raise InvalidExpression(str(failure)) from None
+
+
+def _present(made: list[Any], optional: list[bool]) -> list[Any]:
+    kept: list[Any] = []
+    for each, may_lack in zip(made, optional, strict=True):
+        if not may_lack:
+            kept.append(each)
+        elif type(each) is not Optional:
+            raise ExpressionFailed("an optional entry is no optional")
+        elif each.has:
+            kept.append(each.value)
+    return kept
+
+
+def _conditional(test: Run, truthy: Run, falsy: Run) -> Run:
+    def run(frame: list[Any]) -> Any:
+        decided = test(frame)
+        if decided is True:
+            return truthy(frame)
+        if decided is False:
+            return falsy(frame)
+        raise no_overload()
+
+    return run
+
+
+def _logical(terms: list[Run], decisive: bool) -> Run:
+    """`||` for decisive True, `&&` for False: a decisive term wins over failures of the others."""
+
+    def run(frame: list[Any]) -> Any:
+        failure: ExpressionFailed | None = None
+        for term in terms:
+            try:
+                value = term(frame)
+            except ExpressionFailed as why:
+                failure = failure or why
+                continue
+            if value is decisive:
+                return decisive
+            if type(value) is not bool:
+                failure = failure or no_overload()
+        if failure is not None:
+            raise failure
+        return not decisive
+
+    return run
+
+
+def _equality(left: Run, right: Run, wanted: bool) -> Run:
+    def run(frame: list[Any]) -> Any:
+        one, other = left(frame), right(frame)
+        cheap = wanted and type(one).__module__ in _CHEAP
+        spend(frame, 1 if cheap else costs.shorter((one, other), None))
+        return equal(one, other) is wanted
+
+    return run
+
+
+_CHEAP = frozenset(f"gangline.cel.{each}" for each in ("quantities", "semvers", "network", "urls", "named_formats"))
+
+
+def _or(left: Run, right: Run, optional: bool) -> Run:
+    def run(frame: list[Any]) -> Any:
+        one = left(frame)
+        if type(one) is not Optional:
+            raise no_overload()
+        if one.has:
+            return one if optional else one.value
+        return right(frame)
+
+    return run
+
+
+def _member(value: Run, items: list[Any]) -> Run:
+    if not items:
+        return Constant(False)
+    if all(type(each) is str for each in items):
+        texts = frozenset(items)
+
+        def among(frame: list[Any]) -> Any:
+            wanted = value(frame)
+            return type(wanted) is str and wanted in texts
+
+        return among
+    if any(each is None or size_of(each) != 1 and type(each) is not str for each in items):
+        return _function("@in", BY_ID["in_list"], [value, Constant(items)])
+    return lambda frame: contains(items, value(frame))
+
+
+def _chosen(name: str, values: list[Any]) -> Overload:
+    for each in FUNCTIONS[name]:
+        if each.takes(values):
+            return each
+    raise no_overload()
+
+
+def _function(name: str, exact: Overload | None, args: list[Run]) -> Run:
+    if exact is None:
+
+        def dynamic(frame: list[Any]) -> Any:
+            values = [each(frame) for each in args]
+            overload = _chosen(name, values)
+            result = overload.run(*values)
+            spend(frame, 1 if overload.cost is None or name in _PRICED_BY_ID else overload.cost(values, result))
+            return result
+
+        return dynamic
+    takes, work, cost = exact.takes, exact.run, exact.cost
+
+    def run(frame: list[Any]) -> Any:
+        values = [each(frame) for each in args]
+        if not takes(values):
+            raise no_overload()
+        result = work(*values)
+        spend(frame, 1 if cost is None else cost(values, result))
+        return result
+
+    return run
+
+
+_PRICED_BY_ID = frozenset(
+    "startsWith endsWith contains matches bytes string strings.quote format @in _<_ _<=_ _>_ _>=_ _+_".split()
+)
+"""Functions whose costs depend on the overload, and are 1 where that is not known before."""
+
