@@ -36,4 +36,5 @@ __all__ = [
     "Standing",
     "Usage",
     "Verdict",
+    "compile_selector",
 ]
