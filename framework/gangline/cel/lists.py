@@ -140,10 +140,7 @@ def _insert_all(within: Map, more: Map) -> Map:
 
 
 OVERLOADS = [
-    *(
-        Overload(f"list_{k}_is_sorted_bool", f"list<{k}>|isSorted() bool", _is_sorted, costs.scans)
-        for k in _COMPARABLE
-    ),
+    *(Overload(f"list_{k}_is_sorted_bool", f"list<{k}>|isSorted() bool", _is_sorted, costs.scans) for k in _COMPARABLE),
     *(Overload(f"list_{k}_sum_{k}", f"list<{k}>|sum() {k}", _sum(k), costs.scans) for k in _ZERO),
     *(Overload(f"list_{k}_max_{k}", f"list<{k}>|max() {k}", _extreme(-1), costs.scans) for k in _COMPARABLE),
     *(Overload(f"list_{k}_min_{k}", f"list<{k}>|min() {k}", _extreme(1), costs.scans) for k in _COMPARABLE),
@@ -154,9 +151,7 @@ OVERLOADS = [
     Overload("list_flatten_int", "list<dyn>|flatten(int) list<dyn>", _flatten, costs.flattens),
     *(Overload(f"list_{k}_sort", f"list<{k}>|sort() list<{k}>", _sort, costs.compares_all(0)) for k in _COMPARABLE),
     *(
-        Overload(
-            f"list_{k}_sort_by", f"list<T>|@sortByAssociatedKeys(list<{k}>) list<T>", _sort, costs.compares_all(1)
-        )
+        Overload(f"list_{k}_sort_by", f"list<T>|@sortByAssociatedKeys(list<{k}>) list<T>", _sort, costs.compares_all(1))
         for k in _COMPARABLE
     ),
     Overload("lists_range", "lists.range(int) list<int>", _range, costs.makes_list),

@@ -403,4 +403,3 @@ _PRICED_BY_ID = frozenset(
     "startsWith endsWith contains matches bytes string strings.quote format @in _<_ _<=_ _>_ _>=_ _+_".split()
 )
 """Functions whose costs depend on the overload, and are 1 where that is not known before."""
-

@@ -14,7 +14,17 @@ _SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2
 _LOWER = {ord("A") + i: ord("a") + i for i in range(26)}
 _UPPER = {ord("a") + i: ord("A") + i for i in range(26)}
 _QUOTED = str.maketrans(
-    {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", "\\": "\\\\", '"': '\\"'}
+    {
+        "\a": "\\a",
+        "\b": "\\b",
+        "\f": "\\f",
+        "\n": "\\n",
+        "\r": "\\r",
+        "\t": "\\t",
+        "\v": "\\v",
+        "\\": "\\\\",
+        '"': '\\"',
+    }
 )
 
 
@@ -96,9 +106,7 @@ OVERLOADS = [
     Overload("string_last_index_of_string_int", "string|lastIndexOf(string; int) int", _last_index_before, costs.scans),
     Overload("string_lower_ascii", "string|lowerAscii() string", lambda s: s.translate(_LOWER), costs.traverses()),
     Overload("string_upper_ascii", "string|upperAscii() string", lambda s: s.translate(_UPPER), costs.traverses()),
-    Overload(
-        "string_replace_string_string", "string|replace(string; string) string", _replace, costs.traverses(2)
-    ),
+    Overload("string_replace_string_string", "string|replace(string; string) string", _replace, costs.traverses(2)),
     Overload(
         "string_replace_string_string_int", "string|replace(string; string; int) string", _replace, costs.traverses(2)
     ),
@@ -113,9 +121,7 @@ OVERLOADS = [
         lambda s, args: bounded(formatted(s, args)),
         costs.traverses(),
     ),
-    Overload(
-        "strings_quote", "strings.quote(string) string", lambda s: f'"{s.translate(_QUOTED)}"', costs.traverses()
-    ),
+    Overload("strings_quote", "strings.quote(string) string", lambda s: f'"{s.translate(_QUOTED)}"', costs.traverses()),
     Overload("list_join", "list<string>|join() string", _join, costs.builds),
     Overload("list_join_string", "list<string>|join(string) string", _join, costs.builds),
 ]

@@ -1,7 +1,8 @@
 """Whether a search can still succeed, by counting: a necessary condition that costs polynomial time.
 
-It leaves out counters, capacities and rules that want distinct values. For what is left, each remaining request needs a
-number of devices of a set, no device twice, with one value for each rule that wants equal values.
+It leaves out capacities and rules that want distinct values. For what is left, each remaining request needs a number of
+devices of a set, no device twice, with one value for each rule that wants equal values; and the devices that consume
+least of a counter must not consume more together than is left of it.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ class Outlook:
         self._problem = problem
         self._values = [[_masks(rule.values) for rule in rules] for rules in problem.rules]
         """By claim and rule: the devices of each value."""
+        self._consumers = [_grouped(problem, counter) for counter in range(len(problem.counters_left))]
+        """By counter: pairs of an amount and the devices that consume so much, ascending; not shareable ones."""
         self._needs = [
             [self._need(claim, list(numbers)) for numbers in requests]
             for claim, requests in enumerate(problem.requests)
@@ -71,6 +74,7 @@ class Outlook:
             i for i, rule in enumerate(problem.rules[claim]) if not rule.is_distinct and number in rule.choices
         )
         first = _Need(choice.count - index, mask, choice.is_admin, rules)
+        unfit = self._unfit(holding)
         rest = [[first, *self._needs[claim][request + 1 :]], *self._needs[claim + 1 :]]
         total: list[_Need] = []
         for which, needs in enumerate(rest, claim):
@@ -78,10 +82,37 @@ class Outlook:
             if len(known) < len(needs):
                 return True
             own = holding.held_by[which]
-            if not any(self._can_be_met(holding, own, known, values) for values in self._combinations(holding, which)):
+            kept = holding.held | unfit
+            combinations = self._combinations(holding, which)
+            if not any(self._can_be_met(holding, kept, own | unfit, known, values) for values in combinations):
                 return True
             total += known
-        return len(rest) > 1 and not self._can_be_met(holding, 0, total, {})
+        return len(rest) > 1 and not self._can_be_met(holding, holding.held | unfit, unfit, total, {})
+
+    def _unfit(self, holding: Holding) -> Mask:
+        """Devices that consume more of a counter than is left."""
+        found = 0
+        for left, groups in zip(holding.counters, self._consumers, strict=True):
+            for amount, mask in reversed(groups):
+                if amount <= left:
+                    break
+                found |= mask
+        return found
+
+    def _exceeds_counters(self, holding: Holding, number: int, mask: Mask) -> bool:
+        """Whether any `number` of the devices consume more of some counter than is left."""
+        for left, groups in zip(holding.counters, self._consumers, strict=True):
+            wanted = number - (mask & ~_union([each for _, each in groups])).bit_count()
+            consumed = 0
+            for amount, each in groups:
+                if wanted <= 0:
+                    break
+                taken = min(wanted, (mask & each).bit_count())
+                consumed += taken * amount
+                wanted -= taken
+            if consumed and consumed > left:
+                return True
+        return False
 
     def _combinations(self, holding: Holding, claim: int) -> Iterator[dict[int, Mask]]:
         """By rule, the devices of the value that all its devices have, for each combination of values."""
@@ -97,20 +128,36 @@ class Outlook:
         for masks_of in product(*options.values()):
             yield dict(zip(options, masks_of, strict=True))
 
-    def _can_be_met(self, holding: Holding, own: Mask, needs: list[_Need], values: dict[int, Mask]) -> bool:
-        """Whether each need gets its devices; the claim has the devices `own` already."""
+    def _can_be_met(
+        self, holding: Holding, kept: Mask, kept_from_admins: Mask, needs: list[_Need], values: dict[int, Mask]
+    ) -> bool:
+        """Whether each need gets its devices without those that are kept from it."""
         shareable = self._problem.shareable
-        taken: list[tuple[int, Mask]] = []
+        wanted: list[tuple[int, Mask]] = []
         for need in needs:
-            mask = need.mask & ~(own if need.is_admin else holding.held)
+            mask = need.mask & ~(kept_from_admins if need.is_admin else kept)
             for rule in need.rules:
                 mask &= values.get(rule, -1)
             count = need.count - (mask & shareable).bit_count()
             if count > (mask & ~shareable).bit_count():
                 return False
             if count > 0 and not need.is_admin:
-                taken.append((count, mask & ~shareable))
-        return len(taken) < 2 or _can_be_dealt(taken)
+                wanted.append((count, mask & ~shareable))
+        if self._consumers and wanted:
+            total = sum(count for count, _ in wanted)
+            if self._exceeds_counters(holding, total, _union([mask for _, mask in wanted])):
+                return False
+        return len(wanted) < 2 or _can_be_dealt(wanted)
+
+
+def _grouped(problem: Problem, counter: int) -> list[tuple[int, Mask]]:
+    """Amounts of a counter and who consumes them, ascending, without devices that may be shared."""
+    groups: dict[int, Mask] = {}
+    for position, amounts in enumerate(problem.counters):
+        amount = sum(each for index, each in amounts if index == counter)
+        if amount and not problem.shareable >> position & 1:
+            groups[amount] = groups.get(amount, 0) | 1 << position
+    return sorted(groups.items())
 
 
 def _masks(values: tuple[int, ...]) -> dict[int, Mask]:

@@ -202,11 +202,10 @@ def test_pigeons_without_holes_are_counted() -> None:
 def test_a_search_that_counting_cannot_shorten_ends_and_says_so() -> None:
     random = Random(7)
     size = 60
-    counters = [tuple((index, random.randint(1, 1000)) for index in range(6)) for _ in range(size)]
-    requests = [[choice(base, 10, (1 << size) - 1, size)] for base in range(3)]
+    counters = [tuple((index, random.randint(1, 1000)) for index in range(12)) for _ in range(size)]
     before = process_time()
 
-    answer = solve(problem(size, [requests], counters=counters, counters_left=(9000,) * 6))
+    answer = solve(problem(size, [[[choice(0, 10, (1 << size) - 1, size)]]], None, counters, (3000,) * 12))
 
     assert answer.ending is Ending.GAVE_UP
     assert answer.steps == MOST_STEPS + 1
