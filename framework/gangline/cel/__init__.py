@@ -1,4 +1,4 @@
-"""The expression language of device selectors: CEL in the dialect of Kubernetes 1.36 (`CELDeviceSelector`).
+"""The expression language of device selectors: CEL in the dialect of Kubernetes.
 
 The way of an expression: `lexing` makes tokens, `parsing` a tree in which `macros` have become loops (`syntax`).
 `checking` finds the type of each node (`kinds`, `unifying`) and the overloads of each call (`overloads`, all gathered

@@ -49,6 +49,7 @@ def bounded(value: Any) -> Any:
 
 
 def add(left: Any, right: Any) -> Any:
+    """The sum, or two texts, lists or bytes as one. Raises ExpressionFailed."""
     kind, other = type(left), type(right)
     if kind is other:
         if kind is int or kind is Uint:
@@ -67,6 +68,7 @@ def add(left: Any, right: Any) -> Any:
 
 
 def subtract(left: Any, right: Any) -> Any:
+    """The difference. Raises ExpressionFailed."""
     kind, other = type(left), type(right)
     if kind is other:
         if kind is int or kind is Uint:
@@ -81,6 +83,7 @@ def subtract(left: Any, right: Any) -> Any:
 
 
 def multiply(left: Any, right: Any) -> Any:
+    """The product. Raises ExpressionFailed."""
     kind = type(left)
     if kind is not type(right) or kind not in _NUMBERS:
         raise no_overload()
@@ -88,6 +91,7 @@ def multiply(left: Any, right: Any) -> Any:
 
 
 def divide(left: Any, right: Any) -> Any:
+    """The quotient, of integers towards zero. Raises ExpressionFailed."""
     kind = type(left)
     if kind is not type(right) or kind not in _NUMBERS:
         raise no_overload()
@@ -108,6 +112,7 @@ def _divided(left: float, right: float) -> float:
 
 
 def modulo(left: Any, right: Any) -> Any:
+    """The remainder, with the sign of the left one. Raises ExpressionFailed."""
     kind = type(left)
     if kind is not type(right) or kind not in (int, Uint):
         raise no_overload()
@@ -120,6 +125,7 @@ def modulo(left: Any, right: Any) -> Any:
 
 
 def negate(value: Any) -> Any:
+    """The value with the other sign. Raises ExpressionFailed."""
     kind = type(value)
     if kind is int:
         return _whole(int, -value)
@@ -131,6 +137,7 @@ def negate(value: Any) -> Any:
 
 
 def invert(value: Any) -> bool:
+    """The other truth value. Raises ExpressionFailed."""
     if value is True:
         return False
     if value is False:
@@ -139,6 +146,7 @@ def invert(value: Any) -> bool:
 
 
 def is_in(value: Any, within: Any) -> bool:
+    """Whether a list has the value, or a map the key. Raises ExpressionFailed."""
     if type(within) is list:
         return contains(within, value)
     if type(within) is Map:
@@ -166,6 +174,7 @@ def _inconvertible(value: Any, wanted: str) -> ExpressionFailed:
 
 
 def to_int(value: Any) -> int:
+    """The value as an int. Raises ExpressionFailed."""
     kind = type(value)
     if kind is int:
         return int(value)
@@ -185,6 +194,7 @@ def to_int(value: Any) -> int:
 
 
 def to_uint(value: Any) -> Uint:
+    """The value as an unsigned integer. Raises ExpressionFailed."""
     kind = type(value)
     if kind is int or kind is Uint:
         _whole(Uint, int(value))
@@ -199,6 +209,7 @@ def to_uint(value: Any) -> Uint:
 
 
 def to_double(value: Any) -> float:
+    """The value as a double. Raises ExpressionFailed."""
     kind = type(value)
     if kind in _NUMBERS:
         return float(value)
@@ -216,6 +227,7 @@ def to_double(value: Any) -> float:
 
 
 def to_bool(value: Any) -> bool:
+    """The value as a bool. Raises ExpressionFailed."""
     if value is True or value is False:
         return bool(value)
     if type(value) is str and value in _TRUE:
@@ -252,6 +264,7 @@ def double_text(value: float) -> str:
 
 
 def to_string(value: Any) -> str:
+    """The value as a text. Raises ExpressionFailed."""
     kind = type(value)
     if kind is str:
         return str(value)
@@ -282,7 +295,9 @@ def _to_bytes(value: Any) -> bytes:
 def _to_duration(value: Any) -> Duration:
     if type(value) is Duration:
         return value
-    return Duration(value) if type(value) is int else duration_of(value)
+    if type(value) is int:
+        raise _inconvertible(value, "google.protobuf.Duration")
+    return duration_of(value)
 
 
 def _to_timestamp(value: Any) -> Timestamp:

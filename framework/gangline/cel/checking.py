@@ -101,6 +101,7 @@ class _Checker:
         return node.type
 
     def _ident(self, node: Ident) -> Type:
+        node.name = node.name.removeprefix(".")
         for scope in reversed(self._scopes):
             if node.name in scope:
                 return scope[node.name]
@@ -183,12 +184,12 @@ class _Checker:
         node.overloads = tuple(found)
         return result
 
-    def _joined(self, node: Node, previous: Type | None, current: Type) -> Type:
+    def _joined(self, previous: Type | None, current: Type) -> Type:
         if previous is None:
             return current
         if self._fits([previous], [current]):
             return most_general(previous, current)
-        raise self._wrong(node, f"{self._shown(current)} beside {self._shown(previous)}")
+        return DYN
 
     def _entry(self, node: Node, optional: bool) -> Type:
         own = node.type
@@ -202,16 +203,16 @@ class _Checker:
         common: Type | None = None
         for each, optional in zip(node.items, node.optional, strict=True):
             self.check(each)
-            common = self._joined(each, common, self._entry(each, optional))
+            common = self._joined(common, self._entry(each, optional))
         return list_of(self._variable() if common is None else common)
 
     def _map(self, node: MapOf) -> Type:
         keys: Type | None = None
         values: Type | None = None
         for key, value, optional in zip(node.keys, node.values, node.optional, strict=True):
-            keys = self._joined(key, keys, self.check(key))
+            keys = self._joined(keys, self.check(key))
             self.check(value)
-            values = self._joined(value, values, self._entry(value, optional))
+            values = self._joined(values, self._entry(value, optional))
         if keys is None or values is None:
             return map_of(self._variable(), self._variable())
         return map_of(keys, values)

@@ -44,6 +44,7 @@ def searches(args: Sequence[Any], _: Any) -> int:
 
 
 def regex_cost(text: Any, pattern_size: int) -> int:
+    """A text is searched for a regular expression of a length."""
     return ceil((1.0 + size_of(text)) * _PER_CHARACTER) * ceil(pattern_size * _PER_REGEX_CHARACTER)
 
 
@@ -66,19 +67,22 @@ def _scanned(value: Any) -> int:
     if kind is list:
         return sum(map(_scanned, value))
     if kind is Map:
-        return sum(_scanned(key) + _scanned(value.find(key)[0]) for key in value.keys())
+        return sum(_scanned(key) + _scanned(value.find(key)[0]) for key in value)
     return 1
 
 
 def list_length(args: Sequence[Any], _: Any) -> int:
+    """A list is searched."""
     return size_of(args[1])
 
 
 def makes_list(args: Sequence[Any], result: Any) -> int:
+    """A list is made."""
     return size_of(result) + 1 + NEW_LIST
 
 
 def flattens(args: Sequence[Any], _: Any) -> int:
+    """The lists within a list become part of it."""
     depth = float(args[1]) if len(args) == 2 else 1.0
     return max(0, int(size_of(args[0]) * depth)) + 1 + NEW_LIST
 
@@ -100,6 +104,8 @@ def pairs(factor: float) -> Cost:
 
 
 def contains_address(also_text: bool, within_network: bool) -> Cost:
+    """A network is compared with an address, or with another network."""
+
     def cost(args: Sequence[Any], _: Any) -> int:
         network = size_of(args[0])
         total = ceil((network + network) * _PER_CHARACTER)

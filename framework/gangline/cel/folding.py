@@ -71,5 +71,5 @@ def _entries(value: Any, pairs: bool) -> Iterator[tuple[Any, Any]]:
     if kind is list:
         return iter(enumerate(value)) if pairs else ((each, None) for each in value)
     if kind is Map:
-        return ((key, value.find(key)[0]) for key in value.keys()) if pairs else ((key, None) for key in value.keys())
+        return ((key, value.find(key)[0]) for key in value) if pairs else ((key, None) for key in value)
     raise ExpressionFailed("nothing to loop over")

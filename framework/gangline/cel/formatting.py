@@ -116,8 +116,8 @@ def _in_base(letter: str) -> _Spell:
             return "1" if value else "0"
         if type(value) in (int, Uint):
             return format(int(value), letter)
-        if letter in "xX" and type(value) in (str, bytes):
-            raw = value.encode("utf-8", "surrogatepass") if type(value) is str else value
+        if letter in "xX" and isinstance(value, (str, bytes)):
+            raw = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
             return raw.hex().upper() if letter == "X" else raw.hex()
         raise _unsuited(letter, type_name(value))
 
@@ -137,7 +137,7 @@ def _text(value: Any) -> str:
 
 def _map(value: Map) -> str:
     pairs: list[tuple[str, str]] = []
-    for key in value.keys():
+    for key in value:
         if type(key) not in (str, bool, int, Uint):
             raise _unsuited("s", f"a key of type {type_name(key)}")
         pairs.append((_literal(key), _literal(value.find(key)[0])))

@@ -36,18 +36,22 @@ PRIMITIVE = frozenset({"bool", "int", "uint", "double", "string", "bytes"})
 
 
 def list_of(element: Type) -> Type:
+    """The type of lists."""
     return Type("list", "", (element,))
 
 
 def map_of(key: Type, value: Type) -> Type:
+    """The type of maps."""
     return Type("map", "", (key, value))
 
 
 def optional_of(value: Type) -> Type:
+    """The type of optionals."""
     return Type("opaque", "optional_type", (value,))
 
 
 def type_of(inner: Type) -> Type:
+    """The type of a type."""
     return Type("type", "", (inner,))
 
 

@@ -12,16 +12,14 @@ from gangline.errors import ExpressionFailed
 
 
 def _value(one: Optional) -> Any:
-    if not one.has:
-        raise ExpressionFailed("optional.none() dereference")
-    return one.value
+    return one.get()
 
 
 def _of_non_zero(value: Any) -> Optional:
     kind = type(value)
     empty = value is None or (kind in (str, bytes, list, Map) and not len(value))
     zero = kind in (bool, int, Uint, float) and value == 0
-    return NONE if empty or zero or (kind is Duration and value.ns == 0) else Optional(value)
+    return NONE if empty or zero or (isinstance(value, Duration) and value.ns == 0) else Optional(value)
 
 
 def _unwrap(items: list[Any]) -> list[Any]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import cmp_to_key
+from itertools import pairwise
 from typing import Any
 
 from gangline.cel import costs
 from gangline.cel.arithmetic import MOST_LENGTH, add, bounded
 from gangline.cel.overloads import Overload
 from gangline.cel.times import Duration
-from gangline.cel.values import Map, Uint, comparable, compared, contains, equal, key_of, no_overload, type_name
+from gangline.cel.values import Map, Uint, comparable, compared, contains, key_of, no_overload, same, type_name
 from gangline.errors import ExpressionFailed
 
 _COMPARABLE = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
@@ -76,7 +77,7 @@ def _is_sorted(items: list[Any]) -> bool:
     for each in items:
         if not comparable(each):
             raise no_overload()
-    for one, other in zip(items, items[1:], strict=False):
+    for one, other in pairwise(items):
         try:
             if compared(one, other) > 0:
                 return False
@@ -116,11 +117,11 @@ def _extreme(sign: int) -> Any:
 
 
 def _index_of(items: list[Any], wanted: Any) -> int:
-    return next((i for i, each in enumerate(items) if equal(each, wanted)), -1)
+    return next((i for i, each in enumerate(items) if same(each, wanted)), -1)
 
 
 def _last_index_of(items: list[Any], wanted: Any) -> int:
-    return next((i for i in range(len(items) - 1, -1, -1) if equal(items[i], wanted)), -1)
+    return next((i for i in range(len(items) - 1, -1, -1) if same(items[i], wanted)), -1)
 
 
 def _holds(items: list[Any], wanted: list[Any]) -> bool:
@@ -134,7 +135,7 @@ def _insert(within: Map, key: Any, value: Any) -> Map:
 
 
 def _insert_all(within: Map, more: Map) -> Map:
-    for key in more.keys():
+    for key in more:
         within = _insert(within, key, more.find(key)[0])
     return within
 

@@ -147,7 +147,6 @@ _RECEIVER: dict[tuple[str, int], _Expand] = {
     ("exists", 2): _exists(False),
     ("exists", 3): _exists(True),
     ("exists_one", 2): _exists_one(False),
-    ("existsOne", 2): _exists_one(False),
     ("exists_one", 3): _exists_one(True),
     ("existsOne", 3): _exists_one(True),
     ("map", 2): _collecting(False, False, _append_last, ListOf),

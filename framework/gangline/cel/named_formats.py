@@ -10,7 +10,7 @@ from typing import Any
 from gangline.cel import costs
 from gangline.cel.overloads import Overload
 from gangline.cel.urls import is_url
-from gangline.cel.values import NONE, Optional, name_type
+from gangline.cel.values import NONE, Optional, name_type, strict
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")
@@ -35,6 +35,7 @@ class Format:
 
 
 name_type(Format, "kubernetes.NamedFormat")
+strict(Format)
 
 
 def _limited(pattern: re.Pattern[str], longest: int, what: str, prefix: bool = False) -> Callable[[str], list[str]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from gangline.cel import costs
 from gangline.cel.overloads import Overload
-from gangline.cel.values import name_type
+from gangline.cel.values import name_type, strict
 from gangline.errors import ExpressionFailed
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -52,7 +52,9 @@ class Cidr:
 
 
 name_type(Ip, "net.IP")
+strict(Ip)
 name_type(Cidr, "net.CIDR")
+strict(Cidr)
 
 
 def _address(text: str) -> _Address:

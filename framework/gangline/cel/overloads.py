@@ -81,7 +81,7 @@ def _map_guard(keys: Guard, values: Guard) -> Guard:
             return False
         if not value.entries:
             return True
-        key = next(value.keys())
+        key = next(iter(value))
         return (keys is None or keys(key)) and (values is None or values(value.find(key)[0]))
 
     return holds

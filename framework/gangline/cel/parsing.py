@@ -23,8 +23,29 @@ _LEVEL = {
 _FUNCTION = {sign: f"_{sign}_" for sign in _LEVEL} | {"in": "@in"}
 _CONSTANTS = {"true": True, "false": False, "null": None}
 _RESERVED = frozenset(
-    "as break const continue else false for function if import in let loop package namespace null return true var"
-    " void while".split()
+    [
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "false",
+        "for",
+        "function",
+        "if",
+        "import",
+        "in",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "null",
+        "return",
+        "true",
+        "var",
+        "void",
+        "while",
+    ]
 )
 
 
@@ -165,16 +186,16 @@ class _Parser:
             case "{":
                 return self._map(token.at)
             case ".":
-                return self._name(self.take("name"))
+                return self._name(self.take("name"), ".")
             case "name":
-                return self._name(token)
+                return self._name(token, "")
         shown = token.text[:40] or "the end"
         raise InvalidExpression(f"character {token.at + 1}: {shown!r} where a value is expected")
 
-    def _name(self, token: Token) -> Node:
+    def _name(self, token: Token, dot: str) -> Node:
         if token.text in _RESERVED:
             raise InvalidExpression(f"character {token.at + 1}: {token.text} is a reserved word")
-        return self._call(token.at, token.text, None) if self._peek() == "(" else Ident(token.at, token.text)
+        return self._call(token.at, token.text, None) if self._peek() == "(" else Ident(token.at, dot + token.text)
 
     def _call(self, at: int, name: str, target: Node | None) -> Node:
         self.take("(")

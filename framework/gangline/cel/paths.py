@@ -67,21 +67,22 @@ def _plain(base: Run, names: list[Any], cost: int) -> Run:
 def _next(value: Any, name: Any) -> Any:
     if not value.has:
         return NONE
-    found, present = look_up(value.value, name, soft=True)
+    found, present = look_up(value.get(), name, soft=True)
     return Optional(found) if present else NONE
 
 
 def _general(base: Run, steps: list[Step], cost: int, test: bool) -> Run:
     last = steps[-1]
+    own = cost - len(steps)
 
     def run(frame: list[Any]) -> Any:
-        frame[0] += cost
+        frame[0] += own
         value = base(frame)
         wrapped = type(value) is Optional
         if wrapped:
             if not value.has:
                 return False if test else NONE
-            value = value.value
+            value = value.get()
         for step in steps:
             key = step.name if step.key is None else step.key(frame)
             if type(key) not in Step.KEYS:
@@ -89,6 +90,8 @@ def _general(base: Run, steps: list[Step], cost: int, test: bool) -> Run:
             wrapped = wrapped or step.optional
             soft = wrapped or (test and step is last)
             value, present = look_up(value, key, soft)
+            if present or (test and step is last):
+                frame[0] += 1
             if not present:
                 if test and step is last:
                     return False

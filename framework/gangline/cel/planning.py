@@ -10,42 +10,27 @@ from collections.abc import Callable
 from typing import Any
 
 from gangline.cel import costs
-
+from gangline.cel.calling import Constant, chosen, function, member, spend
 from gangline.cel.folding import fold, variable
-from gangline.cel.library import BY_ID, CONVERSIONS, FUNCTIONS
-from gangline.cel.overloads import Overload
+from gangline.cel.library import BY_ID, CONVERSIONS
 from gangline.cel.paths import DEVICE_SLOTS, FIRST_VARIABLE, Step, chain, device_map
 from gangline.cel.regexes import regex
 from gangline.cel.syntax import Call, Fold, Ident, ListOf, Literal, MapOf, Node, Select
-from gangline.cel.values import TYPE_VALUES, Map, Optional, contains, equal, key_of, no_overload, size_of
+from gangline.cel.values import (
+    TYPE_VALUES,
+    UNREADABLE,
+    Map,
+    Optional,
+    equal,
+    key_of,
+    no_overload,
+    same,
+)
 from gangline.errors import ExpressionFailed, InvalidExpression
 
 Run = Callable[[list[Any]], Any]
 
 _REGEX_FUNCTIONS = frozenset({"matches", "find", "findAll"})
-
-
-class Constant:
-    """A closure whose value is known."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __call__(self, frame: list[Any]) -> Any:
-        return self.value
-
-
-def spend(frame: list[Any], cost: int) -> None:
-    """Adds to the cost of the evaluation. Raises CostExceeded at the limit."""
-    frame[0] += cost
-    if frame[0] > costs.MOST_COST:
-        raise CostExceeded
-
-
-class CostExceeded(Exception):
-    """The evaluation costs more than it may; nothing absorbs this."""
 
 
 class Planner:
@@ -140,15 +125,15 @@ class Planner:
         if name in CONVERSIONS and len(args) == 1 and isinstance(args[0], Constant):
             return self._folded(node, args[0].value)
         if node.overloads == ("in_list",) and isinstance(args[1], Constant):
-            return _member(args[0], args[1].value)
+            return member(args[0], args[1].value)
         if name in _REGEX_FUNCTIONS and isinstance(args[1], Constant) and type(args[1].value) is str:
             _constant_regex(args[1].value)
         exact = BY_ID[node.overloads[0]] if len(node.overloads) == 1 else None
-        return _function(name, exact, args)
+        return function(name, exact, args)
 
     def _folded(self, node: Call, value: Any) -> Run:
         try:
-            return Constant(_chosen(node.name, [value]).run(value))
+            return Constant(chosen(node.name, [value]).run(value))
         except ExpressionFailed as failure:
             raise InvalidExpression(str(failure)) from None
 
@@ -271,7 +256,7 @@ class Planner:
 def _entries(more: Any) -> list[Any]:
     if type(more) is not Map:
         raise no_overload()
-    return [(key, more.find(key)[0]) for key in more.keys()]
+    return [(key, more.find(key)[0]) for key in more]
 
 
 def _constant_regex(pattern: str) -> None:
@@ -297,10 +282,14 @@ def _conditional(test: Run, truthy: Run, falsy: Run) -> Run:
     def run(frame: list[Any]) -> Any:
         decided = test(frame)
         if decided is True:
-            return truthy(frame)
-        if decided is False:
-            return falsy(frame)
-        raise no_overload()
+            value = truthy(frame)
+        elif decided is False:
+            value = falsy(frame)
+        else:
+            raise no_overload()
+        if type(value) is Optional and type(value.value).__module__ in _CHEAP:
+            return UNREADABLE
+        return value
 
     return run
 
@@ -332,7 +321,7 @@ def _equality(left: Run, right: Run, wanted: bool) -> Run:
         one, other = left(frame), right(frame)
         cheap = wanted and type(one).__module__ in _CHEAP
         spend(frame, 1 if cheap else costs.shorter((one, other), None))
-        return equal(one, other) is wanted
+        return equal(one, other) if wanted else not same(one, other)
 
     return run
 
@@ -346,60 +335,7 @@ def _or(left: Run, right: Run, optional: bool) -> Run:
         if type(one) is not Optional:
             raise no_overload()
         if one.has:
-            return one if optional else one.value
+            return one if optional else one.get()
         return right(frame)
 
     return run
-
-
-def _member(value: Run, items: list[Any]) -> Run:
-    if not items:
-        return Constant(False)
-    if all(type(each) is str for each in items):
-        texts = frozenset(items)
-
-        def among(frame: list[Any]) -> Any:
-            wanted = value(frame)
-            return type(wanted) is str and wanted in texts
-
-        return among
-    if any(each is None or size_of(each) != 1 and type(each) is not str for each in items):
-        return _function("@in", BY_ID["in_list"], [value, Constant(items)])
-    return lambda frame: contains(items, value(frame))
-
-
-def _chosen(name: str, values: list[Any]) -> Overload:
-    for each in FUNCTIONS[name]:
-        if each.takes(values):
-            return each
-    raise no_overload()
-
-
-def _function(name: str, exact: Overload | None, args: list[Run]) -> Run:
-    if exact is None:
-
-        def dynamic(frame: list[Any]) -> Any:
-            values = [each(frame) for each in args]
-            overload = _chosen(name, values)
-            result = overload.run(*values)
-            spend(frame, 1 if overload.cost is None or name in _PRICED_BY_ID else overload.cost(values, result))
-            return result
-
-        return dynamic
-    takes, work, cost = exact.takes, exact.run, exact.cost
-
-    def run(frame: list[Any]) -> Any:
-        values = [each(frame) for each in args]
-        if not takes(values):
-            raise no_overload()
-        result = work(*values)
-        spend(frame, 1 if cost is None else cost(values, result))
-        return result
-
-    return run
-
-
-_PRICED_BY_ID = frozenset(
-    "startsWith endsWith contains matches bytes string strings.quote format @in _<_ _<=_ _>_ _>=_ _+_".split()
-)
-"""Functions whose costs depend on the overload, and are 1 where that is not known before."""

@@ -11,12 +11,12 @@ from gangline.cel.kinds import ANY, BOOL
 from gangline.cel.library import FUNCTIONS
 from gangline.cel.parsing import parsed
 from gangline.cel.paths import FIRST_VARIABLE
-from gangline.cel.planning import CostExceeded, Planner
+from gangline.cel.planning import Planner
 from gangline.cel.quantities import quantity_of
 from gangline.cel.reading import EVERYTHING, Reads, reads_of
 from gangline.cel.semvers import semver_of
 from gangline.cel.validating import validate
-from gangline.cel.values import EMPTY_MAP, LEAST_INT, MOST_INT, Map
+from gangline.cel.values import EMPTY_MAP, LEAST_INT, MOST_INT, Map, TooMuch
 from gangline.errors import ExpressionFailed, InvalidExpression
 
 LONGEST = 10 * 1024
@@ -40,10 +40,10 @@ class Program:
 
     def evaluated(self, device: Device) -> tuple[bool, int]:
         """The answer and what it cost. Raises ExpressionFailed."""
-        frame = [0, *device.fields, *([UNSET] * (self._slots - FIRST_VARIABLE))]
+        frame: list[Any] = [0, *device.fields, *([UNSET] * (self._slots - FIRST_VARIABLE))]
         try:
             value = self._run(frame)
-        except CostExceeded:
+        except TooMuch:
             raise ExpressionFailed("the cost limit is exceeded") from None
         except RecursionError:
             raise ExpressionFailed("values within values are nested too deeply") from None
@@ -63,11 +63,18 @@ class Device:
     @classmethod
     def of(cls, device: Mapping[str, Any]) -> Device:
         """A device from its driver and the fields of the API. Raises ExpressionFailed for a value of no type."""
-        driver = device.get("driver") or ""
+        driver = str(device.get("driver") or "")
         attributes = {name: _attribute(value) for name, value in (device.get("attributes") or {}).items()}
-        capacity = {name: quantity_of(str(value["value"])) for name, value in (device.get("capacity") or {}).items()}
+        capacity = {name: quantity_of(_value(value)) for name, value in (device.get("capacity") or {}).items()}
         shared = bool(device.get("allowMultipleAllocations"))
         return cls(driver, shared, _by_domain(attributes, driver), _by_domain(capacity, driver))
+
+
+def _value(capacity: object) -> str:
+    match capacity:
+        case {"value": str() | int() as value}:
+            return str(value)
+    raise ExpressionFailed("a capacity without a value")
 
 
 def _attribute(value: Mapping[str, Any]) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 from gangline.cel import costs
 from gangline.cel.overloads import Overload
-from gangline.cel.values import LEAST_INT, MOST_INT, name_type
+from gangline.cel.values import LEAST_INT, MOST_INT, name_type, no_overload, strict
 from gangline.errors import ExpressionFailed
 
 _FORM = re.compile(r"([+-]?)([0-9]*)(?:(\.)([0-9]*))?([eEinumkKMGTP]*)([+-]?[0-9]*)")
@@ -23,11 +23,15 @@ _LEAST_SCALE = -9
 
 
 class Quantity:
-    """`value` x 10^`scale`; `small` says that Kubernetes keeps it as a 64-bit integer."""
+    """`value` x 10^`scale`; `small` says that Kubernetes keeps it as a 64-bit integer.
 
-    __slots__ = ("scale", "small", "value")
+    `computed` is set for a sum. As upstream, nothing can be compared with == to a sum on the right.
+    """
 
-    def __init__(self, value: int, scale: int, small: bool) -> None:
+    __slots__ = ("computed", "scale", "small", "value")
+
+    def __init__(self, value: int, scale: int, small: bool, computed: bool = False) -> None:
+        self.computed = computed
         self.value = value
         self.scale = scale
         self.small = small
@@ -38,12 +42,15 @@ class Quantity:
         return (left > right) - (left < right)
 
     def __eq__(self, other: object) -> bool:
+        if isinstance(other, Quantity) and other.computed:
+            raise no_overload()
         return isinstance(other, Quantity) and self.compared(other) == 0
 
     __hash__ = None  # type: ignore[assignment]
 
 
 name_type(Quantity, "kubernetes.Quantity")
+strict(Quantity)
 
 
 @lru_cache(maxsize=65536)
@@ -138,12 +145,12 @@ def _sum(left: Quantity, right: Quantity, sign: int) -> Quantity:
     low = min(left.scale, right.scale)
     if left.small and right.small:
         if left.value == 0:
-            return Quantity(sign * right.value, right.scale, True)
+            return Quantity(sign * right.value, right.scale, True, True)
         if right.value == 0:
-            return Quantity(left.value, left.scale, True)
+            return Quantity(left.value, left.scale, True, True)
     value = left.value * 10 ** (left.scale - low) + sign * right.value * 10 ** (right.scale - low)
     small = left.small and right.small and LEAST_INT <= value <= MOST_INT
-    return Quantity(value, low, small)
+    return Quantity(value, low, small, True)
 
 
 def _with_int(sign: int) -> Any:

@@ -32,10 +32,12 @@ def _search(pattern: str, text: str, at: int = 0) -> Any:
 
 
 def matches(text: str, pattern: str) -> bool:
+    """Whether the pattern occurs in the text. Raises ExpressionFailed."""
     return _search(pattern, text) is not None
 
 
 def find(text: str, pattern: str) -> str:
+    """The first match, or an empty text. Raises ExpressionFailed."""
     match = _search(pattern, text)
     return "" if match is None else match.group()
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from gangline.cel import costs
 from gangline.cel.overloads import Overload
-from gangline.cel.values import MOST_UINT, name_type
+from gangline.cel.values import MOST_UINT, name_type, strict
 from gangline.errors import ExpressionFailed
 
 _NUMBER = r"(0|[1-9][0-9]{0,19})"
@@ -34,6 +34,7 @@ class Semver:
 
 
 name_type(Semver, "kubernetes.Semver")
+strict(Semver)
 
 
 def semver_of(text: str, normalize: bool = False) -> Semver:

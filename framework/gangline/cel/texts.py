@@ -10,7 +10,10 @@ from gangline.cel.formatting import formatted
 from gangline.cel.overloads import Overload
 from gangline.errors import ExpressionFailed
 
-_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+_SPACE = (
+    "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006"
+    "\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+)
 _LOWER = {ord("A") + i: ord("a") + i for i in range(26)}
 _UPPER = {ord("a") + i: ord("A") + i for i in range(26)}
 _QUOTED = str.maketrans(

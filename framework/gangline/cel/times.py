@@ -134,6 +134,7 @@ def _day(year: int, month: int, day: int) -> int:
 
 
 def duration_text(one: Duration) -> str:
+    """The duration in seconds, as in 1.5s."""
     text = format_float(_seconds(one))
     return f"{text}s"
 
@@ -155,6 +156,7 @@ def format_float(value: float) -> str:
 
 
 def timestamp_text(one: Timestamp) -> str:
+    """The time in the form of RFC 3339, in its own offset."""
     seconds, rest = divmod(one.ns, SECOND)
     local = seconds + one.offset
     days, within = divmod(local, 86400)

@@ -14,6 +14,7 @@ _NULLABLE = frozenset({"opaque", "struct", "any", "duration", "timestamp"})
 
 
 def is_dyn(one: Type) -> bool:
+    """Whether values of the type may have any type."""
     return one.kind in ("dyn", "any")
 
 
@@ -70,6 +71,7 @@ def _binds(bound: Bindings, one: Type, parameter: Type) -> tuple[bool, bool]:
 
 
 def most_general(one: Type, other: Type) -> Type:
+    """The one of two types that fit each other that allows more."""
     return one if _no_more_specific(one, other) else other
 
 

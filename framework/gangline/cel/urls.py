@@ -7,7 +7,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 from gangline.cel import costs
 from gangline.cel.overloads import Overload
-from gangline.cel.values import Map, name_type
+from gangline.cel.values import Map, name_type, strict
 from gangline.errors import ExpressionFailed
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
@@ -39,6 +39,7 @@ class Url:
 
 
 name_type(Url, "kubernetes.URL")
+strict(Url)
 
 
 def _wrong(text: str) -> ExpressionFailed:
@@ -118,7 +119,7 @@ def _host_name(url: Url) -> str:
     if host.startswith("["):
         return host[1:].partition("]")[0]
     name, colon, port = host.rpartition(":")
-    return name if colon and port.isdigit() or colon and not port else host
+    return name if (colon and port.isdigit()) or (colon and not port) else host
 
 
 def _port(url: Url) -> str:
@@ -143,6 +144,7 @@ def _unescaped(text: str) -> str:
 
 
 def is_url(text: str) -> bool:
+    """Whether the text is an absolute URL or a path."""
     try:
         _read(text, text)
     except ExpressionFailed:

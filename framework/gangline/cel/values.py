@@ -16,7 +16,12 @@ from gangline.errors import ExpressionFailed
 MOST_INT, LEAST_INT, MOST_UINT = 2**63 - 1, -(2**63), 2**64 - 1
 
 
+class TooMuch(Exception):
+    """An evaluation does or costs more than it may; nothing absorbs this."""
+
+
 def no_overload() -> ExpressionFailed:
+    """The failure of a function that does not take these values."""
     return ExpressionFailed("no such overload")
 
 
@@ -44,7 +49,15 @@ class Optional:
         self.value = value
         self.has = has
 
+    def get(self) -> Any:
+        """The value. Raises ExpressionFailed when there is none that can be read."""
+        if not self.has or self is UNREADABLE:
+            raise ExpressionFailed("optional.none() dereference" if not self.has else "unsupported conversion")
+        return self.value
 
+
+UNREADABLE: Final = Optional(None)
+"""What `?:` makes of an optional with a value of a type that Kubernetes adds, as upstream: its value is lost."""
 NONE: Final = Optional(None, False)
 
 
@@ -72,7 +85,7 @@ class Map:
     def __len__(self) -> int:
         return len(self.entries)
 
-    def keys(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Any]:
         return (key[-1] if type(key) is tuple else key for key in self.entries)
 
     def find(self, key: Any) -> tuple[Any, bool]:
@@ -116,6 +129,7 @@ def name_type(kind: type, name: str) -> None:
 
 
 def type_name(value: Any) -> str:
+    """The name of the type of a value."""
     return _NAMES[type(value)]
 
 
@@ -123,36 +137,76 @@ TYPE_VALUES: Final = {name: TypeValue(name) for name in TYPE_NAMES}
 
 
 def is_number(value: Any) -> bool:
+    """Whether the value is an int, an unsigned integer or a double."""
     kind = type(value)
     return kind is int or kind is float or kind is Uint
 
 
+_STRICT: set[type] = set()
+MOST_COMPARED = 1_000_000
+"""Entries of lists and maps that one comparison looks at."""
+
+
+def strict(kind: type) -> None:
+    """Registers a class of values that fail when they are compared with another type."""
+    _STRICT.add(kind)
+
+
 def equal(left: Any, right: Any) -> bool:
-    """Whether two values are equal; values of unlike types are not."""
+    """Whether two values are equal; values of unlike types are not. Raises ExpressionFailed for a `strict` left."""
+    return _equal(left, right, [MOST_COMPARED])
+
+
+def _equal(left: Any, right: Any, budget: list[int]) -> bool:
     kind = type(left)
     if kind is type(right):
-        if kind is list:
-            return len(left) == len(right) and all(map(equal, left, right))
-        if kind is Map:
-            return _equal_maps(left, right)
+        if kind is list or kind is Map:
+            budget[0] -= len(left)
+            if budget[0] < 0:
+                raise TooMuch
+            return _equal_lists(left, right, budget) if kind is list else _equal_maps(left, right, budget)
         if kind is Optional:
-            return left.has == right.has and (not left.has or equal(left.value, right.value))
+            return left.has == right.has and (not left.has or _equal(left.get(), right.get(), budget))
         if kind is TypeValue:
             return left.name == right.name
         return left == right
     if is_number(left) and is_number(right):
         return compared_numbers(left, right) == 0
+    if kind in _STRICT and right is not None:
+        raise no_overload()
     return False
 
 
-def _equal_maps(left: Map, right: Map) -> bool:
+def _equal_or_strict(left: Any, right: Any, budget: list[int]) -> bool:
+    """As upstream, an entry that cannot be compared does not make lists or maps differ."""
+    try:
+        return _equal(left, right, budget)
+    except ExpressionFailed:
+        return True
+
+
+def _equal_lists(left: list[Any], right: list[Any], budget: list[int]) -> bool:
+    return len(left) == len(right) and all(
+        _equal_or_strict(one, other, budget) for one, other in zip(left, right, strict=True)
+    )
+
+
+def _equal_maps(left: Map, right: Map, budget: list[int]) -> bool:
     if len(left) != len(right):
         return False
-    for key in left.keys():
+    for key in left:
         value, found = right.find(key)
-        if not found or not equal(left.find(key)[0], value):
+        if not found or not _equal_or_strict(left.find(key)[0], value, budget):
             return False
     return True
+
+
+def same(left: Any, right: Any) -> bool:
+    """Whether two values are equal, where what cannot be compared is not."""
+    try:
+        return equal(left, right)
+    except ExpressionFailed:
+        return False
 
 
 def compared_numbers(left: Any, right: Any) -> int | None:
@@ -168,7 +222,7 @@ def compared_numbers(left: Any, right: Any) -> int | None:
     return (left > right) - (left < right)
 
 
-def _integer_and_double(whole: int, double: float) -> int:
+def _integer_and_double(whole: Any, double: float) -> int:
     least, most = (0, MOST_UINT) if type(whole) is Uint else (LEAST_INT, MOST_INT)
     if double < float(least):
         return 1
@@ -207,11 +261,13 @@ def compared(left: Any, right: Any) -> int:
 
 
 def comparable(value: Any) -> bool:
+    """Whether the relations order the value among its like."""
     return is_number(value) or type(value) in _ORDERED
 
 
 def contains(items: list[Any], wanted: Any) -> bool:
-    return any(equal(wanted, each) for each in items)
+    """Whether an entry of the list equals the value."""
+    return any(same(wanted, each) for each in items)
 
 
 def size_of(value: Any) -> int:
