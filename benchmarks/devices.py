@@ -26,8 +26,9 @@ from rich.table import Table
 from gangline import model
 from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES
 from gangline.process.memory import settle_memory
+from gangline.profile.compiling import compile_profile
 from gangline.profile.handle import FrameworkHandle
-from gangline.profile.registry import Catalog, compile_profile
+from gangline.profile.registry import Catalog
 from gangline.profile.runtime import Runtime
 from gangline.state.cache import Cache
 from gangline.telemetry.metrics import Metrics

@@ -26,6 +26,8 @@ from rich.table import Table
 from gangline.clock import SystemClock
 from gangline.kube import auth
 from gangline.kube.client import HttpClient
+from gangline.kube.resources import LEASES
+from gangline.state.cache import Cache
 from gangline_e2e.harness import ControlPlane, Options
 from gangline_plugins.gpu.allocation import Allocation
 from gangline_plugins.gpu.leases.holds import Part, parts_of
@@ -59,7 +61,7 @@ async def measure(locks: Locks, pods: Sequence[Sequence[Part]], concurrency: int
     """Lock the devices of all pods, then release them."""
 
     async def lock(parts: Sequence[Part]) -> None:
-        if await locks.acquire(parts, [0] * GPUS, [None] * len(parts)) is not None:
+        if await locks.acquire(parts, [0] * GPUS) is not None:
             raise click.ClickException("a device was taken: leases of an earlier run are there")
 
     locked = await rate(lock, pods, concurrency)
@@ -90,7 +92,8 @@ async def compare(
     found: dict[tuple[int, str], list[Run]] = {}
     async with HttpClient(auth.load(str(kubeconfig)), connections=concurrency) as client:
         for run, devices, granularity in itertools.product(range(runs + 1), sizes, ("device", "node")):
-            locks = Locks(client, NAMESPACE, SystemClock(), lambda uid, node: ())  # all leases are its own
+            none_seen = Cache().store(LEASES)
+            locks = Locks(client, NAMESPACE, SystemClock(), none_seen, lambda uid, node: ())  # all leases are its own
             result = await measure(locks, pods_of(number, devices, granularity == "node"), concurrency)
             if run:
                 found.setdefault((devices, granularity), []).append(result)

@@ -37,7 +37,7 @@ from gangline.groups.strategy import PLACEMENT_STRATEGY, STRATEGIES, Strategy, s
 from gangline.kube import resources
 from gangline.kube.interface import Client, PatchKind
 from gangline.overview import gpu_use
-from gangline.sizes import BoundedCache, size_of
+from gangline.sizes import BoundedCache, quick_size_of, size_of
 from gangline.state import node_selection, requests, tolerations
 from gangline.state.changes import NODE, PODS, Changes
 from gangline.state.kept import KeptColumns
@@ -166,6 +166,7 @@ __all__ = [
     "per_node",
     "permissions",
     "quantity",
+    "quick_size_of",
     "reaches_beyond",
     "renumber",
     "requests",

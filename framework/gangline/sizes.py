@@ -6,22 +6,25 @@ An entry is measured once, when it is stored, and not when it is used.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import lru_cache
+from operator import attrgetter
+from types import NoneType
 from typing import Any, Generic, TypeVar
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 OBJECT_BYTES = 64
 """The size of a Python object without what it refers to: header, garbage collector's links, a dictionary's slot."""
 _REFERENCE_BYTES = 16
+_FREE = frozenset((NoneType, bool, int, float, type))
+"""Types of values that are not counted."""
 _MOST_VISITED = 20_000
 """Objects that are visited for one value; of a larger value only this much is counted."""
 
-# A union of types that is written where it is used is made anew each time.
-_SMALL = (bool, int, float, type)
 _TEXTS = (str, bytes)
 _SEVERAL = (list, tuple, set, frozenset)
 
@@ -36,40 +39,77 @@ def size_of(*values: object) -> int:
     """
     total, visited = 0, 0
     seen: set[int] = set()
-    pending: list[object] = list(values)
+    pending: list[Any] = list(values)
     while pending and visited < _MOST_VISITED:
         value = pending.pop()
-        if value is None or isinstance(value, _SMALL) or id(value) in seen:
+        kind = value.__class__
+        if kind in _FREE or (at := id(value)) in seen:
             continue
         visited += 1
-        seen.add(id(value))
+        seen.add(at)
+        if kind is str:
+            total += OBJECT_BYTES + len(value)
+            continue
         total += OBJECT_BYTES
-        if isinstance(value, _TEXTS):
-            total += len(value)
+        if kind is tuple:
+            parts: Collection[object] = value
+        elif (fields_of := _fields_of(kind)) is not None:
+            parts = fields_of(value)
         elif isinstance(value, np.ndarray):
-            memory = value if value.base is None or not isinstance(value.base, np.ndarray) else value.base
-            if memory is value or id(memory) not in seen:
-                seen.add(id(memory))
-                total += memory.nbytes
+            total += _new_memory(value, seen)
+            continue
+        elif isinstance(value, _TEXTS):
+            total += len(value)
+            continue
         else:
-            parts = list(_parts(value))
-            total += _REFERENCE_BYTES * len(parts)
-            pending += parts
+            parts = [*value.keys(), *value.values()] if isinstance(value, dict) else value
+        total += _REFERENCE_BYTES * len(parts)
+        pending += parts
     return total
 
 
-def _parts(value: Any) -> Iterator[object]:
-    if isinstance(value, _SEVERAL):
-        yield from value
-    elif isinstance(value, dict):
-        yield from value.keys()
-        yield from value.values()
-    else:
-        for name in _field_names(value.__class__):
-            yield getattr(value, name, None)
+def quick_size_of(value: object) -> int:
+    """About as many bytes as `size_of`, counted in a quarter of the time if the value is plain data.
+
+    As JSON each object takes a separator or a bracket of its own. Names of fields and objects that occur twice make the
+    number larger; only fields that a struct leaves out at their default make it smaller.
+    """
+    try:
+        text = msgspec.json.encode(value)
+    except Exception:  # not plain data, or one that cannot be written
+        return size_of(value)
+    objects = 1 + text.count(b",") + text.count(b"[") + text.count(b"{") + text.count(b":")
+    return len(text) + (OBJECT_BYTES + _REFERENCE_BYTES) * objects
+
+
+def _new_memory(array: NDArray[Any], seen: set[int]) -> int:
+    """The bytes of the memory that an array shows, unless they count already."""
+    memory = array if array.base is None or not isinstance(array.base, np.ndarray) else array.base
+    if memory is not array and id(memory) in seen:
+        return 0
+    seen.add(id(memory))
+    return memory.nbytes
 
 
 @lru_cache(maxsize=1024)
+def _fields_of(kind: type[Any]) -> Callable[[Any], Collection[object]] | None:
+    """What reads the fields of a struct or dataclass, and nothing of an unknown type; None for texts and containers."""
+    if issubclass(kind, (np.ndarray, dict, *_TEXTS, *_SEVERAL)):
+        return None
+    names = _field_names(kind)
+    read = attrgetter(*names) if len(names) > 1 else None
+
+    def fields_of(value: Any) -> Collection[object]:
+        if read is not None:
+            try:
+                return read(value)
+            except AttributeError:  # one has not been set
+                pass
+        return [getattr(value, name, None) for name in names]
+
+    return fields_of
+
+
 def _field_names(kind: type[Any]) -> tuple[str, ...]:
     """The fields of a struct or dataclass."""
     if issubclass(kind, msgspec.Struct):

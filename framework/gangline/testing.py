@@ -23,8 +23,9 @@ from gangline.failures import Failures
 from gangline.groups.members import Grouping
 from gangline.kube.interface import NoClient
 from gangline.profile.background import Background, Work
+from gangline.profile.compiling import compile_profile
 from gangline.profile.handle import NO_GROUPS, FrameworkHandle, Pending, Services
-from gangline.profile.registry import Catalog, compile_profile, is_only_told, points_of
+from gangline.profile.registry import Catalog, is_only_told, points_of
 from gangline.profile.runtime import Runtime
 from gangline.queueing.waiting import WaitingPods
 from gangline.state.cache import Cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from gangline import model
 from gangline.profile.evaluation import Evaluator
-from gangline.sizes import BoundedCache, size_of
+from gangline.sizes import BoundedCache, quick_size_of, size_of
 from gangline.testing import cluster, make_node, make_pod, make_runtime
 from gangline_plugins.node_affinity import NodeAffinity
 from gangline_plugins.node_resources_fit import NodeResourcesFit
@@ -45,6 +46,35 @@ def test_what_is_there_twice_counts_once_and_a_part_of_an_array_as_the_whole() -
 
     assert size_of([array, array, array[:10]]) < 8000 + 500
     assert size_of(array[:10]) > 8000
+
+
+@dataclass(frozen=True)
+class Plain:
+    text: str
+    number: int
+
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(),
+    lambda inner: (
+        st.lists(inner)
+        | st.dictionaries(st.text(), inner)
+        | st.builds(lambda texts: frozenset(texts), st.lists(st.text()))
+        | st.builds(lambda text, number: Plain(text, number), st.text(), st.integers())
+    ),
+)
+
+
+@given(PLAIN)
+def test_the_quick_size_is_never_less_than_the_other(value: object) -> None:
+    assert quick_size_of(value) >= size_of(value)
+
+
+def test_what_is_no_plain_data_is_measured_object_by_object() -> None:
+    circle: list[Any] = [np.zeros(1000)]
+    circle.append(circle)
+
+    assert quick_size_of(circle) == size_of(circle) > 8000
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 60)), max_size=60))

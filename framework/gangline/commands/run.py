@@ -123,15 +123,15 @@ def run(
         kubeconfig or configuration.client_connection.kubeconfig or None,
         Endpoints(listen, secure_listen, pair_of_files(tls_cert_file, tls_private_key_file), plain_metrics),
         hang_limit,
-        Options(
-            concurrency=concurrency,
-            identity=f"{socket.gethostname()}_{uuid.uuid4()}",
-            pod_deadline=pod_deadline,
-            gang_deadline=gang_deadline,
-        ),
+        Options(concurrency, _identity(), pod_deadline=pod_deadline, gang_deadline=gang_deadline),
     )
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(program.run())
+
+
+def _identity() -> str:
+    """A name that no other process has."""
+    return f"{socket.gethostname()}_{uuid.uuid4()}"
 
 
 def load(files: Sequence[str]) -> config.SchedulerConfiguration:

@@ -128,7 +128,7 @@ class Attempt:
 
     def _filter(self) -> Filtered:
         with self._in_time():
-            return find_feasible(self.unit.pod, self.runtime, self.cache, self.queue.nominated())
+            return find_feasible(self.unit.pod, self.runtime, self.cache, self.queue.nominations.by_node)
 
     def _in_time(self) -> AbstractContextManager[None]:
         return self.runtime.evaluator.within(Deadline(self.seconds))

@@ -16,7 +16,7 @@ from typing import Any
 from gangline.api.plugin import Clock
 from gangline.deciding.group_scheduling import GroupDecision
 from gangline.deciding.scheduling import Decision
-from gangline.queueing.waiting import WaitingPod, WaitingPods
+from gangline.queueing.waiting import WaitingPods
 from gangline.status import SUCCESS, Status, unschedulable
 from gangline.telemetry.metrics import Metrics
 
@@ -115,10 +115,7 @@ class Binder:
         if not decision.holds:
             return SUCCESS
         uid = decision.pod.uid
-        waiting = self._waiting.get(uid)
-        if waiting is None:
-            waiting = WaitingPod(decision.pod, decision.node, decision.holds)
-            self._waiting.add(waiting)
+        waiting = self._waiting.hold(decision.pod, decision.node, decision.holds)
         if waiting.verdict is not None:
             self._waiting.remove(uid)
             return waiting.verdict

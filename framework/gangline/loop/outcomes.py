@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from gangline.api.hints import Action
-from gangline.api.plugin import Clock
 from gangline.api.pod_group import PodGroup
 from gangline.deciding.group_scheduling import GroupDecision, GroupRejection
 from gangline.deciding.scheduling import Decision, Rejection, give_back, rejection_of
 from gangline.errors import GanglineError
 from gangline.groups.keys import GPU_COUNT
 from gangline.loop.watching import Cluster
-from gangline.profile.recording import Condition, EventRecorder, GroupCondition
-from gangline.queueing.queue import SchedulingQueue
+from gangline.profile.recording import Condition, GroupCondition
 from gangline.queueing.units import Place, Unit
-from gangline.state.cache import Cache
 from gangline.state.pods import PodInfo
 from gangline.state.slots import nominate
 from gangline.status import Status
@@ -29,23 +26,14 @@ log = logging.getLogger(__name__)
 class Outcomes:
     """Records the results of decisions."""
 
-    def __init__(
-        self,
-        cache: Cache,
-        queue: SchedulingQueue,
-        recorder: EventRecorder,
-        clock: Clock,
-        metrics: Metrics,
-        cluster: Cluster,
-        wake: Callable[[], None],
-    ) -> None:
-        self._cache = cache
-        self._queue = queue
-        self._recorder = recorder
-        self._clock = clock
-        self._metrics = metrics
+    def __init__(self, cluster: Cluster, metrics: Metrics) -> None:
         self._cluster = cluster
-        self._wake = wake
+        self._cache = cluster.cache
+        self._queue = cluster.queue
+        self._recorder = cluster.recorder
+        self._clock = cluster.clock
+        self._wake = cluster.wake
+        self._metrics = metrics
 
     # Pods
 
@@ -211,7 +199,7 @@ class Outcomes:
     def _tell(self, pod: PodInfo, message: str, is_error: bool, nominated: str | None) -> None:
         if nominated is not None:
             nominate(pod.slot, nominated)
-            self._queue.nominate(pod, nominated)
+            self._queue.nominations.nominate(pod, nominated)
         reason = "SchedulerError" if is_error else "Unschedulable"
         self._recorder.event(pod, "Warning", "FailedScheduling", message)
         self._recorder.condition(Condition(pod.namespace, pod.name, pod.uid, reason, message, nominated))

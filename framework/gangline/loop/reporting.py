@@ -59,6 +59,10 @@ class Reporter:
         self._dropped = 0
         self._waiting_since: float | None = None
         self._failures = 0
+        self._recorded = asyncio.Event()
+        """Something may wait to be written."""
+        self._recorded.set()
+        recorder.wakers.append(self._recorded.set)
 
     async def run(self) -> None:
         """Write until cancelled."""
@@ -73,7 +77,7 @@ class Reporter:
 
     async def _work(self, first: bool) -> None:
         while True:
-            await self._recorder.recorded.wait()
+            await self._recorded.wait()
             try:
                 wrote = self._may_write(first) and await self.write_one()
             except Exception as error:  # what cannot be told is not worth the process
@@ -83,7 +87,7 @@ class Reporter:
                 await asyncio.sleep(IDLE)
             elif not wrote:
                 self._waiting_since = None
-                self._recorder.recorded.clear()
+                self._recorded.clear()
 
     def _may_write(self, first: bool) -> bool:
         """Whether bindings leave room for writing; the first writer may also write after a long wait."""

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gangline.api.cycle_state import Cycle
 from gangline.api.placement import Placement
 from gangline.errors import PluginError
 from gangline.failures import cause_of, shown, text_of
-from gangline.profile.registry import Identity, Implementation
-from gangline.state.nodes import Int64Column
+from gangline.profile.implementations import Identity, Implementation
+from gangline.state.nodes import Int64Column, NodeView
 from gangline.state.pods import PodInfo
-from gangline.status import MAX_SCORE, CodeColumn, ScoreColumn, read_only
+from gangline.status import MAX_SCORE, Code, CodeColumn, ScoreColumn, read_only
 
 _MOST_PLACEMENTS = 4096
 """Placements of a group that are read from one plugin, at most; 16 for each node where that is more."""
@@ -69,6 +70,16 @@ def identity_of(asked: Sequence[Identity], pod: PodInfo, annotations: Mapping[st
             raise identity.failures.raised(identity.name, "identity", error) from cause_of(error)
         said.append(answer)
     return said
+
+
+def is_skipped(pre_score: Implementation | None, cycle: Cycle, pod: PodInfo, view: NodeView) -> bool:
+    """Whether a plugin's `pre_score`, if it has one, says that its scores decide nothing. Raises PluginError."""
+    answer = pre_score.call(cycle, pod, view) if pre_score is not None else None
+    if pre_score is None or answer is None or answer.is_success:
+        return False
+    if answer.code is Code.SKIP:
+        return True
+    raise pre_score.refused("pre_score", answer.message)
 
 
 def _array(impl: Implementation, point: str, answer: Any) -> NDArray[Any]:

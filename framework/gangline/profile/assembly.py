@@ -31,10 +31,11 @@ from gangline.groups.members import Grouping
 from gangline.kube.interface import Client, NoClient
 from gangline.kube.resources import Resource, Selection
 from gangline.profile.background import Background
+from gangline.profile.compiling import compile_profile
 from gangline.profile.handle import NO_GROUPS, FrameworkHandle, Pending, Services
 from gangline.profile.recording import NoRecorder
-from gangline.profile.registry import Catalog, compile_profile, is_only_told, points_of
-from gangline.profile.runtime import Runtime
+from gangline.profile.registry import Catalog, is_only_told, points_of
+from gangline.profile.runtime import BindFirst, Runtime
 from gangline.queueing.waiting import WaitingPods
 from gangline.state.cache import Cache
 from gangline.telemetry.metrics import Metrics
@@ -47,8 +48,9 @@ def build_runtimes(
     metrics: Metrics,
     ties: random.Random | None,
     on_fault: Callable[[GanglineError], None] | None = None,
+    bind_first: BindFirst | None = None,
 ) -> dict[str, Runtime]:
-    """A runtime for each profile, by schedulerName. Raises ConfigError.
+    """A runtime for each profile, by schedulerName; `bind_first` is called before the bind plugins. Raises ConfigError.
 
     With `on_fault`, calls it for every fault instead, and leaves out the faulty profiles and plugins.
     """
@@ -69,7 +71,7 @@ def build_runtimes(
             told,
             _only_told(profile, catalog, told),
         )
-        Runtime(compiled, handle, metrics, ties)
+        Runtime(compiled, handle, metrics, ties, bind_first)
     _check_watches(config.profiles, services.at_work, on_fault)
     return services.at_work
 

@@ -118,26 +118,41 @@ def timed(
     function: Callable[..., Any], name: str, point: str, series: Series, failures: Failures
 ) -> Callable[..., Any]:
     """Wraps a hook that answers at once."""
+    wrap = _unchecked if check_of(point) is _anything else _checked
+    call = wrap(function, name, point, series, failures)
+    call.__wrapped__ = function  # type: ignore[attr-defined]  # functions take attributes
+    return call
+
+
+def _unchecked(
+    function: Callable[..., Any], name: str, point: str, series: Series, failures: Failures
+) -> Callable[..., Any]:
+    """As `_checked`, for 0.63 us in place of 0.74 where the hook itself takes 0.19.
+
+    Filters and scores are called for every pod. Their answers are checked where the number of nodes is known.
+    """
+    clock, observe, too_long = time.perf_counter, series.observe, SLOW
+
+    def call(*args: Any) -> Any:
+        start = clock()
+        try:
+            return function(*args)
+        except BaseException as error:  # nothing that a plugin raises goes further
+            raise failures.raised(name, point, error) from cause_of(error)
+        finally:
+            seconds = clock() - start
+            observe(seconds)
+            if seconds > too_long:
+                failures.slow(name, point, seconds)
+
+    return call
+
+
+def _checked(
+    function: Callable[..., Any], name: str, point: str, series: Series, failures: Failures
+) -> Callable[..., Any]:
     clock, observe, too_long = time.perf_counter, series.observe, SLOW
     check = check_of(point)
-    if check is _anything:
-        # `call` would do, for 0.74 us in place of 0.63 where the hook itself takes 0.19: filters and scores are called
-        # for every pod, and other checks of their answers are made where the number of nodes is known.
-
-        def plain(*args: Any) -> Any:
-            start = clock()
-            try:
-                return function(*args)
-            except BaseException as error:  # nothing that a plugin raises goes further
-                raise failures.raised(name, point, error) from cause_of(error)
-            finally:
-                seconds = clock() - start
-                observe(seconds)
-                if seconds > too_long:
-                    failures.slow(name, point, seconds)
-
-        plain.__wrapped__ = function  # type: ignore[attr-defined]  # functions take attributes
-        return plain
     asks_always = point in _OTHERS
     # What most plugins answer most of the time needs no look.
     allowed = _CODES.get(point, ())
@@ -161,7 +176,6 @@ def timed(
             if seconds > too_long:
                 failures.slow(name, point, seconds)
 
-    call.__wrapped__ = function  # type: ignore[attr-defined]  # functions take attributes
     return call
 
 

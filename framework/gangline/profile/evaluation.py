@@ -1,17 +1,8 @@
-"""Evaluates one pod against all nodes: filters and scores as columns, kept per identity.
+"""Evaluates one pod against all nodes: filters and scores as columns.
 
-Most pods are like a pod that was evaluated before, and most nodes have not changed since. So the results of filters and
-scores are kept in an entry per identity. For the next pod with this identity, only the rows in the log of changes are
-evaluated again. An attempt calls `filter`, which returns the feasible nodes and the entry, then `choose`, which scores
-them and picks the best row.
-
-Rules:
-- The identity of a pod is its class and the `identity` answers of the plugins that declare `reads`. The verdicts of
-  such
-  plugins follow from the identity and the columns that they read, so these verdicts are kept. Every other plugin is
-  called for each attempt, over all rows.
-- An entry is always updated before it is used.
-- Nothing in this module changes the cluster.
+An attempt calls `filter`, which returns the feasible nodes, then `choose`, which scores them and picks the best row.
+The answers of plugins that declare `reads` come from the entry of the pod's identity (`keeping`); every other plugin
+is called for each attempt, over all rows. Nothing in this module changes the cluster.
 """
 
 from __future__ import annotations
@@ -24,72 +15,23 @@ from typing import Any
 
 import numpy as np
 
-from gangline.api.cycle_state import Cycle, StateKey
+from gangline.api.cycle_state import Cycle
 from gangline.api.diagnosis import Diagnosis, RejectedNodes
 from gangline.deadline import NO_DEADLINE, Deadline
 from gangline.failures import cause_of
-from gangline.profile.answers import capacity_of, check_range, codes_of, identity_of, out_of_range, scores_of
+from gangline.profile.answers import capacity_of, check_range, codes_of, identity_of, is_skipped, scores_of
+from gangline.profile.entries import Entry
+from gangline.profile.implementations import CompiledProfile, Implementation
+from gangline.profile.keeping import Kept
+from gangline.profile.narrowing import mask_of, nothing_left
 from gangline.profile.ranking import Wishes, outranking
-from gangline.profile.registry import CompiledProfile, Implementation
-from gangline.sizes import BoundedCache, size_of
-from gangline.state.changes import OWN, PODS, ChangeLog, together
-from gangline.state.nodes import Int64Column, Nodes, NodeView, Rows
+from gangline.state.nodes import Int64Column, Nodes, Rows
 from gangline.state.pods import PodInfo
-from gangline.status import (
-    MAX_SCORE,
-    SKIP,
-    BoolColumn,
-    Code,
-    CodeColumn,
-    Narrow,
-    ScoreColumn,
-    Status,
-    read_only,
-)
+from gangline.status import SKIP, BoolColumn, Code, CodeColumn, Narrow, ScoreColumn, Status, read_only
 
 _AFTER_FILTERS = ("reserve", "permit", "pre_bind", "bind", "post_bind", "unreserve")
 _KEPT_BYTES = 64 * 1024 * 1024
 """For the entries of all identities: at 5,000 nodes, 150 with scores or 600 without."""
-_ENTRY_BYTES = 4096
-"""The size of an entry without its arrays and shared values: lists, maps and sets, and the headers of the arrays."""
-
-_SCORE_BYTES = np.dtype(np.float64).itemsize
-
-
-@dataclass(slots=True, eq=False)
-class _Entry:
-    """The kept results of one identity."""
-
-    key: Hashable
-    position: Any
-    shared: Mapping[StateKey[Any], Any]
-    rejected: Status | None
-    narrow: dict[str, Narrow]
-    filters: list[Implementation]
-    shared_bytes: int = 0
-    """The size of the key and of the values that plugins share in the entry, measured once."""
-    changing: list[Implementation] = field(default_factory=list)
-    """The filters that look at the pods of a node."""
-    steady: BoolColumn = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
-    """Where all other filters pass; changes only when a node itself changes."""
-    skipped: set[str] = field(default_factory=set)
-    """Plugins that are called for each attempt, but have answered that no pod of this class concerns them."""
-    codes: dict[str, CodeColumn] = field(default_factory=dict)
-    feasible: BoolColumn = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
-    shown: BoolColumn = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
-    """`feasible` for plugins, read-only."""
-    scorers: list[Implementation] | None = None
-    raw: dict[str, ScoreColumn] = field(default_factory=dict)
-    told: tuple[tuple[str, int], ...] = ()
-    """Plugin and weight of the scores that need no normalization."""
-    columns: list[ScoreColumn] = field(default_factory=list)
-    """These scores, in the same order."""
-    constant: dict[str, bool] = field(default_factory=dict)
-    """Whether a normalized score is the same on all nodes, so that it decides nothing."""
-    base: ScoreColumn = field(default_factory=lambda: np.zeros(0))
-    """Weighted sum of the scores that need no normalization."""
-    ranked: ScoreColumn = field(default_factory=lambda: np.zeros(0))
-    """`base` where feasible, -1 elsewhere."""
 
 
 @dataclass(slots=True, eq=False)
@@ -98,7 +40,7 @@ class Filtered:
 
     pod: PodInfo
     cycle: Cycle
-    entry: _Entry
+    entry: Entry
     feasible: BoolColumn
     codes: dict[str, CodeColumn] = field(default_factory=dict)
     """Verdicts of the plugins that are called for each attempt."""
@@ -126,30 +68,25 @@ class Evaluator:
     ) -> None:
         self.deadline: Deadline = NO_DEADLINE
         """The deadline of the current decision; checked before each call of a plugin over all nodes."""
+        self.kept = Kept(profile, nodes, kept_bytes, workload)
         self._nodes = nodes
         self._ties = ties
-        self._entries: BoundedCache[Hashable, _Entry] = BoundedCache(kept_bytes, _size, fewest=16)
-        self._changes: ChangeLog = together((nodes.changes, *profile.own_changes()))
         self._workload = workload
-        self._identities = [each for each in profile.identities if each.is_kept]
         self._other_identities = [each for each in profile.identities if not each.is_kept]
-        self._looks_at_owners = any(each.of_workload for each in self._identities)
         points = profile.points
         self._pre_cycle = points.get("pre_cycle", ())
-        self._pre_filters = points.get("pre_filter", ())
+        pre_filters = points.get("pre_filter", ())
         self._filters = points.get("filter", ())
         self._pre_scores = {impl.name: impl for impl in points.get("pre_score", ())}
         self._scorers = points.get("score", ())
-        self._dynamic_pre_filters = [i for i in self._pre_filters if i.reads is None]
-        self._kept_pre_filters = [i for i in self._pre_filters if i.reads is not None]
+        self._dynamic_pre_filters = [i for i in pre_filters if i.reads is None]
         self._dynamic_filters = [i for i in self._filters if i.reads is None]
         self._outranking = outranking({impl.name: impl.weight for impl in self._scorers})
         self._dynamic_scorers = [i for i in self._scorers if i.reads is None]
-        self._kept_scorers = [i for i in self._scorers if i.reads is not None]
         later = {impl.name for point in _AFTER_FILTERS for impl in points.get(point, ())}
         self._counting = [impl for impl in self._filters if impl.capacity is not None]
         self._remembering = [impl for impl in self._dynamic_pre_filters if impl.name in later]
-        self._pre_filter_order = {impl.name: n for n, impl in enumerate(self._pre_filters)}
+        self._pre_filter_order = {impl.name: n for n, impl in enumerate(pre_filters)}
 
     @contextmanager
     def within(self, deadline: Deadline) -> Iterator[None]:
@@ -160,20 +97,13 @@ class Evaluator:
         finally:
             self.deadline = before
 
-    def identity(self, pod: PodInfo) -> Hashable:
-        """The key under which verdicts are kept: pods with equal identities get equal verdicts. Raises PluginError."""
-        if not self._identities:
-            return pod.cls.id
-        annotations = self._workload(pod) if self._looks_at_owners else pod.annotations
-        return (pod.cls.id, *identity_of(self._identities, pod, annotations))
-
     def likeness(self, pod: PodInfo) -> Hashable:
         """The identity, and the answers of the plugins whose verdicts are not kept.
 
         No plugin can tell pods with equal values apart. Raises PluginError.
         """
         others = identity_of(self._other_identities, pod, self._workload(pod)) if self._other_identities else ()
-        return self.identity(pod), *others
+        return self.kept.identity(pod), *others
 
     # Filtering
 
@@ -183,7 +113,7 @@ class Evaluator:
         deadline.check()
         for impl in self._pre_cycle:
             impl.call(pod)
-        entry = self._entry(pod)
+        entry = self.kept.entry(pod, deadline)
         cycle = Cycle(entry.shared, entry.skipped, deadline)
         result = Filtered(pod, cycle, entry, entry.feasible)
         if self._prepare(result):
@@ -209,7 +139,7 @@ class Evaluator:
         """
         for impl in self._pre_cycle:
             _quickly(impl, pod)
-        entry = self._entries.get(self.identity(pod)) or self._entry(pod)
+        entry = self.kept.entries.get(self.kept.identity(pod)) or self.kept.entry(pod, self.deadline)
         if entry.rejected is not None:
             return None
         cycle = Cycle(entry.shared, entry.skipped)
@@ -261,7 +191,7 @@ class Evaluator:
             nodes=self._nodes.view(),
             cycle=filtered.cycle,
             rejections=rejections,
-            narrowed=self._mask(narrow) if narrow else None,
+            narrowed=mask_of(narrow, self._nodes) if narrow else None,
             narrowed_by=tuple(narrow),
             status=filtered.status,
         )
@@ -290,8 +220,8 @@ class Evaluator:
         result.skipped = skipped
         if result.narrow and rejected is None:
             narrow = {**entry.narrow, **result.narrow}
-            rejected = _nothing_left(narrow)
-            result.feasible = entry.feasible & self._mask(result.narrow)
+            rejected = nothing_left(narrow)
+            result.feasible = entry.feasible & mask_of(result.narrow, self._nodes)
         result.status = rejected
         return rejected is not None
 
@@ -311,7 +241,7 @@ class Evaluator:
         count = filtered.count = int(np.count_nonzero(feasible))
         if count == 1:
             return int(feasible.argmax())
-        self._ensure_scored(entry, filtered.pod)
+        self.kept.score(entry, filtered.pod, self.deadline)
         extra = filtered.extra = self._extra_scores(filtered)
         if not extra and bonus is None and feasible is entry.feasible:
             return self._best_of(entry.ranked)
@@ -332,7 +262,7 @@ class Evaluator:
 
     def ranking(self, filtered: Filtered) -> ScoreColumn:
         """For each row the weighted sum of the scores that are kept per identity; only for comparing rows."""
-        self._ensure_scored(filtered.entry, filtered.pod)
+        self.kept.score(filtered.entry, filtered.pod, self.deadline)
         return filtered.entry.base
 
     def wishes(self, filtered: Filtered) -> Wishes | None:
@@ -342,7 +272,7 @@ class Evaluator:
         """
         if not self._outranking:
             return None
-        self._ensure_scored(filtered.entry, filtered.pod)
+        self.kept.score(filtered.entry, filtered.pod, self.deadline)
         extra = self._extra_scores(filtered, self._outranking)
         if not extra:
             return None
@@ -352,7 +282,7 @@ class Evaluator:
 
     def scores(self, filtered: Filtered) -> dict[str, ScoreColumn]:
         """Each plugin's normalized score before its weight, for the feasible nodes in row order; for explanations."""
-        self._ensure_scored(filtered.entry, filtered.pod)
+        self.kept.score(filtered.entry, filtered.pod, self.deadline)
         index = filtered.feasible.nonzero()[0]
         result = {}
         dynamic = {name: s for name, _, s in self._dynamic_scores(filtered, index)}
@@ -407,22 +337,15 @@ class Evaluator:
         view = self._nodes.view()
         result = []
         for impl in self._dynamic_scorers:
-            if (only is not None and impl.name not in only) or self._is_skipped(impl, cycle, pod, view):
+            if only is not None and impl.name not in only:
+                continue
+            if is_skipped(self._pre_scores.get(impl.name), cycle, pod, view):
                 continue
             cycle.deadline.check()
             raw = scores_of(impl, "score", impl.call(cycle, pod, view), len(view))
             index = filtered.feasible.nonzero()[0] if index is None else index
             result.append((impl.name, impl.weight, self._normalized(impl, filtered, raw[index])))
         return result
-
-    def _is_skipped(self, impl: Implementation, cycle: Cycle, pod: PodInfo, view: NodeView) -> bool:
-        pre_score = self._pre_scores.get(impl.name)
-        answer = pre_score.call(cycle, pod, view) if pre_score is not None else None
-        if answer is None or answer.is_success:
-            return False
-        if answer.code is Code.SKIP:
-            return True
-        raise impl.refused("pre_score", answer.message)
 
     def _normalized(self, impl: Implementation, filtered: Filtered, raw: ScoreColumn) -> ScoreColumn:
         if impl.normalize is not None:
@@ -431,200 +354,6 @@ class Evaluator:
         check_range(impl, raw)
         return raw
 
-    def _ensure_scored(self, entry: _Entry, pod: PodInfo) -> None:
-        if entry.scorers is not None:
-            return
-        cycle = Cycle(entry.shared, deadline=self.deadline)
-        view = self._nodes.view()
-        scorers = []
-        check = self.deadline.check
-        for impl in self._kept_scorers:
-            check()
-            if not self._is_skipped(impl, cycle, pod, view):
-                scorers.append(impl)
-        if exported := cycle.export():
-            entry.shared = {**entry.shared, **exported}
-            entry.shared_bytes += size_of(*exported.values())
-        filtered_cycle = Cycle(entry.shared, deadline=self.deadline)
-        entry.raw.clear()
-        for impl in scorers:
-            check()
-            self._rescore(entry, impl, filtered_cycle, pod, view)
-        plain = [impl for impl in scorers if impl.normalize is None]
-        entry.told = tuple((impl.name, impl.weight) for impl in plain)
-        entry.columns = [entry.raw[impl.name] for impl in plain]
-        entry.scorers = scorers  # at the end: a plugin that raises leaves the entry without scores
-        self._rebase(entry, view.index)
-        self._entries.measure(entry.key)
-
-    def _rescore(self, entry: _Entry, impl: Implementation, cycle: Cycle, pod: PodInfo, view: NodeView) -> None:
-        raw = scores_of(impl, "score", impl.call(cycle, pod, view), len(view))
-        within = raw.min(initial=0.0) >= 0.0 and raw.max(initial=0.0) <= MAX_SCORE
-        if impl.normalize is None and not within:
-            check_range(impl, raw[entry.feasible[view.index]])  # elsewhere it may say what it likes; it counts as 0
-            raw = np.where((raw >= 0.0) & (raw <= MAX_SCORE), raw, 0.0)
-        kept = entry.raw.get(impl.name)
-        if impl.normalize is not None:
-            first = raw[:1] if kept is None else kept[0]
-            entry.constant[impl.name] = entry.constant.get(impl.name, True) and bool((raw == first).all())
-        if kept is None:
-            entry.raw[impl.name] = raw if raw.flags.owndata and raw.flags.writeable else raw.copy()
-        else:
-            kept[view.index] = raw
-
-    def _rebase(self, entry: _Entry, index: slice | Rows) -> None:
-        """Sum and rank the scores at these rows again."""
-        whole = len(entry.ranked) != len(entry.feasible)
-        total: ScoreColumn | None = None
-        for impl in entry.scorers or ():
-            if impl.normalize is None:
-                raw = entry.raw[impl.name][index]
-                weighted = raw if impl.weight == 1 else impl.weight * raw
-                total = weighted if total is None else total + weighted
-        if total is None:
-            total = np.zeros(len(entry.feasible[index]))
-        ranked = np.where(entry.feasible[index], total, -1.0)
-        if whole:
-            entry.base, entry.ranked = total.copy(), ranked
-        else:
-            entry.base[index], entry.ranked[index] = total, ranked
-
-    # What is kept per identity
-
-    def _entry(self, pod: PodInfo) -> _Entry:
-        key = self.identity(pod)
-        entry = self._entries.get(key)
-        if entry is None or not self._refresh(entry, pod):
-            entry = self._entries.put(key, self._build(key, pod))
-        return entry
-
-    def _build(self, key: Hashable, pod: PodInfo) -> _Entry:
-        nodes, position = self._nodes, self._changes.position
-        cycle = Cycle(deadline=self.deadline)
-        view = nodes.view()
-        rejected: Status | None = None
-        narrow: dict[str, Narrow] = {}
-        skipped = set()
-        check = self.deadline.check
-        for impl in self._kept_pre_filters:
-            check()
-            answer = impl.call(cycle, pod, view)
-            if answer is None:
-                continue
-            if isinstance(answer, Narrow):
-                narrow[impl.name] = answer
-            elif answer.code in (Code.SKIP, Code.SKIP_CLASS):
-                skipped.add(impl.name)
-            elif not answer.is_success and rejected is None:
-                rejected = answer.by(impl.name)
-        rejected = rejected or _nothing_left(narrow)
-        filters = [i for i in self._filters if i.reads is not None and i.name not in skipped and rejected is None]
-        entry = _Entry(key, position, cycle.export(), rejected, narrow, filters)
-        entry.shared_bytes = size_of(key, *entry.shared.values(), narrow)
-        entry.changing = [impl for impl in filters if (impl.reads or 0) & PODS]
-        for impl in filters:
-            check()
-            verdicts = codes_of(impl, impl.call(cycle, pod, view), len(view)).copy()
-            entry.codes[impl.name] = verdicts
-        entry.steady = np.zeros(nodes.size, dtype=np.bool_)
-        entry.feasible = np.zeros(nodes.size, dtype=np.bool_)
-        entry.shown = read_only(entry.feasible)
-        self._combine(entry, nodes.everything)
-        return entry
-
-    def _combine(self, entry: _Entry, index: slice | Rows) -> None:
-        """Combine the verdicts of the filters at these rows."""
-        steady = self._nodes.alive[index].copy()
-        if entry.narrow:
-            steady &= self._mask(entry.narrow)[index]
-        feasible = steady.copy()
-        for impl in entry.filters:
-            passes = entry.codes[impl.name][index] == 0
-            feasible &= passes
-            if impl not in entry.changing:
-                steady &= passes
-        entry.steady[index] = steady
-        entry.feasible[index] = feasible
-
-    def _refresh(self, entry: _Entry, pod: PodInfo) -> bool:
-        """Update an entry; False if building a new one is cheaper."""
-        nodes, position = self._nodes, self._changes.position
-        if entry.position == position:
-            return True
-        if len(entry.feasible) != nodes.size:
-            return False
-        changed = self._changes.since(entry.position, nodes.view().few)
-        if changed is None:
-            return False
-        rows, kinds = changed
-        if kinds & OWN:
-            rows = rows[rows < nodes.size]
-        if len(rows) == 1 and kinds == PODS:
-            self._evaluate_row(entry, pod, int(rows[0]))
-        else:
-            self._evaluate_rows(entry, pod, rows, kinds)
-        entry.position = position
-        return True
-
-    def _evaluate_rows(self, entry: _Entry, pod: PodInfo, index: Rows, kinds: int) -> None:
-        view = self._nodes.view(index)
-        cycle = Cycle(entry.shared)
-        for impl in entry.filters:
-            if (impl.reads or 0) & kinds:
-                _keep(entry, impl.name, index, codes_of(impl, impl.call(cycle, pod, view), len(view)))
-        self._combine(entry, index)
-        if entry.scorers is None:
-            return
-        for impl in entry.scorers:
-            if (impl.reads or 0) & kinds:
-                self._rescore(entry, impl, cycle, pod, view)
-        self._rebase(entry, index)
-
-    def _evaluate_row(self, entry: _Entry, pod: PodInfo, row: int) -> None:
-        """Evaluate one row whose pods have changed; nearly every cycle does this, so it uses plain numbers."""
-        view = self._nodes.view(slice(row, row + 1))
-        cycle = Cycle(entry.shared)
-        feasible = bool(entry.steady[row])
-        for impl in entry.changing:
-            verdict = codes_of(impl, impl.call(cycle, pod, view), 1)
-            _keep(entry, impl.name, view.index, verdict)
-            feasible = feasible and not verdict[0]
-        entry.feasible[row] = feasible
-        if entry.scorers is None:
-            return
-        total = 0.0
-        for impl in entry.scorers:
-            kept = entry.raw[impl.name]
-            if (impl.reads or 0) & PODS:
-                score = float(scores_of(impl, "score", impl.call(cycle, pod, view), 1)[0])
-                if impl.normalize is not None:
-                    entry.constant[impl.name] &= score == kept[0]
-                elif not 0.0 <= score <= MAX_SCORE:
-                    if feasible:
-                        raise out_of_range(impl, score, score)
-                    score = 0.0
-                kept[row] = score
-            if impl.normalize is None:
-                total += impl.weight * float(kept[row])
-        entry.base[row] = total
-        entry.ranked[row] = total if feasible else -1.0
-
-    def _mask(self, narrow: Mapping[str, Narrow]) -> BoolColumn:
-        """The rows that every pre-filter leaves."""
-        mask = np.zeros(self._nodes.size, dtype=np.bool_)
-        names = frozenset.intersection(*(answer.names for answer in narrow.values()))
-        rows = [row for name in names if (row := self._nodes.row_of(name)) is not None]
-        mask[rows] = True
-        return mask
-
-
-def _size(key: Hashable, entry: _Entry) -> int:
-    """The size of an entry in bytes."""
-    rows = len(entry.feasible)
-    masks = entry.steady.nbytes + entry.feasible.nbytes + sum([codes.nbytes for codes in entry.codes.values()])
-    scores = entry.base.nbytes + entry.ranked.nbytes + rows * _SCORE_BYTES * len(entry.raw)
-    return _ENTRY_BYTES + masks + scores + entry.shared_bytes
-
 
 def _quickly(impl: Implementation, *args: Any) -> Any:
     """Call a plugin for one of many pods, without timing."""
@@ -632,23 +361,3 @@ def _quickly(impl: Implementation, *args: Any) -> Any:
         return impl.quick(*args)
     except BaseException as error:  # a plugin's bug fails its group, not the scheduler
         raise impl.failures.raised(impl.name, impl.point, error) from cause_of(error)
-
-
-def _keep(entry: _Entry, name: str, index: slice | Rows, verdicts: CodeColumn) -> None:
-    """Store verdicts at these rows; the column gets more bits if the new verdicts need them."""
-    kept = entry.codes[name]
-    if verdicts.dtype.itemsize > kept.dtype.itemsize:
-        kept = entry.codes[name] = kept.astype(verdicts.dtype)
-    kept[index] = verdicts
-
-
-def _nothing_left(narrow: Mapping[str, Narrow]) -> Status | None:
-    """The rejection if the pre-filters leave no node."""
-    if not narrow or frozenset.intersection(*(answer.names for answer in narrow.values())):
-        return None
-    names = sorted(narrow)
-    if len(names) == 1:
-        message = f"node(s) didn't satisfy plugin {names[0]}"
-    else:
-        message = f"node(s) didn't satisfy plugin(s) [{' '.join(names)}] simultaneously"
-    return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (message,))

@@ -10,9 +10,9 @@ Rules:
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from gangline.api.plugin import Clock
@@ -105,8 +105,8 @@ class EventRecorder:
         self._group_conditions: OrderedDict[str, GroupCondition] = OrderedDict()
         self._number = itertools.count()
         self.dropped = 0
-        self.recorded = asyncio.Event()
-        """Set by each record; who has handed out all of them may clear it."""
+        self.wakers: list[Callable[[], None]] = []
+        """Called when something has been recorded."""
 
     def event(self, pod: PodInfo, kind: str, reason: str, note: str, action: str = "Scheduling") -> None:
         """Record an event about a pod; kind is "Normal" or "Warning"."""
@@ -115,7 +115,7 @@ class EventRecorder:
 
     def about(self, regarding: TypedReference, reporter: str, kind: str, reason: str, note: str, action: str) -> None:
         """Record an event about any object."""
-        self.recorded.set()
+        self._wake()
         key = _Key(regarding.uid or regarding.name, kind, reason, _shortened(note), action)
         now = self._clock.now()
         saying = self._waiting.get(key)
@@ -126,6 +126,10 @@ class EventRecorder:
             self.dropped += 1
         else:
             self._waiting[key] = _Saying(regarding, reporter, now, now)
+
+    def _wake(self) -> None:
+        for wake in self.wakers:
+            wake()
 
     def _may_warn(self, uid: str, now: float) -> bool:
         """Whether the object may get one more warning; if so, the warning is counted."""
@@ -140,12 +144,12 @@ class EventRecorder:
     def condition(self, condition: Condition) -> None:
         """Set the pod's condition."""
         self._conditions[condition.uid] = condition
-        self.recorded.set()
+        self._wake()
 
     def group_condition(self, condition: GroupCondition) -> None:
         """Set the group's condition."""
         self._group_conditions[condition.object.uid or condition.object.name] = condition
-        self.recorded.set()
+        self._wake()
 
     def next_group_condition(self) -> GroupCondition | None:
         """The oldest waiting condition of a group, to be written now."""
@@ -154,7 +158,7 @@ class EventRecorder:
     def restore(self, condition: Condition) -> None:
         """The condition could not be written: it waits again, unless there is a newer one."""
         self._conditions.setdefault(condition.uid, condition)
-        self.recorded.set()
+        self._wake()
 
     def forget(self, uid: str) -> None:
         """The pod is bound or deleted: its condition is not written any more."""

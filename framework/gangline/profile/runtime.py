@@ -6,14 +6,11 @@ Filters and scores over all nodes are in `evaluation`.
 from __future__ import annotations
 
 import asyncio
-import functools
-import inspect
 import math
 import random
 import time
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
 
 import numpy as np
 
@@ -30,7 +27,8 @@ from gangline.profile.answers import placements_of
 from gangline.profile.background import is_cancelled
 from gangline.profile.evaluation import Evaluator, Filtered
 from gangline.profile.handle import FrameworkHandle
-from gangline.profile.registry import CompiledProfile, Implementation
+from gangline.profile.implementations import CompiledProfile, Implementation
+from gangline.profile.measuring import measured
 from gangline.state.pods import PodInfo
 from gangline.state.topology import Topology
 from gangline.status import SUCCESS, Code, ScoreColumn, Status, unschedulable
@@ -38,46 +36,22 @@ from gangline.telemetry.metrics import Metrics, point_label
 
 GROUPS = "PodGroups"
 """Stands for a group as a whole among the names of the plugins that reject a unit."""
-Method = TypeVar("Method", bound=Callable[..., Any])
 BindFirst = Callable[[Cycle, PodInfo, str], Awaitable[Status | None]]
 """Binds a pod to a node; returns None to leave the pod to the bind plugins."""
-
-
-def _measured(point: str) -> Callable[[Method], Method]:
-    """Measure how long all plugins of an extension point take together; the method's object has `seconds` by point."""
-
-    def measure(method: Any) -> Any:
-        if inspect.iscoroutinefunction(method):
-
-            @functools.wraps(method)
-            async def waits(self: Runtime, *args: Any) -> Any:
-                start = time.perf_counter()
-                try:
-                    return await method(self, *args)
-                finally:
-                    self.seconds[point].observe(time.perf_counter() - start)
-
-            return waits
-
-        @functools.wraps(method)
-        def call(self: Runtime, *args: Any) -> Any:
-            start = time.perf_counter()
-            try:
-                return method(self, *args)
-            finally:
-                self.seconds[point].observe(time.perf_counter() - start)
-
-        return call
-
-    return measure
 
 
 class Runtime:
     """A profile, its evaluator and its handle."""
 
     def __init__(
-        self, profile: CompiledProfile, handle: FrameworkHandle, metrics: Metrics, ties: random.Random | None
+        self,
+        profile: CompiledProfile,
+        handle: FrameworkHandle,
+        metrics: Metrics,
+        ties: random.Random | None,
+        bind_first: BindFirst | None = None,
     ) -> None:
+        """`bind_first` is called before the bind plugins; None leaves all pods to them."""
         self.name = profile.name
         self.profile = profile
         self.handle = handle
@@ -86,15 +60,14 @@ class Runtime:
         self._trackers = handle.state.trackers
         self.seconds = {point: metrics.points.series(point_label(point), profile.name) for point in POINTS}
         self.algorithm_seconds = metrics.algorithm.series(profile.name)
-        self.bind_first: BindFirst | None = None
-        """Called before the bind plugins; None leaves all pods to them."""
+        self._bind_first = bind_first
         self.group_seconds = metrics.group_decision.series(profile.name)
         handle.plugins_are_built(self)
 
     def _at(self, point: str) -> tuple[Implementation, ...]:
         return self.profile.points.get(point, ())
 
-    @_measured("filter")
+    @measured("filter")
     def filter(self, pod: PodInfo) -> Filtered:
         """Which nodes are feasible now, pre-filters included. Raises PluginError."""
         if self._trackers.broken:
@@ -108,12 +81,12 @@ class Runtime:
         if fault is not None:
             raise fault
 
-    @_measured("score")
+    @measured("score")
     def choose(self, filtered: Filtered, bonus: ScoreColumn | None = None) -> int:
         """The row of the best feasible node; `bonus` is added to the scores of all rows."""
         return self.evaluator.choose(filtered, bonus)
 
-    @_measured("pre_enqueue")
+    @measured("pre_enqueue")
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """Whether the pod may be tried; the first rejection counts."""
         return self.lets_in(pod, is_timed=True)
@@ -174,7 +147,7 @@ class Runtime:
         membership = self.handle.group_of(pod)
         return isinstance(membership, Membership) and self.progress(membership.group).is_partial
 
-    @_measured("post_filter")
+    @measured("post_filter")
     def post_filter(self, diagnosis: Diagnosis) -> tuple[str | None, str]:
         """The node that a plugin nominates, and the plugins' messages.
 
@@ -236,7 +209,7 @@ class Runtime:
         """The levels of this profile."""
         return self.handle.topology
 
-    @_measured("placement_generate")
+    @measured("placement_generate")
     def generate(self, attempt: GroupAttempt) -> Iterable[Placement] | Status:
         """Candidate placements from the first plugin that offers any; else all nodes are one placement."""
         view = self.handle.nodes
@@ -248,7 +221,7 @@ class Runtime:
                 return placements_of(impl, answer, self.handle.state.nodes.size)
         return (Placement("the cluster", np.flatnonzero(view.alive)),)
 
-    @_measured("placement_score")
+    @measured("placement_score")
     def score_placement(self, attempt: GroupAttempt, placement: Placement) -> float:
         """The weighted scores of a placement."""
         total = 0.0
@@ -261,7 +234,7 @@ class Runtime:
         """The sum of the weights of the plugins that score placements."""
         return sum(impl.weight for impl in self._at("placement_score"))
 
-    @_measured("pod_group_post_filter")
+    @measured("pod_group_post_filter")
     def group_post_filter(self, attempt: GroupAttempt) -> tuple[Mapping[str, str], str]:
         """The nominations of the first plugin that can help, by pod UID, and the plugins' messages."""
         said: list[str] = []
@@ -273,7 +246,7 @@ class Runtime:
                 return answer, ", ".join(said)
         return {}, "; ".join(each.rstrip(".") for each in said if each)
 
-    @_measured("reserve")
+    @measured("reserve")
     def reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
         """Let plugins reserve what the pod takes; `unreserve` undoes this."""
         for impl in self._at("reserve"):
@@ -322,7 +295,7 @@ class Runtime:
         if errors:
             raise errors[0]
 
-    @_measured("permit")
+    @measured("permit")
     def permit(self, cycle: Cycle, pod: PodInfo, node: str) -> tuple[Status, dict[str, float]]:
         """The verdict, and for each plugin that holds the pod the longest time in seconds."""
         holds: dict[str, float] = {}
@@ -337,7 +310,7 @@ class Runtime:
             holds[impl.name] = status.timeout
         return SUCCESS, holds
 
-    @_measured("pre_bind")
+    @measured("pre_bind")
     async def pre_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
         """Let plugins write what the API needs before the binding; the first failure counts."""
         for impl in self._at("pre_bind"):
@@ -354,11 +327,11 @@ class Runtime:
             return unschedulable(f"the node {node} that was chosen is no longer there")
         return SUCCESS
 
-    @_measured("bind")
+    @measured("bind")
     async def bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
         """Bind by `bind_first`, else by the first plugin that does not skip."""
-        if self.bind_first is not None and self.still_there(pod, node).is_success:
-            bound = await self.bind_first(cycle, pod, node)
+        if self._bind_first is not None and self.still_there(pod, node).is_success:
+            bound = await self._bind_first(cycle, pod, node)
             if bound is not None:
                 return bound
         for impl in self._at("bind"):
@@ -381,7 +354,7 @@ class Runtime:
             return Status(Code.ERROR, (str(self.failures.raised(impl.name, point, error)),), impl.name)
         return SUCCESS if status is None or status is SUCCESS else _by(status, impl.name)
 
-    @_measured("post_bind")
+    @measured("post_bind")
     async def post_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> list[Status]:
         """Tell plugins that the pod is bound; returns the failures."""
         statuses = [await self._answer(i, "post_bind", cycle, pod, node) for i in self._at("post_bind")]

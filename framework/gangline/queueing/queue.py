@@ -22,9 +22,6 @@ Rules:
 
 from __future__ import annotations
 
-import heapq
-import itertools
-import math
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,9 +29,10 @@ from typing import Any
 from gangline.api.hints import ClusterEvent, EventHint
 from gangline.queueing.backing_off import MAX_OVERRUN_BACKOFF, QueueSettings, due
 from gangline.queueing.hinting import Flights, Happened
-from gangline.queueing.nominating import Nominated, Nominations
+from gangline.queueing.nominating import Nominated
 from gangline.queueing.turns import Turns
 from gangline.queueing.units import QUEUED, Place, Unit
+from gangline.queueing.waking import Waking
 from gangline.queueing.wanting import Wanting
 from gangline.state.pods import PodInfo
 from gangline.status import Code, Status
@@ -61,19 +59,16 @@ class SchedulingQueue:
     """Decides which unit is tried next. The caller passes the time to each method."""
 
     def __init__(self, settings: QueueSettings | None = None) -> None:
+        self.nominations = Nominated()
+        """The pods for which plugins make room."""
         self._settings = settings or QueueSettings()
         self._profiles: dict[str, _Profile] = {}
         self._units: dict[str, Unit] = {}
         self._unit_of: dict[str, Unit] = {}
         self._active = Turns()
-        self._backoff: list[tuple[float, int, Unit]] = []
-        self._timers: list[tuple[float, int, Unit]] = []
-        self._unschedulable: dict[str, Unit] = {}
-        self._gated: dict[str, Unit] = {}
+        self._waking = Waking()
         self._wanting = Wanting()
         self._flights = Flights()
-        self._nominated = Nominated()
-        self._number = itertools.count()
 
     def serve(
         self,
@@ -109,7 +104,7 @@ class SchedulingQueue:
     def add(self, pod: PodInfo, now: float) -> Unit:
         """Queue a new pod that has no node; returns the unit that the pod is in."""
         key = self._group_of(pod)
-        self._nominated.nominate(pod, pod.nominated_node_name)
+        self.nominations.nominate(pod, pod.nominated_node_name)
         unit = self._units.get(key) if key else None
         if unit is not None:
             self._join(unit, pod, now)
@@ -137,7 +132,7 @@ class SchedulingQueue:
         """A pod of a waiting unit has changed, or come: the unit may be tried again."""
         self._start_anew(unit, now)
         if unit.place is Place.GATED:
-            self._take_gated(unit.uid)
+            self._wanting.end(unit.uid)
             self._admit(unit, now)
         elif unit.place is Place.UNSCHEDULABLE:
             self._try_again(unit, now)
@@ -154,16 +149,15 @@ class SchedulingQueue:
             return
         before = unit.replace(pod)
         if pod.nominated_node_name:
-            self._nominated.nominate(pod, pod.nominated_node_name)
+            self.nominations.nominate(pod, pod.nominated_node_name)
         else:
-            self._nominated.renew(pod)
+            self.nominations.renew(pod)
+        if not unit.is_concerned(before, pod):
+            return
         if unit.place is Place.IN_FLIGHT:
-            joins_others = bool(unit.group) and before.annotations != pod.annotations
-            unit.changed = unit.changed or _matters(before, pod) or joins_others
-            return
-        if not _matters(before, pod) and not (unit.group and before.annotations != pod.annotations):
-            return
-        self._changed(unit, now)
+            unit.changed = True
+        else:
+            self._changed(unit, now)
 
     def remove(self, uid: str) -> PodInfo | None:
         """Remove a pod that was deleted, or that has a node now; returns its record if it was waiting."""
@@ -180,7 +174,7 @@ class SchedulingQueue:
         for pod in (*unit.members, *unit.late):
             if pod.uid in uids:
                 self._unit_of.pop(pod.uid, None)
-                self._nominated.nominate(pod, "")
+                self.nominations.nominate(pod, "")
         members = [pod for pod in unit.members if pod.uid not in uids]
         late = [pod for pod in unit.late if pod.uid not in uids]
         if members or late:
@@ -190,8 +184,7 @@ class SchedulingQueue:
             return
         self._units.pop(key, None)
         self._flights.land(key)
-        self._take_unschedulable(key)
-        self._take_gated(key)
+        self._wanting.end(key)
         unit.move(Place.GONE, unit.entered)  # what is left of it in a heap is passed over
 
     def placed_elsewhere(self, pod: PodInfo) -> None:
@@ -202,9 +195,9 @@ class SchedulingQueue:
 
     def start_over(self, now: float) -> None:
         """Try all waiting units again, because the configuration has changed."""
-        for unit in list(self._unschedulable.values()):
+        for unit in list(self._wanting.unschedulable.values()):
             self._try_again(unit, now)
-        for unit in list(self._gated.values()):
+        for unit in list(self._wanting.gated.values()):
             self._admit_again(unit, now)
 
     def get(self, uid: str) -> Unit | None:
@@ -290,10 +283,9 @@ class SchedulingQueue:
             self._back_off_or_activate(unit, now)
         else:
             unit.move(Place.UNSCHEDULABLE, now)
-            self._unschedulable[unit.uid] = unit
             self._wanting.begin(unit)
             if retry_after is not None:
-                self._wake_at(unit, now + retry_after)
+                self._waking.look_at(unit, now + retry_after)
 
     def overrun(self, unit: Unit) -> float:
         """A decision on the unit took too long; returns the seconds to back off, twice as many each time."""
@@ -302,11 +294,9 @@ class SchedulingQueue:
 
     def next_due(self, now: float) -> float | None:
         """Seconds until a unit becomes due even if no event comes; None when no unit will."""
-        while self._backoff and not _backs_off(*self._backoff[0]):
-            heapq.heappop(self._backoff)
-        times = [due for due, _, _ in (*self._backoff[:1], *self._timers[:1])]
-        if self._unschedulable:
-            first = next(iter(self._unschedulable.values()))
+        times = self._waking.times()
+        if self._wanting.unschedulable:
+            first = next(iter(self._wanting.unschedulable.values()))
             times.append(first.entered + self._settings.max_unschedulable)
         return max(0.0, min(times) - now) if times else None
 
@@ -317,7 +307,7 @@ class SchedulingQueue:
         happened = Happened(event, old, new)
         if self._flights and self._wanting.is_registered(event):
             self._flights.note(happened)
-        moved, held = self._wanting.helped(happened, now, self._unschedulable.values(), self._gated.values())
+        moved, held = self._wanting.helped(happened, now)
         for unit in moved:
             self._try_again(unit, now)
         for unit in held:
@@ -327,30 +317,15 @@ class SchedulingQueue:
     def activate(self, uids: Iterable[str], now: float) -> None:
         """Try these units again as soon as they have backed off."""
         for uid in uids:
-            if uid in self._unschedulable:
-                self._try_again(self._unschedulable[uid], now)
-
-    # Nominations
-
-    def nominate(self, pod: PodInfo, node: str) -> None:
-        """Plugins make room for the pod on this node; "" takes the nomination back."""
-        self._nominated.nominate(pod, node)
-
-    def nominated(self) -> Nominations:
-        """The nominated pods by node name and UID."""
-        return self._nominated.by_node
+            if uid in self._wanting.unschedulable:
+                self._try_again(self._wanting.unschedulable[uid], now)
 
     # Moving between places
 
     def _look_again(self, unit: Unit) -> None:
         """Try a gated or unschedulable unit again at the next call that passes the time."""
         if unit.place in (Place.GATED, Place.UNSCHEDULABLE) and unit.wake_at != unit.entered:
-            self._wake_at(unit, unit.entered)
-
-    def _wake_at(self, unit: Unit, time: float) -> None:
-        """Look at a unit that waits at this time, even if no event comes."""
-        unit.wake_at = time
-        heapq.heappush(self._timers, (time, next(self._number), unit))
+            self._waking.look_at(unit, unit.entered)
 
     def _keep_together(self, unit: Unit, now: float) -> bool:
         """Queue anew the members that now belong to another group or to none; returns whether others are left."""
@@ -364,7 +339,7 @@ class SchedulingQueue:
     def _admit_again(self, unit: Unit, now: float) -> None:
         """The reason why the unit was gated may be gone: ask the `pre_enqueue` plugins again."""
         if self._keep_together(unit, now) and unit.place is Place.GATED:
-            self._take_gated(unit.uid)
+            self._wanting.end(unit.uid)
             self._admit(unit, now)
 
     def _admit(self, unit: Unit, now: float) -> None:
@@ -375,20 +350,19 @@ class SchedulingQueue:
             unit.rejected_by = frozenset((status.plugin,))
             unit.message = status.message
             unit.move(Place.GATED, now)
-            self._gated[unit.uid] = unit
             self._wanting.begin(unit)
             if status.code is Code.ERROR:  # a plugin's fault: nothing in the cluster need ever change for another try
-                self._wake_at(unit, now + FAULT_RETRY)
+                self._waking.look_at(unit, now + FAULT_RETRY)
 
     def _try_again(self, unit: Unit, now: float) -> None:
         """Take the unit out of `unschedulable`: it may be schedulable now."""
-        self._take_unschedulable(unit.uid)
+        self._wanting.end(unit.uid)
         self._back_off_or_activate(unit, now)
 
     def _back_off_or_activate(self, unit: Unit, now: float) -> None:
         if unit.due > now:
             unit.move(Place.BACKOFF, now)
-            heapq.heappush(self._backoff, (unit.due, next(self._number), unit))
+            self._waking.back_off(unit)
         else:
             self._activate(unit, now)
 
@@ -402,25 +376,14 @@ class SchedulingQueue:
 
     def _wake(self, now: float) -> None:
         """Activate the units that have backed off, and try again those that were unschedulable for too long."""
-        while self._backoff and (self._backoff[0][0] <= now or not _backs_off(*self._backoff[0])):
-            entry = heapq.heappop(self._backoff)
-            if _backs_off(*entry):
-                self._activate(entry[2], now)
-        while self._timers and self._timers[0][0] <= now:
-            due, _, unit = heapq.heappop(self._timers)
-            if unit.wake_at != due:
-                continue
-            unit.wake_at = math.inf
+        for unit in self._waking.backed_off(now):
+            self._activate(unit, now)
+        for unit in self._waking.to_look_at(now):
             if unit.place is Place.UNSCHEDULABLE:
                 self._try_again(unit, now)
             elif unit.place is Place.GATED:
                 self._admit_again(unit, now)
-        late = []
-        for unit in self._unschedulable.values():  # in the order in which they entered
-            if unit.entered + self._settings.max_unschedulable > now:
-                break
-            late.append(unit)
-        for unit in late:
+        for unit in self._wanting.unschedulable_for(self._settings.max_unschedulable, now):
             self._try_again(unit, now)
 
     def _start_anew(self, unit: Unit, now: float) -> None:
@@ -434,24 +397,4 @@ class SchedulingQueue:
         unit.overruns, unit.renewed = 0, now
         unit.due = min(unit.due, due(now, self._settings.after_rejection(unit)))
         if unit.place is Place.BACKOFF:
-            heapq.heappush(self._backoff, (unit.due, next(self._number), unit))
-
-    def _take_unschedulable(self, uid: str) -> None:
-        unit = self._unschedulable.pop(uid, None)
-        if unit is not None:
-            self._wanting.end(unit)
-
-    def _take_gated(self, uid: str) -> None:
-        unit = self._gated.pop(uid, None)
-        if unit is not None:
-            self._wanting.end(unit)
-
-
-def _backs_off(due: float, number: int, unit: Unit) -> bool:
-    """Whether an entry of the backoff heap is still valid: its unit may have left, or may be due at another time."""
-    return unit.place is Place.BACKOFF and unit.due == due
-
-
-def _matters(before: PodInfo, after: PodInfo) -> bool:
-    """Whether this change of a waiting pod may make the pod schedulable."""
-    return before.cls is not after.cls or before.labels is not after.labels or before.gates != after.gates
+            self._waking.back_off(unit)

@@ -119,6 +119,12 @@ class Unit:
         """The newest record of one of the unit's pods."""
         return next((pod for pod in self.everybody() if pod.uid == uid), None)
 
+    def is_concerned(self, before: PodInfo, after: PodInfo) -> bool:
+        """Whether this change of a pod may make the unit schedulable, or give the pod another group."""
+        if before.cls is not after.cls or before.labels is not after.labels or before.gates != after.gates:
+            return True
+        return bool(self.group) and before.annotations != after.annotations
+
     def replace(self, pod: PodInfo) -> PodInfo:
         """Replace the record of a pod by a newer one; returns the older one."""
         for pods in (self.members, self.late):

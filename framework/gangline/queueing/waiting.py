@@ -77,6 +77,14 @@ class WaitingPods:
         for plugin in waiting.plugins:
             self._held.setdefault(plugin, {})[waiting.pod.uid] = waiting
 
+    def hold(self, pod: PodInfo, node: str, plugins: Iterable[str]) -> WaitingPod:
+        """The held pod with its verdict so far; from now on held by these plugins if it was not held."""
+        waiting = self._pods.get(pod.uid)
+        if waiting is None:
+            waiting = WaitingPod(pod, node, plugins)
+            self.add(waiting)
+        return waiting
+
     def remove(self, uid: str) -> None:
         """The pod is no longer held."""
         waiting = self._pods.pop(uid, None)

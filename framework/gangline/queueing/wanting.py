@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from gangline.api.hints import ANY_EVENT, ClusterEvent, EventHint, Hint
 from gangline.deadline import Deadline
 from gangline.queueing.hinting import Happened, HintTime
-from gangline.queueing.units import Unit
+from gangline.queueing.units import Place, Unit
 from gangline.state.pods import PodInfo
 
 log = logging.getLogger(__name__)
@@ -30,6 +30,10 @@ class Wanting:
         self.time = HintTime()
         self._hints: dict[str, dict[str, tuple[EventHint, ...]]] = {}
         """The registered events of each plugin, by scheduler name and plugin name."""
+        self.unschedulable: dict[str, Unit] = {}
+        """The rejected units by UID, in the order in which they were rejected."""
+        self.gated: dict[str, Unit] = {}
+        """The gated units by UID."""
         self._units: Counter[Rejecters] = Counter()
 
     def serve(self, scheduler_name: str, events: Mapping[str, Sequence[EventHint] | None]) -> None:
@@ -43,11 +47,16 @@ class Wanting:
         self._hints = {name: hints for name, hints in self._hints.items() if name in scheduler_names}
 
     def begin(self, unit: Unit) -> None:
-        """The unit waits from now on for the events of the plugins in its `rejected_by`."""
+        """A gated or unschedulable unit waits from now on for the events of the plugins in its `rejected_by`."""
+        held = self.gated if unit.place is Place.GATED else self.unschedulable
+        held[unit.uid] = unit
         self._units[_rejecters(unit)] += 1
 
-    def end(self, unit: Unit) -> None:
-        """The unit no longer waits for events."""
+    def end(self, uid: str) -> None:
+        """The unit no longer waits for events, if it did."""
+        unit = self.unschedulable.pop(uid, None) or self.gated.pop(uid, None)
+        if unit is None:
+            return
         rejecters = _rejecters(unit)
         self._units[rejecters] -= 1
         if not self._units[rejecters]:
@@ -58,18 +67,27 @@ class Wanting:
         registered = (hint for plugins in self._hints.values() for hints in plugins.values() for hint in hints)
         return any(hint.event.matches(event) for hint in registered)
 
-    def helped(self, happened: Happened, now: float, *places: Iterable[Unit]) -> list[list[Unit]]:
-        """For each of the given collections of units, those units that the event may help."""
+    def unschedulable_for(self, seconds: float, now: float) -> list[Unit]:
+        """The units that were rejected so long ago, or longer."""
+        found = []
+        for unit in self.unschedulable.values():
+            if unit.entered + seconds > now:
+                break
+            found.append(unit)
+        return found
+
+    def helped(self, happened: Happened, now: float) -> tuple[list[Unit], list[Unit]]:
+        """The unschedulable and the gated units that the event may help."""
         wanting = {each: hints for each in self._units if (hints := self._hints_of(each, happened.event))}
         if not wanting:
-            return [[] for _ in places]
+            return [], []
         until = self.time.begin(now)
-        found = [
+        rejected, gated = (
             [unit for unit in units if _helps(unit, wanting.get(_rejecters(unit), ()), happened, until)]
-            for units in places
-        ]
+            for units in (self.unschedulable.values(), self.gated.values())
+        )
         self.time.end()
-        return found
+        return rejected, gated
 
     def is_helped(self, unit: Unit, events: list[Happened] | None, now: float) -> bool:
         """Whether one of the events may help the unit; True for None, which stands for too many events to remember."""

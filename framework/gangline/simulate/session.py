@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -117,8 +119,7 @@ async def _story(
     works = [scheduler.run(), Kubelet(server, clock).run(), Workloads(server).run(), _arrivals(server, late, warnings)]
     if every is not None:
         works.append(watch(server, scheduler, clock, every, samples))
-    tasks = [asyncio.create_task(work) for work in works]
-    try:
+    async with _at_work(works) as tasks:
         await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         for task in tasks:
             if task.done():
@@ -127,10 +128,6 @@ async def _story(
         pods = (await client.list(PODS)).items
         reports = (await client.list(GPU_NODE_STATUSES)).items
         events = (await client.list(EVENTS)).items
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
     runtimes = scheduler.runtimes.values()
     series = [each for runtime in runtimes for each in (runtime.algorithm_seconds, runtime.group_seconds)]
     return Outcome(
@@ -143,6 +140,18 @@ async def _story(
         warnings=[*warnings, *_told(events)],
         series=samples,
     )
+
+
+@asynccontextmanager
+async def _at_work(works: Sequence[Coroutine[Any, Any, None]]) -> AsyncIterator[list[asyncio.Task[None]]]:
+    """The works as tasks, which end with the block."""
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        yield tasks
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _arrivals(server: InMemoryServer, late: Sequence[Arrival], warnings: list[str]) -> None:

@@ -10,13 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gangline.failures import shown
-from gangline.sizes import BoundedCache
+from gangline.sizes import BoundedCache, quick_size_of
 from gangline.state.changes import OWN, ChangeLog, Changes, together
 from gangline.state.nodes import NodeView
 from gangline.status import read_only
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V", bound=tuple[NDArray[Any], ...])
+
+
+_ENTRY_BYTES = 1024
+"""The size of an entry without its key and the content of its columns."""
 
 
 @dataclass(slots=True, eq=False)
@@ -27,6 +31,11 @@ class _Kept(Generic[V]):
     """The same columns, read-only."""
     position: Any
     """The position in the logs at which the columns were last updated."""
+
+
+def _size(key: Hashable, kept: _Kept[Any]) -> int:
+    """The size of an entry in bytes."""
+    return _ENTRY_BYTES + quick_size_of(key) + sum([column.nbytes for column in kept.columns])
 
 
 def _checked(answer: V, size: int, number: int | None = None) -> V:
@@ -60,7 +69,7 @@ class KeptColumns(Generic[K, V]):
         self._own = own
         self._logs: tuple[Changes, ChangeLog] | None = None
         """The log of the nodes, and all logs read as one."""
-        self._kept: BoundedCache[K, _Kept[V]] = BoundedCache(most_bytes, fewest=16)
+        self._kept: BoundedCache[K, _Kept[V]] = BoundedCache(most_bytes, _size, fewest=16)
 
     def of(self, key: K, nodes: NodeView) -> V:
         """The columns over all rows as they are now, read-only; `nodes` is any view of the cluster."""

@@ -10,19 +10,13 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from gangline.failures import Failures
+from gangline.telemetry import families
 from gangline.telemetry.exposition import Family, head, labels
 from gangline.telemetry.group_metrics import GroupMetrics
 from gangline.telemetry.plugin_metrics import PluginMetrics
 from gangline.telemetry.series import Series as Series
 
 log = logging.getLogger(__name__)
-
-PLUGIN_BUCKETS = tuple(1e-6 * 2**i for i in range(20))
-"""Seconds: 1 us to 0.5 s."""
-ATTEMPT_BUCKETS = tuple(1e-5 * 2**i for i in range(20))
-"""Seconds: 10 us to 5 s."""
-WAIT_BUCKETS = tuple(0.01 * 2**i for i in range(20))
-"""Seconds: 10 ms to 1.5 h."""
 
 
 class Timings:
@@ -78,56 +72,15 @@ class _InUse(Collector):
 class Metrics:
     """Every metric of the scheduler."""
 
-    def fault(self, doing: str, error: BaseException) -> None:
-        """Count a fault of the scheduler and log its traceback; the work goes on."""
-        self.faults.labels(doing).inc()
-        log.error("%s went wrong: %r", doing, error, exc_info=error)
-
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
-        self.plugins = Timings(
-            "scheduler_plugin_execution_duration_seconds",
-            "Duration of one plugin at one extension point.",
-            ("extension_point", "plugin"),
-            PLUGIN_BUCKETS,
-        )
-        self.points = Timings(
-            "scheduler_framework_extension_point_duration_seconds",
-            "Duration of all plugins of one extension point.",
-            ("extension_point", "profile"),
-            PLUGIN_BUCKETS,
-        )
-        self.algorithm = Timings(
-            "scheduler_scheduling_algorithm_duration_seconds",
-            "Duration of one decision: filters, scores and choice.",
-            ("profile",),
-            ATTEMPT_BUCKETS,
-        )
-        self.attempts = Timings(
-            "scheduler_scheduling_attempt_duration_seconds",
-            "From taking a pod off the queue to its decision or binding.",
-            ("result", "profile"),
-            ATTEMPT_BUCKETS,
-        )
-        self.sli = Timings(
-            "scheduler_pod_scheduling_sli_duration_seconds",
-            "From queueing a pod to its binding, without the time it was gated.",
-            ("attempts",),
-            WAIT_BUCKETS,
-        )
-        self.binding = Timings(
-            "gangline_binding_duration_seconds",
-            "Duration of one binding cycle.",
-            ("result",),
-            ATTEMPT_BUCKETS,
-            empty=True,  # alerts look at the rate of failures, which needs a zero to begin from
-        )
-        self.group_decision = Timings(
-            "gangline_gang_decision_seconds",
-            "Duration of one decision on a whole pod group.",
-            ("profile",),
-            ATTEMPT_BUCKETS,
-        )
+        self.plugins = Timings(*families.PLUGINS)
+        self.points = Timings(*families.POINTS)
+        self.algorithm = Timings(*families.ALGORITHM)
+        self.attempts = Timings(*families.ATTEMPTS)
+        self.sli = Timings(*families.SLI)
+        self.binding = Timings(*families.BINDING)
+        self.group_decision = Timings(*families.GROUP_DECISION)
         self.timings = (
             self.group_decision,
             self.plugins,
@@ -139,24 +92,9 @@ class Metrics:
         )
         self.families: list[Family] = [*self.timings]
         """Metrics outside of the registry that write their own lines; the scheduler adds its own."""
-        self.attempts_total = Counter(
-            "scheduler_schedule_attempts",
-            "Attempts to schedule, by result: scheduled, unschedulable, error.",
-            ("result", "profile"),
-            registry=registry,
-        )
-        self.overruns = Counter(
-            "gangline_decisions_past_deadline",
-            "Decisions that were given up because they took longer than --pod-deadline or --gang-deadline allow.",
-            ("profile",),
-            registry=registry,
-        )
-        self.pending = Gauge(
-            "scheduler_pending_pods",
-            "Pods in the queue: active, backoff, unschedulable, gated.",
-            ("queue",),
-            registry=registry,
-        )
+        self.attempts_total = Counter(*families.ATTEMPTS_TOTAL, registry=registry)
+        self.overruns = Counter(*families.OVERRUNS, registry=registry)
+        self.pending = Gauge(*families.PENDING, registry=registry)
         self.groups = GroupMetrics(registry)
         self.failures = Failures()
         registry.register(self.failures.failed)
@@ -164,44 +102,15 @@ class Metrics:
         self.of_plugins = PluginMetrics(registry, {self.groups.ERRORS: self.groups.errors})
         """What the plugins of the configuration in use have registered."""
         registry.register(_InUse(self))
-        self.invalid_objects = Counter(
-            "gangline_invalid_objects",
-            "Objects from the API server that could not be used.",
-            ("resource",),
-            registry=registry,
-        )
-        self.faults = Counter(
-            "gangline_faults",
-            "Faults of the scheduler itself, by what it was doing; each is in the log with its traceback.",
-            ("doing",),
-            registry=registry,
-        )
-        self.set_aside = Gauge(
-            "gangline_set_aside_objects",
-            "Objects that cannot be used and are set aside until they change.",
-            ("resource",),
-            registry=registry,
-        )
-        self.informer_relists = Gauge(
-            "gangline_informer_relists",
-            "Full lists since the start, the first one too.",
-            ("resource",),
-            registry=registry,
-        )
-        self.events_dropped = Counter(
-            "gangline_events_dropped",
-            "Kubernetes events that were not written because too many were waiting.",
-            registry=registry,
-        )
-        self.is_leader = Gauge(
-            "leader_election_master_status",
-            "Whether this process leads.",
-            ("name",),
-            registry=registry,
-        )
-        self.cache_size = Gauge(
-            "scheduler_scheduler_cache_size",
-            "What the cache holds: nodes, pods, assumed_pods.",
-            ("type",),
-            registry=registry,
-        )
+        self.invalid_objects = Counter(*families.INVALID_OBJECTS, registry=registry)
+        self.faults = Counter(*families.FAULTS, registry=registry)
+        self.set_aside = Gauge(*families.SET_ASIDE, registry=registry)
+        self.informer_relists = Gauge(*families.INFORMER_RELISTS, registry=registry)
+        self.events_dropped = Counter(*families.EVENTS_DROPPED, registry=registry)
+        self.is_leader = Gauge(*families.IS_LEADER, registry=registry)
+        self.cache_size = Gauge(*families.CACHE_SIZE, registry=registry)
+
+    def fault(self, doing: str, error: BaseException) -> None:
+        """Count a fault of the scheduler and log its traceback; the work goes on."""
+        self.faults.labels(doing).inc()
+        log.error("%s went wrong: %r", doing, error, exc_info=error)

@@ -282,7 +282,7 @@ class Story:
         assert sorted(queued) == sorted(waiting)
         assert {unit.place for unit in scheduler.queue} <= {"gated", "unschedulable"}
         assert scheduler.cache.pods.keys() == pods.keys() - waiting and not scheduler.cache.assumed
-        assert not len(scheduler.waiting) and not scheduler.queue.nominated()
+        assert not len(scheduler.waiting) and not scheduler.queue.nominations.by_node
         fresh = Cache()
         for node in self.nodes().values():
             fresh.upsert_node(node)

@@ -105,8 +105,8 @@ def test_what_scores_take_is_counted_for_pods_told_apart_by_what_is_declared() -
     cache = cluster(make_node(f"n{i}") for i in range(1000))
     evaluator = make_runtime(cache, Purpose).evaluator
     filtered = evaluator.filter(cache.record(make_pod("p", annotations={PURPOSE: "training"})))
-    before = evaluator._entries.bytes
+    before = evaluator.kept.entries.bytes
 
     evaluator.ranking(filtered)
 
-    assert evaluator._entries.bytes >= before + 3 * 8 * 1000
+    assert evaluator.kept.entries.bytes >= before + 3 * 8 * 1000

@@ -259,7 +259,7 @@ def test_pods_with_claims_that_say_the_same_share_what_is_kept() -> None:
     for pod in alike:
         evaluator.filter(pod)
 
-    assert len(evaluator._entries) == 2
+    assert len(evaluator.kept.entries) == 2
 
 
 def test_what_is_kept_stays_within_its_bound_however_many_identities_there_are() -> None:
@@ -272,8 +272,8 @@ def test_what_is_kept_stays_within_its_bound_however_many_identities_there_are()
         pod = cache.record(make_pod(f"p{number}", annotations={PURPOSE: f"{number:02}" * 500}))
         evaluator.choose(evaluator.filter(pod))
 
-    assert evaluator._entries.bytes <= 2**20
-    assert 16 <= len(evaluator._entries) < 200
+    assert evaluator.kept.entries.bytes <= 2**20
+    assert 16 <= len(evaluator.kept.entries) < 200
 
 
 def test_a_change_in_a_column_of_its_own_concerns_the_plugin_that_reads_it_alone() -> None:

@@ -259,7 +259,7 @@ def test_a_removed_pod_is_gone_from_wherever_it_was(place: str) -> None:
     q.requeue(unit, ["Fit"], "late answer", 400.0)
 
     assert q.pop(1000.0) is None and q.get(unit.uid) is None and list(q) == []
-    assert not any(q.counts().values()) and not q.nominated() and q.next_due(0.0) is None
+    assert not any(q.counts().values()) and not q.nominations.by_node and q.next_due(0.0) is None
 
 
 def test_a_pod_that_comes_back_under_its_uid_is_a_new_unit() -> None:
@@ -313,12 +313,12 @@ def test_nominations_follow_the_pod_and_hold_its_newest_record() -> None:
     newer = pod("p", labels={"app": "x"})
 
     q.update(newer, 0.0)
-    assert q.nominated() == {"a": {"pod-default-p": newer}}
-    q.nominate(newer, "b")
-    assert q.nominated() == {"b": {"pod-default-p": newer}}
-    q.nominate(newer, "")
+    assert q.nominations.by_node == {"a": {"pod-default-p": newer}}
+    q.nominations.nominate(newer, "b")
+    assert q.nominations.by_node == {"b": {"pod-default-p": newer}}
+    q.nominations.nominate(newer, "")
 
-    assert q.nominated() == {}
+    assert q.nominations.by_node == {}
 
 
 def test_a_pod_of_another_scheduler_is_not_ours() -> None:
@@ -417,10 +417,10 @@ class AnyHistory(RuleBasedStateMachine):
         assert units.keys() == self.waiting
         assert {name for name, unit in units.items() if unit.place == "in flight"} == self.flying.keys()
         assert sum(counts.values()) + len(self.flying) == len(self.waiting)
-        held = {"unschedulable": self.queue._unschedulable, "gated": self.queue._gated}
+        held = {"unschedulable": self.queue._wanting.unschedulable, "gated": self.queue._wanting.gated}
         for place, units_there in held.items():
             assert units_there.keys() == {u.uid for u in units.values() if u.place == place}
-        backoff = [entry[2] for entry in self.queue._backoff]
+        backoff = self.queue._waking.backing_off()
         for place, heap in (("active", list(self.queue._active)), ("backoff", backoff)):
             there = [unit.uid for unit in heap if unit.place == place]
             assert sorted(there) == sorted(u.uid for u in units.values() if u.place == place)

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from gangline import BoundedCache, Rows, size_of
+from gangline import BoundedCache, Rows, quick_size_of
 from gangline_plugins.gpu.device_sets import NEVER, DeviceSets, Masks, Ranks, dense, device_sets, leftovers
 from gangline_plugins.gpu.links import MOST_DEVICES, NO_ISLAND, LinkClass, LinkClasses, Matrix
 
@@ -129,16 +129,17 @@ class ChoiceTables:
 
     def look_up(self, numbers: NDArray[np.int32], masks: Masks, count: int, rule: Rule) -> tuple[Masks, Floats, Floats]:
         """As `Choices.look_up`; `numbers` gives the link class of each node. A node without a class has no set."""
-        joint, places = self._places(numbers, masks, count, rule)
-        return joint.sets.take(places), joint.gbps.take(places), joint.kept.take(places)
+        joint, places, sets = self._places(numbers, masks, count, rule)
+        worth = joint.pairs.take(places, mode="wrap").view(np.float32).reshape(-1, 2)
+        return sets, worth[:, 0], worth[:, 1]
 
     def has_any(self, numbers: NDArray[np.int32], masks: Masks, count: int, rule: Rule) -> NDArray[np.bool_]:
         """For each node whether `look_up` finds a set."""
-        joint, places = self._places(numbers, masks, count, rule)
-        return joint.sets.take(places) != 0
+        _, _, sets = self._places(numbers, masks, count, rule)
+        return sets != 0
 
-    def _places(self, numbers: NDArray[np.int32], masks: Masks, count: int, rule: Rule) -> tuple[_Joint, Rows]:
-        """The joint table, and the index of each node's answer in it."""
+    def _places(self, numbers: NDArray[np.int32], masks: Masks, count: int, rule: Rule) -> tuple[_Joint, Rows, Masks]:
+        """The joint table, the index of each node's answer in it, and the sets there."""
         count = min(count, MOST_DEVICES + 1)
         if self._classes.version != self._seen:
             self._seen = self._classes.version
@@ -148,7 +149,8 @@ class ChoiceTables:
         if joint is None or joint.version != self._classes.version:
             joint = self._joint.put((count, rule), _Joint(self._classes))
         places = (numbers * np.int32(joint.size) + masks.view(np.int32)).astype(np.intp)
-        new = joint.sets.take(places) == _UNKNOWN
+        sets = joint.sets.take(places, mode="wrap")  # the fastest mode; every index is one of the table
+        new = sets == _UNKNOWN
         if new.any():
             met = np.zeros(len(joint.sets), dtype=np.bool_)
             met[places[new]] = True
@@ -157,8 +159,9 @@ class ChoiceTables:
                     found = mine.nonzero()[0]
                     at = links.number * joint.size + found
                     choices = self.of(links, count, rule)
-                    joint.sets[at], joint.gbps[at], joint.kept[at] = choices.look_up(found.astype(np.uint32))
-        return joint, places
+                    joint.sets[at], joint.worth[at, 0], joint.worth[at, 1] = choices.look_up(found.astype(np.uint32))
+            sets = joint.sets.take(places, mode="wrap")
+        return joint, places, sets
 
 
 class _Joint:
@@ -172,14 +175,17 @@ class _Joint:
         length = (len(classes.all) + 1) * self.size
         self.sets = np.full(length, _UNKNOWN, dtype=np.uint32)
         self.sets[-self.size :] = 0  # the last are for nodes without a class, whose number is -1
-        self.gbps = np.zeros(length, dtype=np.float32)
-        self.kept = np.ones(length, dtype=np.float32)
-        self.nbytes = self.sets.nbytes + self.gbps.nbytes + self.kept.nbytes
+        self.worth = np.zeros((length, 2), dtype=np.float32)
+        """For each place the GB/s of the set, and how whole it leaves the other devices."""
+        self.worth[:, 1] = 1.0
+        self.pairs = self.worth.view(np.uint64).ravel()
+        """The same memory, read in one go."""
+        self.nbytes = self.sets.nbytes + self.worth.nbytes
 
 
-def _size(key: object, table: Choices | _Joint) -> int:
-    """The bytes of a table."""
-    return table.nbytes + size_of(key)
+def _size(key: tuple[Any, ...], table: Choices | _Joint) -> int:
+    """The bytes of a table and of its rule; the link class belongs to the nodes."""
+    return table.nbytes + quick_size_of(key[-1])
 
 
 def _in_steps(rule: Rule, speeds: Matrix) -> Rule:

@@ -1,0 +1,252 @@
+"""Compiles a profile: builds its plugins, checks what they declare, and lists the plugins of each extension point."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, cast
+
+import msgspec
+import pluggy
+
+from gangline.api.hints import EventHint, Hint
+from gangline.api.hookspecs import PROJECT, UNLISTED, Hooks
+from gangline.api.plugin import Handle
+from gangline.errors import GanglineError, PluginError
+from gangline.failures import Failures, being_built, described, text_of
+from gangline.profile.calling import ASYNC_POINTS, timed, timed_async
+from gangline.profile.declaring import asked_by, check_own, check_reasons, events_of, marked
+from gangline.profile.implementations import CompiledProfile, Identity, Implementation
+from gangline.profile.registry import Catalog, points_of
+from gangline.state.changes import OWN
+from gangline.telemetry.metrics import Metrics, point_label
+
+
+class _PluginManager(pluggy.PluginManager):
+    """Looks for hooks only among the marked methods of a class, once; pluggy looks at each attribute of each plugin."""
+
+    def parse_hookimpl_opts(self, plugin: Any, name: str) -> pluggy.HookimplOpts | None:
+        cls: Any = type(plugin)
+        options = marked(cls).get(name)
+        return None if options is None else cast(pluggy.HookimplOpts, {**options})
+
+
+def compile_profile(
+    name: str,
+    points: Mapping[str, Sequence[tuple[str, int]]],
+    catalog: Catalog,
+    args: Callable[[str, type[msgspec.Struct] | None], msgspec.Struct | None],
+    handle: Handle,
+    metrics: Metrics,
+    on_fault: Callable[[GanglineError], None] | None = None,
+    besides: Sequence[str] = (),
+) -> CompiledProfile:
+    """Build the plugins of a profile and list the plugins of each extension point.
+
+    `points` holds names and weights per extension point, in order. `besides` holds the plugins with only such hooks as
+    profiles do not list. `args(name, type)` returns a plugin's validated arguments. Raises PluginError for a plugin
+    that cannot be built or declares something wrong; with `on_fault`, calls it for each such plugin and leaves the
+    plugin out.
+    """
+    manager = _PluginManager(PROJECT)
+    manager.add_hookspecs(Hooks)
+    profile = CompiledProfile(name, {}, {}, failures=metrics.failures)
+    for plugin_name in dict.fromkeys([*(n for listed in points.values() for n, _ in listed), *besides]):
+        try:
+            _add(profile, plugin_name, manager, catalog, args, handle)
+        except GanglineError as error:
+            if on_fault is None:
+                raise
+            on_fault(error)
+    profile.points = {
+        point: tuple(
+            _implementation(manager, profile.plugins, plugin_name, point, weight, metrics)
+            for plugin_name, weight in listed
+            if plugin_name in profile.plugins and not _wraps(profile.plugins[plugin_name], point)
+        )
+        for point, listed in points.items()
+    }
+    for point in UNLISTED:
+        profile.points[point] = tuple(
+            _implementation(manager, profile.plugins, each, point, 1, metrics) for each in _with(profile, point)
+        )
+    return profile
+
+
+def _with(profile: CompiledProfile, point: str) -> Iterator[str]:
+    """The plugins with a method for an unlisted point; `unreserve` plugins come in the order of reserve.
+
+    A plugin whose reserve is not in this profile has nothing to give back.
+    """
+    names = list(profile.plugins)
+    if point == "unreserve":
+        reserving = [impl.name for impl in profile.points.get("reserve", ())]
+        names = reserving + [name for name in names if not hasattr(profile.plugins[name], "reserve")]
+    for name in names:
+        if hasattr(profile.plugins[name], point) and not _wraps(profile.plugins[name], point):
+            yield name
+
+
+def _add(
+    profile: CompiledProfile,
+    name: str,
+    manager: pluggy.PluginManager,
+    catalog: Catalog,
+    args: Callable[[str, type[msgspec.Struct] | None], msgspec.Struct | None],
+    handle: Handle,
+) -> None:
+    """Build one plugin and check what it declares."""
+    cls = catalog.load(name)
+    token = being_built.set(name)
+    try:
+        plugin = _build(name, cls, args, handle)
+        try:
+            manager.register(plugin, name)
+        except pluggy.PluginValidationError as error:
+            raise PluginError(name, "", str(error).replace("\n", " ")) from error
+        if "filter" in points_of(cls) and not _wraps(plugin, "filter"):
+            check_reasons(name, plugin)
+        check_own(name, plugin)
+        events = events_of(name, plugin)
+    finally:
+        being_built.reset(token)
+    profile.plugins[name], profile.events[name] = plugin, _guarded(name, events, profile.failures)
+    for impl in manager.hook.identity.get_hookimpls():
+        if impl.plugin_name == name:
+            ask = _with_arguments(impl.function, impl.argnames, ("pod", "annotations"))
+            is_kept = getattr(plugin, "reads", None) is not None
+            profile.identities.append(Identity(name, ask, "annotations" in impl.argnames, is_kept, profile.failures))
+
+
+def _guarded(name: str, events: Sequence[EventHint] | None, failures: Failures) -> Sequence[EventHint] | None:
+    """The same events, with hints whose faults are recorded; after a fault the event counts, which costs an attempt."""
+    if events is None:
+        return None
+
+    def guarded(hint: Hint) -> Hint:
+        def judge(pod: Any, old: Any, new: Any) -> bool:
+            try:
+                return bool(hint(pod, old, new))
+            except BaseException as error:  # nothing that a plugin raises goes further
+                failures.raised(name, "QueueingHint", error)
+                return True
+
+        return judge
+
+    return tuple(EventHint(each.event, guarded(each.hint) if each.hint is not None else None) for each in events)
+
+
+def _build(
+    name: str,
+    cls: Any,
+    args: Callable[[str, type[msgspec.Struct] | None], msgspec.Struct | None],
+    handle: Handle,
+) -> Any:
+    given = {"args": args(name, getattr(cls, "args_type", None)), "handle": handle}
+    try:
+        return cls(**{parameter: given[parameter] for parameter in asked_by(name, cls)})
+    except PluginError:
+        raise
+    except Exception as error:
+        raise PluginError(name, "", f"cannot be built: {text_of(error)}") from error
+    except BaseException as error:  # a plugin that exits must not end the process
+        raise PluginError(name, "", f"cannot be built: {described(error)}") from error
+
+
+def _wraps(plugin: Any, point: str) -> bool:
+    """Whether a plugin is at an extension point only to wrap the other plugins there."""
+    options: Mapping[str, Any] = getattr(getattr(plugin, point, None), f"{PROJECT}_impl", None) or {}
+    return bool(options.get("wrapper") or options.get("hookwrapper"))
+
+
+def _implementation(
+    manager: pluggy.PluginManager,
+    plugins: Mapping[str, Any],
+    name: str,
+    point: str,
+    weight: int,
+    metrics: Metrics,
+) -> Implementation:
+    plugin = plugins[name]
+    normalize = None
+    if point == "score" and hasattr(plugin, "normalize_score"):
+        normalize = _bound(manager, plugins, name, "normalize_score", metrics)
+    capacity = None
+    if point == "filter" and hasattr(plugin, "capacity"):
+        capacity = _bound(manager, plugins, name, "capacity", metrics)
+    call = _bound(manager, plugins, name, point, metrics)
+    return Implementation(
+        plugin=plugin,
+        name=name,
+        call=call,
+        quick=getattr(call, "__wrapped__", call),
+        weight=weight,
+        normalize=normalize,
+        capacity=capacity,
+        reads=_reads(plugin),
+        point=point,
+        failures=metrics.failures,
+    )
+
+
+def _reads(plugin: Any) -> int | None:
+    reads: int | None = getattr(plugin, "reads", None)
+    return reads if reads is None or not getattr(plugin, "reads_own", ()) else reads | OWN
+
+
+def _bound(
+    manager: pluggy.PluginManager,
+    plugins: Mapping[str, Any],
+    name: str,
+    point: str,
+    metrics: Metrics,
+) -> Callable[..., Any]:
+    """The plugin's method with all arguments of the hook, timed, with its faults translated.
+
+    If a hook wrapper is registered for the point, the call goes through pluggy.
+    """
+    caller = getattr(manager.hook, point)
+    wanted = tuple(caller.spec.argnames)
+    series = metrics.plugins.series(point_label(point), name)
+    if any(impl.wrapper or impl.hookwrapper for impl in caller.get_hookimpls()):
+        function = _through_pluggy(manager, plugins, name, point, wanted)
+    else:
+        impl = next((i for i in caller.get_hookimpls() if i.plugin_name == name), None)
+        if impl is None:
+            raise PluginError(name, point, "there is no method marked with @hookimpl")
+        function = _with_arguments(impl.function, tuple(impl.argnames), wanted)
+    time_it = timed_async if point in ASYNC_POINTS else timed
+    return time_it(function, name, point, series, metrics.failures)
+
+
+def _through_pluggy(
+    manager: pluggy.PluginManager,
+    plugins: Mapping[str, Any],
+    name: str,
+    point: str,
+    wanted: tuple[str, ...],
+) -> Callable[..., Any]:
+    hook = getattr(manager.hook, point)
+    others = [i.plugin for i in hook.get_hookimpls() if i.plugin_name != name and not (i.wrapper or i.hookwrapper)]
+    subset = manager.subset_hook_caller(point, others)
+
+    def call(*args: Any) -> Any:
+        results = subset(**dict(zip(wanted, args, strict=True)))
+        return results[0] if results else None
+
+    return call
+
+
+def _with_arguments(function: Callable[..., Any], has: tuple[str, ...], wanted: tuple[str, ...]) -> Callable[..., Any]:
+    if has == wanted:
+        return function
+    return _adapter(has, wanted)(function)
+
+
+@lru_cache(maxsize=1024)
+def _adapter(has: tuple[str, ...], wanted: tuple[str, ...]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    # Names are those of a hook's parameters; a call by position costs half of one that picks from *args.
+    made: Callable[[Callable[..., Any]], Callable[..., Any]] = eval(
+        f"lambda function: lambda {', '.join(wanted)}: function({', '.join(has)})"
+    )
+    return made

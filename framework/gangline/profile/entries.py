@@ -1,0 +1,72 @@
+"""What is kept for one identity: the verdicts and scores of plugins for every node, and what follows from them.
+
+This module only holds the values; `keeping` evaluates them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gangline.api.cycle_state import StateKey
+from gangline.profile.implementations import Implementation
+from gangline.state.nodes import Rows
+from gangline.status import BoolColumn, CodeColumn, Narrow, ScoreColumn, Status
+
+_BYTES = 4096
+"""The size of an entry without its arrays and shared values: lists, maps and sets, and the headers of the arrays."""
+_SCORE_BYTES = np.dtype(np.float64).itemsize
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """The kept results of one identity."""
+
+    key: Hashable
+    position: Any
+    shared: Mapping[StateKey[Any], Any]
+    rejected: Status | None
+    narrow: dict[str, Narrow]
+    filters: list[Implementation]
+    shared_bytes: int = 0
+    """The size of the key and of the values that plugins share in the entry, measured once."""
+    changing: list[Implementation] = field(default_factory=list)
+    """The filters that look at the pods of a node."""
+    steady: BoolColumn = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    """Where all other filters pass; changes only when a node itself changes."""
+    skipped: set[str] = field(default_factory=set)
+    """Plugins that are called for each attempt, but have answered that no pod of this class concerns them."""
+    codes: dict[str, CodeColumn] = field(default_factory=dict)
+    feasible: BoolColumn = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    shown: BoolColumn = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    """`feasible` for plugins, read-only."""
+    scorers: list[Implementation] | None = None
+    raw: dict[str, ScoreColumn] = field(default_factory=dict)
+    told: tuple[tuple[str, int], ...] = ()
+    """Plugin and weight of the scores that need no normalization."""
+    columns: list[ScoreColumn] = field(default_factory=list)
+    """These scores, in the same order."""
+    constant: dict[str, bool] = field(default_factory=dict)
+    """Whether a normalized score is the same on all nodes, so that it decides nothing."""
+    base: ScoreColumn = field(default_factory=lambda: np.zeros(0))
+    """Weighted sum of the scores that need no normalization."""
+    ranked: ScoreColumn = field(default_factory=lambda: np.zeros(0))
+    """`base` where feasible, -1 elsewhere."""
+
+    def keep(self, name: str, index: slice | Rows, verdicts: CodeColumn) -> None:
+        """Store a filter's verdicts at these rows; the column gets more bits if the new verdicts need them."""
+        kept = self.codes[name]
+        if verdicts.dtype.itemsize > kept.dtype.itemsize:
+            kept = self.codes[name] = kept.astype(verdicts.dtype)
+        kept[index] = verdicts
+
+
+def size(key: Hashable, entry: Entry) -> int:
+    """The size of an entry in bytes; that of the key is in `shared_bytes`."""
+    rows = len(entry.feasible)
+    masks = entry.steady.nbytes + entry.feasible.nbytes + sum([codes.nbytes for codes in entry.codes.values()])
+    scores = entry.base.nbytes + entry.ranked.nbytes + rows * _SCORE_BYTES * len(entry.raw)
+    return _BYTES + masks + scores + entry.shared_bytes

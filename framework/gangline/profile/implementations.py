@@ -1,0 +1,72 @@
+"""A compiled profile: its built plugins, and what is called at each extension point."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from gangline.api.hints import EventHint
+from gangline.errors import PluginError
+from gangline.failures import Failures
+from gangline.profile.calling import check_of
+from gangline.state.changes import Changes
+from gangline.state.pods import PodInfo
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Implementation:
+    """One plugin at one extension point; its arguments are those of the hookspec, in the same order."""
+
+    plugin: Any
+    name: str
+    call: Callable[..., Any]
+    weight: int = 1
+    normalize: Callable[..., Any] | None = None
+    capacity: Callable[..., Any] | None = None
+    """For a filter: the hook `capacity`, how many like pods fit apart from requests."""
+    quick: Callable[..., Any] = lambda *args: None
+    """The same call, neither timed nor checked, for one of many pods; exceptions pass through."""
+    reads: int | None = None
+    """The kinds of change on which the verdict on a node depends besides the identity of the pod; None: anything."""
+    point: str = ""
+    failures: Failures = field(default_factory=Failures)
+
+    def refused(self, point: str, why: str) -> PluginError:
+        """The exception to raise for a wrong answer of the plugin."""
+        return self.failures.refused(self.name, point, why)
+
+    def check(self, answer: Any) -> None:
+        """Check an answer of `quick`. Raises PluginError."""
+        if why := check_of(self.point)(answer):
+            raise self.refused(self.point, why)
+
+
+class Identity(NamedTuple):
+    """The hook `identity` of one plugin."""
+
+    name: str
+    ask: Callable[[PodInfo, Mapping[str, str]], Hashable]
+    of_workload: bool
+    """Whether the hook looks at the annotations of owners."""
+    is_kept: bool
+    """Whether the plugin declares `reads`, so that its verdicts are kept."""
+    failures: Failures
+
+
+@dataclass(eq=False)
+class CompiledProfile:
+    """A profile with built plugins and one plain list of plugins per extension point."""
+
+    name: str
+    plugins: dict[str, Any]
+    points: dict[str, tuple[Implementation, ...]]
+    events: dict[str, Sequence[EventHint] | None] = field(default_factory=dict)
+    """For each plugin the events that it registers; None if it registers nothing."""
+    failures: Failures = field(default_factory=Failures)
+    identities: list[Identity] = field(default_factory=list)
+    """The `identity` hooks of the plugins, neither timed nor checked, as they are called for many pods."""
+
+    def own_changes(self) -> list[Changes]:
+        """The logs of the plugins' own columns that plugins read."""
+        return list(dict.fromkeys(log for plugin in self.plugins.values() for log in getattr(plugin, "reads_own", ())))

@@ -1,0 +1,238 @@
+"""Keeps the verdicts and scores that follow from the identity of a pod and the columns, one entry per identity.
+
+Most pods are like a pod that was evaluated before, and most nodes have not changed since. So for the next pod with an
+identity only the rows in the log of changes are evaluated again.
+
+Rules:
+- Only the answers of plugins that declare `reads` are kept: they follow from the identity and the columns that these
+  plugins read.
+- An entry is always updated before it is used.
+- Nothing in this module changes the cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+
+import numpy as np
+
+from gangline.api.cycle_state import Cycle
+from gangline.deadline import Deadline
+from gangline.profile.answers import check_range, codes_of, identity_of, is_skipped, out_of_range, scores_of
+from gangline.profile.entries import Entry, size
+from gangline.profile.implementations import CompiledProfile, Implementation
+from gangline.profile.narrowing import mask_of, nothing_left
+from gangline.sizes import BoundedCache, quick_size_of
+from gangline.state.changes import OWN, PODS, ChangeLog, together
+from gangline.state.nodes import Nodes, NodeView, Rows
+from gangline.state.pods import PodInfo
+from gangline.status import MAX_SCORE, Code, Narrow, ScoreColumn, Status, read_only
+
+
+class Kept:
+    """The entries of one profile, in at most so many bytes."""
+
+    def __init__(
+        self,
+        profile: CompiledProfile,
+        nodes: Nodes,
+        most_bytes: int,
+        workload: Callable[[PodInfo], Mapping[str, str]],
+    ) -> None:
+        self.entries: BoundedCache[Hashable, Entry] = BoundedCache(most_bytes, size, fewest=16)
+        """By identity; the columns of an entry may be out of date: see `entry`."""
+        self._nodes = nodes
+        self._workload = workload
+        self._changes: ChangeLog = together((nodes.changes, *profile.own_changes()))
+        self._identities = [each for each in profile.identities if each.is_kept]
+        self._looks_at_owners = any(each.of_workload for each in self._identities)
+        points = profile.points
+        self._pre_filters = [i for i in points.get("pre_filter", ()) if i.reads is not None]
+        self._filters = [i for i in points.get("filter", ()) if i.reads is not None]
+        self._pre_scores = {impl.name: impl for impl in points.get("pre_score", ())}
+        self._scorers = [i for i in points.get("score", ()) if i.reads is not None]
+
+    def identity(self, pod: PodInfo) -> Hashable:
+        """The key under which verdicts are kept: pods with equal identities get equal verdicts. Raises PluginError."""
+        if not self._identities:
+            return pod.cls.id
+        annotations = self._workload(pod) if self._looks_at_owners else pod.annotations
+        return (pod.cls.id, *identity_of(self._identities, pod, annotations))
+
+    def entry(self, pod: PodInfo, deadline: Deadline) -> Entry:
+        """The entry of the pod, up to date. Raises PluginError and DeadlineExceeded."""
+        key = self.identity(pod)
+        entry = self.entries.get(key)
+        if entry is None or not self._refresh(entry, pod):
+            entry = self.entries.put(key, self._build(key, pod, deadline))
+        return entry
+
+    def _build(self, key: Hashable, pod: PodInfo, deadline: Deadline) -> Entry:
+        nodes, position = self._nodes, self._changes.position
+        cycle = Cycle(deadline=deadline)
+        view = nodes.view()
+        rejected: Status | None = None
+        narrow: dict[str, Narrow] = {}
+        skipped = set()
+        check = deadline.check
+        for impl in self._pre_filters:
+            check()
+            answer = impl.call(cycle, pod, view)
+            if answer is None:
+                continue
+            if isinstance(answer, Narrow):
+                narrow[impl.name] = answer
+            elif answer.code in (Code.SKIP, Code.SKIP_CLASS):
+                skipped.add(impl.name)
+            elif not answer.is_success and rejected is None:
+                rejected = answer.by(impl.name)
+        rejected = rejected or nothing_left(narrow)
+        filters = [i for i in self._filters if i.name not in skipped and rejected is None]
+        entry = Entry(key, position, cycle.export(), rejected, narrow, filters)
+        entry.shared_bytes = sum(map(quick_size_of, (key, *entry.shared.values(), *narrow.values())))
+        entry.changing = [impl for impl in filters if (impl.reads or 0) & PODS]
+        for impl in filters:
+            check()
+            verdicts = codes_of(impl, impl.call(cycle, pod, view), len(view)).copy()
+            entry.codes[impl.name] = verdicts
+        entry.steady = np.zeros(nodes.size, dtype=np.bool_)
+        entry.feasible = np.zeros(nodes.size, dtype=np.bool_)
+        entry.shown = read_only(entry.feasible)
+        self._combine(entry, nodes.everything)
+        return entry
+
+    def _combine(self, entry: Entry, index: slice | Rows) -> None:
+        """Combine the verdicts of the filters at these rows."""
+        steady = self._nodes.alive[index].copy()
+        if entry.narrow:
+            steady &= mask_of(entry.narrow, self._nodes)[index]
+        feasible = steady.copy()
+        for impl in entry.filters:
+            passes = entry.codes[impl.name][index] == 0
+            feasible &= passes
+            if impl not in entry.changing:
+                steady &= passes
+        entry.steady[index] = steady
+        entry.feasible[index] = feasible
+
+    def _refresh(self, entry: Entry, pod: PodInfo) -> bool:
+        """Update an entry; False if building a new one is cheaper."""
+        nodes, position = self._nodes, self._changes.position
+        if entry.position == position:
+            return True
+        if len(entry.feasible) != nodes.size:
+            return False
+        changed = self._changes.since(entry.position, nodes.view().few)
+        if changed is None:
+            return False
+        rows, kinds = changed
+        if kinds & OWN:
+            rows = rows[rows < nodes.size]
+        if len(rows) == 1 and kinds == PODS:
+            self._evaluate_row(entry, pod, int(rows[0]))
+        else:
+            self._evaluate_rows(entry, pod, rows, kinds)
+        entry.position = position
+        return True
+
+    def _evaluate_rows(self, entry: Entry, pod: PodInfo, index: Rows, kinds: int) -> None:
+        view = self._nodes.view(index)
+        cycle = Cycle(entry.shared)
+        for impl in entry.filters:
+            if (impl.reads or 0) & kinds:
+                entry.keep(impl.name, index, codes_of(impl, impl.call(cycle, pod, view), len(view)))
+        self._combine(entry, index)
+        if entry.scorers is None:
+            return
+        for impl in entry.scorers:
+            if (impl.reads or 0) & kinds:
+                self._rescore(entry, impl, cycle, pod, view)
+        self._rebase(entry, index)
+
+    def _evaluate_row(self, entry: Entry, pod: PodInfo, row: int) -> None:
+        """Evaluate one row whose pods have changed; nearly every cycle does this, so it uses plain numbers."""
+        view = self._nodes.view(slice(row, row + 1))
+        cycle = Cycle(entry.shared)
+        feasible = bool(entry.steady[row])
+        for impl in entry.changing:
+            verdict = codes_of(impl, impl.call(cycle, pod, view), 1)
+            entry.keep(impl.name, view.index, verdict)
+            feasible = feasible and not verdict[0]
+        entry.feasible[row] = feasible
+        if entry.scorers is None:
+            return
+        total = 0.0
+        for impl in entry.scorers:
+            kept = entry.raw[impl.name]
+            if (impl.reads or 0) & PODS:
+                score = float(scores_of(impl, "score", impl.call(cycle, pod, view), 1)[0])
+                if impl.normalize is not None:
+                    entry.constant[impl.name] &= score == kept[0]
+                elif not 0.0 <= score <= MAX_SCORE:
+                    if feasible:
+                        raise out_of_range(impl, score, score)
+                    score = 0.0
+                kept[row] = score
+            if impl.normalize is None:
+                total += impl.weight * float(kept[row])
+        entry.base[row] = total
+        entry.ranked[row] = total if feasible else -1.0
+
+    def score(self, entry: Entry, pod: PodInfo, deadline: Deadline) -> None:
+        """Score all nodes, unless the entry has scores. Raises PluginError and DeadlineExceeded."""
+        if entry.scorers is not None:
+            return
+        cycle = Cycle(entry.shared, deadline=deadline)
+        view = self._nodes.view()
+        scorers = []
+        check = deadline.check
+        for impl in self._scorers:
+            check()
+            if not is_skipped(self._pre_scores.get(impl.name), cycle, pod, view):
+                scorers.append(impl)
+        if exported := cycle.export():
+            entry.shared = {**entry.shared, **exported}
+            entry.shared_bytes += sum(map(quick_size_of, exported.values()))
+        scoring = Cycle(entry.shared, deadline=deadline)
+        entry.raw.clear()
+        for impl in scorers:
+            check()
+            self._rescore(entry, impl, scoring, pod, view)
+        plain = [impl for impl in scorers if impl.normalize is None]
+        entry.told = tuple((impl.name, impl.weight) for impl in plain)
+        entry.columns = [entry.raw[impl.name] for impl in plain]
+        entry.scorers = scorers  # at the end: a plugin that raises leaves the entry without scores
+        self._rebase(entry, view.index)
+        self.entries.measure(entry.key)
+
+    def _rescore(self, entry: Entry, impl: Implementation, cycle: Cycle, pod: PodInfo, view: NodeView) -> None:
+        raw = scores_of(impl, "score", impl.call(cycle, pod, view), len(view))
+        within = raw.min(initial=0.0) >= 0.0 and raw.max(initial=0.0) <= MAX_SCORE
+        if impl.normalize is None and not within:
+            check_range(impl, raw[entry.feasible[view.index]])  # elsewhere it may say what it likes; it counts as 0
+            raw = np.where((raw >= 0.0) & (raw <= MAX_SCORE), raw, 0.0)
+        kept = entry.raw.get(impl.name)
+        if impl.normalize is not None:
+            first = raw[:1] if kept is None else kept[0]
+            entry.constant[impl.name] = entry.constant.get(impl.name, True) and bool((raw == first).all())
+        if kept is None:
+            entry.raw[impl.name] = raw if raw.flags.owndata and raw.flags.writeable else raw.copy()
+        else:
+            kept[view.index] = raw
+
+    def _rebase(self, entry: Entry, index: slice | Rows) -> None:
+        """Sum and rank the scores at these rows again."""
+        whole = len(entry.ranked) != len(entry.feasible)
+        total: ScoreColumn | None = None
+        for impl in entry.scorers or ():
+            if impl.normalize is None:
+                raw = entry.raw[impl.name][index]
+                weighted = raw if impl.weight == 1 else impl.weight * raw
+                total = weighted if total is None else total + weighted
+        if total is None:
+            total = np.zeros(len(entry.feasible[index]))
+        ranked = np.where(entry.feasible[index], total, -1.0)
+        if whole:
+            entry.base, entry.ranked = total.copy(), ranked
+        else:
+            entry.base[index], entry.ranked[index] = total, ranked

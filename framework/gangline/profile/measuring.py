@@ -1,0 +1,49 @@
+"""Measures how long the plugins of one extension point take together."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeVar
+
+from gangline.telemetry.series import Series
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+class Timed(Protocol):
+    """An object whose methods are measured."""
+
+    seconds: Mapping[str, Series]
+    """The series of each extension point."""
+
+
+def measured(point: str) -> Callable[[Method], Method]:
+    """Measure how long all plugins of an extension point take together, which is how long a method takes."""
+
+    def measure(method: Any) -> Any:
+        if inspect.iscoroutinefunction(method):
+
+            @functools.wraps(method)
+            async def waits(self: Timed, *args: Any) -> Any:
+                start = time.perf_counter()
+                try:
+                    return await method(self, *args)
+                finally:
+                    self.seconds[point].observe(time.perf_counter() - start)
+
+            return waits
+
+        @functools.wraps(method)
+        def call(self: Timed, *args: Any) -> Any:
+            start = time.perf_counter()
+            try:
+                return method(self, *args)
+            finally:
+                self.seconds[point].observe(time.perf_counter() - start)
+
+        return call
+
+    return measure
