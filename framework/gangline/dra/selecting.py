@@ -30,9 +30,11 @@ class Program(Protocol):
     @property
     def reads(self) -> frozenset[Path] | None:
         """What the expression reads of a device; None if that is not known, so that it may be everything."""
+        ...
 
     def __call__(self, device: Mapping[str, Any], /) -> bool:
         """Whether the expression holds for a device. Raises GanglineError."""
+        ...
 
 
 Compile = Callable[[str], Program]
