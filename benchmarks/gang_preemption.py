@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gangline import GroupAttempt, NodeView, Status, hookimpl, model, resources, unschedulable
-from gangline.deciding.group_scheduling import GroupRejection
+from gangline.deciding.group_decisions import GroupRejection
 from gangline.deciding.group_search import decide_group
 from gangline.groups import Groups
 from gangline.profile.runtime import Runtime

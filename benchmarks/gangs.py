@@ -23,7 +23,7 @@ from rich.table import Table
 
 import gangline_profiles
 from gangline import config, model
-from gangline.deciding.group_scheduling import GroupDecision, GroupRejection
+from gangline.deciding.group_decisions import GroupDecision, GroupRejection
 from gangline.deciding.group_search import decide_group
 from gangline.deciding.scheduling import give_back
 from gangline.groups import Groups

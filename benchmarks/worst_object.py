@@ -29,7 +29,7 @@ from rich.table import Table
 import gangline_profiles
 from gangline import config, model
 from gangline.deadline import GANG_SECONDS, STRETCH_SECONDS, Deadline
-from gangline.deciding.group_scheduling import GroupDecision
+from gangline.deciding.group_decisions import GroupDecision
 from gangline.deciding.group_search import GroupSearch
 from gangline.deciding.scheduling import Decision, decide
 from gangline.groups import Groups

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import signal
 import time
 from collections.abc import Iterator
@@ -57,17 +56,6 @@ def at_most(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, before)
-
-
-@contextmanager
-def memory_limited(mib: int) -> Iterator[None]:
-    """What would take the process past so much address space more than it has now raises MemoryError."""
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (int((_memory("VmSize") + mib) * MIB), before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 def resident() -> float:

@@ -40,7 +40,6 @@ TEXTS = (
     ":",
     "\ufffd",
 )
-LINKS = pynvml.NVML_NVLINK_MAX_LINKS
 
 _USUAL: dict[str, Callable[..., Any]] = {
     "nvmlInit": lambda: None,

@@ -13,7 +13,9 @@ import pytest
 
 from gangline_e2e import binaries, sources
 from gangline_e2e.api import Api
+from gangline_e2e.chart import Helm
 from gangline_e2e.errors import NoControlPlane
+from gangline_e2e.gpu_crds import install
 from gangline_e2e.harness import ControlPlane, Options
 from gangline_e2e.isolation import isolated
 from gangline_e2e.scheduler import Gangline
@@ -62,6 +64,13 @@ async def cluster(control_plane: Cluster) -> AsyncIterator[Api]:
 
 
 @pytest.fixture
+async def api(cluster: Api) -> AsyncIterator[Api]:
+    """A client of the shared cluster, which serves the custom resources."""
+    await install(cluster)
+    yield cluster
+
+
+@pytest.fixture
 def start_control_plane(tmp_path: Path) -> Iterator[StartControlPlane]:
     """A function that starts a control plane with given options, for this test alone."""
     try:
@@ -105,6 +114,12 @@ def helm_program() -> Path:
         return binaries.find_helm()
     except NoControlPlane as error:
         _unavailable(error)
+
+
+@pytest.fixture
+def helm(helm_program: Path, tmp_path: Path) -> Helm:
+    """The real helm, without a cluster."""
+    return Helm(helm_program, tmp_path / "helm")
 
 
 @pytest.fixture

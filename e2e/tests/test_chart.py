@@ -67,12 +67,6 @@ SCHEDULER_POLICIES = {"allocations", "device-locks", "claim-status", "scheduling
 NOT_SERVED = {"monitoring.coreos.com/v1", "cert-manager.io/v1"}
 
 
-@pytest.fixture
-def helm(helm_program: Path, tmp_path: Path) -> Helm:
-    """The real helm, without a cluster."""
-    return Helm(helm_program, tmp_path / "helm")
-
-
 async def test_lint_finds_nothing_to_complain_about(helm: Helm) -> None:
     assert "0 chart(s) failed" in await helm.lint()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,12 +13,6 @@ pytestmark = pytest.mark.timeout(120)
 
 READERS = [{"podSelector": {}}, {"namespaceSelector": {"matchLabels": {"gangline.dev/reads-metrics": "true"}}}]
 API_SERVER = [443, 6443, 8443, 16443]
-
-
-@pytest.fixture
-def helm(helm_program: Path, tmp_path: Path) -> Helm:
-    """The real helm, without a cluster."""
-    return Helm(helm_program, tmp_path / "helm")
 
 
 async def policies(helm: Helm, values: Manifest | None = None) -> dict[str, Manifest]:

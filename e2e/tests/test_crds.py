@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from gangline_e2e.api import Api
 from gangline_e2e.errors import Refused
-from gangline_e2e.gpu_crds import NODE_STATUSES, claim, install, node_status
+from gangline_e2e.gpu_crds import NODE_STATUSES, claim, node_status
 from gangline_e2e.workloads import Manifest
 
 TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
-
-
-@pytest.fixture
-async def api(cluster: Api) -> AsyncIterator[Api]:
-    """A cluster that serves the custom resources."""
-    await install(cluster)
-    yield cluster
 
 
 def claims(api: Api) -> str:

@@ -11,10 +11,8 @@ import pytest
 import yaml
 
 import gangline_profiles
-from gangline_e2e import binaries
 from gangline_e2e.api import Api
 from gangline_e2e.chart import Helm, HelmFailed, one
-from gangline_e2e.errors import NoControlPlane
 from gangline_e2e.harness import ControlPlane, Options
 from gangline_e2e.isolation import isolated
 from gangline_e2e.scheduler import Gangline
@@ -36,14 +34,6 @@ SAID = [
 pytestmark = pytest.mark.timeout(180)
 StartGangline = Callable[..., Gangline]
 StartControlPlane = Callable[[Options], ControlPlane]
-
-
-@pytest.fixture
-def helm(tmp_path: Path) -> Helm:
-    try:
-        return Helm(binaries.find_helm(), tmp_path / "helm")
-    except NoControlPlane as error:
-        pytest.fail(str(error), pytrace=False)
 
 
 @pytest.fixture

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from gangline_e2e.api import Api
 from gangline_e2e.errors import Refused
-from gangline_e2e.gpu_crds import install
 from gangline_e2e.workloads import Manifest
 from gangline_plugins.leaf_spine.documents import read_document
 
@@ -30,13 +28,6 @@ WEIGHTS = {
     "historicalPerformance": 0.1,
 }
 CONSTRAINTS = {"maxNodesPerLeaf": 4, "maxGPUsPerLeaf": 32}
-
-
-@pytest.fixture
-async def api(cluster: Api) -> AsyncIterator[Api]:
-    """A cluster that serves the custom resources."""
-    await install(cluster)
-    yield cluster
 
 
 def document(kind: str, name: str = "example", **spec: Any) -> Manifest:

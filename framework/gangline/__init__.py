@@ -43,7 +43,7 @@ from gangline.state.changes import NODE, PODS, Changes
 from gangline.state.kept import KeptColumns
 from gangline.state.labels import LabelColumn
 from gangline.state.locality import reaches_beyond
-from gangline.state.nodes import Int64Column, NodeView, Rows
+from gangline.state.node_view import Int64Column, NodeView, Rows
 from gangline.state.numbering import renumber
 from gangline.state.pods import LabelSet, PodClass, PodInfo, memo_key
 from gangline.state.selectors import EVERYTHING, NOTHING, Selector, compile_selector, from_map

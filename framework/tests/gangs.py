@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gangline import model
-from gangline.deciding.group_scheduling import GroupDecision, GroupRejection
+from gangline.deciding.group_decisions import GroupDecision, GroupRejection
 from gangline.deciding.group_search import decide_group
 from gangline.groups import Groups
 from gangline.groups.members import Grouping

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gangline import Cycle, DeadlineExceeded, GroupAttempt, NodeView, PluginError, PodInfo, hookimpl
 from gangline.deadline import Deadline, exceeded
-from gangline.deciding.group_scheduling import GroupRejection
+from gangline.deciding.group_decisions import GroupRejection
 from gangline.deciding.group_search import decide_group
 from gangline.deciding.scheduling import Decision, Rejection, decide
 from gangline.loop.scheduler import Options

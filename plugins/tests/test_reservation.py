@@ -12,7 +12,7 @@ from framework.tests.gangs import Gangs
 
 from gangline import model
 from gangline.deadline import Deadline
-from gangline.deciding.group_scheduling import GroupRejection
+from gangline.deciding.group_decisions import GroupRejection
 from gangline.deciding.group_search import decide_group
 from gangline.kube.resources import NAMESPACES, NODES, PODS
 from gangline.loop.scheduler import Scheduler

@@ -12,7 +12,7 @@ import numpy as np
 
 from gangline.api.cycle_state import Cycle
 from gangline.failures import Failures, cause_of, shown
-from gangline.state.nodes import NodeView
+from gangline.state.node_view import NodeView
 from gangline.state.pods import PodInfo
 from gangline.status import BoolColumn, Code, CodeColumn, Reason, Status
 

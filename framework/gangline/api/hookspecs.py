@@ -21,7 +21,7 @@ from gangline.api.hints import EventHint
 from gangline.api.placement import Placement
 from gangline.api.pod_group import GroupAttempt
 from gangline.api.proposal import Proposal
-from gangline.state.nodes import Int64Column, NodeView
+from gangline.state.node_view import Int64Column, NodeView
 from gangline.state.pods import PodInfo
 from gangline.status import CodeColumn, Narrow, ScoreColumn, Status
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gangline.state.nodes import Rows
+from gangline.state.node_view import Rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -18,7 +18,7 @@ from gangline.kube.interface import Client
 from gangline.kube.resources import Resource, T
 from gangline.model import TypedReference
 from gangline.state.changes import NODE
-from gangline.state.nodes import NodeView, Rows
+from gangline.state.node_view import NodeView, Rows
 from gangline.state.pods import PodInfo
 from gangline.state.stores import Store
 from gangline.state.topology import Topology

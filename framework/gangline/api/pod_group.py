@@ -13,7 +13,7 @@ import numpy as np
 
 from gangline.deadline import NO_DEADLINE, Deadline
 from gangline.model import TypedReference
-from gangline.state.nodes import Int64Column, Rows
+from gangline.state.node_view import Int64Column, Rows
 from gangline.state.pods import PodInfo
 
 ANYWHERE = ""

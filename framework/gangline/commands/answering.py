@@ -11,7 +11,7 @@ from gangline.api.pod_group import Problem
 from gangline.clock import SystemClock
 from gangline.commands.judging import Judged, judge
 from gangline.commands.running import Judges
-from gangline.deciding.group_scheduling import GroupDecision, GroupRejection
+from gangline.deciding.group_decisions import GroupDecision, GroupRejection
 from gangline.deciding.group_search import decide_group
 from gangline.errors import ConfigError, Forbidden, NotFound
 from gangline.explain.report import Report, explain

@@ -21,9 +21,10 @@ from gangline.commands.profiles import installed
 from gangline.config import SchedulerConfiguration
 from gangline.errors import ApiError, ConfigError, GanglineError
 from gangline.kube.auth import Credentials
-from gangline.kube.client import HttpClient, bounded
+from gangline.kube.client import HttpClient
 from gangline.kube.interface import Client
 from gangline.kube.resources import CONFIG_MAPS, PODS
+from gangline.kube.transport import bounded
 
 LABELS = "app.kubernetes.io/name=gangline,app.kubernetes.io/component=scheduler"
 """Labels of the chart's scheduler pods and its ConfigMap."""

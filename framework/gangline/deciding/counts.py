@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from gangline.state.nodes import Int64Column, Rows
+from gangline.state.node_view import Int64Column, Rows
 from gangline.state.topology import Domains
 from gangline.status import ScoreColumn
 

@@ -27,7 +27,7 @@ from gangline.profile.ranking import best_first
 from gangline.profile.runtime import Runtime
 from gangline.state.cache import Cache
 from gangline.state.locality import is_drawn_by, reaches_beyond
-from gangline.state.nodes import Int64Column, Rows
+from gangline.state.node_view import Int64Column, Rows
 from gangline.state.pods import PodInfo
 from gangline.state.topology import Domains
 from gangline.state.transaction import Transaction

@@ -2,32 +2,32 @@
 
 Plugins propose placements: sets of nodes on which the whole group could be placed. The cycle ranks them, fills one
 after the other in a transaction (`group_filling`), and takes the first that holds the group. Then Reserve and Permit
-are called for each member. If no placement holds the group, plugins may make room for it (preemption).
+are called for each member (`group_reserving`). If no placement holds the group, plugins may make room for it
+(preemption).
 
 Rules:
 - A group is decided in one cycle. Afterwards all needed members are assumed, or nothing has changed.
 - Placements are tried tier by tier. Within a tier, placements that hold the whole group come before placements that
   hold only the needed members; then the better score comes first.
-- The members pass Reserve and Permit in the order of rank. If one is rejected, all members are given back.
 """
 
 from __future__ import annotations
 
 import itertools
-import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
-from gangline.api.cycle_state import Cycle
 from gangline.api.placement import Placement
 from gangline.api.pod_group import GroupAttempt, PodGroup, Role
 from gangline.deadline import ROOM_SECONDS, exceeded
+from gangline.deciding.group_decisions import GroupDecision, GroupRejection
 from gangline.deciding.group_filling import Filler, Steps, to_the_end
 from gangline.deciding.group_reading import RoleKey
+from gangline.deciding.group_reserving import reserve_members
 from gangline.deciding.group_words import why_none
-from gangline.deciding.scheduling import Decision, find_feasible
+from gangline.deciding.scheduling import find_feasible
 from gangline.errors import GanglineError
 from gangline.groups.progress import Progress
 from gangline.profile.evaluation import Filtered
@@ -35,58 +35,17 @@ from gangline.profile.ranking import Wishes, worth
 from gangline.profile.runtime import GROUPS, Runtime
 from gangline.queueing.nominating import Nominations
 from gangline.queueing.units import Unit
-from gangline.queueing.waiting import WaitingPod
 from gangline.state.cache import Cache
 from gangline.state.locality import is_drawn_by
-from gangline.state.nodes import Int64Column
+from gangline.state.node_view import Int64Column
 from gangline.state.pods import PodInfo
 from gangline.state.transaction import Transaction
 from gangline.status import BoolColumn, Status, read_only
-
-log = logging.getLogger(__name__)
 
 _MOST_TOLD = 16
 """Kinds of members for which a message says why they have no node, at most."""
 MOST_TRIED = 64
 """Placements that are tried in one cycle, at most."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class GroupDecision:
-    """The node of each member; `left` holds members beyond the needed ones for which there is no room now."""
-
-    unit: Unit
-    group: PodGroup
-    members: list[Decision]
-    left: list[PodInfo]
-    score: float
-    """The score of the placement, 0..1; 1 if no plugin scores placements."""
-    is_whole: bool
-    """Whether this is the first placement of the group: no member had a node before."""
-    why_left: str = ""
-    placement: str = ""
-    """The name of the chosen placement."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class GroupRejection:
-    """The group cannot be placed now, and why."""
-
-    unit: Unit
-    message: str
-    plugins: frozenset[str]
-    group: PodGroup | None = None
-    nominated: Mapping[str, str] = field(default_factory=dict)
-    """For each pod UID the node on which plugins make room for the pod."""
-    is_error: bool = False
-    retry_after: float | None = None
-    """Seconds after which another topology level is allowed."""
-    is_running: bool = False
-    """Whether the group has all members that it needs; the rejected ones would join it."""
-    is_late: bool = False
-    """The deadline has passed: the group is tried again, but after a longer time each time."""
-    has_lost_node: bool = False
-    """A chosen node has been deleted: the group is tried again at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,72 +250,23 @@ class GroupCycle:
         return enough >= self._attempt.fewest
 
     def _try(self, placement: Placement) -> Steps[GroupDecision | None]:
+        attempt = self._attempt
         with self._cache.transaction() as tx:
             self._open = tx
-            filled = yield from self._filler.fill(self._attempt, placement.rows, tx)
+            filled = yield from self._filler.fill(attempt, placement.rows, tx)
             self._open = None
             if not filled:
                 self._said.append(self._filler.why or f"{placement.name} does not hold the group")
                 return None
-            decisions = self._commit()
+            decisions = reserve_members(attempt.pods, self._filler.cycles, self._unit, self._runtime, self._cache)
             if isinstance(decisions, Status):
                 self._said.append(decisions.message)
                 return None
             tx.commit()
-        left = [pod for pod in self._attempt.pods if pod.row < 0]
+        left = [pod for pod in attempt.pods if pod.row < 0]
         why = self._why() if left else ""
-        is_whole = not self._attempt.placed
+        is_whole = not attempt.placed
         return GroupDecision(self._unit, self._group, decisions, left, self._score, is_whole, why, placement.name)
-
-    # Reserve and permit
-
-    def _commit(self) -> list[Decision] | Status:
-        """Call Reserve and Permit for every member with a place; give all back if one is rejected."""
-        rank = self._runtime.topology.rank()
-        done: list[Decision] = []
-        placed = sorted((pod for pod in self._attempt.pods if pod.row >= 0), key=lambda pod: int(rank[pod.row]))
-        try:
-            for pod in placed:
-                decided = self._commit_one(pod)
-                if isinstance(decided, Status):
-                    self._undo(done)
-                    return decided
-                done.append(decided)
-        except Exception:  # a fault of ours too must leave nothing reserved
-            self._undo(done)
-            raise
-        return done
-
-    def _commit_one(self, pod: PodInfo) -> Decision | Status:
-        runtime, node = self._runtime, self._cache.nodes.names[pod.row]
-        cycle = self._filler.cycles[pod.uid]
-        self._cache.adopt(pod)
-        try:
-            status, holds = runtime.reserve_and_permit(cycle, pod, node)
-        except Exception:
-            self._undo_one(cycle, pod, node)
-            raise
-        if not status.is_success:
-            self._undo_one(cycle, pod, node)
-            return status
-        if holds:
-            runtime.handle.waiting.add(WaitingPod(pod, node, holds))
-        return Decision(self._unit, pod, node, cycle, runtime, holds)
-
-    def _undo(self, decisions: Iterable[Decision]) -> None:
-        for decision in decisions:
-            try:
-                self._undo_one(decision.cycle, decision.pod, decision.node)
-            except GanglineError as error:  # the others are given back all the same
-                log.error("pod %s: %s", decision.pod.key, error)
-
-    def _undo_one(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
-        """As `give_back`, but the transaction still holds the pod and takes it off later."""
-        self._runtime.handle.waiting.remove(pod.uid)
-        try:
-            self._runtime.unreserve(cycle, pod, node)
-        finally:
-            self._cache.disown(pod)
 
     # What to say
 

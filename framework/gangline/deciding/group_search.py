@@ -23,9 +23,10 @@ from typing import cast
 
 from gangline.api.pod_group import PodGroup
 from gangline.deadline import AT_ONCE_SECONDS, GANG_SECONDS, Deadline, exceeded
+from gangline.deciding.group_decisions import GroupDecision, GroupRejection
 from gangline.deciding.group_filling import Steps
 from gangline.deciding.group_reading import one_of, read_group
-from gangline.deciding.group_scheduling import GroupCycle, GroupDecision, GroupRejection
+from gangline.deciding.group_scheduling import GroupCycle
 from gangline.errors import GanglineError
 from gangline.profile.runtime import GROUPS, Runtime
 from gangline.queueing.nominating import Nominations

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gangline.api.pod_group import ANYWHERE, Role
-from gangline.state.nodes import Int64Column, Nodes, Rows
+from gangline.state.node_view import Int64Column, Rows
+from gangline.state.nodes import Nodes
 from gangline.state.topology import Topology
 
 Amounts = NDArray[np.float64]

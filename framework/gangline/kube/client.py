@@ -1,8 +1,6 @@
-"""The client for a real API server: HTTP by aiohttp, JSON by msgspec, errors as `gangline.errors`.
+"""The client for a real API server: what each verb asks for, JSON by msgspec, errors as `gangline.errors`.
 
-The client has no rate limit: the server's priority and fairness limits requests, and the client honours
-its 429. It repeats reads after failures that may pass, but never writes, because only the caller knows
-whether a write may happen twice.
+How a request gets there, and what is repeated, is in `transport`.
 """
 
 from __future__ import annotations
@@ -11,40 +9,30 @@ import asyncio
 import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
-from importlib.metadata import version
 from types import TracebackType
 from typing import Any
-from urllib.parse import urlencode
 
 import aiohttp
 import msgspec
-from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
-from yarl import URL
 
-from gangline.errors import ApiError, GanglineError, InvalidObject, NotFound
-from gangline.kube import decoding, faults
+from gangline.errors import InvalidObject, NotFound
+from gangline.kube import decoding
 from gangline.kube.auth import Credentials
-from gangline.kube.connecting import Connector
 from gangline.kube.interface import Listing, PatchKind, WatchEvent
 from gangline.kube.resources import PODS, Resource, T, group_path
-from gangline.kube.writing import CONNECT_TIMEOUT, KeptWriter, ProxiedWriter, Writer
+from gangline.kube.transport import JSON, Transport, bounded
+from gangline.kube.writing import CONNECT_TIMEOUT
 from gangline.model import Binding, ObjectMeta, TypedReference
 
 log = logging.getLogger(__name__)
 
-JSON = "application/json"
 METADATA = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 METADATA_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 APPLY = "application/apply-patch+yaml"
-READ_ATTEMPTS = 5
-LARGEST_RAW = 4 << 20  # bytes of the body of a path that is not the API server's own
-_NO_QUERY: Mapping[str, str] = {}
 WATCH_SECONDS = (
     300,
     600,
 )  # the server ends a watch after a random time, so that not all end at once
-BUFFER = 1 << 20  # bytes read ahead per connection
 
 
 def log_invalid(resource: Resource[Any], namespace: str, name: str, error: InvalidObject) -> None:
@@ -71,31 +59,9 @@ class HttpClient:
         may_write: Callable[[], bool] = lambda: True,
     ) -> None:
         self.invalid_objects = 0
-        self._credentials = credentials
         self._on_invalid = on_invalid
-        self._sleep = sleep
-        self._limits = aiohttp.ClientTimeout(total=timeout, sock_connect=CONNECT_TIMEOUT)
-        self._list_limits = aiohttp.ClientTimeout(sock_read=timeout, sock_connect=CONNECT_TIMEOUT)
-        self._session = aiohttp.ClientSession(
-            connector=Connector(limit=connections, keepalive_timeout=60, ssl=credentials.ssl_context or True),
-            headers={"User-Agent": f"gangline/{version('gangline')}", "Accept": JSON},
-            cookie_jar=aiohttp.DummyCookieJar(),
-            read_bufsize=BUFFER,
-            proxy=credentials.proxy,
-            timeout=self._limits,
-        )
-        self._writer: Writer = (
-            ProxiedWriter(self._session, credentials.server, credentials.server_name, may_write)
-            if credentials.proxy
-            else KeptWriter(
-                credentials.server,
-                credentials.ssl_context,
-                credentials.server_name,
-                connections=connections,
-                timeout=timeout,
-                headers={"User-Agent": f"gangline/{version('gangline')}", "Accept": JSON},
-                may_send=may_write,
-            )
+        self._transport = Transport(
+            credentials, timeout=timeout, connections=connections, sleep=sleep, may_write=may_write
         )
 
     async def __aenter__(self) -> HttpClient:
@@ -111,8 +77,7 @@ class HttpClient:
 
     async def close(self) -> None:
         """See the interface."""
-        await self._writer.close()
-        await self._session.close()
+        await self._transport.close()
 
     # Reading
 
@@ -136,7 +101,7 @@ class HttpClient:
             "continue": more,
         }
         accept = METADATA_LIST if resource.metadata_only else JSON
-        body = await self._read(resource.path(namespace), query, self._list_limits, accept)
+        body = await self._transport.read(resource.path(namespace), query, self._transport.list_limits, accept)
         return decoding.decode_list(resource, body, self._report)
 
     async def watch(
@@ -161,7 +126,7 @@ class HttpClient:
         # Longer than the server's own limit: only a dead connection gets there.
         limits = aiohttp.ClientTimeout(total=seconds + 30, sock_connect=CONNECT_TIMEOUT)
         accept = METADATA if resource.metadata_only else JSON
-        async with self._open(resource.path(namespace), query, limits, accept) as answer:
+        async with self._transport.open(resource.path(namespace), query, limits, accept) as answer:
             splitter = decoding.LineSplitter()
             async for chunk in answer.content.iter_any():
                 for line in splitter.feed(chunk):
@@ -170,13 +135,13 @@ class HttpClient:
     async def get(self, resource: Resource[T], name: str, *, namespace: str | None = None) -> T:
         """See the interface."""
         accept = METADATA if resource.metadata_only else JSON
-        body = await self._read(resource.path(namespace, name), {}, self._limits, accept)
+        body = await self._transport.read(resource.path(namespace, name), {}, self._transport.limits, accept)
         return decoding.decode_object(resource, body)
 
     async def served(self, group: str, version: str) -> set[str]:
         """See the interface."""
         try:
-            body = await self._read(group_path(group, version), {}, self._limits)
+            body = await self._transport.read(group_path(group, version), {}, self._transport.limits)
         except NotFound:
             return set()
         return decoding.decode_served(body)
@@ -186,7 +151,7 @@ class HttpClient:
 
         Raises ApiError, also where the body is larger than a configuration may be.
         """
-        async with self._open(path, {}, aiohttp.ClientTimeout(total=seconds), "*/*") as answer:
+        async with self._transport.open(path, {}, aiohttp.ClientTimeout(total=seconds), "*/*") as answer:
             return await bounded(answer, path)
 
     # Writing
@@ -260,7 +225,7 @@ class HttpClient:
             options["preconditions"] = preconditions
         if grace_period_seconds is not None:
             options["gracePeriodSeconds"] = grace_period_seconds
-        await self._send("DELETE", resource.path(namespace, name), msgspec.json.encode(options))
+        await self._transport.send("DELETE", resource.path(namespace, name), msgspec.json.encode(options))
 
     async def bind(self, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str]) -> None:
         """See the interface."""
@@ -268,7 +233,7 @@ class HttpClient:
             metadata=ObjectMeta(name=name, namespace=namespace, uid=uid, annotations=dict(annotations) or None),
             target=TypedReference(api_version="v1", kind="Node", name=node),
         )
-        await self._send("POST", PODS.path(namespace, name, "binding"), _encode(_BINDING, binding))
+        await self._transport.send("POST", PODS.path(namespace, name, "binding"), _encode(_BINDING, binding))
 
     async def evict(self, namespace: str, name: str, uid: str) -> None:
         """See the interface."""
@@ -278,28 +243,7 @@ class HttpClient:
             "metadata": {"namespace": namespace, "name": name},
             "deleteOptions": {"preconditions": {"uid": uid}},
         }
-        await self._send("POST", PODS.path(namespace, name, "eviction"), msgspec.json.encode(body))
-
-    # The wire
-
-    async def _read(
-        self, path: str, query: Mapping[str, str], limits: aiohttp.ClientTimeout, accept: str = JSON
-    ) -> bytes:
-        """A GET, repeated after failures that may pass."""
-        attempts = AsyncRetrying(
-            retry=retry_if_exception(faults.worth_retrying),
-            wait=faults.retry_wait,
-            stop=stop_after_attempt(READ_ATTEMPTS),
-            sleep=self._sleep,
-            reraise=True,
-        )
-        return await attempts(self._read_once, path, query, limits, accept)
-
-    async def _read_once(
-        self, path: str, query: Mapping[str, str], limits: aiohttp.ClientTimeout, accept: str
-    ) -> bytes:
-        async with self._open(path, query, limits, accept) as answer:
-            return await answer.read()
+        await self._transport.send("POST", PODS.path(namespace, name, "eviction"), msgspec.json.encode(body))
 
     async def _write(
         self,
@@ -311,67 +255,8 @@ class HttpClient:
         content_type: str = JSON,
         query: Mapping[str, str] | None = None,
     ) -> T:
-        return decoding.decode_object(resource, await self._send(method, path, body, content_type, query or {}))
-
-    async def _send(
-        self,
-        method: str,
-        path: str,
-        body: bytes,
-        content_type: str = JSON,
-        query: Mapping[str, str] = _NO_QUERY,
-    ) -> bytes:
-        """The body of a successful answer to a write; every failure is raised as an ApiError."""
-        target = _target(path, query)
-        headers = {"Content-Type": content_type}
-        try:
-            authorization = await self._credentials.authorization()
-            while True:
-                if authorization:
-                    headers["Authorization"] = authorization
-                answer = await self._writer.request(method, target, headers, body)
-                if answer.status < 400:
-                    return answer.body
-                asked = {"Retry-After": answer.retry_after} if answer.retry_after else {}
-                failure = faults.from_answer(answer.status, answer.phrase, asked, answer.body)
-                authorization = await self._other_authorization(failure, authorization)
-        except GanglineError:
-            raise
-        except Exception as error:
-            raise faults.from_exception(error, f"{method} {self._credentials.server}{path}") from error
-
-    async def _other_authorization(self, failure: ApiError, rejected: str | None) -> str:
-        """What to try once more with when the server no longer takes the credentials; else raises the failure."""
-        renewed = await self._credentials.renewed(rejected) if failure.status == 401 else None
-        if renewed is None:
-            raise failure
-        return renewed
-
-    @asynccontextmanager
-    async def _open(
-        self, path: str, query: Mapping[str, str], limits: aiohttp.ClientTimeout, accept: str
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """A successful answer to a GET, with its body not read yet; every failure is raised as an ApiError."""
-        url = URL(f"{self._credentials.server}{_target(path, query)}", encoded=True)
-        headers = {"Accept": accept}
-        try:
-            authorization = await self._credentials.authorization()
-            while True:
-                if authorization:
-                    headers["Authorization"] = authorization
-                async with self._session.get(
-                    url, headers=headers, timeout=limits, server_hostname=self._credentials.server_name
-                ) as answer:
-                    if answer.status < 400:
-                        yield answer
-                        return
-                    text = await answer.read()
-                    failure = faults.from_answer(answer.status, answer.reason or "", answer.headers, text)
-                authorization = await self._other_authorization(failure, authorization)
-        except GanglineError:
-            raise
-        except Exception as error:
-            raise faults.from_exception(error, f"GET {self._credentials.server}{path}") from error
+        answer = await self._transport.send(method, path, body, content_type, query or {})
+        return decoding.decode_object(resource, answer)
 
     def _report(self, resource: Resource[Any], namespace: str, name: str, error: InvalidObject) -> None:
         self.invalid_objects += 1
@@ -379,24 +264,6 @@ class HttpClient:
 
 
 _BINDING = Resource("", "v1", "bindings", "Binding", Binding)
-
-
-async def bounded(answer: aiohttp.ClientResponse, path: str) -> bytes:
-    """The body of an answer of any server. Raises ApiError if it is too large."""
-    body = bytearray()
-    async for chunk in answer.content.iter_any():
-        body += chunk
-        if len(body) > LARGEST_RAW:
-            raise ApiError(answer.status, "TooLarge", f"{path}: more than {LARGEST_RAW} bytes")
-    return bytes(body)
-
-
-def _target(path: str, query: Mapping[str, str]) -> str:
-    """Path and query, encoded; an empty value is left out."""
-    if not query:
-        return path
-    given = urlencode({key: value for key, value in query.items() if value})
-    return f"{path}?{given}" if given else path
 
 
 def _encode(resource: Resource[T], obj: T) -> bytes:

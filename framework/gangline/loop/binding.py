@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from gangline.api.plugin import Clock
-from gangline.deciding.group_scheduling import GroupDecision
+from gangline.deciding.group_decisions import GroupDecision
 from gangline.deciding.scheduling import Decision
 from gangline.queueing.waiting import WaitingPods
 from gangline.status import SUCCESS, Status, unschedulable

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from gangline.api.plugin import Clock
 from gangline.clock import rfc3339
-from gangline.deciding.group_scheduling import GroupDecision
+from gangline.deciding.group_decisions import GroupDecision
 from gangline.deciding.scheduling import Decision
 from gangline.wire.custom_resources import ALLOCATED
 

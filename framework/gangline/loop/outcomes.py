@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from gangline.api.hints import Action
 from gangline.api.pod_group import PodGroup
-from gangline.deciding.group_scheduling import GroupDecision, GroupRejection
+from gangline.deciding.group_decisions import GroupDecision, GroupRejection
 from gangline.deciding.scheduling import Decision, Rejection, give_back, rejection_of
 from gangline.errors import GanglineError
 from gangline.groups.keys import GPU_COUNT

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from gangline.deadline import STRETCH_SECONDS, Deadline
-from gangline.deciding.group_scheduling import GroupDecision, GroupRejection
+from gangline.deciding.group_decisions import GroupDecision, GroupRejection
 from gangline.deciding.group_search import GroupSearch, LongSearches
 from gangline.deciding.scheduling import Decision, Rejection, decide
 from gangline.extenders import Attempt, Extenders

@@ -9,7 +9,7 @@ import numpy as np
 
 from gangline.model import Node
 from gangline.overview.gpu_use import GpuUse
-from gangline.state.nodes import Int64Column
+from gangline.state.node_view import Int64Column
 from gangline.state.topology import Domains
 from gangline.status import BoolColumn
 

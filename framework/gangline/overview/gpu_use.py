@@ -17,7 +17,7 @@ import numpy as np
 from gangline.api.plugin import State
 from gangline.kube.resources import GPU_NODE_STATUSES, RESOURCE_CLAIMS
 from gangline.state.cache import Cache
-from gangline.state.nodes import Int64Column, NodeView
+from gangline.state.node_view import Int64Column, NodeView
 from gangline.state.pods import PodInfo
 from gangline.wire import texts
 from gangline.wire.custom_resources import ALLOCATED, AMD_GPU, GPU

@@ -13,7 +13,7 @@ from gangline.groups import Groups
 from gangline.overview.domain_use import DomainUse, domain_use, ready_nodes
 from gangline.overview.gpu_use import gpu_use
 from gangline.state.cache import Cache
-from gangline.state.nodes import Int64Column
+from gangline.state.node_view import Int64Column
 from gangline.state.pods import PodInfo
 from gangline.state.topology import Domains, Topology
 from gangline.wire.custom_resources import GPU

@@ -11,7 +11,7 @@ from gangline.model import Node
 from gangline.overview.domain_use import DomainUse, domain_use, ready_nodes
 from gangline.overview.gpu_use import Gathered, GpuUse, counted, gather
 from gangline.state.cache import Cache
-from gangline.state.nodes import Int64Column
+from gangline.state.node_view import Int64Column
 from gangline.state.topology import Domains, Topology
 from gangline.status import BoolColumn
 from gangline.telemetry.exposition import escaped, head

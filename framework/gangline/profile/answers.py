@@ -13,7 +13,7 @@ from gangline.api.placement import Placement
 from gangline.errors import PluginError
 from gangline.failures import cause_of, shown, text_of
 from gangline.profile.implementations import Identity, Implementation
-from gangline.state.nodes import Int64Column, NodeView
+from gangline.state.node_view import Int64Column, NodeView
 from gangline.state.pods import PodInfo
 from gangline.status import MAX_SCORE, Code, CodeColumn, ScoreColumn, read_only
 

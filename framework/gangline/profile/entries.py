@@ -13,7 +13,7 @@ import numpy as np
 
 from gangline.api.cycle_state import StateKey
 from gangline.profile.implementations import Implementation
-from gangline.state.nodes import Rows
+from gangline.state.node_view import Rows
 from gangline.status import BoolColumn, CodeColumn, Narrow, ScoreColumn, Status
 
 _BYTES = 4096

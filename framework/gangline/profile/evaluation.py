@@ -25,7 +25,8 @@ from gangline.profile.implementations import CompiledProfile, Implementation
 from gangline.profile.keeping import Kept
 from gangline.profile.narrowing import mask_of, nothing_left
 from gangline.profile.ranking import Wishes, outranking
-from gangline.state.nodes import Int64Column, Nodes, Rows
+from gangline.state.node_view import Int64Column, Rows
+from gangline.state.nodes import Nodes
 from gangline.state.pods import PodInfo
 from gangline.status import SKIP, BoolColumn, Code, CodeColumn, Narrow, ScoreColumn, Status, read_only
 

@@ -22,7 +22,7 @@ from gangline.profile.background import Background
 from gangline.profile.evaluation import Evaluator
 from gangline.queueing.waiting import WaitingPods
 from gangline.state.cache import Cache
-from gangline.state.nodes import NodeView, Rows
+from gangline.state.node_view import NodeView, Rows
 from gangline.state.pods import PodInfo
 from gangline.state.topology import Topology
 from gangline.status import BoolColumn

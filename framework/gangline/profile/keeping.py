@@ -24,7 +24,8 @@ from gangline.profile.implementations import CompiledProfile, Implementation
 from gangline.profile.narrowing import mask_of, nothing_left
 from gangline.sizes import BoundedCache, quick_size_of
 from gangline.state.changes import OWN, PODS, ChangeLog, together
-from gangline.state.nodes import Nodes, NodeView, Rows
+from gangline.state.node_view import NodeView, Rows
+from gangline.state.nodes import Nodes
 from gangline.state.pods import PodInfo
 from gangline.status import MAX_SCORE, Code, Narrow, ScoreColumn, Status, read_only
 

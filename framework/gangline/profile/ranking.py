@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from gangline.state.nodes import Int64Column, Rows
+from gangline.state.node_view import Int64Column, Rows
 from gangline.status import MAX_SCORE, ScoreColumn
 
 Wishes = tuple[Rows, ScoreColumn]

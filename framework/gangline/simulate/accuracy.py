@@ -19,7 +19,7 @@ from gangline.groups.progress import Progress
 from gangline.groups.strategy import strategy_of
 from gangline.profile.handle import FrameworkHandle
 from gangline.profile.runtime import Runtime
-from gangline.state.nodes import Rows
+from gangline.state.node_view import Rows
 from gangline.state.pods import PodInfo
 from gangline.state.topology import NO_DOMAIN, Domains, Topology
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gangline.failures import shown
 from gangline.sizes import BoundedCache, quick_size_of
 from gangline.state.changes import OWN, ChangeLog, Changes, together
-from gangline.state.nodes import NodeView
+from gangline.state.node_view import NodeView
 from gangline.status import read_only
 
 K = TypeVar("K", bound=Hashable)

@@ -10,7 +10,7 @@ import numpy as np
 from gangline.errors import InvalidObject
 from gangline.model import NodeSelector, NodeSelectorTerm, Requirement
 from gangline.state.labels import parse_integer
-from gangline.state.nodes import NodeView
+from gangline.state.node_view import NodeView
 from gangline.status import BoolColumn
 
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")

@@ -4,15 +4,14 @@ Rules:
 - A node keeps its row while it exists; the row of a deleted node is used again. `alive` says which rows have a node.
 - Columns are changed cell by cell, never rebuilt. Each change is recorded in `changes`, so that a reader that keeps
   a value per row evaluates only the changed rows again.
-- Plugins get a `NodeView`, over all rows or over some. All columns that others see are read-only; `_own` holds the
-  same memory, writable, for `Nodes` alone.
+- Plugins get a `NodeView`, over all rows or over some (`node_view`). All columns that others see are read-only; `_own`
+  holds the same memory, writable, for `Nodes` alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import TypeVar
 
 import numpy as np
@@ -23,19 +22,14 @@ from gangline.model import Node
 from gangline.state import requests
 from gangline.state.changes import NODE, PODS, Changes
 from gangline.state.images import Images
-from gangline.state.labels import LabelColumn, Labels
+from gangline.state.labels import Labels
+from gangline.state.node_view import Int32Column, Int64Column, NodeView, Rows
 from gangline.state.offers import Offers
 from gangline.state.pods import PodInfo
 from gangline.state.resource_axis import ResourceAxis
 from gangline.state.slots import put_on
-from gangline.state.taints import TaintKey, TaintSets
+from gangline.state.taints import TaintSets
 from gangline.status import BoolColumn, read_only
-
-Int64Column = NDArray[np.int64]
-"""One whole number per node."""
-Int32Column = NDArray[np.int32]
-Rows = NDArray[np.intp]
-"""Numbers of nodes."""
 
 _INITIAL_CAPACITY = 64
 MOST_PODS = 4096
@@ -244,155 +238,6 @@ class Nodes:
         self.labels.grow(capacity)
         self.annotations.grow(capacity)
         self.images.grow(capacity)
-
-
-class NodeView:
-    """What a plugin sees: columns over all nodes, or over the few nodes that are evaluated again.
-
-    Every method returns one value per node of the view, in the same order; `len(view)` is their number. A view over all
-    rows includes the rows of deleted nodes; verdicts on these are ignored. The arrays are read-only: `free -= used`
-    raises ValueError, `free = free - used` makes a new array.
-    """
-
-    __slots__ = ("_nodes", "index")
-
-    def __init__(self, nodes: Nodes, index: slice | Rows) -> None:
-        self._nodes = nodes
-        self.index = index
-        """The rows of the cluster in this view: `column_over_all_rows[nodes.index]` is a column of this view."""
-
-    def __len__(self) -> int:
-        index = self.index
-        return index.stop - index.start if isinstance(index, slice) else len(index)
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the view is over all rows."""
-        return self.index is self._nodes.everything
-
-    @property
-    def whole(self) -> NodeView:
-        """The view over all rows."""
-        return self if self.is_whole else self._nodes.view()
-
-    @property
-    def changes(self) -> Changes:
-        """The log of the changed rows of the cluster."""
-        return self._nodes.changes
-
-    @property
-    def few(self) -> int:
-        """If more rows than this have changed, evaluating all rows is cheaper."""
-        return max(64, self._nodes.size // 4)
-
-    @property
-    def rows(self) -> Rows:
-        """The row of each node."""
-        index = self.index
-        return np.arange(index.start, index.stop) if isinstance(index, slice) else read_only(index)
-
-    @property
-    def position(self) -> int:
-        """The end of the log of changes now; for `changed_since`."""
-        return self._nodes.changes.position
-
-    def changed_since(self, position: int) -> Rows | None:
-        """Rows of the cluster that changed since the position; None if evaluating all rows is cheaper."""
-        found = self._nodes.changes.since(position, self.few)
-        return None if found is None else found[0]
-
-    def kinds_since(self, position: int) -> int:
-        """The kinds (NODE | PODS) of all changes of the cluster since the position."""
-        return self._nodes.changes.kinds_since(position)
-
-    def at(self, rows: Rows) -> NodeView:
-        """A view over some rows of the cluster."""
-        return NodeView(self._nodes, slice(int(rows[0]), int(rows[0]) + 1) if len(rows) == 1 else rows)
-
-    @property
-    def count(self) -> int:
-        """How many nodes the cluster has, even if the view is over fewer."""
-        return self._nodes.count
-
-    @property
-    def names(self) -> list[str]:
-        """The names, "" for a deleted node."""
-        names = self._nodes.names
-        index = self.index
-        return names[index] if isinstance(index, slice) else [names[row] for row in index]
-
-    def row_of(self, name: str) -> int | None:
-        """The row of a node of the cluster, or None."""
-        return self._nodes.row_of(name)
-
-    @property
-    def alive(self) -> BoolColumn:
-        """Which rows have a node."""
-        return self._nodes.alive[self.index]
-
-    @property
-    def unschedulable(self) -> BoolColumn:
-        """spec.unschedulable."""
-        return self._nodes.unschedulable[self.index]
-
-    @property
-    def taints(self) -> Int32Column:
-        """The number of each node's taint set; `taint_sets[number]` are the taints."""
-        return self._nodes.taints[self.index]
-
-    @property
-    def taint_sets(self) -> list[tuple[TaintKey, ...]]:
-        """All taint sets that exist; their numbers may change whenever a node changes."""
-        return self._nodes.taint_sets
-
-    def allocatable(self, resource: str) -> Int64Column:
-        """Allocatable amounts: milli-CPU, bytes or whole devices."""
-        return self._nodes.allocatable[self._nodes.axis.row(resource), self.index]
-
-    def requested(self, resource: str) -> Int64Column:
-        """What the pods on each node request, in the units of `allocatable`."""
-        return self._nodes.requested[self._nodes.axis.row(resource), self.index]
-
-    def amounts(self, resources: tuple[str, ...]) -> tuple[Int64Column, Int64Column]:
-        """Allocatable and requested amounts of several resources at once, one row per resource; read-only."""
-        rows, nodes = self._nodes.axis.rows(resources), self._nodes
-        if isinstance(rows, slice) or isinstance(self.index, slice):
-            return nodes.allocatable[rows, self.index], nodes.requested[rows, self.index]
-        grid = rows[:, None]
-        return nodes.allocatable[grid, self.index], nodes.requested[grid, self.index]
-
-    @property
-    def nonzero(self) -> Int64Column:
-        """Milli-CPU (row 0) and bytes (row 1) requested, with 100 and 200 Mi for each container without a request."""
-        return self._nodes.nonzero[:, self.index]
-
-    def label(self, key: str) -> LabelColumn:
-        """The values of a node label."""
-        return self._nodes.labels.column(key, self.index)
-
-    def annotation(self, key: str) -> LabelColumn:
-        """The values of a node annotation, as a column with all methods of a label column."""
-        return self._nodes.annotations.column(key, self.index)
-
-    def image(self, name: str) -> tuple[BoolColumn, int]:
-        """Which nodes have an image (its name with tag), and its size in bytes."""
-        return self._nodes.images.column(name, self.index)
-
-    def node(self, i: int) -> Node | None:
-        """The i-th node of the view as the API server sent it; shared, read-only."""
-        return self._nodes.objects[self._row(i)]
-
-    def pods(self, i: int) -> Mapping[str, PodInfo]:
-        """The pods on the i-th node of the view, by UID."""
-        return MappingProxyType(self._nodes.pods_on[self._row(i)])
-
-    def full(self, value: bool) -> BoolColumn:
-        """A column with the same truth value for each node."""
-        return np.full(len(self), value, dtype=np.bool_)
-
-    def _row(self, i: int) -> int:
-        index = self.index
-        return index.start + i if isinstance(index, slice) else int(index[i])
 
 
 def _same_columns(before: Node | None, after: Node) -> bool:

@@ -16,7 +16,8 @@ from functools import cached_property
 import numpy as np
 
 from gangline.state.labels import MISSING
-from gangline.state.nodes import Int32Column, Int64Column, Nodes, Rows
+from gangline.state.node_view import Int32Column, Int64Column, Rows
+from gangline.state.nodes import Nodes
 from gangline.status import BoolColumn, read_only
 
 NO_DOMAIN = -1

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline import PodInfo, hookimpl, model, unschedulable
-from gangline.deciding.group_scheduling import GroupDecision, GroupRejection
+from gangline.deciding.group_decisions import GroupDecision, GroupRejection
 from gangline.status import Status
 from gangline.wire.custom_resources import COMPLETION_INDEX
 from gangline_plugins.counting.inter_pod_affinity import InterPodAffinity

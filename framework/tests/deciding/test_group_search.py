@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gangline import Cycle, NodeView, PodInfo, hookimpl, model
 from gangline.deadline import Deadline
-from gangline.deciding.group_scheduling import GroupDecision, GroupRejection
+from gangline.deciding.group_decisions import GroupDecision, GroupRejection
 from gangline.deciding.group_search import GroupSearch, LongSearches
 from gangline.kube.resources import PODS
 from gangline.loop.scheduler import Options, Scheduler

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 from gangline import SKIP, Narrow, PodInfo, Status, hookimpl, model
-from gangline.deciding.group_scheduling import GroupRejection
+from gangline.deciding.group_decisions import GroupRejection
 from gangline.queueing.units import Unit
 from gangline.testing import make_pod
 from gangline.wire.custom_resources import CLAIM

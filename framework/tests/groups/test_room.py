@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline import model
-from gangline.deciding.group_scheduling import GroupDecision, GroupRejection
+from gangline.deciding.group_decisions import GroupDecision, GroupRejection
 from gangline.state.pods import PodInfo
 from gangline.testing import make_pod
 from gangline.wire.custom_resources import COMPLETION_INDEX

@@ -12,7 +12,7 @@ import pytest
 
 from gangline import SKIP, Cycle, Status, hookimpl, unschedulable
 from gangline.api.pod_group import PodGroup
-from gangline.deciding.group_scheduling import GroupDecision
+from gangline.deciding.group_decisions import GroupDecision
 from gangline.deciding.scheduling import Decision
 from gangline.errors import Conflict
 from gangline.loop.binding import Binder

@@ -9,7 +9,7 @@ import pytest
 
 from gangline import Placement, PodInfo, Status, config, hookimpl, model, unschedulable
 from gangline.api.pod_group import FallbackStep, Membership, PodGroup, SubGroup, TopologyConstraint
-from gangline.deciding.group_scheduling import GroupDecision, GroupRejection
+from gangline.deciding.group_decisions import GroupDecision, GroupRejection
 from gangline.deciding.scheduling import give_back
 from gangline.kube.resources import JOBS, PODS, SCHEDULER_PLUGINS_POD_GROUPS, Resource
 from gangline.testing import make_pod

@@ -10,7 +10,7 @@ import pytest
 
 from gangline import SKIP, Cycle, PodInfo, Status, hookimpl, wait
 from gangline.api.pod_group import PodGroup
-from gangline.deciding.group_scheduling import GroupDecision
+from gangline.deciding.group_decisions import GroupDecision
 from gangline.deciding.scheduling import Decision
 from gangline.kube.resources import NODES, PODS
 from gangline.loop.binding import Binder

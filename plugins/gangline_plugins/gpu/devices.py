@@ -2,14 +2,14 @@
 
 All plugins and profiles of a cluster share one table, `device_table(state)`. It joins two sources:
 
-- Hardware: node agents report each node's devices in a GpuNodeStatus.
+- Hardware: node agents report each node's devices in a GpuNodeStatus; see `node_reports`.
 - Occupancy: the scheduler's cache tells the table about every pod that is placed on a row or removed from it, including
   trial placements in a transaction. Undoing a transaction undoes each step, and a pod that returns to a row gets the
   devices that it had. So the table is then as it was before.
 
 A pod has devices from the moment it is placed. Which ones depends on what is known:
 
-1. A bound pod has the devices in its annotation, as far as they are believed; see `believing`.
+1. A bound pod has the devices in its annotation, as far as they are believed; see `annotated`.
 2. Any other placed pod gets the best free devices by the choice tables; see `choosing`. This choice is a guess: the
    table may choose again, for example when the hardware changes.
 3. `reserve` makes the guess firm. From then on it stays, because the binding writes it on the pod.
@@ -20,30 +20,27 @@ row is noted with the state, so that cached verdicts for the row are computed ag
 
 from __future__ import annotations
 
-import logging
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Literal
 
 import numpy as np
 
-from gangline import PodInfo, State, custom_resources, model, resources, texts
-from gangline_plugins.gpu import hardware as reports
-from gangline_plugins.gpu.allocation import Allocation, names_instances
+from gangline import PodInfo, State, custom_resources, resources
+from gangline_plugins.gpu import sharing
+from gangline_plugins.gpu.allocation import Allocation
+from gangline_plugins.gpu.annotated import allocation_in
 from gangline_plugins.gpu.believing import AT_ONCE, Beliefs
 from gangline_plugins.gpu.choosing import ChoiceTables
 from gangline_plugins.gpu.columns import Columns
-from gangline_plugins.gpu.hardware import says_the_same
 from gangline_plugins.gpu.late_claims import LateClaims
-from gangline_plugins.gpu.links import MOST_DEVICES, LinkClass, LinkClasses
+from gangline_plugins.gpu.links import LinkClass, LinkClasses
 from gangline_plugins.gpu.node_devices import NodeDevices
+from gangline_plugins.gpu.node_reports import NodeReports
 from gangline_plugins.gpu.publishing import Publisher
 from gangline_plugins.gpu.taken_off import OTHER, REMEMBERED, Before
 from gangline_plugins.gpu.wants import Problem, Want, Wants, plain_want
-
-log = logging.getLogger(__name__)
 
 
 def device_table(state: State) -> DeviceTable:
@@ -60,23 +57,18 @@ class DeviceTable:
         self.tables = ChoiceTables(self.classes)
         self.wants = Wants(state)
         self.beliefs = Beliefs(state)
-        self.reports = 0
-        """Grows by 1 with each report of an agent."""
+        self.reports = NodeReports(self.columns, self.classes, state, self)
         self._publisher = Publisher(self.columns, state)
         self._state = state
         self._nodes: dict[int, NodeDevices] = {}
-        self._row_of: dict[str, int] = {}
-        self._reports: dict[int, custom_resources.GpuNodeStatus] = {}
         self._allocations: dict[str, Allocation] = {}
         self._before: OrderedDict[str, Before] = OrderedDict()
         self._reserved: OrderedDict[str, Allocation] = OrderedDict()
         """By UID: the firm allocations of pods that do not carry them in an annotation yet. They survive trial
         removals.
         """
-        self._store = state.store(resources.GPU_NODE_STATUSES)
         self._late = LateClaims(self._count_anew)
-        state.follow_nodes(self)
-        self._store.subscribe(self)
+        self.reports.follow()
         state.store(resources.GPU_CLAIMS).subscribe(self._late)
 
     @property
@@ -100,41 +92,17 @@ class DeviceTable:
         node = self._nodes.get(row)
         return node.problem if node is not None else ""
 
-    def reason(self, row: int, id: int) -> str:
-        """Why a device is not healthy, in the words of its node's report; "" if the report gives no reason."""
-        report = self._reports.get(row)
-        devices = report.status.devices if report is not None else ()
-        return next((device.reason for device in devices if device.id == id), "")
-
     def holders(self, row: int) -> dict[int, list[str]]:
         """For each device in use the UIDs of the pods on it."""
-        found: dict[int, list[str]] = {}
-        for uid in self._nodes[row].pods if row in self._nodes else ():
-            for id in self._allocations[uid].ids if uid in self._allocations else ():
-                found.setdefault(id, []).append(uid)
-        return found
+        node = self._nodes.get(row)
+        return sharing.holders(node, self._allocations) if node is not None else {}
 
     def is_taken_from(self, pod: PodInfo, row: int, ids: Iterable[int]) -> bool:
         """Whether one of these devices is in use by a pod that does not share it: only pods with scheduling maps in the
         pod's own namespace share.
         """
-        wanted, sharers = set(ids), self._sharers(pod, row)
-        return any(
-            not sharers.issuperset(uids) for id, uids in self.holders(row).items() if id in wanted and uids != [pod.uid]
-        )
-
-    def _sharers(self, pod: PodInfo, row: int) -> set[str]:
-        """The UIDs of the pods on a row that have a scheduling map and are in the pod's namespace, and the pod's own
-        UID.
-        """
         node = self._nodes.get(row)
-        found = {pod.uid}
-        for uid, other in node.pods.items() if node is not None else ():
-            allocation = self._allocations.get(uid)
-            is_mapped = custom_resources.SCHEDULING_MAP in other.annotations and other.namespace == pod.namespace
-            if is_mapped and allocation is not None and allocation.exclusivity == "Explicit":
-                found.add(uid)
-        return found
+        return node is not None and sharing.is_taken_from(pod, ids, node, self._allocations)
 
     def settle_beliefs(self, now: float) -> Iterator[None]:
         """Judge for good the annotations of pods that have been known for a while; yields between batches."""
@@ -163,8 +131,7 @@ class DeviceTable:
     def uuids(self, row: int, ids: Iterable[int]) -> tuple[str, ...]:
         """The UUIDs of these devices; "" for a device that is not known."""
         node = self._nodes.get(row)
-        known = node.hardware.uuids if node is not None and node.hardware is not None else ("",) * MOST_DEVICES
-        return tuple(known[id] if 0 <= id < MOST_DEVICES else "" for id in ids)
+        return node.uuids(ids) if node is not None else ("",) * len(tuple(ids))
 
     def reserve(self, uid: str) -> Allocation | None:
         """Make the choice for a placed pod firm: the binding will write it. None if the pod has no devices."""
@@ -186,10 +153,10 @@ class DeviceTable:
         firm.
         """
         row = pod.row
-        node = self._node(row)
+        node = self.node_at(row)
         self._release(pod.uid, node)
         wanted = tuple(sorted(set(ids)))
-        allocation = Allocation(row, wanted, self.uuids(row, wanted), "Explicit", is_firm=True)
+        allocation = Allocation(row, wanted, node.uuids(wanted), "Explicit", is_firm=True)
         node.pods[pod.uid] = pod
         self._hold(pod.uid, node, allocation)
         self._keep(pod.uid, allocation)
@@ -207,7 +174,7 @@ class DeviceTable:
             return None
         node, chosen = self._nodes[found.row], tuple(sorted(ids))
         self._release(pod.uid, node)
-        moved = node.charged(Allocation(found.row, chosen, self.uuids(found.row, chosen)), want)
+        moved = node.charged(Allocation(found.row, chosen, node.uuids(chosen)), want)
         fits = len(chosen) == len(found.ids) and node.fits(moved)
         moved = replace(moved, is_firm=found.is_firm)
         self._hold(pod.uid, node, moved if fits else found)
@@ -226,7 +193,7 @@ class DeviceTable:
     def add(self, pod: PodInfo, row: int) -> None:
         """The pod is on row now."""
         before = self._before.get(pod.uid)
-        if before is not None and before.row == row and before.pod() is pod and before.state == self._node(row).state:
+        if before is not None and before.row == row and before.pod() is pod and before.state == self.node_at(row).state:
             self._put_back(pod, before)
             return
         text = pod.annotations.get(custom_resources.ALLOCATED)
@@ -237,7 +204,7 @@ class DeviceTable:
             self._late.wait(pod)
         if text is None and want is None:
             return
-        node = self._node(row)
+        node = self.node_at(row)
         node.pods[pod.uid] = pod
         allocation = self._allocate(pod, want, text, row, node)
         if allocation is None:
@@ -262,7 +229,7 @@ class DeviceTable:
 
     def _put_back(self, pod: PodInfo, before: Before) -> None:
         """Undo the removal: the pod gets the devices that it had, even if its claim has changed since."""
-        node = self._node(before.row)
+        node = self.node_at(before.row)
         node.pods[pod.uid] = pod
         if custom_resources.ALLOCATED in pod.annotations and isinstance(self.wants.of(pod), Problem):
             self._late.wait(pod)
@@ -276,69 +243,45 @@ class DeviceTable:
             self.forget(pod.uid)  # its earlier allocation was made without its claim
             self.add(pod, pod.row)
 
-    # Nodes and reports
+    # Nodes
 
-    def node_upserted(self, node: model.Node, row: int) -> None:
-        """A node was added or has changed."""
-        name = node.metadata.name
-        devices = self._node(row)
-        before = (devices.replicas, devices.mps, devices.mig_single)
-        devices.label(node.metadata.labels or {})
-        if self._row_of.get(name) != row:
-            self._row_of[name] = row
-            report: custom_resources.GpuNodeStatus | None = self._store.get(name)
-            if report is not None:
-                self._take(report, row, devices)
-                return
-        if before != (devices.replicas, devices.mps, devices.mig_single):
-            self._settle(row, devices)
-
-    def node_removed(self, name: str, row: int) -> None:
-        """A node was removed; no pod is on it any more."""
-        self._row_of.pop(name, None)
-        self._reports.pop(row, None)
-        self._nodes[row] = NodeDevices()
-        self._publisher.hardware(row, self._nodes[row], row in self._reports)
-
-    def on_upsert(self, report: custom_resources.GpuNodeStatus) -> None:
-        """An agent has reported."""
-        row = self._row_of.get(report.metadata.name)
-        if row is not None:
-            self._take(report, row, self._nodes[row])
-
-    def on_remove(self, report: custom_resources.GpuNodeStatus) -> None:
-        """The report of a node was deleted."""
-        row = self._row_of.get(report.metadata.name)
-        if row is not None:
-            node = self._nodes[row]
-            node.hardware, node.problem = None, ""
-            self._reports.pop(row, None)
-            self._settle(row, node)
-
-    def _take(self, report: custom_resources.GpuNodeStatus, row: int, node: NodeDevices) -> None:
-        before = self._reports.get(row)
-        self._reports[row] = report
-        self.columns.heartbeat[row] = reports.heartbeat(report)
-        self.reports += 1
-        if before is not None and says_the_same(before, report):
-            return
-        found = reports.read(report, self.classes)
-        problem = found if isinstance(found, str) else ""
-        if problem and problem != node.problem:
-            log.warning("%s; pods with claims do not go to the node", problem)
-        node.problem = problem
-        node.hardware = None if isinstance(found, str) else found
-        self._settle(row, node)
-
-    # Allocations
-
-    def _node(self, row: int) -> NodeDevices:
+    def node_at(self, row: int) -> NodeDevices:
+        """The devices of a row; empty ones if the row is new."""
         node = self._nodes.get(row)
         if node is None:
             node = self._nodes[row] = NodeDevices()
             if row >= self.columns.capacity:
                 self.columns.grow(row + 1)
         return node
+
+    def vacate(self, row: int) -> None:
+        """The node of a row was removed; no pod is on it any more."""
+        node = self._nodes[row] = NodeDevices()
+        self._publisher.hardware(row, node, self.reports.has(row))
+
+    def settle(self, row: int, node: NodeDevices) -> None:
+        """The hardware has changed: firm allocations stay, and guessed ones are chosen again."""
+        node.clear()
+        had = {uid: self._allocations.pop(uid, None) for uid in node.pods}
+        firm = {
+            uid: a
+            for uid, a in had.items()
+            if a is not None and a.is_firm and custom_resources.ALLOCATED not in node.pods[uid].annotations
+        }
+        for uid, allocation in firm.items():
+            want = self.wants.of(node.pods[uid])
+            self._hold(uid, node, node.charged(allocation, want if isinstance(want, Want) else None))
+        for uid, pod in sorted(
+            node.pods.items(), key=lambda each: custom_resources.ALLOCATED not in each[1].annotations
+        ):
+            want, text = self.wants.of(pod), pod.annotations.get(custom_resources.ALLOCATED)
+            if uid not in firm and (text is not None or isinstance(want, Want)):
+                found = self._allocate(pod, want, text, row, node)
+                if found is not None:
+                    self._hold(uid, node, found)
+        self._publisher.hardware(row, node, self.reports.has(row))
+
+    # Allocations
 
     def _allocate(
         self, pod: PodInfo, want: Want | Problem | None, text: str | None, row: int, node: NodeDevices
@@ -348,7 +291,8 @@ class DeviceTable:
             return reserved
         if text is not None:
             self._reserved.pop(pod.uid, None)
-            written = self._written(pod, want, text, row, node, before)
+            had = before.allocation if before is not None and before.row == row else None
+            written = allocation_in(text, pod, want, row, node, self._allocations, had, self.beliefs)
             if written is not None:
                 return written
             want = want if isinstance(want, Want) else plain_want(pod)
@@ -361,47 +305,6 @@ class DeviceTable:
         if not isinstance(want, Want):
             return None
         return node.choose(want, row, self.tables) or (node.choose_anyway(want, row) if pod.node_name else None)
-
-    def _written(
-        self,
-        pod: PodInfo,
-        want: Want | Problem | None,
-        text: str,
-        row: int,
-        node: NodeDevices,
-        before: Before | None,
-    ) -> Allocation | None:
-        """The devices in a bound pod's annotation, as far as they are believed; None if none of them is."""
-        said = texts.device_ids(text)
-        uuids = tuple(filter(None, pod.annotations.get(custom_resources.ALLOCATED_UUIDS, "").split(",")))
-        had = before.allocation if before is not None and before.row == row else None
-        known = (said, uuids or self.uuids(row, said))
-        same = had if had is not None and had.is_firm and (had.ids, had.uuids) == known else None
-        if same is not None and not self.beliefs.has_judged(pod.uid):
-            self.beliefs.trust(pod, said)  # this scheduler has allocated these devices
-            return same
-        present = node.hardware.present if node.hardware is not None else None
-        ids = self.beliefs.judge(pod, want, said, present, self._shared(pod, row))
-        if same is not None and ids == said:
-            return same
-        if said and not ids:
-            return None
-        if ids != said or (isinstance(want, Want) and len(uuids) > max(want.count, len(ids))):
-            uuids = ()
-        kind: Literal["MIG", "Explicit", "Exclusive"] = "Exclusive"
-        if names_instances(uuids):
-            kind = "MIG"  # even if the claim has changed since
-        elif not isinstance(want, Want):
-            kind = "Explicit"
-        allocation = Allocation(row, ids, uuids or self.uuids(row, ids), kind, is_firm=True)
-        return node.charged(allocation, want if isinstance(want, Want) else None)
-
-    def _shared(self, pod: PodInfo, row: int) -> set[int]:
-        """The devices that only pods with the same namespace's scheduling maps have."""
-        if custom_resources.SCHEDULING_MAP not in pod.annotations:
-            return set()
-        sharers = self._sharers(pod, row)
-        return {id for id, uids in self.holders(row).items() if sharers.issuperset(uids)}
 
     def _make_way(self, allocation: Allocation, uid: str, node: NodeDevices, row: int) -> None:
         """Move pods with guessed devices off the devices that a pod turns out to have."""
@@ -424,25 +327,3 @@ class DeviceTable:
         if allocation is not None:
             node.hold(uid, allocation, -1)
         return allocation
-
-    def _settle(self, row: int, node: NodeDevices) -> None:
-        """The hardware has changed: firm allocations stay, and guessed ones are chosen again."""
-        node.clear()
-        had = {uid: self._allocations.pop(uid, None) for uid in node.pods}
-        firm = {
-            uid: a
-            for uid, a in had.items()
-            if a is not None and a.is_firm and custom_resources.ALLOCATED not in node.pods[uid].annotations
-        }
-        for uid, allocation in firm.items():
-            want = self.wants.of(node.pods[uid])
-            self._hold(uid, node, node.charged(allocation, want if isinstance(want, Want) else None))
-        for uid, pod in sorted(
-            node.pods.items(), key=lambda each: custom_resources.ALLOCATED not in each[1].annotations
-        ):
-            want, text = self.wants.of(pod), pod.annotations.get(custom_resources.ALLOCATED)
-            if uid not in firm and (text is not None or isinstance(want, Want)):
-                found = self._allocate(pod, want, text, row, node)
-                if found is not None:
-                    self._hold(uid, node, found)
-        self._publisher.hardware(row, node, row in self._reports)

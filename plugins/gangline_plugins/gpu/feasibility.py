@@ -108,9 +108,9 @@ class Feasibility:
     def look(self, now: float) -> None:
         """Find the reports that are too old at `now`, in seconds since the epoch."""
         reports, looked = self._looked
-        if reports == self._table.reports and looked <= now < looked + _LOOK:
+        if reports == self._table.reports.count and looked <= now < looked + _LOOK:
             return
-        self._looked = (self._table.reports, now)
+        self._looked = (self._table.reports.count, now)
         self._oldest = now - self._limits.stale_after
         before, self._is_stale = self._is_stale, self._table.columns.heartbeat < self._oldest
         if len(before) != len(self._is_stale):

@@ -26,7 +26,7 @@ class Illness:
                     pod = state.pods.get(uid)
                     if pod is not None and pod.node_name and (uid, id) not in self._told:
                         self._told.add((uid, id))
-                        found.append((pod, _note(pod.node_name, id, table.reason(row, id))))
+                        found.append((pod, _note(pod.node_name, id, table.reports.reason(row, id))))
         return found
 
 

@@ -119,6 +119,11 @@ class NodeDevices:
                 return found
         return None
 
+    def uuids(self, ids: Iterable[int]) -> tuple[str, ...]:
+        """The UUIDs of these devices; "" for a device that is not known."""
+        known = self.hardware.uuids if self.hardware is not None else ("",) * MOST_DEVICES
+        return tuple(known[id] if 0 <= id < MOST_DEVICES else "" for id in ids)
+
     def choose_anyway(self, want: Want, row: int) -> Allocation | None:
         """The least used devices, for a pod that runs here although too few devices are free."""
         if self.hardware is None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gangline import GroupAttempt, NodeView, PodInfo, Status, model, resources
-from gangline.deciding.group_scheduling import GroupDecision, GroupRejection
+from gangline.deciding.group_decisions import GroupDecision, GroupRejection
 from gangline.deciding.group_search import decide_group
 from gangline.groups import Groups
 from gangline.queueing.units import Unit

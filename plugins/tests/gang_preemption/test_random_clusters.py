@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gangline import model
-from gangline.deciding.group_scheduling import GroupDecision
+from gangline.deciding.group_decisions import GroupDecision
 from gangline.testing import GPU
 from gangline_plugins.gang_preemption.plugin import Plan
 from gangline_plugins.node_ports import NodePorts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gangline import model
-from gangline.deciding.group_scheduling import GroupDecision, GroupRejection
+from gangline.deciding.group_decisions import GroupDecision, GroupRejection
 from gangline.kube.resources import JOBS
 from gangline.testing import make_pod
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from framework.tests.gangs import GROUP
 
-from gangline.deciding.group_scheduling import GroupDecision
+from gangline.deciding.group_decisions import GroupDecision
 from gangline.deciding.group_search import decide_group
 from gangline.groups import Groups
 from gangline.kube.resources import SCHEDULER_PLUGINS_POD_GROUPS

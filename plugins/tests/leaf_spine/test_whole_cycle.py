@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import pytest
 
 from gangline import model
-from gangline.deciding.group_scheduling import GroupDecision, GroupRejection
+from gangline.deciding.group_decisions import GroupDecision, GroupRejection
 from gangline.deciding.group_search import decide_group
 from gangline.groups import Groups
 from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES, SCHEDULER_PLUGINS_POD_GROUPS

@@ -6,16 +6,14 @@ import pytest
 
 from gangline import model
 from gangline.kube.resources import DOMAIN_CONFIGS
-from gangline.profile.runtime import Runtime
-from gangline.testing import FakeHandle, cluster, make_node, make_pod, make_runtime
+from gangline.testing import make_node, make_pod
 from gangline_plugins.gpu.leases.plugin import own_namespace
-from gangline_plugins.leaf_spine import LeafSpine
-from gangline_plugins.leaf_spine.arguments import LeafSpineArgs
 from gangline_plugins.leaf_spine.documents import Domain
-from gangline_plugins.topology_annotations import TopologyAnnotations
 from gangline_plugins.topology_annotations.gpu_types import is_same
 
-LEAF, SPINE, PRODUCT = "topology.gangline.dev/leaf", "topology.gangline.dev/spine", "nvidia.com/gpu.product"
+from .annotation_cases import LEAF, SPINE, Bench
+
+PRODUCT = "nvidia.com/gpu.product"
 GPU_TYPE = "topology.scheduler/gpu-type"
 NOT_OFFERED = ("node(s) were in domains that do not offer the GPU type that the pod names",)
 OTHER, UNKNOWN = ("node(s) had another GPU type than the pod names",), ("node(s) had no known GPU type",)
@@ -30,33 +28,13 @@ def offering(name: str, *types: str) -> Domain:
     return Domain(name=name, type="spine" if name.startswith("spine") else "leaf", gpu_types=list(types))
 
 
-class Bench:
-    """A cluster whose domains are configured, and what the plugin says of it."""
-
-    def __init__(self, *nodes: model.Node, domains: list[Domain] | None = None) -> None:
-        self.cache = cluster(nodes)
-        self.handle = FakeHandle(self.cache)
-        args = {"LeafSpine": LeafSpineArgs(domains=domains or [])}
-        self.runtime: Runtime = make_runtime(self.cache, LeafSpine, TopologyAnnotations, args=args, handle=self.handle)
-
-    def verdicts(self, pod: model.Pod) -> dict[str, tuple[str, ...]]:
-        diagnosis = self.runtime.evaluator.diagnose(self.runtime.evaluator.filter(self.cache.record(pod)))
-        return {
-            name: tuple(text for _, _, texts in diagnosis.all_of(row) for text in texts)
-            for row, name in enumerate(self.cache.nodes.names)
-        }
-
-    def message(self, pod: model.Pod) -> str:
-        return self.runtime.evaluator.diagnose(self.runtime.evaluator.filter(self.cache.record(pod))).message()
-
-
 def naming(types: str) -> model.Pod:
     return make_pod(f"p-{len(types)}", gpus=1, annotations={GPU_TYPE: types})
 
 
 def test_a_pod_that_names_a_type_goes_to_the_domains_that_offer_it() -> None:
     domains = [offering("leaf-0", "H100"), offering("leaf-1", "A100", "L40S")]
-    bench = Bench(node("a", "leaf-0"), node("b", "leaf-1"), node("c", "leaf-2"), domains=domains)
+    bench = Bench([node("a", "leaf-0"), node("b", "leaf-1"), node("c", "leaf-2")], (), *domains)
 
     assert bench.verdicts(naming("H100")) == {"a": (), "b": NOT_OFFERED, "c": UNKNOWN}
     assert bench.verdicts(naming("l40s")) == {"a": NOT_OFFERED, "b": (), "c": UNKNOWN}
@@ -66,7 +44,7 @@ def test_a_pod_that_names_a_type_goes_to_the_domains_that_offer_it() -> None:
 
 def test_the_narrowest_domain_that_lists_types_counts() -> None:
     domains = [offering("spine-0", "A100"), offering("leaf-1", "H100")]
-    bench = Bench(node("a", "leaf-0"), node("b", "leaf-1"), domains=domains)
+    bench = Bench([node("a", "leaf-0"), node("b", "leaf-1")], (), *domains)
 
     assert bench.verdicts(naming("H100")) == {"a": NOT_OFFERED, "b": ()}
     assert bench.verdicts(naming("A100")) == {"a": (), "b": NOT_OFFERED}
@@ -75,8 +53,8 @@ def test_the_narrowest_domain_that_lists_types_counts() -> None:
 def test_the_label_of_a_node_tells_types_of_one_domain_apart_and_counts_without_any_domain() -> None:
     nodes = (node("a", "leaf-0", H100), node("b", "leaf-0", A100), node("c", "leaf-1", f"{H100}-SHARED"))
 
-    mixed = Bench(*nodes, domains=[offering("leaf-0", "H100", "A100"), offering("leaf-1", "A100")])
-    plain = Bench(*nodes)
+    mixed = Bench(nodes, (), offering("leaf-0", "H100", "A100"), offering("leaf-1", "A100"))
+    plain = Bench(nodes)
 
     assert mixed.verdicts(naming("H100")) == {"a": (), "b": OTHER, "c": NOT_OFFERED}
     assert plain.verdicts(naming("H100")) == {"a": (), "b": OTHER, "c": ()}
@@ -84,7 +62,7 @@ def test_the_label_of_a_node_tells_types_of_one_domain_apart_and_counts_without_
 
 def test_a_pod_that_selects_a_product_goes_to_the_domains_that_offer_it_only() -> None:
     nodes = (node("a", "leaf-0", H100), node("b", "leaf-1", H100), node("c", "leaf-2", H100))
-    bench = Bench(*nodes, domains=[offering("leaf-0", "H100"), offering("leaf-1", "A100")])
+    bench = Bench(nodes, (), offering("leaf-0", "H100"), offering("leaf-1", "A100"))
     by_selector, by_affinity = make_pod("p", gpus=1), make_pod("q", gpus=1)
     by_selector.spec.node_selector = {PRODUCT: H100}
     term = model.NodeSelectorTerm(match_expressions=[model.Requirement(PRODUCT, "In", [H100])])
@@ -96,7 +74,7 @@ def test_a_pod_that_selects_a_product_goes_to_the_domains_that_offer_it_only() -
 
 
 def test_an_affinity_that_leaves_the_type_open_names_none() -> None:
-    bench = Bench(node("a", "leaf-0"), domains=[offering("leaf-0", "A100")])
+    bench = Bench([node("a", "leaf-0")], (), offering("leaf-0", "A100"))
     pod = make_pod("p", gpus=1)
     named = model.NodeSelectorTerm(match_expressions=[model.Requirement(PRODUCT, "In", [H100])])
     other = model.NodeSelectorTerm(match_expressions=[model.Requirement(LEAF, "Exists")])
@@ -106,16 +84,16 @@ def test_an_affinity_that_leaves_the_type_open_names_none() -> None:
 
 
 def test_a_type_that_nobody_has_is_told_with_those_that_there_are() -> None:
-    bench = Bench(node("a", "leaf-0"), node("b", "leaf-1", A100), domains=[offering("leaf-0", "H100", "L40S")])
+    bench = Bench([node("a", "leaf-0"), node("b", "leaf-1", A100)], (), offering("leaf-0", "H100", "L40S"))
 
     said = bench.message(naming("H900"))
 
     assert f"no node or domain has GPUs of type H900: there are H100, L40S, {A100}" in said
-    assert "nothing says which types there are" in Bench(make_node("a")).message(naming("H900"))
+    assert "nothing says which types there are" in Bench([make_node("a")]).message(naming("H900"))
 
 
 def test_types_follow_what_is_configured_and_what_nodes_are_labelled() -> None:
-    bench = Bench(node("a", "leaf-0"), domains=[offering("leaf-0", "A100")])
+    bench = Bench([node("a", "leaf-0")], (), offering("leaf-0", "A100"))
     before = bench.message(naming("H100"))
     spec = {"type": "leaf", "gpuTypes": ["H100"]}
     metadata = model.ObjectMeta("leaf-0", own_namespace(), resource_version="1")
@@ -129,7 +107,7 @@ def test_types_follow_what_is_configured_and_what_nodes_are_labelled() -> None:
 
 @pytest.mark.parametrize("value", ["", "H100,", "!", ",".join(f"T{n}" for n in range(17)), "T" * 64])
 def test_types_that_cannot_be_read_are_told_and_count_as_none(value: str) -> None:
-    bench = Bench(node("a", "leaf-0"), domains=[offering("leaf-0", "A100")])
+    bench = Bench([node("a", "leaf-0")], (), offering("leaf-0", "A100"))
 
     assert bench.verdicts(make_pod("p", gpus=1, annotations={GPU_TYPE: value})) == {"a": ()}
     (event,) = bench.handle.fake_recorder.events
@@ -139,7 +117,7 @@ def test_types_that_cannot_be_read_are_told_and_count_as_none(value: str) -> Non
 def test_wishes_of_bandwidth_and_types_count_on_nodes_without_any_label() -> None:
     bare = make_node("a")
     bare.metadata.labels = {}
-    bench = Bench(bare)
+    bench = Bench([bare])
     pod = make_pod("p", gpus=1, annotations={"topology.scheduler/network-bandwidth": "100Gb"})
 
     assert bench.verdicts(pod) == {"a": ("node(s) had no known network bandwidth",)}

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-
-import numpy as np
 import pytest
 
-from gangline import Placement, model, resources
-from gangline.api.pod_group import GroupAttempt, PodGroup, Role
-from gangline.groups.finding import Groups
+from gangline import model, resources
 from gangline.groups.strategy import PLACEMENT_STRATEGY
-from gangline.profile.runtime import Runtime
-from gangline.state.cache import Cache
-from gangline.testing import FakeHandle, cluster, make_node, make_pod, make_runtime
+from gangline.testing import FakeHandle, cluster, make_node, make_pod
 from gangline.wire.custom_resources import (
     CLAIM,
     ClaimDevices,
@@ -24,8 +17,6 @@ from gangline.wire.custom_resources import (
     GpuNodeStatusStatus,
     Hca,
 )
-from gangline_plugins.leaf_spine import LeafSpine
-from gangline_plugins.leaf_spine.arguments import LeafSpineArgs
 from gangline_plugins.leaf_spine.documents import Domain
 from gangline_plugins.topology_annotations import TopologyAnnotations
 from gangline_plugins.topology_annotations.siblings import Siblings
@@ -36,7 +27,9 @@ from gangline_plugins.topology_annotations.wishes import (
     PREFERRED_DOMAIN,
 )
 
-LEAF, SPINE, GBPS = "topology.gangline.dev/leaf", "topology.gangline.dev/spine", "topology.gangline.dev/network-gbps"
+from .annotation_cases import LEAF, SPINE, Bench, owned
+
+GBPS = "topology.gangline.dev/network-gbps"
 SLOW = ("node(s) had less network bandwidth than the workload asks for",)
 UNKNOWN = ("node(s) had no known network bandwidth",)
 
@@ -51,57 +44,9 @@ def node(name: str, gbps: int = 0) -> model.Node:
 FABRIC = [node(f"s{s}-l{leaf}-n{n}") for s in range(2) for leaf in range(2) for n in range(2)]
 
 
-def owned(name: str, annotations: Mapping[str, str] | None = None, on: str = "", owner: str = "job") -> model.Pod:
-    pod = make_pod(name, gpus=1, node=on, annotations=annotations)
-    pod.metadata.owner_references = [model.OwnerReference("Job", owner, f"uid-{owner}", "batch/v1", controller=True)]
-    return pod
-
-
 def report(name: str, *gbps: int, state: str = "") -> GpuNodeStatus:
     hcas = [Hca(f"mlx5_{i}", gbps=each, state=state) for i, each in enumerate(gbps)]
     return GpuNodeStatus(model.ObjectMeta(name=name), status=GpuNodeStatusStatus(fabric=Fabric(hcas=hcas)))
-
-
-class Bench:
-    """A cluster and the plugin on it; domains are configured for LeafSpine in the same profile."""
-
-    def __init__(self, nodes: Iterable[model.Node], pods: Iterable[model.Pod] = (), *domains: Domain) -> None:
-        self.cache: Cache = cluster(nodes, pods)
-        self.handle = FakeHandle(self.cache, grouping=Groups(self.cache))
-        args = {"LeafSpine": LeafSpineArgs(domains=list(domains))}
-        self.runtime: Runtime = make_runtime(self.cache, LeafSpine, TopologyAnnotations, args=args, handle=self.handle)
-        self.plugin: TopologyAnnotations = self.runtime.profile.plugins["TopologyAnnotations"]
-
-    def scores(self, pod: model.Pod) -> dict[str, float]:
-        """The plugin's scores by node; empty where it has no opinion."""
-        filtered = self.runtime.evaluator.filter(self.cache.record(pod))
-        found = self.runtime.evaluator.scores(filtered).get("TopologyAnnotations")
-        names = [name for name, feasible in zip(self.cache.nodes.names, filtered.feasible, strict=False) if feasible]
-        return {} if found is None else dict(zip(names, found.tolist(), strict=False))
-
-    def best(self, pod: model.Pod) -> set[str]:
-        """The nodes with the highest score."""
-        scores = self.scores(pod)
-        return {name for name, score in scores.items() if score == max(scores.values())}
-
-    def verdicts(self, pod: model.Pod) -> dict[str, tuple[str, ...]]:
-        """For each node the reasons against it."""
-        diagnosis = self.runtime.evaluator.diagnose(self.runtime.evaluator.filter(self.cache.record(pod)))
-        return {
-            name: tuple(text for _, _, texts in diagnosis.all_of(row) for text in texts)
-            for row, name in enumerate(self.cache.nodes.names)
-        }
-
-    def group(self, annotations: Mapping[str, str]) -> GroupAttempt:
-        """Two members of a gang."""
-        pods = [self.cache.record(owned(f"member-{i}", annotations)) for i in range(2)]
-        capacity = np.full(self.cache.nodes.size, 2, dtype=np.int64)
-        return GroupAttempt(PodGroup("default", "gang", "test", 2), [Role("", pods, capacity)], 2)
-
-    def placed(self, group: GroupAttempt, *prefixes: str) -> float:
-        """The score of a placement on the nodes whose names begin so."""
-        rows = [row for row, name in enumerate(self.cache.nodes.names) if name.startswith(prefixes)]
-        return self.plugin.placement_score(group, Placement("test", np.array(rows)), self.cache.nodes.view())
 
 
 # Bad values

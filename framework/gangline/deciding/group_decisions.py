@@ -1,0 +1,49 @@
+"""What becomes of a pod group: the nodes of its members, or why it cannot be placed now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gangline.api.pod_group import PodGroup
+from gangline.deciding.scheduling import Decision
+from gangline.queueing.units import Unit
+from gangline.state.pods import PodInfo
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupDecision:
+    """The node of each member; `left` holds members beyond the needed ones for which there is no room now."""
+
+    unit: Unit
+    group: PodGroup
+    members: list[Decision]
+    left: list[PodInfo]
+    score: float
+    """The score of the placement, 0..1; 1 if no plugin scores placements."""
+    is_whole: bool
+    """Whether this is the first placement of the group: no member had a node before."""
+    why_left: str = ""
+    placement: str = ""
+    """The name of the chosen placement."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupRejection:
+    """The group cannot be placed now, and why."""
+
+    unit: Unit
+    message: str
+    plugins: frozenset[str]
+    group: PodGroup | None = None
+    nominated: Mapping[str, str] = field(default_factory=dict)
+    """For each pod UID the node on which plugins make room for the pod."""
+    is_error: bool = False
+    retry_after: float | None = None
+    """Seconds after which another topology level is allowed."""
+    is_running: bool = False
+    """Whether the group has all members that it needs; the rejected ones would join it."""
+    is_late: bool = False
+    """The deadline has passed: the group is tried again, but after a longer time each time."""
+    has_lost_node: bool = False
+    """A chosen node has been deleted: the group is tried again at once."""
