@@ -238,7 +238,7 @@ def to_bool(value: Any) -> bool:
 
 
 def double_text(value: float) -> str:
-    """The shortest form, with an exponent below 1e-4 and from 1e21 on."""
+    """The shortest form, with an exponent below 1e-4 and from 1e6 on."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -253,7 +253,7 @@ def double_text(value: float) -> str:
     figures = (whole + fraction).lstrip("0")
     shift -= len(whole + fraction) - len((whole + fraction).lstrip("0"))
     figures = figures.rstrip("0") or "0"
-    if shift < -4 or shift >= 21:
+    if shift < -4 or shift >= 6:
         mantissa = figures[0] + (f".{figures[1:]}" if len(figures) > 1 else "")
         return f"{sign}{mantissa}e{'-' if shift < 0 else '+'}{abs(shift):02d}"
     if shift < 0:

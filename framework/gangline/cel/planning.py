@@ -333,7 +333,7 @@ def _or(left: Run, right: Run, optional: bool) -> Run:
     def run(frame: list[Any]) -> Any:
         one = left(frame)
         if type(one) is not Optional:
-            raise no_overload()
+            return one
         if one.has:
             return one if optional else one.get()
         return right(frame)

@@ -66,10 +66,8 @@ def key_of(value: Any) -> Any:
     kind = type(value)
     if kind is str or kind is int:
         return value
-    if kind is bytes:
-        raise ExpressionFailed("bytes are no key of a map")
-    if kind in (list, Map):
-        return ("object", id(value), value)
+    if kind not in (bool, float, Uint, type(None)):
+        raise ExpressionFailed(f"a value of type {type_name(value)} is no key of a map")
     return (kind.__name__, value)
 
 

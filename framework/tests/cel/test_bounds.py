@@ -100,3 +100,10 @@ def test_errors_say_where_and_why() -> None:
         cel.compile("undeclared == 1")
     with pytest.raises(ExpressionFailed, match="no such key: none"):
         cel.compile('device.attributes["a"].none == 1')(_DEVICE)
+
+
+@pytest.mark.parametrize("key", ["[0]", "{}", 'semver("1.2.3")', 'b"a"', 'duration("1s")', 'ip("::1")'])
+def test_a_key_that_no_map_can_have_is_an_error(key: str) -> None:
+    for text in (f"{{{key}: 1}}.size() == 1", f"[1].transformMapEntry(i, v, {{{key}: v}}).size() == 1"):
+        with pytest.raises(ExpressionError):
+            cel.compile(text)(_DEVICE)
