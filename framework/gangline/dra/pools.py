@@ -15,7 +15,7 @@ import numpy as np
 from gangline.model.resource_slices import Device, ResourceSlice
 from gangline.model.selecting import NodeSelector
 from gangline.state.node_selection import match_selector
-from gangline.state.nodes import NodeView
+from gangline.state.node_view import NodeView
 from gangline.status import BoolColumn
 
 

@@ -19,7 +19,7 @@ from gangline.errors import InvalidObject
 from gangline.model.resource_claims import DeviceToleration
 from gangline.model.resource_slices import Device, DeviceAttribute, DeviceTaint, ResourceSlice
 from gangline.quantity import milli
-from gangline.state.nodes import NodeView
+from gangline.state.node_view import NodeView
 from gangline.status import BoolColumn
 
 V = TypeVar("V")
