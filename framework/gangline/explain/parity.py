@@ -13,8 +13,12 @@ from typing import Any
 import msgspec
 
 from gangline import cel, config, model
+from gangline.dra import Allocator, Compile, DeviceTable, Selectors, Standing, Usage, Verdict, compile_selector
+from gangline.errors import InvalidObject
 from gangline.explain.case import converted, load_cluster
 from gangline.explain.report import Report, explain
+from gangline.model.resource_claims import ResourceClaim
+from gangline.model.resource_slices import DeviceClass, ResourceSlice
 from gangline.profile.assembly import judging_runtimes
 from gangline.profile.registry import Catalog
 from gangline.profile.runtime import Runtime
@@ -120,6 +124,37 @@ def _with_comparison_operators(profiles: config.SchedulerConfiguration) -> confi
         dataclasses.replace(profile, plugin_config=(*profile.plugin_config, args)) for profile in profiles.profiles
     )
     return msgspec.structs.replace(profiles, profiles=changed)
+
+
+def allocate(case: dict[str, Any], compile_: Compile = compile_selector) -> dict[str, Any]:
+    """By node: null, an error, or the allocation of each claim, as kube-scheduler's allocator answers.
+
+    `case` holds nodes, deviceClasses, resourceSlices, allocatedClaims, and under claims what one pod asks for.
+    `compile_` compiles selectors. Raises GanglineError for an object that cannot be used.
+    """
+    nodes = load_cluster({"nodes": case.get("nodes")}).nodes.view()
+    slices = converted(case.get("resourceSlices") or [], list[ResourceSlice], "resourceSlices")
+    classes = converted(case.get("deviceClasses") or [], list[DeviceClass], "deviceClasses")
+    allocated = converted(case.get("allocatedClaims") or [], list[ResourceClaim], "allocatedClaims")
+    claims = converted(case.get("claims") or [], list[ResourceClaim], "claims")
+    table = DeviceTable(slices, nodes)
+    allocator = Allocator(
+        Standing(table, Usage(allocated)),
+        {each.metadata.name: each for each in classes},
+        Selectors(table, compile_),
+    )
+    rows = {name: row for row, name in enumerate(nodes.names) if name}
+    try:
+        pod = allocator.ask(claims)
+    except InvalidObject as error:
+        return {"nodes": {name: {"error": str(error)} for name in rows}}
+    return {"nodes": {name: _allocated(pod.on(row, name)) for name, row in rows.items()}}
+
+
+def _allocated(verdict: Verdict) -> Any:
+    if verdict.error:
+        return {"error": verdict.error}
+    return None if verdict.allocations is None else [msgspec.to_builtins(each) for each in verdict.allocations]
 
 
 def _filters(report: Report) -> dict[str, dict[str, str]]:

@@ -1,10 +1,89 @@
-"""The allocations of dynamic resource allocation (resource.k8s.io), as far as Gangline counts them."""
+"""ResourceClaims of dynamic resource allocation (resource.k8s.io/v1): what is asked for, and what was allocated."""
 
 from __future__ import annotations
 
 import msgspec
 
-from gangline.model.base import Object, ObjectMeta
+from gangline.model.base import Object, ObjectMeta, Quantity
+from gangline.model.resource_slices import DeviceSelector, OpaqueDeviceConfiguration
+from gangline.model.selecting import NodeSelector
+
+
+class DeviceToleration(Object):
+    """A taint of devices that a request accepts."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class CapacityRequirements(Object):
+    """How much of the capacities of each device is asked for."""
+
+    requests: dict[str, Quantity] = {}
+
+
+class ExactDeviceRequest(Object):
+    """What is asked for: a number of devices, or all devices, that a class and the selectors admit."""
+
+    device_class_name: str = ""
+    selectors: list[DeviceSelector] = []
+    allocation_mode: str = ""
+    count: int = 0
+    admin_access: bool | None = None
+    tolerations: list[DeviceToleration] = []
+    capacity: CapacityRequirements | None = None
+
+
+class DeviceSubRequest(Object):
+    """One alternative of a request."""
+
+    name: str
+    device_class_name: str = ""
+    selectors: list[DeviceSelector] = []
+    allocation_mode: str = ""
+    count: int = 0
+    tolerations: list[DeviceToleration] = []
+    capacity: CapacityRequirements | None = None
+
+
+class DeviceRequest(Object):
+    """A request of a claim: one thing exactly, or the first available of some alternatives."""
+
+    name: str
+    exactly: ExactDeviceRequest | None = None
+    first_available: list[DeviceSubRequest] = []
+
+
+class DeviceConstraint(Object):
+    """What the devices of some requests, or of all, have in common, or each for itself."""
+
+    requests: list[str] = []
+    match_attribute: str | None = None
+    distinct_attribute: str | None = None
+
+
+class DeviceClaimConfiguration(Object):
+    """Configuration that a claim gives to the drivers of the devices of some requests, or of all."""
+
+    requests: list[str] = []
+    opaque: OpaqueDeviceConfiguration | None = None
+
+
+class DeviceClaim(Object):
+    """The devices that a claim asks for."""
+
+    requests: list[DeviceRequest] = []
+    constraints: list[DeviceConstraint] = []
+    config: list[DeviceClaimConfiguration] = []
+
+
+class ResourceClaimSpec(Object):
+    """spec of a ResourceClaim."""
+
+    devices: DeviceClaim = msgspec.field(default_factory=DeviceClaim)
 
 
 class AllocatedDevice(Object):
@@ -15,18 +94,36 @@ class AllocatedDevice(Object):
     device: str = ""
     admin_access: bool | None = None
     """Whether the claim only observes the device, so that other claims may have it."""
+    request: str = ""
+    share_id: str | None = msgspec.field(default=None, name="shareID")
+    """Names this share of a device that several allocations may have."""
+    consumed_capacity: dict[str, Quantity] | None = None
+    tolerations: list[DeviceToleration] = []
+    binding_conditions: list[str] = []
+    binding_failure_conditions: list[str] = []
+
+
+class AllocatedConfiguration(Object):
+    """Configuration for the drivers of allocated devices, and whether a class or the claim gave it."""
+
+    source: str = ""
+    requests: list[str] = []
+    opaque: OpaqueDeviceConfiguration | None = None
 
 
 class AllocatedDevices(Object):
     """The devices of a claim."""
 
     results: list[AllocatedDevice] = []
+    config: list[AllocatedConfiguration] = []
 
 
 class ResourceClaimAllocation(Object):
     """The allocation of a claim."""
 
     devices: AllocatedDevices = msgspec.field(default_factory=AllocatedDevices)
+    node_selector: NodeSelector | None = None
+    """The nodes on which the devices can be used; None is all."""
 
 
 class ResourceClaimStatus(Object):
@@ -44,6 +141,7 @@ class ResourceClaim(Object):
     """A claim of dynamic resource allocation."""
 
     metadata: ObjectMeta
+    spec: ResourceClaimSpec = msgspec.field(default_factory=ResourceClaimSpec)
     status: ResourceClaimStatus = msgspec.field(default_factory=ResourceClaimStatus)
     api_version: str = "resource.k8s.io/v1"
     kind: str = "ResourceClaim"

@@ -1,0 +1,98 @@
+"""How much of a device's capacities an allocation consumes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from gangline.model.base import Quantity
+from gangline.model.resource_slices import CapacityRange, CapacityRequestPolicy, DeviceCapacity
+from gangline.quantity import milli, whole
+
+
+class Amount(NamedTuple):
+    """A quantity: exact, and as it was written."""
+
+    thousandths: int
+    text: str
+
+
+def amount(quantity: Quantity) -> Amount:
+    """A quantity of the API. Raises InvalidQuantity."""
+    return Amount(milli(quantity), str(quantity))
+
+
+def check(capacity: DeviceCapacity) -> None:
+    """Raise InvalidQuantity if a quantity of a capacity or of its policy cannot be read."""
+    milli(capacity.value)
+    policy = capacity.request_policy
+    if policy is not None:
+        valid = policy.valid_range or CapacityRange()
+        for quantity in (policy.default, valid.min, valid.max, valid.step, *policy.valid_values):
+            if quantity is not None:
+                milli(quantity)
+
+
+def consumption(
+    capacities: Mapping[str, DeviceCapacity], requests: Mapping[str, Quantity]
+) -> dict[str, tuple[Amount, int]] | None:
+    """By capacity: what an allocation consumes, and the thousandths that the device has.
+
+    None if the device cannot give what is asked: a capacity that it does not have, or an amount that the policy of the
+    capacity does not allow, or more than there is. Raises InvalidQuantity.
+    """
+    if any(name not in capacities for name in requests):
+        return None
+    found: dict[str, tuple[Amount, int]] = {}
+    for name, capacity in capacities.items():
+        consumed = _consumed(requests.get(name), capacity)
+        has = milli(capacity.value)
+        if not _is_allowed(consumed.thousandths, capacity.request_policy) or consumed.thousandths > has:
+            return None
+        found[name] = consumed, has
+    return found
+
+
+def _consumed(requested: Quantity | None, capacity: DeviceCapacity) -> Amount:
+    """What is consumed of one capacity: the request, rounded up to what the policy allows."""
+    policy = capacity.request_policy
+    if requested is None:
+        return amount(capacity.value if policy is None or policy.default is None else policy.default)
+    wanted = amount(requested)
+    if policy is None:
+        return wanted
+    if policy.valid_range is not None and policy.valid_range.min is not None:
+        return _rounded(wanted, policy.valid_range, amount(policy.valid_range.min))
+    allowed = (amount(value) for value in policy.valid_values)
+    return next((value for value in allowed if wanted.thousandths <= value.thousandths), wanted)
+
+
+def _rounded(wanted: Amount, valid: CapacityRange, least: Amount) -> Amount:
+    """Rounded up to the range: to its minimum, or to whole steps from there."""
+    if wanted.thousandths < least.thousandths:
+        return least
+    step = _step(valid)
+    if not step:
+        return wanted
+    start = whole(least.thousandths)
+    units = start + -(-(whole(wanted.thousandths) - start) // step) * step
+    return Amount(units * 1000, str(units))
+
+
+def _step(valid: CapacityRange) -> int:
+    """The whole units of a step; 0 is none."""
+    return max(0, whole(milli(valid.step))) if valid.step is not None else 0
+
+
+def _is_allowed(consumed: int, policy: CapacityRequestPolicy | None) -> bool:
+    """Whether the policy of a capacity allows an amount."""
+    if policy is None or (policy.default is not None and consumed == milli(policy.default)):
+        return True
+    valid = policy.valid_range
+    if valid is None:
+        return not policy.valid_values or any(consumed == milli(value) for value in policy.valid_values)
+    if valid.max is not None and consumed > milli(valid.max):
+        return False
+    step = _step(valid)
+    least = whole(milli(valid.min)) if valid.min is not None else 0
+    return not step or (whole(consumed) - least) % step == 0

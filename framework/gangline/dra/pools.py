@@ -1,0 +1,217 @@
+"""Pools as nodes see them: which slices count, whether they are complete and valid, and in which order they are tried.
+
+A driver publishes its devices in slices; the slices of one generation of a pool belong together. A node sees the slices
+that are meant for it, and all slices with counters. The newest generation that it sees counts.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gangline.model.resource_slices import Device, ResourceSlice
+from gangline.model.selecting import NodeSelector
+from gangline.state.node_selection import match_selector
+from gangline.state.node_view import NodeView
+from gangline.status import BoolColumn
+
+
+class Condition(enum.Enum):
+    """Whether the devices of a pool may be allocated."""
+
+    USABLE = "usable"
+    INCOMPLETE = "incomplete"
+    """The driver is publishing it."""
+    INVALID = "invalid"
+    """Its slices contradict each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Some nodes: these rows, or all rows but these."""
+
+    rows: frozenset[int]
+    is_inverted: bool = False
+
+    def __contains__(self, row: int) -> bool:
+        return (row in self.rows) != self.is_inverted
+
+    def mask(self, size: int) -> BoolColumn:
+        """The nodes among the first `size` rows."""
+        found = np.full(size, self.is_inverted, dtype=np.bool_)
+        found[list(self.rows)] = not self.is_inverted
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """A pool as some nodes see it; slices are given by their numbers."""
+
+    driver: str
+    name: str
+    reach: Reach
+    """The nodes."""
+    condition: Condition
+    why: str = ""
+    """What makes it invalid."""
+    generation: int = 0
+    slices: tuple[int, ...] = ()
+    """Slices with devices for these nodes, in the order in which they are tried."""
+    others: tuple[int, ...] = ()
+    """Slices with devices for other nodes; these consume the same counters."""
+    counters: tuple[int, ...] = ()
+    """Slices with counters."""
+    has_binding_conditions: bool = False
+
+    @property
+    def order(self) -> tuple[bool, str, str]:
+        """Pools are tried in this order: those with binding conditions last."""
+        return self.has_binding_conditions, self.driver, self.name
+
+
+def gather(slices: Sequence[ResourceSlice], nodes: NodeView) -> list[Pool]:
+    """The pools of all slices, one for each set of nodes that see the same slices of it.
+
+    `nodes` is a view over all rows. Pools without devices are left out unless they are incomplete or invalid.
+    """
+    groups: dict[tuple[str, str], list[int]] = {}
+    for number, each in enumerate(slices):
+        groups.setdefault((each.spec.driver, each.spec.pool.name), []).append(number)
+    return [pool for _, numbers in sorted(groups.items()) for pool in _Group(slices, numbers, nodes).pools()]
+
+
+def devices_reach(each: ResourceSlice, nodes: NodeView) -> list[BoolColumn]:
+    """The nodes of each device of a slice whose devices select nodes one by one."""
+    return [_reached(device, nodes) for device in each.spec.devices]
+
+
+def _reached(what: Device, nodes: NodeView) -> BoolColumn:
+    return _reach(what.node_name, what.all_nodes, what.node_selector, nodes)
+
+
+def _reach(name: str | None, everywhere: bool | None, selector: NodeSelector | None, nodes: NodeView) -> BoolColumn:
+    """The nodes that one way of saying so means; a selector that cannot be used means none."""
+    if name:
+        mask = np.zeros(len(nodes), dtype=np.bool_)
+        row = nodes.row_of(name)
+        if row is not None:
+            mask[row] = True
+        return mask
+    if everywhere:
+        return np.ones(len(nodes), dtype=np.bool_)
+    return match_selector(selector, nodes) if selector is not None else np.zeros(len(nodes), dtype=np.bool_)
+
+
+class _Group:
+    """All slices of one pool, of any generation."""
+
+    def __init__(self, slices: Sequence[ResourceSlice], numbers: list[int], nodes: NodeView) -> None:
+        self._slices = slices
+        self._numbers = numbers
+        self._nodes = nodes
+
+    def pools(self) -> Iterator[Pool]:
+        """The pool once for each set of nodes that see the same slices."""
+        local: dict[int, list[int]] = {}
+        """By row: slices for one node alone."""
+        wide: list[int] = []
+        """Slices that all nodes see."""
+        some: dict[int, BoolColumn] = {}
+        """Slices that some nodes see."""
+        order: list[int] = []
+        for number in self._numbers:
+            spec = self._slices[number].spec
+            if spec.shared_counters:
+                wide.append(number)
+            elif spec.node_name:
+                row = self._nodes.row_of(spec.node_name)
+                if row is not None:
+                    local.setdefault(row, []).append(number)
+                continue
+            elif spec.all_nodes:
+                wide.append(number)
+            elif spec.node_selector is not None:
+                some[number] = _reach(None, None, spec.node_selector, self._nodes)
+            elif spec.per_device_node_selection:
+                reached = devices_reach(self._slices[number], self._nodes)
+                some[number] = np.logical_or.reduce(reached) if reached else np.zeros(len(self._nodes), dtype=np.bool_)
+            else:
+                continue
+            order.append(number)
+        if not some:
+            for row, own in local.items():
+                yield from self._seen([*own, *order], Reach(frozenset((row,))))
+            if wide:
+                yield from self._seen(order, Reach(frozenset(local), is_inverted=True))
+            return
+        numbers = [number for number in order if number in some]
+        kinds, kind_of = np.unique(np.stack([some[number] for number in numbers]), axis=1, return_inverse=True)
+        rest = {kind: set(np.flatnonzero(kind_of.ravel() == kind).tolist()) for kind in range(kinds.shape[1])}
+        everywhere = set(wide)
+        for kind, rows in rest.items():
+            shown = everywhere | {number for number, seen in zip(numbers, kinds[:, kind], strict=True) if seen}
+            shared = [number for number in order if number in shown]
+            for row in sorted(rows & local.keys()):
+                yield from self._seen([*local[row], *shared], Reach(frozenset((row,))))
+            if shared and rows - local.keys():
+                yield from self._seen(shared, Reach(frozenset(rows - local.keys())))
+
+    def _seen(self, numbers: list[int], reach: Reach) -> Iterator[Pool]:
+        """The pool of those who see these slices; none if they see an old generation only."""
+        slices = self._slices
+        generation = max(slices[number].spec.pool.generation for number in numbers)
+        seen = [number for number in numbers if slices[number].spec.pool.generation == generation]
+        first = slices[seen[0]].spec
+        driver, name, wanted = first.driver, first.pool.name, first.pool.resource_slice_count
+        unseen: list[int] = []
+        if len(seen) != wanted:
+            generations = [slices[number].spec.pool.generation for number in self._numbers]
+            if max(generations) > generation:
+                return
+            of_generation = [n for n, each in zip(self._numbers, generations, strict=True) if each == generation]
+            if len(of_generation) != wanted:
+                yield Pool(driver, name, reach, Condition.INCOMPLETE)
+                return
+            names = {slices[number].metadata.name for number in seen}
+            if len(seen) != len(of_generation):
+                unseen = [number for number in of_generation if slices[number].metadata.name not in names]
+        seen.sort(key=lambda number: slices[number].metadata.name)
+        with_counters = tuple(number for number in seen if slices[number].spec.shared_counters)
+        with_devices = tuple(number for number in seen if not slices[number].spec.shared_counters)
+        why = self._contradiction(with_devices, with_counters, [*seen, *unseen])
+        if why:
+            yield Pool(driver, name, reach, Condition.INVALID, why)
+            return
+        devices = [device for number in with_devices for device in slices[number].spec.devices]
+        if devices:
+            late = any(device.binding_conditions is not None for device in devices)
+            found = with_devices, tuple(unseen), with_counters
+            yield Pool(driver, name, reach, Condition.USABLE, "", generation, *found, late)
+
+    def _contradiction(self, with_devices: Sequence[int], with_counters: Sequence[int], known: Sequence[int]) -> str:
+        """What makes the pool invalid, or ""."""
+        names: set[str] = set()
+        for number in with_devices:
+            for device in self._slices[number].spec.devices:
+                if device.name in names:
+                    return f"duplicate device name {device.name}"
+                names.add(device.name)
+        counters: dict[str, set[str]] = {}
+        for number in with_counters:
+            for counter_set in self._slices[number].spec.shared_counters:
+                if counter_set.name in counters:
+                    return f"duplicate counter set name {counter_set.name}"
+                counters[counter_set.name] = set(counter_set.counters)
+        for number in known:
+            for device in self._slices[number].spec.devices:
+                for consumption in device.consumes_counters:
+                    known_counters = counters.get(consumption.counter_set)
+                    if known_counters is None:
+                        return f"counter set {consumption.counter_set} not found"
+                    for name in consumption.counters:
+                        if name not in known_counters:
+                            return f"counter {name} not found in counter set {consumption.counter_set}"
+        return ""

@@ -1,0 +1,79 @@
+"""One node's problem in numbers: devices are bits of masks, and equal numbers make equal problems.
+
+Nothing in a problem names a device or a node, so nodes of one shape have one problem, which is solved once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+Mask = int
+"""Some devices of a node; bit i is the device at position i."""
+Amounts = tuple[tuple[int, int], ...]
+"""Pairs of an index and an amount."""
+MISSING = -1
+"""The value of an attribute that a device does not have."""
+UNKNOWN = -2
+"""The value of an attribute whose type is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One alternative of a request, as the devices of a node meet it."""
+
+    base: int
+    """The number of its request in the claim."""
+    count: int
+    every: tuple[int, ...] | None
+    """Positions of all devices, if all are asked for."""
+    is_admin: bool
+    """Whether devices that others have may be given."""
+    candidates: Mask
+    """Devices that may be given, as far as that does not depend on what else is given."""
+    failures: Mask
+    """Devices for which a selector fails: coming upon one ends the search."""
+    consumes: tuple[Amounts, ...]
+    """By position: which capacities a share of the device consumes, and how much."""
+
+
+class Rule(NamedTuple):
+    """A constraint of a claim."""
+
+    is_distinct: bool
+    values: tuple[int, ...]
+    """By position: the value of the attribute, MISSING or UNKNOWN."""
+    choices: frozenset[int]
+    """The choices whose devices the rule is about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What the claims of a pod ask for on one node."""
+
+    size: int
+    """Devices."""
+    choices: tuple[Choice, ...]
+    requests: tuple[tuple[tuple[int, ...], ...], ...]
+    """By claim and request: the numbers of its choices."""
+    prioritized: tuple[tuple[bool, ...], ...]
+    """By claim and request: whether it lists alternatives."""
+    rules: tuple[tuple[Rule, ...], ...]
+    """By claim."""
+    shareable: Mask
+    """Devices that may be given more than once."""
+    in_use: Mask
+    """Shareable devices whose capacities are consumed already; their counters are counted already."""
+    counters: tuple[Amounts, ...]
+    """By position: which counters the device consumes, and how much."""
+    counters_left: tuple[int, ...]
+    capacities_left: tuple[int, ...]
+
+
+def positions(mask: Mask) -> Iterator[int]:
+    """The positions of a mask, ascending."""
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low

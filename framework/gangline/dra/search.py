@@ -1,0 +1,286 @@
+"""The first solution of kube-scheduler's search, device by device, without its exponential time.
+
+kube-scheduler takes requests in order and devices in order, and turns back where it cannot go on. This search takes the
+same turns, with three differences that cannot change the result: it remembers from which states there is no way on; it
+does not enter a branch that counting (`outlook`) shows to be without a solution; and it ends after a number of steps,
+which the answer names.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Generator, Hashable
+from dataclasses import dataclass, field
+
+from gangline.dra.asking import MOST_DEVICES
+from gangline.dra.holding import Holding, Violation
+from gangline.dra.outlook import Outlook
+from gangline.dra.problem import Choice, Problem, Rule, positions
+
+MOST_STEPS = 50_000
+"""Steps of one search: devices that are tried, and ways there and back."""
+_MOST_KINDS = 32
+"""If devices are of more kinds, states are told apart by the devices themselves."""
+
+
+class Ending(enum.Enum):
+    """How a search ends."""
+
+    FOUND = "found"
+    NONE = "none"
+    """There is no solution."""
+    FAILED = "failed"
+    """A selector fails for a device that the search came upon."""
+    VIOLATED = "violated"
+    """All devices are asked for, and they break a constraint."""
+    GAVE_UP = "gave up"
+    """The search took as many steps as it may."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How a search ended, and with what."""
+
+    ending: Ending
+    given: tuple[tuple[int, int, int], ...] = ()
+    """Claim, choice and position of each device, in order."""
+    chosen: dict[tuple[int, int], int] = field(default_factory=dict)
+    """By claim and request that lists alternatives: the choice."""
+    culprit: tuple[int, int] | None = None
+    """Choice and position of the device that made the search fail."""
+    steps: int = 0
+
+
+def solve(problem: Problem, most_steps: int = MOST_STEPS) -> Answer:
+    """The first solution in kube-scheduler's order."""
+    return _Search(problem, most_steps).run()
+
+
+class _Result(enum.Enum):
+    FOUND = enum.auto()
+    NONE = enum.auto()
+    TOO_MANY = enum.auto()
+    """Whatever is chosen from here, the claim gets more devices than it may have."""
+
+
+class _Failure(Exception):
+    def __init__(self, choice: int, position: int) -> None:
+        super().__init__(choice, position)
+        self.culprit = choice, position
+
+
+class _TooLong(Exception):
+    pass
+
+
+_Walk = Generator["_Walk", _Result, _Result]
+
+
+class _Search:
+    def __init__(self, problem: Problem, most_steps: int) -> None:
+        self._problem = problem
+        self._holding = Holding(problem)
+        self._most = most_steps
+        self._steps = 0
+        self._chosen: dict[tuple[int, int], int] = {}
+        self._remembers_order = _remembers_order(problem)
+        can_end_early = any(choice.failures for choice in problem.choices) or _can_violate(problem)
+        self._outlook = None if self._remembers_order or can_end_early else Outlook(problem)
+        self._alike = None if self._remembers_order or can_end_early else _alike(problem)
+        if self._alike is not None and len(self._alike) > _MOST_KINDS:
+            self._alike = None
+        self._has_turned_back = False
+        self._dead: dict[Hashable, tuple[_Result, list[list[tuple[int, dict[int, int]]]] | None]] = {}
+
+    def run(self) -> Answer:
+        """The answer. No recursion: the walks that are under way stand on a stack."""
+        try:
+            result = self._walk()
+        except _Failure as failure:
+            return Answer(Ending.FAILED, culprit=failure.culprit, steps=self._steps)
+        except Violation as violation:
+            return Answer(Ending.VIOLATED, culprit=(violation.choice, violation.position), steps=self._steps)
+        except _TooLong:
+            return Answer(Ending.GAVE_UP, steps=self._steps)
+        if result is not _Result.FOUND:
+            return Answer(Ending.NONE, steps=self._steps)
+        given = tuple((claim, choice, position) for claim, choice, position, _ in self._holding.given)
+        return Answer(Ending.FOUND, given, self._chosen, steps=self._steps)
+
+    def _walk(self) -> _Result:
+        stack = [self._request(0, 0)]
+        result: _Result | None = None
+        while stack:
+            self._count()
+            try:
+                step = stack[-1].send(result)  # type: ignore[arg-type]  # the first send of a generator is None
+            except StopIteration as end:
+                stack.pop()
+                result = end.value
+                continue
+            stack.append(step)
+            result = None
+        assert result is not None
+        return result
+
+    def _count(self) -> None:
+        self._steps += 1
+        if self._steps > self._most:
+            raise _TooLong
+
+    def _request(self, claim: int, request: int) -> _Walk:
+        """From the begin of a request to the end."""
+        problem = self._problem
+        if claim == len(problem.requests):
+            return _Result.FOUND
+        if request == len(problem.requests[claim]):
+            result = yield self._request(claim + 1, 0)
+            return result if result is _Result.FOUND else _Result.NONE
+        choices = problem.requests[claim][request]
+        if not problem.prioritized[claim][request]:
+            result = yield self._device(claim, request, choices[0], 0, 0)
+            return result
+        all_too_many = True
+        for number in choices:
+            result = yield self._device(claim, request, number, 0, 0)
+            if result is _Result.FOUND:
+                self._chosen[claim, request] = number
+                return result
+            all_too_many = all_too_many and result is _Result.TOO_MANY
+        return _Result.TOO_MANY if all_too_many else _Result.NONE
+
+    def _device(self, claim: int, request: int, number: int, index: int, start: int) -> _Walk:
+        """From the `index`-th device of a request to the end; devices before position `start` are not tried."""
+        choice = self._problem.choices[number]
+        if choice.every is not None and not choice.every:
+            return _Result.NONE
+        if index >= choice.count:
+            result = yield self._request(claim, request + 1)
+            return result
+        holding = self._holding
+        has = holding.numbers[claim]
+        if has + choice.count - index > MOST_DEVICES:
+            return _Result.TOO_MANY
+        key = self._state(claim, number, index, start, has)
+        if key in self._dead:
+            result, marks = self._dead[key]
+            if marks is not None:
+                holding.marks = _copied(marks)
+            return result
+        if (
+            self._has_turned_back
+            and self._outlook is not None
+            and self._outlook.is_hopeless(holding, claim, request, number, index, start)
+        ):
+            result = _Result.NONE
+        elif choice.every is not None:
+            result = yield self._every(claim, request, number, index)
+        else:
+            result = yield self._some(claim, request, number, index, start)
+        if result is not _Result.FOUND:
+            self._has_turned_back = True
+            self._dead[key] = result, _copied(holding.marks) if self._remembers_order else None
+        return result
+
+    def _every(self, claim: int, request: int, number: int, index: int) -> _Walk:
+        """The next of all devices; there is no other choice for it."""
+        choice = self._problem.choices[number]
+        assert choice.every is not None
+        position = choice.every[index]
+        if not choice.candidates >> position & 1 or not self._holding.give(claim, number, position, True):
+            return _Result.NONE
+        result = yield self._device(claim, request, number, index + 1, 0)
+        if result is not _Result.FOUND:
+            self._holding.take_back()
+        return result
+
+    def _some(self, claim: int, request: int, number: int, index: int, start: int) -> _Walk:
+        """Each device in turn."""
+        holding = self._holding
+        choice = self._problem.choices[number]
+        met = (choice.candidates | choice.failures) & ~holding.kept_from(claim, choice)
+        for position in positions(met >> start << start):
+            self._count()
+            if choice.failures >> position & 1:
+                raise _Failure(number, position)
+            if not holding.has_capacity(choice, position) or not holding.give(claim, number, position, False):
+                continue
+            result = yield self._device(claim, request, number, index + 1, position + 1)
+            if result is _Result.FOUND:
+                return result
+            holding.take_back()
+            if result is _Result.TOO_MANY:
+                return result
+        return _Result.NONE
+
+    def _state(self, claim: int, number: int, index: int, start: int, has: int) -> Hashable:
+        """What decides whether there is a way on: two states with the same key have the same."""
+        holding = self._holding
+        where = claim, number, index, has
+        marks = tuple(
+            (count > 0, tuple(sorted(values.values())) if count else ()) for count, values in holding.marks[claim]
+        )
+        left = tuple(holding.counters), tuple(holding.capacities), holding.shared
+        if self._alike is None:
+            exact = tuple((count, tuple(sorted(values.items()))) for count, values in holding.marks[claim])
+            return where, start, holding.held, holding.held_by[claim], exact, left
+        held, own = holding.held, holding.held_by[claim]
+        after = -1 << start
+        counts = tuple(
+            (
+                (held & mask).bit_count(),
+                (held & mask & after).bit_count(),
+                (own & mask).bit_count(),
+                (mask & after).bit_count(),
+            )
+            for mask in self._alike
+        )
+        return where, counts, marks, left
+
+
+def _copied(marks: list[list[tuple[int, dict[int, int]]]]) -> list[list[tuple[int, dict[int, int]]]]:
+    return [[(count, dict(values)) for count, values in rules] for rules in marks]
+
+
+def _rules(problem: Problem) -> list[Rule]:
+    return [rule for rules in problem.rules for rule in rules]
+
+
+def _remembers_order(problem: Problem) -> bool:
+    """Whether what a rule remembers depends on the devices that were given and taken back before.
+
+    A rule that wants distinct values remembers one value for each request, and forgets it when any device of the
+    request is taken back. So requests of several devices need a search that enters each branch.
+    """
+    return any(
+        rule.is_distinct and any(problem.choices[number].count > 1 for number in rule.choices)
+        for rule in _rules(problem)
+    )
+
+
+def _can_violate(problem: Problem) -> bool:
+    """Whether a search may end because all devices are asked for and break a rule."""
+    return any(problem.choices[number].every for rule in _rules(problem) for number in rule.choices)
+
+
+def _alike(problem: Problem) -> list[int]:
+    """Masks of devices that differ in nothing that a search looks at."""
+
+    def kind(position: int) -> Hashable:
+        def of(choice: Choice) -> Hashable:
+            is_every = choice.every is not None and position in choice.every
+            return choice.candidates >> position & 1, is_every, choice.consumes[position]
+
+        return (
+            tuple(of(choice) for choice in problem.choices),
+            tuple(rule.values[position] for rule in _rules(problem)),
+            problem.shareable >> position & 1,
+            problem.in_use >> position & 1,
+            problem.counters[position],
+        )
+
+    masks: dict[Hashable, int] = {}
+    for position in range(problem.size):
+        key = kind(position)
+        masks[key] = masks.get(key, 0) | 1 << position
+    return list(masks.values())
