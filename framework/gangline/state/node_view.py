@@ -52,9 +52,11 @@ class ReadColumns(Protocol):
 
     def row_of(self, name: str) -> int | None:
         """The row of a node, or None if there is no such node."""
+        ...
 
     def view(self) -> NodeView:
         """A view over all rows."""
+        ...
 
 
 class NodeView:
