@@ -141,6 +141,7 @@ def check_attributes(name: str, plugin: Any) -> None:
             raise PluginError(name, attribute, f"is read by nobody; did you mean {meant}? Otherwise begin it with _")
 
 
+@lru_cache(maxsize=4096)
 def _is_near(name: str, known: str) -> bool:
     """Whether a name is another number or spelling of a known one: no other letters, as `matches` has for `watches`."""
     one, other = _stem(name), _stem(known)
