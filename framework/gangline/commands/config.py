@@ -25,7 +25,7 @@ from gangline.config import (
 from gangline.durations import format_duration
 from gangline.errors import GanglineError
 from gangline.groups import Groups
-from gangline.profile.assembly import gang_warnings, judging_runtimes
+from gangline.profile.assembly import gang_notes, judging_runtimes
 from gangline.profile.registry import Catalog
 from gangline.state.cache import Cache
 
@@ -49,8 +49,8 @@ def validate(files: Sequence[Path]) -> None:
         click.echo(f"gangline: {fault}", err=True)
     if faults:
         raise faults[-1]
-    for warning in gang_warnings(runtimes).values():
-        click.echo(f"gangline: {warning}", err=True)
+    for note in gang_notes(runtimes).values():
+        click.echo(f"gangline: {note}", err=True)
     for name, runtime in runtimes.items():
         click.echo(f"{name}: {len(runtime.profile.plugins)} plugins")
 

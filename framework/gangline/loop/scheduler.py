@@ -25,7 +25,7 @@ from gangline.loop.reporting import Reporter
 from gangline.loop.scheduling_cycles import Limits, SchedulingCycles
 from gangline.loop.watching import Cluster, PodHandler
 from gangline.overview.topology_metrics import TopologyMetrics
-from gangline.profile.assembly import build_runtimes, gang_warnings, group_events, ignored_resources, watched_by
+from gangline.profile.assembly import build_runtimes, gang_notes, group_events, ignored_resources, watched_by
 from gangline.profile.background import Background
 from gangline.profile.handle import Services
 from gangline.profile.recording import EventRecorder
@@ -123,7 +123,7 @@ class Scheduler:
         self._cycles = SchedulingCycles(self._cluster, wake, metrics, self.decisions, binder, outcomes, limits)
         self.reporter = Reporter(client, self.recorder, clock, metrics, lambda: binder.pending, self._still_waiting)
         self._census = Census(self.queue, lambda: self.runtimes, outcomes, metrics, self._pods.others)
-        self._warned: set[str] = set()
+        self._noted: set[str] = set()
         self._take(self._built(config))
 
     @property
@@ -184,10 +184,10 @@ class Scheduler:
                 events[EXTENDER] = None
             self.queue.serve(name, runtime.sort_key, runtime.admit, events, runtime.group_key)
         self.queue.serve_only(runtimes)
-        for name, warning in gang_warnings(runtimes).items():
-            if name not in self._warned:
-                self._warned.add(name)
-                log.warning("%s", warning)
+        for name, note in gang_notes(runtimes).items():
+            if name not in self._noted:
+                self._noted.add(name)
+                log.info("%s", note)
         self.informers.follow(watched_by(runtimes.values()))
         if self._leading is not None:
             new.services.background.start(self._leading)

@@ -171,7 +171,7 @@ def _check_watches(
                 _told(profile, on_fault, PluginError(name, "", why))
 
 
-def gang_warnings(runtimes: Mapping[str, Runtime]) -> dict[str, str]:
+def gang_notes(runtimes: Mapping[str, Runtime]) -> dict[str, str]:
     """By schedulerName, the profiles that may bind a gang in part, each with a line about it."""
     found = {}
     for name, runtime in runtimes.items():
