@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from functools import cache
 
 from hypothesis import strategies as st
 
@@ -28,10 +29,16 @@ def cases() -> st.SearchStrategy[Case]:
     )
 
 
+@cache
+def _is_frozen() -> bool:
+    """Whether others have frozen objects; counting them takes long."""
+    return gc.get_freeze_count() > 0
+
+
 def play(case: Case, bounds: Bounds = USUAL) -> Found | None:
     """What did not hold, or None."""
     made.clear()
-    frozen = gc.get_freeze_count()
+    frozen = _is_frozen()
     gc.freeze()  # a pause for what tests before have left is nothing that an input takes
     gc.disable()
     try:
