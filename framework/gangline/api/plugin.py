@@ -249,6 +249,10 @@ class Handle(Protocol):
         """
         ...
 
+    def queued_members(self, key: str) -> Collection[PodInfo]:
+        """The members of a group that are queued or being decided on; `key` is the group's key."""
+        ...
+
     def workload(self, pod: PodInfo) -> Mapping[str, str]:
         """The annotations of a pod and of its owners; the nearest one wins."""
         ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from gangline.api.pod_group import GroupAttempt
 from gangline.deciding.group_filling import to_the_end
@@ -42,6 +42,11 @@ class WhatIf(Pending):
     def is_queued(self, key: str) -> bool:
         """See `Pending`; here the group may be incomplete."""
         return self._waiting(key) is not None
+
+    def queued_members(self, key: str) -> Collection[PodInfo]:
+        """See `Pending`."""
+        unit = self._waiting(key)
+        return unit.members if unit is not None else ()
 
     def find_places(self, profile: str, pods: Sequence[PodInfo], allowed: BoolColumn) -> Mapping[str, int] | None:
         """See `Handle.find_places`."""

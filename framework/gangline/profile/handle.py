@@ -59,6 +59,10 @@ class Pending:
         """Whether members of a group are queued, and are enough; by the group's key."""
         return False
 
+    def queued_members(self, key: str) -> Collection[PodInfo]:
+        """The members of a group that are queued or being decided on; by the group's key."""
+        return ()
+
     def is_reviewed(self, pod: PodInfo) -> bool:
         """Whether extenders have a say in which pods are removed for this pod."""
         return False
@@ -123,6 +127,7 @@ class FrameworkHandle:
         self.spawn = services.background.spawn
         self.nominated = services.pending.nominated
         self.is_queued = services.pending.is_queued
+        self.queued_members = services.pending.queued_members
         self.preemption_is_reviewed = services.pending.is_reviewed
         self.announce = services.pending.announce
         self.workload = services.grouping.annotations

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gangline.errors import Unavailable
 from gangline.kube.resources import LEASES, Resource
 from gangline_plugins.gpu.leases.holds import Hold, lease_of
 
@@ -54,3 +55,37 @@ def test_a_lease_that_is_lost_undoes_the_whole_gang() -> None:
             assert not bound and not scheduler.cache.pods
 
     cluster.play(story)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("bound", [1, 2, 3])
+def test_a_gang_of_which_a_dead_scheduler_has_bound_a_part_is_whole_soon(bound: int, seed: int) -> None:
+    cluster = LeaseCluster(nodes=4)
+    cluster.add_claim(count=8)
+    for name in NAMES:
+        cluster.add_pod(name, annotations=GANG)
+
+    def some() -> bool:
+        return sum(bool(cluster.pod(name).spec.node_name) for name in NAMES) >= bound
+
+    tried = 0
+
+    def stop(verb: str, resource: Resource[Any], name: str) -> Exception | None:
+        nonlocal tried
+        tried += verb == "bind"
+        return (
+            Unavailable(503, "ServiceUnavailable", "the scheduler is being killed")
+            if verb == "bind" and tried > bound
+            else None
+        )
+
+    async def story() -> None:
+        async with cluster.scheduler(gangs=True, faults=stop):
+            await cluster.until(some, 60)
+        assert sum(bool(cluster.pod(name).spec.node_name) for name in NAMES) == bound
+        async with cluster.scheduler(gangs=True, seed=seed):
+            await cluster.until_bound(*NAMES, seconds=20)
+
+    cluster.play(story)
+
+    assert cluster.held() == cluster.allocated() and len(cluster.held()) == 32

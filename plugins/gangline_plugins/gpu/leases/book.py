@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from gangline import PodInfo, State, custom_resources, model, resources
 from gangline_plugins.gpu.devices import device_table
@@ -52,6 +52,10 @@ class LeaseBook:
         self._lifted: set[str] = set()
         """Pods whose marks return if the pods leave the node where they are assumed."""
         self._visitor = ""
+        """The pod or group that is being scheduled, by UID or key."""
+        self._visitors: set[str] = set()
+        """The UIDs of its pods."""
+        self._is_group = False
         self._table.beliefs.leases = self
         state.follow_nodes(self)
         self._store.subscribe(self)
@@ -97,12 +101,26 @@ class LeaseBook:
                 found.setdefault(id, set()).add(uid)
         return found
 
-    def visit(self, uid: str) -> None:
-        """A pod is being scheduled: lift its marks, so that its own leases do not keep it off its devices."""
-        last, self._visitor = self._visitor, uid
-        if last in self._lifted and last != uid and last not in self._state.pods:
-            self._lifted.discard(last)
-            self._mark(last)
+    @property
+    def is_marking(self) -> bool:
+        """Whether any device counts as taken only because of a lease, or would if its pods were not being scheduled."""
+        return bool(self._marks or self._lifted)
+
+    def visit(self, uid: str, group: str = "", members: Callable[[], Iterable[str]] = tuple) -> None:
+        """A pod is being scheduled, alone or with the other members of its group: lift their marks, so that leases of
+        their own do not keep them off their devices. `members` returns their UIDs.
+        """
+        visitor = group or uid
+        if visitor != self._visitor:
+            before, self._visitor, self._visitors, self._is_group = self._visitors, visitor, set(), bool(group)
+            for last in before:
+                if last in self._lifted and last != uid and last not in self._state.pods:
+                    self._lifted.discard(last)
+                    self._mark(last)
+            for member in members():
+                self._visitors.add(member)
+                self._lift(member)
+        self._visitors.add(uid)
         self._lift(uid)
 
     def learn(self, lease: model.Lease) -> None:
@@ -190,7 +208,7 @@ class LeaseBook:
             return
         self.suspects.add(pod.uid)
         self._wake()
-        if pod.uid in self._lifted:
+        if pod.uid in self._lifted and not (self._is_group and pod.uid in self._visitors):  # tried in another place
             self._lifted.discard(pod.uid)
             self._mark(pod.uid)
 

@@ -30,6 +30,7 @@ from gangline import (
     Cycle,
     EventHint,
     Handle,
+    Membership,
     PodInfo,
     StateKey,
     Status,
@@ -91,10 +92,15 @@ class DeviceLease:
 
     @hookimpl
     def pre_cycle(self, pod: PodInfo) -> None:
-        """Lift the marks of the pod's own leases: devices that are locked for this pod are free for it. Such leases
-        exist if a scheduler died or released them late.
+        """Lift the marks of leases of the pod and of its gang: devices that are locked for them are free for them. Such
+        leases exist if a scheduler died or released them late.
         """
-        self._book.visit(pod.uid)
+        membership = self._handle.group_of(pod) if self._book.is_marking else None
+        if isinstance(membership, Membership):
+            key = membership.group.key
+            self._book.visit(pod.uid, key, lambda: [member.uid for member in self._handle.queued_members(key)])
+        else:
+            self._book.visit(pod.uid)
 
     @hookimpl
     def post_reject(self, pod: PodInfo) -> bool:
