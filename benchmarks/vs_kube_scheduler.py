@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import statistics
 import subprocess
 import sys
@@ -31,6 +30,7 @@ import gangline_profiles
 import vs_kube_gangs
 from gangline_e2e import api, workloads
 from gangline_e2e.harness import ControlPlane, Options
+from gangline_e2e.ports import free_port
 from gangline_e2e.processes import usage
 
 KUBE_SCHEDULER = """\
@@ -130,14 +130,6 @@ def start_gangline(
         return process.pid
 
     return start
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 async def one_run(nodes: int, pods: int, first: str, folder: Path) -> list[Result]:

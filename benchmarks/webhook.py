@@ -14,7 +14,6 @@ import asyncio
 import gc
 import json
 import random
-import socket
 import ssl
 import statistics
 import sys
@@ -34,6 +33,7 @@ from rich.table import Table
 from gangline_e2e import processes
 from gangline_e2e.certificates import Authority
 from gangline_e2e.errors import StartFailed
+from gangline_e2e.ports import free_ports
 
 WARM_UP = 200
 START_S = 30.0
@@ -168,7 +168,7 @@ async def measure(folder: Path, rate: float, seconds: float, clients: int) -> Ru
     """One run against a webhook of its own."""
     authority = Authority(folder / "pki", "authority")
     pair = authority.server("webhook")
-    port, health = free_ports()
+    port, health = free_ports(2)
     files = [f"--tls-cert-file={pair.certificate}", f"--tls-private-key-file={pair.key}", "--no-claims"]
     places = [f"--addr=127.0.0.1:{port}", f"--listen=127.0.0.1:{health}", "--secure-listen="]
     command = [sys.executable, "-m", "gangline", "webhook", *files, *places]
@@ -205,14 +205,6 @@ def answers(url: str) -> bool:
             return bool(answer.status == 200)
     except (urllib.error.URLError, ConnectionError, TimeoutError):
         return False
-
-
-def free_ports() -> list[int]:
-    """Two TCP ports on 127.0.0.1 that nothing listens on."""
-    with socket.socket() as one, socket.socket() as other:
-        for each in (one, other):
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in (one, other)]
 
 
 @click.command()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import http.client
 import shutil
 import signal
-import socket
 import ssl
 import time
 import urllib.request
@@ -23,6 +22,7 @@ from typing import NoReturn, Self
 
 from gangline_e2e import binaries, certificates, commands, kubeconfig, processes
 from gangline_e2e.errors import HarnessError, StartFailed
+from gangline_e2e.ports import free_port, free_ports
 from gangline_e2e.processes import NO_ENV, Process
 
 START_S = 60.0
@@ -67,7 +67,7 @@ class ControlPlane:
         self.kubeconfig = folder / "kubeconfig"
         self.has_service_accounts = self.options.controller_manager
         self._programs = programs or binaries.find()
-        self._ports = _free_ports()
+        self._ports = commands.Ports(*free_ports(5))
         self._authority: certificates.Authority | None = None
         self._secrets: commands.Secrets | None = None
         self._running: dict[str, Process] = {}
@@ -157,7 +157,7 @@ class ControlPlane:
 
     def start_scheduler(self, args: Sequence[str] = ()) -> Process:
         """Start kube-scheduler under its own identity and wait until it is healthy."""
-        (port,) = _free(1)
+        port = free_port()
         config = self.kubeconfig_for("system:kube-scheduler")
         words = [*commands.scheduler(config, port, self._made()), *args]
         return self.start_component("kube-scheduler", words, f"https://127.0.0.1:{port}/healthz")
@@ -283,16 +283,3 @@ def drop_data(folder: Path) -> None:
         shutil.rmtree(folder / name, ignore_errors=True)
     for file in [folder / "kubeconfig", *folder.glob("*.kubeconfig")]:
         file.unlink(missing_ok=True)
-
-
-def _free_ports() -> commands.Ports:
-    return commands.Ports(*_free(5))
-
-
-def _free(count: int) -> list[int]:
-    """Different TCP ports on 127.0.0.1 that nothing listens on."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]

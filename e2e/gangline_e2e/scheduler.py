@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import signal
-import socket
 import sys
 import time
 import urllib.request
@@ -17,6 +16,7 @@ import yaml
 
 from gangline_e2e import processes
 from gangline_e2e.errors import HarnessError, StartFailed
+from gangline_e2e.ports import free_ports
 from gangline_e2e.processes import Process
 from gangline_e2e.workloads import Manifest
 
@@ -68,7 +68,7 @@ class Gangline:
         """Start it and wait until /readyz answers 200; StartFailed shows the end of its log."""
         if self.alive():
             raise HarnessError(f"{NAME}: runs already")
-        listen, secure = (f"127.0.0.1:{_free_port()}" for _ in range(2))
+        listen, secure = (f"127.0.0.1:{port}" for port in free_ports(2))
         self.url, self.secure_url = f"http://{listen}", f"https://{secure}"
         process = self._process = processes.start(NAME, self._command(listen, secure), self.log_file)
         deadline = time.monotonic() + self._start_s
@@ -154,13 +154,6 @@ def profile(name: str, *, enabled: Sequence[Manifest] = (), args: Mapping[str, M
     if args:
         made["pluginConfig"] = [{"name": plugin, "args": dict(values)} for plugin, values in args.items()]
     return made
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
 
 
 def _answers(url: str) -> bool:

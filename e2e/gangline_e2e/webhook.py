@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import socket
 import sys
 import time
 import urllib.error
@@ -17,6 +16,7 @@ from typing import Self
 from gangline_e2e import processes
 from gangline_e2e.certificates import Authority
 from gangline_e2e.errors import StartFailed
+from gangline_e2e.ports import free_ports
 
 START_S = 30.0
 
@@ -38,7 +38,7 @@ class Webhook:
         self._folder = folder
         self._scheduler_names = scheduler_names
         self._enforcement = enforcement
-        self._port, self._health = _free_ports(2)
+        self._port, self._health = free_ports(2)
         self._process: processes.Process | None = None
         self._authorities = 0
         self.log = folder / "webhook.log"
@@ -110,13 +110,3 @@ class Webhook:
                 return str(answer.read().decode())
         except (urllib.error.URLError, ConnectionError, TimeoutError):
             return ""
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports

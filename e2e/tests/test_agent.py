@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
@@ -17,6 +16,7 @@ from gangline_e2e import processes
 from gangline_e2e.api import Api, connect
 from gangline_e2e.errors import Refused
 from gangline_e2e.gpu_crds import NODE_STATUSES, agent_policies, install, node_status
+from gangline_e2e.ports import free_port
 from gangline_e2e.processes import Process
 from gangline_e2e.sources import Cluster
 from gangline_e2e.workloads import Manifest, binding, gpu_pod, kwok_node
@@ -140,9 +140,7 @@ async def test_statuses_come_and_go_with_their_nodes_and_gpus_fall_ill_by_the_fi
 async def test_an_agent_is_ready_once_the_api_has_its_report(
     api: Api, control_plane: Cluster, start_agent: StartAgent
 ) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     words = ("--simulate", "pcie-4", "--nodes", await add_fleet(api, 2))
     start_agent(control_plane.kubeconfig, *words, f"--listen={address}")
 
