@@ -231,6 +231,9 @@ class Program:
             stopping.cancel()
             _raise_first(work)
         log.info("stopping")
+        finishing = asyncio.create_task(scheduler.finish())
+        await asyncio.wait((work, finishing), return_when=asyncio.FIRST_COMPLETED)
+        finishing.cancel()
         work.cancel()
         await asyncio.wait((work,))
 

@@ -3,6 +3,10 @@
 The result of each decision goes to a listener; this module changes neither cache nor queue. A group binds in two
 phases: first the pre-binds of all members, then, after a barrier, all binds. So a fault in a pre-bind, or a deleted
 member or node, is noticed while no member is bound.
+
+A scheduler that is told to stop carries out what has begun (`Binder.finish`): pods whose pre-binds or bind are under
+way, and every member of a group behind the barrier. A group in part would wait for the next leader, and until then its
+devices would be idle. What has not begun is dropped: the next leader decides on such pods anew.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from gangline.api.plugin import Clock
 from gangline.deciding.group_decisions import GroupDecision
@@ -26,7 +30,14 @@ Listener = Callable[[Decision, Status], None]
 """Called once per decision with SUCCESS, or with the status that says what failed."""
 GroupListener = Callable[[GroupDecision, Sequence[Status], bool], None]
 """Called once per group with the result of each member, and whether binding was reached."""
-Job = Callable[[], Awaitable[None]]
+
+
+class Job(NamedTuple):
+    """A piece of work in the binder's queue."""
+
+    work: Callable[[], Awaitable[None]]
+    has_begun: Callable[[], bool] = lambda: False
+    """Whether the unit to which the work belongs is bound in part."""
 
 
 class Binder:
@@ -55,6 +66,9 @@ class Binder:
         self._busy = 0
         self._room = asyncio.Event()
         self._room.set()
+        self._behind_barrier = 0
+        self._is_finishing = False
+        self._finished = asyncio.Event()
 
     async def run(self) -> None:
         """Bind until cancelled; binding cycles that are running then are interrupted."""
@@ -64,6 +78,15 @@ class Binder:
                 group.create_task(work)
             for _ in range(self._concurrency):
                 group.create_task(self._work())
+
+    async def finish(self) -> None:
+        """Carry out what has begun and drop the rest; returns when nothing is left. Nothing may be submitted any more.
+
+        `run` must be running, and runs on until it is cancelled.
+        """
+        self._is_finishing = True
+        self._ended()
+        await self._finished.wait()
 
     @property
     def pending(self) -> int:
@@ -79,7 +102,7 @@ class Binder:
         if decision.holds:
             self._start(self._hold(decision))
         else:
-            self._enqueue(partial(self._carry_out, decision))
+            self._enqueue(Job(partial(self._carry_out, decision)))
 
     def submit_group(self, decision: GroupDecision) -> None:
         """Carry out the decision on a group."""
@@ -106,7 +129,7 @@ class Binder:
     async def _hold(self, decision: Decision) -> None:
         status = await self._verdict(decision)
         if status.is_success:
-            self._enqueue(partial(self._carry_out, decision))
+            self._enqueue(Job(partial(self._carry_out, decision)))
         else:
             self._listener(decision, status)
 
@@ -136,7 +159,8 @@ class Binder:
             job = await self._ready.get()
             self._busy += 1
             try:
-                await job()
+                if not self._is_finishing or job.has_begun():
+                    await job.work()
             except Exception as error:  # nothing that goes wrong for one unit ends the work for the others
                 self._fault("binding", error)
             finally:
@@ -144,6 +168,12 @@ class Binder:
                 self._busy -= 1
                 if self.pending < 2 * self._concurrency:
                     self._room.set()
+                self._ended()
+
+    def _ended(self) -> None:
+        """A piece of work has ended."""
+        if self._is_finishing and not self.pending and not self._behind_barrier:
+            self._finished.set()
 
     async def _carry_out(self, decision: Decision) -> None:
         start = self._clock.monotonic()
@@ -161,28 +191,39 @@ class Binder:
         together = _Together(self._waiting, members)
         statuses: Sequence[Status] = await asyncio.gather(*(together.end(m, self._verdict) for m in members))
         if all(status.is_success for status in statuses):
-            statuses = await self._each(members, lambda m: m.runtime.pre_bind(m.cycle, m.pod, m.node))
-        barrier = _Barrier(decision)
-        if all(status.is_success for status in statuses):
-            statuses = await self._each(members, barrier.bind)
-        for status in statuses:
-            self._observe(status, start)
-        if self._group_listener is not None:
-            self._group_listener(decision, statuses, barrier.is_open)
-        if barrier.is_open:
-            done = [member for member, status in zip(members, statuses, strict=True) if status.is_success]
-            for member in done:
-                self._enqueue(partial(self._after, member))
+            statuses = await self._each(members, lambda m: m.runtime.pre_bind(m.cycle, m.pod, m.node), lambda: False)
+        barrier = _Barrier(decision, self._opened)
+        try:
+            if all(status.is_success for status in statuses):
+                statuses = await self._each(members, barrier.bind, lambda: barrier.is_open)
+            for status in statuses:
+                self._observe(status, start)
+            if self._group_listener is not None:
+                self._group_listener(decision, statuses, barrier.is_open)
+            if barrier.is_open:
+                for member, status in zip(members, statuses, strict=True):
+                    if status.is_success:
+                        self._enqueue(Job(partial(self._after, member), lambda: True))
+        finally:
+            if barrier.is_open:
+                self._behind_barrier -= 1
+                self._ended()
+
+    def _opened(self) -> None:
+        self._behind_barrier += 1
 
     async def _each(
-        self, members: Sequence[Decision], step: Callable[[Decision], Awaitable[Status]]
+        self,
+        members: Sequence[Decision],
+        step: Callable[[Decision], Awaitable[Status]],
+        has_begun: Callable[[], bool],
     ) -> Sequence[Status]:
         """Do a step for every member, with the usual limit on concurrency; returns the answers in order."""
         answers: list[asyncio.Future[Status]] = []
         for member in members:
             answer: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
             answers.append(answer)
-            self._enqueue(partial(_answer, member, step, answer))
+            self._enqueue(Job(partial(_answer, member, step, answer), has_begun))
         return await asyncio.gather(*answers)
 
     def _observe(self, status: Status, start: float) -> None:
@@ -220,8 +261,9 @@ class _Barrier:
     The check is made when the first bind is due: the binds may have waited long behind the binds of other pods.
     """
 
-    def __init__(self, decision: GroupDecision) -> None:
+    def __init__(self, decision: GroupDecision, on_open: Callable[[], None]) -> None:
         self._decision = decision
+        self._on_open = on_open
         self._found: dict[str, Status] | None = None
         self.is_open = False
         """Whether binding was reached."""
@@ -231,6 +273,8 @@ class _Barrier:
         if self._found is None:
             self._found = self._look()
             self.is_open = all(status.is_success for status in self._found.values())
+            if self.is_open:
+                self._on_open()
         if not self.is_open:
             return self._found[member.pod.uid]
         return await member.runtime.bind(member.cycle, member.pod, member.node)

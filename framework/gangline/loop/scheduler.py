@@ -42,6 +42,8 @@ from gangline.telemetry.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
+FINISHING = 5.0
+"""Seconds that a leader which is told to stop may take to carry out the bindings that have begun."""
 FRESH = 5.0
 """Seconds after the start during which the first lists count as new."""
 HOUSEKEEPING = 1.0
@@ -111,6 +113,7 @@ class Scheduler:
         self._random = random.Random(options.seed)
         self._asker = asker or HttpAsker()
         self._leading: asyncio.TaskGroup | None = None
+        self._deciding: asyncio.Task[None] | None = None
         wake = asyncio.Event()
         self._cluster = Cluster(self.cache, self.queue, self.waiting, self.recorder, clock, wake.set, self._enqueued)
         self._pods = PodHandler(self._cluster)
@@ -238,12 +241,26 @@ class Scheduler:
             try:
                 group.create_task(self.binder.run())
                 group.create_task(self.reporter.run())
-                group.create_task(self._cycles.run())
+                self._deciding = group.create_task(self._cycles.run())
                 self._in_use.services.background.start(group)
                 await asyncio.Event().wait()  # until cancelled
             finally:
-                self._leading = None
+                self._leading = self._deciding = None
                 self._in_use.services.background.stop()
+
+    async def finish(self) -> None:
+        """Before `lead` is cancelled in good order: decide no more, and carry out the bindings that have begun.
+
+        Returns at once when this process does not lead, and after `FINISHING` seconds at the latest.
+        """
+        if self._deciding is None:
+            return
+        self._deciding.cancel()
+        try:
+            async with asyncio.timeout(FINISHING):
+                await self.binder.finish()
+        except TimeoutError:
+            log.warning("stopping with %d bindings under way: %g s have passed", self.binder.pending, FINISHING)
 
     def _read_groups_anew(self) -> None:
         """Pods may have been listed before the objects from which their groups are read."""

@@ -230,11 +230,11 @@ async def test_the_least_patient_plugin_ends_the_wait() -> None:
 class GroupBench(Bench):
     """As a bench, for a group of two pods that a plugin `Gate` holds."""
 
-    def __init__(self, *plugins: type[Any]) -> None:
+    def __init__(self, *plugins: type[Any], concurrency: int = 64) -> None:
         super().__init__(*plugins)
         self.ends: list[tuple[list[str], bool]] = []
         self.binder = Binder(
-            self.waiting, self._listen, FakeClock(), self.metrics, group_listener=lambda _, s, b: self._end(s, b)
+            self.waiting, self._listen, FakeClock(), self.metrics, concurrency, lambda _, s, b: self._end(s, b)
         )
         pods = [CACHE.record(make_pod(name)) for name in ("p", "q")]
         self.unit = Unit(pods, 0.0, group="g")
@@ -268,3 +268,73 @@ async def test_a_member_that_was_deleted_before_the_barrier_keeps_the_others_fro
         await until(lambda: bool(bench.ends))
 
     assert bench.ends == [(["", "the pod was deleted"], False)] and not bench.handle.bindings.bound
+
+
+def gated(point: str) -> tuple[type[Any], list[asyncio.Event]]:
+    """A plugin that goes on at a point when it is told to."""
+    gates: list[asyncio.Event] = []
+
+    async def wait(self: Any) -> None:
+        gates.append(asyncio.Event())
+        await gates[-1].wait()
+
+    return type("Gated", (), {"name": "Gated", point: hookimpl(wait)}), gates
+
+
+async def allowed(bench: GroupBench) -> None:
+    """Let the group go on from permit."""
+    for waiting in (await bench.held()).values():
+        waiting.allow("Gate")
+
+
+async def test_finishing_binds_all_of_a_group_that_is_behind_the_barrier() -> None:
+    plugin, gates = gated("bind")
+    async with running(GroupBench(plugin, concurrency=1)) as bench:
+        assert isinstance(bench, GroupBench)
+        await allowed(bench)
+        await until(lambda: len(gates) == 1)
+        bench.submit("late")
+        finishing = asyncio.create_task(bench.binder.finish())
+        for number in range(2):
+            await until(partial(lambda n: len(gates) > n, number))
+            assert not finishing.done()
+            gates[number].set()
+        await until(finishing.done)
+
+    assert bench.ends == [(["", ""], True)] and len(gates) == 2
+    assert "late" not in bench.told
+
+
+async def test_finishing_binds_none_of_a_group_that_is_before_the_barrier() -> None:
+    plugin, gates = gated("pre_bind")
+    async with running(GroupBench(plugin, DefaultBinder, concurrency=1)) as bench:
+        assert isinstance(bench, GroupBench)
+        await allowed(bench)
+        await until(lambda: len(gates) == 1)
+        finishing = asyncio.create_task(bench.binder.finish())
+        await asyncio.sleep(0)
+        assert not finishing.done()
+        gates[0].set()
+        await until(finishing.done)
+
+    assert not bench.ends and not bench.handle.bindings.bound and len(gates) == 1
+
+
+async def test_finishing_ends_what_is_bound_at_the_moment() -> None:
+    plugin, gates, _ = slow()
+    async with running(Bench(plugin, concurrency=1)) as bench:
+        bench.submit("p")
+        bench.submit("q")
+        await until(lambda: len(gates) == 1)
+        finishing = asyncio.create_task(bench.binder.finish())
+        await asyncio.sleep(0)
+        assert not finishing.done()
+        gates[0].set()
+        await until(finishing.done)
+
+    assert list(bench.told) == ["p"] and len(gates) == 1
+
+
+async def test_finishing_without_work_ends_at_once() -> None:
+    async with running(Bench(DefaultBinder)) as bench:
+        await asyncio.wait_for(bench.binder.finish(), 5)

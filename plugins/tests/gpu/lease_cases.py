@@ -10,7 +10,7 @@ import msgspec
 
 from gangline import model
 from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES, LEASES, NODES, PODS
-from gangline.loop.scheduler import Scheduler
+from gangline.loop.scheduler import Options, Scheduler
 from gangline.simulate import Faults, SimulatedClient, SimulatedCluster
 from gangline.simulate.client import no_faults
 from gangline.testing import make_node, make_pod
@@ -108,6 +108,7 @@ class LeaseCluster(SimulatedCluster):
         faults: Faults = no_faults,
         latency: Mapping[str, float] = LATENCY,
         gangs: bool = False,
+        concurrency: int = 64,
     ) -> AsyncIterator[Scheduler]:
         """A scheduler that runs until the block ends, then is cut off as by SIGKILL: it does nothing more."""
         more = "{name: GangPermit}, " if gangs else ""
@@ -116,7 +117,7 @@ class LeaseCluster(SimulatedCluster):
         )
         text = f"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n{profiles}"
         client = SimulatedClient(self.server, latency=latency, faults=faults)
-        async with self.scheduling(text, client, seed=seed) as scheduler:
+        async with self.scheduling(text, client, options=Options(concurrency, seed=seed)) as scheduler:
             try:
                 yield scheduler
             finally:

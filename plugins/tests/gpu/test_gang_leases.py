@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from gangline.errors import Unavailable
 from gangline.kube.resources import LEASES, Resource
+from gangline.loop.scheduler import FINISHING
 from gangline_plugins.gpu.leases.holds import Hold, lease_of
 
-from .lease_cases import NAMESPACE, LeaseCluster
+from .lease_cases import LATENCY, NAMESPACE, LeaseCluster
 
 GANG = {"gang.scheduling.koordinator.sh/name": "a", "gang.scheduling.koordinator.sh/min-available": "4"}
 NAMES = tuple(f"a-{number}" for number in range(4))
@@ -89,3 +91,48 @@ def test_a_gang_of_which_a_dead_scheduler_has_bound_a_part_is_whole_soon(bound: 
     cluster.play(story)
 
     assert cluster.held() == cluster.allocated() and len(cluster.held()) == 32
+
+
+@pytest.mark.parametrize("bound", [1, 2, 3])
+def test_a_leader_that_is_told_to_stop_leaves_no_gang_in_part(bound: int) -> None:
+    cluster = LeaseCluster(nodes=4)
+    cluster.add_claim(count=8)
+    for name in NAMES:
+        cluster.add_pod(name, annotations=GANG)
+    slow = {**LATENCY, "bind": 1.0}
+
+    async def story() -> None:
+        async with cluster.scheduler(gangs=True, latency=slow, concurrency=1) as scheduler:
+            await cluster.until(lambda: count_bound(cluster) == bound, 60)
+            cluster.add_pod("late")
+            await scheduler.finish()
+            assert count_bound(cluster) == len(NAMES)
+            await asyncio.sleep(10)
+        assert not cluster.pod("late").spec.node_name
+
+    cluster.play(story)
+
+    assert cluster.held() == cluster.allocated() and len(cluster.held()) == 32
+
+
+def test_a_leader_that_is_told_to_stop_waits_for_a_slow_api_server_for_some_seconds_only() -> None:
+    cluster = LeaseCluster(nodes=4)
+    cluster.add_claim(count=8)
+    for name in NAMES:
+        cluster.add_pod(name, annotations=GANG)
+
+    async def story() -> None:
+        async with cluster.scheduler(gangs=True, latency={**LATENCY, "bind": 20.0}) as scheduler:
+            await cluster.until(lambda: len(cluster.held()) == 32, 60)
+            await asyncio.sleep(1)
+            before = cluster.clock.monotonic()
+            await scheduler.finish()
+            assert cluster.clock.monotonic() - before == pytest.approx(FINISHING, abs=0.5)
+            assert not count_bound(cluster)
+
+    cluster.play(story)
+
+
+def count_bound(cluster: LeaseCluster) -> int:
+    """How many members have a node."""
+    return sum(bool(cluster.pod(name).spec.node_name) for name in NAMES)
