@@ -149,6 +149,13 @@ GPU_NODE_STATUSES = Resource(
 )
 
 RESOURCE_CLAIMS = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", model.ResourceClaim)
+RESOURCE_CLAIM_TEMPLATES = Resource(
+    "resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate", model.ResourceClaimTemplate
+)
+RESOURCE_SLICES = Resource(
+    "resource.k8s.io", "v1", "resourceslices", "ResourceSlice", model.ResourceSlice, namespaced=False
+)
+DEVICE_CLASSES = Resource("resource.k8s.io", "v1", "deviceclasses", "DeviceClass", model.DeviceClass, namespaced=False)
 
 
 def _pod_groups(group: str, version: str, type_: type[T]) -> Resource[T]:
