@@ -41,9 +41,9 @@ def _device(device: dict[str, Any]) -> dict[str, Any]:
 
 def _request(request: dict[str, Any]) -> dict[str, Any]:
     exactly = {key: value for key, value in request.items() if key not in _OF_REQUESTS}
-    if not exactly or "exactly" in request:
-        return request
-    return {**{key: request[key] for key in _OF_REQUESTS if key in request}, "exactly": exactly}
+    named = {key: value for key, value in request.items() if key in _OF_REQUESTS}
+    # A request with alternatives has an empty deviceClassName there.
+    return named if "exactly" in request or not any(exactly.values()) else {**named, "exactly": exactly}
 
 
 def _within(data: Any, path: tuple[str, ...], change: Upgrade) -> Any:
