@@ -190,6 +190,8 @@ TOPOLOGY_SCHEDULER_CONFIGS = Resource(
 )
 DOMAIN_CONFIGS = Resource(wire.TOPOLOGY_GROUP, wire.TOPOLOGY_VERSION, "domainconfigs", "DomainConfig", model.Document)
 
+DEVICES: tuple[Resource[Any], ...] = (RESOURCE_SLICES, DEVICE_CLASSES, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS)
+"""The kinds of dynamic resource allocation."""
 STORED: tuple[Resource[Any], ...] = (
     NAMESPACES,
     SERVICES,

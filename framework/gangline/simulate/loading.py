@@ -9,14 +9,7 @@ import msgspec
 
 from gangline.errors import ApiError
 from gangline.kube.interface import PatchKind
-from gangline.kube.resources import (
-    DEVICE_CLASSES,
-    PODS,
-    RESOURCE_CLAIM_TEMPLATES,
-    RESOURCE_CLAIMS,
-    RESOURCE_SLICES,
-    Resource,
-)
+from gangline.kube.resources import DEVICES, PODS, Resource
 from gangline.model import ObjectMeta
 from gangline.simulate import manifests
 from gangline.simulate.history import Revision
@@ -29,9 +22,7 @@ DEFINITION = "CustomResourceDefinition"
 
 
 _OLDER: Mapping[tuple[str, str], tuple[Resource[Any], Resource[Any]]] = {
-    (older.api_version, older.kind): (newest, older)
-    for newest in (RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_SLICES, DEVICE_CLASSES)
-    for older in newest.older
+    (older.api_version, older.kind): (newest, older) for newest in DEVICES for older in newest.older
 }
 """By apiVersion and kind of an older version: its newest version, and itself."""
 
