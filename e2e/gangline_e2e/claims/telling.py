@@ -1,0 +1,137 @@
+"""Tells stories to the scheduler that runs on a control plane, and reads what has become of pods and claims."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gangline_e2e.api import Api
+from gangline_e2e.claims.building import API, Changed, Created, Deleted, Step, Story
+from gangline_e2e.errors import WaitedTooLong
+from gangline_e2e.workloads import Manifest, Manifests
+
+DECIDED_S = 20.0
+"""Seconds for one step: what has not come by then is not to come, and the outcome shows what has."""
+CLUSTER_WIDE = {"ResourceSlice": "resourceslices", "DeviceClass": "deviceclasses"}
+CLAIMED = "resource.kubernetes.io/pod-claim-name"
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a story has come to, without what differs from run to run."""
+
+    decided: dict[str, str] = field(default_factory=dict)
+    """By pod: its node, or why it has none."""
+    claims: dict[str, Any] = field(default_factory=dict)
+    """By claim, or POD/ENTRY: its allocation and who has reserved it."""
+
+    def devices(self, claim: str) -> list[str]:
+        """REQUEST=DEVICE of a claim in order."""
+        allocation = self.claims[claim]["allocation"] or {}
+        return [f"{each['request']}={each['device']}" for each in allocation.get("devices", {}).get("results", [])]
+
+
+async def prepare(api: Api, stories: Sequence[Story]) -> None:
+    """Create all that is there before the first pod comes."""
+    await api.merge(
+        f"/api/v1/namespaces/{api.namespace}", {"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}}
+    )
+    await api.create_many(story.told(each) for story in stories for each in story.there)
+
+
+async def tell(api: Api, stories: Sequence[Story]) -> dict[str, Outcome]:
+    """Tell all stories at once, each step by step."""
+    async with asyncio.TaskGroup() as group:
+        told = {story.name: group.create_task(_tell(api, story)) for story in stories}
+    outcomes = {name: each.result() for name, each in told.items()}
+    claims = await api.list(f"/apis/{API}/namespaces/{api.namespace}/resourceclaims")
+    for name, outcome in outcomes.items():
+        outcome.claims = {_called(each, name): _kept(each, name) for each in claims if _is_of(each, name)}
+    return outcomes
+
+
+async def _tell(api: Api, story: Story) -> Outcome:
+    outcome = Outcome()
+    for step in story.steps:
+        await _take(api, story, step, outcome)
+    return outcome
+
+
+async def _take(api: Api, story: Story, step: Step, outcome: Outcome) -> None:
+    match step:
+        case Created():
+            made = await api.create(story.told(step.manifest))
+            if made["kind"] == "Pod":
+                expected = {story.told(f"@{each}") for each in step.at}
+                name = made["metadata"]["name"]
+                found = await _decision(api, name, expected, story.told(step.refused))
+                outcome.decided[_short(name, story.name)] = _short(found, story.name)
+        case Deleted():
+            await api.delete(f"{_collection(api, step.kind)}/{story.told(step.name)}", at_once=True)
+        case Changed():
+            path = f"{_collection(api, step.kind)}/{story.told(step.name)}"
+            await api.merge(f"{path}/{step.subresource}" if step.subresource else path, story.told(step.patch))
+
+
+async def _decision(api: Api, pod: str, nodes: set[str], reason: str) -> str:
+    """The pod's node, or why it has none: what is expected, or else what is there after some time."""
+    path, last = f"{api.pods}/{pod}", ""
+
+    async def is_decided() -> bool:
+        nonlocal last
+        found = await api.get(path)
+        last = found["spec"].get("nodeName", "") or _reason(found)
+        return last in nodes or bool(reason and reason in last)
+
+    try:
+        await api.until(is_decided, f"{pod} is decided", DECIDED_S)
+    except WaitedTooLong:
+        return last
+    return last
+
+
+def _reason(pod: Manifest) -> str:
+    conditions: Manifests = pod["status"].get("conditions", [])
+    return next((each.get("message", "") for each in conditions if each["type"] == "PodScheduled"), "")
+
+
+def _collection(api: Api, kind: str) -> str:
+    if kind == "Pod":
+        return api.pods
+    if kind == "Node":
+        return "/api/v1/nodes"
+    if kind in CLUSTER_WIDE:
+        return f"/apis/{API}/{CLUSTER_WIDE[kind]}"
+    return f"/apis/{API}/namespaces/{api.namespace}/{kind.lower()}s"
+
+
+def _is_of(claim: Manifest, story: str) -> bool:
+    return str(claim["metadata"]["name"]).startswith(f"{story}--")
+
+
+def _called(claim: Manifest, story: str) -> str:
+    """The name of a claim in its story; one made for a pod is named by the pod and its entry."""
+    metadata = claim["metadata"]
+    entry = metadata.get("annotations", {}).get(CLAIMED)
+    if entry is None:
+        return _short(metadata["name"], story)
+    return f"{_short(metadata['ownerReferences'][0]['name'], story)}/{entry}"
+
+
+def _kept(claim: Manifest, story: str) -> Manifest:
+    status = claim.get("status", {})
+    consumers = sorted(_short(each["name"], story) for each in status.get("reservedFor", []))
+    allocation = status.get("allocation")
+    for result in (allocation or {}).get("devices", {}).get("results", []):
+        if "shareID" in result:
+            result["shareID"] = "some"
+    if allocation is not None:
+        allocation.pop("allocationTimestamp", None)
+    finalizers = claim["metadata"].get("finalizers", [])
+    return {"allocation": allocation, "reservedFor": consumers, "finalizers": finalizers}
+
+
+def _short(text: str, story: str) -> str:
+    return text.replace(f"{story}--", "")
