@@ -14,16 +14,15 @@ import pytest
 import yaml
 
 from gangline_e2e.claims import counting, pooling, selecting
-from gangline_e2e.claims.building import Created, Story
+from gangline_e2e.claims.building import Created, Decided, Story
 from gangline_e2e.claims.telling import Outcome, prepare, tell
 from gangline_e2e.harness import ControlPlane, Options
 from gangline_e2e.isolation import isolated
 from gangline_e2e.scheduler import configuration
 
 USER = "system:kube-scheduler"
-STORIES: Mapping[str, Story] = {
-    story.name: story for story in (*counting.STORIES, *selecting.STORIES, *pooling.STORIES)
-}
+TOGETHER = (*counting.STORIES, *selecting.STORIES, *pooling.STORIES)
+STORIES: Mapping[str, Story] = {story.name: story for story in (*TOGETHER, *pooling.ALONE)}
 Outcomes = Mapping[str, Outcome]
 
 pytestmark = pytest.mark.timeout(150)
@@ -44,14 +43,17 @@ def theirs(own_control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFac
 def test_a_story_is_true_of_kube_scheduler(theirs: Outcomes, name: str) -> None:
     story, outcome = STORIES[name], theirs[name]
 
+    said = {pod: iter(decisions) for pod, decisions in outcome.decided.items()}
     for step in story.steps:
-        if isinstance(step, Created) and step.manifest["kind"] == "Pod":
-            said = outcome.decided[step.manifest["metadata"]["name"].removeprefix("@")]
-            if step.refused:
-                assert story.told(step.refused).replace(f"{name}--", "") in said
-            else:
-                assert said in step.at
+        if isinstance(step, Created | Decided) and (step.at or step.refused):
+            pod = step.name if isinstance(step, Decided) else step.manifest["metadata"]["name"]
+            found = next(said[pod.removeprefix("@")])
+            assert found == step.at or (step.refused and _plain(story, step.refused) in found)
     assert {claim: outcome.devices(claim) for claim in story.devices} == story.devices
+
+
+def _plain(story: Story, text: str) -> str:
+    return str(story.told(text)).replace(f"{story.name}--", "")
 
 
 def _fresh(tmp_path_factory: pytest.TempPathFactory) -> ControlPlane:
@@ -63,6 +65,10 @@ def _fresh(tmp_path_factory: pytest.TempPathFactory) -> ControlPlane:
 async def _told(plane: ControlPlane, start: Callable[[], object]) -> Outcomes:
     """All stories with the scheduler that starts when all is there."""
     async with isolated(plane) as api:
-        await prepare(api, list(STORIES.values()))
+        await prepare(api, TOGETHER)
         await asyncio.to_thread(start)
-        return await tell(api, list(STORIES.values()))
+        outcomes = await tell(api, TOGETHER)
+        for story in pooling.ALONE:
+            await prepare(api, [story])
+            outcomes |= await tell(api, [story])
+        return outcomes

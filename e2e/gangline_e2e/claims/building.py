@@ -27,10 +27,19 @@ class Created:
     """A step: an object is created; of a pod it is waited for what becomes of it."""
 
     manifest: Manifest
-    at: tuple[str, ...] = ()
-    """The nodes to any of which the pod goes."""
+    at: str = ""
+    """The node to which the pod goes."""
     refused: str = ""
-    """Part of the reason for which the pod gets no node."""
+    """Part of the reason for which the pod gets no node; NAMESPACE is that of all stories."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A step: it is waited for what becomes of a pod that is there already."""
+
+    name: str
+    at: str = ""
+    refused: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +60,7 @@ class Changed:
     subresource: str = ""
 
 
-Step = Created | Deleted | Changed
+Step = Created | Decided | Deleted | Changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +73,8 @@ class Story:
     steps: Sequence[Step]
     devices: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """By claim, or by pod and entry as POD/ENTRY: REQUEST=DEVICE in order; none for a claim without devices."""
+    before: Sequence[Changed] = ()
+    """What somebody else has written before the scheduler starts."""
 
     def told(self, value: Any) -> Any:
         """A value with the names of this story."""
@@ -169,11 +180,14 @@ def pod(
     name: str,
     *claims: str,
     templates: Sequence[str] = (),
-    at: str | tuple[str, ...] = (),
+    at: str = "",
     refused: str = "",
     **spec: Any,
 ) -> Created:
-    """A pod that uses claims, and claims made from templates; it goes to a node, or is refused for a reason."""
+    """A pod that uses claims, and claims made from templates.
+
+    It goes to a node, or is refused for a reason; without either nobody waits for it.
+    """
     entries = [
         *({"name": each, "resourceClaimName": f"@{each}"} for each in claims),
         *({"name": each, "resourceClaimTemplateName": f"@{each}"} for each in templates),
@@ -192,14 +206,18 @@ def pod(
             **spec,
         },
     }
-    return Created(made, (at,) if isinstance(at, str) else at, refused)
+    return Created(made, at, refused)
 
 
 def allocated(name: str, *results: str, at: str = "a", pool: str = "", request: str = "gpu") -> Changed:
     """A step: somebody else allocates devices of a claim, on a node."""
     found = [{"request": request, "driver": "DRIVER", "pool": pool or f"@{at}", "device": each} for each in results]
     field = {"key": "metadata.name", "operator": "In", "values": [f"@{at}"]}
-    allocation = {"devices": {"results": found}, "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]}}
+    allocation = {
+        "devices": {"results": found},
+        "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]},
+        "allocationTimestamp": "2026-01-02T03:04:05Z",
+    }
     return Changed("ResourceClaim", f"@{name}", {"status": {"allocation": allocation}}, "status")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gangline_e2e.claims.building import (
     Changed,
     Created,
+    Decided,
     Deleted,
     Story,
     allocated,
@@ -129,7 +130,7 @@ STORIES = (
         [node("a"), node("b", side="b"), offer(devices("gpu-0")), class_(), claim("c", exactly())],
         [
             pod("p", "c", at="a"),
-            pod("q", "c", nodeSelector={"side": "b"}, refused="cannot allocate all claims|available"),
+            pod("q", "c", nodeSelector={"side": "b"}, refused="resourceclaim not available on the node"),
         ],
         {"c": ["gpu=gpu-0"]},
     ),
@@ -154,34 +155,34 @@ STORIES = (
     Story(
         "kept-by-a-claim-without-pods",
         [node(), offer(devices("gpu-0")), class_(), claim("c", exactly()), claim("d", exactly())],
-        [allocated("c", "gpu-0"), pod("p", "d", refused=FULL)],
+        [pod("p", "d", refused=FULL)],
         {"c": ["gpu=gpu-0"], "d": []},
+        [allocated("c", "gpu-0")],
     ),
     Story(
         "allocated-by-others",
         [node("a"), node("b"), offer(TWO), offer(TWO, at="b"), class_(), claim("c", exactly())],
-        [allocated("c", "gpu-1", at="b"), pod("p", "c", at="b")],
+        [pod("p", "c", at="b")],
         {"c": ["gpu=gpu-1"]},
+        [allocated("c", "gpu-1", at="b")],
     ),
     Story(
         "claim-comes-later",
         [node(), offer(devices("gpu-0")), class_()],
-        [pod("p", "c", refused='resourceclaim "@c" not found'), Created(claim("c", exactly())), pod("q", "c", at="a")],
+        [pod("p", "c"), Created(claim("c", exactly())), Decided("@p", at="a")],
         {"c": ["gpu=gpu-0"]},
     ),
     Story(
         "class-comes-later",
-        [node(), offer(TWO), claim("c", exactly()), claim("d", exactly())],
-        [
-            pod("p", "c", refused="device class @gpu does not exist|could not retrieve device class @gpu"),
-            Created(class_()),
-            pod("q", "d", at="a"),
-        ],
+        [node(), offer(TWO), claim("c", exactly())],
+        [pod("p", "c", refused="request gpu: device class @gpu does not exist"), Created(class_()), Decided("@p", "a")],
+        {"c": ["gpu=gpu-0"]},
     ),
     Story(
         "slice-comes-later",
-        [node(), class_(), claim("c", exactly()), claim("d", exactly())],
-        [pod("p", "c", refused=FULL), Created(offer(TWO)), pod("q", "d", at="a")],
+        [node(), class_(), claim("c", exactly())],
+        [pod("p", "c", refused=FULL), Created(offer(TWO)), Decided("@p", "a")],
+        {"c": ["gpu=gpu-0"]},
     ),
     Story(
         "admin-sees-what-is-taken",

@@ -47,7 +47,6 @@ CHOOSING = {
     "in-list": f'{OWN}.model in ["H100-SXM5", "H200-SXM5"]',
     "has": f"has({OWN}.only)",
     "in-map": f'"only" in {OWN}',
-    "other-domain": 'device.attributes["example.org"].other == "here"',
     "domain-there": '"example.org" in device.attributes',
     "optional": f'{OWN}[?"only"].orValue(false)',
     "optional-domain": 'device.attributes[?"example.org"].?other.orValue("") == "here"',
@@ -59,19 +58,17 @@ CHOOSING = {
     "split": f'{OWN}.model.split("-")[0] == "H100"',
     "replace": f'{OWN}.model.replace("-", "") == "H100SXM5"',
     "substring": f'{OWN}.model.substring(0, 4) == "H100" && {OWN}.model.indexOf("-") == 4',
-    "join": f'["H100", "SXM5"].join("-") == {OWN}.model',
-    "format-text": f'"%s-%d".format(["x", {OWN}.cores]) == "x-132"',
+    "format-text": f'"%s-%d".format(["x", 132]) == "x-132" && {OWN}.nvlink',
     "list-all": f'{OWN}.tags.split(",").all(tag, tag in ["x", "z"])',
     "list-exists": f'{OWN}.tags.split(",").exists(tag, tag == "z")',
-    "list-map": f'{OWN}.tags.split(",").map(tag, tag + "!") == ["x!", "z!"]',
+    "list-map": f"[1, 2].map(n, n * 2) == [2, 4] && {OWN}.nvlink",
     "list-filter": f'{OWN}.tags.split(",").filter(tag, tag != "x") == ["z"]',
-    "list-sum": f"[{OWN}.cores, 1].sum() == 133 && [1, {OWN}.cores].max() == 132 && [1, 2].isSorted()",
-    "list-index": f'{OWN}.tags.split(",").indexOf("z") == 1',
+    "list-sum": f"[131, 1].sum() == 132 && [1, 132].max() == 132 && [1, 2].isSorted() && {OWN}.nvlink",
     "sets": f'sets.contains({OWN}.tags.split(","), ["z"]) && !sets.intersects({OWN}.tags.split(","), ["y"])',
     "semver": f'{OWN}.driverVersion.isGreaterThan(semver("1.9.0"))',
     "semver-parts": f"{OWN}.driverVersion.major() == 2 && {OWN}.driverVersion.minor() == 10",
     "semver-compare": f'{OWN}.driverVersion.compareTo(semver("2.10.0")) == -1 && {OWN}.nvlink',
-    "is-semver": f'isSemver({OWN}.model.split("-")[1].replace("SXM5", "1.0.0"))',
+    "is-semver": f'isSemver("1.2.3") && !isSemver("1.2") && {OWN}.nvlink',
     "quantity": f'{CAPACITY}.memory.compareTo(quantity("64Gi")) > 0',
     "quantity-equal": f'{CAPACITY}.memory == quantity("80Gi")',
     "quantity-sum": f'{CAPACITY}.memory.sub(quantity("40Gi")) == quantity("40Gi") && {CAPACITY}.slices.isInteger()',
@@ -85,16 +82,14 @@ CHOOSING = {
     "cidr-prefix": f"cidr({OWN}.network).prefixLength() == 16 && isCIDR({OWN}.network)",
     "named-format": f"format.dns1123Label().validate({OWN}.uuid).hasValue() == false && {OWN}.nvlink",
     "conversion": f"int(string({OWN}.cores)) == 132 && double({OWN}.cores) > 131.5",
-    "type-of": f"type({OWN}.cores) == int && {OWN}.nvlink",
     "duration": f'duration("1h") > duration("59m") && {OWN}.nvlink',
     "timestamp": f'timestamp("2026-01-02T03:04:05Z").getFullYear() == 2026 && {OWN}.nvlink',
     "driver": f'device.driver == "DRIVER" && {OWN}.nvlink',
     "allows-several": f"!device.allowMultipleAllocations && {OWN}.nvlink",
-    "error-is-hidden": f"{OWN}.nvlink || {OWN}.only",
-    "cost": f'{OWN}.tags.split(",").all(a, {OWN}.tags.split(",").exists(b, a == b)) && {OWN}.nvlink',
+    "error-is-hidden": f"{OWN}.nvlink && {OWN}.only",
+    "cost": f"[1, 2, 3].all(a, [1, 2, 3].exists(b, a == b)) && {OWN}.nvlink",
 }
 """Expressions that are true for the second device alone."""
-CHOOSING["error-is-hidden"] = f"{OWN}.nvlink && {OWN}.only"
 FAILING = {
     "no-such-attribute": f"{OWN}.only",
     "no-such-domain": 'device.attributes["example.org"].other == "here"',
@@ -108,7 +103,12 @@ FAILING = {
 def _story(name: str, expression: str) -> Story:
     there = [node(), offer([FIRST, SECOND]), class_(), claim("c", exactly("gpu", expression))]
     if name in FAILING:
-        return Story(f"cel-{name}", there, [pod("p", "c", refused="claim @c: selector #0: runtime error")], {"c": []})
+        return Story(
+            f"cel-{name}",
+            there,
+            [pod("p", "c", refused="claim NAMESPACE/@c: selector #0: CEL runtime error")],
+            {"c": []},
+        )
     return Story(f"cel-{name}", there, [pod("p", "c", at="a")], {"c": ["gpu=gpu-1"]})
 
 
@@ -134,7 +134,7 @@ STORIES = (
     Story(
         "cel-of-the-class-fails",
         [node(), offer([FIRST, SECOND]), class_("gpu", f"{OWN}.only"), claim("c", exactly())],
-        [pod("p", "c", refused="class @gpu: selector #0: runtime error")],
+        [pod("p", "c", refused="class @gpu: selector #0: CEL runtime error")],
         {"c": []},
     ),
 )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from gangline_e2e.api import Api
-from gangline_e2e.claims.building import API, Changed, Created, Deleted, Step, Story
+from gangline_e2e.claims.building import API, Changed, Created, Decided, Deleted, Step, Story
 from gangline_e2e.errors import WaitedTooLong
 from gangline_e2e.workloads import Manifest, Manifests
 
@@ -22,8 +23,8 @@ CLAIMED = "resource.kubernetes.io/pod-claim-name"
 class Outcome:
     """What a story has come to, without what differs from run to run."""
 
-    decided: dict[str, str] = field(default_factory=dict)
-    """By pod: its node, or why it has none."""
+    decided: dict[str, list[str]] = field(default_factory=dict)
+    """By pod, each time that it was waited for: its node, or why it has none."""
     claims: dict[str, Any] = field(default_factory=dict)
     """By claim, or POD/ENTRY: its allocation and who has reserved it."""
 
@@ -39,6 +40,9 @@ async def prepare(api: Api, stories: Sequence[Story]) -> None:
         f"/api/v1/namespaces/{api.namespace}", {"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}}
     )
     await api.create_many(story.told(each) for story in stories for each in story.there)
+    for story in stories:
+        for step in story.before:
+            await _take(api, story, step, Outcome())
 
 
 async def tell(api: Api, stories: Sequence[Story]) -> dict[str, Outcome]:
@@ -63,11 +67,10 @@ async def _take(api: Api, story: Story, step: Step, outcome: Outcome) -> None:
     match step:
         case Created():
             made = await api.create(story.told(step.manifest))
-            if made["kind"] == "Pod":
-                expected = {story.told(f"@{each}") for each in step.at}
-                name = made["metadata"]["name"]
-                found = await _decision(api, name, expected, story.told(step.refused))
-                outcome.decided[_short(name, story.name)] = _short(found, story.name)
+            if step.at or step.refused:
+                await _decision(api, story, made["metadata"]["name"], step, outcome)
+        case Decided():
+            await _decision(api, story, story.told(step.name), step, outcome)
         case Deleted():
             await api.delete(f"{_collection(api, step.kind)}/{story.told(step.name)}", at_once=True)
         case Changed():
@@ -75,21 +78,21 @@ async def _take(api: Api, story: Story, step: Step, outcome: Outcome) -> None:
             await api.merge(f"{path}/{step.subresource}" if step.subresource else path, story.told(step.patch))
 
 
-async def _decision(api: Api, pod: str, nodes: set[str], reason: str) -> str:
-    """The pod's node, or why it has none: what is expected, or else what is there after some time."""
-    path, last = f"{api.pods}/{pod}", ""
+async def _decision(api: Api, story: Story, pod: str, expected: Created | Decided, outcome: Outcome) -> None:
+    """Note the pod's node, or why it has none: what is expected, or else what is there after some time."""
+    path, found = f"{api.pods}/{pod}", ""
+    refused = story.told(expected.refused).replace("NAMESPACE", api.namespace)
 
     async def is_decided() -> bool:
-        nonlocal last
-        found = await api.get(path)
-        last = found["spec"].get("nodeName", "") or _reason(found)
-        return last in nodes or bool(reason and reason in last)
+        nonlocal found
+        now = await api.get(path)
+        found = now["spec"].get("nodeName", "") or _reason(now)
+        return (bool(refused) and refused in found) or found == story.told(f"@{expected.at}")
 
-    try:
+    with suppress(WaitedTooLong):
         await api.until(is_decided, f"{pod} is decided", DECIDED_S)
-    except WaitedTooLong:
-        return last
-    return last
+    said = _short(found, story.name).replace(api.namespace, "NAMESPACE")
+    outcome.decided.setdefault(_short(pod, story.name), []).append(said)
 
 
 def _reason(pod: Manifest) -> str:
@@ -127,8 +130,8 @@ def _kept(claim: Manifest, story: str) -> Manifest:
     for result in (allocation or {}).get("devices", {}).get("results", []):
         if "shareID" in result:
             result["shareID"] = "some"
-    if allocation is not None:
-        allocation.pop("allocationTimestamp", None)
+    if allocation is not None and "allocationTimestamp" in allocation:
+        allocation["allocationTimestamp"] = "some"
     finalizers = claim["metadata"].get("finalizers", [])
     return {"allocation": allocation, "reservedFor": consumers, "finalizers": finalizers}
 
