@@ -7,7 +7,8 @@ why not. Then everything that is written is compared.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,10 +16,12 @@ import yaml
 
 from gangline_e2e.claims import counting, pooling, selecting
 from gangline_e2e.claims.building import Created, Decided, Story
+from gangline_e2e.claims.replaying import replay
 from gangline_e2e.claims.telling import Outcome, prepare, tell
 from gangline_e2e.harness import ControlPlane, Options
 from gangline_e2e.isolation import isolated
 from gangline_e2e.scheduler import configuration
+from gangline_e2e.workloads import Manifest, Manifests
 
 USER = "system:kube-scheduler"
 TOGETHER = (*counting.STORIES, *selecting.STORIES, *pooling.STORIES)
@@ -50,6 +53,35 @@ def test_a_story_is_true_of_kube_scheduler(theirs: Outcomes, name: str) -> None:
             found = next(said[pod.removeprefix("@")])
             assert found == step.at or (step.refused and _plain(story, step.refused) in found)
     assert {claim: outcome.devices(claim) for claim in story.devices} == story.devices
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_our_allocator_finds_the_devices_that_kube_scheduler_finds(theirs: Outcomes, name: str) -> None:
+    story, outcome = STORIES[name], theirs[name]
+
+    for question in replay(story, outcome):
+        answers = {node.removeprefix(f"{name}--"): each for node, each in question.answers.items()}
+        if question.decided in answers:
+            allocated = [outcome.claims[claim]["allocation"] for claim in question.claims]
+            assert _comparable(answers[question.decided]) == _comparable(allocated)
+        else:
+            errors = {str(each["error"]) for each in answers.values() if isinstance(each, dict)}
+            assert errors or set(map(type, answers.values())) <= {type(None)}
+            assert bool(errors) == any(word in question.decided for word in ("running", "does not exist"))
+            if "CEL" in question.decided:
+                assert {error.partition("a selector fails: ")[2] for error in errors} == {
+                    question.decided.partition("CEL runtime error: ")[2]
+                }
+
+
+def _comparable(allocations: Sequence[Manifest]) -> Manifests:
+    """Allocations without the names of shares and times."""
+    found: Manifests = json.loads(json.dumps(allocations))
+    for allocation in found:
+        allocation.pop("allocationTimestamp", None)
+        for result in allocation["devices"]["results"]:
+            result.pop("shareID", None)
+    return found
 
 
 def _plain(story: Story, text: str) -> str:

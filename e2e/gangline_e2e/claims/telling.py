@@ -26,7 +26,7 @@ class Outcome:
     decided: dict[str, list[str]] = field(default_factory=dict)
     """By pod, each time that it was waited for: its node, or why it has none."""
     claims: dict[str, Any] = field(default_factory=dict)
-    """By claim, or POD/ENTRY: its allocation and who has reserved it."""
+    """By claim, or POD/ENTRY: what it asks for, its allocation, who has reserved it, and its finalizers."""
 
     def devices(self, claim: str) -> list[str]:
         """REQUEST=DEVICE of a claim in order."""
@@ -133,7 +133,7 @@ def _kept(claim: Manifest, story: str) -> Manifest:
     if allocation is not None and "allocationTimestamp" in allocation:
         allocation["allocationTimestamp"] = "some"
     finalizers = claim["metadata"].get("finalizers", [])
-    return {"allocation": allocation, "reservedFor": consumers, "finalizers": finalizers}
+    return {"spec": claim["spec"], "allocation": allocation, "reservedFor": consumers, "finalizers": finalizers}
 
 
 def _short(text: str, story: str) -> str:
