@@ -27,7 +27,7 @@ class Question:
 
 
 def replay(story: Story, outcome: Outcome) -> Iterator[Question]:
-    """The questions of a story in order. Between them claims get what the outcome says; those that went are left out."""
+    """The questions of a story in order. Between them claims get what the outcome says; lost ones are left out."""
     there: dict[tuple[str, str], Manifest] = {}
     waiting: dict[str, Manifest] = {}
     allocated: dict[str, Manifest] = {}

@@ -102,7 +102,7 @@ def test_errors_say_where_and_why() -> None:
         cel.compile('device.attributes["a"].none == 1')(_DEVICE)
 
 
-@pytest.mark.parametrize("index", ["5", "5u", "size([1, 2, 3])", "-1"])
+@pytest.mark.parametrize("index", ["5", "size([1, 2, 3])", "-1"])
 def test_an_index_that_a_list_does_not_have_is_named(index: str) -> None:
     for text in (f'"a,b".split(",")[{index}] == "a"', f"[0][{index}] == 0"):
         with pytest.raises(ExpressionFailed, match=r"index out of bounds: (5|3|-1)"):
