@@ -1,0 +1,214 @@
+"""The writes that the claims of a pod need before the pod is bound, and how they are taken back.
+
+A claim first gets the finalizer that keeps it, then its devices and the reservation for the pod in one write. A claim
+that has changed meanwhile is read again and judged again: an allocation that somebody else has written stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+
+from gangline import (
+    Action,
+    ApiError,
+    ClaimWriter,
+    ClusterEvent,
+    Code,
+    Conflict,
+    Handle,
+    NotFound,
+    PodInfo,
+    Status,
+    model,
+    node_selection,
+    rfc3339,
+    unschedulable,
+)
+from gangline_plugins.dynamic_resources.claims import (
+    MOST_CONSUMERS,
+    ClaimProblem,
+    Claims,
+    check,
+    is_reserved_for,
+)
+from gangline_plugins.dynamic_resources.ledger import Allocation, Ledger
+
+_FINALIZER = "resource.kubernetes.io/delete-protection"
+_TRIES = 8
+"""How often a claim that keeps changing is judged again."""
+_PAUSE = 0.5
+"""Seconds between two looks at the conditions of devices, and before a write is tried again."""
+TAKEN_BACK = "gangline.dev/claims"
+"""The event that what was written for a claim has been taken back."""
+IN_USE = "resourceclaim in use"
+NOT_HERE = "resourceclaim not available on the node"
+
+
+@dataclass(slots=True, eq=False)
+class Reserved:
+    """The claims of a pod that is being bound."""
+
+    claims: Claims
+    chosen: Mapping[str, Allocation]
+    """By UID of the claim: its devices."""
+    touched: dict[str, model.ResourceClaim] = field(default_factory=dict)
+    """By UID: the claims for which something was written, or may have been."""
+
+    @property
+    def uids(self) -> tuple[str, ...]:
+        """The UIDs of the claims."""
+        return tuple(self.chosen)
+
+
+class Binding:
+    """Writes claims for pods of one profile."""
+
+    def __init__(self, handle: Handle, ledger: Ledger, timeout: float) -> None:
+        self._handle = handle
+        self._ledger = ledger
+        self._writer = ClaimWriter(handle.client)
+        self._timeout = timeout
+
+    def reaches(self, allocation: Allocation, node: str) -> bool:
+        """Whether the devices of an allocation can be used on a node."""
+        row = self._handle.nodes.row_of(node)
+        if row is None:
+            return False
+        if allocation.node_selector is None:
+            return True
+        view = self._handle.nodes.at(np.array([row], dtype=np.intp))
+        return bool(node_selection.match_selector(allocation.node_selector, view)[0])
+
+    async def write(self, pod: PodInfo, node: str, reserved: Reserved) -> Status | None:
+        """Write all claims of a pod and wait for their devices. Raises ApiError."""
+        for claim in reserved.claims:
+            uid = claim.metadata.uid
+            try:
+                failed = await self._write(pod, node, reserved, self._ledger.newest(claim), reserved.chosen[uid])
+            except ClaimProblem as problem:
+                failed = unschedulable(str(problem))
+            except NotFound:
+                failed = unschedulable(f'resourceclaim "{claim.metadata.name}" not found')
+            if failed is not None:
+                return failed
+        return await self._wait(pod, reserved)
+
+    async def _write(
+        self, pod: PodInfo, node: str, reserved: Reserved, claim: model.ResourceClaim, chosen: Allocation
+    ) -> Status | None:
+        uid = claim.metadata.uid
+        for _ in range(_TRIES):
+            if claim.metadata.uid != uid:
+                return unschedulable(f'resourceclaim "{claim.metadata.name}" is another one now')
+            check(pod, claim)
+            allocation = claim.status.allocation
+            if allocation is not None and not self.reaches(allocation, node):
+                return unschedulable(NOT_HERE)
+            if allocation is not None and is_reserved_for(claim, pod.uid):
+                return None
+            if len(claim.status.reserved_for) >= MOST_CONSUMERS:
+                return unschedulable(IN_USE)
+            try:
+                await self._reserve(pod, reserved, claim, chosen)
+                return None
+            except Conflict:
+                claim = await self._writer.read(claim)
+                self._ledger.learn(claim)
+        return Status(Code.ERROR, (f'resourceclaim "{claim.metadata.name}" keeps changing',))
+
+    async def _reserve(self, pod: PodInfo, reserved: Reserved, claim: model.ResourceClaim, chosen: Allocation) -> None:
+        consumer = model.ResourceClaimConsumerReference(resource="pods", name=pod.name, uid=pod.uid)
+        reserved.touched[claim.metadata.uid] = claim
+        if claim.status.allocation is not None:
+            self._ledger.learn(await self._writer.reserve(claim, consumer))
+            return
+        if _FINALIZER not in claim.metadata.finalizers:
+            claim = await self._writer.protect(claim)
+            self._ledger.learn(claim)
+        stamped = msgspec.structs.replace(chosen, allocation_timestamp=rfc3339(self._handle.clock.now()))
+        self._ledger.learn(await self._writer.allocate(claim, stamped, consumer))
+
+    # Conditions of devices
+
+    async def _wait(self, pod: PodInfo, reserved: Reserved) -> Status | None:
+        """Wait until the devices are ready; their drivers say so. Those of most drivers are at once."""
+        deadline = self._handle.clock.monotonic() + self._timeout
+        while True:
+            states = [_readiness(self._ledger.newest(claim)) for claim in reserved.claims]
+            for claim, state in zip(reserved.claims, states, strict=True):
+                if state is None:
+                    reserved.touched.setdefault(claim.metadata.uid, claim)
+                    return unschedulable(f'device binding failed: resourceclaim "{claim.metadata.name}"')
+            if all(states):
+                return None
+            if self._handle.state.has_lost_node(pod.uid):
+                return unschedulable("the node is gone")
+            if self._handle.clock.monotonic() >= deadline:
+                return unschedulable(f"device binding timed out after {self._timeout:g} s")
+            await asyncio.sleep(_PAUSE)
+
+    # Taking back
+
+    async def take_back(self, pod: PodInfo, reserved: Reserved) -> None:
+        """Remove the reservations of a pod that is not bound, and the devices of claims that nobody else uses."""
+        try:
+            for claim in reserved.touched.values():
+                await self._take_back(pod, claim)
+        finally:
+            self._ledger.forget(pod, reserved.uids)
+            self._came_free(reserved.touched)
+
+    def _came_free(self, uids: Iterable[str]) -> None:
+        """Claims are no longer being taken back: pods may use them."""
+        for uid in uids:
+            self._ledger.leaving(uid, False)
+        self._handle.announce(ClusterEvent(TAKEN_BACK, Action.UPDATE_OTHER))
+
+    async def _take_back(self, pod: PodInfo, claim: model.ResourceClaim) -> None:
+        uid = claim.metadata.uid
+        for attempt in range(_TRIES):
+            try:
+                claim = await self._writer.read(claim)
+                if claim.metadata.uid != uid:
+                    return
+                self._ledger.learn(claim)
+                others = {each.uid for each in claim.status.reserved_for} - {pod.uid}
+                is_mine = is_reserved_for(claim, pod.uid)
+                if claim.status.allocation is not None and not others and is_mine:
+                    self._ledger.learn(await self._writer.deallocate(claim, pod.uid))
+                elif is_mine:
+                    self._ledger.learn(await self._writer.release(claim, pod.uid))
+                return
+            except NotFound:
+                return
+            except Conflict:
+                continue
+            except ApiError:
+                await asyncio.sleep(_PAUSE * 2**attempt)
+
+    async def deallocate(self, claim: model.ResourceClaim, uid: str) -> None:
+        """Take the devices from a claim that nobody uses but perhaps this pod; not if it has changed."""
+        try:
+            self._ledger.learn(await self._writer.deallocate(claim, uid))
+        except ApiError:
+            return  # it is looked at again when the pod is tried again
+        finally:
+            self._came_free((claim.metadata.uid,))
+
+
+def _readiness(claim: model.ResourceClaim) -> bool | None:
+    """Whether all devices of a claim are ready to be used; None if one has failed."""
+    said = {(each.driver, each.pool, each.device, each.share_id): each.conditions for each in claim.status.devices}
+    ready = True
+    for result in claim.status.results:
+        conditions = said.get((result.driver, result.pool, result.device, result.share_id), [])
+        holding = {each.type for each in conditions if each.status == "True"}
+        if holding.intersection(result.binding_failure_conditions):
+            return None
+        ready = ready and holding.issuperset(result.binding_conditions)
+    return ready

@@ -1,0 +1,77 @@
+"""The claims of a pod: those that it names, and those that were made for it from templates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gangline import PodClass, PodInfo, model
+
+MOST_CLAIMS = 32
+"""Entries of spec.resourceClaims that are read; the API takes no more."""
+MOST_CONSUMERS = 256
+"""Consumers of one claim; the API takes no more."""
+ADMIN_LABEL = "resource.kubernetes.io/admin-access"
+"""The label of a namespace whose claims may observe devices that others have."""
+
+Claims = list[model.ResourceClaim]
+
+
+class ClaimProblem(Exception):
+    """A claim of a pod cannot be used; the text says why."""
+
+
+def uses_claims(cls: PodClass) -> bool:
+    """Whether pods of this class have claims."""
+    return bool(cls.spec.resource_claims)
+
+
+def names_of(pod: PodInfo) -> list[str]:
+    """The names of the claims of a pod, each once. Raises ClaimProblem: one is not made yet, or nothing says which."""
+    entries = pod.cls.spec.resource_claims
+    if len(entries) > MOST_CLAIMS:
+        raise ClaimProblem(f"the pod has {len(entries)} claims, and at most {MOST_CLAIMS} are read")
+    names: dict[str, None] = {}
+    for entry in entries:
+        if entry.resource_claim_name:
+            names[entry.resource_claim_name] = None
+        elif not entry.resource_claim_template_name:
+            raise ClaimProblem(f'pod claim "{entry.name}": none of the supported fields are set')
+        elif entry.name not in pod.claims:
+            raise ClaimProblem(f'pod "{pod.key}": ResourceClaim not created yet')
+        elif name := pod.claims[entry.name]:
+            names[name] = None
+    return list(names)
+
+
+def claims_of(pod: PodInfo, store: Any) -> Claims:
+    """The claims of a pod in the store of claims. Raises ClaimProblem: one of them cannot be used."""
+    found = []
+    for name in names_of(pod):
+        claim: model.ResourceClaim | None = store.get(name, pod.namespace)
+        if claim is None:
+            raise ClaimProblem(f'resourceclaim "{name}" not found')
+        check(pod, claim)
+        found.append(claim)
+    return found
+
+
+def check(pod: PodInfo, claim: model.ResourceClaim) -> None:
+    """Raise ClaimProblem if the pod cannot use the claim."""
+    name = claim.metadata.name
+    if claim.metadata.deletion_timestamp is not None:
+        raise ClaimProblem(f'resourceclaim "{name}" is being deleted')
+    is_named = any(each.resource_claim_name == name for each in pod.cls.spec.resource_claims)
+    if not is_named and not any(each.uid == pod.uid for each in claim.metadata.owner_references):
+        raise ClaimProblem(f"ResourceClaim {pod.namespace}/{name} was not created for Pod {pod.key} (Pod is not owner)")
+
+
+def lacks_admin_access(claim: model.ResourceClaim, namespace: Any) -> bool:
+    """Whether the claim asks to observe devices, and its namespace does not allow that."""
+    asks = any(each.exactly is not None and each.exactly.admin_access for each in claim.spec.devices.requests)
+    labels = namespace.metadata.labels if namespace is not None else None
+    return asks and (labels or {}).get(ADMIN_LABEL) != "true"
+
+
+def is_reserved_for(claim: model.ResourceClaim, uid: str) -> bool:
+    """Whether the pod is among the consumers of the claim."""
+    return any(each.uid == uid for each in claim.status.reserved_for)

@@ -1,0 +1,295 @@
+"""The ledger: which claim has which devices, by what is written and by what is under way.
+
+A claim has the first of these that there is:
+
+1. The allocation in its status, from the watch or from the answer to a write of this process, whichever is newer.
+2. A firm choice: a pod that is being bound will write it (`reserve`), until it is known what came of that (`forget`).
+3. A guess: a pod was placed, perhaps in a transaction, and its claim got devices on that row. The pods that were placed
+   later use them too. The guess ends with the last of them.
+
+Devices that are written come free only when the API server says so: other schedulers see nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from gangline import Handle, InvalidObject, NodeView, PodClass, PodInfo, State, model, resources
+from gangline.dra.live import Devices
+from gangline_plugins.dynamic_resources.claims import ClaimProblem, Claims, claims_of, uses_claims
+
+Allocation = model.ResourceClaimAllocation
+
+
+@dataclass(slots=True, eq=False)
+class _Entry:
+    """What is known of one claim."""
+
+    claim: model.ResourceClaim | None = None
+    """The newest state that was seen."""
+    firm: Allocation | None = None
+    holders: set[str] = field(default_factory=set)
+    """The pods that will write the firm choice."""
+    guess: Allocation | None = None
+    consumers: set[str] = field(default_factory=set)
+    """The pods with the claim that are placed."""
+    taken: Allocation | None = None
+    """The allocation that counts as taken."""
+    is_leaving: bool = False
+    """Whether this process is taking back what it wrote."""
+
+    @property
+    def allocation(self) -> Allocation | None:
+        """What the claim has."""
+        written = self.claim.status.allocation if self.claim is not None else None
+        return written or self.firm or self.guess
+
+    @property
+    def is_empty(self) -> bool:
+        return self.claim is None and self.allocation is None and not self.consumers and not self.is_leaving
+
+
+class Ledger:
+    """The tracker of all claims of a cluster."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._store = state.store(resources.RESOURCE_CLAIMS)
+        self._entries: dict[str, _Entry] = {}
+        self._pods: dict[str, tuple[str, ...]] = {}
+        """By pod: the UIDs of the claims that it was placed with."""
+        self.nodes: Callable[[], NodeView] | None = None
+        """All nodes; the plugin says how to get them, as only its handle has them."""
+        self.devices = Devices(self._nodes)
+        self._slices: dict[str, model.ResourceSlice] = {}
+        self._classes: dict[str, model.DeviceClass] = {}
+        self._labels: dict[str, dict[str, str]] = {}
+        self._store.subscribe(_Claims(self))
+        state.store(resources.RESOURCE_SLICES).subscribe(_Kept(self._slices, self.devices.slice_changed))
+        state.store(resources.DEVICE_CLASSES).subscribe(_Kept(self._classes, self.devices.class_changed))
+        state.follow_nodes(self)
+
+    # Nodes
+
+    def _nodes(self) -> NodeView:
+        if self.nodes is None:
+            raise RuntimeError("nobody has said where the nodes are")
+        return self.nodes()
+
+    def node_upserted(self, node: model.Node, row: int) -> None:
+        """A node came or has changed."""
+        labels = dict(node.metadata.labels or {})
+        if self._labels.get(node.metadata.name) != labels:
+            self._labels[node.metadata.name] = labels
+            self.devices.node_changed(node.metadata.name)
+
+    def node_removed(self, name: str, row: int) -> None:
+        """A node went."""
+        if self._labels.pop(name, None) is not None:
+            self.devices.node_changed(name)
+
+    # The tracker
+
+    def concerns(self, cls: PodClass) -> bool:
+        """Pods with claims."""
+        return uses_claims(cls)
+
+    def add(self, pod: PodInfo, row: int) -> None:
+        """A pod is placed: its claims have devices on that row, unless they have some already, or there are none."""
+        try:
+            claims = claims_of(pod, self._store)
+        except ClaimProblem:
+            claims = []
+        self._pods[pod.uid] = tuple(claim.metadata.uid for claim in claims)
+        for claim in claims:
+            self._entry(claim.metadata.uid).consumers.add(pod.uid)
+        lacking = [claim for claim in claims if self._entry(claim.metadata.uid).allocation is None]
+        if lacking and not pod.node_name and self.nodes is not None:
+            self._guess(lacking, row)
+
+    def remove(self, pod: PodInfo, row: int) -> None:
+        """A pod is taken off: a guess ends with its last consumer."""
+        for uid in self._pods.pop(pod.uid, ()):
+            entry = self._entry(uid)
+            entry.consumers.discard(pod.uid)
+            if not entry.consumers:
+                entry.guess = None
+            self._settle(uid)
+
+    def clear(self) -> None:
+        """Forget all pods that are placed."""
+        self._pods.clear()
+        for uid, entry in list(self._entries.items()):
+            entry.consumers.clear()
+            entry.guess = None
+            self._settle(uid)
+
+    def _guess(self, claims: Claims, row: int) -> None:
+        found = self.solve(claims, row)
+        for claim, allocation in zip(claims, found or (), strict=bool(found)):
+            self._entry(claim.metadata.uid).guess = allocation
+            self._settle(claim.metadata.uid)
+
+    def solve(self, claims: Claims, row: int) -> tuple[Allocation, ...] | None:
+        """What the node of a row has for claims without devices; None if it has not enough."""
+        try:
+            return self.devices.allocate(self.devices.asked(claims), claims, row).allocations
+        except InvalidObject:
+            return None
+
+    # What is known of a claim
+
+    def _entry(self, uid: str) -> _Entry:
+        entry = self._entries.get(uid)
+        if entry is None:
+            entry = self._entries[uid] = _Entry()
+        return entry
+
+    def _settle(self, uid: str) -> None:
+        """Take what the claim has now, and no more."""
+        entry = self._entry(uid)
+        allocation, before = entry.allocation, entry.taken
+        if allocation is not before:
+            if allocation is None:
+                self.devices.give(uid)
+            else:
+                self.devices.take(uid, allocation)
+            entry.taken = allocation
+            if entry.claim is None or not any(each.controller for each in entry.claim.metadata.owner_references):
+                self.devices.changes.note_all()  # other pods may use the claim, and it narrows their nodes
+        if entry.is_empty:
+            del self._entries[uid]
+
+    def learn(self, claim: model.ResourceClaim) -> None:
+        """The claim is, or was, as the API server says; older news than what is known changes nothing.
+
+        Nor does news of a claim whose end is known: an answer to a write may come after the watch.
+        """
+        stored = self._store.get(claim.metadata.name, claim.metadata.namespace)
+        if stored is None or stored.metadata.uid != claim.metadata.uid:
+            return
+        entry = self._entry(claim.metadata.uid)
+        if entry.claim is None or _version(entry.claim) < _version(claim):
+            entry.claim = claim
+        self._settle(claim.metadata.uid)
+
+    def gone(self, uid: str) -> None:
+        """The claim is deleted."""
+        entry = self._entry(uid)
+        entry.claim = entry.firm = entry.guess = None
+        entry.holders.clear()
+        self._settle(uid)
+
+    def newest(self, claim: model.ResourceClaim) -> model.ResourceClaim:
+        """The newest known state of a claim."""
+        entry = self._entries.get(claim.metadata.uid)
+        return claim if entry is None or entry.claim is None else entry.claim
+
+    def allocation(self, uid: str) -> Allocation | None:
+        """What a claim has."""
+        entry = self._entries.get(uid)
+        return None if entry is None else entry.allocation
+
+    def has_devices(self, uid: str) -> bool:
+        """Whether a claim has devices."""
+        return self.allocation(uid) is not None
+
+    def consumers(self, uid: str) -> set[str]:
+        """The pods that use a claim: those that it is reserved for, and those that are placed."""
+        entry = self._entries.get(uid)
+        if entry is None:
+            return set()
+        reserved = entry.claim.status.reserved_for if entry.claim is not None else ()
+        return entry.consumers | {each.uid for each in reserved}
+
+    def is_leaving(self, uid: str) -> bool:
+        """Whether what was written for a claim is being taken back."""
+        entry = self._entries.get(uid)
+        return entry is not None and entry.is_leaving
+
+    # On the way to a binding
+
+    def reserve(self, pod: PodInfo, claims: Claims, row: int) -> dict[str, Allocation] | None:
+        """Make the choice for the claims of a placed pod firm, until `forget`; None if some have no devices.
+
+        By UID of the claim: what is to be written, if it is not yet.
+        """
+        lacking = [claim for claim in claims if self._entry(claim.metadata.uid).allocation is None]
+        if lacking:
+            self._guess(lacking, row)
+        chosen: dict[str, Allocation] = {}
+        for claim in claims:
+            allocation = self._entry(claim.metadata.uid).allocation
+            if allocation is None:
+                return None
+            chosen[claim.metadata.uid] = allocation
+        for uid, allocation in chosen.items():
+            entry = self._entry(uid)
+            entry.firm = entry.firm or allocation
+            entry.holders.add(pod.uid)
+        return chosen
+
+    def forget(self, pod: PodInfo, uids: tuple[str, ...]) -> None:
+        """The pod will not write its choice any more, or has."""
+        for uid in uids:
+            entry = self._entry(uid)
+            entry.holders.discard(pod.uid)
+            if not entry.holders:
+                entry.firm = None
+            self._settle(uid)
+
+    def leaving(self, uid: str, is_leaving: bool) -> None:
+        """What was written is being taken back, or is no more: meanwhile no pod gets the claim."""
+        self._entry(uid).is_leaving = is_leaving
+        self._settle(uid)
+        self.devices.changes.note_all()
+
+
+class _Claims:
+    """Tells the ledger of claims."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._uids: dict[tuple[str, str], str] = {}
+
+    def on_upsert(self, claim: model.ResourceClaim) -> None:
+        key = claim.metadata.namespace, claim.metadata.name
+        before = self._uids.get(key)
+        if before is not None and before != claim.metadata.uid:
+            self._ledger.gone(before)
+        self._uids[key] = claim.metadata.uid
+        self._ledger.learn(claim)
+
+    def on_remove(self, claim: model.ResourceClaim) -> None:
+        self._uids.pop((claim.metadata.namespace, claim.metadata.name), None)
+        self._ledger.gone(claim.metadata.uid)
+
+
+class _Kept:
+    """Tells of changes of objects with what they were before."""
+
+    def __init__(self, objects: dict[str, Any], tell: Any) -> None:
+        self._objects = objects
+        self._tell = tell
+
+    def on_upsert(self, obj: Any) -> None:
+        before = self._objects.get(obj.metadata.name)
+        self._objects[obj.metadata.name] = obj
+        self._tell(before, obj)
+
+    def on_remove(self, obj: Any) -> None:
+        self._tell(self._objects.pop(obj.metadata.name, None), None)
+
+
+def _version(claim: model.ResourceClaim) -> int:
+    text = claim.metadata.resource_version
+    return int(text) if text.isdecimal() else 0
+
+
+def ledger(handle: Handle) -> Ledger:
+    """The ledger of the cluster."""
+    found = handle.state.tracker(Ledger, handle.state)
+    found.nodes = lambda: handle.nodes
+    return found

@@ -1,0 +1,333 @@
+"""The plugin: decides by the ledger and the columns of devices, and carries the decision out with `binding`."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import msgspec
+import numpy as np
+
+from gangline import (
+    NODE,
+    SKIP,
+    SKIP_CLASS,
+    Action,
+    CodeColumn,
+    Cycle,
+    Diagnosis,
+    EventHint,
+    Handle,
+    Int64Column,
+    InvalidObject,
+    NodeView,
+    PodInfo,
+    Reason,
+    ScoreColumn,
+    StateKey,
+    Status,
+    default_normalize,
+    hookimpl,
+    model,
+    node_selection,
+    on,
+    resources,
+    unschedulable,
+)
+from gangline.dra.live import Asked
+from gangline_plugins.dynamic_resources.binding import IN_USE, NOT_HERE, TAKEN_BACK, Binding, Reserved
+from gangline_plugins.dynamic_resources.claims import (
+    MOST_CONSUMERS,
+    ClaimProblem,
+    Claims,
+    claims_of,
+    is_reserved_for,
+    lacks_admin_access,
+    names_of,
+    uses_claims,
+)
+from gangline_plugins.dynamic_resources.ledger import ledger
+from gangline_plugins.dynamic_resources.preferring import has_alternatives, preference
+
+_ELSEWHERE = 1
+"""The code of a node on which the devices of a claim cannot be used; higher codes are one more than those of
+`Devices`."""
+
+
+@dataclass(slots=True, eq=False)
+class _Need:
+    """What pods of one identity need of a node."""
+
+    own: Claims
+    """Claims without devices that were made for the pod; like pods have others of the same specs."""
+    named: Claims
+    """All other claims: whether they have devices is looked up whenever a node is judged."""
+    asked: Asked | None = None
+    """The question about claims without devices that was asked last."""
+    problem: str = field(default="", compare=False)
+
+
+_NEED: StateKey[_Need] = StateKey("DynamicResources need")
+_RESERVED: StateKey[Reserved] = StateKey("DynamicResources reserved")
+
+
+class DynamicResourcesArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """Arguments of DynamicResources."""
+
+    binding_timeout_seconds: float = 600.0
+    """The longest time, in seconds, that devices may take to become ready before the pod is tried again."""
+
+
+class DynamicResources:
+    """Gives claims devices of the pod's node, and writes them before the pod is bound."""
+
+    name = "DynamicResources"
+    args_type = DynamicResourcesArgs
+    reads = NODE
+    watches = (resources.RESOURCE_CLAIMS, resources.RESOURCE_SLICES, resources.DEVICE_CLASSES, resources.NAMESPACES)
+
+    def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None:
+        self._handle = handle
+        self._claims = handle.state.store(resources.RESOURCE_CLAIMS)
+        self._namespaces = handle.state.store(resources.NAMESPACES)
+        self._ledger = ledger(handle)
+        self._devices = self._ledger.devices
+        self._binding = Binding(handle, self._ledger, args.binding_timeout_seconds)
+        self.reads_own = (self._devices.changes,)
+
+    @hookimpl
+    def events_to_register(self) -> Sequence[EventHint]:
+        """Objects whose change gives a pod its claims, makes devices available, or shows devices."""
+        return (
+            on("resourceclaims", Action.ADD | Action.UPDATE | Action.DELETE, self._is_news_of_claim),
+            on("resourceslices", Action.ADD | Action.UPDATE | Action.DELETE),
+            on("deviceclasses", Action.ADD | Action.UPDATE),
+            on("nodes", Action.ADD | Action.UPDATE_NODE_LABEL),
+            on("namespaces", Action.UPDATE),
+            on("pods", Action.DELETE, lambda pod, old, new: old is None or uses_claims(old.cls)),
+            on(TAKEN_BACK, Action.UPDATE_OTHER),
+        )
+
+    def _is_news_of_claim(self, pod: PodInfo, old: model.ResourceClaim | None, new: model.ResourceClaim | None) -> bool:
+        """Whether the claim is one of the pod's, or has given devices back."""
+        if old is not None and old.status.allocation and (new is None or new.status.allocation is None):
+            return True
+        claim = new or old
+        try:
+            names = names_of(pod)
+        except ClaimProblem:
+            return True
+        return claim is not None and claim.metadata.namespace == pod.namespace and claim.metadata.name in names
+
+    @hookimpl
+    def pre_enqueue(self, pod: PodInfo) -> Status | None:
+        """Hold pods whose claims are not there yet."""
+        if not uses_claims(pod.cls):
+            return None
+        try:
+            claims_of(pod, self._claims)
+        except ClaimProblem as problem:
+            return unschedulable(str(problem), resolvable=False)
+        return None
+
+    @hookimpl
+    def identity(self, pod: PodInfo) -> Hashable:
+        """The specs of claims without devices that were made for the pod, and the other claims as they stand."""
+        if not uses_claims(pod.cls):
+            return None
+        need = self._need(pod)
+        if isinstance(need, str):
+            return need
+        try:
+            own = self._devices.asked(need.own) if need.own else None
+        except InvalidObject as error:
+            return str(error)
+        return (own, *((claim.metadata.uid, self._ledger.has_devices(claim.metadata.uid)) for claim in need.named))
+
+    @hookimpl
+    def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
+        """Check the claims; pods without claims skip the plugin."""
+        if not uses_claims(pod.cls):
+            return SKIP_CLASS
+        need = self._need(pod)
+        if isinstance(need, str):
+            return unschedulable(need, resolvable=False)
+        if not need.own and not need.named:
+            return SKIP
+        lacking = self._lacking(need)
+        try:
+            need.asked = self._devices.asked(lacking) if lacking else None
+        except InvalidObject as error:
+            return unschedulable(str(error), resolvable=False)
+        cycle.write(_NEED, need)
+        return None
+
+    def _need(self, pod: PodInfo) -> _Need | str:
+        """What the pod needs, or why it cannot be placed anywhere now."""
+        try:
+            claims = claims_of(pod, self._claims)
+        except ClaimProblem as problem:
+            return str(problem)
+        need = _Need([], [])
+        for claim in claims:
+            newest = self._ledger.newest(claim)
+            uid = claim.metadata.uid
+            if lacks_admin_access(claim, self._namespaces.get(claim.metadata.namespace)):
+                name = f"{claim.metadata.namespace}/{claim.metadata.name}"
+                return f"claim {name} asks for admin access, and its namespace does not allow it"
+            consumers = self._ledger.consumers(uid) - {pod.uid}
+            if self._ledger.is_leaving(uid) or len(consumers) >= MOST_CONSUMERS:
+                return IN_USE
+            if newest.metadata.owner_references and not self._ledger.has_devices(uid):
+                need.own.append(newest)
+            else:
+                need.named.append(newest)
+        return need
+
+    def _lacking(self, need: _Need) -> Claims:
+        """The claims that have no devices now."""
+        return need.own + [each for each in need.named if self._ledger.allocation(each.metadata.uid) is None]
+
+    @hookimpl
+    def filter(self, cycle: Cycle, nodes: NodeView) -> CodeColumn:
+        """Nodes on which the devices of a claim cannot be used, and nodes without devices for the other claims."""
+        need = cycle.read(_NEED)
+        elsewhere = nodes.full(False)
+        for claim in need.named:
+            allocation = self._ledger.allocation(claim.metadata.uid)
+            if allocation is not None and allocation.node_selector is not None:
+                elsewhere |= ~node_selection.match_selector(allocation.node_selector, nodes)
+        codes = np.zeros(len(nodes), dtype=np.uint16)
+        lacking = self._lacking(need)
+        need.problem = ""
+        if lacking:
+            try:
+                need.asked = self._devices.asked(lacking)
+                found = self._devices.codes(need.asked, nodes)
+                codes = np.where(found == 0, 0, found.astype(np.uint16) + _ELSEWHERE)
+            except InvalidObject as error:
+                need.problem = str(error)
+                codes[:] = 1 + _ELSEWHERE
+        codes[elsewhere] = _ELSEWHERE
+        return codes
+
+    def explain(self, cycle: Cycle, pod: PodInfo, code: int) -> Sequence[Reason]:
+        """The reason that a code stands for."""
+        need = cycle.get(_NEED)
+        if code == _ELSEWHERE or need is None or need.asked is None:
+            return (Reason(NOT_HERE, resolvable=False),)
+        text = need.problem or self._devices.reason(need.asked, code - _ELSEWHERE)[0]
+        return (Reason(text, resolvable=False),)
+
+    @hookimpl
+    def capacity(self, cycle: Cycle, nodes: NodeView) -> Int64Column | None:
+        """At most how many pods with such claims of their own the free devices of each node suffice for."""
+        need = cycle.get(_NEED)
+        if need is None or need.named or need.asked is None:
+            return None
+        return self._devices.room(need.asked, nodes)
+
+    @hookimpl
+    def post_filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeView, diagnosis: Diagnosis) -> Status | None:
+        """Take the devices from a claim of the pod that nobody uses, if they are what keeps the pod from all nodes."""
+        need = cycle.get(_NEED)
+        if need is None:
+            return None
+        for claim in need.named:
+            newest = self._ledger.newest(claim)
+            allocation = newest.status.allocation
+            if (
+                allocation is None
+                or allocation.node_selector is None
+                or self._ledger.consumers(claim.metadata.uid) - {pod.uid}
+            ):
+                continue
+            if bool((node_selection.match_selector(allocation.node_selector, nodes) & nodes.alive).all()):
+                continue
+            self._ledger.leaving(claim.metadata.uid, True)
+            uid = pod.uid if is_reserved_for(newest, pod.uid) else ""
+            self._handle.spawn(partial(self._binding.deallocate, newest, uid))
+            return unschedulable("deallocation of ResourceClaim completed")
+        return unschedulable("still not schedulable")
+
+    @hookimpl
+    def pre_score(self, cycle: Cycle) -> Status | None:
+        """Skip the score unless a claim lists alternatives."""
+        need = cycle.get(_NEED)
+        return None if need is not None and has_alternatives(need.own + need.named) else SKIP
+
+    @hookimpl
+    def score(self, cycle: Cycle, nodes: NodeView) -> ScoreColumn:
+        """How early in their lists the alternatives stand that the claims get on each node."""
+        need = cycle.read(_NEED)
+        lacking = self._lacking(need)
+        had = 0.0
+        for claim in need.named:
+            allocation = self._ledger.allocation(claim.metadata.uid)
+            had += preference(claim, allocation) if allocation is not None else 0.0
+        scores = np.full(len(nodes), had)
+        if not has_alternatives(lacking):
+            return scores
+        asked = self._devices.asked(lacking)
+        feasible = (self._devices.codes(asked, nodes) == 0) & nodes.alive
+        rows = nodes.rows
+        for at in np.flatnonzero(feasible).tolist():  # each node may get other devices
+            found = self._devices.allocate(asked, lacking, int(rows[at])).allocations
+            for claim, allocation in zip(lacking, found or (), strict=bool(found)):
+                scores[at] += preference(claim, allocation)
+        return scores
+
+    @hookimpl
+    def normalize_score(self, cycle: Cycle, pod: PodInfo, scores: ScoreColumn) -> ScoreColumn:
+        """The best node gets the full score."""
+        return default_normalize(scores)
+
+    @hookimpl
+    def reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
+        """Make the choice of devices firm; the binding writes it."""
+        if not uses_claims(pod.cls):
+            return None
+        try:
+            claims = claims_of(pod, self._claims)
+        except ClaimProblem as problem:
+            return unschedulable(str(problem))
+        if not claims:
+            return None
+        row = self._handle.nodes.row_of(node)
+        chosen = None if row is None else self._ledger.reserve(pod, claims, row)
+        if chosen is None:
+            return unschedulable(f"node {node} has no devices left for the claims of the pod")
+        reserved = Reserved(claims, chosen)
+        cycle.write(_RESERVED, reserved)
+        if not all(self._binding.reaches(each, node) for each in chosen.values()):
+            return unschedulable(NOT_HERE)
+        if any(len(self._ledger.consumers(uid) | {pod.uid}) > MOST_CONSUMERS for uid in chosen):
+            return unschedulable(IN_USE)
+        return None
+
+    @hookimpl
+    def unreserve(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
+        """Give back the choice, and in the background what was written."""
+        reserved = cycle.get(_RESERVED)
+        if reserved is None:
+            return
+        if not reserved.touched:
+            self._ledger.forget(pod, reserved.uids)
+            return
+        for uid in reserved.touched:
+            self._ledger.leaving(uid, True)
+        self._handle.spawn(partial(self._binding.take_back, pod, reserved))
+
+    @hookimpl
+    async def pre_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
+        """Write the devices and the reservation of each claim. Raises ApiError."""
+        reserved = cycle.get(_RESERVED)
+        return None if reserved is None else await self._binding.write(pod, node, reserved)
+
+    @hookimpl
+    async def post_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
+        """What was chosen is written by now."""
+        reserved = cycle.get(_RESERVED)
+        if reserved is not None:
+            self._ledger.forget(pod, reserved.uids)
