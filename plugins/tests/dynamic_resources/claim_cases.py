@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from gangline import model
+from gangline.kube.claim_writing import FINALIZER
 from gangline.kube.resources import (
     DEVICE_CLASSES,
     NODES,
@@ -63,10 +64,17 @@ class Cluster:
             RESOURCE_CLAIM_TEMPLATES, model.ResourceClaimTemplate(model.ObjectMeta(name, "default"), made)
         )
 
-    def claim(self, name: str, *requests: model.DeviceRequest) -> None:
-        self.simulated.create(
-            RESOURCE_CLAIMS, model.ResourceClaim(model.ObjectMeta(name, "default"), spec(*requests))
-        )
+    def claim(self, name: str, *requests: model.DeviceRequest, allocated_on: str = "") -> None:
+        """A claim; with a node, somebody has given it the first device there, and nobody uses it."""
+        metadata, status = model.ObjectMeta(name, "default"), model.ResourceClaimStatus()
+        if allocated_on:
+            metadata.finalizers = [FINALIZER]
+            only = model.Requirement("metadata.name", "In", [allocated_on])
+            status.allocation = model.ResourceClaimAllocation(
+                model.AllocatedDevices([model.AllocatedDevice(DRIVER, allocated_on, "gpu-0", request="gpu")]),
+                model.NodeSelector([model.NodeSelectorTerm(match_fields=[only])]),
+            )
+        self.simulated.create(RESOURCE_CLAIMS, model.ResourceClaim(metadata, spec(*requests), status))
 
     def pod(self, name: str, template: str = "", claim: str = "", **more: Any) -> None:
         entry = model.PodResourceClaim("gpu", claim or None, template or None)

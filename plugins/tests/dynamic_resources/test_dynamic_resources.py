@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import Any
 
-from gangline import model
-from gangline.kube.resources import PODS, RESOURCE_CLAIMS, Resource
+from gangline import Conflict, model
+from gangline.kube.resources import NODES, PODS
 from gangline.simulate import SimulatedClient
+from gangline.testing import make_node
 
 from .claim_cases import Cluster, exactly
 
@@ -108,9 +109,6 @@ def test_a_node_with_the_better_alternative_is_preferred() -> None:
         cluster.pod("p", "best")
         await cluster.bound("p")
 
-    from gangline.kube.resources import NODES
-    from gangline.testing import make_node
-
     for node, size in made.items():
         cluster.simulated.create(NODES, make_node(node))
         cluster.offer(node, model.Device("x", attributes={"size": model.DeviceAttribute(string=size)}))
@@ -158,9 +156,6 @@ def test_a_tainted_device_is_given_to_nobody_without_a_toleration() -> None:
         cluster.pod("q", "tolerant")
         await cluster.bound("q")
 
-    from gangline.kube.resources import NODES
-    from gangline.testing import make_node
-
     cluster.simulated.create(NODES, make_node("a"))
     cluster.offer("a", model.Device("x", taints=[model.DeviceTaint("broken", effect="NoSchedule")]))
     cluster.play(story)
@@ -183,18 +178,14 @@ def test_a_claim_that_nobody_uses_gives_way_if_its_devices_cannot_be_reached() -
     cluster = Cluster(a=1, b=1)
 
     async def story() -> None:
-        cluster.claim("c")
+        cluster.claim("c", allocated_on="a")
+        assert cluster.given() == [("a", "gpu-0")]
         cluster.pod("p", claim="c", node_selector={"kubernetes.io/hostname": "b"})
         await cluster.bound("p")
 
-    _allocated_on(cluster, "c", "a")
     cluster.play(story)
     assert cluster.simulated.bound() == {"p": "b"}
     assert cluster.given() == [("b", "gpu-0")]
-
-
-def _allocated_on(cluster: Cluster, name: str, node: str) -> None:
-    """Somebody gave the claim devices, and nobody uses them."""
 
 
 class FailsToBind(SimulatedClient):
@@ -202,13 +193,11 @@ class FailsToBind(SimulatedClient):
 
     left = 3
 
-    async def bind(self, *args: object, **more: object) -> None:
+    async def bind(self, *args: Any, **more: Any) -> None:
         if self.left:
             self.left -= 1
-            from gangline import Conflict
-
             raise Conflict("not now")
-        await super().bind(*args, **more)  # type: ignore[arg-type]
+        await super().bind(*args, **more)
 
 
 def test_what_was_written_for_a_pod_that_cannot_be_bound_is_taken_back() -> None:
