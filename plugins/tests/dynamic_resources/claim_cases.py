@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from gangline import model
@@ -18,6 +19,7 @@ from gangline.kube.resources import (
     RESOURCE_SLICES,
 )
 from gangline.simulate import ClaimController, Kubelet, SimulatedClient, SimulatedCluster, running
+from gangline.simulate.client import Faults, no_faults
 from gangline.testing import make_node, make_pod
 from gangline_plugins.dynamic_resources import DynamicResources
 
@@ -27,6 +29,7 @@ apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 profiles:
 - schedulerName: default-scheduler
+  plugins: {multiPoint: {enabled: [{name: GangPermit}]}}
 """
 
 
@@ -100,20 +103,25 @@ class Cluster:
         self,
         story: Callable[[], Coroutine[Any, Any, None]],
         client: SimulatedClient | None = None,
-        schedulers: int = 1,
+        schedules: bool = True,
     ) -> None:
         """A story while schedulers run."""
 
         async def whole() -> None:
             server = self.simulated.server
             async with running(ClaimController(server).run(), Kubelet(server, self.simulated.clock).run()):
-                if not schedulers:
+                if not schedules:
                     await story()
                     return
                 async with self.simulated.scheduling(PROFILE, client, plugins=[DynamicResources]):
                     await story()
 
         self.simulated.play(whole)
+
+    def scheduling(self, faults: Faults = no_faults) -> AbstractAsyncContextManager[Any]:
+        """One more scheduler."""
+        client = SimulatedClient(self.simulated.server, faults=faults)
+        return self.simulated.scheduling(PROFILE, client, plugins=[DynamicResources])
 
     async def bound(self, *names: str) -> None:
         await self.simulated.until(lambda: set(names) <= self.simulated.bound().keys())

@@ -196,7 +196,7 @@ class FailsToBind(SimulatedClient):
     async def bind(self, *args: Any, **more: Any) -> None:
         if self.left:
             self.left -= 1
-            raise Conflict("not now")
+            raise Conflict(409, "Conflict", "not now")
         await super().bind(*args, **more)
 
 

@@ -17,14 +17,14 @@ from gangline_plugins.dynamic_resources.ledger import Ledger
 
 from .claim_cases import DRIVER, spec
 
-PODS = st.integers(0, 7)
-CLAIMS = st.integers(0, 4)
+PODS = st.integers(0, 5)
+CLAIMS = st.integers(0, 3)
 NODES = 2
-DEVICES = 2
+DEVICES = 1
 
 
 class Steps(RuleBasedStateMachine):
-    """Pods 0 to 7 share claims 0 to 4 on two nodes with two devices each."""
+    """Six pods share four claims on two nodes with one device each."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,11 +41,11 @@ class Steps(RuleBasedStateMachine):
         self.placed: dict[int, int] = {}
         self.firm: dict[int, list[model.ResourceClaim]] = {}
         self.pods = [
-            self.cache.record(
-                make_pod(f"p{number}", resource_claims=[model.PodResourceClaim("c", f"c{number % 5}")])
-            )
-            for number in range(8)
+            self.cache.record(make_pod(f"p{number}", resource_claims=[model.PodResourceClaim("c", f"c{number % 4}")]))
+            for number in range(6)
         ]
+        for number in range(4):
+            self.comes(number)
 
     def _write(self, number: int, claim: model.ResourceClaim, **status: Any) -> None:
         """The API server has a new state of a claim, and the watch brings it."""
@@ -80,7 +80,7 @@ class Steps(RuleBasedStateMachine):
 
     @rule(pod=PODS)
     def is_reserved(self, pod: int) -> None:
-        number = pod % 5
+        number = pod % 4
         if pod in self.placed and pod not in self.firm and number in self.made:
             claims = [self.made[number]]
             if self.ledger.reserve(self.pods[pod], claims, self.placed[pod]) is not None:
@@ -88,7 +88,7 @@ class Steps(RuleBasedStateMachine):
 
     @rule(pod=PODS)
     def is_written(self, pod: int) -> None:
-        number = pod % 5
+        number = pod % 4
         claim = self.made.get(number)
         if pod in self.firm and claim is not None and claim.metadata.uid == self.firm[pod][0].metadata.uid:
             self._write(number, claim, allocation=self.ledger.allocation(claim.metadata.uid))
@@ -111,7 +111,8 @@ class Steps(RuleBasedStateMachine):
         if claim is not None:
             before = self.ledger.allocation(claim.metadata.uid)
             late = msgspec.structs.replace(
-                claim, metadata=msgspec.structs.replace(claim.metadata, resource_version="0"),
+                claim,
+                metadata=msgspec.structs.replace(claim.metadata, resource_version="0"),
                 status=model.ResourceClaimStatus(),
             )
             self.ledger.learn(late)

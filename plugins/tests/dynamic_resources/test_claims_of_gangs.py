@@ -1,0 +1,131 @@
+"""Claims of gangs, and claims that a scheduler leaves behind: all members have devices, or no claim keeps any."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gangline import Conflict, Unavailable
+from gangline.kube.resources import PODS, RESOURCE_CLAIMS, Resource
+from gangline.simulate import SimulatedClient
+
+from .claim_cases import Cluster
+
+GANG = {"gang.scheduling.koordinator.sh/name": "a", "gang.scheduling.koordinator.sh/min-available": "8"}
+
+
+def gang(cluster: Cluster, size: int = 8) -> None:
+    cluster.template("one")
+    for number in range(size):
+        cluster.pod(f"g{number}", "one", annotations=GANG)
+
+
+@pytest.mark.parametrize("devices", [{"a": 8}, {"a": 5, "b": 3}])
+def test_a_gang_gets_all_of_its_devices(devices: dict[str, int]) -> None:
+    cluster = Cluster(**devices)
+
+    async def story() -> None:
+        gang(cluster)
+        await cluster.bound(*(f"g{number}" for number in range(8)))
+
+    cluster.play(story)
+    assert len(cluster.given()) == 8
+    cluster.check()
+
+
+def test_a_gang_for_which_a_device_is_missing_gets_none() -> None:
+    cluster = Cluster(a=4, b=3)
+
+    async def story() -> None:
+        gang(cluster)
+        await cluster.simulated.until(lambda: bool(cluster.simulated.message("g0")))
+        await cluster.settle()
+
+    cluster.play(story)
+    assert not cluster.simulated.bound()
+    assert not cluster.given()
+
+
+class Refuses:
+    """Refuses writes to the claim of one member, for a number of times."""
+
+    def __init__(self, error: Exception, times: int = 40) -> None:
+        self.error = error
+        self.left = times
+
+    def __call__(self, verb: str, resource: Resource[Any], name: str) -> Exception | None:
+        if verb == "patch" and resource.plural == RESOURCE_CLAIMS.plural and name.startswith("g3-") and self.left:
+            self.left -= 1
+            return self.error
+        return None
+
+
+@pytest.mark.parametrize("error", [Conflict(409, "Conflict", "changed"), Unavailable(0, "", "no answer")])
+def test_a_claim_that_cannot_be_written_gives_the_devices_of_the_whole_gang_back(error: Exception) -> None:
+    cluster = Cluster(a=8)
+    faults = Refuses(error)
+    seen: list[bool] = []
+
+    async def story() -> None:
+        gang(cluster)
+        await cluster.simulated.until(lambda: faults.left < 30)
+        seen.append(bool(cluster.simulated.bound()))
+        await cluster.simulated.until(lambda: len(cluster.simulated.bound()) == 8, seconds=600.0)
+
+    cluster.play(story, SimulatedClient(cluster.simulated.server, faults=faults))
+    assert seen == [False]
+    assert len(cluster.given()) == 8
+    cluster.check()
+
+
+@pytest.mark.parametrize("verb", ["status", "bind"])
+def test_the_next_scheduler_goes_on_where_one_was_killed(verb: str) -> None:
+    """`status`: between the finalizer and the devices; `bind`: between the devices and the bind."""
+    cluster = Cluster(a=1, b=1)
+    calls: list[str] = []
+
+    def stop(called: str, resource: Resource[Any], name: str) -> Exception | None:
+        if called == "patch" and resource.plural == RESOURCE_CLAIMS.plural:
+            calls.append(called)
+            if verb == "status" and len(calls) > 1:
+                return Unavailable(0, "", "no answer")
+        if called == "bind" and verb == "bind":
+            calls.append(called)
+            return Unavailable(0, "", "no answer")
+        return None
+
+    async def story() -> None:
+        cluster.template("one")
+        async with cluster.scheduling(faults=stop):
+            cluster.pod("p", "one")
+            await cluster.simulated.until(lambda: len(calls) > 1)
+        (claim,) = cluster.claims().values()
+        assert claim.metadata.finalizers
+        assert not cluster.simulated.bound()
+        async with cluster.scheduling():
+            await cluster.bound("p")
+
+    cluster.play(story, schedules=False)
+    assert len(cluster.given()) == 1
+    cluster.check()
+
+
+def test_a_claim_that_is_deleted_and_made_again_gets_devices_again() -> None:
+    cluster = Cluster(a=1)
+
+    async def story() -> None:
+        cluster.claim("c")
+        cluster.pod("p", claim="c")
+        await cluster.bound("p")
+        server = cluster.simulated.server
+        server.delete(PODS, "p", namespace="default")
+        server.delete(RESOURCE_CLAIMS, "c", namespace="default")
+        await cluster.simulated.until(lambda: not cluster.claims())
+        cluster.pod("q", claim="c")
+        await cluster.settle()
+        cluster.claim("c")
+        await cluster.bound("q")
+
+    cluster.play(story)
+    cluster.check()
