@@ -15,6 +15,7 @@ from gangline.api.proposal import Proposal, Victims
 from gangline.api.scoring import default_normalize
 from gangline.clock import SystemClock, rfc3339
 from gangline.deadline import GANG_SECONDS, Deadline
+from gangline.durations import Seconds
 from gangline.errors import (
     ApiError,
     Conflict,
@@ -131,6 +132,7 @@ __all__ = [
     "Role",
     "Rows",
     "ScoreColumn",
+    "Seconds",
     "Selector",
     "State",
     "StateKey",

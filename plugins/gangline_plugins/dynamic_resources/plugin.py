@@ -25,6 +25,7 @@ from gangline import (
     PodInfo,
     Reason,
     ScoreColumn,
+    Seconds,
     StateKey,
     Status,
     default_normalize,
@@ -75,8 +76,8 @@ _RESERVED: StateKey[Reserved] = StateKey("DynamicResources reserved")
 class DynamicResourcesArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     """Arguments of DynamicResources."""
 
-    binding_timeout_seconds: float = 600.0
-    """The longest time, in seconds, that devices may take to become ready before the pod is tried again."""
+    binding_timeout: Seconds = Seconds(600.0)
+    """The longest time that devices may take to become ready before the pod is tried again."""
 
 
 class DynamicResources:
@@ -93,7 +94,7 @@ class DynamicResources:
         self._namespaces = handle.state.store(resources.NAMESPACES)
         self._ledger = ledger(handle)
         self._devices = self._ledger.devices
-        self._binding = Binding(handle, self._ledger, args.binding_timeout_seconds)
+        self._binding = Binding(handle, self._ledger, args.binding_timeout)
         self.reads_own = (self._devices.changes,)
 
     @hookimpl
@@ -122,8 +123,12 @@ class DynamicResources:
 
     @hookimpl
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
-        """Hold pods whose claims are not there yet."""
-        if not uses_claims(pod.cls):
+        """Hold pods whose claims are not there yet.
+
+        Members of a group are not held: events of this plugin do not wake a group that waits for members. `pre_filter`
+        rejects them.
+        """
+        if not uses_claims(pod.cls) or self._handle.group_of(pod) is not None:
             return None
         try:
             claims_of(pod, self._claims)
