@@ -109,6 +109,7 @@ class LeaseCluster(SimulatedCluster):
         latency: Mapping[str, float] = LATENCY,
         gangs: bool = False,
         concurrency: int = 64,
+        client: SimulatedClient | None = None,
     ) -> AsyncIterator[Scheduler]:
         """A scheduler that runs until the block ends, then is cut off as by SIGKILL: it does nothing more."""
         more = "{name: GangPermit}, " if gangs else ""
@@ -116,7 +117,7 @@ class LeaseCluster(SimulatedCluster):
             PROFILE.format(name=name, granularity=granularity, gangs=more) for name in names or ("gpus",)
         )
         text = f"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n{profiles}"
-        client = SimulatedClient(self.server, latency=latency, faults=faults)
+        client = client or SimulatedClient(self.server, latency=latency, faults=faults)
         async with self.scheduling(text, client, options=Options(concurrency, seed=seed)) as scheduler:
             try:
                 yield scheduler

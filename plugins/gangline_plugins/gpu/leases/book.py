@@ -71,10 +71,6 @@ class LeaseBook:
         """A name for an attempt that no other attempt has, in any scheduler."""
         return f"{self.scheduler}.{next(self._attempts)}"
 
-    def has_node(self, name: str) -> bool:
-        """Whether there is a node of this name."""
-        return name in self._row_of
-
     @property
     def has_marks(self) -> bool:
         """Whether any device counts as taken only because of a lease."""
