@@ -11,6 +11,8 @@ same time, and then only the API server can decide. The package works in these s
    that it does not know yet.
 3. If a pod is not bound in the end, `unreserve` releases its leases.
 4. `reaper` deletes the leases of pods that have ended or were deleted. It asks the API server before it frees a device.
+5. `mending` makes leases of bound pods again if somebody has deleted them, and chooses devices for pods that were bound
+   without any.
 
 `holds` defines what a lease says, and when two pods may share a device; `names` defines how leases are called.
 """
@@ -45,6 +47,7 @@ from gangline_plugins.gpu.devices import device_table
 from gangline_plugins.gpu.leases.book import lease_book
 from gangline_plugins.gpu.leases.holds import Part, parts_of
 from gangline_plugins.gpu.leases.locks import Locks, Taken
+from gangline_plugins.gpu.leases.mending import Mender
 from gangline_plugins.gpu.leases.reaper import BIND_WITHIN, Reaper
 from gangline_plugins.gpu.wants import Want
 
@@ -84,6 +87,7 @@ class DeviceLease:
         self._reaper = Reaper(handle, self._locks, self._book)
         store.subscribe(self._locks)
         handle.run(self._reaper.run)
+        handle.run(Mender(handle, self._locks, self._book, self._table, self._whole_node).run)
 
     @hookimpl
     def events_to_register(self) -> Sequence[EventHint]:
