@@ -171,6 +171,16 @@ class Handle(Protocol):
         ...
 
     @property
+    def identity(self) -> str:
+        """The name of this process; no other process has it. It is what the Lease names by which it was elected."""
+        ...
+
+    @property
+    def elected_by(self) -> str:
+        """NAMESPACE/NAME of the Lease by which replicas elect a leader; "" if they elect none."""
+        ...
+
+    @property
     def state(self) -> State:
         """The cluster."""
         ...

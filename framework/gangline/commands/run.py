@@ -123,7 +123,13 @@ def run(
         kubeconfig or configuration.client_connection.kubeconfig or None,
         Endpoints(listen, secure_listen, pair_of_files(tls_cert_file, tls_private_key_file), plain_metrics),
         hang_limit,
-        Options(concurrency, _identity(), pod_deadline=pod_deadline, gang_deadline=gang_deadline),
+        Options(
+            concurrency,
+            _identity(),
+            f"{election.resource_namespace}/{election.resource_name}" if election.leader_elect else "",
+            pod_deadline=pod_deadline,
+            gang_deadline=gang_deadline,
+        ),
     )
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(program.run())

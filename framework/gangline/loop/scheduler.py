@@ -59,6 +59,9 @@ class Options:
     concurrency: int = 64
     """Bindings that may run at the same time."""
     identity: str = "gangline"
+    """The name of this process, for events and locks; no other process has it."""
+    elected_by: str = ""
+    """NAMESPACE/NAME of the Lease by which this process becomes the leader; "" if it leads at once."""
     seed: int | None = None
     """The seed of the random choice among equal nodes; None for a different one at each start."""
     pod_deadline: float = POD_SECONDS
@@ -106,6 +109,7 @@ class Scheduler:
         self.recorder = EventRecorder(clock, options.identity)
         self.decisions = Decisions(clock)
         self.queue = SchedulingQueue()
+        self._options = options
         self._clock = clock
         self._started = clock.monotonic()
         self._catalog = catalog
@@ -162,6 +166,8 @@ class Scheduler:
             self.groups,
             ignored_resources(config),
             runtimes,
+            self._options.identity,
+            self._options.elected_by,
         )
         scope.callback(background.end)
         with self.cache.scopes.opened(scope):

@@ -110,6 +110,8 @@ class Services(Generic[P]):
     """The resources that the scheduler leaves to extenders."""
     at_work: dict[str, P] = field(default_factory=dict)
     """The profiles by name, each as soon as its plugins are built: the only value that is filled in later."""
+    identity: str = ""
+    elected_by: str = ""
 
 
 class FrameworkHandle:
@@ -117,6 +119,8 @@ class FrameworkHandle:
 
     def __init__(self, profile: str, services: Services[Any]) -> None:
         self.profile = profile
+        self.identity = services.identity
+        self.elected_by = services.elected_by
         self.state = services.state
         self.clock = services.clock
         self.recorder = services.recorder

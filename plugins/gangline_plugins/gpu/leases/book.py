@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from gangline import PodInfo, State, custom_resources, model, resources
 from gangline_plugins.gpu.devices import device_table
-from gangline_plugins.gpu.leases.holds import holders_of, node_of, uid_of
+from gangline_plugins.gpu.leases.holds import holders_of, node_of, scheduler_of, uid_of
 
 Key = tuple[str, str]
 """Namespace and name of a lease."""
@@ -33,7 +33,7 @@ class LeaseBook:
 
     def __init__(self, state: State) -> None:
         self.scheduler = uuid.uuid4().hex[:12]
-        """An identifier of this scheduler process that no other process has."""
+        """An identifier of this scheduler process that no other process has; see `elected`."""
         self.suspects: set[str] = set()
         """UIDs of pods that may have left their devices."""
         self.wakers: list[Callable[[], None]] = []
@@ -68,6 +68,10 @@ class LeaseBook:
         self._table.beliefs.leases = None
         for uid in list(self._marks):
             self._unmark(uid)
+
+    def elected(self, identity: str) -> None:
+        """This process was elected under a name: others can tell by its holds whether it is still the leader."""
+        self.scheduler = scheduler_of(identity)
 
     def next_attempt(self) -> str:
         """A name for an attempt that no other attempt has, in any scheduler."""

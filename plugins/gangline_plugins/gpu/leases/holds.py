@@ -11,6 +11,7 @@ Rules:
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -44,6 +45,8 @@ class Hold(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     instances: tuple[str, ...] = ()
     """UUIDs of MIG instances."""
     adopted: bool = False
+    elected_by: str = ""
+    """NAMESPACE/NAME of the Lease by which the scheduler was elected; "" if it was not."""
 
     def __post_init__(self) -> None:
         """Raises ValueError (a decoder: ValidationError) for device ids that no node has, and for a wrong number of
@@ -79,13 +82,22 @@ class Part:
     hold: Hold
 
 
-def parts_of(allocation: Allocation, node: str, uid: str, pod: str, by: str, whole_node: bool) -> list[Part]:
+def parts_of(
+    allocation: Allocation, node: str, uid: str, pod: str, by: str, whole_node: bool, elected_by: str = ""
+) -> list[Part]:
     """What a pod with an allocation needs: one lease per device, in the order of their names, or one for the node."""
     a = allocation
     instances = a.uuids if a.exclusivity == "MIG" else ()
     if whole_node:
         hold = Hold(
-            pod=pod, by=by, ids=a.ids, kind=a.exclusivity, milli=a.milli, memory=a.memory_mib, instances=instances
+            pod=pod,
+            by=by,
+            ids=a.ids,
+            kind=a.exclusivity,
+            milli=a.milli,
+            memory=a.memory_mib,
+            instances=instances,
+            elected_by=elected_by,
         )
         return [Part(lease_name(node), node, uid, hold)]
     parts = [
@@ -101,11 +113,17 @@ def parts_of(allocation: Allocation, node: str, uid: str, pod: str, by: str, who
                 milli=a.milli[place : place + 1],
                 memory=a.memory_mib[place : place + 1],
                 instances=instances,
+                elected_by=elected_by,
             ),
         )
         for place, id in enumerate(a.ids)
     ]
     return sorted(parts, key=lambda part: part.lease)
+
+
+def scheduler_of(identity: str) -> str:
+    """How the holds of a scheduler name it that was elected under this name."""
+    return hashlib.sha256(identity.encode()).hexdigest()[:12]
 
 
 def uid_of(holder: str) -> str:

@@ -82,6 +82,8 @@ class DeviceLease:
         self._whole_node = args.granularity == "node"
         self._table = device_table(handle.state)
         self._book = lease_book(handle.state)
+        if handle.elected_by:
+            self._book.elected(handle.identity)
         store = handle.state.store(resources.LEASES)
         self._locks = Locks(handle.client, namespace, handle.clock, store, self._book.held)
         self._reaper = Reaper(handle, self._locks, self._book)
@@ -126,7 +128,7 @@ class DeviceLease:
             return None
         cycle.bind_by = min(cycle.bind_by, self._handle.clock.monotonic() + BIND_WITHIN)
         attempt = self._book.next_attempt()
-        parts = parts_of(allocation, node, pod.uid, pod.key, attempt, self._whole_node)
+        parts = parts_of(allocation, node, pod.uid, pod.key, attempt, self._whole_node, self._handle.elected_by)
         cycle.write(PARTS, parts)
         memory = self._table.columns.memory_total[allocation.row].tolist()
         taken = await self._locks.acquire(parts, memory)

@@ -1,6 +1,8 @@
 """Deletes leases that no pod needs: the pod was deleted, has ended, was created anew or is on another node.
 
-A node that is gone may come back with its pods: their leases stay until the pods are deleted.
+A waiting pod's lease is freed when the scheduler that wrote it was elected and is no longer the leader, or when nobody
+has touched it for ABANDONED seconds. A node that is gone may come back with its pods: their leases stay until the pods are
+deleted.
 
 The reaper checks the leases of a pod at once when the pod has left its node. If the pod has no node here, the reaper
 checks every GLANCE seconds, because the watch does not tell when such a pod is deleted. It checks all leases every
@@ -14,8 +16,10 @@ import logging
 from collections.abc import Iterable, Sequence
 
 from gangline import ApiError, GanglineError, Handle, custom_resources, model, resources, texts
+from gangline_plugins.default_binder import LANDING
 from gangline_plugins.gpu.leases.book import LeaseBook
 from gangline_plugins.gpu.leases.holds import Hold, Part, holders_of, is_over, node_of, uid_of
+from gangline_plugins.gpu.leases.leaders import Leaders
 from gangline_plugins.gpu.leases.locks import Locks
 
 log = logging.getLogger(__name__)
@@ -51,6 +55,9 @@ class Reaper:
         self._owed: list[Sequence[Part]] = []
         self._first_seen: dict[tuple[str, str], float] = {}
         """When holds of waiting pods were first seen, by lease and attempt."""
+        self._died: dict[str, float] = {}
+        """When it was first seen that the scheduler of a hold leads no more, by attempt."""
+        self._leaders = Leaders(handle.client, handle.clock)
         self._unplaced: frozenset[str] = frozenset()
         """UIDs of pods that had leases and no node here at the last check."""
         book.wakers.append(self._wake.set)
@@ -98,6 +105,8 @@ class Reaper:
         leases = [lease for lease in self._store if lease.metadata.namespace == self._locks.namespace]
         await self._check(leases)
         self._first_seen = {key: at for key, at in self._first_seen.items() if self._is_held(*key)}
+        attempts = {by for _, by in self._first_seen}
+        self._died = {by: at for by, at in self._died.items() if by in attempts}
 
     def _is_held(self, name: str, by: str) -> bool:
         """Whether an attempt still has a hold on a lease."""
@@ -173,7 +182,17 @@ class Reaper:
         if pod is None or pod.spec.node_name or uid in self._handle.state.pods:
             return False
         now = self._handle.clock.monotonic()
-        if now - self._first_seen.setdefault((lease.metadata.name, hold.by), now) < ABANDONED:
+        waited = now - self._first_seen.setdefault((lease.metadata.name, hold.by), now)
+        if waited < ABANDONED and not await self._has_died(hold, now):
             return False
         pod = live[hold.pod] = await self._locks.live_pod(hold, uid)  # what was read before may be older than a binding
         return pod is None or not pod.spec.node_name or is_over(hold, uid, node, pod, self._book.held(uid, node))
+
+    async def _has_died(self, hold: Hold, now: float) -> bool:
+        """Whether the scheduler that wrote the hold leads no more, and no binding of its can still be under way."""
+        if not hold.elected_by or hold.scheduler == self._book.scheduler:
+            return False
+        if await self._leaders.leads(hold.elected_by, hold.scheduler):
+            self._died.pop(hold.by, None)
+            return False
+        return now - self._died.setdefault(hold.by, now) >= LANDING

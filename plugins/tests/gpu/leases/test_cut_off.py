@@ -10,7 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gangline.errors import Unavailable
-from gangline.kube.resources import LEASES, NODES, Resource
+from gangline.kube.resources import NODES, Resource
+from gangline.process.tenure import Tenure
 from gangline.simulate import SimulatedClient
 from gangline.simulate.client import Answer
 from gangline.testing import make_node
@@ -33,6 +34,9 @@ class CutClient(SimulatedClient):
     def __init__(self, cluster: LeaseCluster, moment: int, seconds: float, fate: str) -> None:
         super().__init__(cluster.server, latency=LATENCY)
         self.is_cut = asyncio.Event()
+        self.tenure = Tenure(cluster.clock)
+        """Bounds the writes of a scheduler that was elected."""
+        self.is_elected = False
         self._clock = cluster.clock
         self._moment = moment
         self._seconds = seconds
@@ -41,7 +45,9 @@ class CutClient(SimulatedClient):
         self._count = 0
 
     async def _call(self, verb: str, resource: Resource[Any], name: str, act: Callable[[], Answer]) -> Answer:
-        if verb in WRITES and (resource is LEASES or verb == "bind"):
+        if verb in WRITES and (name.startswith("gpu-") or verb == "bind"):
+            if self.is_elected and not self.tenure.holds():
+                raise Unavailable(0, "NotLeading", "not sent: this process is no longer the leader")
             self._count += 1
             if self._count == self._moment:
                 self._until = self._clock.monotonic() + self._seconds
@@ -120,3 +126,32 @@ def test_a_device_has_one_pod_whenever_a_scheduler_is_cut_off_and_for_however_lo
 
     assert len(cluster.bound()) == 1, cluster.bound()
     assert cluster.held() == cluster.allocated() and len(cluster.held()) == 8
+
+
+@settings(max_examples=30, deadline=None)
+@given(moment=st.integers(1, 9), seconds=st.floats(10, 1000), fate=st.sampled_from([LOST, UNANSWERED, LATE]))
+@example(moment=9, seconds=400.0, fate=LOST)
+@example(moment=9, seconds=400.0, fate=LATE)
+@example(moment=9, seconds=12.0, fate=LATE)
+def test_a_device_has_one_pod_whenever_a_leader_is_cut_off_and_for_however_long(
+    moment: int, seconds: float, fate: str
+) -> None:
+    cluster = LeaseCluster(nodes=1)
+    cluster.add_claim(count=8)
+    cluster.add_pod("first", scheduler="gpus")
+
+    async def story() -> float:
+        one = CutClient(cluster, moment, seconds, fate)
+        one.is_elected = True
+        async with cluster.scheduler("gpus", client=one, identity="one", tenure=one.tenure):
+            await one.is_cut.wait()
+            async with cluster.scheduler("more", identity="two"):
+                cluster.add_pod("second", scheduler="more")
+                if seconds < 20:  # the first is still the leader
+                    await asyncio.sleep(400)
+                return await cluster.until(lambda: bool(cluster.bound()), 200)
+
+    waited = cluster.play(story)
+
+    assert len(cluster.bound()) == 1, cluster.bound()
+    assert waited < ABANDONED / 2
