@@ -15,7 +15,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import NoReturn, Self
@@ -32,6 +32,8 @@ ADMINS = "system:masters"
 CORE = ("etcd", "kube-apiserver")
 LARGE_HEAP: Mapping[str, str] = MappingProxyType({"GOGC": "300", "GOMEMLIMIT": "4GiB"})
 """Go collects garbage less often: memory is there, and the two cores have other things to do."""
+LARGEST_HEAP: Mapping[str, str] = MappingProxyType({"GOGC": "800", "GOMEMLIMIT": "6GiB"})
+"""For one large cluster by itself, which takes some 8 GiB then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +50,8 @@ class Options:
     apiserver_args: tuple[str, ...] = ()
     controller_manager_args: tuple[str, ...] = ()
     kwok_args: tuple[str, ...] = ()
+    heap: Mapping[str, str] = field(default_factory=lambda: LARGE_HEAP, hash=False)
+    """Environment variables for the garbage collector of Go."""
 
 
 class ControlPlane:
@@ -211,7 +215,7 @@ class ControlPlane:
     def _start_core(self, name: str) -> None:
         """Start one component of our own and wait until it is ready."""
         args, ready = self._command(name)
-        process = self.start_component(name, args, ready, LARGE_HEAP)
+        process = self.start_component(name, args, ready, self.options.heap)
         if name == "kube-apiserver":
             namespace = f"{self.url}/api/v1/namespaces/default"
             self._await(process, lambda: self._answers(namespace))

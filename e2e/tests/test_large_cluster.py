@@ -24,7 +24,7 @@ from gangline_e2e.devices import LEASES, MANAGED
 from gangline_e2e.errors import WaitedTooLong
 from gangline_e2e.gang_crds import install_foreign
 from gangline_e2e.gpu_crds import install
-from gangline_e2e.harness import ControlPlane, Options
+from gangline_e2e.harness import LARGEST_HEAP, ControlPlane, Options
 from gangline_e2e.scheduler import Gangline
 
 OPTIONS = Options(
@@ -32,6 +32,7 @@ OPTIONS = Options(
         "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true",
         "--runtime-config=scheduling.k8s.io/v1alpha2=true",
     ),
+    heap=LARGEST_HEAP,
 )
 SIZE = size()
 LOOK_S = 1.0

@@ -68,17 +68,17 @@ def size_of(*values: object) -> int:
     return total
 
 
-def quick_size_of(value: object) -> int:
-    """About as many bytes as `size_of`, counted in a quarter of the time if the value is plain data.
+def quick_size_of(*values: object) -> int:
+    """About as many bytes as `size_of`, counted in a quarter of the time if the values are plain data.
 
     As JSON each object takes a separator or a bracket of its own. Names of fields and objects that occur twice make the
     number larger; only fields that a struct leaves out at their default make it smaller.
     """
     try:
-        text = msgspec.json.encode(value)
+        text = _AS_JSON.encode(values)
     except Exception:  # not plain data, or one that cannot be written
-        return size_of(value)
-    objects = 1 + text.count(b",") + text.count(b"[") + text.count(b"{") + text.count(b":")
+        return size_of(*values)
+    objects = len(text) - len(text.translate(None, b",[{:"))
     return len(text) + (OBJECT_BYTES + _REFERENCE_BYTES) * objects
 
 
@@ -89,6 +89,21 @@ def _new_memory(array: NDArray[Any], seen: set[int]) -> int:
         return 0
     seen.add(id(memory))
     return memory.nbytes
+
+
+@lru_cache(maxsize=1024)
+def _has_content(kind: type[Any]) -> bool:
+    """Whether `size_of` looks into objects of a type."""
+    return issubclass(kind, (np.ndarray, dict, *_TEXTS, *_SEVERAL)) or bool(_field_names(kind))
+
+
+def _without_content(value: Any) -> None:
+    """Stands in JSON for an object of which only the fixed size counts. Raises TypeError for any other."""
+    if _has_content(value.__class__):
+        raise TypeError("an object whose content has to be counted")
+
+
+_AS_JSON = msgspec.json.Encoder(enc_hook=_without_content)
 
 
 @lru_cache(maxsize=1024)

@@ -10,7 +10,7 @@ from gangline_e2e.day.fabric import Fabric
 from gangline_e2e.day.plan import Day
 
 PREFIX = "GANGLINE_DAY_"
-NODES, PODS, MINUTES = 1000, 4000, 3
+NODES, PODS, MINUTES = 5000, 20_000, 4
 """What 2 cores play in less than 8 minutes, API server, etcd, kwok, schedulers and the player together."""
 
 

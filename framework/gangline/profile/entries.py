@@ -33,6 +33,8 @@ class Entry:
     filters: list[Implementation]
     shared_bytes: int = 0
     """The size of the key and of the values that plugins share in the entry, measured once."""
+    most_scores: int = 0
+    """How many plugins may score."""
     changing: list[Implementation] = field(default_factory=list)
     """The filters that look at the pods of a node."""
     steady: BoolColumn = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
@@ -65,8 +67,8 @@ class Entry:
 
 
 def size(key: Hashable, entry: Entry) -> int:
-    """The size of an entry in bytes; that of the key is in `shared_bytes`."""
+    """The size of an entry in bytes, as soon as it has scores; that of the key is in `shared_bytes`."""
     rows = len(entry.feasible)
-    masks = entry.steady.nbytes + entry.feasible.nbytes + sum([codes.nbytes for codes in entry.codes.values()])
-    scores = entry.base.nbytes + entry.ranked.nbytes + rows * _SCORE_BYTES * len(entry.raw)
+    masks = 2 * rows + sum([codes.nbytes for codes in entry.codes.values()])
+    scores = rows * _SCORE_BYTES * (2 + entry.most_scores)
     return _BYTES + masks + scores + entry.shared_bytes

@@ -90,7 +90,8 @@ class Kept:
         rejected = rejected or nothing_left(narrow)
         filters = [i for i in self._filters if i.name not in skipped and rejected is None]
         entry = Entry(key, position, cycle.export(), rejected, narrow, filters)
-        entry.shared_bytes = sum(map(quick_size_of, (key, *entry.shared.values(), *narrow.values())))
+        entry.shared_bytes = quick_size_of(key, *entry.shared.values(), *narrow.values())
+        entry.most_scores = len(self._scorers)
         entry.changing = [impl for impl in filters if (impl.reads or 0) & PODS]
         for impl in filters:
             check()
@@ -193,7 +194,8 @@ class Kept:
                 scorers.append(impl)
         if exported := cycle.export():
             entry.shared = {**entry.shared, **exported}
-            entry.shared_bytes += sum(map(quick_size_of, exported.values()))
+            entry.shared_bytes += quick_size_of(*exported.values())
+            self.entries.measure(entry.key)
         scoring = Cycle(entry.shared, deadline=deadline)
         entry.raw.clear()
         for impl in scorers:
@@ -204,7 +206,6 @@ class Kept:
         entry.columns = [entry.raw[impl.name] for impl in plain]
         entry.scorers = scorers  # at the end: a plugin that raises leaves the entry without scores
         self._rebase(entry, view.index)
-        self.entries.measure(entry.key)
 
     def _rescore(self, entry: Entry, impl: Implementation, cycle: Cycle, pod: PodInfo, view: NodeView) -> None:
         raw = scores_of(impl, "score", impl.call(cycle, pod, view), len(view))

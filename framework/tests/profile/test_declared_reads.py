@@ -7,6 +7,7 @@ from collections.abc import Hashable
 import numpy as np
 
 from gangline import NODE, Action, CodeColumn, EventHint, NodeView, PodInfo, Reason, ScoreColumn, hookimpl, on
+from gangline.deadline import NO_DEADLINE
 from gangline.kube.resources import NODES, PODS
 from gangline.simulate import SimulatedCluster
 from gangline.testing import cluster, make_node, make_pod, make_runtime
@@ -104,9 +105,12 @@ def test_pods_of_one_class_are_judged_by_their_identity() -> None:
 def test_what_scores_take_is_counted_for_pods_told_apart_by_what_is_declared() -> None:
     cache = cluster(make_node(f"n{i}") for i in range(1000))
     evaluator = make_runtime(cache, Purpose).evaluator
-    filtered = evaluator.filter(cache.record(make_pod("p", annotations={PURPOSE: "training"})))
-    before = evaluator.kept.entries.bytes
+    pod = cache.record(make_pod("p", annotations={PURPOSE: "training"}))
+    filtered = evaluator.filter(pod)
+    counted = evaluator.kept.entries.bytes
 
     evaluator.ranking(filtered)
 
-    assert evaluator.kept.entries.bytes >= before + 3 * 8 * 1000
+    entry = evaluator.kept.entry(pod, NO_DEADLINE)
+    assert len(entry.ranked) == 1000
+    assert counted == evaluator.kept.entries.bytes > sum(c.nbytes for c in (entry.base, entry.ranked, *entry.columns))

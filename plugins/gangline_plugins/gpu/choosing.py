@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from gangline import BoundedCache, Rows, quick_size_of
+from gangline import BoundedCache, Rows
 from gangline_plugins.gpu.device_sets import NEVER, DeviceSets, Masks, Ranks, dense, device_sets, leftovers
 from gangline_plugins.gpu.links import MOST_DEVICES, NO_ISLAND, LinkClass, LinkClasses, Matrix
 
@@ -28,6 +28,9 @@ _TABLES_BYTES = 32 * 1024 * 1024
 """Memory for the tables that are kept: one for 16 devices takes 0.8 MiB, one for 8 takes 3 KiB."""
 _JOINT_BYTES = 32 * 1024 * 1024
 """Memory for the joint tables: one takes as much as the tables of all link classes."""
+_RULE_BYTES = 512
+"""The size of a rule without its ids."""
+_ID_BYTES = 8
 _CELLS = 1 << 18
 """Masks times sets that are computed in one step."""
 _UNKNOWN = np.uint32(1 << 31)
@@ -69,8 +72,8 @@ class Choices:
         return int(self._sets[mask])
 
     def look_up(self, masks: Masks) -> tuple[Masks, Floats, Floats]:
-        """For each mask of free devices, one per node: the best set, its GB/s, and how whole it leaves the other
-        devices.
+        """For each mask of free devices the best set, its GB/s, and how whole it leaves the other devices. A mask that
+        is given twice is worked out twice.
 
         A set is 0 if there is none. Its GB/s are those of its slowest link, 0 for a single device. The last value is
         from 0 to 1: it is 1 if no link to a free device is cut, and the lower the more bandwidth is cut.
@@ -79,7 +82,7 @@ class Choices:
         sets = self._sets[masks]
         new = sets == _UNKNOWN
         if new.any():
-            self._work_out(np.unique(masks[new]))
+            self._work_out(masks[new])
             sets = self._sets[masks]
         return sets, self._gbps[masks], self._kept[masks]
 
@@ -185,7 +188,8 @@ class _Joint:
 
 def _size(key: tuple[Any, ...], table: Choices | _Joint) -> int:
     """The bytes of a table and of its rule; the link class belongs to the nodes."""
-    return table.nbytes + quick_size_of(key[-1])
+    rule: Rule = key[-1]
+    return table.nbytes + _RULE_BYTES + len(rule.prefer_ids) * _ID_BYTES
 
 
 def _in_steps(rule: Rule, speeds: Matrix) -> Rule:

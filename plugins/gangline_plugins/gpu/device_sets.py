@@ -65,7 +65,7 @@ class DeviceSets:
         """The rank of each set (columns) in each mask (rows): by the links that remain among the devices left over,
         then by nearness in the set, then by nearness of the devices left over; NEVER if the set is not in the mask.
         """
-        return self._worth(masks) if self._kept is None else self._kept[masks]
+        return self._worth(masks) if self._kept is None else self._kept.take(masks, axis=0)
 
     def _worth(self, masks: Masks) -> Ranks:
         fits = (self.masks & ~masks[:, None]) == 0

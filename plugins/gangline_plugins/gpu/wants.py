@@ -8,7 +8,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Literal
 
 from gangline import PodInfo, State, custom_resources, resources
@@ -73,8 +73,8 @@ class Want:
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        values = tuple([getattr(self, each.name) for each in fields(self) if each.compare])
-        object.__setattr__(self, "_hash", hash(values))
+        whole = self.count, self.exclusivity, self.milli, self.memory_mib, self.profile, self.implicit
+        object.__setattr__(self, "_hash", hash((*whole, self.rule, self.selector, self.fabric)))
 
     def __hash__(self) -> int:
         return self._hash  # verdicts are looked up by it several times in each attempt
