@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from hypothesis import example, given, settings
@@ -73,7 +73,7 @@ class CutClient(SimulatedClient):
         await asyncio.sleep(TIMEOUT)
         raise Unavailable(0, "Timeout", "no answer in time")
 
-    async def watch(self, resource: Resource[Any], **selected: Any) -> Any:
+    async def watch(self, resource: Resource[Any], **selected: Any) -> AsyncIterator[Any]:
         """See the interface."""
         async for event in super().watch(resource, **selected):
             if (left := self._left()) > 0:
