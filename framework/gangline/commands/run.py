@@ -234,6 +234,7 @@ class Program:
         log.info("stopping")
         finishing = asyncio.create_task(scheduler.finish())
         await asyncio.wait((work, finishing), return_when=asyncio.FIRST_COMPLETED)
+        self._tenure.is_clean = finishing.done() and finishing.result()
         finishing.cancel()
         work.cancel()
         await asyncio.wait((work,))

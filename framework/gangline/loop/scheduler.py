@@ -10,6 +10,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from gangline.api.plugin import Clock
+from gangline.api.term import Term
 from gangline.config import SchedulerConfiguration
 from gangline.deadline import GANG_SECONDS, POD_SECONDS
 from gangline.extenders import EXTENDER, Asker, Extenders, HttpAsker
@@ -60,7 +61,7 @@ class Options:
     """Bindings that may run at the same time."""
     identity: str = "gangline"
     """The name of this process, for events and locks; no other process has it."""
-    term: Callable[[], str] = lambda: ""
+    term: Callable[[], Term] = Term
     """See `Handle.term`."""
     seed: int | None = None
     """The seed of the random choice among equal nodes; None for a different one at each start."""
@@ -253,19 +254,22 @@ class Scheduler:
                 self._leading = self._deciding = None
                 self._in_use.services.background.stop()
 
-    async def finish(self) -> None:
+    async def finish(self) -> bool:
         """Before `lead` is cancelled in good order: decide no more, and carry out the bindings that have begun.
 
-        Returns at once when this process does not lead, and after `FINISHING` seconds at the latest.
+        Returns whether no binding is under way: at once if this process does not lead, after `FINISHING` seconds at the
+        latest.
         """
         if self._deciding is None:
-            return
+            return True
         self._deciding.cancel()
         try:
             async with asyncio.timeout(FINISHING):
                 await self.binder.finish()
         except TimeoutError:
             log.warning("stopping with %d bindings under way: %g s have passed", self.binder.pending, FINISHING)
+            return False
+        return True
 
     def _read_groups_anew(self) -> None:
         """Pods may have been listed before the objects from which their groups are read."""

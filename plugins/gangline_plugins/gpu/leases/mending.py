@@ -178,7 +178,7 @@ class Mender:
 
     def _parts(self, pod: PodInfo, allocation: Allocation) -> Sequence[Part]:
         attempt = self._book.next_attempt()
-        term = self._handle.term
+        term = self._handle.term.name
         parts = parts_of(allocation, pod.node_name, pod.uid, pod.key, attempt, self._whole_node, term)
         held = self._book.held(pod.uid, pod.node_name)
         return [part for part in parts if not held.issuperset(part.hold.ids)]
