@@ -171,16 +171,6 @@ class Handle(Protocol):
         ...
 
     @property
-    def identity(self) -> str:
-        """The name of this process; no other process has it. It is what the Lease names by which it was elected."""
-        ...
-
-    @property
-    def elected_by(self) -> str:
-        """NAMESPACE/NAME of the Lease by which replicas elect a leader; "" if they elect none."""
-        ...
-
-    @property
     def state(self) -> State:
         """The cluster."""
         ...
@@ -203,6 +193,14 @@ class Handle(Protocol):
     @property
     def nodes(self) -> NodeView:
         """All nodes as columns."""
+        ...
+
+    @property
+    def term(self) -> str:
+        """ELECTION/NUMBER of the leadership under which this process writes; "" without leader election.
+
+        Each new leader of an election has a larger number. A former leader writes nothing any more.
+        """
         ...
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import random
 import signal
@@ -123,13 +124,7 @@ def run(
         kubeconfig or configuration.client_connection.kubeconfig or None,
         Endpoints(listen, secure_listen, pair_of_files(tls_cert_file, tls_private_key_file), plain_metrics),
         hang_limit,
-        Options(
-            concurrency,
-            _identity(),
-            f"{election.resource_namespace}/{election.resource_name}" if election.leader_elect else "",
-            pod_deadline=pod_deadline,
-            gang_deadline=gang_deadline,
-        ),
+        Options(concurrency, _identity(), pod_deadline=pod_deadline, gang_deadline=gang_deadline),
     )
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(program.run())
@@ -175,7 +170,7 @@ class Program:
         self._election = election
         self._kubeconfig = kubeconfig
         self._endpoints = endpoints
-        self._options = options
+        self._options = dataclasses.replace(options, term=lambda: self._tenure.term)
         self._clock = SystemClock()
         self._tenure = Tenure(self._clock)
         self._heartbeat = Heartbeat(self._clock, hang_limit)

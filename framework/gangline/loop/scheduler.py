@@ -60,8 +60,8 @@ class Options:
     """Bindings that may run at the same time."""
     identity: str = "gangline"
     """The name of this process, for events and locks; no other process has it."""
-    elected_by: str = ""
-    """NAMESPACE/NAME of the Lease by which this process becomes the leader; "" if it leads at once."""
+    term: Callable[[], str] = lambda: ""
+    """See `Handle.term`."""
     seed: int | None = None
     """The seed of the random choice among equal nodes; None for a different one at each start."""
     pod_deadline: float = POD_SECONDS
@@ -109,13 +109,13 @@ class Scheduler:
         self.recorder = EventRecorder(clock, options.identity)
         self.decisions = Decisions(clock)
         self.queue = SchedulingQueue()
-        self._options = options
         self._clock = clock
         self._started = clock.monotonic()
         self._catalog = catalog
         self._client = client
         self._random = random.Random(options.seed)
         self._asker = asker or HttpAsker()
+        self._term = options.term
         self._leading: asyncio.TaskGroup | None = None
         self._deciding: asyncio.Task[None] | None = None
         wake = asyncio.Event()
@@ -166,8 +166,7 @@ class Scheduler:
             self.groups,
             ignored_resources(config),
             runtimes,
-            self._options.identity,
-            self._options.elected_by,
+            self._term,
         )
         scope.callback(background.end)
         with self.cache.scopes.opened(scope):

@@ -117,6 +117,7 @@ class LeaseCluster(SimulatedCluster):
         latency: Mapping[str, float] = LATENCY,
         gangs: bool = False,
         concurrency: int = 64,
+        term: str = "",
         client: SimulatedClient | None = None,
         identity: str = "",
         tenure: Tenure | None = None,
@@ -131,15 +132,15 @@ class LeaseCluster(SimulatedCluster):
         )
         text = f"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n{profiles}"
         client = client or SimulatedClient(self.server, latency=latency, faults=faults)
-        elected_by = ELECTION if identity else ""
+        tenure = tenure or Tenure(self.clock)
         scheduler = Scheduler(
             config.load(text, "configuration"),
             client,
             self.clock,
             Catalog.discover(),
-            Options(concurrency, identity, elected_by, seed=seed),
+            Options(concurrency, identity or "gangline", lambda: tenure.term or term, seed=seed),
         )
-        elector = self._elector(client, identity, tenure or Tenure(self.clock))
+        elector = self._elector(client, identity, tenure)
         async with running(_while_elected(scheduler, elector) if identity else scheduler.run()):
             try:
                 yield scheduler

@@ -179,8 +179,8 @@ class Mender:
 
     def _parts(self, pod: PodInfo, allocation: Allocation) -> Sequence[Part]:
         attempt = self._book.next_attempt()
-        elected_by = self._handle.elected_by
-        parts = parts_of(allocation, pod.node_name, pod.uid, pod.key, attempt, self._whole_node, elected_by)
+        term = self._handle.term
+        parts = parts_of(allocation, pod.node_name, pod.uid, pod.key, attempt, self._whole_node, term)
         held = self._book.held(pod.uid, pod.node_name)
         return [part for part in parts if not held.issuperset(part.hold.ids)]
 

@@ -190,9 +190,9 @@ class Reaper:
 
     async def _has_died(self, hold: Hold, now: float) -> bool:
         """Whether the scheduler that wrote the hold leads no more, and no binding of its can still be under way."""
-        if not hold.elected_by or hold.scheduler == self._book.scheduler:
+        if not hold.term or hold.term == self._handle.term:
             return False
-        if await self._leaders.leads(hold.elected_by, hold.scheduler):
+        if await self._leaders.lead(hold.term):
             self._died.pop(hold.by, None)
             return False
         return now - self._died.setdefault(hold.by, now) >= LANDING
