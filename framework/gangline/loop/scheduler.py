@@ -273,6 +273,7 @@ class Scheduler:
 
     def _read_groups_anew(self) -> None:
         """Pods may have been listed before the objects from which their groups are read."""
+        self.groups.start_over()
         for runtime in self.runtimes.values():
             runtime.handle.placed.start_over(self.cache.pods.values())
 
