@@ -41,6 +41,11 @@ def check_class(name: str, cls: Any) -> None:
     """Raise PluginError if the class cannot be a plugin."""
     if not isinstance(cls, type):
         raise PluginError(name, "", f"is not a class, but {shown(cls)}")
+    _check_type(name, cls)
+
+
+@lru_cache(maxsize=1024)
+def _check_type(name: str, cls: Any) -> None:
     if getattr(cls, "name", None) != name:
         raise PluginError(name, "", f"its class says name = {shown(getattr(cls, 'name', None))}")
     for method, options in marked(cls).items():
