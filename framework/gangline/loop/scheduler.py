@@ -55,6 +55,8 @@ class Options:
     concurrency: int = 64
     """Bindings that may run at the same time."""
     identity: str = "gangline"
+    term: Callable[[], str] = lambda: ""
+    """See `Handle.term`."""
     seed: int | None = None
     """The seed of the random choice among equal nodes; None for a different one at each start."""
     pod_deadline: float = POD_SECONDS
@@ -106,6 +108,7 @@ class Scheduler:
         self._client = client
         self._random = random.Random(options.seed)
         self._asker = asker or HttpAsker()
+        self._term = options.term
         self._leading: asyncio.TaskGroup | None = None
         self._deciding: asyncio.Task[None] | None = None
         self._cluster = Cluster(self.cache, self.queue, self.waiting, self.recorder, clock, self._enqueued)
@@ -156,6 +159,7 @@ class Scheduler:
             self.groups,
             ignored_resources(config),
             runtimes,
+            self._term,
         )
         scope.callback(background.end)
         with self.cache.scopes.opened(scope):

@@ -109,6 +109,7 @@ class LeaseCluster(SimulatedCluster):
         latency: Mapping[str, float] = LATENCY,
         gangs: bool = False,
         concurrency: int = 64,
+        term: str = "",
     ) -> AsyncIterator[Scheduler]:
         """A scheduler that runs until the block ends, then is cut off as by SIGKILL: it does nothing more."""
         more = "{name: GangPermit}, " if gangs else ""
@@ -117,7 +118,9 @@ class LeaseCluster(SimulatedCluster):
         )
         text = f"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n{profiles}"
         client = SimulatedClient(self.server, latency=latency, faults=faults)
-        async with self.scheduling(text, client, options=Options(concurrency, seed=seed)) as scheduler:
+        async with self.scheduling(
+            text, client, options=Options(concurrency, seed=seed, term=lambda: term)
+        ) as scheduler:
             try:
                 yield scheduler
             finally:

@@ -43,7 +43,7 @@ from gangline import (
 from gangline_plugins.gpu.allocation import join
 from gangline_plugins.gpu.devices import device_table
 from gangline_plugins.gpu.leases.book import lease_book
-from gangline_plugins.gpu.leases.holds import Part, parts_of
+from gangline_plugins.gpu.leases.holds import Part, parts_of, uid_of
 from gangline_plugins.gpu.leases.locks import Locks, Taken
 from gangline_plugins.gpu.leases.reaper import Reaper
 from gangline_plugins.gpu.wants import Want
@@ -98,9 +98,13 @@ class DeviceLease:
         membership = self._handle.group_of(pod) if self._book.is_marking else None
         if isinstance(membership, Membership):
             key = membership.group.key
-            self._book.visit(pod.uid, key, lambda: [member.uid for member in self._handle.queued_members(key)])
+            self._book.visit(pod.uid, key, lambda: self._siblings(key))
         else:
             self._book.visit(pod.uid)
+
+    def _siblings(self, key: str) -> list[str]:
+        """The UIDs of the members of a group that have no node."""
+        return [member.uid for member in self._handle.queued_members(key)]
 
     @hookimpl
     def post_reject(self, pod: PodInfo) -> bool:
@@ -121,14 +125,18 @@ class DeviceLease:
         if not allocation.ids:
             return None
         attempt = self._book.next_attempt()
-        parts = parts_of(allocation, node, pod.uid, pod.key, attempt, self._whole_node)
+        parts = parts_of(allocation, node, pod.uid, pod.key, attempt, self._whole_node, self._handle.term)
         cycle.write(PARTS, parts)
         memory = self._table.columns.memory_total[allocation.row].tolist()
-        taken = await self._locks.acquire(parts, memory)
+        membership = self._handle.group_of(pod)
+        siblings = self._siblings(membership.group.key) if isinstance(membership, Membership) else ()
+        taken = await self._locks.acquire(parts, memory, siblings)
         if taken is None:
             return None
         cycle.write(PARTS, ())
         self._book.learn(taken.lease)
+        if uid_of(taken.holder) in siblings:
+            self._book.dispute(uid_of(taken.holder), taken.lease)
         return _conflict(taken, node)
 
     @hookimpl
