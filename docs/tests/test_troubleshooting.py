@@ -25,7 +25,7 @@ def messages() -> list[str]:
 
 @cache
 def written() -> tuple[Sequence[str], Sequence[re.Pattern[str]]]:
-    """All texts in the code, escaped, and patterns of those that are filled in: what an f-string adds may be anything."""
+    """All texts in the code, escaped, and patterns of those that an f-string fills in, with anything."""
     files = (file for source in SOURCES for file in sorted((ROOT / source).rglob("*.py")))
     found = {text for file in files for text in texts(ast.parse(file.read_text(encoding="utf-8")))}
     return sorted(found), [re.compile(text, re.DOTALL) for text in sorted(found) if ".*" in text]
