@@ -55,6 +55,7 @@ class Options:
     concurrency: int = 64
     """Bindings that may run at the same time."""
     identity: str = "gangline"
+    """The name of this process, for events and locks; no other process has it."""
     term: Callable[[], str] = lambda: ""
     """See `Handle.term`."""
     seed: int | None = None
