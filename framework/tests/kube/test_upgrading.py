@@ -90,6 +90,15 @@ def test_what_is_newer_or_malformed_stays_as_it_is(data: Any) -> None:
     assert claim_upgraded(data) == data
 
 
+def test_a_driver_may_say_nothing_of_a_device_but_data() -> None:
+    body = json.loads(recorded(RESOURCE_CLAIMS))
+    body["items"][0]["status"]["devices"][0]["conditions"] = None  # as the API server writes it
+
+    (claim,) = decode_list(RESOURCE_CLAIMS, json.dumps(body).encode(), fail).items
+
+    assert claim.status.devices[0].conditions is None
+
+
 def test_an_object_is_not_changed_in_place() -> None:
     (older,) = (each for each in RESOURCE_CLAIMS.older if each.version == "v1beta1")
     before = recorded(older)
