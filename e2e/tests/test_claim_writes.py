@@ -100,7 +100,7 @@ async def test_a_claim_is_read_and_written_in_the_version_that_the_server_has(
         assert sorted(each.name for each in claim.status.reserved_for) == [FIRST.name, SECOND.name]
         claim = await writer.release(stale, FIRST.uid)
         assert claim.status.reserved_for == [SECOND]
-        assert (await api.get(path))["status"]["devices"] == told
+        assert (await api.get(path))["status"]["devices"] == [{**told[0], "conditions": None}]
         with pytest.raises(Invalid):
             await writer.deallocate(claim)
         claim = await writer.deallocate(claim, SECOND.uid)
