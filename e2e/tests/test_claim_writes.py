@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,7 +42,12 @@ ALL_VERSIONS = Options(kwok=False, apiserver_args=(f"--runtime-config={GROUP}/v1
 class OneVersion(HttpClient):
     """A client to whom the server says that it has one version alone: a server of 1.36 cannot do without v1."""
 
-    version = "v1"
+    def __init__(self, kubeconfig: Path, version: str) -> None:
+        super().__init__(auth.load(str(kubeconfig)))
+        self.version = version
+
+    async def __aenter__(self) -> OneVersion:
+        return self
 
     async def served(self, group: str, version: str) -> set[str]:
         return await super().served(group, version) if version == self.version else set()
@@ -77,8 +83,7 @@ async def test_a_claim_is_read_and_written_in_the_version_that_the_server_has(
 ) -> None:
     plane = start_control_plane(ALL_VERSIONS)
     path = f"/apis/{GROUP}/{version}/namespaces/default/resourceclaims/c"
-    async with connect(plane.kubeconfig) as api, OneVersion(auth.load(str(plane.kubeconfig_for(USER)))) as client:
-        client.version = version
+    async with connect(plane.kubeconfig) as api, OneVersion(plane.kubeconfig_for(USER), version) as client:
         await _let(api, helm)
         await api.create_many([_claim(version), _slice(version)])
         claims, slices = await newest(client, RESOURCE_CLAIMS), await newest(client, RESOURCE_SLICES)
