@@ -27,7 +27,7 @@ from gangline.errors import (
     TooManyRequests,
     Unavailable,
 )
-from gangline.groups import WATCHES as group_watches
+from gangline.groups import FOLLOWED as group_watches
 from gangline.groups import keys as group_keys
 from gangline.groups import parsing as annotation_values
 from gangline.groups.gpu_count import gpus_of

@@ -196,6 +196,14 @@ class Handle(Protocol):
         ...
 
     @property
+    def term(self) -> str:
+        """ELECTION/NUMBER of the leadership under which this process writes; "" without leader election.
+
+        Each new leader of an election has a larger number. A former leader writes nothing any more.
+        """
+        ...
+
+    @property
     def client(self) -> Client:
         """The API client; only for background work and for pre_bind, bind and post_bind."""
         ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import random
 import signal
@@ -169,7 +170,7 @@ class Program:
         self._election = election
         self._kubeconfig = kubeconfig
         self._endpoints = endpoints
-        self._options = options
+        self._options = dataclasses.replace(options, term=lambda: self._tenure.term)
         self._clock = SystemClock()
         self._tenure = Tenure(self._clock)
         self._heartbeat = Heartbeat(self._clock, hang_limit)

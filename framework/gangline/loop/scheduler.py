@@ -59,6 +59,9 @@ class Options:
     concurrency: int = 64
     """Bindings that may run at the same time."""
     identity: str = "gangline"
+    """The name of this process, for events and locks; no other process has it."""
+    term: Callable[[], str] = lambda: ""
+    """See `Handle.term`."""
     seed: int | None = None
     """The seed of the random choice among equal nodes; None for a different one at each start."""
     pod_deadline: float = POD_SECONDS
@@ -112,6 +115,7 @@ class Scheduler:
         self._client = client
         self._random = random.Random(options.seed)
         self._asker = asker or HttpAsker()
+        self._term = options.term
         self._leading: asyncio.TaskGroup | None = None
         self._deciding: asyncio.Task[None] | None = None
         wake = asyncio.Event()
@@ -162,6 +166,7 @@ class Scheduler:
             self.groups,
             ignored_resources(config),
             runtimes,
+            self._term,
         )
         scope.callback(background.end)
         with self.cache.scopes.opened(scope):

@@ -134,7 +134,8 @@ class Elector:
         while True:
             began, began_at = asyncio.get_running_loop().time(), self._clock.monotonic()
             if await self._try():
-                self._tenure.extend(began_at + self._term)
+                number = (self._record.lease_transitions or 0) if self._record is not None else 0
+                self._tenure.begin(f"{self._name}/{number}", began_at + self._term)
                 return began + self._term
             await asyncio.sleep(self._settings.retry_period * (1 + JITTER * self._rng.random()))
 

@@ -20,6 +20,13 @@ class Tenure:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._until = -math.inf
+        self.term = ""
+        """ELECTION/NUMBER of the last leadership of this process; the number grows with each leader."""
+
+    def begin(self, term: str, until: float) -> None:
+        """The process leads, and may write until then."""
+        self.term = term
+        self._until = until
 
     def extend(self, until: float) -> None:
         """The process may write until then."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
@@ -110,6 +110,8 @@ class Services(Generic[P]):
     """The resources that the scheduler leaves to extenders."""
     at_work: dict[str, P] = field(default_factory=dict)
     """The profiles by name, each as soon as its plugins are built: the only value that is filled in later."""
+    term: Callable[[], str] = lambda: ""
+    """See `Handle.term`."""
 
 
 class FrameworkHandle:
@@ -147,6 +149,11 @@ class FrameworkHandle:
     def nodes(self) -> NodeView:
         """All nodes as columns."""
         return self.state.nodes.view()
+
+    @property
+    def term(self) -> str:
+        """See `Handle`."""
+        return self._services.term()
 
     @property
     def deadline(self) -> Deadline:

@@ -555,6 +555,26 @@ def test_nothing_may_be_written_any_more_once_another_holds_the_lease_or_the_wor
     in_virtual_time(story)
 
 
+def test_each_leader_of_an_election_has_a_larger_number_than_the_one_before() -> None:
+    async def story(world: World) -> None:
+        replicas = [world.start(name) for name in "abc"]
+        assert {replica.tenure.term for replica in replicas} == {""}
+        terms = []
+        for _ in replicas:
+            await world.until(lambda: any(replica.elector.is_leading for replica in replicas))
+            leader = next(replica for replica in replicas if replica.elector.is_leading)
+            terms.append(leader.tenure.term)
+            await asyncio.sleep(60)
+            assert leader.tenure.term == terms[-1]
+            await leader.stop()
+
+        name, numbers = "/".join(LEASE), [int(term.rpartition("/")[2]) for term in terms]
+        assert all(term.startswith(f"{name}/") for term in terms)
+        assert numbers == sorted(set(numbers)) and len(numbers) == 3
+
+    in_virtual_time(story)
+
+
 def test_a_process_that_hangs_loses_the_lease_and_another_takes_over() -> None:
     async def story(world: World) -> None:
         a = world.start("a", winds_down=1000.0)

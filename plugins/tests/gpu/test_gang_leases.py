@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gangline.errors import Unavailable
-from gangline.kube.resources import LEASES, Resource
+from gangline.kube.resources import LEASES, NODES, Resource
 from gangline.loop.scheduler import FINISHING
 from gangline_plugins.gpu.leases.holds import Hold, lease_of
 
@@ -136,3 +136,43 @@ def test_a_leader_that_is_told_to_stop_waits_for_a_slow_api_server_for_some_seco
 def count_bound(cluster: LeaseCluster) -> int:
     """How many members have a node."""
     return sum(bool(cluster.pod(name).spec.node_name) for name in NAMES)
+
+
+@pytest.mark.parametrize("part", [0.2, 0.5, 0.9])
+@pytest.mark.parametrize(("count", "members", "nodes"), [(8, 4, 8), (4, 6, 8), (2, 8, 4), (8, 8, 20)])
+@pytest.mark.parametrize(
+    ("terms", "within"),
+    [
+        pytest.param(("locks/us/9", "locks/us/10"), 1.0, id="one leader after the other"),
+        pytest.param(("", ""), 10.0, id="without election"),
+        pytest.param(("locks/us/9", "locks/them/10"), 10.0, id="of another election"),
+    ],
+)
+def test_locks_of_a_former_scheduler_never_keep_a_gang_waiting_that_is_placed_elsewhere(
+    terms: tuple[str, str], within: float, count: int, members: int, nodes: int, part: float
+) -> None:
+    cluster = LeaseCluster(nodes=nodes)
+    cluster.add_claim(count=count)
+    names = [f"b-{number}" for number in range(members)]
+    for name in names:
+        cluster.add_pod(name, annotations={**GANG, "gang.scheduling.koordinator.sh/min-available": str(members)})
+    most, created = part * count * members, 0
+
+    def stop(verb: str, resource: Resource[Any], name: str) -> Exception | None:
+        nonlocal created
+        created += (verb, resource) == ("create", LEASES)
+        ended = (resource is LEASES and verb in ("create", "delete") and created > most) or verb == "bind"
+        return Unavailable(503, "ServiceUnavailable", "the scheduler is being killed") if ended else None
+
+    async def story() -> None:
+        async with cluster.scheduler(gangs=True, faults=stop, term=terms[0]):
+            await cluster.until(lambda: created > most, 60)
+        first = min(node for node, _ in cluster.held())
+        cluster.server.patch(NODES, first, {"spec": {"unschedulable": True}})  # so all members have other places
+        async with cluster.scheduler(gangs=True, term=terms[1]):
+            await cluster.until_bound(*names, seconds=within)
+            await cluster.until(lambda: cluster.held() == cluster.allocated(), 60)
+
+    cluster.play(story)
+
+    assert len(cluster.held()) == count * members

@@ -38,6 +38,8 @@ class LeaseBook:
         """UIDs of pods that may have left their devices."""
         self.wakers: list[Callable[[], None]] = []
         """Called when there is a new suspect, and when there is a first mark."""
+        self.bereaved: list[Callable[[str], None]] = []
+        """Called with the UID of a placed pod that has lost a lease."""
         self._state = state
         self._table = device_table(state)
         self._store = state.store(resources.LEASES)
@@ -51,6 +53,8 @@ class LeaseBook:
         self._marks: dict[str, list[PodInfo]] = {}
         self._lifted: set[str] = set()
         """Pods whose marks return if the pods leave the node where they are assumed."""
+        self._disputed: dict[str, Key] = {}
+        """Pods whose leases were in the way of other members of their group: the last such lease of each."""
         self._visitor = ""
         """The pod or group that is being scheduled, by UID or key."""
         self._visitors: set[str] = set()
@@ -70,10 +74,6 @@ class LeaseBook:
     def next_attempt(self) -> str:
         """A name for an attempt that no other attempt has, in any scheduler."""
         return f"{self.scheduler}.{next(self._attempts)}"
-
-    def has_node(self, name: str) -> bool:
-        """Whether there is a node of this name."""
-        return name in self._row_of
 
     @property
     def has_marks(self) -> bool:
@@ -119,9 +119,20 @@ class LeaseBook:
                     self._mark(last)
             for member in members():
                 self._visitors.add(member)
-                self._lift(member)
+                if member in self._disputed:
+                    self._remark(member)
+                else:
+                    self._lift(member)
         self._visitors.add(uid)
-        self._lift(uid)
+        if not (group and uid in self._disputed):
+            self._lift(uid)
+
+    def dispute(self, uid: str, lease: model.Lease) -> None:
+        """Another scheduler may be binding a pod to the devices that its leases lock, and another member of its group
+        has met one of these leases: the whole group keeps off the devices until that lease changes.
+        """
+        self._disputed[uid] = lease.metadata.namespace, lease.metadata.name
+        self._visitor = ""  # the next visit marks the devices
 
     def learn(self, lease: model.Lease) -> None:
         """Take in a lease that was read from the API server before the watch delivered it."""
@@ -155,6 +166,9 @@ class LeaseBook:
                 self._let_go(uid, key)
                 self._remark(uid)
                 self._table.judge_again(uid)
+                if uid in self._state.pods:
+                    for tell in self.bereaved:
+                        tell(uid)
         if holds:
             self._uids[key] = tuple(holds)
         for uid, hold in holds.items():
@@ -168,6 +182,8 @@ class LeaseBook:
 
     def _let_go(self, uid: str, key: Key) -> None:
         before = self._ids[uid].pop(key, None)
+        if self._disputed.get(uid) == key:
+            del self._disputed[uid]
         if before is not None:
             on = self._held[before[0]]
             on.pop((uid, key), None)
@@ -196,8 +212,8 @@ class LeaseBook:
     # Where pods are
 
     def add(self, pod: PodInfo, row: int) -> None:
-        """The pod is on row, so the table counts the pod and its marks are lifted."""
-        if pod.uid in self._marks:
+        """The pod is on row, so the table counts the pod and its marks are lifted, unless others keep off them."""
+        if pod.uid in self._marks and pod.uid not in self._disputed:
             self._lift(pod.uid)
         if custom_resources.ALLOCATED in pod.annotations:
             self._lifted.discard(pod.uid)

@@ -22,6 +22,7 @@ from gangline_plugins.gpu.allocation import Allocation
 from gangline_plugins.gpu.leases.names import device_of, lease_labels, lease_name
 from gangline_plugins.gpu.node_devices import WHOLE
 
+_MOST_DIGITS = 18
 HOLDERS = "gpu.scheduling/holders"
 """On a Lease: JSON, holder to `Hold`."""
 DEVICES = "gpu.scheduling/devices"
@@ -44,6 +45,8 @@ class Hold(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     instances: tuple[str, ...] = ()
     """UUIDs of MIG instances."""
     adopted: bool = False
+    term: str = ""
+    """ELECTION/NUMBER of the leadership under which the hold was written; "" without leader election."""
 
     def __post_init__(self) -> None:
         """Raises ValueError (a decoder: ValidationError) for device ids that no node has, and for a wrong number of
@@ -64,6 +67,12 @@ class Hold(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         """The scheduler process that wrote the hold."""
         return self.by.partition(".")[0]
 
+    def is_older_than(self, term: str) -> bool:
+        """Whether a former leader of the same election wrote the hold. A former leader writes nothing any more."""
+        election, before, now = term.rpartition("/")[0], number_of(self.term), number_of(term)
+        is_same = bool(election) and self.term.rpartition("/")[0] == election
+        return is_same and before is not None and now is not None and before < now
+
 
 Holders = Mapping[str, Hold]
 """By the UID of the pod, or UID/ATTEMPT."""
@@ -79,13 +88,22 @@ class Part:
     hold: Hold
 
 
-def parts_of(allocation: Allocation, node: str, uid: str, pod: str, by: str, whole_node: bool) -> list[Part]:
+def parts_of(
+    allocation: Allocation, node: str, uid: str, pod: str, by: str, whole_node: bool, term: str = ""
+) -> list[Part]:
     """What a pod with an allocation needs: one lease per device, in the order of their names, or one for the node."""
     a = allocation
     instances = a.uuids if a.exclusivity == "MIG" else ()
     if whole_node:
         hold = Hold(
-            pod=pod, by=by, ids=a.ids, kind=a.exclusivity, milli=a.milli, memory=a.memory_mib, instances=instances
+            pod=pod,
+            by=by,
+            ids=a.ids,
+            kind=a.exclusivity,
+            milli=a.milli,
+            memory=a.memory_mib,
+            instances=instances,
+            term=term,
         )
         return [Part(lease_name(node), node, uid, hold)]
     parts = [
@@ -101,11 +119,19 @@ def parts_of(allocation: Allocation, node: str, uid: str, pod: str, by: str, who
                 milli=a.milli[place : place + 1],
                 memory=a.memory_mib[place : place + 1],
                 instances=instances,
+                term=term,
             ),
         )
         for place, id in enumerate(a.ids)
     ]
     return sorted(parts, key=lambda part: part.lease)
+
+
+def number_of(term: str) -> int | None:
+    """The number of the leadership ELECTION/NUMBER; None if the text is none."""
+    _, _, text = term.rpartition("/")
+    is_number = text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS
+    return int(text) if is_number else None
 
 
 def uid_of(holder: str) -> str:

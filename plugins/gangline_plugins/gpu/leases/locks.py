@@ -74,18 +74,36 @@ class Locks:
         self._gone: dict[str, None] = {}
         """The UIDs of pods that the API server no longer has, the latest last."""
 
-    async def acquire(self, parts: Sequence[Part], memory: Sequence[int]) -> Taken | None:
+    async def acquire(
+        self, parts: Sequence[Part], memory: Sequence[int], siblings: Collection[str] = ()
+    ) -> Taken | None:
         """Acquire all parts, or return the lease that could not be acquired and keep none.
 
-        `memory` is MiB by device id. Raises ApiError; some parts may have been acquired then, so release all of them.
+        `memory` is MiB by device id. `siblings` are the UIDs of pods whose places are decided together with that of the
+        pod: what a former leader has locked for them gives way.
+
+        Raises ApiError; some parts may have been acquired then, so release all of them.
         """
         for place, part in enumerate(parts):
             async with self._lane(part.lease):
-                taken = await self._take(part, memory)
+                taken = await self._take(part, memory, siblings)
             if taken is not None:
                 await self.release(parts[:place])
                 return taken
         return None
+
+    async def restore(self, parts: Sequence[Part], memory: Sequence[int]) -> Taken | None:
+        """Acquire for a bound pod what it does not hold yet of these parts; returns the first lease that another live
+        pod holds. What was acquired is kept. Raises ApiError.
+        """
+        first: Taken | None = None
+        for part in parts:
+            async with self._lane(part.lease):
+                lease = self.newest(part.lease)
+                holders = holders_of(lease).items() if lease is not None else ()
+                if not any(uid_of(h) == part.uid and set(part.hold.ids) <= set(hold.ids) for h, hold in holders):
+                    first = await self._take(part, memory) or first
+        return first
 
     async def release(self, parts: Sequence[Part]) -> None:
         """Release the leases of these parts, in reverse order. Raises ApiError after trying all of them."""
@@ -166,7 +184,7 @@ class Locks:
     def _lane(self, name: str) -> asyncio.Lock:
         return self._lanes[hash(name) % _LANES]
 
-    async def _take(self, part: Part, memory: Sequence[int]) -> Taken | None:
+    async def _take(self, part: Part, memory: Sequence[int], siblings: Collection[str] = ()) -> Taken | None:
         lease = self.newest(part.lease)
         problem: GanglineError | None = None
         for _ in range(_ATTEMPTS):
@@ -174,7 +192,7 @@ class Locks:
                 if lease is None:
                     await self._create(part)
                     return None
-                return await self._join(part, lease, memory)
+                return await self._join(part, lease, memory, siblings)
             except (Conflict, NotFound) as error:  # the lease has changed since it was read
                 self._written.pop(part.lease, None)
                 problem, lease = error, await self._get(part.lease)
@@ -185,25 +203,34 @@ class Locks:
         new = lease_of(part.lease, self.namespace, part.node, {part.uid: part.hold}, self._now())
         self._wrote(await self._client.create(resources.LEASES, new, namespace=self.namespace))
 
-    async def _join(self, part: Part, lease: model.Lease, memory: Sequence[int]) -> Taken | None:
+    async def _join(
+        self, part: Part, lease: model.Lease, memory: Sequence[int], siblings: Collection[str]
+    ) -> Taken | None:
         """Add a hold to an existing lease, and remove holds that are over. Raises Conflict, NotFound."""
         holders = holders_of(lease)
         while rivals := in_the_way(part.uid, part.hold, holders, memory):
-            over = [h for h in rivals if await self._is_over(h, holders[h], part.node)]
+            over = [h for h in rivals if await self._is_over(h, holders[h], part, siblings)]
             if not over:
                 return Taken(lease, rivals[0], holders[rivals[0]])
             for holder in over:
                 del holders[holder]
         place = holder_for(part.uid, part.hold, holders)
         mine = holders.get(place)
-        adopted = mine is not None and (mine.adopted or mine.scheduler != part.hold.scheduler)
+        adopted = (
+            mine is not None
+            and (mine.adopted or mine.scheduler != part.hold.scheduler)
+            and not mine.is_older_than(part.hold.term)
+        )
         holders[place] = msgspec.structs.replace(part.hold, adopted=adopted)
         await self._replace(lease, part.node, holders)
         return None
 
-    async def _is_over(self, holder: str, hold: Hold, node: str) -> bool:
+    async def _is_over(self, holder: str, hold: Hold, part: Part, siblings: Collection[str]) -> bool:
         uid = uid_of(holder)
-        return is_over(hold, uid, node, await self.live_pod(hold, uid), self._held(uid, node))
+        pod = await self.live_pod(hold, uid)
+        if is_over(hold, uid, part.node, pod, self._held(uid, part.node)):
+            return True
+        return uid in siblings and hold.is_older_than(part.hold.term) and pod is not None and not pod.spec.node_name
 
     async def _give_back(self, part: Part) -> None:
         for _ in range(_ATTEMPTS):

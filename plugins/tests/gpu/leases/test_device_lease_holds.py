@@ -32,6 +32,27 @@ def hold(*ids: int, by: str = "one.1", **fields: Any) -> Hold:
     return Hold(**{"pod": "ns/p", "by": by, "ids": ids, **fields})
 
 
+@pytest.mark.parametrize(
+    ("before", "now", "is_older"),
+    [
+        ("ns/us/9", "ns/us/10", True),
+        ("ns/us/10", "ns/us/10", False),
+        ("ns/us/11", "ns/us/10", False),
+        ("ns/them/9", "ns/us/10", False),
+        ("", "ns/us/10", False),
+        ("ns/us/9", "", False),
+        ("", "", False),
+        ("ns/us/nine", "ns/us/10", False),
+        ("ns/us/-9", "ns/us/10", False),
+        ("ns/us/" + "0" * 5000, "ns/us/10", False),
+    ],
+)
+def test_only_former_leaders_of_the_same_election_are_known_to_have_ended(
+    before: str, now: str, is_older: bool
+) -> None:
+    assert hold(0, term=before).is_older_than(now) is is_older
+
+
 # Names
 
 
