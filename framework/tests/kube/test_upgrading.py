@@ -99,6 +99,11 @@ def test_a_driver_may_say_nothing_of_a_device_but_data() -> None:
     assert claim.status.devices[0].conditions is None
 
 
+def test_a_null_is_nothing() -> None:
+    assert claim_upgraded({"spec": {"devices": {"requests": None}}}) == {"spec": {"devices": {}}}
+    assert slice_upgraded({"spec": {"driver": "d", "devices": None}}) == {"spec": {"driver": "d"}}
+
+
 def test_an_object_is_not_changed_in_place() -> None:
     (older,) = (each for each in RESOURCE_CLAIMS.older if each.version == "v1beta1")
     before = recorded(older)
