@@ -13,6 +13,7 @@ from gangline.api.plugin import Clock, Handle, State, WaitingPod, per_node
 from gangline.api.pod_group import ANYWHERE, GroupAttempt, Membership, PodGroup, Problem, Role, TopologyConstraint
 from gangline.api.proposal import Proposal, Victims
 from gangline.api.scoring import default_normalize
+from gangline.api.term import LANDING, Term
 from gangline.clock import SystemClock, rfc3339
 from gangline.deadline import GANG_SECONDS, Deadline
 from gangline.errors import (
@@ -75,6 +76,7 @@ __all__ = [
     "EVERYTHING",
     "GANG_SECONDS",
     "HOST",
+    "LANDING",
     "NODE",
     "NOTHING",
     "NO_DOMAIN",
@@ -139,6 +141,7 @@ __all__ = [
     "Strategy",
     "SystemClock",
     "TaintKey",
+    "Term",
     "TooManyRequests",
     "Topology",
     "TopologyConstraint",

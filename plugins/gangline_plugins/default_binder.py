@@ -7,6 +7,7 @@ import math
 import random
 
 from gangline import (
+    LANDING,
     SUCCESS,
     Code,
     Conflict,
@@ -25,8 +26,6 @@ FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
 """The first and the longest wait between two tries, in seconds; the wait doubles each time, and half of it is
 random.
 """
-LANDING = 60.0
-"""Seconds after which a request without an answer is done, or never will be: API servers end each request by then."""
 
 
 class DefaultBinder:

@@ -73,10 +73,10 @@ class Groups:
             lookup.store(kind).subscribe(self._bell)
         self._owners = Owners(lookup)
         self._succeeded = Succeeded(_Raw(self), lookup.record, self._controller, self._bell.ring)
-        lookup.store(SUCCEEDED_PODS).subscribe(self._succeeded)
         self._known: weakref.WeakKeyDictionary[PodInfo, tuple[Membership | Problem | None, Sight]] = (
             weakref.WeakKeyDictionary()
         )
+        lookup.store(SUCCEEDED_PODS).subscribe(self._succeeded)
 
     def of(self, pod: PodInfo) -> Membership | Problem | None:
         """The pod's group; a Problem if the pod names a group that cannot be used, None if it is in no group."""
@@ -130,6 +130,11 @@ class Groups:
             name == metadata.name and namespace == metadata.namespace and isinstance(obj, self._types.get(key, object))
             for key, namespace, name in known[1].found
         )
+
+    def start_over(self) -> None:
+        """All objects have been listed: read anew the groups of pods that have succeeded."""
+        for pod in self._lookup.store(SUCCEEDED_PODS):
+            self._succeeded.on_upsert(pod)
 
     def is_mate_hint(self, pod: PodInfo, old: SucceededPod | None, new: SucceededPod | None) -> bool:
         """Whether a member of the pod's group has succeeded; a hint for events of succeeded pods."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from gangline import config, model
+from gangline import Term, config, model
 from gangline.config import LeaderElection
 from gangline.errors import LeadershipLost
 from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES, LEASES, NODES, PODS
@@ -28,6 +28,7 @@ from gangline_plugins.gpu.leases.holds import holders_of, node_of, uid_of
 from .gpu_cases import claim, report
 
 NAMESPACE = "locks"
+NO_TERM = Term()
 ELECTION = "kube-system/gangline"
 LATENCY = {"create": 0.004, "replace": 0.004, "delete": 0.004, "bind": 0.006, "get": 0.002}
 PROFILE = """\
@@ -117,7 +118,7 @@ class LeaseCluster(SimulatedCluster):
         latency: Mapping[str, float] = LATENCY,
         gangs: bool = False,
         concurrency: int = 64,
-        term: str = "",
+        term: Term = NO_TERM,
         client: SimulatedClient | None = None,
         identity: str = "",
         tenure: Tenure | None = None,
@@ -138,7 +139,7 @@ class LeaseCluster(SimulatedCluster):
             client,
             self.clock,
             Catalog.discover(),
-            Options(concurrency, identity or "gangline", lambda: tenure.term or term, seed=seed),
+            Options(concurrency, identity or "gangline", lambda: tenure.term if tenure.term.name else term, seed=seed),
         )
         elector = self._elector(client, identity, tenure)
         async with running(_while_elected(scheduler, elector) if identity else scheduler.run()):

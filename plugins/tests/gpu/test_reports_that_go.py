@@ -123,6 +123,19 @@ def test_devices_are_chosen_late_only_where_they_are_free() -> None:
     )
 
 
+def test_a_pod_that_wants_more_devices_than_its_node_has_gets_none_late() -> None:
+    cluster = LeaseCluster(nodes=1)
+    add_plain(cluster, "train", gpus=9, node="node-0")
+
+    async def story() -> None:
+        async with cluster.scheduler():
+            await asyncio.sleep(70)
+
+    cluster.play(story)
+
+    assert not cluster.leases() and ALLOCATED not in (cluster.pod("train").metadata.annotations or {})
+
+
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_a_pod_that_has_ended_gets_no_devices_late(phase: str) -> None:
     cluster = LeaseCluster(nodes=1)

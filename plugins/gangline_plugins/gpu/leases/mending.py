@@ -146,8 +146,9 @@ class Mender:
             self._mended.labels("leases").inc()
 
     async def _choose(self, pod: PodInfo, allocation: Allocation) -> None:
-        holders = self._table.holders(allocation.row)
-        if allocation.takes_whole and any(holders.get(id) != [pod.uid] for id in allocation.ids):
+        want, holders = self._table.wants.of(pod), self._table.holders(allocation.row)
+        too_few = isinstance(want, Want) and len(allocation.ids) < want.count
+        if allocation.takes_whole and (too_few or any(holders.get(id) != [pod.uid] for id in allocation.ids)):
             note = "the pod was bound without devices, and too few are free on its node to choose some now"
             self._teller.once(pod, "DevicesNotChosen", note)
             return
@@ -178,7 +179,7 @@ class Mender:
 
     def _parts(self, pod: PodInfo, allocation: Allocation) -> Sequence[Part]:
         attempt = self._book.next_attempt()
-        term = self._handle.term
+        term = self._handle.term.name
         parts = parts_of(allocation, pod.node_name, pod.uid, pod.key, attempt, self._whole_node, term)
         held = self._book.held(pod.uid, pod.node_name)
         return [part for part in parts if not held.issuperset(part.hold.ids)]

@@ -130,12 +130,13 @@ class DeviceLease:
             return None
         cycle.bind_by = min(cycle.bind_by, self._handle.clock.monotonic() + BIND_WITHIN)
         attempt = self._book.next_attempt()
-        parts = parts_of(allocation, node, pod.uid, pod.key, attempt, self._whole_node, self._handle.term)
+        parts = parts_of(allocation, node, pod.uid, pod.key, attempt, self._whole_node, self._handle.term.name)
         cycle.write(PARTS, parts)
         memory = self._table.columns.memory_total[allocation.row].tolist()
         membership = self._handle.group_of(pod)
         siblings = self._siblings(membership.group.key) if isinstance(membership, Membership) else ()
-        taken = await self._locks.acquire(parts, memory, siblings)
+        is_settled = self._handle.clock.monotonic() >= self._handle.term.settled
+        taken = await self._locks.acquire(parts, memory, siblings if is_settled else ())
         if taken is None:
             return None
         cycle.write(PARTS, ())

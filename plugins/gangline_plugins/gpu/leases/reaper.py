@@ -15,8 +15,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 
-from gangline import ApiError, GanglineError, Handle, custom_resources, model, resources, texts
-from gangline_plugins.default_binder import LANDING
+from gangline import LANDING, ApiError, GanglineError, Handle, custom_resources, model, resources, texts
 from gangline_plugins.gpu.leases.book import LeaseBook
 from gangline_plugins.gpu.leases.holds import Hold, Part, holders_of, is_over, node_of, uid_of
 from gangline_plugins.gpu.leases.leaders import Leaders
@@ -190,7 +189,7 @@ class Reaper:
 
     async def _has_died(self, hold: Hold, now: float) -> bool:
         """Whether the scheduler that wrote the hold leads no more, and no binding of its can still be under way."""
-        if not hold.term or hold.term == self._handle.term:
+        if not hold.term or hold.term == self._handle.term.name:
             return False
         if await self._leaders.lead(hold.term):
             self._died.pop(hold.by, None)

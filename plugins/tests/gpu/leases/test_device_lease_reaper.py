@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from gangline import LANDING
 from gangline.errors import Forbidden
 from gangline.kube.resources import LEASES, NODES, PODS, Resource
 from gangline.testing import FakeClock, FakeHandle, cluster, make_node, make_pod
-from gangline_plugins.default_binder import LANDING
 from gangline_plugins.gpu.leases.book import lease_book
 from gangline_plugins.gpu.leases.holds import Hold, holders_of, lease_of
 from gangline_plugins.gpu.leases.leaders import FRESH
