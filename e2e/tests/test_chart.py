@@ -57,6 +57,7 @@ NOT_WATCHED = (
     resources.VALIDATING_WEBHOOKS,
     resources.TOKEN_REVIEWS,
     resources.SUBJECT_ACCESS_REVIEWS,
+    resources.RESOURCE_CLAIM_TEMPLATES,
 )
 KINDS = [each for each in vars(resources).values() if isinstance(each, Resource) and each not in NOT_WATCHED]
 SERVERS = ("Deployment/gpu-scheduler", "Deployment/gpu-scheduler-webhook", "DaemonSet/gpu-scheduler-agent")

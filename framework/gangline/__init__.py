@@ -36,6 +36,7 @@ from gangline.groups.owners import OwnerKey, key_of
 from gangline.groups.progress import Progress, expected
 from gangline.groups.strategy import PLACEMENT_STRATEGY, STRATEGIES, Strategy, strategy_of
 from gangline.kube import resources
+from gangline.kube.claim_writing import ClaimWriter
 from gangline.kube.interface import Client, PatchKind
 from gangline.overview import gpu_use
 from gangline.sizes import BoundedCache, quick_size_of, size_of
@@ -90,6 +91,7 @@ __all__ = [
     "BoolColumn",
     "BoundedCache",
     "Changes",
+    "ClaimWriter",
     "Client",
     "Clock",
     "ClusterEvent",

@@ -56,9 +56,10 @@ def _plain(base: Run, names: list[Any], cost: int) -> Run:
                     raise ExpressionFailed(f"no such key: {name}")
                 value = found
             else:
-                value, present = look_up(value, name)
+                found, present = look_up(value, name)
                 if not present:
-                    raise ExpressionFailed(f"no such key: {name}")
+                    raise _lacks(value, name)
+                value = found
         return value
 
     return run
@@ -89,7 +90,7 @@ def _general(base: Run, steps: list[Step], cost: int, test: bool) -> Run:
                 raise ExpressionFailed("no key of a list or map")
             wrapped = wrapped or step.optional
             soft = wrapped or (test and step is last)
-            value, present = look_up(value, key, soft)
+            found, present = look_up(value, key, soft)
             if present or (test and step is last):
                 frame[0] += 1
             if not present:
@@ -97,12 +98,17 @@ def _general(base: Run, steps: list[Step], cost: int, test: bool) -> Run:
                     return False
                 if wrapped:
                     return False if test else NONE
-                raise ExpressionFailed(f"no such key: {key}")
+                raise _lacks(value, key)
+            value = found
         if test:
             return True
         return Optional(value) if wrapped else value
 
     return run
+
+
+def _lacks(value: Any, key: Any) -> ExpressionFailed:
+    return ExpressionFailed(f"index out of bounds: {key}" if type(value) is list else f"no such key: {key}")
 
 
 def look_up(value: Any, key: Any, soft: bool = False) -> tuple[Any, bool]:

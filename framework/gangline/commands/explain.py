@@ -18,7 +18,7 @@ from gangline.commands.answering import Answer, GangReport, Placed, answer
 from gangline.commands.output import console, table
 from gangline.commands.running import find_running, judges
 from gangline.errors import ConfigError
-from gangline.explain.case import converted, load_cluster
+from gangline.explain.case import converted, load_cluster, make_claims
 from gangline.explain.report import NodeReport, Report
 from gangline.explain.report import explain as explain_pod
 from gangline.explain.targets import Target, parse
@@ -87,6 +87,7 @@ def _of_case(file: Path, files: Sequence[str], profile: str | None) -> Report:
     """A case, judged by the named profile, else by the installed profile that serves the pod."""
     case = read_case(file)
     cluster, pod = load_cluster(case), converted(case["pod"], model.Pod, "pod")
+    make_claims(cluster, pod)
     configuration = config.load_files(files) if files else profiles.choose((), profile)
     return explain_pod(_serving(cluster, configuration, pod, profile, files), cluster.record(_unbound(pod)))
 

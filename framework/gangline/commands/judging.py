@@ -16,6 +16,7 @@ from gangline.groups import Groups
 from gangline.kube import auth
 from gangline.kube.client import HttpClient
 from gangline.kube.interface import Client
+from gangline.kube.versions import newest
 from gangline.profile.assembly import judging_runtimes, watched_by
 from gangline.profile.runtime import Runtime
 from gangline.queueing.units import Unit
@@ -71,10 +72,10 @@ async def _load_watched(client: Client, cluster: Cache, runtimes: Sequence[Runti
     """List the objects that plugins watch in addition to those of every scheduler."""
     for selection in watched_by(runtimes):
         resource, store = selection.resource, cluster.store(selection.resource)
-        if len(store) or resource.plural not in await client.served(resource.group, resource.version):
+        if len(store) or (served := await newest(client, resource)) is None:
             continue
         found = await client.list(
-            resource,
+            served,
             namespace=selection.namespace or None,
             label_selector=selection.label_selector,
             field_selector=selection.field_selector,

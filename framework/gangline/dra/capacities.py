@@ -76,7 +76,18 @@ def _rounded(wanted: Amount, valid: CapacityRange, least: Amount) -> Amount:
         return wanted
     start = whole(least.thousandths)
     units = start + -(-(whole(wanted.thousandths) - start) // step) * step
-    return Amount(units * 1000, str(units))
+    return Amount(units * 1000, _binary(units))
+
+
+def _binary(units: int) -> str:
+    """An amount as the API server writes one of binary units: with the largest suffix that leaves a whole number."""
+    if abs(units) < 1024:
+        return f"{units // 1000}k" if units and not units % 1000 else str(units)
+    for suffix in ("", "Ki", "Mi", "Gi", "Ti", "Pi"):
+        if units % 1024:
+            return f"{units}{suffix}"
+        units //= 1024
+    return f"{units}Ei"
 
 
 def _step(valid: CapacityRange) -> int:

@@ -9,7 +9,7 @@ import msgspec
 
 from gangline import model
 from gangline.errors import InvalidObject
-from gangline.kube.resources import STORED, Resource
+from gangline.kube.resources import DEVICES, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, STORED, Resource
 from gangline.state.cache import Cache
 
 T = TypeVar("T")
@@ -18,7 +18,7 @@ T = TypeVar("T")
 def load_cluster(case: Mapping[str, Any]) -> Cache:
     """A cache with the objects of a case. Raises GanglineError for the first object that cannot be used."""
     cluster = Cache()
-    for resource in STORED:
+    for resource in (*STORED, *DEVICES):
         store = cluster.store(resource)
         for obj in _objects(case, resource):
             store.upsert(obj)
@@ -31,13 +31,43 @@ def load_cluster(case: Mapping[str, Any]) -> Cache:
     return cluster
 
 
+def make_claims(cluster: Cache, pod: model.Pod) -> None:
+    """Make the ResourceClaims that a pod of a case has from templates, as a controller would."""
+    templates, claims = cluster.store(RESOURCE_CLAIM_TEMPLATES), cluster.store(RESOURCE_CLAIMS)
+    metadata, status = pod.metadata, pod.status
+    known = {each.name for each in status.resource_claim_statuses}
+    owner = model.OwnerReference("Pod", metadata.name, metadata.uid, "v1", controller=True)
+    for entry in pod.spec.resource_claims:
+        template = templates.get(entry.resource_claim_template_name or "", metadata.namespace)
+        if template is None or entry.name in known:
+            continue
+        name = f"{metadata.name}-{entry.name}"
+        made = model.ObjectMeta(name, metadata.namespace, uid=f"{metadata.namespace}/{name}", owner_references=[owner])
+        claims.upsert(model.ResourceClaim(made, template.spec.spec))
+        status.resource_claim_statuses = [
+            *status.resource_claim_statuses,
+            model.PodResourceClaimStatus(entry.name, name),
+        ]
+
+
 _SHORT = {"persistentvolumeclaims": "pvcs", "persistentvolumes": "pvs", "poddisruptionbudgets": "pdbs"}
 
 
 def _objects(case: Mapping[str, Any], resource: Resource[Any]) -> list[Any]:
     given = case.get(resource.plural) or case.get(_SHORT.get(resource.plural, "")) or []
+    older = {each.api_version: each for each in resource.older}
+    if isinstance(given, list):
+        given = [_upgraded(each, older) for each in given]
     objects: list[Any] = converted(given, list[resource.type], resource.plural)  # type: ignore[name-defined]  # a runtime type
     return objects
+
+
+def _upgraded(given: Any, older: Mapping[str, Resource[Any]]) -> Any:
+    """An object of an older version in the shape of the newest."""
+    resource = older.get(given.get("apiVersion", "")) if isinstance(given, dict) else None
+    if resource is None or resource.upgrade is None:
+        return given
+    return resource.upgrade(given)
 
 
 def converted(value: Any, type_: type[T], path: str) -> T:

@@ -8,6 +8,7 @@ from gangline.errors import Forbidden, InvalidObject
 from gangline.groups import SUCCEEDED, SUCCEEDED_PODS, WATCHES
 from gangline.kube.interface import Client
 from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES, NODES, PODS, RESOURCE_CLAIMS, STORED, Resource
+from gangline.kube.versions import newest
 from gangline.state.cache import Cache
 from gangline.state.pods import PodInfo
 
@@ -62,6 +63,6 @@ async def _served(client: Client, with_groups: bool) -> list[Resource[Any]]:
     kinds: list[Resource[Any]] = []
     wanted: list[Resource[Any]] = [*_DEVICES, *(WATCHES if with_groups else ())]
     for resource in wanted:
-        if resource not in STORED and resource.plural in await client.served(resource.group, resource.version):
-            kinds.append(resource)
+        if resource not in STORED and (served := await newest(client, resource)) is not None:
+            kinds.append(served)
     return kinds

@@ -89,7 +89,7 @@ def _decoder(cls: Any) -> msgspec.json.Decoder[Any]:
 def decode_object(resource: Resource[T], data: bytes | msgspec.Raw) -> T:
     """One object; raises InvalidObject that names it and the field."""
     try:
-        obj: T = _decode(resource.type, data)
+        obj: T = _read(resource, data)
     except msgspec.ValidationError as error:
         raise _invalid(resource, data, error) from None
     except msgspec.DecodeError as error:
@@ -99,11 +99,12 @@ def decode_object(resource: Resource[T], data: bytes | msgspec.Raw) -> T:
 
 def decode_list(resource: Resource[T], data: bytes, on_invalid: OnInvalid) -> Listing[T]:
     """A whole list body; objects that do not fit are reported and listed as invalid."""
-    try:
-        whole: _List[T] = _decoder(_List[resource.type]).decode(data)  # type: ignore[name-defined]  # a run-time type
-        return Listing(whole.items or [], whole.metadata.resource_version, more=whole.metadata.continue_)
-    except Undecodable:
-        pass
+    if resource.upgrade is None:
+        try:
+            whole: _List[T] = _decoder(_List[resource.type]).decode(data)  # type: ignore[name-defined]  # a run-time type
+            return Listing(whole.items or [], whole.metadata.resource_version, more=whole.metadata.continue_)
+        except Undecodable:
+            pass
     try:
         raw: _RawList = _decode(_RawList, data)
     except msgspec.ValidationError as error:
@@ -122,6 +123,8 @@ def decode_list(resource: Resource[T], data: bytes, on_invalid: OnInvalid) -> Li
 
 def decode_event(resource: Resource[T], line: bytes, on_invalid: OnInvalid) -> WatchEvent[T]:
     """One line of a watch; an ERROR event is raised as the exception that it stands for."""
+    if resource.upgrade is not None:
+        return _decode_odd_event(resource, line, on_invalid)
     try:
         event: _Event[T] = _decoder(_Event[resource.type]).decode(line)  # type: ignore[name-defined]  # a run-time type
     except Undecodable:
@@ -133,7 +136,7 @@ def decode_event(resource: Resource[T], line: bytes, on_invalid: OnInvalid) -> W
 
 
 def _decode_odd_event(resource: Resource[T], line: bytes, on_invalid: OnInvalid) -> WatchEvent[T]:
-    """An event that is an error, a bookmark, or about an object that does not fit.
+    """An event that is an error, a bookmark, or about an object that does not fit, or of an older version.
 
     The last becomes a bookmark, so that a later watch resumes behind it; a deletion stays a
     deletion, because it is the object's identity that counts there.
@@ -181,6 +184,13 @@ def _unreadable(
         error = InvalidObject(f"{resource.kind} {metadata.namespace}/{metadata.name}", None, error.message)
     on_invalid(resource, metadata.namespace, metadata.name, error)
     return Unreadable(metadata, error, bytes(text))
+
+
+def _read(resource: Resource[Any], data: bytes | msgspec.Raw) -> Any:
+    """Decode one object, of an older version too. Raises msgspec's errors alone."""
+    if resource.upgrade is None:
+        return _decode(resource.type, data)
+    return msgspec.convert(resource.upgrade(_decode(Any, data)), resource.type)
 
 
 def _decode(cls: Any, data: bytes | msgspec.Raw) -> Any:

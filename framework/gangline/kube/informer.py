@@ -78,6 +78,7 @@ class Informer(Generic[T]):
         self.events = 0
         self._client = client
         self.resource = resource
+        self._served = resource  # in the version that the server has
         self._handler = handler
         self._namespace = namespace
         self._field_selector = field_selector
@@ -167,7 +168,7 @@ class Informer(Generic[T]):
         listing: Listing[T] | None = None
         while listing is None or listing.more:
             listing = await self._client.list(
-                self.resource,
+                self._served,
                 namespace=self._namespace,
                 field_selector=self._field_selector,
                 label_selector=self._label_selector,
@@ -196,7 +197,7 @@ class Informer(Generic[T]):
     async def _watch(self) -> bool:
         """Handles events until the stream ends or is cut short; says whether it was."""
         stream = self._client.watch(
-            self.resource,
+            self._served,
             resource_version=self.resource_version,
             namespace=self._namespace,
             field_selector=self._field_selector,

@@ -1,7 +1,7 @@
 """An informer for a kind that the API server may not serve: custom resource definitions may be added or removed.
 
 While the kind is not served it has no objects, so no caller waits for a list. The informer asks whether the kind is
-served at the start, after every failure, when a new list is requested, and at intervals.
+served, and in which version, at the start, after every failure, when a new list is requested, and at intervals.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import asyncio
 from gangline.errors import ApiError
 from gangline.kube.informer import Informer
 from gangline.kube.resources import T
+from gangline.kube.versions import newest
 
 LOOK_AGAIN = 30.0  # seconds between two questions whether the kind is served
 
@@ -48,7 +49,10 @@ class OptionalInformer(Informer[T]):
             self._due.set()
 
     async def _is_served(self) -> bool:
-        return self.resource.plural in await self._client.served(self.resource.group, self.resource.version)
+        served = await newest(self._client, self.resource)
+        if served is not None:
+            self._served = served
+        return served is not None
 
     async def _wait(self, due: asyncio.Event) -> None:
         try:

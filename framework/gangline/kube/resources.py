@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
 from gangline import model
+from gangline.kube import upgrading
+from gangline.kube.upgrading import Upgrade
 from gangline.model import HasMetadata
 from gangline.wire import custom_resources as wire
 
@@ -27,6 +29,10 @@ class Resource(Generic[T]):
     """The name of its store and of its events; the plural, unless kinds of several groups share that."""
     metadata_only: bool = False
     """Whether the API server sends only the metadata of the objects."""
+    older: tuple[Resource[T], ...] = field(default=(), compare=False)
+    """The kind in older versions, newest first, for servers that do not have this one."""
+    upgrade: Upgrade | None = field(default=None, compare=False)
+    """Of an older version: makes the data of one object the data of the newest version."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key", self.key or self.plural)
@@ -148,7 +154,22 @@ GPU_NODE_STATUSES = Resource(
     wire.GPU_GROUP, wire.GPU_VERSION, "gpunodestatuses", "GpuNodeStatus", wire.GpuNodeStatus, namespaced=False
 )
 
-RESOURCE_CLAIMS = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", model.ResourceClaim)
+
+def _of_devices(plural: str, type_: type[T], upgrade: Upgrade, namespaced: bool = True) -> Resource[T]:
+    """A kind of dynamic resource allocation, in all versions that are read."""
+
+    def version(name: str, **more: Any) -> Resource[T]:
+        return Resource("resource.k8s.io", name, plural, type_.__name__, type_, namespaced, **more)
+
+    return version("v1", older=(version("v1beta2"), version("v1beta1", upgrade=upgrade)))
+
+
+RESOURCE_CLAIMS = _of_devices("resourceclaims", model.ResourceClaim, upgrading.claim_upgraded)
+RESOURCE_CLAIM_TEMPLATES = _of_devices(
+    "resourceclaimtemplates", model.ResourceClaimTemplate, upgrading.template_upgraded
+)
+RESOURCE_SLICES = _of_devices("resourceslices", model.ResourceSlice, upgrading.slice_upgraded, namespaced=False)
+DEVICE_CLASSES = _of_devices("deviceclasses", model.DeviceClass, upgrading.class_upgraded, namespaced=False)
 
 
 def _pod_groups(group: str, version: str, type_: type[T]) -> Resource[T]:
@@ -169,6 +190,8 @@ TOPOLOGY_SCHEDULER_CONFIGS = Resource(
 )
 DOMAIN_CONFIGS = Resource(wire.TOPOLOGY_GROUP, wire.TOPOLOGY_VERSION, "domainconfigs", "DomainConfig", model.Document)
 
+DEVICES: tuple[Resource[Any], ...] = (RESOURCE_SLICES, DEVICE_CLASSES, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS)
+"""The kinds of dynamic resource allocation."""
 STORED: tuple[Resource[Any], ...] = (
     NAMESPACES,
     SERVICES,

@@ -9,12 +9,12 @@ from typing import Any
 from gangline.kube.informer import Handler, Informer, Key
 from gangline.kube.interface import Client
 from gangline.kube.optional import OptionalInformer
-from gangline.kube.resources import CONFIG_MAPS, NODES, PODS, PVCS, PVS, STORED, Selection
+from gangline.kube.resources import CONFIG_MAPS, NODES, PODS, PVCS, PVS, RESOURCE_CLAIMS, STORED, Selection
 from gangline.loop.quarantine import Quarantine, what_a_pod_takes
 from gangline.loop.watching import Cluster, NodeHandler, PodHandler, StoreHandler
 from gangline.telemetry.metrics import Metrics
 
-WRITTEN = frozenset((PODS, PVCS, PVS, CONFIG_MAPS))
+WRITTEN = frozenset((PODS, PVCS, PVS, CONFIG_MAPS, RESOURCE_CLAIMS))
 """The kinds that leaders write and read for decisions; a new leader lists them anew first. Device locks are not among
 them, because the API server judges each lock anew."""
 LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"

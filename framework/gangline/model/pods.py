@@ -52,6 +52,14 @@ class SchedulingGroup(Object):
     pod_group_name: str = ""
 
 
+class PodResourceClaim(Object):
+    """An entry of spec.resourceClaims: the devices of one ResourceClaim, named or made from a template for the pod."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
 class PodSpec(Object):
     """spec of a pod."""
 
@@ -71,6 +79,7 @@ class PodSpec(Object):
     volumes: list[Volume] = []
     scheduling_gates: list[LocalName] = []
     scheduling_group: SchedulingGroup | None = None
+    resource_claims: list[PodResourceClaim] = []
     host_network: bool = False
     host_users: bool | None = None
     termination_grace_period_seconds: int | None = None
@@ -85,6 +94,28 @@ class ContainerStatus(Object):
     resources: ResourceRequirements | None = None
 
 
+class PodResourceClaimStatus(Object):
+    """Which ResourceClaim was made from a template for an entry of spec.resourceClaims; None: the pod needs none."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
+class ContainerExtendedResourceRequest(Object):
+    """Which request of the claim for extended resources a resource of a container is."""
+
+    container_name: str = ""
+    resource_name: str = ""
+    request_name: str = ""
+
+
+class PodExtendedResourceClaimStatus(Object):
+    """The ResourceClaim that a scheduler made for the extended resources that the pod requests."""
+
+    request_mappings: list[ContainerExtendedResourceRequest] = []
+    resource_claim_name: str = ""
+
+
 class PodStatus(Object):
     """status of a pod."""
 
@@ -96,6 +127,8 @@ class PodStatus(Object):
     init_container_statuses: list[ContainerStatus] = []
     allocated_resources: Resources | None = None
     resources: ResourceRequirements | None = None
+    resource_claim_statuses: list[PodResourceClaimStatus] = []
+    extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
 
 
 class Pod(Object):

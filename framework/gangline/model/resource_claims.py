@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gangline.model.base import Object, ObjectMeta, Quantity
+from gangline.model.base import Object, ObjectMeta, PodCondition, Quantity
 from gangline.model.resource_slices import DeviceSelector, OpaqueDeviceConfiguration
 from gangline.model.selecting import NodeSelector
 
@@ -124,12 +124,36 @@ class ResourceClaimAllocation(Object):
     devices: AllocatedDevices = msgspec.field(default_factory=AllocatedDevices)
     node_selector: NodeSelector | None = None
     """The nodes on which the devices can be used; None is all."""
+    allocation_timestamp: str | None = None
+    """When the devices were allocated, RFC 3339; set where a device has binding conditions."""
+
+
+class ResourceClaimConsumerReference(Object):
+    """Who may use the devices of a claim: usually a pod."""
+
+    api_group: str = ""
+    resource: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class AllocatedDeviceStatus(Object):
+    """What the driver says of an allocated device; its data are not read."""
+
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    share_id: str | None = msgspec.field(default=None, name="shareID")
+    conditions: list[PodCondition] | None = None
+    """The API server writes null where there are none."""
 
 
 class ResourceClaimStatus(Object):
-    """status of a ResourceClaim."""
+    """status of a ResourceClaim. It is written by patches, because drivers keep data in it that are not read here."""
 
     allocation: ResourceClaimAllocation | None = None
+    reserved_for: list[ResourceClaimConsumerReference] = []
+    devices: list[AllocatedDeviceStatus] = []
 
     @property
     def results(self) -> list[AllocatedDevice]:
@@ -145,3 +169,19 @@ class ResourceClaim(Object):
     status: ResourceClaimStatus = msgspec.field(default_factory=ResourceClaimStatus)
     api_version: str = "resource.k8s.io/v1"
     kind: str = "ResourceClaim"
+
+
+class ResourceClaimTemplateSpec(Object):
+    """spec of a ResourceClaimTemplate: labels, annotations and spec of the claims that are made from it."""
+
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: ResourceClaimSpec = msgspec.field(default_factory=ResourceClaimSpec)
+
+
+class ResourceClaimTemplate(Object):
+    """Claims are made from it, one for each pod that names it."""
+
+    metadata: ObjectMeta
+    spec: ResourceClaimTemplateSpec = msgspec.field(default_factory=ResourceClaimTemplateSpec)
+    api_version: str = "resource.k8s.io/v1"
+    kind: str = "ResourceClaimTemplate"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
 from gangline.state.pods import PodInfo
@@ -106,9 +106,9 @@ class Unit:
         self.entered = now
 
     def kinds(self) -> list[PodInfo]:
-        """One member of each pod class and claim."""
+        """One member of each pod class and claim, of either kind."""
         if not self.leads:
-            self.leads = list({(pod.cls.id, pod.annotations.get(CLAIM)): pod for pod in self.members}.values())
+            self.leads = list({_kind(pod): pod for pod in self.members}.values())
         return self.leads
 
     def everybody(self) -> list[PodInfo]:
@@ -123,6 +123,8 @@ class Unit:
         """Whether this change of a pod may make the unit schedulable, or give the pod another group."""
         if before.cls is not after.cls or before.labels is not after.labels or before.gates != after.gates:
             return True
+        if before.claims != after.claims or before.extended_claim != after.extended_claim:
+            return True
         return bool(self.group) and before.annotations != after.annotations
 
     def replace(self, pod: PodInfo) -> PodInfo:
@@ -134,3 +136,7 @@ class Unit:
                     self.leads = []
                     return member
         raise KeyError(pod.uid)
+
+
+def _kind(pod: PodInfo) -> Hashable:
+    return pod.cls.id, pod.annotations.get(CLAIM), tuple(pod.claims.items()), pod.extended_claim

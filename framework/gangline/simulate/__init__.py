@@ -23,6 +23,7 @@ Tests that tell a story with schedulers say it shorter with a `SimulatedCluster`
 Everything in it is decided by the manifests and the code: there is no I/O, no thread and no wall clock.
 """
 
+from gangline.simulate.claim_controller import ClaimController
 from gangline.simulate.client import Faults, SimulatedClient
 from gangline.simulate.cluster import SimulatedCluster, running
 from gangline.simulate.controller import Workloads
@@ -35,6 +36,7 @@ from gangline.simulate.time import EPOCH, Deadlock, VirtualClock, VirtualLoop, r
 __all__ = [
     "EPOCH",
     "RUN_SECONDS",
+    "ClaimController",
     "Deadlock",
     "Faults",
     "InMemoryServer",

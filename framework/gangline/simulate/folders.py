@@ -18,7 +18,7 @@ import yaml
 
 from gangline.config.versions import GROUP, KIND, V1
 from gangline.errors import ConfigError
-from gangline.kube.resources import NODES, PODS, STORED, Resource
+from gangline.kube.resources import DEVICES, NODES, PODS, STORED, Resource
 from gangline.simulate import manifests
 from gangline.simulate.manifests import SUFFIXES, Manifest
 
@@ -31,7 +31,7 @@ def _names(resource: Resource[Any]) -> tuple[str, ...]:
     return resource.plural, _SHORT.get(resource.plural, resource.plural)
 
 
-_KINDS: tuple[Resource[Any], ...] = (NODES, PODS, *STORED)
+_KINDS: tuple[Resource[Any], ...] = (NODES, PODS, *STORED, *DEVICES)
 _CHARTS_NAME = "gpu-scheduler"
 """The chart's default name for a profile without a name."""
 _CASE: Mapping[str, Resource[Any]] = {key: resource for resource in _KINDS for key in _names(resource)}

@@ -9,7 +9,7 @@ import msgspec
 
 from gangline.errors import ApiError
 from gangline.kube.interface import PatchKind
-from gangline.kube.resources import PODS, Resource
+from gangline.kube.resources import DEVICES, PODS, Resource
 from gangline.model import ObjectMeta
 from gangline.simulate import manifests
 from gangline.simulate.history import Revision
@@ -21,6 +21,12 @@ from gangline.simulate.workloads import OWNERS, UNMADE, controller, missing
 DEFINITION = "CustomResourceDefinition"
 
 
+_OLDER: Mapping[tuple[str, str], tuple[Resource[Any], Resource[Any]]] = {
+    (older.api_version, older.kind): (newest, older) for newest in DEVICES for older in newest.older
+}
+"""By apiVersion and kind of an older version: its newest version, and itself."""
+
+
 class Unread(msgspec.Struct):
     """An object of a kind that the simulation does not know."""
 
@@ -30,7 +36,8 @@ class Unread(msgspec.Struct):
 def apply(objects: Objects, found: Iterable[Manifest]) -> list[str]:
     """Creates or changes every object; returns one warning for each kind that nothing reads. Raises ConfigError."""
     warnings: dict[str, None] = {}
-    for manifest in found:
+    for given in found:
+        manifest = _upgraded(given)
         api_version, kind = manifests.check_identity(manifest)
         resource = objects.kinds.get((api_version, kind)) or _unread(api_version, kind)
         manifests.check(manifest, resource)
@@ -45,6 +52,16 @@ def apply(objects: Objects, found: Iterable[Manifest]) -> list[str]:
         elif resource in UNMADE:
             warnings[f"{api_version} {kind}: stored, but nothing in the simulation makes pods of it"] = None
     return list(warnings)
+
+
+def _upgraded(manifest: Manifest) -> Manifest:
+    """An object of an older version as one of the newest version of its kind."""
+    api_version, kind = manifests.check_identity(manifest)
+    newest, older = _OLDER.get((api_version, kind), (None, None))
+    if newest is None or older is None:
+        return manifest
+    data = {**manifest.data, "apiVersion": newest.api_version}
+    return Manifest(manifest.file, manifest.place, older.upgrade(data) if older.upgrade is not None else data)
 
 
 def _put(objects: Objects, resource: Resource[Any], data: Mapping[str, Any]) -> None:

@@ -22,8 +22,14 @@ MERGE_KEYS = {
     "ownerReferences": "uid",
     "schedulingGates": "name",
     "webhooks": "name",
+    "reservedFor": "uid",
+    "resourceClaims": "name",
+    "resourceClaimStatuses": "name",
 }
 """The merge key of each list whose items a strategic patch merges."""
+
+_DELETE = "$deleteFromPrimitiveList/"
+"""Before the name of a list: its values leave the list."""
 
 Path = tuple[str | tuple[str, str], ...]
 """Field names, and (key, value) for the item of a list that has that value."""
@@ -42,13 +48,17 @@ def patched(data: Mapping[str, Any], patch: Mapping[str, Any], kind: PatchKind) 
     """The data after a patch; null removes a field."""
     result = dict(data)
     for key, change in patch.items():
+        if kind is PatchKind.STRATEGIC and key.startswith(_DELETE):
+            field = key.removeprefix(_DELETE)
+            result[field] = [each for each in result.get(field, ()) if each not in change]
+            continue
         old = result.get(key)
         if change is None:
             result.pop(key, None)
         elif isinstance(change, Mapping):
             result[key] = patched(old if isinstance(old, Mapping) else {}, change, kind)
-        elif kind is PatchKind.STRATEGIC and isinstance(change, list) and isinstance(old, list):
-            result[key] = _merged_list(key, old, change)
+        elif kind is PatchKind.STRATEGIC and isinstance(change, list):
+            result[key] = _merged_list(key, old if isinstance(old, list) else [], change)
         else:
             result[key] = without_nulls(change)
     return result

@@ -10,8 +10,8 @@ from typing import Any
 from gangline.api.plugin import Clock
 from gangline.clock import rfc3339
 from gangline.kube.interface import EventType
-from gangline.kube.resources import NAMESPACES, NODES, PODS, PRIORITY_CLASSES, Resource
-from gangline.simulate import refusals
+from gangline.kube.resources import NAMESPACES, NODES, PODS, PRIORITY_CLASSES, RESOURCE_CLAIMS, Resource
+from gangline.simulate import claim_rules, refusals
 from gangline.simulate.defaulting import default_node, default_pod
 from gangline.simulate.history import Change, Data, History, Revision, revision
 from gangline.simulate.merging import Path
@@ -107,6 +107,8 @@ class Objects:
         new = _whole(old.data, data, subresource)
         if new == old.data:
             return old
+        if collection.resource == RESOURCE_CLAIMS and (why := claim_rules.fault(old.data, new)):
+            raise refusals.invalid(RESOURCE_CLAIMS, key[1], why)
         if new.get("spec") != old.data.get("spec"):
             new["metadata"] = {**new["metadata"], "generation": old.data["metadata"].get("generation", 0) + 1}
         ends = new["metadata"].get("deletionGracePeriodSeconds") == 0

@@ -18,6 +18,7 @@ from gangline.model import Event, Node, Pod
 from gangline.overview.gpu_use import GPUS, device_ids
 from gangline.profile.registry import Catalog
 from gangline.simulate.arrivals import Arrival, Sample, arrive, by_arrival, watch
+from gangline.simulate.claim_controller import ClaimController
 from gangline.simulate.client import SimulatedClient
 from gangline.simulate.controller import Workloads
 from gangline.simulate.folders import Sorted, sort_out
@@ -116,7 +117,13 @@ async def _story(
     scheduler = Scheduler(config, client, clock, Catalog.discover(), Options(seed=seed))
     start = clock.monotonic()
     samples: list[Sample] = []
-    works = [scheduler.run(), Kubelet(server, clock).run(), Workloads(server).run(), _arrivals(server, late, warnings)]
+    works = [
+        scheduler.run(),
+        Kubelet(server, clock).run(),
+        Workloads(server).run(),
+        ClaimController(server).run(),
+        _arrivals(server, late, warnings),
+    ]
     if every is not None:
         works.append(watch(server, scheduler, clock, every, samples))
     async with _at_work(works) as tasks:

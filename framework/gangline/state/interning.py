@@ -10,7 +10,7 @@ import msgspec
 from gangline import bounds
 from gangline.model import ContainerStatus, Pod, PodSpec, Resources, Volume
 from gangline.state import requests
-from gangline.state.pods import LabelSet, PodClass, PodInfo
+from gangline.state.pods import NO_CLAIMS, LabelSet, PodClass, PodInfo
 from gangline.state.resource_axis import ResourceAxis
 from gangline.state.slots import Slot
 from gangline.wire.custom_resources import ALLOCATED, ALLOCATED_UUIDS
@@ -50,6 +50,7 @@ class Interner:
         bounds.check_count("metadata.labels", metadata.labels, bounds.MOST_LABELS)
         bounds.check_count("metadata.annotations", metadata.annotations, bounds.MOST_LABELS)
         bounds.check_count("metadata.ownerReferences", metadata.owner_references, bounds.MOST_IN_SPEC)
+        bounds.check_count("status.resourceClaimStatuses", pod.status.resource_claim_statuses, bounds.MOST_IN_SPEC)
         return _record(pod, self._class(pod), self.labels(pod.metadata.labels or {}), row)
 
     def labels(self, labels: dict[str, str]) -> LabelSet:
@@ -118,6 +119,8 @@ def _record(pod: Pod, cls: PodClass, labels: LabelSet, row: int) -> PodInfo:
         status.start_time or "",
         {c.type: c for c in status.conditions},
         Slot(row, spec.node_name, status.nominated_node_name),
+        {c.name: c.resource_claim_name for c in made} if (made := status.resource_claim_statuses) else NO_CLAIMS,
+        extended.resource_claim_name if (extended := status.extended_resource_claim_status) else "",
     )
 
 

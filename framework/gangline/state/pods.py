@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -27,6 +28,8 @@ from gangline.state.slots import Slot
 from gangline.wire.custom_resources import ALLOCATED, ALLOCATED_UUIDS
 
 _NO_ROWS: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
+NO_CLAIMS: Mapping[str, str | None] = MappingProxyType({})
+"""Shared by all pods without claims from templates."""
 _NO_AMOUNTS: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
 
 
@@ -155,6 +158,11 @@ class PodInfo(msgspec.Struct, frozen=True, eq=False, weakref=True):
     """status.conditions by type."""
     slot: Slot
     """The values that change while the scheduler works."""
+    claims: Mapping[str, str | None] = NO_CLAIMS
+    """status.resourceClaimStatuses: the ResourceClaim that was made for an entry of spec.resourceClaims; None if the
+    pod needs none for that entry. Entries that name their claim themselves are not in here."""
+    extended_claim: str = ""
+    """status.extendedResourceClaimStatus: the ResourceClaim for the extended resources of the pod; "" for none."""
 
     def anew(self) -> PodInfo:
         """The pod as its controller would create it again: without a node and without devices, for what-if."""

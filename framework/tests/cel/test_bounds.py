@@ -102,6 +102,13 @@ def test_errors_say_where_and_why() -> None:
         cel.compile('device.attributes["a"].none == 1')(_DEVICE)
 
 
+@pytest.mark.parametrize("index", ["5", "size([1, 2, 3])", "-1"])
+def test_an_index_that_a_list_does_not_have_is_named(index: str) -> None:
+    for text in (f'"a,b".split(",")[{index}] == "a"', f"[0][{index}] == 0"):
+        with pytest.raises(ExpressionFailed, match=r"index out of bounds: (5|3|-1)"):
+            cel.compile(f'device.driver == "gpu.example.com" && {text}')(_DEVICE)
+
+
 @pytest.mark.parametrize("key", ["[0]", "{}", 'semver("1.2.3")', 'b"a"', 'duration("1s")', 'ip("::1")'])
 def test_a_key_that_no_map_can_have_is_an_error(key: str) -> None:
     for text in (f"{{{key}: 1}}.size() == 1", f"[1].transformMapEntry(i, v, {{{key}: v}}).size() == 1"):

@@ -51,3 +51,26 @@ def test_a_request_is_rounded_up_to_what_the_policy_allows(
 
 def test_a_capacity_that_the_device_does_not_have_cannot_be_consumed() -> None:
     assert consumption({}, {"memory": "1"}) is None
+
+
+@pytest.mark.parametrize(
+    ("least", "step", "requested", "text"),
+    [
+        ("10Gi", "5Gi", "11Gi", "15Gi"),
+        ("1Gi", "512Mi", "1100Mi", "1536Mi"),
+        ("1", "1", "4097", "4097"),
+        ("1", "1", "1Ki", "1Ki"),
+        ("500", "500", "501", "1k"),
+        ("1", "1", "7", "7"),
+        ("2Ei", "1Ei", "2Ei", "2Ei"),
+    ],
+)
+def test_a_rounded_amount_is_written_as_the_api_server_writes_it(
+    least: str, step: str, requested: str, text: str
+) -> None:
+    policy = {"validRange": {"min": least, "step": step}}
+    capacity = msgspec.convert({"value": "4Ei", "requestPolicy": policy}, DeviceCapacity)
+
+    found = consumption({"memory": capacity}, {"memory": requested})
+
+    assert found is not None and found["memory"][0].text == text

@@ -285,6 +285,31 @@ def test_a_change_that_may_help_moves_a_rejected_pod_and_another_does_not() -> N
     assert unit.place == "active"
 
 
+def test_a_claim_that_was_made_for_a_gated_pod_lets_it_try_the_gate_again() -> None:
+    def claimless(pods: Sequence[PodInfo]) -> Status:
+        return SUCCESS if pods[0].claims else unschedulable("waits for its claim").by("Claims")
+
+    q = SchedulingQueue()
+    q.serve(SCHEDULER, lambda pod, since: (-pod.priority, since), claimless, {"Claims": ()})
+    q.add(pod("p"), 0.0)
+    assert q.pop(0.0) is None
+    made = make_pod("p")
+    made.status.resource_claim_statuses = [model.PodResourceClaimStatus("gpu", "p-gpu-x7k2p")]
+
+    q.update(CACHE.record(made), 1.0)
+
+    assert popped(q, 1.0).pod.claims == {"gpu": "p-gpu-x7k2p"}
+
+
+def test_members_of_one_class_with_claims_of_their_own_are_asked_about_one_by_one() -> None:
+    pods = [make_pod(name) for name in ("a", "b", "c")]
+    for each in pods[:2]:
+        each.status.resource_claim_statuses = [model.PodResourceClaimStatus("gpu", f"{each.metadata.name}-gpu")]
+    unit = Unit([CACHE.record(each) for each in (*pods, make_pod("d"))], 0.0, group="g")
+
+    assert [each.name for each in unit.kinds()] == ["a", "b", "d"]
+
+
 def test_activating_skips_the_wait_for_an_event_but_not_the_back_off() -> None:
     q = queue()
     unit = rejected(q, "p", "Fit")

@@ -8,8 +8,17 @@ from typing import Any
 import pytest
 
 from gangline.errors import ConfigError
-from gangline.kube.resources import JOBS, NAMESPACES, NODES, PODS, REPLICA_SETS
+from gangline.kube.resources import (
+    JOBS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    REPLICA_SETS,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_SLICES,
+)
 from gangline.simulate import InMemoryServer
+from gangline.simulate.folders import sort_out
 
 from .stories import pod
 
@@ -232,3 +241,37 @@ def test_a_stateful_set_becomes_numbered_pods_and_grows(server: InMemoryServer) 
     made = pods(server)
     assert [each["metadata"]["name"] for each in made] == ["db-0", "db-1", "db-2"]
     assert [each["metadata"]["labels"]["apps.kubernetes.io/pod-index"] for each in made] == ["0", "1", "2"]
+
+
+def test_slices_and_claims_of_an_older_version_are_those_of_the_newest(server: InMemoryServer, tmp_path: Path) -> None:
+    text = """\
+apiVersion: resource.k8s.io/v1beta1
+kind: ResourceSlice
+metadata: {name: a}
+spec:
+  driver: gpu.example.com
+  nodeName: a
+  pool: {name: a, generation: 1, resourceSliceCount: 1}
+  devices: [{name: gpu-0, basic: {attributes: {model: {string: h}}}}]
+---
+apiVersion: resource.k8s.io/v1beta1
+kind: ResourceClaimTemplate
+metadata: {name: t}
+spec: {spec: {devices: {requests: [{name: gpu, deviceClassName: gpu}]}}}
+"""
+    write(tmp_path, text)
+
+    assert server.load([tmp_path]) == []
+
+    (found,) = server.list(RESOURCE_SLICES)
+    assert found.data["apiVersion"] == "resource.k8s.io/v1"
+    assert found.data["spec"]["devices"] == [{"name": "gpu-0", "attributes": {"model": {"string": "h"}}}]
+    (template,) = server.list(RESOURCE_CLAIM_TEMPLATES)
+    (request,) = template.data["spec"]["spec"]["devices"]["requests"]
+    assert request == {"name": "gpu", "exactly": {"deviceClassName": "gpu"}}
+
+
+def test_a_case_among_the_files_brings_its_devices(tmp_path: Path) -> None:
+    write(tmp_path, "pod: {metadata: {name: p}}\ndeviceclasses: [{metadata: {name: gpu}}]\n")
+
+    assert [each.data["kind"] for each in sort_out([tmp_path]).manifests] == ["Pod", "DeviceClass"]

@@ -147,3 +147,44 @@ def test_a_pod_made_anew_is_another_one_without_a_place() -> None:
 
     assert (anew.row, anew.node_name, anew.annotations) == (-1, "", {"note": "x"})
     assert anew.uid != pod.uid and anew.cls is pod.cls and (pod.row, pod.node_name) == (0, "a")
+
+
+def test_claims_made_from_a_template_are_the_pods_and_the_entries_of_its_spec_are_its_class() -> None:
+    cache = Cache()
+    entries = [model.PodResourceClaim("gpu", resource_claim_template_name="one-gpu")]
+    one, other = (make_pod(name, resource_claims=entries) for name in ("a", "b"))
+    one.status.resource_claim_statuses = [
+        model.PodResourceClaimStatus("gpu", "a-gpu-x7k2p"),
+        model.PodResourceClaimStatus("unneeded"),
+    ]
+    one.status.extended_resource_claim_status = model.PodExtendedResourceClaimStatus([], "a-extended-resources-1")
+    first, second = cache.record(one), cache.record(other)
+
+    assert first.cls is second.cls and first.spec.resource_claims == entries
+    assert first.claims == {"gpu": "a-gpu-x7k2p", "unneeded": None}
+    assert first.extended_claim == "a-extended-resources-1"
+    assert second.claims == {} and second.extended_claim == ""
+
+
+def test_pods_that_name_their_claims_differ_in_class_by_the_name() -> None:
+    cache = Cache()
+    one, other = (
+        cache.record(make_pod("a", resource_claims=[model.PodResourceClaim("gpu", resource_claim_name=name)]))
+        for name in ("first", "second")
+    )
+
+    assert one.cls is not other.cls
+
+
+def test_pods_without_claims_share_what_says_so() -> None:
+    cache = Cache()
+
+    assert cache.record(make_pod("a")).claims is cache.record(make_pod("b")).claims
+
+
+def test_more_claim_statuses_than_are_read_set_the_pod_aside() -> None:
+    pod = make_pod("a")
+    pod.status.resource_claim_statuses = [model.PodResourceClaimStatus(str(number)) for number in range(257)]
+
+    with pytest.raises(InvalidObject, match="resourceClaimStatuses"):
+        Cache().record(pod)

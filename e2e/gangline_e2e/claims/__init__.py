@@ -1,0 +1,1 @@
+"""Stories of dynamic resource allocation, told on a real control plane to any scheduler."""

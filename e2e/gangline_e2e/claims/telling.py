@@ -1,0 +1,140 @@
+"""Tells stories to the scheduler that runs on a control plane, and reads what has become of pods and claims."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from gangline_e2e.api import Api
+from gangline_e2e.claims.building import API, Changed, Created, Decided, Deleted, Step, Story
+from gangline_e2e.errors import WaitedTooLong
+from gangline_e2e.workloads import Manifest, Manifests
+
+DECIDED_S = 20.0
+"""Seconds for one step: what has not come by then is not to come, and the outcome shows what has."""
+CLUSTER_WIDE = {"ResourceSlice": "resourceslices", "DeviceClass": "deviceclasses"}
+CLAIMED = "resource.kubernetes.io/pod-claim-name"
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a story has come to, without what differs from run to run."""
+
+    decided: dict[str, list[str]] = field(default_factory=dict)
+    """By pod, each time that it was waited for: its node, or why it has none."""
+    claims: dict[str, Any] = field(default_factory=dict)
+    """By claim, or POD/ENTRY: what it asks for, its allocation, who has reserved it, and its finalizers."""
+
+    def devices(self, claim: str) -> list[str]:
+        """REQUEST=DEVICE of a claim in order."""
+        allocation = self.claims[claim]["allocation"] or {}
+        return [f"{each['request']}={each['device']}" for each in allocation.get("devices", {}).get("results", [])]
+
+
+async def prepare(api: Api, stories: Sequence[Story]) -> None:
+    """Create all that is there before the first pod comes."""
+    await api.merge(
+        f"/api/v1/namespaces/{api.namespace}", {"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}}
+    )
+    await api.create_many(story.told(each) for story in stories for each in story.there)
+    for story in stories:
+        for step in story.before:
+            await _take(api, story, step, Outcome())
+
+
+async def tell(api: Api, stories: Sequence[Story]) -> dict[str, Outcome]:
+    """Tell all stories at once, each step by step."""
+    async with asyncio.TaskGroup() as group:
+        told = {story.name: group.create_task(_tell(api, story)) for story in stories}
+    outcomes = {name: each.result() for name, each in told.items()}
+    claims = await api.list(f"/apis/{API}/namespaces/{api.namespace}/resourceclaims")
+    for name, outcome in outcomes.items():
+        outcome.claims = {_called(each, name): _kept(each, name) for each in claims if _is_of(each, name)}
+    return outcomes
+
+
+async def _tell(api: Api, story: Story) -> Outcome:
+    outcome = Outcome()
+    for step in story.steps:
+        await _take(api, story, step, outcome)
+    return outcome
+
+
+async def _take(api: Api, story: Story, step: Step, outcome: Outcome) -> None:
+    match step:
+        case Created():
+            made = await api.create(story.told(step.manifest))
+            if step.at or step.refused:
+                await _decision(api, story, made["metadata"]["name"], step, outcome)
+        case Decided():
+            await _decision(api, story, story.told(step.name), step, outcome)
+        case Deleted():
+            await api.delete(f"{_collection(api, step.kind)}/{story.told(step.name)}", at_once=True)
+        case Changed():
+            path = f"{_collection(api, step.kind)}/{story.told(step.name)}"
+            await api.merge(f"{path}/{step.subresource}" if step.subresource else path, story.told(step.patch))
+
+
+async def _decision(api: Api, story: Story, pod: str, expected: Created | Decided, outcome: Outcome) -> None:
+    """Note the pod's node, or why it has none: what is expected, or else what is there after some time."""
+    path, found = f"{api.pods}/{pod}", ""
+    refused = story.told(expected.refused).replace("NAMESPACE", api.namespace)
+
+    async def is_decided() -> bool:
+        nonlocal found
+        now = await api.get(path)
+        found = now["spec"].get("nodeName", "") or _reason(now)
+        return (bool(refused) and refused in found) or found == story.told(f"@{expected.at}")
+
+    with suppress(WaitedTooLong):
+        await api.until(is_decided, f"{pod} is decided", DECIDED_S)
+    said = _short(found, story.name).replace(api.namespace, "NAMESPACE")
+    outcome.decided.setdefault(_short(pod, story.name), []).append(said)
+
+
+def _reason(pod: Manifest) -> str:
+    conditions: Manifests = pod["status"].get("conditions", [])
+    return next((each.get("message", "") for each in conditions if each["type"] == "PodScheduled"), "")
+
+
+def _collection(api: Api, kind: str) -> str:
+    if kind == "Pod":
+        return api.pods
+    if kind == "Node":
+        return "/api/v1/nodes"
+    if kind in CLUSTER_WIDE:
+        return f"/apis/{API}/{CLUSTER_WIDE[kind]}"
+    return f"/apis/{API}/namespaces/{api.namespace}/{kind.lower()}s"
+
+
+def _is_of(claim: Manifest, story: str) -> bool:
+    return str(claim["metadata"]["name"]).startswith(f"{story}--")
+
+
+def _called(claim: Manifest, story: str) -> str:
+    """The name of a claim in its story; one made for a pod is named by the pod and its entry."""
+    metadata = claim["metadata"]
+    entry = metadata.get("annotations", {}).get(CLAIMED)
+    if entry is None:
+        return _short(metadata["name"], story)
+    return f"{_short(metadata['ownerReferences'][0]['name'], story)}/{entry}"
+
+
+def _kept(claim: Manifest, story: str) -> Manifest:
+    status = claim.get("status", {})
+    consumers = sorted(_short(each["name"], story) for each in status.get("reservedFor", []))
+    allocation = status.get("allocation")
+    for result in (allocation or {}).get("devices", {}).get("results", []):
+        if "shareID" in result:
+            result["shareID"] = "some"
+    if allocation is not None and "allocationTimestamp" in allocation:
+        allocation["allocationTimestamp"] = "some"
+    finalizers = claim["metadata"].get("finalizers", [])
+    return {"spec": claim["spec"], "allocation": allocation, "reservedFor": consumers, "finalizers": finalizers}
+
+
+def _short(text: str, story: str) -> str:
+    return text.replace(f"{story}--", "")

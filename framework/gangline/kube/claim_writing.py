@@ -1,0 +1,106 @@
+"""Writes to ResourceClaims: the finalizer, the allocation, and who has reserved the devices.
+
+Every write is a patch of just those fields: drivers keep data in the status of a claim that are not read here. A patch
+that depends on what was read names the resourceVersion, so that a claim which has changed since is a Conflict: read it
+again and decide again. Each method returns the claim as it is after the write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from gangline.errors import NotFound
+from gangline.kube.interface import Client, PatchKind
+from gangline.kube.resources import RESOURCE_CLAIMS, Resource
+from gangline.kube.versions import newest
+from gangline.model import ResourceClaim, ResourceClaimAllocation, ResourceClaimConsumerReference
+
+FINALIZER = "resource.kubernetes.io/delete-protection"
+"""Keeps a claim that has devices until they are given back."""
+
+
+class ClaimWriter:
+    """Writes to the claims of one API server, in the newest version that it serves.
+
+    Every method raises ApiError: NotFound if the claim, or its kind, is gone; Conflict if the claim has changed or is
+    another one of the same name.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._served: Resource[ResourceClaim] | None = None
+
+    async def read(self, claim: ResourceClaim) -> ResourceClaim:
+        """The claim of that name as it is now; it may be another one."""
+        resource = await self._resource()
+        try:
+            return await self._client.get(resource, claim.metadata.name, namespace=claim.metadata.namespace)
+        except NotFound:
+            self._served = None
+            raise
+
+    async def protect(self, claim: ResourceClaim) -> ResourceClaim:
+        """Add the finalizer, which has to be there before devices are allocated; Conflict if the claim has changed."""
+        return await self._patch(claim, {"finalizers": [FINALIZER]}, fresh=True)
+
+    async def unprotect(self, claim: ResourceClaim) -> ResourceClaim:
+        """Remove the finalizer; a claim that was deleted goes then. Conflict if the claim has changed."""
+        return await self._patch(claim, {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}, fresh=True)
+
+    async def allocate(
+        self, claim: ResourceClaim, allocation: ResourceClaimAllocation, consumer: ResourceClaimConsumerReference
+    ) -> ResourceClaim:
+        """Give the claim its devices, reserved for a consumer, in one write; Conflict if the claim has changed."""
+        status = {"allocation": msgspec.to_builtins(allocation), "reservedFor": [msgspec.to_builtins(consumer)]}
+        return await self._patch(claim, {}, status, fresh=True)
+
+    async def reserve(self, claim: ResourceClaim, consumer: ResourceClaimConsumerReference) -> ResourceClaim:
+        """Let one more consumer use the devices that were read; Conflict if the claim has changed."""
+        return await self._patch(claim, {}, {"reservedFor": [msgspec.to_builtins(consumer)]}, fresh=True)
+
+    async def release(self, claim: ResourceClaim, uid: str) -> ResourceClaim:
+        """The consumer of that UID no longer uses the devices. The claim may have changed since it was read."""
+        return await self._patch(claim, {}, {"reservedFor": [{"$patch": "delete", "uid": uid}]}, fresh=False)
+
+    async def deallocate(self, claim: ResourceClaim, uid: str = "") -> ResourceClaim:
+        """Take the devices from the claim, and the reservation of its last consumer; Conflict if it has changed."""
+        status: dict[str, Any] = {"allocation": None}
+        if uid:
+            status["reservedFor"] = [{"$patch": "delete", "uid": uid}]
+        return await self._patch(claim, {}, status, fresh=True)
+
+    async def _patch(
+        self,
+        claim: ResourceClaim,
+        metadata: Mapping[str, Any],
+        status: Mapping[str, Any] | None = None,
+        *,
+        fresh: bool,
+    ) -> ResourceClaim:
+        identity = {"uid": claim.metadata.uid}
+        if fresh:
+            identity["resourceVersion"] = claim.metadata.resource_version
+        patch: dict[str, Any] = {"metadata": {**identity, **metadata}}
+        if status is not None:
+            patch["status"] = status
+        resource = await self._resource()
+        try:
+            return await self._client.patch(
+                resource,
+                claim.metadata.name,
+                patch,
+                namespace=claim.metadata.namespace,
+                subresource=None if status is None else "status",
+                kind=PatchKind.STRATEGIC,
+            )
+        except NotFound:
+            self._served = None
+            raise
+
+    async def _resource(self) -> Resource[ResourceClaim]:
+        if self._served is None:
+            self._served = await newest(self._client, RESOURCE_CLAIMS)
+        return self._served or RESOURCE_CLAIMS  # where the kind is gone, the server says so

@@ -1,0 +1,206 @@
+"""Simulates the controller of ResourceClaims: makes claims from templates, and takes devices back from pods that ended.
+
+As kube-controller-manager does: a claim that is made for a pod has the pod as its owner, and its name stands in the
+status of the pod. A pod that has ended, or is gone, no longer reserves a claim; a claim that lost its last consumer so
+gives its devices back. A claim that was made for a pod is deleted with the pod, or when the pod has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import aclosing, suppress
+from typing import Any
+
+from gangline.errors import Conflict, NotFound
+from gangline.kube.claim_writing import FINALIZER
+from gangline.kube.interface import EventType
+from gangline.kube.resources import PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, Resource
+from gangline.simulate.following import follow
+from gangline.simulate.history import Data, Notice
+from gangline.simulate.server import InMemoryServer
+from gangline.simulate.workloads import FINISHED, controller
+
+ENTRY = "resource.kubernetes.io/pod-claim-name"
+"""On a claim that was made for a pod: the entry of the pod's spec.resourceClaims."""
+
+Key = tuple[str, str]
+"""Namespace and name."""
+
+
+class ClaimController:
+    """Looks after the claims of one server."""
+
+    def __init__(self, server: InMemoryServer) -> None:
+        self._server = server
+        self._lacking: defaultdict[Key, set[Key]] = defaultdict(set)  # by template that is not there: the pods
+
+    async def run(self) -> None:
+        """Makes claims and takes devices back until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for resource, see in (
+                (RESOURCE_CLAIM_TEMPLATES, self._see_template),
+                (RESOURCE_CLAIMS, self._see_claim),
+                (PODS, self._see_pod),
+            ):
+                tasks.create_task(self._follow(resource, see), name=f"claims: {resource.plural}")
+
+    async def _follow(self, resource: Resource[Any], see: Callable[[Notice], None]) -> None:
+        async with aclosing(follow(self._server, resource)) as notices:
+            async for notice in notices:
+                see(notice)
+
+    def _see_template(self, notice: Notice) -> None:
+        for namespace, name in self._lacking.pop(_key(notice.revision.data), ()):
+            self._make(self._get(PODS, namespace, name))
+
+    def _see_claim(self, notice: Notice) -> None:
+        namespace, name = _key(notice.revision.data)
+        self._tidy(namespace, name)
+        owner = controller(notice.revision.data)
+        if notice.type is EventType.DELETED and owner is not None and owner["kind"] == PODS.kind:
+            self._make(self._get(PODS, namespace, owner["name"]))
+
+    def _see_pod(self, notice: Notice) -> None:
+        pod = notice.revision.data
+        if not pod["spec"].get("resourceClaims") and "extendedResourceClaimStatus" not in pod.get("status", {}):
+            return
+        namespace, name = _key(pod)
+        self._make(self._get(PODS, namespace, name))
+        for claim in _claims(pod):
+            if pod["spec"].get("nodeName"):
+                self._reserve(self._get(RESOURCE_CLAIMS, namespace, claim), pod)
+            self._tidy(namespace, claim)
+
+    def _make(self, pod: Data | None) -> None:
+        """Create the claims that a pod lacks, and write their names into its status."""
+        if pod is None or _is_done(pod) or "deletionTimestamp" in pod["metadata"]:
+            return
+        namespace, name = _key(pod)
+        before = pod["status"].get("resourceClaimStatuses", [])
+        known = {each["name"]: each.get("resourceClaimName") for each in before}
+        made: dict[str, str] = {}
+        for entry in pod["spec"].get("resourceClaims", ()):
+            wanted, claim = entry.get("resourceClaimTemplateName"), known.get(entry["name"])
+            if not wanted or (entry["name"] in known and claim is None):
+                continue
+            if claim is not None and self._get(RESOURCE_CLAIMS, namespace, claim) is not None:
+                continue
+            template = self._get(RESOURCE_CLAIM_TEMPLATES, namespace, wanted)
+            if template is None:
+                self._lacking[namespace, wanted].add((namespace, name))
+                continue
+            made[entry["name"]] = self._server.create(RESOURCE_CLAIMS, _made_from(template, pod, entry["name"])).data[
+                "metadata"
+            ]["name"]
+        if made:
+            statuses = [*(each for each in before if each["name"] not in made), *map(_status, made.items())]
+            status = {**pod["status"], "resourceClaimStatuses": statuses}
+            self._server.replace(PODS, {**pod, "status": status}, subresource="status")
+
+    def _reserve(self, claim: Data | None, pod: Data) -> None:
+        """Reserve a claim that has devices for a pod that has a node without the help of a scheduler."""
+        if claim is None or "allocation" not in claim.get("status", {}) or _is_done(pod):
+            return
+        consumers = claim["status"].get("reservedFor", [])
+        metadata = pod["metadata"]
+        if "deletionTimestamp" not in claim["metadata"] and not any(
+            each["uid"] == metadata["uid"] for each in consumers
+        ):
+            consumer = {"resource": PODS.plural, "name": metadata["name"], "uid": metadata["uid"]}
+            self._write(claim, {**claim["status"], "reservedFor": [*consumers, consumer]})
+
+    def _tidy(self, namespace: str, name: str) -> None:
+        """Drop consumers that have ended; a claim that nobody uses any more gives its devices back, or goes."""
+        claim = self._get(RESOURCE_CLAIMS, namespace, name)
+        if claim is None:
+            return
+        status = claim.get("status", {})
+        consumers = status.get("reservedFor", [])
+        valid = [each for each in consumers if self._is_alive(namespace, each)]
+        is_deleted = "deletionTimestamp" in claim["metadata"]
+        if not valid and (consumers or is_deleted) and FINALIZER in claim["metadata"].get("finalizers", ()):
+            left = {key: value for key, value in status.items() if key not in ("allocation", "reservedFor")}
+            changed = self._write(claim, left)
+            finalizers = [each for each in claim["metadata"]["finalizers"] if each != FINALIZER]
+            metadata = {**changed["metadata"], "finalizers": finalizers}
+            self._server.replace(RESOURCE_CLAIMS, {**changed, "metadata": metadata})
+        elif len(valid) < len(consumers):
+            self._write(claim, {**status, "reservedFor": valid})
+        owner = controller(claim)
+        if valid or is_deleted or owner is None or owner["kind"] != PODS.kind:
+            return
+        pod = self._get(PODS, namespace, owner["name"])
+        if pod is None or pod["metadata"]["uid"] != owner["uid"] or _is_done(pod):
+            with suppress(NotFound, Conflict):
+                self._server.delete(RESOURCE_CLAIMS, name, namespace=namespace, uid=claim["metadata"]["uid"])
+
+    def _is_alive(self, namespace: str, consumer: Mapping[str, Any]) -> bool:
+        """Whether a consumer still uses the claim; one that is no pod does as long as it says so."""
+        if consumer.get("apiGroup") or consumer.get("resource") != PODS.plural:
+            return True
+        pod = self._get(PODS, namespace, consumer["name"])
+        return pod is not None and pod["metadata"]["uid"] == consumer["uid"] and not _is_done(pod)
+
+    def _write(self, claim: Data, status: Data) -> Data:
+        new = self._server.replace(RESOURCE_CLAIMS, {**claim, "status": status}, subresource="status")
+        return new.data
+
+    def _get(self, resource: Resource[Any], namespace: str, name: str) -> Data | None:
+        try:
+            return self._server.get(resource, name, namespace=namespace).data
+        except NotFound:
+            return None
+
+
+def _key(data: Data) -> Key:
+    return data["metadata"].get("namespace", "default"), data["metadata"]["name"]
+
+
+def _claims(pod: Data) -> Iterator[str]:
+    """The names of the claims of a pod, as far as they are there."""
+    for entry in pod["spec"].get("resourceClaims", ()):
+        if entry.get("resourceClaimName"):
+            yield entry["resourceClaimName"]
+    status = pod.get("status", {})
+    for each in status.get("resourceClaimStatuses", ()):
+        if each.get("resourceClaimName"):
+            yield each["resourceClaimName"]
+    extended = status.get("extendedResourceClaimStatus", {}).get("resourceClaimName")
+    if extended:
+        yield extended
+
+
+def _is_done(pod: Data) -> bool:
+    """Whether a pod uses no devices any more, and never will."""
+    is_ending = "deletionTimestamp" in pod["metadata"] and not pod["spec"].get("nodeName")
+    return is_ending or pod.get("status", {}).get("phase") in FINISHED
+
+
+def _status(made: tuple[str, str]) -> Data:
+    entry, claim = made
+    return {"name": entry, "resourceClaimName": claim}
+
+
+def _made_from(template: Data, pod: Data, entry: str) -> Data:
+    """The claim for an entry of a pod."""
+    spec, metadata = template.get("spec", {}), pod["metadata"]
+    given = spec.get("metadata", {})
+    owner = {
+        "apiVersion": "v1",
+        "kind": PODS.kind,
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    own: Data = {
+        "generateName": f"{metadata['name']}-{entry}-",
+        "namespace": metadata["namespace"],
+        "annotations": {**given.get("annotations", {}), ENTRY: entry},
+        "ownerReferences": [owner],
+    }
+    if given.get("labels"):
+        own["labels"] = given["labels"]
+    return {"metadata": own, "spec": spec.get("spec", {})}
