@@ -2,14 +2,37 @@
 
 import gc
 import os
+import sys
+from collections.abc import Iterator
+from functools import cache
+from importlib.metadata import EntryPoints, entry_points
+from unittest.mock import patch
 
+import pytest
 from hypothesis import settings
+
+from gangline.process.memory import collect_rarely
+from gangline.profile import registry
 
 # A machine that is busy is no reason for a test to fail. Random examples are for those who look for bugs: in CI every
 # run tries the same ones, so that a change is judged by what it changes, and more of them than the inner loop does.
 settings.register_profile("quick", deadline=None, max_examples=20)
 settings.register_profile("thorough", deadline=None, max_examples=100, derandomize=True)
 settings.load_profile("thorough" if os.environ.get("CI") else "quick")
+
+collect_rarely()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _installed_plugins() -> Iterator[None]:
+    """What is installed is looked up once for each path of imports: it takes as long as a story of some pods."""
+
+    @cache
+    def found(group: str, path: tuple[str, ...]) -> EntryPoints:
+        return entry_points(group=group)
+
+    with patch.object(registry, "entry_points", lambda group: found(group, tuple(sys.path))):
+        yield
 
 
 def pytest_collection_finish() -> None:

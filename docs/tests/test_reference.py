@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import tomllib
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,12 @@ from gangline_webhook.serving import Metrics as WebhookMetrics
 
 ROOT = Path(__file__).parents[2]
 REGISTERED = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["entry-points"][GROUP]
+
+
+@cache
+def written(render: Callable[[], str]) -> str:
+    """A page, written once."""
+    return render()
 
 
 def cells(page: str) -> list[list[str]]:
@@ -60,7 +67,7 @@ def struct_paths(type_: inspect.Type, prefix: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("name", sorted(REGISTERED))
 def test_every_plugin_has_a_section_with_all_of_its_arguments(name: str) -> None:
-    section = re.search(rf"^## {name}\n(.*?)(?=^## |\Z)", plugins.render(), re.DOTALL | re.MULTILINE)
+    section = re.search(rf"^## {name}\n(.*?)(?=^## |\Z)", written(plugins.render), re.DOTALL | re.MULTILINE)
     args_type = getattr(Catalog.discover().load(name), "args_type", None)
 
     assert section is not None
@@ -69,13 +76,15 @@ def test_every_plugin_has_a_section_with_all_of_its_arguments(name: str) -> None
 
 
 def test_every_argument_says_what_it_means() -> None:
-    rows = [row for row in cells(plugins.render()) if len(row) == 4 and row[0].startswith("`") and "[]" not in row[0]]
+    rows = [
+        row for row in cells(written(plugins.render)) if len(row) == 4 and row[0].startswith("`") and "[]" not in row[0]
+    ]
 
     assert [row[0] for row in rows if row[1] not in ("object", "list of object") and not row[3]] == []
 
 
 def test_every_metric_is_there_and_says_what_it_means() -> None:
-    listed = {row[0].strip("`"): row[3] for row in cells(metrics.render()) if row[0].startswith("`")}
+    listed = {row[0].strip("`"): row[3] for row in cells(written(metrics.render)) if row[0].startswith("`")}
 
     assert families(Metrics().registry) | families(WebhookMetrics().registry) <= set(listed)
     assert [name for name, meaning in listed.items() if not meaning] == []
@@ -86,7 +95,7 @@ def test_the_metrics_of_plugins_are_there() -> None:
 
 
 def test_every_name_in_wire_is_there_and_says_what_it_means() -> None:
-    listed = {row[0].strip("`"): row[1] for row in cells(names.render()) if row[0].startswith("`")}
+    listed = {row[0].strip("`"): row[1] for row in cells(written(names.render)) if row[0].startswith("`")}
     known = {
         value
         for name, value in vars(wire).items()
@@ -107,7 +116,7 @@ def test_every_name_of_our_own_is_there_and_says_what_it_means() -> None:
 
 
 def test_the_names_of_other_schedulers_are_there() -> None:
-    page = names.render()
+    page = written(names.render)
 
     assert [
         value for value in vars(keys).values() if isinstance(value, str) and ".k8s.io/" in value and value not in page
@@ -119,7 +128,7 @@ def test_the_names_of_other_schedulers_are_there() -> None:
 def test_every_field_of_a_custom_resource_is_there(kind: type[msgspec.Struct]) -> None:
     struct = inspect.type_info(kind)
     assert isinstance(struct, inspect.StructType)
-    section = re.search(rf"^## {kind.__name__}\n(.*?)(?=^## |\Z)", crds.render(), re.DOTALL | re.MULTILINE)
+    section = re.search(rf"^## {kind.__name__}\n(.*?)(?=^## |\Z)", written(crds.render), re.DOTALL | re.MULTILINE)
     known = {path for part in struct.fields if part.name in ("spec", "status") for path in part_paths(part)}
 
     assert section is not None
@@ -131,7 +140,7 @@ def part_paths(part: inspect.Field) -> set[str]:
 
 
 def test_every_field_of_a_custom_resource_says_what_it_means() -> None:
-    rows = [row for row in cells(crds.render()) if len(row) == 4 and row[0].startswith("`")]
+    rows = [row for row in cells(written(crds.render)) if len(row) == 4 and row[0].startswith("`")]
 
     assert len(rows) > 50
     assert [row[0] for row in rows if not row[3]] == []
@@ -139,7 +148,7 @@ def test_every_field_of_a_custom_resource_says_what_it_means() -> None:
 
 @pytest.mark.parametrize("struct", configuration.structs(), ids=lambda struct: struct.__name__)
 def test_every_field_of_the_configuration_is_there_and_says_what_it_means(struct: type[msgspec.Struct]) -> None:
-    page = configuration.render()
+    page = written(configuration.render)
     section = re.search(rf"^## {struct.__name__}\n(.*?)(?=^## |\Z)", page, re.DOTALL | re.MULTILINE)
     assert section is not None
     listed = {row[0].strip("`"): row[3] for row in cells(section[1]) if len(row) == 4}
@@ -152,7 +161,7 @@ def test_every_field_of_the_configuration_is_there_and_says_what_it_means(struct
 
 
 def test_every_command_and_option_is_there() -> None:
-    page = commands.render()
+    page = written(commands.render)
     said = [words for words, _ in commands.walk(main.cli, ("gangline",))]
     options = [name for _, command in commands.walk(main.cli, ("gangline",)) for name in options_of(command)]
 
@@ -168,7 +177,7 @@ def options_of(command: Any) -> list[str]:
 
 
 def test_every_extension_point_and_every_name_of_the_api_is_there() -> None:
-    page = extending.render()
+    page = written(extending.render)
     exported = page.partition("\n## Members\n")[0]
     listed = {row[0].strip("`"): row[1] for row in cells(exported) if row[0].startswith("`")}
 
@@ -192,7 +201,7 @@ def test_every_public_member_is_listed_with_what_it_is(cls: type[Any]) -> None:
 
     assert set(slots) <= found.keys()
     assert [name for name, each in found.items() if not each.meaning] == []
-    page = extending.render()
+    page = written(extending.render)
     assert [each.how for each in found.values() if f"| {code(each.how)} |" not in page] == []
 
 
@@ -205,7 +214,7 @@ def test_what_plugins_are_tested_with_is_listed(module: types.ModuleType) -> Non
 
 
 def test_members_say_their_types_and_units() -> None:
-    text = extending.render()
+    text = written(extending.render)
 
     assert "`allocatable(resource: str) -> Int64Column`" in text and "milli-CPU, bytes or whole devices" in text
     assert "run_filter(plugin: type[Any], pod: model.Pod" in text

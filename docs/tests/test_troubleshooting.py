@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -24,11 +24,11 @@ def messages() -> list[str]:
 
 
 @cache
-def patterns() -> tuple[re.Pattern[str], ...]:
-    """All texts in the code; what an f-string fills in may be anything."""
+def written() -> tuple[Sequence[str], Sequence[re.Pattern[str]]]:
+    """All texts in the code, escaped, and patterns of those that an f-string fills in, with anything."""
     files = (file for source in SOURCES for file in sorted((ROOT / source).rglob("*.py")))
     found = {text for file in files for text in texts(ast.parse(file.read_text(encoding="utf-8")))}
-    return tuple(re.compile(text, re.DOTALL) for text in sorted(found))
+    return sorted(found), [re.compile(text, re.DOTALL) for text in sorted(found) if ".*" in text]
 
 
 def texts(tree: ast.AST) -> Iterator[str]:
@@ -44,7 +44,8 @@ def texts(tree: ast.AST) -> Iterator[str]:
 def is_written(message: str) -> bool:
     """Whether the code has the message, or a text that it is a part of; a counter has its ending from the library."""
     wanted = re.escape(message.removesuffix("_total"))
-    return any(wanted in pattern.pattern or pattern.fullmatch(message) for pattern in patterns())
+    found, patterns = written()
+    return any(wanted in text for text in found) or any(pattern.fullmatch(message) for pattern in patterns)
 
 
 @pytest.mark.parametrize("message", messages())

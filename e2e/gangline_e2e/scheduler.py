@@ -15,6 +15,7 @@ from typing import Any, Self
 import yaml
 
 from gangline_e2e import processes
+from gangline_e2e.api import Api
 from gangline_e2e.errors import HarnessError, StartFailed
 from gangline_e2e.ports import free_ports
 from gangline_e2e.processes import Process
@@ -143,6 +144,18 @@ def configuration(*profiles: Manifest, **settings: Any) -> Manifest:
         "kind": "KubeSchedulerConfiguration",
         "profiles": list(profiles),
         **settings,
+    }
+
+
+def election(api: Api, name: str, lease_s: float, retry_s: float = 1.0) -> Manifest:
+    """Settings of a leader election for the lease of this name in the namespace of ``api``."""
+    return {
+        "leaderElect": True,
+        "leaseDuration": f"{lease_s:g}s",
+        "renewDeadline": "3s",
+        "retryPeriod": f"{retry_s:g}s",
+        "resourceNamespace": api.namespace,
+        "resourceName": name,
     }
 
 

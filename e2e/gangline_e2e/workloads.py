@@ -142,6 +142,11 @@ def is_ready(node: Manifest) -> bool:
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
+def is_named(pod: Manifest, name: str) -> bool:
+    """Whether it is the pod of this name."""
+    return bool(pod["metadata"]["name"] == name)
+
+
 def is_bound(pod: Manifest) -> bool:
     """Whether a pod has a node."""
     return bool(pod["spec"].get("nodeName"))

@@ -15,7 +15,7 @@ from gangline_e2e.api import Api
 from gangline_e2e.harness import ControlPlane
 from gangline_e2e.placements import nodes_of
 from gangline_e2e.scheduler import Gangline, configuration
-from gangline_e2e.workloads import Manifest, gpu_pod, is_bound, kwok_node
+from gangline_e2e.workloads import Manifest, gpu_pod, is_bound, is_named, kwok_node
 
 DEFAULT = "default-scheduler"
 ZONE = "topology.kubernetes.io/zone"
@@ -230,7 +230,7 @@ async def test_added_affinity_binds_all_pods_of_its_profile_and_no_other(
     pods = await empty.wait_for(empty.pods, is_bound, 3)
     await empty.create(gpu_pod("free", gpus=8))  # fits on the other node alone
 
-    free = await empty.wait_for(empty.pods, lambda pod: _is(pod, "free") and is_bound(pod), 1)
+    free = await empty.wait_for(empty.pods, lambda pod: is_named(pod, "free") and is_bound(pod), 1)
 
     assert nodes_of(pods) == {"foo"}
     assert nodes_of(free) == {"other"}
@@ -372,12 +372,8 @@ def _service(app: str) -> Manifest:
 
 def _placed(pods: list[Manifest], name: str) -> str:
     """The node of the pod with a name."""
-    (node,) = nodes_of(pod for pod in pods if _is(pod, name))
+    (node,) = nodes_of(pod for pod in pods if is_named(pod, name))
     return node
-
-
-def _is(pod: Manifest, name: str) -> bool:
-    return bool(pod["metadata"]["name"] == name)
 
 
 def _is_told(pod: Manifest) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gangline_e2e.api import Api
-from gangline_e2e.devices import CLAIM, LEASES, disagreements, locked
+from gangline_e2e.devices import CLAIM, LEASES, devices_of, disagreements, locked
 from gangline_e2e.errors import WaitedTooLong
 from gangline_e2e.gpu_crds import claim
 from gangline_e2e.gpu_fleet import SCHEDULER, configuration, fleet
@@ -76,6 +76,31 @@ async def test_a_scheduler_killed_while_it_reserves_strands_neither_devices_nor_
 
         assert any(stranded), "no kill came between a lease and its binding"
         assert ledger.doubles == []
+
+
+async def test_what_bound_pods_lack_is_made_good(
+    empty: Api, own_control_plane: ControlPlane, start_gangline: StartGangline, tmp_path: Path
+) -> None:
+    kubeconfig = own_control_plane.kubeconfig
+    async with fleet(empty, kubeconfig, tmp_path, dgx_h100=2):
+        await _create_claims(empty)
+        there = {"nodeName": "dgx-h100-0"}  # bound by somebody who chose no devices
+        await empty.create(gpu_pod("bare", gpus=2, scheduler_name=SCHEDULER, spec=there))
+        start_gangline(kubeconfig, configuration(empty.namespace))
+        await empty.until(lambda: _has_devices(empty, "bare"), "the pod that was bound without devices has some", 60.0)
+        await empty.create(gpu_pod("claims", gpus=0, scheduler_name=SCHEDULER, annotations={CLAIM: "gpus-4"}))
+        await _settle(empty)
+
+        leases = await empty.list(LEASES.format(empty.namespace))
+        await empty.delete_many(f"{LEASES.format(empty.namespace)}/{lease['metadata']['name']}" for lease in leases)
+        await _settle(empty)
+
+        assert len(leases) == len(await empty.list(LEASES.format(empty.namespace))) == 6
+
+
+async def _has_devices(api: Api, pod: str) -> bool:
+    """Whether the annotation of a pod names devices."""
+    return bool(devices_of(await api.get(f"{api.pods}/{pod}")))
 
 
 async def _have_said_so(api: Api) -> bool:

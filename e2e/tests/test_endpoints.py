@@ -15,7 +15,7 @@ import pytest
 
 from gangline_e2e.api import Api
 from gangline_e2e.harness import ControlPlane
-from gangline_e2e.scheduler import Gangline, configuration, profile
+from gangline_e2e.scheduler import Gangline, configuration, election, profile
 from gangline_e2e.workloads import Manifest, gpu_pod, is_bound, kwok_node
 
 OURS = "gangline"
@@ -84,7 +84,7 @@ async def test_an_administrators_certificate_lets_in(
 async def test_a_leader_whose_loop_is_held_for_longer_than_its_lease_keeps_it_and_answers(
     empty: Api, own_control_plane: ControlPlane, start_gangline: StartGangline, holding: Path
 ) -> None:
-    config = configuration(profile(OURS, enabled=[{"name": "Held"}]), leaderElection=_election(empty))
+    config = configuration(profile(OURS, enabled=[{"name": "Held"}]), leaderElection=election(empty, OURS, LEASE_S))
     await empty.create(kwok_node("node-0"))
     scheduler = start_gangline(own_control_plane.kubeconfig, config, leader_elect=True, python_path=holding)
     before = await _lease(empty, lambda spec: bool(spec.get("holderIdentity")))
@@ -107,7 +107,7 @@ async def test_a_leader_whose_loop_is_held_for_longer_than_its_lease_keeps_it_an
 async def test_a_leader_whose_loop_hangs_fails_its_probe_and_another_schedules(
     empty: Api, own_control_plane: ControlPlane, start_gangline: StartGangline, holding: Path
 ) -> None:
-    config = configuration(profile(OURS, enabled=[{"name": "Held"}]), leaderElection=_election(empty))
+    config = configuration(profile(OURS, enabled=[{"name": "Held"}]), leaderElection=election(empty, OURS, LEASE_S))
     await empty.create(kwok_node("node-0"))
     options = {"leader_elect": True, "python_path": holding, "more": ("--hang-limit", "2")}
     scheduler = start_gangline(own_control_plane.kubeconfig, config, **options)
@@ -125,17 +125,6 @@ async def test_a_leader_whose_loop_hangs_fails_its_probe_and_another_schedules(
 
     assert (await _lease(empty, bool))["holderIdentity"] != before["holderIdentity"]
     scheduler.kill()
-
-
-def _election(api: Api) -> Manifest:
-    return {
-        "leaderElect": True,
-        "leaseDuration": f"{LEASE_S:g}s",
-        "renewDeadline": "3s",
-        "retryPeriod": "1s",
-        "resourceNamespace": api.namespace,
-        "resourceName": OURS,
-    }
 
 
 async def _lease(api: Api, wanted: Callable[[Manifest], bool]) -> Manifest:

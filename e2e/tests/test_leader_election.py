@@ -11,7 +11,7 @@ from gangline_e2e.api import Api
 from gangline_e2e.errors import Refused
 from gangline_e2e.harness import ControlPlane
 from gangline_e2e.placements import faults
-from gangline_e2e.scheduler import Gangline, configuration, profile
+from gangline_e2e.scheduler import Gangline, configuration, election, profile
 from gangline_e2e.workloads import Manifest, gpu_pod, is_bound, kwok_node
 
 NODES = "/api/v1/nodes"
@@ -29,7 +29,7 @@ async def test_a_standby_takes_over_from_a_killed_leader_and_from_one_that_stops
     empty: Api, own_control_plane: ControlPlane, start_gangline: StartGangline
 ) -> None:
     await empty.create_many(kwok_node(f"node-{i}") for i in range(10))
-    config = configuration(profile(OURS), leaderElection=_election(empty))
+    config = configuration(profile(OURS), leaderElection=election(empty, OURS, LEASE_S, RETRY_S))
     first = start_gangline(own_control_plane.kubeconfig, config, leader_elect=True)
     leader = await _new_holder(empty, "")
     second = start_gangline(own_control_plane.kubeconfig, config, leader_elect=True)
@@ -51,17 +51,6 @@ async def test_a_standby_takes_over_from_a_killed_leader_and_from_one_that_stops
 
     assert leader not in (heir, last)
     assert faults(await empty.list(empty.pods), await empty.list(NODES)) == []
-
-
-def _election(api: Api) -> Manifest:
-    return {
-        "leaderElect": True,
-        "leaseDuration": f"{LEASE_S:g}s",
-        "renewDeadline": "3s",
-        "retryPeriod": f"{RETRY_S:g}s",
-        "resourceNamespace": api.namespace,
-        "resourceName": OURS,
-    }
 
 
 async def _schedule(api: Api, name: str, count: int) -> float:

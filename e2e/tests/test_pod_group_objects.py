@@ -167,7 +167,7 @@ async def following(cache: Cache, client: HttpClient) -> AsyncIterator[None]:
     """Both versions of the upstream PodGroup are kept in the cache, as the scheduler does it."""
     clock = FakeClock()
     recorder = EventRecorder(clock, "test")
-    cluster = Cluster(cache, SchedulingQueue(), WaitingPods(), recorder, clock, lambda: None, lambda pod: None)
+    cluster = Cluster(cache, SchedulingQueue(), WaitingPods(), recorder, clock, lambda pod: None)
     kinds = (POD_GROUPS_V1BETA1, POD_GROUPS_V1ALPHA2)
     informers = [OptionalInformer(client, kind, StoreHandler(cluster, kind)) for kind in kinds]
     tasks = [asyncio.create_task(informer.run()) for informer in informers]

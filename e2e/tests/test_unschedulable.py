@@ -12,7 +12,7 @@ import yaml
 from gangline_e2e.api import Api
 from gangline_e2e.harness import ControlPlane
 from gangline_e2e.scheduler import Gangline, configuration, profile
-from gangline_e2e.workloads import Manifest, Manifests, gpu_pod, is_bound, kwok_node
+from gangline_e2e.workloads import Manifest, Manifests, gpu_pod, is_bound, is_named, kwok_node
 
 NODES = "/api/v1/nodes"
 OURS, UPSTREAM = "gangline", "default-scheduler"
@@ -160,7 +160,7 @@ async def test_a_waiting_pod_is_bound_soon_after_what_helps_it(
 
     start = time.monotonic()
     await change(empty)
-    (pod,) = await empty.wait_for(empty.pods, lambda pod: _is(pod, "waiting") and is_bound(pod), 1, timeout_s=10)
+    (pod,) = await empty.wait_for(empty.pods, lambda pod: is_named(pod, "waiting") and is_bound(pod), 1, timeout_s=10)
     seconds = time.monotonic() - start
 
     assert pod["spec"]["nodeName"] == node
@@ -189,7 +189,7 @@ def _full_nodes(labelled: bool) -> Iterator[Manifest]:
 async def _said(api: Api, name: str) -> tuple[Manifest, Manifest]:
     """The FailedScheduling event and the PodScheduled condition of a pod, as soon as there are both."""
     events = await _events(api, name, "FailedScheduling")
-    (pod,) = await api.wait_for(api.pods, lambda pod: _is(pod, name) and _scheduled(pod) is not None, 1)
+    (pod,) = await api.wait_for(api.pods, lambda pod: is_named(pod, name) and _scheduled(pod) is not None, 1)
     condition = _scheduled(pod)
     assert condition is not None
     return events[0], condition
@@ -203,10 +203,6 @@ async def _events(api: Api, name: str, reason: str) -> Manifests:
         return event["reason"] == reason and event["regarding"]["name"] == name
 
     return await api.wait_for(path, about, 1, timeout_s=10)
-
-
-def _is(pod: Manifest, name: str) -> bool:
-    return bool(pod["metadata"]["name"] == name)
 
 
 def _scheduled(pod: Manifest) -> Manifest | None:

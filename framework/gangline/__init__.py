@@ -13,6 +13,7 @@ from gangline.api.plugin import Clock, Handle, State, WaitingPod, per_node
 from gangline.api.pod_group import ANYWHERE, GroupAttempt, Membership, PodGroup, Problem, Role, TopologyConstraint
 from gangline.api.proposal import Proposal, Victims
 from gangline.api.scoring import default_normalize
+from gangline.api.term import LANDING, Term
 from gangline.clock import SystemClock, rfc3339
 from gangline.deadline import GANG_SECONDS, Deadline
 from gangline.durations import Seconds
@@ -28,7 +29,7 @@ from gangline.errors import (
     TooManyRequests,
     Unavailable,
 )
-from gangline.groups import WATCHES as group_watches
+from gangline.groups import FOLLOWED as group_watches
 from gangline.groups import keys as group_keys
 from gangline.groups import parsing as annotation_values
 from gangline.groups.gpu_count import gpus_of
@@ -76,6 +77,7 @@ __all__ = [
     "EVERYTHING",
     "GANG_SECONDS",
     "HOST",
+    "LANDING",
     "NODE",
     "NOTHING",
     "NO_DOMAIN",
@@ -141,6 +143,7 @@ __all__ = [
     "Strategy",
     "SystemClock",
     "TaintKey",
+    "Term",
     "TooManyRequests",
     "Topology",
     "TopologyConstraint",

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 
 from gangline import (
+    LANDING,
     SUCCESS,
+    Code,
     Conflict,
     Cycle,
     Handle,
@@ -38,14 +41,23 @@ class DefaultBinder:
         """Bind the pod. Raises ApiError.
 
         Without an answer the pod may be bound or not, and its room must count as taken until that is known. So the
-        plugin asks again until the API server answers. It stops if the node is deleted.
+        plugin asks again until the API server answers. It stops if the node is deleted, or after `cycle.bind_by`: from
+        then on it sends no binding, and only finds out what has become of the last one.
         """
-        wait, unsure = FIRST_WAIT, False
+        wait, unsure, sent = FIRST_WAIT, False, -math.inf
+        clock = self._handle.clock
         while True:
             try:
                 if self._handle.state.has_lost_node(pod.uid) and not (unsure and await self._is_bound(pod, node)):
                     return unschedulable(f"the node {node} that was chosen is no longer there")
-                return await self._try(cycle, pod, node, unsure)
+                if clock.monotonic() > cycle.bind_by:
+                    if unsure and await self._is_bound(pod, node):
+                        return SUCCESS
+                    if clock.monotonic() - sent >= LANDING:
+                        return Status(Code.ERROR, ("the API server did not take the binding in time",))
+                else:
+                    sent = clock.monotonic()
+                    return await self._try(cycle, pod, node, unsure)
             except Unavailable:
                 unsure = True
             except TooManyRequests as error:

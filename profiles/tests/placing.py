@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from gangline.config import load
+from gangline.config import SchedulerConfiguration, load
 from gangline.simulate.session import simulate
 from gangline_profiles import read
 
 Manifest = dict[str, Any]
 SPINE, LEAF = "topology.gangline.dev/spine", "topology.gangline.dev/leaf"
+
+
+@cache
+def loaded(profile: str) -> SchedulerConfiguration:
+    """A profile that comes with Gangline."""
+    return load(read(profile), profile)
 
 
 def place(
@@ -22,7 +29,7 @@ def place(
     """Pod name to node, for the pods that have one after some virtual seconds."""
     file = folder / "objects.yaml"
     file.write_text(yaml.dump_all(list(objects), Dumper=yaml.CSafeDumper))
-    outcome = simulate([file], load(read(profile), profile), seconds, seed)
+    outcome = simulate([file], loaded(profile), seconds, seed)
     assert not outcome.warnings
     return {pod.removeprefix("default/"): use.name for use in outcome.nodes for pod in use.pods}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,9 @@ from gangline.profile.ranking import outranking
 from gangline.profile.runtime import Runtime
 from gangline.state.cache import Cache
 from gangline.testing import cluster, make_node, make_pod
-from gangline_profiles import names, read
+from gangline_profiles import names
 
-from .placing import LEAF, SPINE
+from .placing import LEAF, SPINE, loaded
 
 HOST = "kubernetes.io/hostname"
 CHART = Path(__file__).parents[2] / "charts" / "gpu-scheduler" / "values.yaml"
@@ -31,19 +32,19 @@ FOR_GPUS = [name for name in names() if name != "default"]
 OF_CHART = {"the chart's first": 0, "the chart's second": 1}
 
 
-def text_of(profile: str) -> str:
+@functools.cache
+def configuration(profile: str) -> config.SchedulerConfiguration:
     """A packaged profile, or one of the chart."""
     if profile not in OF_CHART:
-        return read(profile)
+        return loaded(profile)
     found = yaml.safe_load(CHART.read_text())["profiles"][OF_CHART[profile]]
     made = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
-    return yaml.dump({**made, "profiles": [{"schedulerName": "chart", **found}]}, Dumper=yaml.CSafeDumper)
+    text = yaml.dump({**made, "profiles": [{"schedulerName": "chart", **found}]}, Dumper=yaml.CSafeDumper)
+    return config.load(text, profile)
 
 
 def runtime_of(profile: str, cache: Cache) -> Runtime:
-    (runtime,) = judging_runtimes(
-        config.load(text_of(profile), profile), cache, ties=random.Random(1), grouping=Groups(cache)
-    ).values()
+    (runtime,) = judging_runtimes(configuration(profile), cache, ties=random.Random(1), grouping=Groups(cache)).values()
     return runtime
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Set
 from typing import Any, Generic, TypeVar, cast
 
@@ -33,7 +34,7 @@ class Cycle:
     values that follow from the identity. The values that other plugins write belong to this attempt alone.
     """
 
-    __slots__ = ("_shared", "_state", "annotations", "deadline", "feasible", "skipped")
+    __slots__ = ("_shared", "_state", "annotations", "bind_by", "deadline", "feasible", "skipped")
 
     def __init__(
         self,
@@ -49,6 +50,10 @@ class Cycle:
         """The plugins that do not concern any pod of the class: reserve and permit do not call them."""
         self.deadline = deadline
         """The time by which the attempt has to be decided; a plugin calls its `check` in long loops."""
+        self.bind_by = math.inf
+        """The last moment at which the binding may be sent, in seconds of the clock's monotonic time. A plugin that
+        locks something for the pod lowers it: others may take the lock for abandoned some time later.
+        """
         self.feasible = _NO_NODES
         """The nodes that passed every filter, one truth value per row; set from pre_score on."""
 

@@ -13,6 +13,7 @@ from gangline.api.cycle_state import Cycle
 from gangline.api.diagnosis import Diagnosis
 from gangline.api.hints import ClusterEvent
 from gangline.api.pod_group import GroupAttempt, Membership, Problem
+from gangline.api.term import Term
 from gangline.deadline import Deadline
 from gangline.kube.interface import Client
 from gangline.kube.resources import Resource, T
@@ -196,11 +197,8 @@ class Handle(Protocol):
         ...
 
     @property
-    def term(self) -> str:
-        """ELECTION/NUMBER of the leadership under which this process writes; "" without leader election.
-
-        Each new leader of an election has a larger number. A former leader writes nothing any more.
-        """
+    def term(self) -> Term:
+        """The time for which this process leads; without a name if it takes part in no election."""
         ...
 
     @property

@@ -81,6 +81,8 @@ class PodGroup:
     """The priority of the whole group; None for that of its first pod."""
     disruptive: bool = False
     """Whether removing one pod stops all of them; False if the pods above `min_member` can be removed one by one."""
+    knows_succeeded: bool = False
+    """Whether `min_member` is without the members that have succeeded, because an object says how many these are."""
     object: TypedReference | None = None
     """The API object that represents the group, if there is one: conditions and events are written to it."""
 

@@ -26,6 +26,7 @@ from gangline.kube.interface import Client
 from gangline.loop.scheduler import Options, Scheduler
 from gangline.process import logs
 from gangline.process.beside import Beside
+from gangline.process.ending import LastResort
 from gangline.process.endpoints import Endpoints, Pages, add_process
 from gangline.process.leading import Elector
 from gangline.process.loops import LoopThread, across
@@ -126,8 +127,8 @@ def run(
         hang_limit,
         Options(concurrency, _identity(), pod_deadline=pod_deadline, gang_deadline=gang_deadline),
     )
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(program.run())
+    with LastResort() as last_resort, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(program.run(last_resort))
 
 
 def _identity() -> str:
@@ -175,7 +176,7 @@ class Program:
         self._tenure = Tenure(self._clock)
         self._heartbeat = Heartbeat(self._clock, hang_limit)
 
-    async def run(self) -> None:
+    async def run(self, last_resort: LastResort) -> None:
         """Run until a signal; raises GanglineError if a part fails."""
         metrics = Metrics()
         may_write = self._tenure.holds if self._election.leader_elect else lambda: True
@@ -194,7 +195,7 @@ class Program:
             )
             await thread.call(beside.open)
             try:
-                await self._until_signal(scheduler, beside, thread)
+                await self._until_signal(scheduler, beside, thread, last_resort)
             finally:
                 await thread.call(beside.close)
 
@@ -220,7 +221,9 @@ class Program:
             self._heartbeat.complaint,
         )
 
-    async def _until_signal(self, scheduler: Scheduler, beside: Beside, thread: LoopThread) -> None:
+    async def _until_signal(
+        self, scheduler: Scheduler, beside: Beside, thread: LoopThread, last_resort: LastResort
+    ) -> None:
         loop = asyncio.get_running_loop()
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -232,8 +235,10 @@ class Program:
             stopping.cancel()
             _raise_first(work)
         log.info("stopping")
+        last_resort.start()
         finishing = asyncio.create_task(scheduler.finish())
         await asyncio.wait((work, finishing), return_when=asyncio.FIRST_COMPLETED)
+        self._tenure.is_clean = finishing.done() and finishing.result()
         finishing.cancel()
         work.cancel()
         await asyncio.wait((work,))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gangline.errors import Forbidden, InvalidObject
-from gangline.groups import WATCHES
+from gangline.groups import SUCCEEDED, SUCCEEDED_PODS, WATCHES
 from gangline.kube.interface import Client
 from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES, NODES, PODS, RESOURCE_CLAIMS, STORED, Resource
 from gangline.kube.versions import newest
@@ -27,6 +27,9 @@ async def load_live(client: Client, with_groups: bool = False) -> tuple[Cache, l
         store = cluster.store(resource)
         for obj in await _listed(client, resource):
             store.upsert(obj)
+    if with_groups:
+        for ended in (await client.list(SUCCEEDED_PODS, field_selector=SUCCEEDED.field_selector)).items:
+            cluster.store(SUCCEEDED_PODS).upsert(ended)
     for node in (await client.list(NODES)).items:
         try:
             cluster.upsert_node(node)

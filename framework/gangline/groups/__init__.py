@@ -5,9 +5,16 @@ from gangline.groups.finding import Groups, conflict
 from gangline.groups.owners import Owners
 from gangline.groups.readers import READERS, WATCHES, watched_by
 from gangline.groups.reading import Lookup, Reader
+from gangline.groups.succeeded import SUCCEEDED, SUCCEEDED_PODS
+
+FOLLOWED = (*WATCHES, SUCCEEDED)
+"""What must be watched to know the groups of pods, and what they need."""
 
 __all__ = [
+    "FOLLOWED",
     "READERS",
+    "SUCCEEDED",
+    "SUCCEEDED_PODS",
     "WATCHES",
     "Constraints",
     "Groups",

@@ -9,10 +9,11 @@ from typing import Any
 
 from gangline.api.pod_group import Membership, PodGroup, Problem, TopologyConstraint
 from gangline.groups import keys
-from gangline.groups.owners import Owners
+from gangline.groups.owners import Owners, controller_of
 from gangline.groups.readers import READERS, watched_by
-from gangline.groups.reading import Lookup, Reader
+from gangline.groups.reading import Known, Reader
 from gangline.groups.seen import Seen, Sight
+from gangline.groups.succeeded import SUCCEEDED_PODS, Succeeded, SucceededPod
 from gangline.state.pods import PodInfo
 from gangline.state.slots import remember_group
 from gangline.wire.custom_resources import CLAIM
@@ -30,6 +31,10 @@ class _Bell:
     def __init__(self) -> None:
         self.rings = 0
 
+    def ring(self) -> None:
+        """Something has changed."""
+        self.rings += 1
+
     def on_upsert(self, obj: Any) -> None:
         """See `StoreListener`."""
         self.rings += 1
@@ -39,13 +44,27 @@ class _Bell:
         self.rings += 1
 
 
+class _Raw:
+    """The groups as they are read, without regard to members that have succeeded."""
+
+    def __init__(self, groups: Groups) -> None:
+        self.of = groups.as_read
+        self.annotations = groups.annotations
+        self._groups = groups
+
+    @property
+    def version(self) -> int:
+        """See `Grouping`."""
+        return self._groups.version
+
+
 class Groups:
     """The groups of pods, as the readers find them.
 
     An answer is valid until one of the objects from which it was read changes in a way that matters.
     """
 
-    def __init__(self, lookup: Lookup, readers: tuple[Reader, ...] = READERS) -> None:
+    def __init__(self, lookup: Known, readers: tuple[Reader, ...] = READERS) -> None:
         self._lookup = lookup
         self._readers = readers
         self._types = {kind.key: kind.type for kind in watched_by(readers)}
@@ -53,9 +72,11 @@ class Groups:
         for kind in watched_by(readers):
             lookup.store(kind).subscribe(self._bell)
         self._owners = Owners(lookup)
+        self._succeeded = Succeeded(_Raw(self), lookup.record, self._controller, self._bell.ring)
         self._known: weakref.WeakKeyDictionary[PodInfo, tuple[Membership | Problem | None, Sight]] = (
             weakref.WeakKeyDictionary()
         )
+        lookup.store(SUCCEEDED_PODS).subscribe(self._succeeded)
 
     def of(self, pod: PodInfo) -> Membership | Problem | None:
         """The pod's group; a Problem if the pod names a group that cannot be used, None if it is in no group."""
@@ -71,6 +92,11 @@ class Groups:
         return answer
 
     def _look(self, pod: PodInfo) -> Membership | Problem | None:
+        found = self.as_read(pod)
+        return self._succeeded.reduced(found, pod) if isinstance(found, Membership) else found
+
+    def as_read(self, pod: PodInfo) -> Membership | Problem | None:
+        """As `of`, without regard to members that have succeeded."""
         known = self._known.get(pod)
         if known is not None and known[1].holds():
             return known[0]
@@ -104,6 +130,21 @@ class Groups:
             name == metadata.name and namespace == metadata.namespace and isinstance(obj, self._types.get(key, object))
             for key, namespace, name in known[1].found
         )
+
+    def start_over(self) -> None:
+        """All objects have been listed: read anew the groups of pods that have succeeded."""
+        for pod in self._lookup.store(SUCCEEDED_PODS):
+            self._succeeded.on_upsert(pod)
+
+    def is_mate_hint(self, pod: PodInfo, old: SucceededPod | None, new: SucceededPod | None) -> bool:
+        """Whether a member of the pod's group has succeeded; a hint for events of succeeded pods."""
+        key = "" if new is None else self._succeeded.group_key(new)
+        membership = self.of(pod) if key else None
+        return isinstance(membership, Membership) and membership.group.key == key
+
+    def _controller(self, pod: PodInfo) -> str:
+        """The UID of the topmost controller of a pod; "" if it has none."""
+        return self._owners.top(pod).uid if controller_of(pod.owners) is not None else ""
 
     def _read(self, pod: PodInfo) -> Membership | Problem | None:
         seen = Seen(self._lookup, self._owners.chain)

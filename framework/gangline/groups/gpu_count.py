@@ -72,6 +72,7 @@ class GpuCountReader:
             size=size,
             topology=constraints.topology,
             subgroups=slices_of(whole, of_all, constraints),
+            knows_succeeded=isinstance(workload, Job),
         )
         return member(pod, group, constraints)
 

@@ -67,6 +67,7 @@ class JobReader:
             size=to_come,
             topology=constraints.topology,
             subgroups=slices_of(whole, max(size, job.spec.completions or 0), constraints),
+            knows_succeeded=True,
         )
         return member(pod, group, constraints)
 

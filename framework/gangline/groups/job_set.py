@@ -169,7 +169,14 @@ def _formed(dialect: str, found: JobSet, parts: list[JobPart], name: str) -> Pod
         check_size(least, size, len(subgroups))
         left -= min(left, part.needed)
     return PodGroup(
-        found.metadata.namespace, name, dialect, least, size=size, topology=topology, subgroups=tuple(subgroups)
+        found.metadata.namespace,
+        name,
+        dialect,
+        least,
+        size=size,
+        topology=topology,
+        subgroups=tuple(subgroups),
+        knows_succeeded=True,
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from gangline.api.pod_group import Membership, Problem
 from gangline.kube.resources import Resource
+from gangline.model import Pod
 from gangline.state.pods import PodInfo
 
 
@@ -14,6 +15,14 @@ class Lookup(Protocol):
 
     def store(self, kind: Resource[Any]) -> Any:
         """The objects of a kind: iterate, `get(name, namespace)`, `version`."""
+        ...
+
+
+class Known(Lookup, Protocol):
+    """Where `Groups` looks up objects, and which makes records of pods."""
+
+    def record(self, pod: Pod) -> PodInfo:
+        """The record of a pod that is placed nowhere. Raises InvalidObject."""
         ...
 
 

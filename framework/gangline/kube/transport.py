@@ -19,7 +19,7 @@ from gangline.errors import ApiError, GanglineError
 from gangline.kube import faults
 from gangline.kube.auth import Credentials
 from gangline.kube.connecting import Connector
-from gangline.kube.writing import CONNECT_TIMEOUT, KeptWriter, ProxiedWriter, Writer
+from gangline.kube.writing import CONNECT_TIMEOUT, KeptWriter, ProxiedWriter, Writer, last_check
 
 JSON = "application/json"
 READ_ATTEMPTS = 5
@@ -56,9 +56,10 @@ class Transport:
             read_bufsize=BUFFER,
             proxy=credentials.proxy,
             timeout=self.limits,
+            trace_configs=[last_check(may_write)] if credentials.proxy else None,
         )
         self._writer: Writer = (
-            ProxiedWriter(self._session, credentials.server, credentials.server_name, may_write)
+            ProxiedWriter(self._session, credentials.server, credentials.server_name)
             if credentials.proxy
             else KeptWriter(
                 credentials.server,

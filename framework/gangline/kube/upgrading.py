@@ -47,11 +47,13 @@ def _request(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _within(data: Any, path: tuple[str, ...], change: Upgrade) -> Any:
-    """The data with the value at a path changed, if there is one."""
+    """The data with the value at a path changed, if there is one; null is none."""
     if not path:
         return change(data)
     if not isinstance(data, dict) or path[0] not in data:
         return data
+    if data[path[0]] is None:
+        return {key: value for key, value in data.items() if key != path[0]}
     return {**data, path[0]: _within(data[path[0]], path[1:], change)}
 
 

@@ -52,18 +52,16 @@ class Writer(Protocol):
 
 
 class ProxiedWriter:
-    """Writes through an HTTP proxy, by the general client."""
+    """Writes through an HTTP proxy, by the general client; the session has the `last_check` among its traces."""
 
-    def __init__(self, session: aiohttp.ClientSession, server: str, server_name: str | None, may_send: MaySend) -> None:
+    def __init__(self, session: aiohttp.ClientSession, server: str, server_name: str | None) -> None:
         self._session = session
-        self._may_send = may_send
         self._server = server
         self._server_name = server_name
 
     async def request(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Answer:
         """See Writer."""
         url = URL(f"{self._server}{target}", encoded=True)
-        _check(self._may_send)
         async with self._session.request(
             method, url, data=body, headers=headers, server_hostname=self._server_name
         ) as answer:
@@ -232,6 +230,20 @@ class _Connection(asyncio.Protocol):
     def _fail(self, error: Exception) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_exception(error)
+
+
+def last_check(may_send: MaySend) -> aiohttp.TraceConfig:
+    """Has the general client ask before each write, when the connection is open and nothing is sent yet."""
+
+    async def check(
+        session: aiohttp.ClientSession, context: object, sent: aiohttp.TraceRequestHeadersSentParams
+    ) -> None:
+        if sent.method != "GET":
+            _check(may_send)
+
+    config = aiohttp.TraceConfig()
+    config.on_request_headers_sent.append(check)
+    return config
 
 
 def _check(may_send: MaySend) -> None:

@@ -256,7 +256,7 @@ class _Together:
 
 
 class _Barrier:
-    """Before the binds of a group: if a member or a node is gone, no member is bound.
+    """Before the binds of a group: if a member or a node is gone, or a lock is too old, no member is bound.
 
     The check is made when the first bind is due: the binds may have waited long behind the binds of other pods.
     """
@@ -282,7 +282,7 @@ class _Barrier:
     def _look(self) -> dict[str, Status]:
         there = {pod.uid for pod in self._decision.unit.everybody()}
         return {
-            each.pod.uid: each.runtime.still_there(each.pod, each.node)
+            each.pod.uid: each.runtime.still_bindable(each.cycle, each.pod, each.node)
             if each.pod.uid in there
             else unschedulable("the pod was deleted")
             for each in self._decision.members

@@ -10,6 +10,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from gangline.api.plugin import Clock
+from gangline.api.term import Term
 from gangline.config import SchedulerConfiguration
 from gangline.deadline import GANG_SECONDS, POD_SECONDS
 from gangline.extenders import EXTENDER, Asker, Extenders, HttpAsker
@@ -19,12 +20,12 @@ from gangline.loop.binding import Binder
 from gangline.loop.census import Census
 from gangline.loop.decisions import Decisions
 from gangline.loop.following import Informers
+from gangline.loop.housekeeping import Housekeeping
 from gangline.loop.offering import Offered
 from gangline.loop.outcomes import Outcomes
 from gangline.loop.reporting import Reporter
 from gangline.loop.scheduling_cycles import Limits, SchedulingCycles
 from gangline.loop.watching import Cluster, PodHandler
-from gangline.overview.topology_metrics import TopologyMetrics
 from gangline.profile.assembly import build_runtimes, gang_notes, group_events, ignored_resources, watched_by
 from gangline.profile.background import Background
 from gangline.profile.handle import Services
@@ -46,10 +47,6 @@ FINISHING = 5.0
 """Seconds that a leader which is told to stop may take to carry out the bindings that have begun."""
 FRESH = 5.0
 """Seconds after the start during which the first lists count as new."""
-HOUSEKEEPING = 1.0
-"""Seconds between two looks at expired assumptions and gauges."""
-MENDING = 30
-"""Seconds until a tracker that is out of step and could not be repaired is tried again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +56,8 @@ class Options:
     concurrency: int = 64
     """Bindings that may run at the same time."""
     identity: str = "gangline"
-    term: Callable[[], str] = lambda: ""
+    """The name of this process, for events and locks; no other process has it."""
+    term: Callable[[], Term] = Term
     """See `Handle.term`."""
     seed: int | None = None
     """The seed of the random choice among equal nodes; None for a different one at each start."""
@@ -102,8 +100,6 @@ class Scheduler:
         self.metrics = metrics = metrics or Metrics()
         self.cache = Cache(metrics.failures)
         self.groups = Groups(self.cache)
-        self._topology_metrics = TopologyMetrics(self.cache)
-        metrics.families.append(self._topology_metrics)
         self.waiting = WaitingPods()
         self.recorder = EventRecorder(clock, options.identity)
         self.decisions = Decisions(clock)
@@ -117,8 +113,7 @@ class Scheduler:
         self._term = options.term
         self._leading: asyncio.TaskGroup | None = None
         self._deciding: asyncio.Task[None] | None = None
-        wake = asyncio.Event()
-        self._cluster = Cluster(self.cache, self.queue, self.waiting, self.recorder, clock, wake.set, self._enqueued)
+        self._cluster = Cluster(self.cache, self.queue, self.waiting, self.recorder, clock, self._enqueued)
         self._pods = PodHandler(self._cluster)
         self.informers = Informers(client, self._cluster, self._pods, metrics)
         self.outcomes = outcomes = Outcomes(self._cluster, metrics)
@@ -126,9 +121,10 @@ class Scheduler:
             self.waiting, outcomes.finished, clock, metrics, options.concurrency, outcomes.group_finished
         )
         limits = Limits(options.pod_deadline, options.gang_deadline)
-        self._cycles = SchedulingCycles(self._cluster, wake, metrics, self.decisions, binder, outcomes, limits)
+        self._cycles = SchedulingCycles(self._cluster, metrics, self.decisions, binder, outcomes, limits)
         self.reporter = Reporter(client, self.recorder, clock, metrics, lambda: binder.pending, self._still_waiting)
-        self._census = Census(self.queue, lambda: self.runtimes, outcomes, metrics, self._pods.others)
+        census = Census(self.queue, lambda: self.runtimes, outcomes, metrics, self._pods.others)
+        self._housekeeping = Housekeeping(self.cache, clock, self.informers, census, metrics)
         self._noted: set[str] = set()
         self._take(self._built(config))
 
@@ -181,7 +177,7 @@ class Scheduler:
         self.cache.scopes.current = new.scope
         self.metrics.of_plugins = new.services.metrics
         grouping = (runtime.topology for runtime in runtimes.values() if runtime.handle.groups_pods)
-        self._topology_metrics.topology = next(grouping, None)
+        self._housekeeping.topology_metrics.topology = next(grouping, None)
         self.queue.configure(
             QueueSettings(float(config.pod_initial_backoff_seconds), float(config.pod_max_backoff_seconds))
         )
@@ -212,7 +208,7 @@ class Scheduler:
         """Keep the cache up to date with the cluster; for leaders and standbys alike."""
         async with asyncio.TaskGroup() as group:
             self.informers.start(group)
-            group.create_task(self._housekeeping())
+            group.create_task(self._housekeeping.run())
 
     async def synced(self) -> None:
         """Wait until all objects are listed."""
@@ -252,22 +248,26 @@ class Scheduler:
                 self._leading = self._deciding = None
                 self._in_use.services.background.stop()
 
-    async def finish(self) -> None:
+    async def finish(self) -> bool:
         """Before `lead` is cancelled in good order: decide no more, and carry out the bindings that have begun.
 
-        Returns at once when this process does not lead, and after `FINISHING` seconds at the latest.
+        Returns whether no binding is under way: at once if this process does not lead, after `FINISHING` seconds at the
+        latest.
         """
         if self._deciding is None:
-            return
+            return True
         self._deciding.cancel()
         try:
             async with asyncio.timeout(FINISHING):
                 await self.binder.finish()
         except TimeoutError:
             log.warning("stopping with %d bindings under way: %g s have passed", self.binder.pending, FINISHING)
+            return False
+        return True
 
     def _read_groups_anew(self) -> None:
         """Pods may have been listed before the objects from which their groups are read."""
+        self.groups.start_over()
         for runtime in self.runtimes.values():
             runtime.handle.placed.start_over(self.cache.pods.values())
 
@@ -282,28 +282,6 @@ class Scheduler:
                 await self.lead()
             else:
                 await while_leading(self.lead)
-
-    async def _housekeeping(self) -> None:
-        while True:
-            await asyncio.sleep(HOUSEKEEPING)
-            try:
-                self.tidy()
-            except Exception as error:
-                self.metrics.fault("housekeeping", error)
-
-    def tidy(self) -> None:
-        """Drop assumptions that have expired, and update the gauges."""
-        for pod in self.cache.expire(self._clock.monotonic()):
-            log.warning("pod %s was bound, but no watch event confirmed it in time", pod.key)
-        if self.cache.trackers.broken and int(self._clock.monotonic()) % MENDING == 0:
-            self.cache.mend_trackers(again=True)
-        self._census.look(self._clock.monotonic())
-        self._topology_metrics.take()
-        for informer in self.informers:
-            self.metrics.informer_relists.labels(informer.resource.key).set(informer.relists)
-        self.metrics.cache_size.labels("nodes").set(self.cache.nodes.count)
-        self.metrics.cache_size.labels("pods").set(len(self.cache.pods))
-        self.metrics.cache_size.labels("assumed_pods").set(self.cache.assumed)
 
     def _still_waiting(self, uid: str) -> PodInfo | None:
         """The newest record of a pod that waits for a decision; None once it is being bound, bound or gone."""

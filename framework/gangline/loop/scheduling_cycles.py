@@ -45,18 +45,16 @@ class SchedulingCycles:
     def __init__(
         self,
         cluster: Cluster,
-        wake: asyncio.Event,
         metrics: Metrics,
         decisions: Decisions,
         binder: Binder,
         outcomes: Outcomes,
         limits: Limits,
     ) -> None:
-        """`wake` is set when there may be a unit to decide."""
         self._cache = cluster.cache
         self._queue = cluster.queue
         self._clock = cluster.clock
-        self._wake = wake
+        self._woken = cluster.woken
         self._metrics = metrics
         self._decisions = decisions
         self._binder = binder
@@ -116,10 +114,10 @@ class SchedulingCycles:
         now = self._clock.monotonic()
         times = (self._queue.next_due(now), self._long.due_in(now, others=False))
         due = min((seconds for seconds in times if seconds is not None), default=None)
-        self._wake.clear()
+        self._woken.clear()
         try:
             async with asyncio.timeout(due):
-                await self._wake.wait()
+                await self._woken.wait()
         except TimeoutError:
             return
 

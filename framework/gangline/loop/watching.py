@@ -5,6 +5,7 @@ Handlers may raise any exception because of an object: a `quarantine` stands bef
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
@@ -34,7 +35,6 @@ class Cluster:
         waiting: WaitingPods,
         recorder: EventRecorder,
         clock: Clock,
-        wake: Callable[[], None],
         enqueued: Callable[[PodInfo], None],
     ) -> None:
         self.cache = cache
@@ -42,9 +42,14 @@ class Cluster:
         self.waiting = waiting
         self.recorder = recorder
         self.clock = clock
-        self.wake = wake
         self.enqueued = enqueued
         """Tells the plugins of a waiting pod."""
+        self.woken = asyncio.Event()
+        """There may be a unit to decide."""
+
+    def wake(self) -> None:
+        """There may be a unit to decide."""
+        self.woken.set()
 
     def happened(self, resource: str, action: Action, old: Any, new: Any) -> None:
         """Move the units in the queue that the event may help."""

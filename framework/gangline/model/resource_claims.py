@@ -144,7 +144,8 @@ class AllocatedDeviceStatus(Object):
     pool: str = ""
     device: str = ""
     share_id: str | None = msgspec.field(default=None, name="shareID")
-    conditions: list[PodCondition] = []
+    conditions: list[PodCondition] | None = None
+    """The API server writes null where there are none."""
 
 
 class ResourceClaimStatus(Object):

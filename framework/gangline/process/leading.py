@@ -7,7 +7,7 @@ Rules
 - The leader stops before its lease can have expired: a deadline cancels its work, and only a renewal extends the
   deadline. `Tenure` has the same deadline for writes of another thread, where a cancellation may come late.
 - A process that hangs must lose the lease: while there is a ``complaint`` the lease is not taken or renewed.
-- The lease is released after the work has ended, never before.
+- The lease is released after the work has ended, never before, and not if something that was sent may still arrive.
 """
 
 from __future__ import annotations
@@ -105,6 +105,7 @@ class Elector:
         self._observed_at = -math.inf
         self._written: Lease | None = None  # the lease as this replica wrote it last, while nothing says it has changed
         self._complaint = ""
+        self._was_released = False
         # client-go waits one retry period after a renewal and then tries for the renew deadline.
         self._term = min(settings.retry_period + settings.renew_deadline, settings.lease_duration)
 
@@ -125,7 +126,7 @@ class Elector:
             raise LeadershipLost(self._name, self._why_lost()) from None
         finally:
             self._leads(False)
-            if not tenure.expired():
+            if not tenure.expired() and self._tenure.is_clean:
                 await self._release()
 
     async def _acquire(self) -> float:
@@ -135,7 +136,7 @@ class Elector:
             began, began_at = asyncio.get_running_loop().time(), self._clock.monotonic()
             if await self._try():
                 number = (self._record.lease_transitions or 0) if self._record is not None else 0
-                self._tenure.begin(f"{self._name}/{number}", began_at + self._term)
+                self._tenure.begin(self._name, number, self._was_released, began_at, began_at + self._term)
                 return began + self._term
             await asyncio.sleep(self._settings.retry_period * (1 + JITTER * self._rng.random()))
 
@@ -222,6 +223,7 @@ class Elector:
         action = decide(lease.spec if lease else None, self._observed_at, self._clock.monotonic(), self._identity)
         if action is LeaseStep.WAIT:
             return False
+        self._was_released = lease is not None and not lease.spec.holder_identity
         await self._write(action, lease)
         return True
 

@@ -9,6 +9,7 @@ import asyncio
 import math
 
 from gangline.api.plugin import Clock
+from gangline.api.term import LANDING, Term
 
 BEAT = 1.0
 """Seconds between two beats at most."""
@@ -20,12 +21,17 @@ class Tenure:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._until = -math.inf
-        self.term = ""
-        """ELECTION/NUMBER of the last leadership of this process; the number grows with each leader."""
+        self.term = Term()
+        """When the process leads, or led last."""
+        self.is_clean = True
+        """Whether everything that was sent in the term has arrived, if the term ends now."""
 
-    def begin(self, term: str, until: float) -> None:
-        """The process leads, and may write until then."""
-        self.term = term
+    def begin(self, election: str, number: int, was_released: bool, began: float, until: float) -> None:
+        """The process leads since it `began`, and may write until then.
+
+        `was_released`: the last leader has given up the lease, and not lost it.
+        """
+        self.term = Term(f"{election}/{number}", began if was_released else began + LANDING)
         self._until = until
 
     def extend(self, until: float) -> None:

@@ -26,7 +26,7 @@ from gangline.config import (
 )
 from gangline.errors import ConfigError, GanglineError, PluginError
 from gangline.failures import shown
-from gangline.groups import WATCHES, Groups
+from gangline.groups import SUCCEEDED_PODS, WATCHES, Groups
 from gangline.groups.members import Grouping
 from gangline.kube.interface import Client, NoClient
 from gangline.kube.resources import Resource, Selection
@@ -192,6 +192,7 @@ def group_events(groups: Groups) -> tuple[EventHint, ...]:
         on("nodes", Action.ADD | Action.UPDATE),
         on("pods", Action.DELETE),
         *(on(resource.key, changed, groups.is_member_hint) for resource in WATCHES),
+        on(SUCCEEDED_PODS.key, Action.ADD, groups.is_mate_hint),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 from gangline.failures import Failures, being_built, name_of, stepped
@@ -100,13 +101,31 @@ async def keep_going(work: Work, plugin: str, failures: Failures) -> None:
 
 
 async def once(work: Work, plugin: str, failures: Failures) -> bool:
-    """Do the work; returns whether it came to its end. Raises only if the task is cancelled."""
+    """Do the work; returns whether it came to its end.
+
+    Raises only if the task is cancelled: when the work has ended, or `LINGER` seconds later at the latest.
+    """
     plugin = plugin or name_of(work)
-    patience = _Patience(plugin, failures)
+    is_left = asyncio.Event()
+    # In a task of its own: a cancellation of what awaits another task only reaches that one, which may ignore it.
+    doing = asyncio.create_task(_done(work, plugin, failures, is_left.is_set), name=f"{plugin} at {POINT}")
+    try:
+        await asyncio.wait((doing,))
+    except asyncio.CancelledError:
+        doing.cancel()
+        if not await _has_ended(doing):
+            failures.refused(plugin, POINT, f"goes on {LINGER:g} s after it was cancelled, and is left")
+            is_left.set()
+            doing.cancel()
+        raise
+    return doing.result()
+
+
+async def _done(work: Work, plugin: str, failures: Failures, is_left: Callable[[], bool]) -> bool:
     try:
         doing = work()
         if inspect.iscoroutine(doing):
-            await stepped(doing, lambda s: failures.slow(plugin, POINT, s), patience.is_at_an_end)
+            await stepped(doing, lambda s: failures.slow(plugin, POINT, s), is_left)
         else:
             await doing
     except BaseException as error:  # a plugin's bug ends neither the others' work nor the process
@@ -117,35 +136,14 @@ async def once(work: Work, plugin: str, failures: Failures) -> bool:
     return True
 
 
-class _Patience:
-    """Ends work that goes on after it was cancelled."""
-
-    def __init__(self, plugin: str, failures: Failures) -> None:
-        self._plugin = plugin
-        self._failures = failures
-        self._is_waiting = False
-        self._is_over = False
-
-    def is_at_an_end(self) -> bool:
-        """Something is thrown into the work: whether the work is to be left instead."""
-        task = asyncio.current_task()
-        if task is not None and task.cancelling() and not self._is_waiting:
-            self._is_waiting = True
-            asyncio.get_running_loop().call_later(LINGER, self._look, task)
-        return self._is_over
-
-    def _look(self, task: asyncio.Task[Any], turns: int = 3) -> None:
-        # A timeout within the work cancels the task too, but takes that back a turn of the loop later.
-        if task.done():
-            return
-        if not task.cancelling():
-            self._is_waiting = False
-        elif turns:
-            asyncio.get_running_loop().call_soon(self._look, task, turns - 1)
-        else:
-            self._is_over = True
-            self._failures.refused(self._plugin, POINT, f"goes on {LINGER:g} s after it was cancelled, and is left")
-            task.cancel()
+async def _has_ended(doing: asyncio.Task[bool]) -> bool:
+    """Whether it ends within `LINGER` seconds; this task waits as long, however often it is cancelled again."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + LINGER
+    while not doing.done() and (left := end - loop.time()) > 0:
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait((doing,), timeout=left)
+    return doing.done()
 
 
 def is_cancelled() -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, cast
 
@@ -15,7 +15,15 @@ from gangline.api.plugin import Handle
 from gangline.errors import GanglineError, PluginError
 from gangline.failures import Failures, being_built, described, text_of
 from gangline.profile.calling import ASYNC_POINTS, timed, timed_async
-from gangline.profile.declaring import asked_by, check_attributes, check_own, check_reasons, events_of, marked
+from gangline.profile.declaring import (
+    asked_by,
+    check_attributes,
+    check_own,
+    check_reasons,
+    events_of,
+    marked,
+    specified,
+)
 from gangline.profile.implementations import CompiledProfile, Identity, Implementation
 from gangline.profile.registry import Catalog, points_of
 from gangline.state.changes import OWN
@@ -23,12 +31,27 @@ from gangline.telemetry.metrics import Metrics, point_label
 
 
 class _PluginManager(pluggy.PluginManager):
-    """Looks for hooks only among the marked methods of a class, once; pluggy looks at each attribute of each plugin."""
+    """Knows the marked methods of a class; pluggy would look at each attribute of each plugin, each time."""
+
+    def parse_hookspec_opts(self, module_or_class: Any, name: str) -> pluggy.HookspecOpts | None:
+        options = specified(module_or_class).get(name)
+        return None if options is None else cast(pluggy.HookspecOpts, {**options})
 
     def parse_hookimpl_opts(self, plugin: Any, name: str) -> pluggy.HookimplOpts | None:
+        return cast(pluggy.HookimplOpts, {**plugin.marks[name]})
+
+
+class _Marked:
+    """The marked methods of a plugin, and nothing else that pluggy would look at."""
+
+    def __init__(self, plugin: Any) -> None:
         cls: Any = type(plugin)
-        options = marked(cls).get(name)
-        return None if options is None else cast(pluggy.HookimplOpts, {**options})
+        self.marks = marked(cls)
+        for name in self.marks:
+            setattr(self, name, getattr(plugin, name))
+
+    def __dir__(self) -> Iterable[str]:
+        return self.marks
 
 
 def compile_profile(
@@ -101,7 +124,7 @@ def _add(
     try:
         plugin = _build(name, cls, args, handle)
         try:
-            manager.register(plugin, name)
+            manager.register(_Marked(plugin), name)
         except pluggy.PluginValidationError as error:
             raise PluginError(name, "", str(error).replace("\n", " ")) from error
         if "filter" in points_of(cls) and not _wraps(plugin, "filter"):

@@ -41,6 +41,11 @@ def check_class(name: str, cls: Any) -> None:
     """Raise PluginError if the class cannot be a plugin."""
     if not isinstance(cls, type):
         raise PluginError(name, "", f"is not a class, but {shown(cls)}")
+    _check_type(name, cls)
+
+
+@lru_cache(maxsize=1024)
+def _check_type(name: str, cls: Any) -> None:
     if getattr(cls, "name", None) != name:
         raise PluginError(name, "", f"its class says name = {shown(getattr(cls, 'name', None))}")
     for method, options in marked(cls).items():
@@ -90,10 +95,20 @@ def asked_by(name: str, cls: type[Any]) -> Sequence[str]:
     return GIVEN if takes_any else asked
 
 
+@lru_cache(maxsize=16)
+def specified(cls: type[Any]) -> Mapping[str, Mapping[str, Any]]:
+    """The methods of a class that are marked with `@hookspec`, with the options of the mark."""
+    return _with_mark(cls, f"{PROJECT}_spec")
+
+
 @lru_cache(maxsize=1024)
 def marked(cls: type[Any]) -> Mapping[str, Mapping[str, Any]]:
     """The methods of a class that are marked with `@hookimpl`, with the options of the mark."""
-    found = {name: getattr(inspect.getattr_static(cls, name), f"{PROJECT}_impl", None) for name in dir(cls)}
+    return _with_mark(cls, f"{PROJECT}_impl")
+
+
+def _with_mark(cls: type[Any], mark: str) -> Mapping[str, Mapping[str, Any]]:
+    found = {name: getattr(inspect.getattr_static(cls, name), mark, None) for name in dir(cls)}
     return {name: options for name, options in found.items() if isinstance(options, Mapping)}
 
 
@@ -129,16 +144,25 @@ def check_attributes(name: str, plugin: Any) -> None:
     A plugin that has both names means something else by the other one.
     """
     known = [each for each in (*ATTRIBUTES, "identity") if getattr(plugin, each, None) is None]
-    for attribute in dir(plugin):
-        if attribute.startswith("_") or attribute in ATTRIBUTES or attribute in HOOKS:
-            continue
-        value = inspect.getattr_static(plugin, attribute)
-        is_nested = isinstance(value, type) and value.__name__ == attribute
-        if is_nested or (not isinstance(value, type) and (callable(value) or hasattr(value, "__get__"))):
-            continue  # nested classes, methods and properties are something else
+    cls: Any = type(plugin)
+    own: Mapping[str, Any] = getattr(plugin, "__dict__", {})
+    of_class = (attribute for attribute in _values_of(cls) if attribute not in own)
+    for attribute in sorted((*of_class, *(each for each, value in own.items() if _is_value(each, value)))):
         meant = next((each for each in known if _is_near(attribute, each)), None)
         if meant is not None:
             raise PluginError(name, attribute, f"is read by nobody; did you mean {meant}? Otherwise begin it with _")
+
+
+@lru_cache(maxsize=1024)
+def _values_of(cls: type[Any]) -> Sequence[str]:
+    return tuple(each for each in dir(cls) if _is_value(each, inspect.getattr_static(cls, each)))
+
+
+def _is_value(name: str, value: object) -> bool:
+    """Whether an attribute is a value of the plugin's own; nested classes, methods and properties are not."""
+    if name.startswith("_") or name in ATTRIBUTES or name in HOOKS:
+        return False
+    return value.__name__ != name if isinstance(value, type) else not (callable(value) or hasattr(value, "__get__"))
 
 
 @lru_cache(maxsize=4096)

@@ -13,6 +13,7 @@ from gangline.api.diagnosis import Diagnosis
 from gangline.api.hints import ClusterEvent
 from gangline.api.plugin import Clock, Recorder
 from gangline.api.pod_group import GroupAttempt, Membership, Problem
+from gangline.api.term import Term
 from gangline.deadline import NO_DEADLINE, Deadline
 from gangline.errors import ConfigError, PluginError
 from gangline.failures import being_built, text_of
@@ -110,7 +111,7 @@ class Services(Generic[P]):
     """The resources that the scheduler leaves to extenders."""
     at_work: dict[str, P] = field(default_factory=dict)
     """The profiles by name, each as soon as its plugins are built: the only value that is filled in later."""
-    term: Callable[[], str] = lambda: ""
+    term: Callable[[], Term] = Term
     """See `Handle.term`."""
 
 
@@ -151,7 +152,7 @@ class FrameworkHandle:
         return self.state.nodes.view()
 
     @property
-    def term(self) -> str:
+    def term(self) -> Term:
         """See `Handle`."""
         return self._services.term()
 

@@ -21,7 +21,6 @@ class Catalog:
     ) -> None:
         self._classes = dict(classes)
         self._entries = dict(entries or {})
-        self._checked: dict[str, type[Any]] = {}
 
     @classmethod
     def discover(cls) -> Catalog:
@@ -33,9 +32,7 @@ class Catalog:
 
     def with_classes(self, *classes: type[Any]) -> Catalog:
         """The same catalog with more plugins, for tests and programs with their own plugins."""
-        more = Catalog({**self._classes, **{c.name: c for c in classes}}, self._entries)
-        more._checked = dict(self._checked)
-        return more
+        return Catalog({**self._classes, **{c.name: c for c in classes}}, self._entries)
 
     @property
     def names(self) -> list[str]:
@@ -64,9 +61,7 @@ class Catalog:
             except BaseException as error:
                 raise PluginError(name, "", f"cannot be loaded from {self.origin(name)}: {error!r}") from error
             self._classes[name] = found
-        if self._checked.get(name) is not found:
-            check_class(name, found)
-            self._checked[name] = found
+        check_class(name, found)
         return cast("type[Any]", found)
 
     def points(self) -> Mapping[str, frozenset[str]]:

@@ -36,6 +36,7 @@ from gangline.telemetry.metrics import Metrics, point_label
 
 GROUPS = "PodGroups"
 """Stands for a group as a whole among the names of the plugins that reject a unit."""
+TOO_LATE = "what is locked for the pod was locked too long ago: the binding took too long"
 BindFirst = Callable[[Cycle, PodInfo, str], Awaitable[Status | None]]
 """Binds a pod to a node; returns None to leave the pod to the bind plugins."""
 
@@ -327,15 +328,22 @@ class Runtime:
             return unschedulable(f"the node {node} that was chosen is no longer there")
         return SUCCESS
 
+    def still_bindable(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
+        """Whether the pod may still be bound to the chosen node: it is there, and no lock for the pod is too old."""
+        status = self.still_there(pod, node)
+        if status.is_success and self.handle.clock.monotonic() > cycle.bind_by:
+            return Status(Code.ERROR, (TOO_LATE,))
+        return status
+
     @measured("bind")
     async def bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
         """Bind by `bind_first`, else by the first plugin that does not skip."""
-        if self._bind_first is not None and self.still_there(pod, node).is_success:
+        if self._bind_first is not None and self.still_bindable(cycle, pod, node).is_success:
             bound = await self._bind_first(cycle, pod, node)
             if bound is not None:
                 return bound
         for impl in self._at("bind"):
-            status = self.still_there(pod, node)
+            status = self.still_bindable(cycle, pod, node)
             if status.is_success:
                 status = await self._answer(impl, "bind", cycle, pod, node)
             if status.code is not Code.SKIP:

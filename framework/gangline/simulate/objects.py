@@ -191,9 +191,10 @@ def check_preconditions(resource: Resource[Any], old: Revision, uid: str | None,
 def _whole(old: Data, data: Mapping[str, Any], subresource: str | None) -> Data:
     """The object after a write of ``data`` to it or to its status; the resourceVersion is still the old one."""
     if subresource:
-        return (
-            {**old, "status": data["status"]} if "status" in data else {k: v for k, v in old.items() if k != "status"}
-        )
+        whole = {k: v for k, v in {**old, "status": data.get("status")}.items() if k != "status" or "status" in data}
+        if "annotations" in data["metadata"] and old["kind"] == "Pod":
+            whole["metadata"] = {**old["metadata"], "annotations": data["metadata"]["annotations"]}
+        return whole
     kept = {name: old["metadata"][name] for name in (*KEPT, "resourceVersion") if name in old["metadata"]}
     given = {name: value for name, value in data["metadata"].items() if name not in KEPT}
     whole = {**data, "apiVersion": old["apiVersion"], "kind": old["kind"], "metadata": given | kept}

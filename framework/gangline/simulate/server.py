@@ -4,7 +4,7 @@ Rules
 - The server answers at once and without asyncio; the client adds latency and faults, and decodes.
 - Objects are JSON data that is never changed in place, so an answer never changes later.
 - The status belongs to the subresource ``status``: a write of the object keeps the status, and a write of the status
-  changes nothing else.
+  changes nothing else but a pod's annotations.
 - All versions of a group share their objects; nothing is converted between versions.
 """
 

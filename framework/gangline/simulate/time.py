@@ -12,12 +12,17 @@ import asyncio
 import contextvars
 import heapq
 import itertools
+import logging
 import selectors
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Executor
 from typing import Any, NoReturn, TypeVar, TypeVarTuple
 
 from gangline.errors import GanglineError
+from gangline.process.ending import named
+from gangline.profile.background import LINGER
+
+log = logging.getLogger(__name__)
 
 EPOCH = 1767225600.0
 """Where virtual time starts unless told otherwise, in seconds since 1970: 2026-01-01T00:00:00Z."""
@@ -64,10 +69,26 @@ def run(coroutine: Coroutine[Any, Any, Result], clock: VirtualClock | None = Non
     """Runs a coroutine to its end in virtual time, then cancels what it left behind.
 
     Raises Deadlock when nothing can happen any more. Tasks that set timers for ever keep time going: bound the
-    coroutine with `asyncio.timeout`, which counts virtual seconds.
+    coroutine with `asyncio.timeout`, which counts virtual seconds. Tasks that go on `LINGER` seconds after they were
+    cancelled are named in the log, and left.
     """
-    with asyncio.Runner(loop_factory=lambda: VirtualLoop(clock or VirtualClock())) as runner:
-        return runner.run(coroutine)
+    loop = VirtualLoop(clock or VirtualClock())
+    try:
+        return loop.run_until_complete(coroutine)
+    finally:
+        loop.run_until_complete(_end_others())
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
+
+
+async def _end_others() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    if not others:
+        return
+    for task in (await asyncio.wait(others, timeout=LINGER))[1]:
+        log.warning("the task %s goes on %g s after it was cancelled, and is left", named(task), LINGER)
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
@@ -138,12 +159,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def _give_up(self) -> NoReturn:
         tasks = sorted(asyncio.all_tasks(self), key=lambda task: (len(task.get_name()), task.get_name()))
-        raise Deadlock(tuple(_description(task) for task in tasks))
-
-
-def _description(task: asyncio.Task[Any]) -> str:
-    coroutine = task.get_coro()
-    return f"{task.get_name()} ({getattr(coroutine, '__qualname__', coroutine)})"
+        raise Deadlock(tuple(named(task) for task in tasks))
 
 
 class _NoSelector(selectors.BaseSelector):

@@ -119,7 +119,7 @@ def _record(pod: Pod, cls: PodClass, labels: LabelSet, row: int) -> PodInfo:
         status.start_time or "",
         {c.type: c for c in status.conditions},
         Slot(row, spec.node_name, status.nominated_node_name),
-        {c.name: c.resource_claim_name for c in status.resource_claim_statuses} or NO_CLAIMS,
+        {c.name: c.resource_claim_name for c in made} if (made := status.resource_claim_statuses) else NO_CLAIMS,
         extended.resource_claim_name if (extended := status.extended_resource_claim_status) else "",
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 from prometheus_client.core import Metric
@@ -54,6 +55,7 @@ class Timings:
                 yield from series.lines(self.name, labels(self.labels, values))
 
 
+@lru_cache(maxsize=64)
 def point_label(point: str) -> str:
     """An extension point as kube-scheduler's metrics spell it: pre_filter is PreFilter."""
     return "".join(word.capitalize() for word in point.split("_"))

@@ -174,6 +174,17 @@ def test_a_gang_that_is_not_complete_says_how_many_are_missing() -> None:
     assert found.gang is not None and "1 of 3 are there" in found.gang.message
 
 
+def test_members_that_have_succeeded_count_in_the_judgement_on_a_gang() -> None:
+    cluster = GangCluster()
+    cluster.add_gang("train", 3)
+    for number in range(2):
+        cluster.server.patch(PODS, f"train-{number}", {"status": {"phase": "Succeeded"}}, subresource="status")
+
+    found = asked(cluster, Target("Pod", "default", "train-2"), Judges(GANGS, "test"))
+
+    assert found.gang is not None and list(found.gang.places) == ["default/train-2"]
+
+
 def test_a_workload_stands_for_all_of_its_pods() -> None:
     cluster = small()
     template = {"metadata": {}, "spec": {"schedulerName": "gangs", "containers": [{"name": "main", "image": "i"}]}}

@@ -25,6 +25,7 @@ from gangline.profile.registry import Catalog
 from gangline.testing import cluster, make_node, make_pod, run_score
 
 from ..installing import install
+from ..invoking import invoked
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/{version}\nkind: KubeSchedulerConfiguration\n"
 SMALL = """\
@@ -35,13 +36,6 @@ profiles:
       disabled: [{name: "*"}]
       enabled: [{name: PrioritySort}, {name: DefaultBinder}, {name: NodeResourcesFit}]
 """
-
-
-def invoked(*words: str | Path) -> str:
-    """What a command writes; it must succeed."""
-    result = CliRunner().invoke(main.cli, [str(word) for word in words], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.stdout
 
 
 def ended(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: Sequence[str]) -> tuple[int, str]:

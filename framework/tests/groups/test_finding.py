@@ -13,6 +13,7 @@ from gangline import model
 from gangline.api.pod_group import Membership, PodGroup, Problem, TopologyConstraint
 from gangline.groups import READERS, WATCHES, Groups, conflict
 from gangline.groups.reading import Lookup
+from gangline.groups.succeeded import SUCCEEDED_PODS, SucceededPod
 from gangline.kube.resources import (
     DEPLOYMENTS,
     GPU_CLAIMS,
@@ -24,6 +25,8 @@ from gangline.kube.resources import (
     Resource,
 )
 from gangline.state.pods import PodInfo
+from gangline.testing import make_pod
+from gangline.wire.custom_resources import CLAIM, GpuClaim, GpuClaimSpec
 
 from .stories import World
 
@@ -209,3 +212,18 @@ def test_levels_that_differ_are_named() -> None:
     other = PodGroup("default", "g", "job", 4, topology=TopologyConstraint("", "block"))
 
     assert conflict(one, other).endswith("differently: topology required rack and preferred block")
+
+
+def test_pods_that_have_succeeded_before_their_groups_were_known_count_once_all_is_listed(world: World) -> None:
+    cache = world.cache
+    ended = make_pod("p-0", annotations={CLAIM: "c"})
+    cache.store(SUCCEEDED_PODS).upsert(SucceededPod(ended.metadata))
+    spec = GpuClaimSpec(gang_ref="g")
+    cache.store(GPU_CLAIMS).upsert(GpuClaim(model.ObjectMeta(name="c", namespace="default"), spec))
+    world.put(SCHEDULER_PLUGINS_POD_GROUPS, "g", {"minMember": 3})
+    waiting = cache.record(make_pod("p-1", annotations={CLAIM: "c"}))
+
+    world.groups.start_over()
+    found = world.groups.of(waiting)
+
+    assert isinstance(found, Membership) and found.group.min_member == 2

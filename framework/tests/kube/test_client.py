@@ -435,3 +435,18 @@ async def test_a_process_that_may_not_write_reads_on(server: FakeApiServer) -> N
         await client.get(PODS, "a", namespace="default")
 
     assert [asked.method for asked in server.asked] == ["GET"]
+
+
+@pytest.mark.parametrize("through_a_proxy", [False, True], ids=["directly", "through a proxy"])
+async def test_whether_a_write_may_be_sent_is_asked_after_it_has_waited_for_a_connection(
+    server: FakeApiServer, through_a_proxy: bool
+) -> None:
+    access = Access("http://api.test", proxy=server.url) if through_a_proxy else Access(server.url)
+    server.answers("POST", f"{POD_A}/binding", {"kind": "Status", "status": "Success"}, status=201)
+
+    async with HttpClient(Credentials(lambda: access), connections=1, may_write=lambda: not server.asked) as client:
+        bind = (client.bind("default", "a", "uid", "node", {}) for _ in range(2))
+        first, second = await asyncio.gather(*bind, return_exceptions=True)
+
+    assert first is None and isinstance(second, errors.Unavailable) and "not sent" in str(second)
+    assert len(server.asked) == 1

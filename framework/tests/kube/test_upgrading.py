@@ -82,12 +82,26 @@ def test_one_object_that_does_not_fit_leaves_the_others_and_says_where() -> None
 
 @pytest.mark.parametrize(
     "data",
-    [None, 3, {}, {"spec": None}, {"spec": {"devices": 3}}, {"spec": {"devices": [None, {"basic": 3}]}},
+    [None, 3, {}, {"spec": {"devices": 3}}, {"spec": {"devices": [None, {"basic": 3}]}},
      {"spec": {"devices": {"requests": [3, {"name": "a", "exactly": {"count": 1}}]}}}],
 )  # fmt: skip
 def test_what_is_newer_or_malformed_stays_as_it_is(data: Any) -> None:
     assert slice_upgraded(data) == data
     assert claim_upgraded(data) == data
+
+
+def test_a_driver_may_say_nothing_of_a_device_but_data() -> None:
+    body = json.loads(recorded(RESOURCE_CLAIMS))
+    body["items"][0]["status"]["devices"][0]["conditions"] = None  # as the API server writes it
+
+    (claim,) = decode_list(RESOURCE_CLAIMS, json.dumps(body).encode(), fail).items
+
+    assert claim.status.devices[0].conditions is None
+
+
+def test_a_null_is_nothing() -> None:
+    assert claim_upgraded({"spec": {"devices": {"requests": None}}}) == {"spec": {"devices": {}}}
+    assert slice_upgraded({"spec": {"driver": "d", "devices": None}}) == {"spec": {"driver": "d"}}
 
 
 def test_an_object_is_not_changed_in_place() -> None:

@@ -16,9 +16,10 @@ from gangline.deciding.group_decisions import GroupDecision
 from gangline.deciding.scheduling import Decision
 from gangline.errors import Conflict
 from gangline.loop.binding import Binder
-from gangline.profile.runtime import Runtime
+from gangline.profile.runtime import TOO_LATE, Runtime
 from gangline.queueing.units import Unit
 from gangline.queueing.waiting import WaitingPod, WaitingPods
+from gangline.state.pods import PodInfo
 from gangline.status import Code
 from gangline.telemetry.metrics import Metrics
 from gangline.testing import FakeClock, FakeHandle, cluster, make_node, make_pod, make_runtime
@@ -116,6 +117,16 @@ async def test_a_binding_that_fails_is_told_and_the_next_one_goes_on() -> None:
 
     assert bench.told["p"].code is Code.ERROR and bench.told["p"].message == "409 Conflict: bound already"
     assert bench.told["q"].is_success and bench.binder.pending == 0
+
+
+async def test_a_pod_whose_locks_are_too_old_is_not_bound() -> None:
+    cycle = Cycle()
+    async with running(Bench(DefaultBinder)) as bench:
+        cycle.bind_by = bench.handle.clock.monotonic() - 1.0
+        bench.submit("p", cycle=cycle)
+        await until(lambda: "p" in bench.told)
+
+    assert bench.told["p"] == Status(Code.ERROR, (TOO_LATE,)) and bench.handle.bindings.bound == {}
 
 
 async def test_a_binder_that_skips_leaves_the_pod_to_the_next() -> None:
@@ -268,6 +279,26 @@ async def test_a_member_that_was_deleted_before_the_barrier_keeps_the_others_fro
         await until(lambda: bool(bench.ends))
 
     assert bench.ends == [(["", "the pod was deleted"], False)] and not bench.handle.bindings.bound
+
+
+class LocksAge:
+    """What it locks for pod q has become too old by the time of the binding."""
+
+    name = "LocksAge"
+
+    @hookimpl
+    async def pre_bind(self, cycle: Cycle, pod: PodInfo) -> None:
+        if pod.name == "q":
+            cycle.bind_by = -1.0
+
+
+async def test_a_member_whose_locks_are_too_old_keeps_the_others_from_being_bound() -> None:
+    async with running(GroupBench(LocksAge, DefaultBinder)) as bench:
+        assert isinstance(bench, GroupBench)
+        await allowed(bench)
+        await until(lambda: bool(bench.ends))
+
+    assert bench.ends == [(["", TOO_LATE], False)] and not bench.handle.bindings.bound
 
 
 def gated(point: str) -> tuple[type[Any], list[asyncio.Event]]:

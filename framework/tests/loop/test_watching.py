@@ -35,7 +35,6 @@ class World:
         self.cache, self.queue, self.waiting = Cache(), SchedulingQueue(), WaitingPods()
         self.clock, self.metrics = FakeClock(), Metrics()
         self.recorder = EventRecorder(self.clock, "host-1")
-        self.woken = 0
         self.waiting_pods: list[str] = []
         """Pods of which plugins were told that they wait."""
         self.heard: list[tuple[str, Any, Any]] = []
@@ -45,7 +44,6 @@ class World:
             self.waiting,
             self.recorder,
             self.clock,
-            self._wake,
             lambda pod: self.waiting_pods.append(pod.name),
         )
         self.pods = self.guarded(PODS, PodHandler(self.cluster), what_a_pod_takes)
@@ -56,9 +54,6 @@ class World:
             for action in Action
         ]
         self.queue.serve(SCHEDULER, lambda pod, since: (since,), lambda pod: SUCCESS, {"Fit": hints})
-
-    def _wake(self) -> None:
-        self.woken += 1
 
     def _hear(self, what: str) -> Any:
         def hint(pod: Any, old: Any, new: Any) -> bool:
@@ -111,7 +106,7 @@ def test_a_pod_without_node_that_is_ours_is_queued_and_wakes_the_scheduler(world
     world.pods.upsert(pod())
 
     unit = world.queue.get(UID)
-    assert unit is not None and unit.place == "active" and world.woken == 1
+    assert unit is not None and unit.place == "active" and world.cluster.woken.is_set()
     assert world.waiting_pods == [unit.members[0].name]
 
 

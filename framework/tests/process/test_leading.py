@@ -11,6 +11,7 @@ from random import Random
 
 import pytest
 
+from gangline.api.term import LANDING, Term
 from gangline.clock import rfc3339
 from gangline.config import LeaderElection
 from gangline.errors import LeadershipLost
@@ -558,7 +559,7 @@ def test_nothing_may_be_written_any_more_once_another_holds_the_lease_or_the_wor
 def test_each_leader_of_an_election_has_a_larger_number_than_the_one_before() -> None:
     async def story(world: World) -> None:
         replicas = [world.start(name) for name in "abc"]
-        assert {replica.tenure.term for replica in replicas} == {""}
+        assert {replica.tenure.term for replica in replicas} == {Term()}
         terms = []
         for _ in replicas:
             await world.until(lambda: any(replica.elector.is_leading for replica in replicas))
@@ -568,9 +569,31 @@ def test_each_leader_of_an_election_has_a_larger_number_than_the_one_before() ->
             assert leader.tenure.term == terms[-1]
             await leader.stop()
 
-        name, numbers = "/".join(LEASE), [int(term.rpartition("/")[2]) for term in terms]
-        assert all(term.startswith(f"{name}/") for term in terms)
+        names = [term.name.rpartition("/") for term in terms]
+        assert {name for name, _, _ in names} == {"/".join(LEASE)}
+        numbers = [int(number) for _, _, number in names]
         assert numbers == sorted(set(numbers)) and len(numbers) == 3
+
+    in_virtual_time(story)
+
+
+@pytest.mark.parametrize("end", ["stopped", "stopped with bindings under way", "killed"])
+def test_only_after_a_leader_that_was_done_with_its_writes_nothing_has_to_be_waited_for(end: str) -> None:
+    async def story(world: World) -> None:
+        a = world.start("a")
+        await a.leads()
+        b = world.start("b")
+        await asyncio.sleep(60)
+        if end == "killed":
+            a.client.cut()
+        a.tenure.is_clean = end == "stopped"
+        stopped = world.now
+        await a.stop()
+        began = await b.leads()
+
+        settled = b.tenure.term.settled - b.elector._clock.monotonic() + world.now  # clocks of replicas differ
+        assert (began - stopped < LONGEST_WAIT) == (end == "stopped")
+        assert settled <= began if end == "stopped" else settled >= began + LANDING - 1
 
     in_virtual_time(story)
 

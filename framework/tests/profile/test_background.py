@@ -55,6 +55,22 @@ async def tidy() -> None:
         await asyncio.sleep(LINGER - 1.0)
 
 
+async def waits() -> None:
+    """Awaits a task that never ends: a cancellation reaches that one alone."""
+    await asyncio.create_task(deaf())
+
+
+async def gathers() -> None:
+    """The same with several at once."""
+    await asyncio.gather(deaf(), deaf())
+
+
+async def groups() -> None:
+    """Waits at the end of a group of tasks."""
+    async with asyncio.TaskGroup() as group:
+        group.create_task(deaf())
+
+
 class World:
     """The background work of one configuration, in virtual time."""
 
@@ -88,7 +104,16 @@ class World:
 
 @pytest.mark.parametrize(
     ("work", "seconds", "faults"),
-    [(deaf, LINGER, 1), (deafer, LINGER, 1), (forgetful, LINGER, 1), (failing, 0.0, 1), (tidy, LINGER - 1.0, 0)],
+    [
+        (deaf, LINGER, 1),
+        (deafer, LINGER, 1),
+        (forgetful, LINGER, 1),
+        (waits, LINGER, 1),
+        (gathers, LINGER, 1),
+        (groups, LINGER, 1),
+        (failing, 0.0, 1),
+        (tidy, LINGER - 1.0, 0),
+    ],
 )
 @pytest.mark.filterwarnings("ignore:Exception ignored in.*deafer")  # that is all that is left of it
 @pytest.mark.parametrize("how", ["run", "spawn"])
@@ -99,6 +124,46 @@ def test_cancelled_work_ends_in_time(
 
     assert run(world.lead(work, how), world.clock) == pytest.approx(seconds)
     assert sum(world.failures.counts.values()) == faults
+
+
+@pytest.mark.parametrize("work", [waits, gathers, groups])
+def test_tasks_that_work_has_started_keep_no_simulation_from_ending(
+    work: Callable[[], Awaitable[None]], caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World()
+
+    seconds = run(world.lead(work, "run", 1.0), world.clock)
+
+    assert world.clock.monotonic() == pytest.approx(1.0 + seconds + LINGER)
+    assert any(
+        message.endswith(f" (deaf) goes on {LINGER:g} s after it was cancelled, and is left")
+        for message in caplog.messages
+    )
+
+
+def test_cleaning_up_goes_on_when_work_is_cancelled_again() -> None:
+    world = World()
+    cleaned = list[float]()
+
+    async def cleans() -> None:
+        try:
+            await asyncio.sleep(3600.0)
+        finally:
+            await asyncio.sleep(LINGER - 1.0)
+            cleaned.append(world.clock.monotonic())
+
+    async def story() -> None:
+        async with asyncio.TaskGroup() as group:
+            world.background.start(group)
+            world.background.run(cleans)
+            await asyncio.sleep(10.0)
+            world.background.end()
+            await asyncio.sleep(1.0)
+            world.background.end()
+
+    run(story(), world.clock)
+
+    assert cleaned == [10.0 + LINGER - 1.0]
 
 
 def test_work_that_is_left_is_named_in_log_and_metric(caplog: pytest.LogCaptureFixture) -> None:

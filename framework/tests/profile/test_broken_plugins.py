@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from gangline import Handle, PluginError, State, config, hookimpl, main, resources
+from gangline import Handle, PluginError, State, config, hookimpl, resources
 from gangline.commands import profiles
 from gangline.errors import ConfigError
 from gangline.profile.assembly import judging_runtimes
@@ -20,6 +19,7 @@ from gangline.state.cache import Cache
 from gangline.testing import cluster, make_node, make_runtime
 
 from ..installing import install
+from ..invoking import invoked
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 BROKEN = "raise OSError('no driver [/dev/x]')\n"
@@ -45,13 +45,6 @@ def why(profile: str) -> str:
     with pytest.raises(ConfigError) as error:
         built(profile)
     return str(error.value)
-
-
-def invoked(*words: str | Path) -> str:
-    """What a command writes; it must succeed."""
-    result = CliRunner().invoke(main.cli, [str(word) for word in words], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.stdout
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,7 @@ class GpuClaim:
             args.require_report,
         )
         self._table = device_table(handle.state)
+        (self._table.chooses_for.add if args.implicit_claims else self._table.chooses_for.discard)(handle.profile)
         self._feasibility = Feasibility(self._table, self._limits)
         self.reads_own = (self._feasibility.aged,)
         self._illness = handle.state.shared(Illness)

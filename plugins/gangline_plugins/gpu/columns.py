@@ -13,7 +13,7 @@ from gangline_plugins.gpu.links import MOST_DEVICES
 NO_CLASS = -1
 _INITIAL_CAPACITY = 64
 Index = slice | Rows
-_EMPTY = {"link_class": NO_CLASS, "replicas": 1, "heartbeat": np.inf}
+_EMPTY = {"link_class": NO_CLASS, "replicas": 1, "heartbeat": np.inf, "lost": -np.inf}
 
 
 class Columns:
@@ -44,6 +44,10 @@ class Columns:
         self.heartbeat: NDArray[np.float64] = np.full(capacity, np.inf)
         """The time of the last report, in seconds since the epoch; infinite without a report or without a time in
         it.
+        """
+        self.lost: NDArray[np.float64] = np.full(capacity, -np.inf)
+        """When it was noticed that the report of the node is gone, in seconds since the epoch. Infinite until somebody
+        has looked at the time; -infinite for a node with a report, and for one that never had any.
         """
         self.replicas: NDArray[np.int32] = np.ones(capacity, dtype=np.int32)
         """The replicas that the device plugin makes of each device; 1 if it makes none."""

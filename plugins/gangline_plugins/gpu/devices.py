@@ -57,6 +57,8 @@ class DeviceTable:
         self.tables = ChoiceTables(self.classes)
         self.wants = Wants(state)
         self.beliefs = Beliefs(state)
+        self.chooses_for: set[str] = set()
+        """The profiles in which a plain request for GPUs gets devices chosen."""
         self.reports = NodeReports(self.columns, self.classes, state, self)
         self._publisher = Publisher(self.columns, state)
         self._state = state

@@ -26,6 +26,10 @@ from gangline_plugins.gpu.wants import ANY_PROFILE, Want
 
 _KEPT_BYTES = 8 * 1024 * 1024
 """Memory for the cached verdicts, one entry per want; at 5,000 nodes an entry takes 50 KiB."""
+AWAITED = 60.0
+"""Seconds for which a node whose report is gone is expected to report again: until then plain requests do not go there,
+because nobody could say which devices they have.
+"""
 _LOOK = 0.1
 """Seconds between two checks of the ages of reports while no new report arrives."""
 _FEW = 256
@@ -102,23 +106,30 @@ class Feasibility:
         """The number of reports at the last check of ages, and the time of that check."""
         self._oldest = 0.0
         """Reports from before this time, in seconds since the epoch, are too old."""
+        self._latest = 0.0
+        """Reports that were lost after this time are awaited."""
         self._is_stale: BoolColumn = np.zeros(0, dtype=np.bool_)
         self.aged = Changes()
-        """Nodes whose report has become too old, or has been renewed."""
+        """Nodes whose report has become too old, has been renewed, or is no longer awaited."""
+        self._is_awaited: BoolColumn = np.zeros(0, dtype=np.bool_)
+        """Nodes whose report is gone and awaited."""
         self._fits = KeptColumns(self.evaluate, _KEPT_BYTES, own=(self.aged,))
 
     def look(self, now: float) -> None:
-        """Find the reports that are too old at `now`, in seconds since the epoch."""
+        """Find the reports that are too old at `now`, in seconds since the epoch, and those that are awaited."""
         reports, looked = self._looked
         if reports == self._table.reports.count and looked <= now < looked + _LOOK:
             return
         self._looked = (self._table.reports.count, now)
-        self._oldest = now - self._limits.stale_after
+        self._oldest, self._latest = now - self._limits.stale_after, now - AWAITED
+        lost = self._table.columns.lost
+        lost[lost == np.inf] = now
         before, self._is_stale = self._is_stale, self._table.columns.heartbeat < self._oldest
+        awaited, self._is_awaited = self._is_awaited, lost > now - AWAITED
         if len(before) != len(self._is_stale):
             self.aged.note_all()
             return
-        aged = (before != self._is_stale).nonzero()[0]
+        aged = ((before != self._is_stale) | (awaited != self._is_awaited)).nonzero()[0]
         if len(aged):
             self.aged.note_rows(aged)
 
@@ -152,7 +163,8 @@ class Feasibility:
         if want.implicit and not limits.only_reported and unknown.any():
             one = c.mps[index] | (limits.one_replica & (c.replicas[index] > 1))  # as node labels say
             is_too_many = one & (want.count > 1) & (want.exclusivity in ("Exclusive", "Replicas"))
-            fits.codes[unknown] = np.where(is_too_many, Why.ONE_REPLICA, 0).astype(np.uint8)[unknown]
+            now_open = np.where(c.lost[index] > self._latest, Why.UNREPORTED, 0)
+            fits.codes[unknown] = np.where(is_too_many, Why.ONE_REPLICA, now_open).astype(np.uint8)[unknown]
         return fits
 
     def _reinterpret(self, want: Want, nodes: NodeView, fits: Fits) -> None:

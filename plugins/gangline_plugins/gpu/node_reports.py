@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from typing import Protocol
 
 from gangline import State, custom_resources, model, resources
@@ -12,6 +13,9 @@ from gangline_plugins.gpu.links import LinkClasses
 from gangline_plugins.gpu.node_devices import NodeDevices
 
 log = logging.getLogger(__name__)
+
+_MOST_REMEMBERED = 20_000
+"""Of how many nodes that are gone it is remembered that they had a report."""
 
 
 class Table(Protocol):
@@ -35,7 +39,7 @@ class NodeReports:
 
     def __init__(self, columns: Columns, classes: LinkClasses, state: State, table: Table) -> None:
         self.count = 0
-        """Grows by 1 with each report of an agent."""
+        """Grows by 1 with each report of an agent, and with each one that is gone."""
         self._columns = columns
         self._classes = classes
         self._state = state
@@ -43,6 +47,8 @@ class NodeReports:
         self._store = state.store(resources.GPU_NODE_STATUSES)
         self._row_of: dict[str, int] = {}
         self._reports: dict[int, custom_resources.GpuNodeStatus] = {}
+        self._had: dict[str, None] = {}
+        """Names of nodes that are gone and had a report, the latest last."""
 
     def follow(self) -> None:
         """Read all nodes and reports, and from now on their changes."""
@@ -71,13 +77,21 @@ class NodeReports:
             if report is not None:
                 self._take(report, row, devices)
                 return
+            if name in self._had:  # its agent will report again
+                self._lose(row)
         if before != (devices.replicas, devices.mps, devices.mig_single):
             self._table.settle(row, devices)
 
     def node_removed(self, name: str, row: int) -> None:
         """A node was removed; no pod is on it any more."""
         self._row_of.pop(name, None)
-        self._reports.pop(row, None)
+        had = self._reports.pop(row, None) is not None or self._columns.lost[row] > -math.inf
+        self._columns.lost[row] = -math.inf
+        if had:
+            self._had.pop(name, None)
+            self._had[name] = None
+            if len(self._had) > _MOST_REMEMBERED:
+                del self._had[next(iter(self._had))]
         self._table.vacate(row)
 
     def on_upsert(self, report: custom_resources.GpuNodeStatus) -> None:
@@ -93,11 +107,18 @@ class NodeReports:
             node = self._table.node_at(row)
             node.hardware, node.problem = None, ""
             self._reports.pop(row, None)
+            self._lose(row)
             self._table.settle(row, node)
+
+    def _lose(self, row: int) -> None:
+        """The node of a row has no report any more."""
+        self._columns.lost[row] = math.inf
+        self.count += 1
 
     def _take(self, report: custom_resources.GpuNodeStatus, row: int, node: NodeDevices) -> None:
         before = self._reports.get(row)
         self._reports[row] = report
+        self._columns.lost[row] = -math.inf
         self._columns.heartbeat[row] = hardware.heartbeat(report)
         self.count += 1
         if before is not None and hardware.says_the_same(before, report):

@@ -1,19 +1,16 @@
 """NodeVolumeLimits: a node gets no more volumes of a CSI driver than the driver can attach to it.
 
 A volume that several pods use counts once. Volumes that a VolumeAttachment names count as well, because a volume stays
-attached for a while after its pod is gone. In-tree volumes count for the CSI driver that serves them today.
+attached for a while after its pod is gone.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gangline import (
     SKIP_CLASS,
@@ -24,10 +21,8 @@ from gangline import (
     EventHint,
     Handle,
     NodeView,
-    PodClass,
     PodInfo,
     Reason,
-    Rows,
     Status,
     codes,
     hookimpl,
@@ -35,47 +30,24 @@ from gangline import (
     on,
     resources,
 )
+from gangline_plugins.volumes.attachable import (
+    DRIVER_OF_PROVISIONER,
+    Attachable,
+    ClaimKey,
+    Use,
+    UsesOfRows,
+    has_attachable,
+    uses_of,
+)
 from gangline_plugins.volumes.objects import (
     StorageObjects,
     claims_of,
     class_of_claim,
     is_claim_of,
     not_found,
-    uses_claims,
 )
 
-
-@dataclass(frozen=True, slots=True)
-class ClaimKey:
-    """A claim by name."""
-
-    namespace: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Attachable:
-    """A volume of a CSI driver: its handle, or its claim while no volume exists."""
-
-    driver: str
-    handle: str | ClaimKey
-
-
-Use = ClaimKey | Attachable
-"""A claim of a pod, or an in-tree volume as a volume of the CSI driver that serves it."""
-
 _EXCEEDED = 1
-_GCE, _EBS, _AZURE = "pd.csi.storage.gke.io", "ebs.csi.aws.com", "disk.csi.azure.com"
-_DRIVER_OF_PROVISIONER: Mapping[str, str | None] = {
-    "kubernetes.io/gce-pd": _GCE,
-    "kubernetes.io/aws-ebs": _EBS,
-    "kubernetes.io/azure-disk": _AZURE,
-    "kubernetes.io/cinder": "cinder.csi.openstack.org",
-    "kubernetes.io/portworx-volume": "pxd.portworx.com",
-    "kubernetes.io/azure-file": None,
-    "kubernetes.io/vsphere-volume": None,
-}
-"""In-tree provisioners and who serves them; those with None are not counted."""
 
 
 class NodeVolumeLimits:
@@ -95,15 +67,15 @@ class NodeVolumeLimits:
         return (
             on("csinodes", Action.ADD | Action.DELETE),
             on("csinodes", Action.UPDATE, lambda pod, old, new: _grew(old, new)),
-            on("pods", Action.DELETE, lambda pod, old, new: old is None or _counts(old.cls)),
+            on("pods", Action.DELETE, lambda pod, old, new: old is None or has_attachable(old.cls)),
             on("persistentvolumeclaims", Action.ADD, lambda pod, old, new: is_claim_of(pod, new)),
-            on("volumeattachments", Action.DELETE, lambda pod, old, new: _counts(pod.cls)),
+            on("volumeattachments", Action.DELETE, lambda pod, old, new: has_attachable(pod.cls)),
         )
 
     @hookimpl
     def pre_filter(self, pod: PodInfo) -> Status | None:
         """Skip the filter for pods without volumes that have to be attached."""
-        return None if _counts(pod.cls) else SKIP_CLASS
+        return None if has_attachable(pod.cls) else SKIP_CLASS
 
     @hookimpl
     def filter(self, pod: PodInfo, nodes: NodeView) -> CodeColumn:
@@ -166,63 +138,8 @@ class NodeVolumeLimits:
         storage_class = self._objects.storage_class(class_of_claim(claim))
         if storage_class is None:
             return None
-        driver = _DRIVER_OF_PROVISIONER.get(storage_class.provisioner, storage_class.provisioner)
+        driver = DRIVER_OF_PROVISIONER.get(storage_class.provisioner, storage_class.provisioner)
         return Attachable(driver, key) if driver else None
-
-
-class UsesOfRows:
-    """The claims and volumes that the pods on each row use."""
-
-    def __init__(self) -> None:
-        self.clear()
-
-    def clear(self) -> None:
-        """Start over with no pods."""
-        self._uses: defaultdict[int, Counter[Use]] = defaultdict(Counter)
-        self._counts: NDArray[np.int64] = np.zeros(64, dtype=np.int64)
-
-    def concerns(self, cls: PodClass) -> bool:
-        """Whether its pods have volumes that count."""
-        return _counts(cls)
-
-    def add(self, pod: PodInfo, row: int) -> None:
-        """The pod uses its volumes on row."""
-        uses = self._uses[row]
-        for use in uses_of(pod):
-            uses[use] += 1
-        self._note(row, len(uses))
-
-    def remove(self, pod: PodInfo, row: int) -> None:
-        """The pod is no longer on row."""
-        uses = self._uses[row]
-        for use in uses_of(pod):
-            uses[use] -= 1
-            if not uses[use]:
-                del uses[use]
-        self._note(row, len(uses))
-        if not uses:
-            del self._uses[row]
-
-    def of(self, row: int) -> Iterable[Use]:
-        """The claims and volumes in use on row."""
-        return self._uses.get(row, ())
-
-    def counts(self, rows: Rows) -> NDArray[np.int64]:
-        """The number of different claims and volumes in use on each of these rows."""
-        highest = int(rows.max(initial=0))
-        if highest >= len(self._counts):
-            self._grow(highest)
-        return self._counts[rows]
-
-    def _note(self, row: int, count: int) -> None:
-        if row >= len(self._counts):
-            self._grow(row)
-        self._counts[row] = count
-
-    def _grow(self, row: int) -> None:
-        grown = np.zeros(2 * row, dtype=np.int64)
-        grown[: len(self._counts)] = self._counts
-        self._counts = grown
 
 
 class Limits:
@@ -288,13 +205,6 @@ class Attachments:
         self._most = max(map(len, self._of_node.values()), default=0)
 
 
-def uses_of(pod: PodInfo) -> Iterator[Use]:
-    """The claims of a pod, and its in-tree volumes."""
-    for claim in claims_of(pod):
-        yield ClaimKey(pod.namespace, claim.name)
-    yield from _in_tree(pod.cls)
-
-
 def limits_of(csi_node: model.CSINode) -> dict[str, int]:
     """For each driver with a limit, the number of volumes that it can attach to the node."""
     return {
@@ -312,32 +222,3 @@ def _grew(old: model.CSINode | None, new: model.CSINode) -> bool:
     return any(driver not in after or after[driver] > limit for driver, limit in before.items()) or any(
         driver not in before for driver in after
     )
-
-
-def _counts(cls: PodClass) -> bool:
-    return uses_claims(cls) or bool(_in_tree(cls))
-
-
-def _in_tree(cls: PodClass) -> tuple[Attachable, ...]:
-    found: tuple[Attachable, ...] | None = cls.memo.get(Attachable)
-    if found is None:
-        found = cls.memo[Attachable] = tuple(_find_in_tree(cls.spec))
-    return found
-
-
-def _ebs_volume(id: str) -> str:
-    """The volume's id: vol-1 for both aws://ZONE/vol-1 and vol-1. Text that is no URL is returned as it is."""
-    try:
-        return urlsplit(id).path.strip("/")
-    except ValueError:
-        return id
-
-
-def _find_in_tree(spec: model.PodSpec) -> Iterator[Attachable]:
-    for volume in spec.volumes:
-        if volume.gce_persistent_disk is not None:
-            yield Attachable(_GCE, f"projects/UNSPECIFIED/zones/UNSPECIFIED/disks/{volume.gce_persistent_disk.pd_name}")
-        elif volume.aws_elastic_block_store is not None:
-            yield Attachable(_EBS, _ebs_volume(volume.aws_elastic_block_store.volume_id))
-        elif volume.azure_disk is not None:
-            yield Attachable(_AZURE, volume.azure_disk.disk_uri)

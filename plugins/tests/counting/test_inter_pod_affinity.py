@@ -8,30 +8,18 @@ import msgspec
 import pytest
 
 from gangline import Action, PodInfo, model
-from gangline.config import load
 from gangline.errors import ConfigError
-from gangline.explain.case import load_cluster
 from gangline.kube.resources import NAMESPACES
-from gangline.profile.assembly import judging_runtimes
 from gangline.profile.runtime import Runtime
 from gangline.state.cache import Cache
+
+from .judging import Object, judged_by, record
 
 ZONE, HOST = "zone", "kubernetes.io/hostname"
 OK = ""
 LONELY = "node(s) didn't match pod affinity rules"
 ENEMY = "node(s) didn't match pod anti-affinity rules"
 REPELLED = "node(s) didn't satisfy existing pods anti-affinity rules"
-Object = dict[str, Any]
-PROFILE = """
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-profiles:
-- schedulerName: default-scheduler
-  plugins:
-    multiPoint:
-      disabled: [{name: "*"}]
-      enabled: [{name: PrioritySort}, {name: DefaultBinder}, {name: InterPodAffinity, weight: 1}]
-"""
 
 
 def node(name: str, zone: str | None = None) -> Object:
@@ -78,13 +66,7 @@ def space(name: str, **labels: str) -> Object:
 def build(
     pods: list[Object], args: str = "", nodes: list[Object] | None = None, **objects: Any
 ) -> tuple[Cache, Runtime]:
-    text = PROFILE + (f"  pluginConfig: [{{name: InterPodAffinity, args: {args}}}]\n" if args else "")
-    cluster = load_cluster({"nodes": NODES if nodes is None else nodes, "pods": pods, **objects})
-    return cluster, judging_runtimes(load(text, "test"), cluster)["default-scheduler"]
-
-
-def record(cluster: Cache, given: Object) -> PodInfo:
-    return cluster.record(msgspec.convert(given, model.Pod))
+    return judged_by("InterPodAffinity", args, {"nodes": NODES if nodes is None else nodes, "pods": pods, **objects})
 
 
 def verdicts(pods: list[Object], new: Object, **objects: Any) -> dict[str, str]:

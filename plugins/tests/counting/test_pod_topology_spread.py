@@ -8,26 +8,14 @@ import msgspec
 import pytest
 
 from gangline import Action, PluginError, PodInfo, model
-from gangline.config import load
 from gangline.errors import ConfigError
-from gangline.explain.case import load_cluster
-from gangline.profile.assembly import judging_runtimes
 from gangline.profile.runtime import Runtime
 from gangline.state.cache import Cache
 
+from .judging import Object, judged_by, record
+
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 OK, UNEVEN, UNLABELLED = "ok", "Unschedulable", "UnschedulableAndUnresolvable"
-Object = dict[str, Any]
-PROFILE = """
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-profiles:
-- schedulerName: default-scheduler
-  plugins:
-    multiPoint:
-      disabled: [{name: "*"}]
-      enabled: [{name: PrioritySort}, {name: DefaultBinder}, {name: PodTopologySpread, weight: 1}]
-"""
 
 
 def node(name: str, zone: str | None = None, **more: Any) -> Object:
@@ -54,13 +42,7 @@ def waiting(*rules: Object, **more: Any) -> Object:
 
 
 def build(nodes: list[Object], pods: list[Object], args: str = "", **objects: Any) -> tuple[Cache, Runtime]:
-    text = PROFILE + (f"  pluginConfig: [{{name: PodTopologySpread, args: {args}}}]\n" if args else "")
-    cluster = load_cluster({"nodes": nodes, "pods": pods, **objects})
-    return cluster, judging_runtimes(load(text, "test"), cluster)["default-scheduler"]
-
-
-def record(cluster: Cache, given: Object) -> PodInfo:
-    return cluster.record(msgspec.convert(given, model.Pod))
+    return judged_by("PodTopologySpread", args, {"nodes": nodes, "pods": pods, **objects})
 
 
 def verdicts(nodes: list[Object], pods: list[Object], new: Object, args: str = "", **objects: Any) -> dict[str, str]:

@@ -26,7 +26,20 @@ from gangline.wire.custom_resources import (
     GpuNodeStatusSpec,
     GpuNodeStatusStatus,
 )
+from gangline_plugins.gpu.links import LinkClass, LinkClasses
 from gangline_plugins.gpu.named_hardware import devices
+
+
+def links_of(hardware: str | list[GpuDevice]) -> LinkClass:
+    """The link class of devices, or of those of a ready hardware."""
+    return interned(LinkClasses(), devices(hardware) if isinstance(hardware, str) else hardware)
+
+
+def interned(classes: LinkClasses, found: list[GpuDevice]) -> LinkClass:
+    """The class of these devices among others."""
+    made = classes.intern(found)
+    assert made is not None
+    return made
 
 
 def report(

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
 
-from gangline import model
+from gangline import Term, config, model
+from gangline.config import LeaderElection
+from gangline.errors import LeadershipLost
 from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES, LEASES, NODES, PODS
 from gangline.loop.scheduler import Options, Scheduler
+from gangline.process.leading import Elector
+from gangline.process.tenure import Tenure
+from gangline.profile.registry import Catalog
 from gangline.simulate import Faults, SimulatedClient, SimulatedCluster
 from gangline.simulate.client import no_faults
+from gangline.simulate.cluster import running
 from gangline.testing import make_node, make_pod
 from gangline.wire.custom_resources import ALLOCATED, CLAIM, MANAGED
 from gangline.wire.texts import device_ids
@@ -21,6 +28,8 @@ from gangline_plugins.gpu.leases.holds import holders_of, node_of, uid_of
 from .gpu_cases import claim, report
 
 NAMESPACE = "locks"
+NO_TERM = Term()
+ELECTION = "kube-system/gangline"
 LATENCY = {"create": 0.004, "replace": 0.004, "delete": 0.004, "bind": 0.006, "get": 0.002}
 PROFILE = """\
 - schedulerName: {name}
@@ -109,22 +118,48 @@ class LeaseCluster(SimulatedCluster):
         latency: Mapping[str, float] = LATENCY,
         gangs: bool = False,
         concurrency: int = 64,
-        term: str = "",
+        term: Term = NO_TERM,
+        client: SimulatedClient | None = None,
+        identity: str = "",
+        tenure: Tenure | None = None,
     ) -> AsyncIterator[Scheduler]:
-        """A scheduler that runs until the block ends, then is cut off as by SIGKILL: it does nothing more."""
+        """A scheduler that runs until the block ends, then is cut off as by SIGKILL: it does nothing more.
+
+        With an identity it takes part in the election by the Lease ELECTION, and leads when it is elected.
+        """
         more = "{name: GangPermit}, " if gangs else ""
         profiles = "".join(
             PROFILE.format(name=name, granularity=granularity, gangs=more) for name in names or ("gpus",)
         )
         text = f"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n{profiles}"
-        client = SimulatedClient(self.server, latency=latency, faults=faults)
-        async with self.scheduling(
-            text, client, options=Options(concurrency, seed=seed, term=lambda: term)
-        ) as scheduler:
+        client = client or SimulatedClient(self.server, latency=latency, faults=faults)
+        tenure = tenure or Tenure(self.clock)
+        scheduler = Scheduler(
+            config.load(text, "configuration"),
+            client,
+            self.clock,
+            Catalog.discover(),
+            Options(concurrency, identity or "gangline", lambda: tenure.term if tenure.term.name else term, seed=seed),
+        )
+        elector = self._elector(client, identity, tenure)
+        async with running(_while_elected(scheduler, elector) if identity else scheduler.run()):
             try:
                 yield scheduler
             finally:
                 await client.close()
+
+    def _elector(self, client: SimulatedClient, identity: str, tenure: Tenure) -> Elector:
+        namespace, _, name = ELECTION.partition("/")
+        settings = LeaderElection(resource_namespace=namespace, resource_name=name)
+        return Elector(client, self.clock, settings, identity, random.Random(1), tenure=tenure)
+
+
+async def _while_elected(scheduler: Scheduler, elector: Elector) -> None:
+    """Run a scheduler with an election, as `gangline run` does: a process that loses its Lease ends."""
+    try:
+        await scheduler.run(elector.run)
+    except* LeadershipLost:
+        pass  # the task has ended
 
 
 def plain(obj: Any) -> Any:

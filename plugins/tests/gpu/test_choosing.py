@@ -14,13 +14,9 @@ from gangline_plugins.gpu.choosing import Choices, ChoiceTables, Mode, Policy, R
 from gangline_plugins.gpu.links import LinkClass, LinkClasses, Matrix, ids_of, mask_of
 from gangline_plugins.gpu.named_hardware import devices
 
-from .test_links import interned
+from .gpu_cases import interned, links_of
 
 Ids = tuple[int, ...]
-
-
-def links_of(hardware: str | list[GpuDevice]) -> LinkClass:
-    return interned(LinkClasses(), devices(hardware) if isinstance(hardware, str) else hardware)
 
 
 def chosen(hardware: str, free: str, count: int, rule: Rule | None = None) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gangline import Term
 from gangline.errors import Unavailable
 from gangline.kube.resources import LEASES, NODES, Resource
 from gangline.loop.scheduler import FINISHING
@@ -143,13 +144,14 @@ def count_bound(cluster: LeaseCluster) -> int:
 @pytest.mark.parametrize(
     ("terms", "within"),
     [
-        pytest.param(("locks/us/9", "locks/us/10"), 1.0, id="one leader after the other"),
-        pytest.param(("", ""), 10.0, id="without election"),
-        pytest.param(("locks/us/9", "locks/them/10"), 10.0, id="of another election"),
+        pytest.param((Term("locks/us/9"), Term("locks/us/10", 0.0)), 1.0, id="one leader after the other"),
+        pytest.param((Term("locks/us/9"), Term("locks/us/10", 1e9)), 10.0, id="after a leader that was killed"),
+        pytest.param((Term(), Term()), 10.0, id="without election"),
+        pytest.param((Term("locks/us/9"), Term("locks/them/10", 0.0)), 10.0, id="of another election"),
     ],
 )
 def test_locks_of_a_former_scheduler_never_keep_a_gang_waiting_that_is_placed_elsewhere(
-    terms: tuple[str, str], within: float, count: int, members: int, nodes: int, part: float
+    terms: tuple[Term, Term], within: float, count: int, members: int, nodes: int, part: float
 ) -> None:
     cluster = LeaseCluster(nodes=nodes)
     cluster.add_claim(count=count)

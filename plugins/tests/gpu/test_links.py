@@ -5,18 +5,10 @@ import numpy as np
 import pytest
 
 from gangline.wire.custom_resources import DeviceLink, GpuDevice
-from gangline_plugins.gpu.links import MOST_CLASSES, NO_ISLAND, LinkClass, LinkClasses, ids_of, mask_of
+from gangline_plugins.gpu.links import MOST_CLASSES, NO_ISLAND, LinkClasses, ids_of, mask_of
 from gangline_plugins.gpu.named_hardware import NAMES, devices
 
-
-def links_of(found: list[GpuDevice]) -> LinkClass:
-    return interned(LinkClasses(), found)
-
-
-def interned(classes: LinkClasses, found: list[GpuDevice]) -> LinkClass:
-    made = classes.intern(found)
-    assert made is not None
-    return made
+from .gpu_cases import interned, links_of
 
 
 def test_equal_hardware_is_one_class() -> None:

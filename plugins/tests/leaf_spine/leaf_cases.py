@@ -14,6 +14,8 @@ from gangline.testing import GPU, FakeHandle, cluster, make_node, make_pod, make
 from gangline_plugins.leaf_spine import LeafSpine
 from gangline_plugins.leaf_spine.arguments import LeafSpineArgs
 
+HOME = "gpu-scheduler"
+"""The namespace in which these tests run the scheduler."""
 LEAF, SPINE = "topology.gangline.dev/leaf", "topology.gangline.dev/spine"
 
 

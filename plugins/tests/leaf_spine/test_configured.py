@@ -15,15 +15,9 @@ from gangline_plugins.leaf_spine.arguments import LeafSpineArgs
 from gangline_plugins.leaf_spine.configured import configured, described_levels
 from gangline_plugins.leaf_spine.documents import Domain, ScoringWeights, TopologyConstraints
 
-from .leaf_cases import Bench, fabric
+from .leaf_cases import HOME, Bench, fabric
 
-HOME = "gpu-scheduler"
 SYSTEM = "kube-system"
-
-
-@pytest.fixture(autouse=True)
-def outside_of_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("POD_NAMESPACE", HOME)
 
 
 def put(

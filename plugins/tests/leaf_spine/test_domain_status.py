@@ -17,9 +17,9 @@ from gangline.state.topology import KNOWN_LEVELS, Topology
 from gangline.testing import cluster, make_node, make_pod
 from gangline_plugins.leaf_spine.domain_status import PERIOD, counts_of
 
-from .leaf_cases import LEAF, SPINE, Bench, fabric
+from .leaf_cases import HOME, LEAF, SPINE, Bench, fabric
 
-HOME, SYSTEM = "gpu-scheduler", "kube-system"
+SYSTEM = "kube-system"
 PROFILE = """\
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -30,11 +30,6 @@ profiles:
   plugins: {multiPoint: {enabled: [{name: LeafSpine}]}}
 """
 Status = dict[str, Any]
-
-
-@pytest.fixture(autouse=True)
-def outside_of_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("POD_NAMESPACE", HOME)
 
 
 class Domains(SimulatedCluster):

@@ -38,6 +38,8 @@ class LeaseBook:
         """UIDs of pods that may have left their devices."""
         self.wakers: list[Callable[[], None]] = []
         """Called when there is a new suspect, and when there is a first mark."""
+        self.bereaved: list[Callable[[str], None]] = []
+        """Called with the UID of a placed pod that has lost a lease."""
         self._state = state
         self._table = device_table(state)
         self._store = state.store(resources.LEASES)
@@ -72,10 +74,6 @@ class LeaseBook:
     def next_attempt(self) -> str:
         """A name for an attempt that no other attempt has, in any scheduler."""
         return f"{self.scheduler}.{next(self._attempts)}"
-
-    def has_node(self, name: str) -> bool:
-        """Whether there is a node of this name."""
-        return name in self._row_of
 
     @property
     def has_marks(self) -> bool:
@@ -168,6 +166,9 @@ class LeaseBook:
                 self._let_go(uid, key)
                 self._remark(uid)
                 self._table.judge_again(uid)
+                if uid in self._state.pods:
+                    for tell in self.bereaved:
+                        tell(uid)
         if holds:
             self._uids[key] = tuple(holds)
         for uid, hold in holds.items():

@@ -69,10 +69,9 @@ class Hold(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     def is_older_than(self, term: str) -> bool:
         """Whether a former leader of the same election wrote the hold. A former leader writes nothing any more."""
-        election, _, number = term.rpartition("/")
-        of_hold, _, before = self.term.rpartition("/")
-        is_number = before.isascii() and before.isdecimal() and len(before) <= _MOST_DIGITS
-        return bool(election) and of_hold == election and is_number and int(before) < int(number)
+        election, before, now = term.rpartition("/")[0], number_of(self.term), number_of(term)
+        is_same = bool(election) and self.term.rpartition("/")[0] == election
+        return is_same and before is not None and now is not None and before < now
 
 
 Holders = Mapping[str, Hold]
@@ -126,6 +125,13 @@ def parts_of(
         for place, id in enumerate(a.ids)
     ]
     return sorted(parts, key=lambda part: part.lease)
+
+
+def number_of(term: str) -> int | None:
+    """The number of the leadership ELECTION/NUMBER; None if the text is none."""
+    _, _, text = term.rpartition("/")
+    is_number = text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS
+    return int(text) if is_number else None
 
 
 def uid_of(holder: str) -> str:

@@ -92,6 +92,19 @@ class Locks:
                 return taken
         return None
 
+    async def restore(self, parts: Sequence[Part], memory: Sequence[int]) -> Taken | None:
+        """Acquire for a bound pod what it does not hold yet of these parts; returns the first lease that another live
+        pod holds. What was acquired is kept. Raises ApiError.
+        """
+        first: Taken | None = None
+        for part in parts:
+            async with self._lane(part.lease):
+                lease = self.newest(part.lease)
+                holders = holders_of(lease).items() if lease is not None else ()
+                if not any(uid_of(h) == part.uid and set(part.hold.ids) <= set(hold.ids) for h, hold in holders):
+                    first = await self._take(part, memory) or first
+        return first
+
     async def release(self, parts: Sequence[Part]) -> None:
         """Release the leases of these parts, in reverse order. Raises ApiError after trying all of them."""
         failure: GanglineError | None = None
@@ -171,7 +184,7 @@ class Locks:
     def _lane(self, name: str) -> asyncio.Lock:
         return self._lanes[hash(name) % _LANES]
 
-    async def _take(self, part: Part, memory: Sequence[int], siblings: Collection[str]) -> Taken | None:
+    async def _take(self, part: Part, memory: Sequence[int], siblings: Collection[str] = ()) -> Taken | None:
         lease = self.newest(part.lease)
         problem: GanglineError | None = None
         for _ in range(_ATTEMPTS):

@@ -5,12 +5,14 @@ GpuClaim and GpuSchedulingMap choose devices in this process's memory. Two sched
 same time, and then only the API server can decide. The package works in these steps:
 
 1. `pre_bind` writes one Lease per device of the pod, or one per node; see `locks`. If a live pod already holds a
-   device, all leases taken so far are released and the pod waits.
+   device, all leases taken so far are released and the pod waits. From then on the pod may be bound for `BIND_WITHIN`
+   seconds: a scheduler that is cut off for longer binds nothing to devices that others have taken for abandoned.
 2. Every scheduler watches the leases. `book` marks devices as taken in its device table if they are locked for a pod
    that it does not know yet.
 3. If a pod is not bound in the end, `unreserve` releases its leases.
-4. `reaper` deletes the leases of pods that have ended or were deleted, and of nodes that are gone. It asks the API
-   server before it frees a device.
+4. `reaper` deletes the leases of pods that have ended or were deleted. It asks the API server before it frees a device.
+5. `mending` makes leases of bound pods again if somebody has deleted them, and chooses devices for pods that were bound
+   without any.
 
 `holds` defines what a lease says, and when two pods may share a device; `names` defines how leases are called.
 """
@@ -45,7 +47,8 @@ from gangline_plugins.gpu.devices import device_table
 from gangline_plugins.gpu.leases.book import lease_book
 from gangline_plugins.gpu.leases.holds import Part, parts_of, uid_of
 from gangline_plugins.gpu.leases.locks import Locks, Taken
-from gangline_plugins.gpu.leases.reaper import Reaper
+from gangline_plugins.gpu.leases.mending import Mender
+from gangline_plugins.gpu.leases.reaper import BIND_WITHIN, Reaper
 from gangline_plugins.gpu.wants import Want
 
 PARTS: StateKey[Sequence[Part]] = StateKey("DeviceLease parts")
@@ -84,6 +87,7 @@ class DeviceLease:
         self._reaper = Reaper(handle, self._locks, self._book)
         store.subscribe(self._locks)
         handle.run(self._reaper.run)
+        handle.run(Mender(handle, self._locks, self._book, self._table, self._whole_node).run)
 
     @hookimpl
     def events_to_register(self) -> Sequence[EventHint]:
@@ -124,13 +128,15 @@ class DeviceLease:
             return unschedulable(f"the devices on node {node} that were chosen are no longer there")
         if not allocation.ids:
             return None
+        cycle.bind_by = min(cycle.bind_by, self._handle.clock.monotonic() + BIND_WITHIN)
         attempt = self._book.next_attempt()
-        parts = parts_of(allocation, node, pod.uid, pod.key, attempt, self._whole_node, self._handle.term)
+        parts = parts_of(allocation, node, pod.uid, pod.key, attempt, self._whole_node, self._handle.term.name)
         cycle.write(PARTS, parts)
         memory = self._table.columns.memory_total[allocation.row].tolist()
         membership = self._handle.group_of(pod)
         siblings = self._siblings(membership.group.key) if isinstance(membership, Membership) else ()
-        taken = await self._locks.acquire(parts, memory, siblings)
+        is_settled = self._handle.clock.monotonic() >= self._handle.term.settled
+        taken = await self._locks.acquire(parts, memory, siblings if is_settled else ())
         if taken is None:
             return None
         cycle.write(PARTS, ())

@@ -1,5 +1,8 @@
-"""Deletes leases that no pod needs: the pod was deleted, has ended, was created anew or is on another node, or the node
-is gone.
+"""Deletes leases that no pod needs: the pod was deleted, has ended, was created anew or is on another node.
+
+A waiting pod's lease is freed when the scheduler that wrote it was elected and is no longer the leader, or when nobody
+has touched it for ABANDONED seconds. A node that is gone may come back with its pods: their leases stay until the pods
+are deleted.
 
 The reaper checks the leases of a pod at once when the pod has left its node. If the pod has no node here, the reaper
 checks every GLANCE seconds, because the watch does not tell when such a pod is deleted. It checks all leases every
@@ -12,9 +15,10 @@ import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 
-from gangline import ApiError, GanglineError, Handle, NotFound, custom_resources, model, resources, texts
+from gangline import LANDING, ApiError, GanglineError, Handle, custom_resources, model, resources, texts
 from gangline_plugins.gpu.leases.book import LeaseBook
 from gangline_plugins.gpu.leases.holds import Hold, Part, holders_of, is_over, node_of, uid_of
+from gangline_plugins.gpu.leases.leaders import Leaders
 from gangline_plugins.gpu.leases.locks import Locks
 
 log = logging.getLogger(__name__)
@@ -24,8 +28,12 @@ SWEEP = 30.0
 GLANCE = 0.8
 """Seconds for which a lease may exist before its pod is known here, and then between two checks of it."""
 ABANDONED = 300.0
-"""Seconds after which the untouched lease of a waiting pod is freed: its scheduler has died, and no other has bound the
-pod. No binding takes nearly as long.
+"""Seconds after which the untouched lease of a waiting pod is freed: its scheduler has died or is cut off, and no other
+has bound the pod.
+"""
+BIND_WITHIN = 210.0
+"""Seconds from the moment when an attempt begins to lock its devices, in which the binding may be sent. With the time
+that the API server may take for a request, that is well below ABANDONED.
 """
 BREATH = 256
 """Leases that are checked before other tasks get their turn; a large cluster has tens of thousands."""
@@ -46,6 +54,9 @@ class Reaper:
         self._owed: list[Sequence[Part]] = []
         self._first_seen: dict[tuple[str, str], float] = {}
         """When holds of waiting pods were first seen, by lease and attempt."""
+        self._died: dict[str, float] = {}
+        """When it was first seen that the scheduler of a hold leads no more, by attempt."""
+        self._leaders = Leaders(handle.client, handle.clock)
         self._unplaced: frozenset[str] = frozenset()
         """UIDs of pods that had leases and no node here at the last check."""
         book.wakers.append(self._wake.set)
@@ -93,6 +104,8 @@ class Reaper:
         leases = [lease for lease in self._store if lease.metadata.namespace == self._locks.namespace]
         await self._check(leases)
         self._first_seen = {key: at for key, at in self._first_seen.items() if self._is_held(*key)}
+        attempts = {by for _, by in self._first_seen}
+        self._died = {by: at for by, at in self._died.items() if by in attempts}
 
     def _is_held(self, name: str, by: str) -> bool:
         """Whether an attempt still has a hold on a lease."""
@@ -138,11 +151,7 @@ class Reaper:
     def _is_in_use(self, lease: model.Lease) -> bool:
         """Whether the cluster as known here shows that every holder is on the lease's node."""
         node, holders = node_of(lease), holders_of(lease)
-        return (
-            bool(holders)
-            and self._book.has_node(node)
-            and all(self._is_there(uid_of(holder), hold, node) for holder, hold in holders.items())
-        )
+        return bool(holders) and all(self._is_there(uid_of(holder), hold, node) for holder, hold in holders.items())
 
     def _is_there(self, uid: str, hold: Hold, node: str) -> bool:
         pod = self._handle.state.pods.get(uid)
@@ -157,18 +166,9 @@ class Reaper:
         if lease is None or self._is_in_use(lease):
             return
         node, holders = node_of(lease), holders_of(lease)
-        over = holders
-        if self._book.has_node(node) or not await self._is_gone(node):
-            over = {h: hold for h, hold in holders.items() if await self._has_ended(lease, uid_of(h), hold, node, live)}
+        over = {h: hold for h, hold in holders.items() if await self._has_ended(lease, uid_of(h), hold, node, live)}
         if over or not holders:
             await self._locks.drop(name, over)
-
-    async def _is_gone(self, node: str) -> bool:
-        try:
-            await self._handle.client.get(resources.NODES, node)
-        except NotFound:
-            return True
-        return False
 
     async def _has_ended(self, lease: model.Lease, uid: str, hold: Hold, node: str, live: LivePods) -> bool:
         if self._is_there(uid, hold, node):
@@ -181,4 +181,17 @@ class Reaper:
         if pod is None or pod.spec.node_name or uid in self._handle.state.pods:
             return False
         now = self._handle.clock.monotonic()
-        return now - self._first_seen.setdefault((lease.metadata.name, hold.by), now) >= ABANDONED
+        waited = now - self._first_seen.setdefault((lease.metadata.name, hold.by), now)
+        if waited < ABANDONED and not await self._has_died(hold, now):
+            return False
+        pod = live[hold.pod] = await self._locks.live_pod(hold, uid)  # what was read before may be older than a binding
+        return pod is None or not pod.spec.node_name or is_over(hold, uid, node, pod, self._book.held(uid, node))
+
+    async def _has_died(self, hold: Hold, now: float) -> bool:
+        """Whether the scheduler that wrote the hold leads no more, and no binding of its can still be under way."""
+        if not hold.term or hold.term == self._handle.term.name:
+            return False
+        if await self._leaders.lead(hold.term):
+            self._died.pop(hold.by, None)
+            return False
+        return now - self._died.setdefault(hold.by, now) >= LANDING

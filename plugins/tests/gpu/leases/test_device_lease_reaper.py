@@ -8,14 +8,17 @@ from typing import Any
 
 import pytest
 
+from gangline import LANDING
+from gangline.errors import Forbidden
 from gangline.kube.resources import LEASES, NODES, PODS, Resource
 from gangline.testing import FakeClock, FakeHandle, cluster, make_node, make_pod
 from gangline_plugins.gpu.leases.book import lease_book
 from gangline_plugins.gpu.leases.holds import Hold, holders_of, lease_of
+from gangline_plugins.gpu.leases.leaders import FRESH
 from gangline_plugins.gpu.leases.locks import Locks
 from gangline_plugins.gpu.leases.reaper import ABANDONED, BREATH, SWEEP, Reaper
 
-from ..lease_cases import NAMESPACE, LeaseCluster, plain
+from ..lease_cases import ELECTION, NAMESPACE, LeaseCluster, plain
 
 NOW = "2026-01-01T00:00:00.000000Z"
 SOON = 2.0  # seconds in which devices are free again
@@ -104,18 +107,19 @@ def test_a_pod_that_has_gone_is_not_asked_for_per_lease_and_no_lease_is_deleted_
 
 
 @GRANULARITIES
-def test_leases_of_a_node_that_is_gone_are_freed(granularity: str) -> None:
+def test_leases_of_a_node_that_is_gone_stay_until_the_pod_is_deleted(granularity: str) -> None:
     cluster = one_pod()
 
     async def story() -> None:
         async with cluster.scheduler(granularity=granularity):
             await cluster.until_bound("train")
             cluster.server.delete(NODES, cluster.pod("train").spec.node_name)
-            await cluster.until(lambda: not cluster.leases(), SOON)
+            await asyncio.sleep(2 * SWEEP)
+            assert len(cluster.held()) == 4
+            cluster.server.delete(PODS, "train", grace_period_seconds=0)
+            await cluster.until(lambda: not cluster.leases(), SWEEP + SOON)
 
     cluster.play(story)
-
-    assert cluster.pod("train").spec.node_name
 
 
 def test_leases_of_a_node_that_only_cannot_be_read_are_kept() -> None:
@@ -226,6 +230,63 @@ def test_a_lease_of_a_pod_that_never_goes_anywhere_is_freed_in_the_end() -> None
             return await cluster.until(lambda: not cluster.leases(), ABANDONED + 2 * SWEEP)
 
     assert cluster.play(story) >= ABANDONED
+
+
+def elect(cluster: LeaseCluster, identity: str, number: int) -> None:
+    """Somebody else becomes the leader, or nobody."""
+    namespace, _, name = ELECTION.partition("/")
+    spec = {"holderIdentity": identity, "leaseTransitions": number}
+    cluster.server.apply(LEASES, name, {"spec": spec}, field_manager="test", namespace=namespace)
+
+
+def lock_under(cluster: LeaseCluster, term: str) -> None:
+    """A leader locks a device for a pod that waits."""
+    uid = cluster.add_pod("train", uses="", scheduler="another")
+    hold = Hold(pod="default/train", by="first.1", ids=(0,), term=term)
+    cluster.add_lease(lease_of("gpu-node-0-0", NAMESPACE, "node-0", {uid: hold}, NOW))
+
+
+@pytest.mark.parametrize(("leader", "number"), [("another", 8), ("first", 8), ("", 7)])
+def test_a_lease_of_a_waiting_pod_ends_soon_after_its_scheduler_leads_no_more(leader: str, number: int) -> None:
+    cluster = LeaseCluster(nodes=1)
+    elect(cluster, "first", 7)
+    lock_under(cluster, f"{ELECTION}/7")
+
+    async def story() -> float:
+        async with cluster.scheduler():
+            await asyncio.sleep(3 * SWEEP)
+            assert cluster.leases()
+            elect(cluster, leader, number)
+            return await cluster.until(lambda: not cluster.leases(), ABANDONED)
+
+    waited = cluster.play(story)
+
+    assert LANDING <= waited <= LANDING + FRESH + SOON
+
+
+@pytest.mark.parametrize(
+    ("term", "may_read"),
+    [
+        pytest.param(f"{ELECTION}/7", True, id="it leads"),
+        pytest.param(f"{ELECTION}/6", False, id="the Lease cannot be read"),
+        pytest.param(f"{ELECTION}/six", True, id="its number cannot be read"),
+        pytest.param("", True, id="without election"),
+    ],
+)
+def test_a_lease_of_a_waiting_pod_is_kept_while_its_scheduler_may_lead(term: str, may_read: bool) -> None:
+    cluster = LeaseCluster(nodes=1)
+    elect(cluster, "first", 7)
+    lock_under(cluster, term)
+
+    def refuse(verb: str, resource: Resource[Any], name: str) -> Exception | None:
+        is_read = (verb, name) == ("get", ELECTION.partition("/")[2])
+        return Forbidden(403, "Forbidden", "leases is forbidden") if is_read and not may_read else None
+
+    async def story() -> float:
+        async with cluster.scheduler(faults=refuse):
+            return await cluster.until(lambda: not cluster.leases(), ABANDONED + 2 * SWEEP)
+
+    assert cluster.play(story) >= ABANDONED - SWEEP
 
 
 def test_leases_that_are_not_ours_are_left_alone() -> None:

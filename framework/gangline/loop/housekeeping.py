@@ -1,0 +1,57 @@
+"""What time alone brings about, looked at once a second: assumptions that expire, trackers to mend, and gauges."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from gangline.api.plugin import Clock
+from gangline.loop.census import Census
+from gangline.loop.following import Informers
+from gangline.overview.topology_metrics import TopologyMetrics
+from gangline.state.cache import Cache
+from gangline.telemetry.metrics import Metrics
+
+log = logging.getLogger(__name__)
+
+PAUSE = 1.0
+"""Seconds between two looks."""
+MENDING = 30
+"""Seconds until a tracker that is out of step and could not be repaired is tried again."""
+
+
+class Housekeeping:
+    """Looks after the cache, and hands its numbers to the metrics; for leaders and standbys alike."""
+
+    def __init__(self, cache: Cache, clock: Clock, informers: Informers, census: Census, metrics: Metrics) -> None:
+        self._cache = cache
+        self._clock = clock
+        self._informers = informers
+        self._census = census
+        self._metrics = metrics
+        self.topology_metrics = TopologyMetrics(cache)
+        metrics.families.append(self.topology_metrics)
+
+    async def run(self) -> None:
+        """Tidy until cancelled."""
+        while True:
+            await asyncio.sleep(PAUSE)
+            try:
+                self.tidy()
+            except Exception as error:
+                self._metrics.fault("housekeeping", error)
+
+    def tidy(self) -> None:
+        """Drop assumptions that have expired, and update the gauges."""
+        now = self._clock.monotonic()
+        for pod in self._cache.expire(now):
+            log.warning("pod %s was bound, but no watch event confirmed it in time", pod.key)
+        if self._cache.trackers.broken and int(now) % MENDING == 0:
+            self._cache.mend_trackers(again=True)
+        self._census.look(now)
+        self.topology_metrics.take()
+        for informer in self._informers:
+            self._metrics.informer_relists.labels(informer.resource.key).set(informer.relists)
+        self._metrics.cache_size.labels("nodes").set(self._cache.nodes.count)
+        self._metrics.cache_size.labels("pods").set(len(self._cache.pods))
+        self._metrics.cache_size.labels("assumed_pods").set(self._cache.assumed)

@@ -1,0 +1,194 @@
+"""Makes good what bound pods lack: leases that somebody has deleted, and devices that nobody has chosen.
+
+- The annotation of a bound pod is the truth, as far as it is believed. Its leases are made again within seconds.
+- A pod that was bound while its node did not report its GPUs has no annotation. Once the node reports them, the pod
+  gets the devices that the table counts for it, if no other pod has them: the leases first, then the annotation. It is
+  written with the pod's status, because the scheduler may not write pods otherwise.
+- The API server is asked about each pod first: a pod that has ended gets nothing.
+- At most MOST pods are looked after per second, so a namespace of leases that is emptied does not flood the API server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator, Sequence
+
+from gangline import GanglineError, Handle, NotFound, PodInfo, custom_resources, model, resources, texts
+from gangline_plugins.gpu.allocation import Allocation, join
+from gangline_plugins.gpu.devices import DeviceTable
+from gangline_plugins.gpu.leases.book import LeaseBook
+from gangline_plugins.gpu.leases.holds import Part, parts_of
+from gangline_plugins.gpu.leases.locks import Locks
+from gangline_plugins.gpu.leases.reaper import BREATH, SWEEP
+from gangline_plugins.gpu.wants import Want
+from gangline_plugins.telling import Teller
+
+log = logging.getLogger(__name__)
+
+MOST = 256
+"""Pods that are looked after in one round."""
+REST = 1.0
+"""Seconds between two rounds."""
+_AT_ONCE = 16
+
+
+class Mender:
+    """Looks after the bound pods of one profile."""
+
+    def __init__(self, handle: Handle, locks: Locks, book: LeaseBook, table: DeviceTable, whole_node: bool) -> None:
+        self._handle = handle
+        self._pods = handle.state.pods
+        self._locks = locks
+        self._book = book
+        self._table = table
+        self._whole_node = whole_node
+        self._teller = Teller(handle)
+        self._mended = handle.metric(
+            "gangline_mended_allocations", "Bound pods that lacked leases or devices and got them.", ("lacked",)
+        )
+        self._wake = asyncio.Event()
+        self._due: dict[str, None] = {}
+        self._begun: set[str] = set()
+        """Pods without an annotation for which devices are chosen."""
+        book.bereaved.append(self._lost)
+        handle.state.at_end(lambda: book.bereaved.remove(self._lost))
+
+    async def run(self) -> None:
+        """Mend until cancelled."""
+        clock, due = self._handle.clock, 0.0
+        while True:
+            self._wake.clear()
+            if clock.monotonic() >= due:
+                due = clock.monotonic() + SWEEP
+                await self._sweep()
+            batch = list(self._due)[:MOST]
+            for uid in batch:
+                del self._due[uid]
+            await self._mend_all(iter(batch))
+            await asyncio.sleep(REST)
+            if not self._due:
+                await self._sleep_until(due)
+
+    async def _sleep_until(self, moment: float) -> None:
+        try:
+            async with asyncio.timeout(max(0.0, moment - self._handle.clock.monotonic())):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
+    def _lost(self, uid: str) -> None:
+        """A lease of a placed pod is gone."""
+        pod = self._pods.get(uid)
+        if pod is not None and pod.scheduler_name == self._handle.profile:
+            self._due[uid] = None
+            self._wake.set()
+
+    async def _sweep(self) -> None:
+        """Find the pods that lack something."""
+        self._begun.intersection_update(self._pods.keys())
+        for number, pod in enumerate(list(self._pods.values()), start=1):
+            if pod.scheduler_name == self._handle.profile and self._lacks_something(pod):
+                self._due[pod.uid] = None
+            if number % BREATH == 0:
+                await asyncio.sleep(0)
+
+    def _lacks_something(self, pod: PodInfo) -> bool:
+        allocation = self._allocation(pod)
+        if allocation is None:
+            return False
+        is_written = custom_resources.ALLOCATED in pod.annotations
+        return not is_written or not self._book.held(pod.uid, pod.node_name).issuperset(allocation.ids)
+
+    def _allocation(self, pod: PodInfo) -> Allocation | None:
+        """The devices that the pod has or may be given for good; None if it has none, or they are not certain."""
+        found = self._table.allocation(pod.uid)
+        if found is None or pod.row < 0 or not found.ids:
+            return None
+        text, beliefs = pod.annotations.get(custom_resources.ALLOCATED), self._table.beliefs
+        if text is not None:
+            is_believed = found.ids == tuple(sorted(texts.device_ids(text)))
+            return found if is_believed and not beliefs.is_new(pod.uid) and pod.uid not in beliefs.doubts else None
+        want = self._table.wants.of(pod)
+        if not isinstance(want, Want) or (want.implicit and pod.scheduler_name not in self._table.chooses_for):
+            return None
+        if found.is_firm and pod.uid not in self._begun:
+            return None  # it is being bound
+        return found if self._table.columns.known[pod.row] else None
+
+    async def _mend_all(self, uids: Iterator[str]) -> None:
+        async def work() -> None:
+            for uid in uids:
+                pod = self._pods.get(uid)
+                if pod is None or not self._lacks_something(pod):
+                    continue
+                try:
+                    await self._mend(pod)
+                except GanglineError as error:
+                    log.warning("cannot look after the devices of pod %s yet: %s", pod.key, error)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(_AT_ONCE):
+                group.create_task(work())
+
+    async def _mend(self, pod: PodInfo) -> None:
+        live = await self._live(pod)
+        allocation = self._allocation(pod)
+        if live is None or allocation is None or self._pods.get(pod.uid) is not pod:
+            return
+        written = (live.metadata.annotations or {}).get(custom_resources.ALLOCATED)
+        if written != pod.annotations.get(custom_resources.ALLOCATED):
+            return  # the watch has not told yet
+        if written is None:
+            await self._choose(pod, allocation)
+        elif await self._lock(pod, allocation):
+            log.warning("pod %s: its leases were gone and are made again", pod.key)
+            self._mended.labels("leases").inc()
+
+    async def _choose(self, pod: PodInfo, allocation: Allocation) -> None:
+        want, holders = self._table.wants.of(pod), self._table.holders(allocation.row)
+        too_few = isinstance(want, Want) and len(allocation.ids) < want.count
+        if allocation.takes_whole and (too_few or any(holders.get(id) != [pod.uid] for id in allocation.ids)):
+            note = "the pod was bound without devices, and too few are free on its node to choose some now"
+            self._teller.once(pod, "DevicesNotChosen", note)
+            return
+        self._begun.add(pod.uid)
+        firm = self._table.reserve(pod.uid)
+        if firm is None or not await self._lock(pod, firm):
+            return
+        await self._handle.client.patch(
+            resources.PODS,
+            pod.name,
+            {"metadata": {"uid": pod.uid, "annotations": firm.annotations}},
+            namespace=pod.namespace,
+            subresource="status",
+        )
+        note = f"the pod was bound while its node did not report its GPUs: it has GPU {join(firm.ids)} now"
+        self._handle.recorder.event(pod, "Warning", "DevicesChosenLate", note)
+        self._mended.labels("devices").inc()
+
+    async def _lock(self, pod: PodInfo, allocation: Allocation) -> bool:
+        """Make the leases that the pod lacks; whether no other live pod has one of them. Raises ApiError."""
+        memory = self._table.columns.memory_total[allocation.row].tolist()
+        taken = await self._locks.restore(self._parts(pod, allocation), memory)
+        if taken is None:
+            return True
+        note = f"GPU {join(taken.hold.ids)} of node {pod.node_name} is locked for pod {taken.hold.pod}, too"
+        self._teller.once(pod, "DevicesLockedTwice", note)
+        return False
+
+    def _parts(self, pod: PodInfo, allocation: Allocation) -> Sequence[Part]:
+        attempt = self._book.next_attempt()
+        term = self._handle.term.name
+        parts = parts_of(allocation, pod.node_name, pod.uid, pod.key, attempt, self._whole_node, term)
+        held = self._book.held(pod.uid, pod.node_name)
+        return [part for part in parts if not held.issuperset(part.hold.ids)]
+
+    async def _live(self, pod: PodInfo) -> model.Pod | None:
+        """The pod as the API server has it; None if it is gone, has ended or is not on its node."""
+        try:
+            live = await self._handle.client.get(resources.PODS, pod.name, namespace=pod.namespace)
+        except NotFound:
+            return None
+        is_there = (live.metadata.uid, live.spec.node_name) == (pod.uid, pod.node_name)
+        return live if is_there and live.status.phase not in ("Succeeded", "Failed") else None

@@ -1,0 +1,154 @@
+"""Leases of bound pods that somebody has deleted are made again soon, and never for a pod that has ended."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES, LEASES, NODES, PODS, Resource
+from gangline.testing import make_node
+from gangline.wire.custom_resources import ALLOCATED
+from gangline_plugins.gpu.leases.mending import MOST
+from gangline_plugins.gpu.leases.reaper import SWEEP
+
+from ..gpu_cases import report
+from ..lease_cases import NAMESPACE, LeaseCluster
+
+SOON = 3.0  # seconds
+GRANULARITIES = pytest.mark.parametrize("granularity", ["device", "node"])
+
+
+def empty(cluster: LeaseCluster) -> None:
+    """A stranger deletes all leases."""
+    for name in cluster.leases():
+        cluster.server.delete(LEASES, name, namespace=NAMESPACE)
+
+
+@GRANULARITIES
+@pytest.mark.parametrize("claim_stays", [True, False], ids=["claim", "no claim"])
+def test_leases_that_a_stranger_deletes_are_made_again(granularity: str, claim_stays: bool) -> None:
+    cluster = LeaseCluster(nodes=2)
+    cluster.add_claim(count=4)
+    cluster.add_pod("one")
+    cluster.add_pod("two")
+
+    async def story() -> None:
+        async with cluster.scheduler(granularity=granularity):
+            await cluster.until_bound("one", "two")
+            await asyncio.sleep(15)
+            if not claim_stays:
+                cluster.server.delete(GPU_CLAIMS, "claim")
+            empty(cluster)
+            await cluster.until(lambda: cluster.held() == cluster.allocated(), SOON)
+
+    cluster.play(story)
+
+    assert len(cluster.held()) == 8
+
+
+def test_leases_that_are_gone_at_the_start_are_made_again() -> None:
+    cluster = LeaseCluster(nodes=1)
+    cluster.add_claim(count=4)
+    cluster.add_pod("one")
+
+    async def story() -> None:
+        async with cluster.scheduler():
+            await cluster.until_bound("one")
+        empty(cluster)
+        async with cluster.scheduler():
+            await cluster.until(lambda: cluster.held() == cluster.allocated(), 2 * SWEEP)
+
+    cluster.play(story)
+
+    assert len(cluster.held()) == 4
+
+
+@GRANULARITIES
+def test_pods_of_a_node_that_is_deleted_and_made_anew_keep_their_leases(granularity: str) -> None:
+    cluster = LeaseCluster(nodes=1)
+    cluster.add_claim(count=4)
+    cluster.add_pod("one")
+
+    async def story() -> None:
+        async with cluster.scheduler(granularity=granularity):
+            await cluster.until_bound("one")
+            cluster.server.delete(NODES, "node-0")
+            cluster.server.delete(GPU_NODE_STATUSES, "node-0")
+            await asyncio.sleep(2 * SWEEP)
+            cluster.create(NODES, make_node("node-0"))
+            await asyncio.sleep(1)
+            cluster.create(GPU_NODE_STATUSES, report("node-0"))
+            cluster.add_pod("two")
+            await cluster.until_bound("two", seconds=10)
+            await asyncio.sleep(SWEEP)
+
+    cluster.play(story)
+
+    assert cluster.held() == cluster.allocated() and len(cluster.held()) == 8
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_pod_that_has_ended_gets_no_lease_again(phase: str) -> None:
+    cluster = LeaseCluster(nodes=1)
+    cluster.add_claim(count=4)
+    cluster.add_pod("one")
+    written: list[str] = []
+
+    def note(verb: str, resource: Resource[Any], name: str) -> None:
+        if verb == "create" and resource is LEASES:
+            written.append(name)
+
+    async def story() -> None:
+        async with cluster.scheduler(faults=note):
+            await cluster.until_bound("one")
+            await asyncio.sleep(15)
+            written.clear()
+            cluster.set_phase("one", phase)
+            empty(cluster)
+            await asyncio.sleep(2 * SWEEP)
+
+    cluster.play(story)
+
+    assert not written and not cluster.leases()
+
+
+def test_an_annotation_that_is_not_believed_gets_no_lease() -> None:
+    cluster = LeaseCluster(nodes=1)
+    cluster.add_pod("liar", uses="", annotations={ALLOCATED: "0,1,2,3"})
+    cluster.server.bind("default", "liar", "", "node-0", {})
+
+    async def story() -> None:
+        async with cluster.scheduler():
+            await asyncio.sleep(3 * SWEEP)
+
+    cluster.play(story)
+
+    assert not cluster.leases()
+
+
+def test_many_lost_leases_are_made_again_a_bounded_number_at_a_time() -> None:
+    count = 2 * MOST + 8
+    cluster = LeaseCluster(nodes=count // 8)
+    cluster.add_claim(count=1)
+    for number in range(count):
+        cluster.add_pod(f"pod-{number}")
+    asked: list[float] = []
+
+    def note(verb: str, resource: Resource[Any], name: str) -> None:
+        if verb == "get" and resource is PODS:
+            asked.append(cluster.clock.monotonic())
+
+    async def story() -> None:
+        async with cluster.scheduler(faults=note):
+            await cluster.until(lambda: len(cluster.allocated()) == count)
+            await asyncio.sleep(15)
+            asked.clear()
+            empty(cluster)
+            await cluster.until(lambda: len(cluster.held()) == count, 10)
+
+    cluster.play(story)
+
+    assert cluster.held() == cluster.allocated()
+    assert all(sum(at <= each < at + 1 for each in asked) <= MOST for at in asked)
