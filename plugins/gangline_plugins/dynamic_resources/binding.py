@@ -207,7 +207,7 @@ def _readiness(claim: model.ResourceClaim) -> bool | None:
     ready = True
     for result in claim.status.results:
         conditions = said.get((result.driver, result.pool, result.device, result.share_id), [])
-        holding = {each.type for each in conditions if each.status == "True"}
+        holding = {each.type for each in conditions or () if each.status == "True"}
         if holding.intersection(result.binding_failure_conditions):
             return None
         ready = ready and holding.issuperset(result.binding_conditions)
