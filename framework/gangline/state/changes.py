@@ -96,8 +96,7 @@ class Changes:
             self._read_on()
             rows = (self._last > position).nonzero()[0]
         else:
-            distinct = dict.fromkeys(self._log[start:])
-            rows = np.fromiter(distinct, dtype=np.intp, count=len(distinct))
+            rows = np.fromiter({*self._log[start:]}, np.intp)
         return (rows, self.kinds_since(position)) if len(rows) <= limit else None
 
     def _read_on(self) -> None:
