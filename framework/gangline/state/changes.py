@@ -88,7 +88,9 @@ class Changes:
         self._log.clear()
 
     def since(self, position: int, limit: int) -> tuple[_Rows, int] | None:
-        """Rows changed since position, each once, and the kinds of all changes ORed; None for more than limit rows."""
+        """Rows changed since position, each once in any order, and the kinds of all changes ORed; None for more than limit
+        rows.
+        """
         start = position - self._base
         if start < 0:
             return None
