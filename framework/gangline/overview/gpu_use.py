@@ -26,7 +26,8 @@ GPUS = (GPU, AMD_GPU)
 """Resources whose amounts are whole GPUs."""
 _DRIVER = "gpu."
 """How the names of DRA drivers for GPUs begin: gpu.nvidia.com, gpu.amd.com."""
-_DEVICE = re.compile(r"gpu-(\d{1,3})")
+_DEVICE = re.compile(r"gpu-(\d{1,3})(?:-mig-.*)?")
+"""The device of a GPU, or of a part of it."""
 _MOST_IDS = 256
 
 
