@@ -174,7 +174,7 @@ def _gpus(cluster: Cache, total: Int64Column, used: Int64Column, pending: Sequen
 def _fits(cluster: Cache, pod: PodInfo) -> np.ndarray:
     nodes, cls = cluster.nodes, pod.cls
     fits = nodes.alive[: nodes.size] & ~nodes.unschedulable[: nodes.size]
-    for resource, amount in zip(cls.resources.tolist(), cls.amounts.tolist(), strict=True):
+    for resource, amount in cls.takes:
         fits &= nodes.allocatable[resource, : nodes.size] - nodes.requested[resource, : nodes.size] >= amount
     return fits
 
