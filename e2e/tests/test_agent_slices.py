@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -113,6 +114,15 @@ async def refused(api: Api, name: str) -> str:
     return await api.until(reason, f"{name} is refused")
 
 
+async def said(plane: ControlPlane, *words: str) -> str:
+    """What a command prints about the cluster."""
+    command = [sys.executable, "-m", "gangline", *words, "--kubeconfig", str(plane.kubeconfig)]
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    out, _ = await process.communicate()
+    assert process.returncode == 0
+    return out.decode()
+
+
 async def test_kube_scheduler_allocates_claims_from_what_the_agent_publishes(
     start_control_plane: Callable[[Options], ControlPlane], start_agent: StartAgent, tmp_path: Path
 ) -> None:
@@ -147,6 +157,23 @@ async def test_kube_scheduler_allocates_claims_from_what_the_agent_publishes(
         assert await allocated(api, "rest") == [f"gpu-{at}" for at in range(1, 8)]
         await api.create(pod("none", "b"))
         assert "cannot allocate all claims" in await refused(api, "none")  # the parts have the memory of gpu-0
+
+        for node in ("a", "b"):
+            assert {each["spec"]["pool"]["generation"] for each in await published(api, node, 19 * 8)} == {1}
+        status = await said(plane, "status")
+        assert f"{DRIVER}: 21 of 304 devices on 2 nodes taken, 0 free, 19 tainted" in status
+        assert "gangline-gpu  304      0" in status
+        assert [line.split()[0] for line in status.splitlines() if line.startswith("default/")][:2] == [
+            "default/none",
+            "default/one-root",
+        ]
+        shown = (await said(plane, "topology")).splitlines()
+        assert [line.split() for line in shown if DRIVER in line] == [
+            ["a", DRIVER, "152", "7", "0", "19"],
+            ["b", DRIVER, "152", "14", "0", "0"],
+        ]
+        (row,) = (line for line in (await said(plane, "explain", "none")).splitlines() if "1 gangline-gpu" in line)
+        assert row.startswith("default/none") and "cannot allocate all claims" in row
 
 
 async def test_slices_are_mended_and_withdrawn(
