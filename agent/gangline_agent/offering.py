@@ -4,7 +4,8 @@ Rules
 - Only slices of the agent's own driver are written or deleted. A slice of another driver that has a name that the agent
   needs stays, and the agent says so.
 - What is there is followed by a watch, so nothing is asked for, and nothing is written, while nothing changes.
-- A failed write is tried again with the newest offer, whatever the API server said.
+- A failed write is tried again with the newest offer, whatever the API server said. If the API server stores something
+  else than what was written, that is a failure too; two agents that offer for one node take turns of some seconds.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from gangline_agent.slices import DRIVER
 log = logging.getLogger(__name__)
 
 Find = Callable[[], Awaitable[Node]]
+PAUSE = 2.0
+"""Seconds after a write in which nothing is written again."""
 
 
 class Offerings:
@@ -121,6 +124,8 @@ class Offering:
         self._find = find
         self._offer: Offer | None = None
         self._lacking: set[str] = set()
+        self._sleep = sleep
+        self._wrote = False
         self._news = asyncio.Event()
         self._complaint = ""
         self._published = False
@@ -161,6 +166,9 @@ class Offering:
             if self._complaint:
                 log.info("%s: ResourceSlices are published again", self.node)
                 self._complaint = ""
+            if self._wrote:
+                self._wrote = False
+                await self._sleep(PAUSE)
 
     async def publish(self) -> None:
         """Makes the slices what they should be. Raises ApiError."""
@@ -182,6 +190,7 @@ class Offering:
             return ""
         next_ = slices.of_generation(slices.with_times(wanted, seen), slices.generation_of(seen) + 1)
         resource = await self._all.resource()
+        self._wrote = True
         for each in next_:
             try:
                 stored = await self._apply(resource, each)
@@ -198,6 +207,8 @@ class Offering:
         for name, old in list(self._all.seen(self.node).items()):
             if name not in names:
                 await self._delete(resource, old)
+        if slices.differ(wanted, self._all.seen(self.node)):
+            raise Conflict(409, "Conflict", f"somebody changes the ResourceSlices of {DRIVER} on {self.node}")
         log.info("%s: %d devices in %d ResourceSlices", self.node, len(offer.devices), len(next_))
         return ""
 

@@ -73,7 +73,7 @@ def differ(slices: Iterable[ResourceSlice], seen: Slices) -> bool:
     """Whether other slices are there, or they say something else, or they are of several generations."""
     expected = {each.metadata.name: each for each in of_generation(with_times(slices, seen), generation_of(seen))}
     return expected.keys() != seen.keys() or any(
-        each.spec != seen[name].spec or _owners(each) != _owners(seen[name]) for name, each in expected.items()
+        each.spec != seen[name].spec or not _owners(each) <= _owners(seen[name]) for name, each in expected.items()
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
 import pytest
 
 from gangline.errors import ApiError, Forbidden, Invalid, TooManyRequests, Unavailable
@@ -311,6 +312,58 @@ def test_where_the_server_refuses_counters_gpus_are_offered_whole() -> None:
             assert not any(each.spec.shared_counters for each in found)
 
     run(story())
+
+
+class Meddling(RecordingClient):
+    """A server where something adds an attribute to each device that is written."""
+
+    async def apply(self, resource: Any, name: str, body: Mapping[str, Any], **more: Any) -> Any:
+        """See the interface."""
+        if resource.plural == RESOURCE_SLICES.plural:
+            given = [
+                {**each, "attributes": {**each["attributes"], "more": {"bool": True}}}
+                for each in body["spec"]["devices"]
+            ]
+            body = {**body, "spec": {**body["spec"], "devices": given}}
+        return await super().apply(resource, name, body, **more)
+
+
+def test_where_something_changes_what_is_written_it_is_not_written_without_end() -> None:
+    async def story() -> None:
+        client = Meddling(InMemoryServer(VirtualClock()))
+        await add_node(client, "node")
+        async with offering(client, gpus(2)) as one:
+            await asyncio.sleep(600)
+            assert "somebody changes the ResourceSlices" in (one.waiting_for() or "")
+            assert 2 <= writes(client) < 150
+
+    run(story())
+
+
+def test_two_agents_that_offer_for_one_node_take_turns() -> None:
+    async def story(client: RecordingClient) -> None:
+        await add_node(client, "node")
+        async with offering(client, gpus(2)), offering(client, gpus(3)):
+            await asyncio.sleep(60)
+            assert writes(client) < 100
+
+    play(story)
+
+
+def test_a_second_owner_stays() -> None:
+    async def story(client: RecordingClient) -> None:
+        await add_node(client, "node")
+        async with offering(client, gpus(2)) as one:
+            (found,) = await until(client, complete(2))
+            (owner,) = msgspec.to_builtins(found.metadata.owner_references)
+            more = {"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "c"}
+            await client.patch(RESOURCE_SLICES, NAME, {"metadata": {"ownerReferences": [owner, more]}})
+            await asyncio.sleep(60)
+            (found,) = await listed(client)
+            assert [each.kind for each in found.metadata.owner_references] == ["Node", "ConfigMap"]
+            assert one.waiting_for() is None
+
+    assert writes(play(story)) == 1
 
 
 def test_slices_go_and_come_with_their_node() -> None:
