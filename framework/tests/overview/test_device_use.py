@@ -233,6 +233,28 @@ def test_status_and_topology_show_them() -> None:
     assert msgspec.json.encode(found)
 
 
+def test_gpus_that_slices_offer_alone_are_counted_with_their_parts_once() -> None:
+    names = ("gpu-0", "gpu-0-mig-1g-10gb-0", "gpu-1", "gpu-2", "nic-0")
+    cache = filled(
+        offer("a-0", [device(name) for name in names], pool="a"),
+        offer("b-0", [device("gpu-0")], nodeName="b", pool="b", driver="nic.example.com"),
+    )
+    cache.store(RESOURCE_CLAIMS).upsert(
+        msgspec.convert(
+            {
+                "metadata": {"name": "c", "namespace": "default"},
+                "status": {"allocation": {"devices": {"results": [{"driver": GPU, "pool": "a", "device": "gpu-1"}]}}},
+            },
+            model.ResourceClaim,
+        )
+    )
+
+    use = gpu_use(cache)
+
+    assert use.total[:2].tolist() == [3, 0]
+    assert use.used[:2].tolist() == [1, 0]
+
+
 def test_the_parts_of_a_gpu_are_one_gpu() -> None:
     cache = cluster([make_node("node-pool")])
     cache.store(RESOURCE_CLAIMS).upsert(
