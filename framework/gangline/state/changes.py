@@ -88,8 +88,8 @@ class Changes:
         self._log.clear()
 
     def since(self, position: int, limit: int) -> tuple[_Rows, int] | None:
-        """The rows changed since position, each once, in any order, and the kinds of all changes ORed; None for more than
-        limit rows.
+        """The rows changed since position, each once, in any order, and the kinds of all changes ORed; None for more
+        than limit rows.
         """
         start = position - self._base
         if start < 0:
