@@ -139,11 +139,11 @@ class Evaluator:
         whole. Only plugins with a hook after the filters are called. A plugin with `identity` that skipped the other
         pod skips this one. Raises PluginError.
         """
-        try:
-            for impl in self._pre_cycle_of_pods:
+        for impl in self._pre_cycle_of_pods:
+            try:
                 impl.quick(pod)
-        except BaseException as error:  # a plugin's bug fails its group, not the scheduler
-            raise impl.failures.raised(impl.name, impl.point, error) from cause_of(error)
+            except BaseException as error:  # a plugin's bug fails its group, not the scheduler
+                raise impl.failures.raised(impl.name, impl.point, error) from cause_of(error)
         entry = like.entry
         if entry.rejected is not None:
             return None

@@ -147,4 +147,4 @@ class AnyLives(RuleBasedStateMachine):
 
 
 TestAnyLives = AnyLives.TestCase
-TestAnyLives.settings = settings(max_examples=settings.default.max_examples * 3 // 5, stateful_step_count=30)
+TestAnyLives.settings = settings(max_examples=settings().max_examples * 3 // 5, stateful_step_count=30)

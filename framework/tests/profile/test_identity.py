@@ -190,7 +190,7 @@ def uncached(cache: Cache, handle: FakeHandle) -> Runtime:
     return make_runtime(cache, *PLUGINS, handle=fresh)
 
 
-@settings(max_examples=settings.default.max_examples * 2 // 5)
+@settings(max_examples=settings().max_examples * 2 // 5)
 @given(st.data())
 def test_a_decision_with_what_is_kept_is_that_without_it_after_any_history(data: st.DataObject) -> None:
     cache = cluster(data.draw(st.lists(some.nodes, max_size=4)))
@@ -206,7 +206,7 @@ def test_a_decision_with_what_is_kept_is_that_without_it_after_any_history(data:
             assert answers(kept, pod) == answers(fresh, pod), pod.key
 
 
-@settings(max_examples=settings.default.max_examples // 5)
+@settings(max_examples=settings().max_examples // 5)
 @given(st.lists(some.nodes, max_size=4), st.lists(steps(), max_size=8))
 def test_pods_are_alike_exactly_when_no_plugin_tells_them_apart(nodes: list[model.Node], history: list[Step]) -> None:
     cache = cluster(nodes)
