@@ -57,6 +57,9 @@ class State(Protocol):
         object that exists, and both later for each change. The scheduler watches only the resources that it or a
         plugin's `watches` names: `watches` lists resources, or a `resources.Selection` of some objects of a resource.
 
+        All changes up to the resourceVersion `seen` of the API server are in the store. `has_seen(version, seconds)`
+        waits for changes.
+
         A listener that raises goes on without this change; nobody else notices.
 
         A subscription ends with the configuration of the plugin. The subscription of a `shared` object ends with the

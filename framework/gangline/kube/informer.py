@@ -7,6 +7,7 @@ Rules
 - Only identities and resourceVersions are kept here; the objects belong to the handler.
 - An object that cannot be decoded is passed to `on_unreadable`; the handler keeps the last readable state. When the
   object is deleted the handler is told so, though it may never have seen the object.
+- `on_reached` gets each resourceVersion up to which the handler has seen everything; "" when nothing is followed.
 - Only a cancellation ends `run`. An exception of the handler is logged with its traceback and concerns only this
   object; after any other exception all objects are listed again.
 """
@@ -69,6 +70,7 @@ class Informer(Generic[T]):
         sleep: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep,
         clock: Callable[[], float] = time.monotonic,
         on_unreadable: Callable[[Unreadable], None] = lambda unreadable: None,
+        on_reached: Callable[[str], None] = lambda version: None,
         is_needed: bool = True,
     ) -> None:
         self.synced = asyncio.Event()
@@ -86,6 +88,7 @@ class Informer(Generic[T]):
         self._sleep = sleep
         self._clock = clock
         self._on_unreadable = on_unreadable
+        self._on_reached = on_reached
         self._is_needed = is_needed
         self._known: dict[Key, tuple[str, str]] = {}  # uid and version
         self._must_list = True  # else go on watching
@@ -138,6 +141,7 @@ class Informer(Generic[T]):
             else:
                 self._remove(*key)
         self._must_list = True
+        self._on_reached("")
         self.synced.set()
 
     async def step(self) -> float:
@@ -181,7 +185,7 @@ class Informer(Generic[T]):
             if not listing.more:
                 self._remove_missing(there, invalid)
             await self._take(listing)
-        self.resource_version = listing.resource_version
+        self._reach(listing.resource_version)
         if asked == self._asked:  # else this list began too early to be the one that is asked for
             self._must_list = False
             self.synced.set()
@@ -232,7 +236,12 @@ class Informer(Generic[T]):
                 self._remove(*self._key(event.object.metadata))
             else:
                 self._upsert(event.object)
-        self.resource_version = event.resource_version or self.resource_version
+        if event.resource_version:
+            self._reach(event.resource_version)
+
+    def _reach(self, version: str) -> None:
+        self.resource_version = version
+        self._on_reached(version)
 
     def _key(self, metadata: ObjectMeta) -> tuple[str, str]:
         """Namespace and name; a cluster-wide kind has no namespace, whatever an object of it says."""

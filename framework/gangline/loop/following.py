@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from gangline.kube.informer import Handler, Informer, Key
@@ -101,15 +101,21 @@ class Informers:
             self._metrics.informer_relists.remove(selection.resource.key)
 
     def _stored(self, selection: Selection[Any], kind: type[Informer[Any]] = Informer) -> Informer[Any]:
+        handler = StoreHandler(self._cluster, selection.resource)
+        is_whole = selection == Selection(selection.resource, is_needed=selection.is_needed)
         return self._informer(
-            selection, self._guarded(selection, StoreHandler(self._cluster, selection.resource)), kind
+            selection, self._guarded(selection, handler), kind, handler.reached if is_whole else lambda version: None
         )
 
     def _guarded(self, selection: Selection[Any], handler: Handler[Any]) -> Quarantine[Any]:
         return Quarantine(selection.resource, handler, self._cluster.recorder, self._metrics)
 
     def _informer(
-        self, selection: Selection[Any], guarded: Quarantine[Any], kind: type[Informer[Any]] = Informer
+        self,
+        selection: Selection[Any],
+        guarded: Quarantine[Any],
+        kind: type[Informer[Any]] = Informer,
+        on_reached: Callable[[str], None] = lambda version: None,
     ) -> Informer[Any]:
         return kind(
             self._client,
@@ -120,5 +126,6 @@ class Informers:
             field_selector=selection.field_selector,
             clock=self._cluster.clock.monotonic,
             on_unreadable=guarded.unreadable,
+            on_reached=on_reached,
             is_needed=selection.is_needed,
         )

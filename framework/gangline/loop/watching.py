@@ -208,6 +208,10 @@ class StoreHandler:
         self._store.remove(namespace, name, uid)
         self._cluster.happened(self._key, Action.DELETE, old, None)
 
+    def reached(self, resource_version: str) -> None:
+        """All changes up to this resourceVersion are in the store."""
+        self._store.reached(resource_version)
+
 
 def _pod_change(old: PodInfo, new: PodInfo) -> Action:
     """What has changed in a pod that has a node."""

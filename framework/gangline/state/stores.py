@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import builtins
 from collections.abc import Iterator
 from typing import Generic, Protocol, TypeVar
@@ -41,13 +42,41 @@ class StoreListener(Protocol[Heard]):
 
 
 class Store(Generic[T]):
-    """Objects of one kind by namespace and name; `version` grows with each change."""
+    """Objects of one kind by namespace and name; `version` grows with each change.
+
+    `seen` is a resourceVersion of the API server: all changes up to it are here, and perhaps some later ones. It is 0
+    while that is not known, and for a kind of which only a selection is followed.
+    """
 
     def __init__(self, failures: Failures | None = None, scopes: Scopes | None = None) -> None:
         self._failures = failures or Failures()
         self._objects: dict[tuple[str, str], T] = {}
         self.listeners: Listeners[StoreListener[T]] = Listeners(scopes or Scopes())
         self.version = 0
+        self.seen = 0
+        self._waiting: dict[asyncio.Future[None], int] = {}
+
+    def reached(self, resource_version: str) -> None:
+        """All changes up to this resourceVersion are here now."""
+        self.seen = int(resource_version) if resource_version.isdecimal() else 0
+        for waiting, version in list(self._waiting.items()):
+            if version <= self.seen and not waiting.done():
+                waiting.set_result(None)
+
+    async def has_seen(self, resource_version: int, seconds: float) -> bool:
+        """Wait, at most so many seconds, until all changes up to a resourceVersion are here; says whether they are."""
+        if self.seen >= resource_version:
+            return True
+        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[waiting] = resource_version
+        try:
+            async with asyncio.timeout(seconds):
+                await waiting
+        except TimeoutError:
+            return False
+        finally:
+            del self._waiting[waiting]
+        return True
 
     def upsert(self, obj: T) -> None:
         """Add or replace an object. A listener that raises keeps it from nobody else."""

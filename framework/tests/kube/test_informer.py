@@ -409,3 +409,22 @@ class running:
         self._task.cancel()
         (outcome,) = await asyncio.gather(self._task, return_exceptions=True)
         assert isinstance(outcome, asyncio.CancelledError), outcome
+
+
+async def test_it_tells_up_to_which_version_all_is_seen_only_after_the_handler_has_seen_it(
+    server: FakeApiServer, client: HttpClient, recorder: Recorder
+) -> None:
+    reached: list[tuple[str, int]] = []
+
+    def note(version: str) -> None:
+        reached.append((version, len(recorder.told)))
+
+    informer: Informer[Pod] = Informer(client, PODS, recorder, on_reached=note)
+    server.answers("GET", ALL_PODS, listed(7, pod("a", 3), pod("b", 4)))
+    server.streams(ALL_PODS, event("MODIFIED", pod("a", 8)), bookmark(50))
+
+    await informer.step()
+    await informer.step()
+    informer.leave(())
+
+    assert reached == [("7", 2), ("8", 3), ("50", 3), ("", 5)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from gangline import Handle, InvalidObject, hookimpl, resources
 from gangline.failures import being_built
 from gangline.model import Lease, ObjectMeta
 from gangline.state.cache import Cache
+from gangline.state.stores import Store
 from gangline.testing import cluster, make_node, make_runtime
 
 LEASE = Lease(ObjectMeta(name="lock", namespace="default"))
@@ -101,3 +103,25 @@ def test_what_is_there_already_does_not_keep_a_plugin_from_being_built() -> None
 
     assert "Deaf" in make_runtime(cache, Deaf).profile.plugins
     assert cache.failures.counts == {("Deaf", "Listener"): 2}
+
+
+async def test_who_waits_for_changes_goes_on_when_they_are_there() -> None:
+    store: Store[Lease] = Store()
+    waiting = [asyncio.create_task(store.has_seen(version, 60.0)) for version in (7, 9)]
+    await asyncio.sleep(0)
+
+    store.reached("8")
+    assert await waiting[0]
+    assert not waiting[1].done()
+    store.reached("12")
+    assert await waiting[1]
+    assert await store.has_seen(12, 0.0)
+
+
+async def test_changes_that_do_not_come_in_time_are_not_there() -> None:
+    store: Store[Lease] = Store()
+    store.reached("8")
+
+    assert not await store.has_seen(9, 0.01)
+    store.reached("")  # nobody follows the objects any more
+    assert not await store.has_seen(8, 0.01)

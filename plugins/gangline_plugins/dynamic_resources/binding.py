@@ -26,6 +26,7 @@ from gangline import (
     Status,
     model,
     node_selection,
+    resources,
     rfc3339,
     unschedulable,
 )
@@ -37,10 +38,13 @@ from gangline_plugins.dynamic_resources.claims import (
     is_reserved_for,
 )
 from gangline_plugins.dynamic_resources.ledger import Allocation, Ledger
+from gangline_plugins.dynamic_resources.written import version_of
 
 _FINALIZER = "resource.kubernetes.io/delete-protection"
 _TRIES = 8
 """How often a claim that keeps changing is judged again."""
+SHOWN_WITHIN = 5.0
+"""Seconds in which the watch has to show what was written; later the pod is tried again."""
 _PAUSE = 0.5
 """Seconds between two looks at the conditions of devices, and before a write is tried again."""
 TAKEN_BACK = "gangline.dev/claims"
@@ -58,6 +62,8 @@ class Reserved:
     """By UID of the claim: its devices."""
     touched: dict[str, model.ResourceClaim] = field(default_factory=dict)
     """By UID: the claims for which something was written, or may have been."""
+    versions: dict[str, int] = field(default_factory=dict)
+    """By UID: the resourceVersion at which this process wrote the devices of the claim."""
 
     @property
     def uids(self) -> tuple[str, ...]:
@@ -96,7 +102,7 @@ class Binding:
                 failed = unschedulable(f'resourceclaim "{claim.metadata.name}" not found')
             if failed is not None:
                 return failed
-        return await self._wait(pod, reserved)
+        return await self._compare(pod, reserved) or await self._wait(pod, reserved)
 
     async def _write(
         self, pod: PodInfo, node: str, reserved: Reserved, claim: model.ResourceClaim, chosen: Allocation
@@ -131,7 +137,25 @@ class Binding:
             claim = await self._writer.protect(claim)
             self._ledger.learn(claim)
         stamped = msgspec.structs.replace(chosen, allocation_timestamp=rfc3339(self._handle.clock.now()))
-        self._ledger.learn(await self._writer.allocate(claim, stamped, consumer))
+        allocated = await self._writer.allocate(claim, stamped, consumer)
+        reserved.versions[claim.metadata.uid] = version_of(allocated)
+        self._ledger.learn(allocated)
+
+    async def _compare(self, pod: PodInfo, reserved: Reserved) -> Status | None:
+        """Give way to claims that other schedulers gave the same devices before, when the watch has shown them."""
+        if not await self._ledger.has_seen(reserved.claims, SHOWN_WITHIN):
+            return Status(Code.ERROR, (f"the watch has not shown the claims of the pod after {SHOWN_WITHIN:g} s",))
+        for claim in reserved.claims:
+            uid = claim.metadata.uid
+            newest = self._ledger.newest(claim)
+            if newest.status.allocation is None or not is_reserved_for(newest, pod.uid):
+                return unschedulable(f'resourceclaim "{claim.metadata.name}" was given back')
+            other = self._ledger.first(claim, reserved.versions.get(uid, 0))
+            if other is not None:
+                reserved.touched.setdefault(uid, newest)
+                name = f"{other.metadata.namespace}/{other.metadata.name}"
+                return unschedulable(f'devices of resourceclaim "{claim.metadata.name}" belong to claim {name}')
+        return None
 
     # Conditions of devices
 
@@ -155,13 +179,30 @@ class Binding:
     # Taking back
 
     async def take_back(self, pod: PodInfo, reserved: Reserved) -> None:
-        """Remove the reservations of a pod that is not bound, and the devices of claims that nobody else uses."""
+        """Remove the reservations of a pod that is not bound, and the devices of claims that nobody else uses.
+
+        Another scheduler that serves the same pod may have bound it: then its claims stay.
+        """
         try:
+            if await self._may_be_bound(pod):
+                return
             for claim in reserved.touched.values():
                 await self._take_back(pod, claim)
         finally:
             self._ledger.forget(pod, reserved.uids)
             self._came_free(reserved.touched)
+
+    async def _may_be_bound(self, pod: PodInfo) -> bool:
+        """Whether the pod has a node, or the API server does not say so soon."""
+        for attempt in range(_TRIES):
+            try:
+                found = await self._handle.client.get(resources.PODS, pod.name, namespace=pod.namespace)
+                return found.metadata.uid == pod.uid and bool(found.spec.node_name)
+            except NotFound:
+                return False
+            except ApiError:
+                await asyncio.sleep(_PAUSE * 2**attempt)
+        return True
 
     def _came_free(self, uids: Iterable[str]) -> None:
         """Claims are no longer being taken back: pods may use them."""

@@ -19,6 +19,7 @@ from typing import Any
 from gangline import Handle, InvalidObject, NodeView, PodClass, PodInfo, State, model, resources
 from gangline.dra.live import Devices
 from gangline_plugins.dynamic_resources.claims import ClaimProblem, Claims, claims_of, uses_claims
+from gangline_plugins.dynamic_resources.written import Written, version_of
 
 Allocation = model.ResourceClaimAllocation
 
@@ -67,6 +68,7 @@ class Ledger:
         self._classes: dict[str, model.DeviceClass] = {}
         self._labels: dict[str, dict[str, str]] = {}
         self._store.subscribe(_Claims(self))
+        self.written = Written(self._store)
         state.store(resources.RESOURCE_SLICES).subscribe(_Kept(self._slices, self.devices.slice_changed))
         state.store(resources.DEVICE_CLASSES).subscribe(_Kept(self._classes, self.devices.class_changed))
         state.follow_nodes(self)
@@ -171,7 +173,7 @@ class Ledger:
         if stored is None or stored.metadata.uid != claim.metadata.uid:
             return
         entry = self._entry(claim.metadata.uid)
-        if entry.claim is None or _version(entry.claim) < _version(claim):
+        if entry.claim is None or version_of(entry.claim) < version_of(claim):
             entry.claim = claim
         self._settle(claim.metadata.uid)
 
@@ -209,6 +211,18 @@ class Ledger:
         entry = self._entries.get(uid)
         return entry is not None and entry.is_leaving
 
+    async def has_seen(self, claims: Claims, seconds: float) -> bool:
+        """Wait, at most so many seconds, until the watch has shown the newest known states of claims; whether it has.
+
+        Then it has shown everything that was written to any claim before.
+        """
+        newest = max((version_of(self.newest(claim)) for claim in claims), default=0)
+        return await self._store.has_seen(newest, seconds)
+
+    def first(self, claim: model.ResourceClaim, version: int) -> model.ResourceClaim | None:
+        """Another claim that keeps devices which the claim has too: see `Written.first`."""
+        return self.written.first(claim.metadata.uid, version, self._slices.values(), self._nodes())
+
     # On the way to a binding
 
     def reserve(self, pod: PodInfo, claims: Claims, row: int) -> dict[str, Allocation] | None:
@@ -238,6 +252,8 @@ class Ledger:
             entry.holders.discard(pod.uid)
             if not entry.holders:
                 entry.firm = None
+                if not entry.consumers:  # the pod was placed before the claim came
+                    entry.guess = None
             self._settle(uid)
 
     def leaving(self, uid: str, is_leaving: bool) -> None:
@@ -281,11 +297,6 @@ class _Kept:
 
     def on_remove(self, obj: Any) -> None:
         self._tell(self._objects.pop(obj.metadata.name, None), None)
-
-
-def _version(claim: model.ResourceClaim) -> int:
-    text = claim.metadata.resource_version
-    return int(text) if text.isdecimal() else 0
 
 
 def ledger(handle: Handle) -> Ledger:

@@ -118,10 +118,13 @@ class Cluster:
 
         self.simulated.play(whole)
 
-    def scheduling(self, faults: Faults = no_faults) -> AbstractAsyncContextManager[Any]:
+    def scheduling(
+        self, faults: Faults = no_faults, name: str = "default-scheduler", client: SimulatedClient | None = None
+    ) -> AbstractAsyncContextManager[Any]:
         """One more scheduler."""
-        client = SimulatedClient(self.simulated.server, faults=faults)
-        return self.simulated.scheduling(PROFILE, client, plugins=[DynamicResources])
+        client = client or SimulatedClient(self.simulated.server, faults=faults)
+        profile = PROFILE.replace("default-scheduler", name)
+        return self.simulated.scheduling(profile, client, plugins=[DynamicResources])
 
     async def bound(self, *names: str) -> None:
         await self.simulated.until(lambda: set(names) <= self.simulated.bound().keys())

@@ -1,0 +1,154 @@
+"""What the watch has shown of allocations, and which of two claims keeps a device that both have.
+
+The API server does not compare claims, so two schedulers may give one device to two of them. The watch shows the writes
+to all claims in one order, the same to everybody. The allocation that was written first stays. A scheduler waits until
+its watch has shown its own write: then it has seen every earlier one, and gives way to those.
+
+For each allocation it is noted up to which resourceVersion the watch had shown all claims when it showed this one. The
+allocation was written after that. If a new list shows two allocations at once, their order is not known: then the claim
+in question gives way.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gangline import InvalidObject, NodeView, model
+from gangline.dra import DeviceTable, Standing, Usage
+from gangline.dra.usage import DeviceId
+from gangline.quantity import milli
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """An allocation that the watch has shown."""
+
+    claim: model.ResourceClaim
+    after: int
+    """It was written after this resourceVersion."""
+    by: int
+    """It was written at this resourceVersion or before."""
+
+
+class Written:
+    """The allocations in the store of claims, by device."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self._shown: dict[str, _Shown] = {}
+        self._having: defaultdict[DeviceId, set[str]] = defaultdict(set)
+        """By device: the UIDs of the claims that have it, or a share of it."""
+        store.subscribe(self)
+
+    # The store
+
+    def on_upsert(self, claim: model.ResourceClaim) -> None:
+        """A claim came or has changed."""
+        uid = claim.metadata.uid
+        before = self._shown.get(uid)
+        if claim.status.allocation is None:
+            self._drop(uid)
+        elif before is not None and before.claim.status.allocation == claim.status.allocation:
+            self._shown[uid] = _Shown(claim, before.after, before.by)
+        else:
+            self._drop(uid)
+            self._shown[uid] = _Shown(claim, self._store.seen, version_of(claim))
+            for device in _devices(claim):
+                self._having[device].add(uid)
+
+    def on_remove(self, claim: model.ResourceClaim) -> None:
+        """A claim is gone."""
+        self._drop(claim.metadata.uid)
+
+    def _drop(self, uid: str) -> None:
+        shown = self._shown.pop(uid, None)
+        for device in _devices(shown.claim) if shown is not None else ():
+            users = self._having[device]
+            users.discard(uid)
+            if not users:
+                del self._having[device]
+
+    # Questions
+
+    def first(
+        self, uid: str, version: int, slices: Iterable[model.ResourceSlice], nodes: NodeView
+    ) -> model.ResourceClaim | None:
+        """Another claim that keeps devices which the claim has too; None if the claim keeps all of its devices.
+
+        Its allocation was written at `version`; 0 if another process wrote it. All changes up to that are in the store.
+        """
+        mine = self._shown.get(uid)
+        if mine is None:
+            return None
+        version = version or mine.by
+        slices = list(slices)
+        for device in _devices(mine.claim):
+            earlier = [
+                self._shown[other].claim
+                for other in sorted(self._having[device] - {uid})
+                if self._shown[other].after < version
+            ]
+            for other in earlier:
+                if _takes_alone(mine.claim, device) or _takes_alone(other, device):
+                    return other
+            if earlier and _is_too_much([mine.claim, *earlier], device, slices):
+                return earlier[0]
+        return self._has_counters(mine.claim, version, slices, nodes)
+
+    def _has_counters(
+        self, claim: model.ResourceClaim, version: int, slices: list[model.ResourceSlice], nodes: NodeView
+    ) -> model.ResourceClaim | None:
+        """An earlier claim with devices of a pool that lacks counters for those of this claim and all earlier ones."""
+        for driver, pool in {device[:2] for device in _devices(claim)}:
+            offered = [each for each in slices if (each.spec.driver, each.spec.pool.name) == (driver, pool)]
+            if not any(each.spec.shared_counters for each in offered):
+                continue
+            uids = {uid for device, uids in self._having.items() if device[:2] == (driver, pool) for uid in uids}
+            earlier = [
+                self._shown[uid].claim
+                for uid in sorted(uids - {claim.metadata.uid})
+                if self._shown[uid].after < version
+            ]
+            standing = Standing(DeviceTable(offered, nodes), Usage([claim, *earlier]))
+            if earlier and any(min(standing.left(each).values(), default=0) < 0 for each in standing.table.pools):
+                return earlier[0]
+        return None
+
+
+def version_of(claim: model.ResourceClaim) -> int:
+    """The resourceVersion as a number; 0 if it is none."""
+    text = claim.metadata.resource_version
+    return int(text) if text.isdecimal() else 0
+
+
+def _devices(claim: model.ResourceClaim) -> dict[DeviceId, None]:
+    """The devices that a claim has, or has shares of; not those that it only observes."""
+    return dict.fromkeys(
+        (each.driver, each.pool, each.device) for each in claim.status.results if not each.admin_access
+    )
+
+
+def _takes_alone(claim: model.ResourceClaim, device: DeviceId) -> bool:
+    return device in Usage([claim]).taken
+
+
+def _is_too_much(claims: list[model.ResourceClaim], device: DeviceId, slices: list[model.ResourceSlice]) -> bool:
+    """Whether the shares of these claims consume more of a device than it has."""
+    driver, pool, name = device
+    offered: dict[int, Mapping[str, model.DeviceCapacity]] = {}
+    for each in slices:
+        if (each.spec.driver, each.spec.pool.name) == (driver, pool):
+            offered.update(
+                {each.spec.pool.generation: found.capacity for found in each.spec.devices if found.name == name}
+            )
+    capacity = offered[max(offered)] if offered else {}
+    try:
+        return any(
+            key in capacity and amount > milli(capacity[key].value)
+            for key, amount in Usage(claims).consumed.get(device, {}).items()
+        )
+    except InvalidObject:
+        return True
