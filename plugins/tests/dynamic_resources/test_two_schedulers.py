@@ -144,7 +144,7 @@ def test_counters_of_a_pool_suffice_for_the_devices_that_are_given() -> None:
     """Eight devices consume one counter that is enough for five."""
     cluster = Cluster()
     cluster.simulated.create(NODES, make_node("a"))
-    pool = model.ResourcePool("a", 1, 2)
+    pool = model.ResourcePool("a", 2, 1)
     one = model.DeviceCounterConsumption("memory", {"size": model.Counter("1")})
     devices = [
         model.Device(
