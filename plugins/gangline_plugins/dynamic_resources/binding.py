@@ -123,6 +123,7 @@ class Binding:
                 await self._reserve(pod, reserved, claim, chosen)
                 return None
             except Conflict:
+                reserved.touched.pop(uid, None)  # what is written there, another scheduler has written
                 claim = await self._writer.read(claim)
                 self._ledger.learn(claim)
         return Status(Code.ERROR, (f'resourceclaim "{claim.metadata.name}" keeps changing',))
@@ -152,7 +153,8 @@ class Binding:
                 return unschedulable(f'resourceclaim "{claim.metadata.name}" was given back')
             other = self._ledger.first(claim, reserved.versions.get(uid, 0))
             if other is not None:
-                reserved.touched.setdefault(uid, newest)
+                if self._ledger.written.came_before(other.metadata.uid, uid):  # whoever wrote the claim knows that too
+                    reserved.touched.setdefault(uid, newest)
                 name = f"{other.metadata.namespace}/{other.metadata.name}"
                 return unschedulable(f'devices of resourceclaim "{claim.metadata.name}" belong to claim {name}')
         return None

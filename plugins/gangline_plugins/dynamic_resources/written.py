@@ -98,6 +98,11 @@ class Written:
                 return earlier[0]
         return self._has_counters(mine.claim, version, slices, nodes)
 
+    def came_before(self, first: str, second: str) -> bool:
+        """Whether it is certain for everybody in which order two allocations were written."""
+        earlier, later = self._shown.get(first), self._shown.get(second)
+        return earlier is not None and later is not None and earlier.by <= later.after
+
     def _has_counters(
         self, claim: model.ResourceClaim, version: int, slices: list[model.ResourceSlice], nodes: NodeView
     ) -> model.ResourceClaim | None:
@@ -141,9 +146,9 @@ def _is_too_much(claims: list[model.ResourceClaim], device: DeviceId, slices: li
     offered: dict[int, Mapping[str, model.DeviceCapacity]] = {}
     for each in slices:
         if (each.spec.driver, each.spec.pool.name) == (driver, pool):
-            offered.update(
-                {each.spec.pool.generation: found.capacity for found in each.spec.devices if found.name == name}
-            )
+            for found in each.spec.devices:
+                if found.name == name:
+                    offered[each.spec.pool.generation] = found.capacity
     capacity = offered[max(offered)] if offered else {}
     try:
         return any(

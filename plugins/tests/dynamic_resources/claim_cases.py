@@ -119,12 +119,16 @@ class Cluster:
         self.simulated.play(whole)
 
     def scheduling(
-        self, faults: Faults = no_faults, name: str = "default-scheduler", client: SimulatedClient | None = None
+        self,
+        faults: Faults = no_faults,
+        name: str = "default-scheduler",
+        client: SimulatedClient | None = None,
+        seed: int = 0,
     ) -> AbstractAsyncContextManager[Any]:
         """One more scheduler."""
         client = client or SimulatedClient(self.simulated.server, faults=faults)
         profile = PROFILE.replace("default-scheduler", name)
-        return self.simulated.scheduling(profile, client, plugins=[DynamicResources])
+        return self.simulated.scheduling(profile, client, plugins=[DynamicResources], seed=seed)
 
     async def bound(self, *names: str) -> None:
         await self.simulated.until(lambda: set(names) <= self.simulated.bound().keys())

@@ -55,7 +55,10 @@ def test_no_device_goes_to_two_pods_and_all_are_given(names: tuple[str, str], la
         for number in range(60):
             cluster.pod(f"p{number}", "one", scheduler_name=names[number % 2])
         first, second = (LateClient(cluster, seconds) for seconds in late)
-        async with cluster.scheduling(name=names[0], client=first), cluster.scheduling(name=names[1], client=second):
+        async with (
+            cluster.scheduling(name=names[0], client=first, seed=1),
+            cluster.scheduling(name=names[1], client=second, seed=2),
+        ):
             await cluster.simulated.until(lambda: len(cluster.simulated.bound()) == 40, seconds=600.0)
             await asyncio.sleep(60.0)
 
