@@ -37,7 +37,7 @@ async def test_an_installed_plugin_prefers_nodes_where_its_profile_enables_it(
     start_gangline(own_control_plane.kubeconfig, config, python_path=sample)
 
     await empty.create_many(
-        gpu_pod(f"{name}-{i}", cpu="8", scheduler_name=name, annotations=ANNOTATIONS)
+        gpu_pod(f"{name}-{i}", gpus=0, cpu="8", scheduler_name=name, annotations=ANNOTATIONS)  # a node has room for all
         for i in range(8)
         for name in ("liking", "plain")
     )

@@ -27,6 +27,8 @@ _MOST_VISITED = 20_000
 
 _TEXTS = (str, bytes)
 _SEVERAL = (list, tuple, set, frozenset)
+_CONTENT = (np.ndarray, dict, *_TEXTS, *_SEVERAL)
+"""Types whose objects have content, but no fields."""
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -94,7 +96,7 @@ def _new_memory(array: NDArray[Any], seen: set[int]) -> int:
 @lru_cache(maxsize=1024)
 def _has_content(kind: type[Any]) -> bool:
     """Whether `size_of` looks into objects of a type."""
-    return issubclass(kind, (np.ndarray, dict, *_TEXTS, *_SEVERAL)) or bool(_field_names(kind))
+    return issubclass(kind, _CONTENT) or bool(_field_names(kind))
 
 
 def _without_content(value: Any) -> None:
@@ -109,7 +111,7 @@ _AS_JSON = msgspec.json.Encoder(enc_hook=_without_content)
 @lru_cache(maxsize=1024)
 def _fields_of(kind: type[Any]) -> Callable[[Any], Collection[object]] | None:
     """What reads the fields of a struct or dataclass, and nothing of an unknown type; None for texts and containers."""
-    if issubclass(kind, (np.ndarray, dict, *_TEXTS, *_SEVERAL)):
+    if issubclass(kind, _CONTENT):
         return None
     names = _field_names(kind)
     read = attrgetter(*names) if len(names) > 1 else None

@@ -2,7 +2,7 @@
 
 The way of an expression: `lexing` makes tokens, `parsing` a tree in which `macros` have become loops (`syntax`).
 `checking` finds the type of each node (`kinds`, `unifying`) and the overloads of each call (`overloads`, all gathered
-in `library`). `validating` refuses what upstream refuses beyond that. `planning` makes closures of the tree, with
+in `functions`). `validating` refuses what upstream refuses beyond that. `planning` makes closures of the tree, with
 `paths` for selects and `folding` for loops. `program` puts it together: `compile(expression)` is a `Program`,
 `program(Device)` is a bool, and `program.reads` says what of a device decides about it (`reading`).
 

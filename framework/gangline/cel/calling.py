@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gangline.cel import costs
-from gangline.cel.library import BY_ID, FUNCTIONS
+from gangline.cel.functions import BY_ID, FUNCTIONS
 from gangline.cel.overloads import Overload
 from gangline.cel.values import TooMuch, contains, no_overload, size_of
 

@@ -12,7 +12,7 @@ from typing import Any
 from gangline.cel import costs
 from gangline.cel.calling import Constant, chosen, function, member, spend
 from gangline.cel.folding import fold, variable
-from gangline.cel.library import BY_ID, CONVERSIONS
+from gangline.cel.functions import BY_ID, CONVERSIONS
 from gangline.cel.paths import DEVICE_SLOTS, FIRST_VARIABLE, Step, chain, device_map
 from gangline.cel.regexes import regex
 from gangline.cel.syntax import Call, Fold, Ident, ListOf, Literal, MapOf, Node, Select

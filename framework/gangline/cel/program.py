@@ -7,8 +7,8 @@ from typing import Any
 
 from gangline.cel.checking import check
 from gangline.cel.folding import UNSET
+from gangline.cel.functions import FUNCTIONS
 from gangline.cel.kinds import ANY, BOOL
-from gangline.cel.library import FUNCTIONS
 from gangline.cel.parsing import parsed
 from gangline.cel.paths import FIRST_VARIABLE
 from gangline.cel.planning import Planner

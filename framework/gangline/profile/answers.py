@@ -135,12 +135,15 @@ def _checked(impl: Implementation, placement: Any, size: int) -> Placement:
     if not isinstance(placement, Placement):
         raise impl.refused(point, f"must offer Placements, not {shown(placement)}")
     rows = placement.rows
-    if len(rows) and not (rows[1:] > rows[:-1]).all():
-        if len(np.unique(rows)) != len(rows):
-            raise impl.refused(point, f"must name each row once, and {placement.name} names some twice")
-        lowest, highest = int(rows.min()), int(rows.max())
-    else:
-        lowest, highest = (int(rows[0]), int(rows[-1])) if len(rows) else (0, 0)
-    if len(rows) and not 0 <= lowest <= highest < size:
-        raise impl.refused(point, f"must name rows from 0 to {size - 1}, and {placement.name} names others")
+    if len(rows):
+        if (rows[1:] > rows[:-1]).all():
+            lowest, highest = int(rows[0]), int(rows[-1])
+        else:
+            if len(np.unique(rows)) != len(rows):
+                raise impl.refused(point, f"must name each row once, and {placement.name} names some twice")
+            lowest, highest = int(rows.min()), int(rows.max())
+        if not 0 <= lowest <= highest < size:
+            raise impl.refused(point, f"must name rows from 0 to {size - 1}, and {placement.name} names others")
+    if rows.dtype == np.intp and not rows.flags.writeable:
+        return placement
     return Placement(placement.name, read_only(rows.astype(np.intp, copy=False)), placement.tier)

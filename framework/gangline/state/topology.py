@@ -8,6 +8,7 @@ Rules:
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -97,8 +98,15 @@ class Domains:
         return len(self.values)
 
     def rows(self, domain: int) -> Rows:
-        """The rows in a domain."""
-        return np.flatnonzero(self.ids == domain)
+        """The rows in a domain, in order; read-only."""
+        return self._rows[domain]
+
+    @cached_property
+    def _rows(self) -> list[Rows]:
+        """By domain: the rows in it."""
+        order = np.argsort(self.ids, kind="stable")
+        starts = np.searchsorted(self.ids[order], np.arange(len(self) + 1))
+        return [read_only(order[start:end]) for start, end in itertools.pairwise(starts.tolist())]
 
     def sums(self, column: Int64Column) -> Int64Column:
         """The sum of a column over the rows of each domain."""
@@ -148,9 +156,16 @@ class Domains:
 
     def path(self, domain: int) -> str:
         """The name of a domain after the names of the wider domains: "spine-1/leaf-3"."""
-        parent = int(self.parents[domain])
-        above = f"{self.wider.path(parent)}/" if self.wider is not None and parent >= 0 else ""
-        return above + self.values[domain]
+        return self._paths[domain]
+
+    @cached_property
+    def _paths(self) -> list[str]:
+        """By domain: its path."""
+        above = self.wider._paths if self.wider is not None else []
+        return [
+            f"{above[parent]}/{value}" if above and parent >= 0 else value
+            for value, parent in zip(self.values, self.parents.tolist(), strict=True)
+        ]
 
 
 class Topology:

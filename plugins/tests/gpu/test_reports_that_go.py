@@ -21,34 +21,19 @@ def add_plain(cluster: LeaseCluster, name: str, gpus: int = 2, node: str = "") -
     cluster.create(PODS, make_pod(name, gpus=gpus, scheduler_name="gpus", node=node))
 
 
-def test_a_plain_request_waits_for_the_report_of_its_node_to_come_back() -> None:
+@pytest.mark.parametrize("goes", ["the report", "the node, which comes back before its report"])
+def test_a_plain_request_waits_for_the_report_of_its_node_to_come_back(goes: str) -> None:
     cluster = LeaseCluster(nodes=1)
 
     async def story() -> None:
         async with cluster.scheduler():
             await asyncio.sleep(1)
+            if goes != "the report":
+                cluster.server.delete(NODES, "node-0")
             cluster.server.delete(GPU_NODE_STATUSES, "node-0")
-            add_plain(cluster, "train")
-            await asyncio.sleep(GONE_FOR)
-            assert not cluster.bound()
-            cluster.create(GPU_NODE_STATUSES, report("node-0"))
-            await cluster.until_bound("train", seconds=5)
-
-    cluster.play(story)
-
-    assert len(cluster.allocated()) == 2 and cluster.held() == cluster.allocated()
-
-
-def test_a_node_that_comes_back_before_its_report_waits_for_it() -> None:
-    cluster = LeaseCluster(nodes=1)
-
-    async def story() -> None:
-        async with cluster.scheduler():
-            await asyncio.sleep(1)
-            cluster.server.delete(NODES, "node-0")
-            cluster.server.delete(GPU_NODE_STATUSES, "node-0")
-            await asyncio.sleep(1)
-            cluster.create(NODES, make_node("node-0"))
+            if goes != "the report":
+                await asyncio.sleep(1)
+                cluster.create(NODES, make_node("node-0"))
             add_plain(cluster, "train")
             await asyncio.sleep(GONE_FOR)
             assert not cluster.bound()

@@ -30,6 +30,8 @@ from gangline_plugins.gpu.leases.holds import (
     uid_of,
 )
 
+Siblings = Callable[[], Collection[str]]
+NO_SIBLINGS: Siblings = tuple
 _ATTEMPTS = 50
 """At most this many tries to replace a lease that others keep changing."""
 _LANES = 64
@@ -75,12 +77,12 @@ class Locks:
         """The UIDs of pods that the API server no longer has, the latest last."""
 
     async def acquire(
-        self, parts: Sequence[Part], memory: Sequence[int], siblings: Collection[str] = ()
+        self, parts: Sequence[Part], memory: Sequence[int], siblings: Siblings = NO_SIBLINGS
     ) -> Taken | None:
         """Acquire all parts, or return the lease that could not be acquired and keep none.
 
-        `memory` is MiB by device id. `siblings` are the UIDs of pods whose places are decided together with that of the
-        pod: what a former leader has locked for them gives way.
+        `memory` is MiB by device id. `siblings` returns the UIDs of pods whose places are decided together with that of
+        the pod, and is asked when a lease is in the way: what a former leader has locked for them gives way.
 
         Raises ApiError; some parts may have been acquired then, so release all of them.
         """
@@ -184,7 +186,7 @@ class Locks:
     def _lane(self, name: str) -> asyncio.Lock:
         return self._lanes[hash(name) % _LANES]
 
-    async def _take(self, part: Part, memory: Sequence[int], siblings: Collection[str] = ()) -> Taken | None:
+    async def _take(self, part: Part, memory: Sequence[int], siblings: Siblings = NO_SIBLINGS) -> Taken | None:
         lease = self.newest(part.lease)
         problem: GanglineError | None = None
         for _ in range(_ATTEMPTS):
@@ -203,9 +205,7 @@ class Locks:
         new = lease_of(part.lease, self.namespace, part.node, {part.uid: part.hold}, self._now())
         self._wrote(await self._client.create(resources.LEASES, new, namespace=self.namespace))
 
-    async def _join(
-        self, part: Part, lease: model.Lease, memory: Sequence[int], siblings: Collection[str]
-    ) -> Taken | None:
+    async def _join(self, part: Part, lease: model.Lease, memory: Sequence[int], siblings: Siblings) -> Taken | None:
         """Add a hold to an existing lease, and remove holds that are over. Raises Conflict, NotFound."""
         holders = holders_of(lease)
         while rivals := in_the_way(part.uid, part.hold, holders, memory):
@@ -225,12 +225,13 @@ class Locks:
         await self._replace(lease, part.node, holders)
         return None
 
-    async def _is_over(self, holder: str, hold: Hold, part: Part, siblings: Collection[str]) -> bool:
+    async def _is_over(self, holder: str, hold: Hold, part: Part, siblings: Siblings) -> bool:
         uid = uid_of(holder)
         pod = await self.live_pod(hold, uid)
         if is_over(hold, uid, part.node, pod, self._held(uid, part.node)):
             return True
-        return uid in siblings and hold.is_older_than(part.hold.term) and pod is not None and not pod.spec.node_name
+        waits = pod is not None and not pod.spec.node_name
+        return waits and hold.is_older_than(part.hold.term) and uid in siblings()
 
     async def _give_back(self, part: Part) -> None:
         for _ in range(_ATTEMPTS):

@@ -102,13 +102,23 @@ class DeviceLease:
         membership = self._handle.group_of(pod) if self._book.is_marking else None
         if isinstance(membership, Membership):
             key = membership.group.key
-            self._book.visit(pod.uid, key, lambda: self._siblings(key))
+            self._book.visit(pod.uid, key, partial(self._waiting_members, key))
         else:
             self._book.visit(pod.uid)
 
-    def _siblings(self, key: str) -> list[str]:
+    def _waiting_members(self, key: str) -> list[str]:
         """The UIDs of the members of a group that have no node."""
         return [member.uid for member in self._handle.queued_members(key)]
+
+    def _siblings(self, pod: PodInfo) -> list[str]:
+        """The UIDs of the members of the pod's group that have no node; none for a pod on its own."""
+        membership = self._handle.group_of(pod)
+        return self._waiting_members(membership.group.key) if isinstance(membership, Membership) else []
+
+    def _giving_way(self, pod: PodInfo) -> list[str]:
+        """The siblings whose locks of former leaders give way to the pod."""
+        is_settled = self._handle.clock.monotonic() >= self._handle.term.settled
+        return self._siblings(pod) if is_settled else []
 
     @hookimpl
     def post_reject(self, pod: PodInfo) -> bool:
@@ -133,15 +143,12 @@ class DeviceLease:
         parts = parts_of(allocation, node, pod.uid, pod.key, attempt, self._whole_node, self._handle.term.name)
         cycle.write(PARTS, parts)
         memory = self._table.columns.memory_total[allocation.row].tolist()
-        membership = self._handle.group_of(pod)
-        siblings = self._siblings(membership.group.key) if isinstance(membership, Membership) else ()
-        is_settled = self._handle.clock.monotonic() >= self._handle.term.settled
-        taken = await self._locks.acquire(parts, memory, siblings if is_settled else ())
+        taken = await self._locks.acquire(parts, memory, partial(self._giving_way, pod))
         if taken is None:
             return None
         cycle.write(PARTS, ())
         self._book.learn(taken.lease)
-        if uid_of(taken.holder) in siblings:
+        if uid_of(taken.holder) in self._siblings(pod):
             self._book.dispute(uid_of(taken.holder), taken.lease)
         return _conflict(taken, node)
 
