@@ -94,7 +94,7 @@ def test_answers_are_those_of_a_fresh_allocator(steps: list[tuple[str, int, int]
 
 def _taken(table: DeviceTable, usage: Usage, node: int) -> list[bool]:
     rows = np.flatnonzero(table.node == node).tolist()
-    return [table.identity(row) in usage.taken for row in rows]
+    return [table.ids[row] in usage.taken for row in rows]
 
 
 def test_a_refusal_is_told_in_the_words_of_kube_scheduler() -> None:

@@ -1,0 +1,219 @@
+"""One node's problem, cut out of the columns of candidates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gangline.dra.candidates import FAILS, MEANT, USABLE, Candidates
+from gangline.dra.pools import Condition
+from gangline.dra.problem import Amounts, Choice, Mask, Problem, Rule
+from gangline.dra.rows import RowNumbers
+from gangline.dra.standing import IN_USE, TAKEN
+from gangline.dra.table import CONSUMES, SHAREABLE, Placed
+
+
+class Unallocatable(Exception):
+    """The claims cannot be allocated on a node, and there is no use in trying; the pod has to wait for a change."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cut:
+    """The devices of a node that matter to an ask."""
+
+    numbers: RowNumbers
+    """By position: the row."""
+    rows: list[int]
+    """The same numbers."""
+    pools: list[Placed]
+    """By position."""
+    reached: NDArray[np.bool_]
+    """By position: whether the node may use the device."""
+    is_plain: bool
+    """Whether no device may be shared, nor consumes counters: then `whole` and what is taken make up the problem."""
+    whole: Problem | None = None
+    """The problem of a plain cut while nothing is taken."""
+
+
+def cut(candidates: Candidates, node: int) -> Cut:
+    """The devices of a node. Raises Unallocatable."""
+    table = candidates.table
+    pools = table.pools_of(node)
+    if any(alternative.is_all for alternative in candidates.alternatives):
+        for placed in pools:
+            pool = placed.pool
+            if pool.condition is not Condition.USABLE:
+                state = "being updated" if pool.condition is Condition.INCOMPLETE else f"invalid: {pool.why}"
+                text = f"all devices are asked for, and the resource pool {pool.driver}/{pool.name} is {state}"
+                raise Unallocatable(text)
+    pools = [placed for placed in pools if placed.pool.condition is Condition.USABLE]
+    rows = np.concatenate([placed.rows for placed in pools]) if pools else np.arange(0)
+    of_pool = [placed for placed in pools for _ in range(len(placed.rows))]
+    matters = np.zeros(len(rows), dtype=np.bool_)
+    for number in range(len(candidates.alternatives)):
+        matters |= candidates.flags(number)[rows] > 0
+    found = np.flatnonzero(matters).tolist()
+    rows = rows[found]
+    numbers = rows.tolist()
+    reached = np.array([table.reaches(row, node) for row in numbers], dtype=np.bool_)
+    is_plain = not (table.traits[rows] & (SHAREABLE | CONSUMES)).any()
+    plain = Cut(rows, numbers, [of_pool[at] for at in found], reached, is_plain)
+    return replace(plain, whole=_Problem(candidates, plain, False).made()) if is_plain else plain
+
+
+def problem(candidates: Candidates, of: Cut) -> Problem:
+    """The problem of a node as things stand. Raises Unallocatable."""
+    states = candidates.standing.states[of.numbers]
+    if of.whole is None or (states & IN_USE).any():
+        return _Problem(candidates, of, True).made()
+    taken = _mask(states & TAKEN > 0)
+    if not taken:
+        return of.whole
+    free = ~taken
+    choices = [
+        each
+        if each.is_admin
+        else Choice(
+            each.base,
+            each.count,
+            each.every,
+            each.is_admin,
+            each.candidates & free,
+            each.failures & free,
+            each.consumes,
+        )
+        for each in of.whole.choices
+    ]
+    return replace(of.whole, choices=tuple(choices))
+
+
+def _mask(column: NDArray[Any]) -> Mask:
+    return int.from_bytes(np.packbits(column, bitorder="little").tobytes(), "little")
+
+
+class _Problem:
+    """Makes the numbers of a problem."""
+
+    def __init__(self, candidates: Candidates, of: Cut, with_taken: bool) -> None:
+        self._candidates = candidates
+        self._standing = candidates.standing
+        self._table = candidates.table
+        self._cut = of
+        states = self._standing.states[of.numbers] if with_taken else np.zeros(len(of.rows), dtype=np.uint8)
+        self._taken = states & TAKEN > 0
+        self._in_use = states & IN_USE > 0
+        self._shareable = self._table.traits[of.numbers] & SHAREABLE > 0
+        self._capacities: dict[tuple[int, str], int] = {}
+        self._capacities_left: list[int] = []
+
+    def made(self) -> Problem:
+        ask = self._candidates.ask
+        exhausted = self._exhausted()
+        choices = tuple(self._choice(number, exhausted) for number in range(len(self._candidates.alternatives)))
+        counters, counters_left = self._counters()
+        number = 0
+        requests = []
+        for each in ask.requests:
+            numbers = []
+            for request in each:
+                numbers.append(tuple(range(number, number + len(request.alternatives))))
+                number += len(request.alternatives)
+            requests.append(tuple(numbers))
+        return Problem(
+            len(self._cut.rows),
+            choices,
+            tuple(requests),
+            tuple(tuple(request.is_prioritized for request in each) for each in ask.requests),
+            self._rules(requests),
+            _mask(self._shareable),
+            _mask(self._in_use),
+            counters,
+            counters_left,
+            tuple(self._capacities_left),
+        )
+
+    def _exhausted(self) -> NDArray[np.bool_]:
+        found = np.zeros(len(self._cut.rows), dtype=np.bool_)
+        consuming = self._table.traits[self._cut.numbers] & CONSUMES > 0
+        for at in np.flatnonzero(consuming).tolist():
+            found[at] = self._standing.is_exhausted(self._cut.rows[at], self._cut.pools[at])
+        return found
+
+    def _choice(self, number: int, exhausted: NDArray[np.bool_]) -> Choice:
+        candidates, rows = self._candidates, self._cut.rows
+        alternative = candidates.alternatives[number]
+        flags = candidates.flags(number)[self._cut.numbers]
+        meant = (flags & MEANT > 0) & self._cut.reached
+        for at in np.flatnonzero(meant & self._in_use).tolist():
+            meant[at] = candidates.suffices(number, rows[at])
+        usable = meant & (flags & USABLE > 0) & ~exhausted
+        fails = flags & FAILS > 0
+        every = None
+        if alternative.is_all:
+            if fails.any():
+                raise Unallocatable(candidates.failure(number, rows[int(np.argmax(fails))]))
+            every = tuple(np.flatnonzero(meant).tolist())
+        if not alternative.is_admin:
+            usable &= ~self._taken
+            fails &= ~self._taken
+        return Choice(
+            alternative.request,
+            alternative.count if every is None else len(every),
+            every,
+            alternative.is_admin,
+            _mask(usable),
+            _mask(fails),
+            self._consumed(number, meant),
+        )
+
+    def _consumed(self, number: int, meant: NDArray[np.bool_]) -> tuple[Amounts, ...]:
+        """By position: the capacities that a share of the device consumes."""
+        consumes: list[Amounts] = [()] * len(self._cut.rows)
+        for position in np.flatnonzero(self._shareable & meant).tolist():
+            row = self._cut.rows[position]
+            pairs = []
+            for name, (amount, has) in sorted(self._candidates.consumed(number, row).items()):
+                index = self._capacities.setdefault((position, name), len(self._capacities))
+                if index == len(self._capacities_left):
+                    self._capacities_left.append(has - self._standing.consumed_before(row).get(name, 0))
+                pairs.append((index, amount.thousandths))
+            consumes[position] = tuple(pairs)
+        return tuple(consumes)
+
+    def _counters(self) -> tuple[tuple[Amounts, ...], tuple[int, ...]]:
+        """By position: the counters that a device consumes; and what is left of each counter."""
+        numbers: dict[tuple[str, str, str, str], int] = {}
+        left: list[int] = []
+        consumed: list[Amounts] = []
+        for row, placed in zip(self._cut.rows, self._cut.pools, strict=True):
+            pairs = []
+            if self._table.traits.item(row) & CONSUMES:
+                available = self._standing.left(placed)
+                for (counter_set, name), amount in self._table.consumption(row).items():
+                    key = placed.pool.driver, placed.pool.name, counter_set, name
+                    index = numbers.setdefault(key, len(numbers))
+                    if index == len(left):
+                        left.append(available[counter_set, name])
+                    pairs.append((index, amount))
+            consumed.append(tuple(pairs))
+        return tuple(consumed), tuple(left)
+
+    def _rules(self, requests: list[tuple[tuple[int, ...], ...]]) -> tuple[tuple[Rule, ...], ...]:
+        candidates = self._candidates
+        found = []
+        for claim, constraints in enumerate(candidates.ask.constraints):
+            rules = []
+            for constraint in constraints:
+                numbers: dict[int, int] = {}
+                codes = candidates.properties.attribute(constraint.attribute).values[self._cut.numbers]
+                values = tuple(code if code < 0 else numbers.setdefault(code, len(numbers)) for code in codes.tolist())
+                of_claim = [number for each in requests[claim] for number in each]
+                choices = frozenset(
+                    number for number in of_claim if candidates.alternatives[number].is_named_in(constraint.requests)
+                )
+                rules.append(Rule(constraint.is_distinct, values, choices))
+            found.append(tuple(rules))
+        return tuple(found)
