@@ -12,17 +12,16 @@ from numpy.typing import NDArray
 from gangline.dra.asking import MOST_DEVICES, Alternative, Ask, read
 from gangline.dra.candidates import Candidates
 from gangline.dra.counting import Counted, Outcomes, count
-from gangline.dra.cutting import Cut, Unallocatable, cut
-from gangline.dra.cutting import problem as node_problem
+from gangline.dra.cutting import Cut, Unallocatable, cut, problem_of
 from gangline.dra.problem import Problem
 from gangline.dra.results import Gift, allocation
-from gangline.dra.search import MOST_STEPS, Answer, Ending, solve
+from gangline.dra.search import Answer, Ending
 from gangline.dra.selecting import Selectors
-from gangline.dra.standing import Standing
+from gangline.dra.solving import Solver
+from gangline.dra.standing import IN_USE, Standing
 from gangline.dra.table import SHAREABLE
 from gangline.model.resource_claims import ResourceClaim, ResourceClaimAllocation
 from gangline.model.resource_slices import DeviceClass
-from gangline.sizes import BoundedCache
 
 _MOST_CUT_BYTES = 16 << 20
 """The memory of the cuts of one question."""
@@ -31,15 +30,6 @@ _CUT_BYTES = 1500
 _POSITION_BYTES = 150
 _FEW = 4096
 """If more nodes have changed, all cuts are forgotten."""
-_MOST_SOLVED_BYTES = 64 << 20
-"""The memory of the answers to problems."""
-Solved = BoundedCache[Problem, Answer]
-"""Answers to problems; all searches end after the same number of steps."""
-
-
-def kept_answers() -> Solved:
-    """An empty cache of answers."""
-    return BoundedCache(_MOST_SOLVED_BYTES, lambda problem, _: _CUT_BYTES + 2 * _POSITION_BYTES * problem.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,35 +53,30 @@ class Allocator:
         classes: Mapping[str, DeviceClass],
         selectors: Selectors,
         share_id: Callable[[], str] = lambda: str(uuid.uuid4()),
-        most_steps: int = MOST_STEPS,
-        solved: Solved | None = None,
+        solver: Solver | None = None,
     ) -> None:
-        """`solved` keeps the answers to problems; those of all questions may be kept together."""
+        """`solver` keeps the answers to problems; several allocators may share one."""
         self._standing = standing
         self._classes = classes
         self._selectors = selectors
         self._share_id = share_id
-        self._most_steps = most_steps
-        self._solved = solved if solved is not None else kept_answers()
+        self._solver = solver if solver is not None else Solver()
 
     def ask(self, claims: Sequence[ResourceClaim]) -> PodAllocator:
         """What nodes have for the claims of a pod. Raises InvalidObject: no node can have anything for such claims."""
         ask = read(claims, self._classes)
         candidates = Candidates(ask, self._standing, self._selectors)
-        return PodAllocator(ask, candidates, self._share_id, self._most_steps, self._solved)
+        return PodAllocator(ask, candidates, self._share_id, self._solver)
 
 
 class PodAllocator:
     """Answers for one pod, node by node; nodes of one shape are solved once."""
 
-    def __init__(
-        self, ask: Ask, candidates: Candidates, share_id: Callable[[], str], most_steps: int, solved: Solved
-    ) -> None:
+    def __init__(self, ask: Ask, candidates: Candidates, share_id: Callable[[], str], solver: Solver) -> None:
         self._ask = ask
         self._candidates = candidates
         self._share_id = share_id
-        self._most_steps = most_steps
-        self._solved = solved
+        self._solver = solver
         self._cuts: dict[int, Cut] = {}
         self._cut_bytes = 0
         self._moved = candidates.table.moved.position
@@ -113,16 +98,30 @@ class PodAllocator:
         """What the node in this row has; for other claims of the same specs, if there are some."""
         try:
             found = self._cut(node)
-            problem = node_problem(self._candidates, found)
-            self._check_count(problem)
+            answer = self._answer(found)
         except Unallocatable as error:
             return Verdict(error=str(error))
-        answer = self._solved.get(problem)
-        if answer is None:
-            answer = self._solved.put(problem, solve(problem, self._most_steps))
         if answer.ending is Ending.FOUND:
             return Verdict(self._allocations(answer, found.rows, node_name, claims or self._ask.claims))
         return self._refusal(answer, found.rows)
+
+    def _answer(self, found: Cut) -> Answer:
+        """Raises Unallocatable."""
+        if found.shape is None:
+            return self._solved(found)
+        states = self._candidates.standing.states[found.numbers]
+        key = states.tobytes()
+        answer = found.shape.answers.get(key)
+        if answer is None:
+            answer = self._solved(found)
+            if not (states & IN_USE).any():  # else it depends on more than the states
+                found.shape.answers.put(key, answer)
+        return answer
+
+    def _solved(self, found: Cut) -> Answer:
+        problem = problem_of(self._candidates, found)
+        self._check_count(problem)
+        return self._solver.solve(problem)
 
     def _cut(self, node: int) -> Cut:
         moved = self._candidates.table.moved
@@ -138,7 +137,7 @@ class PodAllocator:
         if found is None:
             if self._cut_bytes > _MOST_CUT_BYTES:
                 self._forget()
-            found = self._cuts[node] = cut(self._candidates, node)
+            found = self._cuts[node] = cut(self._candidates, node, self._solver)
             self._cut_bytes += _CUT_BYTES + _POSITION_BYTES * len(found.rows)
         return found
 
@@ -155,7 +154,7 @@ class PodAllocator:
 
     def _refusal(self, answer: Answer, rows: list[int]) -> Verdict:
         if answer.ending is Ending.GAVE_UP:
-            text = f"no devices were found in {self._most_steps} steps, and the search was given up"
+            text = f"no devices were found in {self._solver.most_steps} steps, and the search was given up"
             return Verdict(error=text, is_exhaustive=False)
         if answer.culprit is None:
             return Verdict()

@@ -12,6 +12,7 @@ from gangline.dra.candidates import FAILS, MEANT, USABLE, Candidates
 from gangline.dra.pools import Condition
 from gangline.dra.problem import Amounts, Choice, Mask, Problem, Rule
 from gangline.dra.rows import RowNumbers
+from gangline.dra.solving import Shape, Solver
 from gangline.dra.standing import IN_USE, TAKEN
 from gangline.dra.table import CONSUMES, SHAREABLE, Placed
 
@@ -36,9 +37,11 @@ class Cut:
     """Whether no device may be shared, nor consumes counters: then `whole` and what is taken make up the problem."""
     whole: Problem | None = None
     """The problem of a plain cut while nothing is taken."""
+    shape: Shape | None = None
+    """What a plain cut has in common with others."""
 
 
-def cut(candidates: Candidates, node: int) -> Cut:
+def cut(candidates: Candidates, node: int, solver: Solver) -> Cut:
     """The devices of a node. Raises Unallocatable."""
     table = candidates.table
     pools = table.pools_of(node)
@@ -61,10 +64,13 @@ def cut(candidates: Candidates, node: int) -> Cut:
     reached = np.array([table.reaches(row, node) for row in numbers], dtype=np.bool_)
     is_plain = not (table.traits[rows] & (SHAREABLE | CONSUMES)).any()
     plain = Cut(rows, numbers, [of_pool[at] for at in found], reached, is_plain)
-    return replace(plain, whole=_Problem(candidates, plain, False).made()) if is_plain else plain
+    if not is_plain:
+        return plain
+    whole = _Problem(candidates, plain, False).made()
+    return replace(plain, whole=whole, shape=solver.shape(whole))
 
 
-def problem(candidates: Candidates, of: Cut) -> Problem:
+def problem_of(candidates: Candidates, of: Cut) -> Problem:
     """The problem of a node as things stand. Raises Unallocatable."""
     states = candidates.standing.states[of.numbers]
     if of.whole is None or (states & IN_USE).any():

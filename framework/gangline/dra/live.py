@@ -14,10 +14,11 @@ import msgspec
 import numpy as np
 
 from gangline.deadline import POD_SECONDS, Deadline
-from gangline.dra.allocator import Allocator, Verdict, kept_answers
+from gangline.dra.allocator import Allocator, Verdict
 from gangline.dra.asking import read
 from gangline.dra.questions import FIRST_TEXT, Question
 from gangline.dra.selecting import Selectors
+from gangline.dra.solving import Solver
 from gangline.dra.standing import Standing
 from gangline.dra.table import DeviceTable
 from gangline.dra.usage import Usage
@@ -65,7 +66,7 @@ class Devices:
         self._questions: BoundedCache[Asked, Question] = BoundedCache(_MOST_BYTES, lambda _, each: each.nbytes, 4)
         self._texts: BoundedCache[Asked, list[str]] = BoundedCache(_MOST_TEXT_BYTES, fewest=64)
         self._specs: BoundedCache[bytes, Asked] = BoundedCache(_MOST_SPEC_BYTES, lambda key, _: 4 * len(key) + 500)
-        self._solved = kept_answers()
+        self._solver = Solver()
 
     # What changes
 
@@ -169,9 +170,12 @@ class Devices:
         Raises DeadlineExceeded, without a deadline after as long as a pod may take. What is known by then is kept.
         """
         question = self._question(asked)
-        codes = question.codes(nodes, deadline or Deadline(POD_SECONDS))
-        self._questions.measure(asked)
-        return codes
+        if question.refresh(len(nodes.whole)):
+            try:
+                question.search(nodes, deadline or Deadline(POD_SECONDS))
+            finally:
+                self._questions.measure(asked)
+        return question.codes(nodes)
 
     def reason(self, asked: Asked, code: int) -> tuple[str, bool]:
         """What a code says, and whether it is an error that fails the pod wherever it goes."""
@@ -184,11 +188,14 @@ class Devices:
 
         `claims` ask for what `asked` says.
         """
-        return self._question(asked).pod.on(row, self._nodes().whole.names[row], claims)
+        (name,) = self._nodes().at(np.array([row])).names
+        return self._question(asked).pod.on(row, name, claims)
 
     def room(self, asked: Asked, nodes: NodeView) -> Int64Column | None:
         """At most how many pods with own claims of this kind fit on each node; None if that is not known."""
-        found = self._question(asked).room(nodes)
+        question = self._question(asked)
+        question.refresh(len(nodes.whole))
+        found = question.room(nodes)
         if (found >= 0).all():
             return found
         wanted = _least(asked)
@@ -221,7 +228,7 @@ class Devices:
         table.settle(nodes)
         self._questions.clear()
         self._standing = Standing(table, self._usage)
-        self._allocator = Allocator(self._standing, self._classes, Selectors(table), solved=self._solved)
+        self._allocator = Allocator(self._standing, self._classes, Selectors(table), solver=self._solver)
         return self._standing, self._allocator
 
 

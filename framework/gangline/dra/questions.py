@@ -30,6 +30,7 @@ class Question:
         self._table = table
         self._texts = texts
         self._position = -1
+        self._are_open = False
         self._codes: CodeColumn = np.zeros(0, dtype=np.uint8)
         self._room: Int64Column = np.zeros(0, dtype=np.int64)
 
@@ -38,27 +39,35 @@ class Question:
         """The memory of what is kept, about."""
         return self.pod.nbytes + _ROW_BYTES * len(self._codes)
 
-    def codes(self, nodes: NodeView, deadline: Deadline) -> CodeColumn:
-        """By node of the view: 0 where all claims get devices, else a code. Raises DeadlineExceeded.
+    def codes(self, nodes: NodeView) -> CodeColumn:
+        """By node of the view: 0 where all claims get devices, else a code; after `refresh` and `search`."""
+        codes = np.array(self._codes[nodes.index])
+        if self._are_open:
+            codes[codes == _NOT_SEARCHED] = FEW_DEVICES  # rows without a node
+        return codes
+
+    def room(self, nodes: NodeView) -> Int64Column:
+        """By node of the view: how many times it has the devices by counting; -1 if that cannot tell."""
+        return np.array(self._room[nodes.index])
+
+    def search(self, nodes: NodeView, deadline: Deadline) -> None:
+        """Search the nodes of the view that counting leaves open. Raises DeadlineExceeded.
 
         Nodes that were searched before the deadline are not searched again.
         """
-        self._refresh(len(nodes.whole))
-        codes = self._codes[nodes.index]
-        unknown = (codes == _NOT_SEARCHED) & nodes.alive
-        if unknown.any():
-            names, rows = nodes.whole.names, nodes.rows
-            for row in rows[unknown].tolist():
-                deadline.check()
-                verdict = self.pod.on(row, names[row])
-                self._codes[row] = 0 if verdict.allocations is not None else self._code(verdict.error)
-            codes = self._codes[nodes.index]
-        return np.where(codes == _NOT_SEARCHED, FEW_DEVICES, codes).astype(np.uint8)
+        is_open = (self._codes[nodes.index] == _NOT_SEARCHED) & nodes.alive
+        if not is_open.any():
+            return
+        names = nodes.whole.names
+        for row in nodes.rows[is_open].tolist():
+            deadline.check()
+            verdict = self.pod.on(row, names[row])
+            self._codes[row] = 0 if verdict.allocations is not None else self._code(verdict.error)
 
-    def room(self, nodes: NodeView) -> Int64Column:
-        """By node of the view: how many times it has the devices by counting; -1 where counting cannot tell."""
-        self._refresh(len(nodes.whole))
-        return np.array(self._room[nodes.index])
+    def refresh(self, size: int) -> bool:
+        """Count again where something has changed, for `size` rows of nodes; answers whether some nodes are open."""
+        self._refresh(size)
+        return self._are_open
 
     def _refresh(self, size: int) -> None:
         touched, known = self._table.touched, len(self._codes)
@@ -87,6 +96,7 @@ class Question:
         is_open = counted.outcomes == OPEN
         self._codes[index] = np.where(is_open, _NOT_SEARCHED, counted.outcomes != FITS)
         self._room[index] = np.where(is_open, -1, counted.room)
+        self._are_open = bool((self._codes == _NOT_SEARCHED).any())
 
     def _code(self, error: str) -> int:
         if not error:

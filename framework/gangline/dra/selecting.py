@@ -1,7 +1,7 @@
 """What selectors say of the devices: each expression is evaluated once for each distinct tuple of what it reads.
 
-Devices that agree in what an expression reads are of one kind. Verdicts are kept by kind, so a device that changes costs
-an evaluation only if there was none like it.
+Devices that agree in what an expression reads are of one kind. Verdicts are kept by kind, so a device that changes
+costs an evaluation only if there was none like it.
 """
 
 from __future__ import annotations
