@@ -4,7 +4,7 @@
 
 Half of the nodes' devices are taken at random. Every cycle asks which nodes have devices for a claim, allocates them on
 the first of these nodes, and takes them, so that the next cycle finds a row changed. A known spec is that of a claim
-like one before. A new spec differs from all before, so no verdict that is kept helps; only the columns of attributes do.
+like one before. A new spec differs from all before, so no verdict that is kept helps; only columns of attributes do.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ def steps(fleet: Fleet, cycles: int) -> list[float]:
 
 
 def gang(fleet: Fleet, runs: int) -> list[float]:
-    """Milliseconds of allocating and taking one device for each member, on rows that are chosen, and giving all back."""
+    """Milliseconds of allocating and taking one device for each member, on rows that are chosen."""
     members = [claim(gpus(1)) for _ in range(GANG)]
     rows = [number // 4 for number in range(GANG)]
     devices = fleet.devices

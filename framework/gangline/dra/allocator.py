@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from gangline.dra.asking import MOST_DEVICES, Alternative, Ask, read
 from gangline.dra.candidates import Candidates
-from gangline.dra.counting import Counted, Outcomes, count
+from gangline.dra.counting import Counted, Counting, Outcomes
 from gangline.dra.cutting import Cut, Unallocatable, cut, problem_of
+from gangline.dra.likeness import alike
 from gangline.dra.problem import Problem
 from gangline.dra.results import Gift, allocation
 from gangline.dra.search import Answer, Ending
@@ -75,6 +76,7 @@ class PodAllocator:
     def __init__(self, ask: Ask, candidates: Candidates, share_id: Callable[[], str], solver: Solver) -> None:
         self._ask = ask
         self._candidates = candidates
+        self._counting = Counting(candidates)
         self._share_id = share_id
         self._solver = solver
         self._cuts: dict[int, Cut] = {}
@@ -92,7 +94,11 @@ class PodAllocator:
 
     def counted(self, size: int, nodes: NDArray[np.int64] | None = None) -> Counted:
         """What counting says of the nodes in these rows; of the first `size` rows without."""
-        return count(self._candidates, size, nodes)
+        return self._counting.count(size, nodes)
+
+    def alike(self, nodes: Sequence[int]) -> Iterator[list[int]]:
+        """The nodes in these rows, in groups that have the same: see `likeness`."""
+        return alike(self._candidates, nodes)
 
     def on(self, node: int, node_name: str, claims: Sequence[ResourceClaim] | None = None) -> Verdict:
         """What the node in this row has; for other claims of the same specs, if there are some."""
@@ -115,7 +121,7 @@ class PodAllocator:
         if answer is None:
             answer = self._solved(found)
             if not (states & IN_USE).any():  # else it depends on more than the states
-                found.shape.answers.put(key, answer)
+                self._solver.keep(found.shape, key, answer)
         return answer
 
     def _solved(self, found: Cut) -> Answer:

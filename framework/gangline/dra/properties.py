@@ -74,6 +74,10 @@ class Properties:
             table, lambda row: msgspec.json.encode(table.devices[row].capacity, order="deterministic")
         )
         """Codes of the capacities; equal codes mean equal amounts and policies."""
+        self.consumption = Coded(
+            table, lambda row: msgspec.json.encode(table.devices[row].consumes_counters, order="deterministic")
+        )
+        """Codes of the counters that devices consume."""
         self._taints = Coded(table, lambda row: msgspec.json.encode(_blocking(table.devices[row])))
 
     def attribute(self, name: str) -> RowColumn[np.int32]:

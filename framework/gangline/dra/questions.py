@@ -53,16 +53,17 @@ class Question:
     def search(self, nodes: NodeView, deadline: Deadline) -> None:
         """Search the nodes of the view that counting leaves open. Raises DeadlineExceeded.
 
-        Nodes that were searched before the deadline are not searched again.
+        Nodes that were searched before the deadline are not searched again. Nodes with equal problems are searched
+        once, so an error names a device of one of them.
         """
         is_open = (self._codes[nodes.index] == _NOT_SEARCHED) & nodes.alive
         if not is_open.any():
             return
         names = nodes.whole.names
-        for row in nodes.rows[is_open].tolist():
+        for rows in self.pod.alike(nodes.rows[is_open].tolist()):
             deadline.check()
-            verdict = self.pod.on(row, names[row])
-            self._codes[row] = 0 if verdict.allocations is not None else self._code(verdict.error)
+            verdict = self.pod.on(rows[0], names[rows[0]])
+            self._codes[rows] = 0 if verdict.allocations is not None else self._code(verdict.error)
 
     def refresh(self, size: int) -> bool:
         """Count again where something has changed, for `size` rows of nodes; answers whether some nodes are open."""

@@ -18,9 +18,10 @@ _STATE_BYTES = 500
 class Shape:
     """Stands for all nodes that have one problem while nothing is taken of their devices."""
 
-    __slots__ = ("answers",)
+    __slots__ = ("answers", "problem")
 
-    def __init__(self) -> None:
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
         self.answers: BoundedCache[bytes, Answer] = BoundedCache(1 << 20, lambda state, _: _STATE_BYTES + len(state))
         """By the states of the devices."""
 
@@ -45,7 +46,12 @@ class Solver:
     def shape(self, problem: Problem) -> Shape:
         """The shape of nodes that have this problem while nothing is taken."""
         shape = self._shapes.get(problem)
-        return self._shapes.put(problem, Shape()) if shape is None else shape
+        return self._shapes.put(problem, Shape(problem)) if shape is None else shape
+
+    def keep(self, shape: Shape, state: bytes, answer: Answer) -> None:
+        """This is the answer to the problem of nodes of a shape whose devices are in this state."""
+        shape.answers.put(state, answer)
+        self._shapes.measure(shape.problem)
 
 
 def _size(problem: Problem, _: object) -> int:

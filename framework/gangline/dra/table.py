@@ -58,6 +58,8 @@ class Placed:
     """In the order in which they are tried."""
     has_wide: bool
     """Whether some of the devices are for several nodes."""
+    selects_devices: bool
+    """Whether devices select nodes one by one."""
 
 
 @dataclass(slots=True, eq=False)
@@ -319,7 +321,8 @@ class DeviceTable:
     def _place(self, pool: Pool) -> Placed:
         ranges = [self._ranges[number][1] for number in pool.slices]
         rows = np.concatenate([np.arange(each.start, each.stop) for each in ranges]) if ranges else np.arange(0)
-        placed = Placed(pool, rows, bool((self._node[rows] == SEVERAL).any()))
+        selects = any(self.slices[number].spec.per_device_node_selection for number in pool.slices)
+        placed = Placed(pool, rows, bool((self._node[rows] == SEVERAL).any()), selects)
         if pool.reach.is_inverted or len(pool.reach.rows) > 1:
             self._wide[placed] = None
         else:
