@@ -59,7 +59,11 @@ class Rows:
 
 
 class RowColumn(Generic[T]):
-    """A column over rows. `evaluate` returns one value for each of some rows; it may read only what `Rows` notes."""
+    """A column over rows.
+
+    `evaluate` returns one value for each of some rows, which ascend, so that as many as there are are all of them. It
+    may read only what `Rows` notes.
+    """
 
     def __init__(self, rows: Rows, dtype: type[T], evaluate: Callable[[RowNumbers], Any]) -> None:
         self._rows = rows
@@ -78,7 +82,7 @@ class RowColumn(Generic[T]):
     def _refresh(self) -> None:
         rows, position = self._rows, self._rows.log.position
         changed = None if self._position < 0 else rows.log.since(self._position, max(64, rows.size // 4))
-        which = np.arange(rows.size) if changed is None else changed[0]
+        which = np.arange(rows.size) if changed is None else np.sort(changed[0])
         self._cells = grown(self._cells, rows.size)
         if len(which):
             self._cells[which] = self._evaluate(which)
