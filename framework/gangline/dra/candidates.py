@@ -18,6 +18,7 @@ from gangline.dra.rows import RowColumn, RowNumbers, kinds
 from gangline.dra.selecting import FAILURE, YES, Selectors
 from gangline.dra.standing import Standing
 from gangline.dra.table import HAS_POLICY
+from gangline.status import BoolColumn
 
 MEANT = 1
 """A flag: the device is asked for: selectors hold, and the capacities could suffice."""
@@ -58,6 +59,13 @@ class Candidates:
     def flags(self, number: int) -> Flags:
         """By row: MEANT, USABLE and FAILS for an alternative, as far as they are true."""
         return self._columns[self.kind_of[number]].values
+
+    def matter(self, rows: RowNumbers) -> BoolColumn:
+        """For each of some rows: whether an alternative has some flag."""
+        found = np.zeros(len(rows), dtype=np.uint8)
+        for column in self._columns:
+            found |= column.values[rows]
+        return found > 0
 
     @property
     def nbytes(self) -> int:

@@ -55,13 +55,12 @@ def cut(candidates: Candidates, node: int, solver: Solver) -> Cut:
     pools = [placed for placed in pools if placed.pool.condition is Condition.USABLE]
     rows = np.concatenate([placed.rows for placed in pools]) if pools else np.arange(0)
     of_pool = [placed for placed in pools for _ in range(len(placed.rows))]
-    matters = np.zeros(len(rows), dtype=np.bool_)
-    for number in range(len(candidates.alternatives)):
-        matters |= candidates.flags(number)[rows] > 0
-    found = np.flatnonzero(matters).tolist()
+    found = np.flatnonzero(candidates.matter(rows)).tolist()
     rows = rows[found]
     numbers = rows.tolist()
-    reached = np.array([table.reaches(row, node) for row in numbers], dtype=np.bool_)
+    reached = np.ones(len(rows), dtype=np.bool_)
+    if any(placed.selects_devices for placed in pools):
+        reached[:] = [table.reaches(row, node) for row in numbers]
     is_plain = not (table.traits[rows] & (SHAREABLE | CONSUMES)).any()
     plain = Cut(rows, numbers, [of_pool[at] for at in found], reached, is_plain)
     if not is_plain:

@@ -55,9 +55,7 @@ def _groups(candidates: Candidates, some: list[tuple[int, list[Placed]]]) -> Ite
     place = np.repeat([place for place, _, _ in parts], lengths)
     order = np.repeat([order for _, order, _ in parts], lengths)
     flags = [candidates.flags(candidates.kind_of.index(kind)) for kind in range(len(set(candidates.kind_of)))]
-    matters = np.zeros(len(rows), dtype=np.bool_)
-    for each in flags:
-        matters |= each[rows] > 0
+    matters = candidates.matter(rows)
     rows, place, order = rows[matters], place[matters], order[matters]
     starts = np.searchsorted(place, np.arange(len(some) + 1))
     columns = _columns(candidates, flags, rows, place, order, starts)

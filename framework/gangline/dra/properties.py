@@ -5,8 +5,9 @@ A column is made when a question first needs it, and kept; for devices that chan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from operator import attrgetter
+from typing import Generic, TypeVar
 
 import msgspec
 import numpy as np
@@ -25,11 +26,11 @@ MISSING = -1
 """The code of an attribute that a device does not have."""
 UNKNOWN = -2
 """The code of an attribute whose type is not known; it equals no other."""
-_NEW = -3
 _MOST_BYTES = 64 << 20
 """The memory of all columns of attributes and capacities: expressions may name any number of them."""
 
 K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
 
 class Coded(Generic[K]):
@@ -85,44 +86,40 @@ class Properties:
 
         The same column has the same codes as long as somebody holds it.
         """
-        return self._named_column("attributes", name, lambda device: device.attributes, _attribute_codes)
+        return self._named_column("attributes", name, attrgetter("attributes"), _attribute_codes)
 
     def capacity(self, name: str) -> RowColumn[np.int32]:
         """The codes of a capacity, which is named as attributes are; equal codes mean equal texts."""
-        return self._named_column("capacity", name, lambda device: device.capacity, _capacity_codes)
+        return self._named_column("capacity", name, attrgetter("capacity"), _capacity_codes)
 
     def _named_column(
         self,
         kind: str,
         name: str,
-        held: Callable[[Device], Mapping[str, Any]],
-        code: Callable[[list[Any], dict[Hashable, int]], list[int]],
+        held: Callable[[Device], Mapping[str, V]],
+        code: Callable[[Iterable[V | None], dict[Hashable, int]], list[int]],
     ) -> RowColumn[np.int32]:
-        key = kind, name
-        column = self._named.get(key)
+        column = self._named.get((kind, name))
         if column is None:
             numbers: dict[Hashable, int] = {}
-
-            def evaluate(rows: RowNumbers) -> list[int]:
-                return code(self._held(rows, name, held), numbers)
-
-            column = RowColumn(self._table.rows, np.int32, evaluate)
-            self._named.put(key, column)
+            column = RowColumn(self._table.rows, np.int32, lambda rows: code(self._values(rows, name, held), numbers))
+            self._named.put((kind, name), column)
         return column
 
-    def _held(self, rows: RowNumbers, name: str, held: Callable[[Device], Mapping[str, Any]]) -> list[Any]:
+    def _values(self, rows: RowNumbers, name: str, held: Callable[[Device], Mapping[str, V]]) -> Iterable[V | None]:
         """By row: what the device has under a name, or None."""
         table = self._table
-        devices = table.devices if len(rows) == len(table) else [table.devices[row] for row in rows.tolist()]
-        values = [held(device).get(name) for device in devices]
+        devices, ids = table.devices, table.ids
+        if len(rows) < len(table):
+            devices, ids = [devices[row] for row in rows.tolist()], [ids[row] for row in rows.tolist()]
         domain, slash, local = name.partition("/")
-        if slash:
-            ids = table.ids if len(rows) == len(table) else [table.ids[row] for row in rows.tolist()]
-            values = [
-                value if value is not None or id_[0] != domain else held(device).get(local)
-                for value, device, id_ in zip(values, devices, ids, strict=True)
-            ]
-        return values
+        all_held = map(held, devices)
+        if not slash:
+            return (values.get(name) for values in all_held)
+        return (
+            values.get(name) or (values.get(local) if driver == domain else None)
+            for values, (driver, _, _) in zip(all_held, ids, strict=True)
+        )
 
     def described(self, row: int) -> dict[str, object]:
         """What selectors can read of a device, as the API writes it."""
@@ -155,20 +152,19 @@ def _blocking(device: Device) -> tuple[DeviceTaint, ...]:
     return tuple(taint for taint in device.taints if is_blocking(taint.effect))
 
 
-def _attribute_codes(values: list[DeviceAttribute | None], numbers: dict[Hashable, int]) -> list[int]:
+def _attribute_codes(values: Iterable[DeviceAttribute | None], numbers: dict[Hashable, int]) -> list[int]:
     """Numbers of values, `numbers` for those that are known; it is extended by the others."""
-    known = numbers.get
-    codes = [MISSING if value is None else known(value.string, _NEW) for value in values]
-    for at, code in enumerate(codes):
-        if code == _NEW:
-            value = values[at]
-            assert value is not None
-            typed = _typed(value)
-            codes[at] = UNKNOWN if typed is None else numbers.setdefault(typed, len(numbers))
+    codes = []
+    for value in values:
+        if value is None:
+            codes.append(MISSING)
+            continue
+        typed = value.string or _typed(value)
+        codes.append(UNKNOWN if typed is None else numbers.setdefault(typed, len(numbers)))
     return codes
 
 
-def _capacity_codes(values: list[DeviceCapacity | None], numbers: dict[Hashable, int]) -> list[int]:
+def _capacity_codes(values: Iterable[DeviceCapacity | None], numbers: dict[Hashable, int]) -> list[int]:
     return [MISSING if value is None else numbers.setdefault(str(value.value), len(numbers)) for value in values]
 
 

@@ -51,11 +51,13 @@ class Rows:
         self.log = Changes()
         self.turnover = 0
         """How many rows have got a device, or another one, since the beginning."""
+        self.has_columns = False
 
     def note(self, row: int) -> None:
         """The device in this row is another one now, or it is somewhere else."""
-        self.log.note(row, NODE)
         self.turnover += 1
+        if self.has_columns:
+            self.log.note(row, NODE)
 
 
 class RowColumn(Generic[T]):
@@ -66,6 +68,7 @@ class RowColumn(Generic[T]):
     """
 
     def __init__(self, rows: Rows, dtype: type[T], evaluate: Callable[[RowNumbers], Any]) -> None:
+        rows.has_columns = True
         self._rows = rows
         self._evaluate = evaluate
         self._cells: NDArray[T] = np.zeros(0, dtype=dtype)

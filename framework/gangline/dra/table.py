@@ -429,8 +429,10 @@ def _traits(device: Device) -> int:
     found = SHAREABLE if device.allow_multiple_allocations else 0
     if device.consumes_counters:
         found |= CONSUMES
-    if any(is_blocking(taint.effect) for taint in device.taints):
-        found |= TAINTED
-    if any(capacity.request_policy is not None for capacity in device.capacity.values()):
-        found |= HAS_POLICY
+    for taint in device.taints:
+        if taint.effect in _BLOCKING:
+            found |= TAINTED
+    for capacity in device.capacity.values():
+        if capacity.request_policy is not None:
+            found |= HAS_POLICY
     return found
