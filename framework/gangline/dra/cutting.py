@@ -31,14 +31,13 @@ class Cut:
     """The same numbers."""
     pools: list[Placed]
     """By position."""
-    reached: NDArray[np.bool_]
-    """By position: whether the node may use the device."""
-    is_plain: bool
-    """Whether no device may be shared, nor consumes counters: then `whole` and what is taken make up the problem."""
+    reached: NDArray[np.bool_] | None
+    """By position: whether the node may use the device; None if it may use all."""
     whole: Problem | None = None
-    """The problem of a plain cut while nothing is taken."""
+    """The problem while nothing is taken, if no device may be shared nor consumes counters: then the problem follows
+    from this and from what is taken."""
     shape: Shape | None = None
-    """What a plain cut has in common with others."""
+    """What nodes with the same `whole` have in common."""
 
 
 def cut(candidates: Candidates, node: int, solver: Solver) -> Cut:
@@ -58,15 +57,15 @@ def cut(candidates: Candidates, node: int, solver: Solver) -> Cut:
     found = np.flatnonzero(candidates.matter(rows)).tolist()
     rows = rows[found]
     numbers = rows.tolist()
-    reached = np.ones(len(rows), dtype=np.bool_)
+    reached = None
     if any(placed.selects_devices for placed in pools):
-        reached[:] = [table.reaches(row, node) for row in numbers]
-    is_plain = not (table.traits[rows] & (SHAREABLE | CONSUMES)).any()
-    plain = Cut(rows, numbers, [of_pool[at] for at in found], reached, is_plain)
-    if not is_plain:
-        return plain
-    whole = _Problem(candidates, plain, False).made()
-    return replace(plain, whole=whole, shape=solver.shape(whole))
+        reached = np.array([table.reaches(row, node) for row in numbers], dtype=np.bool_)
+    placed_at = [of_pool[at] for at in found]
+    found_cut = Cut(rows, numbers, placed_at, reached)
+    if (table.traits[rows] & (SHAREABLE | CONSUMES)).any():
+        return found_cut
+    whole = _Problem(candidates, found_cut, False).made()
+    return Cut(rows, numbers, placed_at, reached, whole, solver.shape(whole))
 
 
 def problem_of(candidates: Candidates, of: Cut) -> Problem:
@@ -108,9 +107,11 @@ class _Problem:
         self._table = candidates.table
         self._cut = of
         states = self._standing.states[of.numbers] if with_taken else np.zeros(len(of.rows), dtype=np.uint8)
-        self._taken = states & TAKEN > 0
+        self._free = states & TAKEN == 0
         self._in_use = states & IN_USE > 0
-        self._shareable = self._table.traits[of.numbers] & SHAREABLE > 0
+        traits = self._table.traits[of.numbers]
+        self._shareable = np.flatnonzero(traits & SHAREABLE).tolist()
+        self._consuming = np.flatnonzero(traits & CONSUMES).tolist()
         self._capacities: dict[tuple[int, str], int] = {}
         self._capacities_left: list[int] = []
 
@@ -133,28 +134,29 @@ class _Problem:
             tuple(requests),
             tuple(tuple(request.is_prioritized for request in each) for each in ask.requests),
             self._rules(requests),
-            _mask(self._shareable),
+            sum(1 << position for position in self._shareable),
             _mask(self._in_use),
             counters,
             counters_left,
             tuple(self._capacities_left),
         )
 
-    def _exhausted(self) -> NDArray[np.bool_]:
-        found = np.zeros(len(self._cut.rows), dtype=np.bool_)
-        consuming = self._table.traits[self._cut.numbers] & CONSUMES > 0
-        for at in np.flatnonzero(consuming).tolist():
-            found[at] = self._standing.is_exhausted(self._cut.rows[at], self._cut.pools[at])
-        return found
+    def _exhausted(self) -> list[int]:
+        """Positions of devices that consume counters of which too much is consumed."""
+        standing, of = self._standing, self._cut
+        return [at for at in self._consuming if standing.is_exhausted(of.rows[at], of.pools[at])]
 
-    def _choice(self, number: int, exhausted: NDArray[np.bool_]) -> Choice:
+    def _choice(self, number: int, exhausted: list[int]) -> Choice:
         candidates, rows = self._candidates, self._cut.rows
         alternative = candidates.alternatives[number]
         flags = candidates.flags(number)[self._cut.numbers]
-        meant = (flags & MEANT > 0) & self._cut.reached
+        meant = flags & MEANT > 0
+        if self._cut.reached is not None:
+            meant &= self._cut.reached
         for at in np.flatnonzero(meant & self._in_use).tolist():
             meant[at] = candidates.suffices(number, rows[at])
-        usable = meant & (flags & USABLE > 0) & ~exhausted
+        usable = meant & (flags & USABLE > 0)
+        usable[exhausted] = False
         fails = flags & FAILS > 0
         every = None
         if alternative.is_all:
@@ -162,8 +164,8 @@ class _Problem:
                 raise Unallocatable(candidates.failure(number, rows[int(np.argmax(fails))]))
             every = tuple(np.flatnonzero(meant).tolist())
         if not alternative.is_admin:
-            usable &= ~self._taken
-            fails &= ~self._taken
+            usable &= self._free
+            fails &= self._free
         return Choice(
             alternative.request,
             alternative.count if every is None else len(every),
@@ -177,7 +179,9 @@ class _Problem:
     def _consumed(self, number: int, meant: NDArray[np.bool_]) -> tuple[Amounts, ...]:
         """By position: the capacities that a share of the device consumes."""
         consumes: list[Amounts] = [()] * len(self._cut.rows)
-        for position in np.flatnonzero(self._shareable & meant).tolist():
+        for position in self._shareable:
+            if not meant[position]:
+                continue
             row = self._cut.rows[position]
             pairs = []
             for name, (amount, has) in sorted(self._candidates.consumed(number, row).items()):
@@ -192,18 +196,18 @@ class _Problem:
         """By position: the counters that a device consumes; and what is left of each counter."""
         numbers: dict[tuple[str, str, str, str], int] = {}
         left: list[int] = []
-        consumed: list[Amounts] = []
-        for row, placed in zip(self._cut.rows, self._cut.pools, strict=True):
+        consumed: list[Amounts] = [()] * len(self._cut.rows)
+        for position in self._consuming:
+            placed = self._cut.pools[position]
+            available = self._standing.left(placed)
             pairs = []
-            if self._table.traits.item(row) & CONSUMES:
-                available = self._standing.left(placed)
-                for (counter_set, name), amount in self._table.consumption(row).items():
-                    key = placed.pool.driver, placed.pool.name, counter_set, name
-                    index = numbers.setdefault(key, len(numbers))
-                    if index == len(left):
-                        left.append(available[counter_set, name])
-                    pairs.append((index, amount))
-            consumed.append(tuple(pairs))
+            for (counter_set, name), amount in self._table.consumption(self._cut.rows[position]).items():
+                key = placed.pool.driver, placed.pool.name, counter_set, name
+                index = numbers.setdefault(key, len(numbers))
+                if index == len(left):
+                    left.append(available[counter_set, name])
+                pairs.append((index, amount))
+            consumed[position] = tuple(pairs)
         return tuple(consumed), tuple(left)
 
     def _rules(self, requests: list[tuple[tuple[int, ...], ...]]) -> tuple[tuple[Rule, ...], ...]:

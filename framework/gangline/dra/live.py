@@ -223,9 +223,9 @@ class Devices:
         if self._standing is not None and self._allocator is not None and not self._standing.table.is_worn:
             self._standing.table.settle(nodes)
             return self._standing, self._allocator
-        table = DeviceTable((), nodes, by_name=True)
-        self._numbers = {name: table.put(each) for name, each in sorted(self._slices.items())}
-        table.settle(nodes)
+        names = sorted(self._slices)
+        table = DeviceTable([self._slices[name] for name in names], nodes, by_name=True)
+        self._numbers = {name: number for number, name in enumerate(names)}
         self._questions.clear()
         self._standing = Standing(table, self._usage)
         self._allocator = Allocator(self._standing, self._classes, Selectors(table), solver=self._solver)

@@ -108,6 +108,8 @@ class DeviceTable:
         self._traits = np.zeros(0, dtype=np.uint8)
         self._next = 0
         self._by_name = by_name
+        self._is_settled = False
+        """Whether somebody may have seen the table."""
         self._groups: dict[PoolKey, _Group] = {}
         self._by_node: dict[str, set[PoolKey]] = {}
         """By name of a node: the pools with a slice for this node."""
@@ -218,6 +220,7 @@ class DeviceTable:
         for key in list(self._dirty):
             self._settle(key, nodes)
             del self._dirty[key]
+        self._is_settled = True
 
     def _settle(self, key: PoolKey, nodes: NodeView) -> None:
         group = self._groups[key]
@@ -262,8 +265,9 @@ class DeviceTable:
             old = by_name.pop((name, len(devices)), None)
             rows = left.pop(old)[1] if old is not None else self._free_rows(len(devices))
             self._ranges[number] = name, rows
+            driver, pool = _key(each)
             for row, device in zip(rows, devices, strict=True):
-                self._assign(row, number, device, (each.spec.driver, each.spec.pool.name, device.name))
+                self._assign(row, number, device, (driver, pool, device.name))
         for _, rows in left.values():
             for row in rows:
                 self._assign(row, -1, _NO_DEVICE, _NO_ID)
@@ -319,10 +323,11 @@ class DeviceTable:
                 self.rows.note(row)
 
     def _place(self, pool: Pool) -> Placed:
-        ranges = [self._ranges[number][1] for number in pool.slices]
-        rows = np.concatenate([np.arange(each.start, each.stop) for each in ranges]) if ranges else np.arange(0)
-        selects = any(self.slices[number].spec.per_device_node_selection for number in pool.slices)
-        placed = Placed(pool, rows, bool((self._node[rows] == SEVERAL).any()), selects)
+        ranges = [np.arange(each.start, each.stop) for _, each in map(self._ranges.__getitem__, pool.slices)]
+        rows = ranges[0] if len(ranges) == 1 else np.concatenate(ranges) if ranges else np.arange(0)
+        specs = [self.slices[number].spec for number in pool.slices]
+        has_wide = any(not spec.node_name and spec.devices for spec in specs)
+        placed = Placed(pool, rows, has_wide, any(spec.per_device_node_selection for spec in specs))
         if pool.reach.is_inverted or len(pool.reach.rows) > 1:
             self._wide[placed] = None
         else:
@@ -330,8 +335,7 @@ class DeviceTable:
                 self._own.setdefault(node, []).append(placed)
         for number in (*pool.slices, *pool.others):
             self.placed_with.setdefault(number, []).append(placed)
-        note_reach(self.touched, pool.reach, NODE)
-        note_reach(self.moved, pool.reach, NODE)
+        self._note(pool)
         return placed
 
     def _withdraw(self, placed: Placed) -> None:
@@ -347,8 +351,13 @@ class DeviceTable:
             self.placed_with[number].remove(placed)
             if not self.placed_with[number]:
                 del self.placed_with[number]
-        note_reach(self.touched, pool.reach, NODE)
-        note_reach(self.moved, pool.reach, NODE)
+        self._note(pool)
+
+    def _note(self, pool: Pool) -> None:
+        """The nodes of a pool see a change."""
+        if self._is_settled:
+            note_reach(self.touched, pool.reach, NODE)
+            note_reach(self.moved, pool.reach, NODE)
 
     # What there is
 
