@@ -15,12 +15,12 @@ from gangline.dra.counting import Counted, Counting, Outcomes
 from gangline.dra.cutting import Cut, Unallocatable, cut, problem_of
 from gangline.dra.likeness import alike
 from gangline.dra.problem import Problem
+from gangline.dra.reading import SHAREABLE
 from gangline.dra.results import Gift, allocation
 from gangline.dra.search import Answer, Ending
 from gangline.dra.selecting import Selectors
 from gangline.dra.solving import Solver
 from gangline.dra.standing import IN_USE, Standing
-from gangline.dra.table import SHAREABLE
 from gangline.model.resource_claims import ResourceClaim, ResourceClaimAllocation
 from gangline.model.resource_slices import DeviceClass
 

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from gangline.dra.asking import Alternative, Ask
 from gangline.dra.capacities import Amount, consumption
+from gangline.dra.reading import HAS_POLICY
 from gangline.dra.rows import RowColumn, RowNumbers, kinds
 from gangline.dra.selecting import FAILURE, YES, Selectors
 from gangline.dra.standing import Standing
-from gangline.dra.table import HAS_POLICY
 from gangline.status import BoolColumn
 
 MEANT = 1

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from gangline.dra.asking import MOST_DEVICES, Ask
 from gangline.dra.candidates import FAILS, USABLE, Candidates
 from gangline.dra.properties import MISSING, Codes
+from gangline.dra.reading import CONSUMES, SHAREABLE
 from gangline.dra.rows import RowNumbers, kinds
-from gangline.dra.table import CONSUMES, SHAREABLE
 from gangline.status import BoolColumn
 
 Outcomes = NDArray[np.int8]

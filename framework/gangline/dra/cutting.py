@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from gangline.dra.candidates import FAILS, MEANT, USABLE, Candidates
 from gangline.dra.pools import Condition
 from gangline.dra.problem import Amounts, Choice, Mask, Problem, Rule
+from gangline.dra.reading import CONSUMES, SHAREABLE, consumption
 from gangline.dra.rows import RowNumbers
 from gangline.dra.solving import Shape, Solver
 from gangline.dra.standing import IN_USE, TAKEN
-from gangline.dra.table import CONSUMES, SHAREABLE, Placed
+from gangline.dra.table import Placed
 
 
 class Unallocatable(Exception):
@@ -201,7 +202,7 @@ class _Problem:
             placed = self._cut.pools[position]
             available = self._standing.left(placed)
             pairs = []
-            for (counter_set, name), amount in self._table.consumption(self._cut.rows[position]).items():
+            for (counter_set, name), amount in consumption(self._table.devices[self._cut.rows[position]]).items():
                 key = placed.pool.driver, placed.pool.name, counter_set, name
                 index = numbers.setdefault(key, len(numbers))
                 if index == len(left):

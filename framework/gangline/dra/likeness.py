@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from gangline.dra.candidates import Candidates
 from gangline.dra.pools import Condition
+from gangline.dra.reading import CONSUMES, SHAREABLE
 from gangline.dra.rows import RowNumbers, kinds
 from gangline.dra.standing import IN_USE
-from gangline.dra.table import CONSUMES, SHAREABLE, Placed
+from gangline.dra.table import Placed
 
 _MOST_ROWS = 250_000
 """Devices that are looked at together."""

@@ -13,8 +13,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from gangline.dra.reading import TAINTED, is_blocking
 from gangline.dra.rows import RowColumn, RowNumbers, kinds
-from gangline.dra.table import TAINTED, DeviceTable, is_blocking
+from gangline.dra.table import DeviceTable
 from gangline.model.resource_claims import DeviceToleration
 from gangline.model.resource_slices import Device, DeviceAttribute, DeviceCapacity, DeviceTaint
 from gangline.sizes import BoundedCache

@@ -13,8 +13,9 @@ import numpy as np
 
 from gangline import cel
 from gangline.dra.properties import Codes, Properties
+from gangline.dra.reading import SHAREABLE
 from gangline.dra.rows import RowColumn, RowNumbers, kinds
-from gangline.dra.table import SHAREABLE, DeviceTable
+from gangline.dra.table import DeviceTable
 from gangline.errors import GanglineError
 from gangline.sizes import BoundedCache
 

@@ -11,8 +11,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from gangline.dra.reading import CONSUMES, SHAREABLE, consumption
 from gangline.dra.rows import RowColumn, RowNumbers
-from gangline.dra.table import CONSUMES, SEVERAL, SHAREABLE, DeviceTable, Placed, note_reach
+from gangline.dra.table import SEVERAL, DeviceTable, Placed, note_reach
 from gangline.dra.usage import DeviceId, Usage
 from gangline.model.resource_claims import AllocatedDevice
 from gangline.quantity import milli
@@ -94,7 +95,7 @@ class Standing:
                 continue
             for placed in table.placed_with.get(table.slice_of[row], ()):
                 left = self._left.get(placed)
-                for counter, amount in table.consumption(row).items() if left is not None else ():
+                for counter, amount in consumption(table.devices[row]).items() if left is not None else ():
                     if left is not None and counter in left:
                         left[counter] -= sign * amount
 
@@ -125,7 +126,7 @@ class Standing:
             for number in (*pool.slices, *pool.others) if left else ():
                 for row in table.rows_of_slice(number):
                     if self.usage.is_used(table.ids[row]):
-                        for counter, amount in table.consumption(row).items():
+                        for counter, amount in consumption(table.devices[row]).items():
                             if counter in left:
                                 left[counter] -= amount
         return left

@@ -13,14 +13,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from gangline.bounds import check_count
-from gangline.dra import capacities
 from gangline.dra.pools import Condition, Pool, Reach, devices_reach, gather
+from gangline.dra.reading import check, traits_of
 from gangline.dra.rows import RowNumbers, Rows, grown
 from gangline.dra.usage import DeviceId
 from gangline.errors import InvalidObject
 from gangline.model.resource_slices import Device, ResourceSlice
-from gangline.quantity import milli
 from gangline.state.changes import NODE, Changes
 from gangline.state.node_view import NodeView
 
@@ -28,18 +26,6 @@ SEVERAL = -1
 """In place of a node: several nodes may use the device."""
 NOWHERE = -2
 """In place of a node: no node may use the device, or there is none in the row."""
-SHAREABLE = 1
-"""A trait: several allocations may have the device at once."""
-CONSUMES = 2
-"""A trait: the device consumes counters."""
-TAINTED = 4
-"""A trait: the device has a taint that keeps pods away."""
-HAS_POLICY = 8
-"""A trait: a policy says how much of a capacity may be consumed."""
-_BLOCKING = frozenset(("NoSchedule", "NoExecute"))
-_MOST_DEVICES = 128
-"""Devices of one slice; the API takes no more."""
-_MOST_COUNTER_SETS = 8
 _WEAR = 100_000
 """Rows that may be given other devices in any table, before it is worn."""
 _NO_DEVICE = Device("")
@@ -152,7 +138,11 @@ class DeviceTable:
         """A slice came; returns its number. The table shows it after `settle`."""
         number = self._next
         self._next += 1
-        if not self._is_readable(each):
+        self.refused.pop(each.metadata.name, None)
+        try:
+            check(each)
+        except InvalidObject as error:
+            self.refused[each.metadata.name] = error
             return number
         self.slices[number] = each
         self._groups.setdefault(_key(each), _Group()).members.add(number)
@@ -195,25 +185,6 @@ class DeviceTable:
         return bool(self._selecting) or not all(
             _is_local(self.slices[number]) for key in keys for number in self._groups[key].members
         )
-
-    def _is_readable(self, each: ResourceSlice) -> bool:
-        self.refused.pop(each.metadata.name, None)
-        try:
-            check_count("spec.devices", each.spec.devices, _MOST_DEVICES)
-            check_count("spec.sharedCounters", each.spec.shared_counters, _MOST_COUNTER_SETS)
-            for device in each.spec.devices:
-                for capacity in device.capacity.values():
-                    capacities.check(capacity)
-                for consumption in device.consumes_counters:
-                    for counter in consumption.counters.values():
-                        milli(counter.value)
-            for counters in each.spec.shared_counters:
-                for counter in counters.counters.values():
-                    milli(counter.value)
-        except InvalidObject as error:
-            self.refused[each.metadata.name] = error
-            return False
-        return True
 
     def settle(self, nodes: NodeView) -> None:
         """Show all changes. `nodes` is a view over all rows."""
@@ -304,7 +275,7 @@ class DeviceTable:
             self.ids[row] = id_
         elif before == device:
             return
-        self._traits[row] = _traits(device)
+        self._traits[row] = traits_of(device)
         self.rows.note(row)
 
     def _locate(self, number: int, nodes: NodeView | None) -> None:
@@ -401,15 +372,6 @@ class DeviceTable:
         reached = self._groups[_key(each)].reached[number]
         return node in reached[row - self._ranges[number][1].start]
 
-    def consumption(self, row: int) -> dict[tuple[str, str], int]:
-        """By counter set and counter: the thousandths that a device consumes."""
-        consumed: dict[tuple[str, str], int] = {}
-        for each in self.devices[row].consumes_counters:
-            for name, counter in each.counters.items():
-                key = each.counter_set, name
-                consumed[key] = consumed.get(key, 0) + milli(counter.value)
-        return consumed
-
 
 def note_reach(log: Changes, reach: Reach, kind: int) -> None:
     """Note a change for all nodes that a pool is for."""
@@ -420,11 +382,6 @@ def note_reach(log: Changes, reach: Reach, kind: int) -> None:
             log.note(row, kind)
 
 
-def is_blocking(effect: str) -> bool:
-    """Whether a taint of this effect keeps pods away."""
-    return effect in _BLOCKING
-
-
 def _is_local(each: ResourceSlice) -> bool:
     """Whether one node alone sees a slice."""
     return bool(each.spec.node_name) and not each.spec.shared_counters
@@ -432,16 +389,3 @@ def _is_local(each: ResourceSlice) -> bool:
 
 def _key(each: ResourceSlice) -> PoolKey:
     return each.spec.driver, each.spec.pool.name
-
-
-def _traits(device: Device) -> int:
-    found = SHAREABLE if device.allow_multiple_allocations else 0
-    if device.consumes_counters:
-        found |= CONSUMES
-    for taint in device.taints:
-        if taint.effect in _BLOCKING:
-            found |= TAINTED
-    for capacity in device.capacity.values():
-        if capacity.request_policy is not None:
-            found |= HAS_POLICY
-    return found
