@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gangline.dra.live import Devices
-from gangline.model import DeviceClass, ResourceClaim, ResourceClaimAllocation, ResourceSlice
+from gangline.model import DeviceClass, ObjectMeta, ResourceClaim, ResourceClaimAllocation, ResourceSlice
 from gangline.process.memory import settle_memory
 from gangline.state.node_view import NodeView
 from gangline.testing import cluster, make_node
@@ -85,6 +85,33 @@ def larger_than(mebibytes: int) -> str:
     return f'device.capacity["{DRIVER}"].memory.compareTo(quantity("{mebibytes}Mi")) > 0'
 
 
+def partitions(node: int) -> list[ResourceSlice]:
+    """Two devices of a node as its driver offers them: whole, in halves or in quarters that share their memory."""
+    name = f"node-{node:05}"
+    pool = {"name": f"{name}-mig", "generation": 1, "resourceSliceCount": 2}
+    counters = [{"name": f"gpu-{gpu}", "counters": {"memory": {"value": "80Gi"}}} for gpu in range(2)]
+    devices = [
+        {
+            "name": f"gpu-{gpu}-{parts}-{number}",
+            "attributes": {"type": {"string": "mig"}},
+            "consumesCounters": [{"counterSet": f"gpu-{gpu}", "counters": {"memory": {"value": f"{80 // parts}Gi"}}}],
+        }
+        for gpu in range(2)
+        for parts in (1, 2, 4)
+        for number in range(parts)
+    ]
+    return [
+        msgspec.convert(
+            {
+                "metadata": {"name": f"{name}-mig-{part}"},
+                "spec": {"driver": DRIVER, "nodeName": name, "pool": pool, **content},
+            },
+            ResourceSlice,
+        )
+        for part, content in (("counters", {"sharedCounters": counters}), ("devices", {"devices": devices}))
+    ]
+
+
 def one(cycles: int) -> Iterator[ResourceClaim]:
     """One device."""
     for _ in range(cycles):
@@ -131,6 +158,12 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * resource.getpagesize()
 
 
+def quarter(number: int) -> ResourceClaim:
+    """A quarter of a device; each number has another expression."""
+    small = 'device.attributes["gpu.example.com"].type == "mig"'
+    return claim({**gpus(1, small + f" && {number} >= 0"), "deviceClassName": "any"})
+
+
 class Fleet:
     """Devices of a cluster of which half are taken."""
 
@@ -144,6 +177,7 @@ class Fleet:
         expression = f'device.driver == "{DRIVER}" && device.attributes["{DRIVER}"].type == "gpu"'
         spec = {"selectors": [{"cel": {"expression": expression}}]}
         self.devices.class_changed(None, msgspec.convert({"metadata": {"name": "gpu"}, "spec": spec}, DeviceClass))
+        self.devices.class_changed(None, DeviceClass(ObjectMeta("any")))
         chance = random.Random(1)
         for node in range(nodes):
             for number in sorted(chance.sample(range(PER_NODE), PER_NODE // 2)):
@@ -197,6 +231,12 @@ CASES = (
 )
 
 
+PARTITIONS = (
+    Case("a quarter of a GPU, known spec", lambda cycles: (quarter(0) for _ in range(cycles)), 0.3),
+    Case("a quarter of a GPU, new spec each", lambda cycles: map(quarter, islice(NUMBERS, cycles)), share=20),
+)
+
+
 def measure(fleet: Fleet, case: Case, cycles: int) -> list[float]:
     """Milliseconds of each cycle; the devices are given back at the end."""
     times = []
@@ -221,21 +261,23 @@ def steps(fleet: Fleet, cycles: int) -> list[float]:
     return times
 
 
-def gang(fleet: Fleet, runs: int) -> list[float]:
+def gang(fleet: Fleet, cycles: int, is_new: bool) -> list[float]:
     """Milliseconds of allocating and taking one device for each member, on rows that are chosen."""
-    members = [claim(gpus(1)) for _ in range(GANG)]
     rows = [number // 4 for number in range(GANG)]
     devices = fleet.devices
-    asked = devices.asked(members[:1])
     times = []
-    for _ in range(runs):
+    for cycle in range(cycles + 1):
+        expressions = (larger_than(next(NUMBERS)),) if is_new else ()
+        members = [claim(gpus(1, *expressions)) for _ in range(GANG)]
+        asked = devices.asked(members[:1])
         devices.codes(asked, fleet.nodes)
         start = time.perf_counter()
         for number, (member, row) in enumerate(zip(members, rows, strict=True)):
             found = devices.allocate(asked, [member], row).allocations
             assert found is not None
             devices.take(number, found[0])
-        times.append(1e3 * (time.perf_counter() - start))
+        if cycle or is_new:
+            times.append(1e3 * (time.perf_counter() - start))
         for number in reversed(range(GANG)):
             devices.give(number)
     return times
@@ -273,8 +315,15 @@ def main(nodes: int, cycles: int, runs: int) -> None:
     for case in CASES:
         add(case.name, lambda case=case: measure(fleet, case, cycles // case.share), case.bar)  # type: ignore[misc]
     add("taking and giving one device", lambda: steps(fleet, cycles), 0.03)
-    add(f"a gang of {GANG} on chosen nodes", lambda: gang(fleet, 5), 15)
+    add(f"a gang of {GANG} on chosen nodes, known spec", lambda: gang(fleet, 5, False), 15)
+    add(f"a gang of {GANG} on chosen nodes, new spec", lambda: gang(fleet, 5, True), None)
     add("a slice changes, 1 GPU", lambda: changed_slices(fleet, cycles), None)
+    for node in range(nodes):
+        for each in partitions(node):
+            fleet.devices.slice_changed(None, each)
+    fleet.place(quarter(0), 0)
+    for case in PARTITIONS:
+        add(case.name, lambda case=case: measure(fleet, case, cycles // case.share), case.bar)  # type: ignore[misc]
     gc.unfreeze()
     console = Console(width=100)
     console.print(f"{nodes} nodes of {PER_NODE} devices, half of them taken, the shortest of {runs} runs")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from gangline.dra import DeviceTable, Selectors
@@ -20,7 +22,7 @@ def table() -> DeviceTable:
     return DeviceTable([offer(f"s-{node}", TWO, pool=node, nodeName=node) for node in "ab"], NODES, by_name=True)
 
 
-def replace(of: DeviceTable, number: int, name: str, devices: list[dict[str, object]], **spec: object) -> int:
+def replace(of: DeviceTable, number: int, name: str, devices: list[dict[str, Any]], **spec: Any) -> int:
     of.drop(number)
     new = of.put(offer(f"s-{name}", devices, pool=name, nodeName=name, **spec))
     of.settle(NODES)

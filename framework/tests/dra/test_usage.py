@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,10 +18,13 @@ def some_claim(random: Random) -> ResourceClaim:
     """A claim with devices of its own, shares, or the right to observe."""
     names = random.sample(["d0", "d1", "d2"], random.randint(1, 3))
     amount = random.choice(["10Gi", "1", "no quantity"])
-    kind = random.choice(
-        [{}, {"adminAccess": True}, {"shareID": "x"}, {"shareID": "x", "consumedCapacity": {"m": amount}}]
-    )
-    return allocated(*names, **kind)
+    kinds: list[dict[str, Any]] = [
+        {},
+        {"adminAccess": True},
+        {"shareID": "x"},
+        {"shareID": "x", "consumedCapacity": {"m": amount}},
+    ]
+    return allocated(*names, **random.choice(kinds))
 
 
 @given(st.randoms(use_true_random=False))
