@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gangline.dra.asking import MOST_DEVICES, Alternative, Ask, read
 from gangline.dra.candidates import Candidates
 from gangline.dra.counting import Counted, Counting, Outcomes
-from gangline.dra.cutting import Cut, Unallocatable, cut, problem_of
+from gangline.dra.cutting import Cut, Unallocatable, cut, problem_of, state_of
 from gangline.dra.likeness import alike
 from gangline.dra.problem import Problem
 from gangline.dra.reading import SHAREABLE
@@ -20,7 +20,7 @@ from gangline.dra.results import Gift, allocation
 from gangline.dra.search import Answer, Ending
 from gangline.dra.selecting import Selectors
 from gangline.dra.solving import Solver
-from gangline.dra.standing import IN_USE, Standing
+from gangline.dra.standing import Standing
 from gangline.model.resource_claims import ResourceClaim, ResourceClaimAllocation
 from gangline.model.resource_slices import DeviceClass
 
@@ -108,20 +108,17 @@ class PodAllocator:
         except Unallocatable as error:
             return Verdict(error=str(error))
         if answer.ending is Ending.FOUND:
-            return Verdict(self._allocations(answer, found.rows, node_name, claims or self._ask.claims))
-        return self._refusal(answer, found.rows)
+            return Verdict(self._allocations(answer, found.devices.rows, node_name, claims or self._ask.claims))
+        return self._refusal(answer, found.devices.rows)
 
     def _answer(self, found: Cut) -> Answer:
         """Raises Unallocatable."""
-        if found.shape is None:
-            return self._solved(found)
-        states = self._candidates.standing.states[found.numbers]
-        key = states.tobytes()
-        answer = found.shape.answers.get(key)
+        state = state_of(self._candidates, found)
+        answer = found.shape.answers.get(state) if state is not None else None
         if answer is None:
             answer = self._solved(found)
-            if not (states & IN_USE).any():  # else it depends on more than the states
-                self._solver.keep(found.shape, key, answer)
+            if state is not None:
+                self._solver.keep(found.shape, state, answer)
         return answer
 
     def _solved(self, found: Cut) -> Answer:
@@ -144,7 +141,7 @@ class PodAllocator:
             if self._cut_bytes > _MOST_CUT_BYTES:
                 self._forget()
             found = self._cuts[node] = cut(self._candidates, node, self._solver)
-            self._cut_bytes += _CUT_BYTES + _POSITION_BYTES * len(found.rows)
+            self._cut_bytes += _CUT_BYTES + _POSITION_BYTES * len(found.devices.rows)
         return found
 
     def _forget(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +24,7 @@ class Unallocatable(Exception):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Cut:
+class _Devices:
     """The devices of a node that matter to an ask."""
 
     numbers: RowNumbers
@@ -34,11 +35,22 @@ class Cut:
     """By position."""
     reached: NDArray[np.bool_] | None
     """By position: whether the node may use the device; None if it may use all."""
-    whole: Problem | None = None
-    """The problem while nothing is taken, if no device may be shared nor consumes counters: then the problem follows
-    from this and from what is taken."""
-    shape: Shape | None = None
-    """What nodes with the same `whole` have in common."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cut:
+    """What makes up the problem of a node, whatever is taken."""
+
+    devices: _Devices
+    shape: Shape
+    """What it has in common with other nodes: `shape.problem` is the problem while nothing is taken of the devices, and
+    nothing is left of counters."""
+    counters: tuple[tuple[Placed, tuple[str, str]], ...]
+    """The counters of the problem: pool, counter set and name."""
+    consuming: tuple[Placed, ...]
+    """Pools with devices that consume counters."""
+    is_plain: bool
+    """Whether no device may be shared, nor consumes counters."""
 
 
 def cut(candidates: Candidates, node: int, solver: Solver) -> Cut:
@@ -61,22 +73,32 @@ def cut(candidates: Candidates, node: int, solver: Solver) -> Cut:
     reached = None
     if any(placed.selects_devices for placed in pools):
         reached = np.array([table.reaches(row, node) for row in numbers], dtype=np.bool_)
-    placed_at = [of_pool[at] for at in found]
-    found_cut = Cut(rows, numbers, placed_at, reached)
-    if (table.traits[rows] & (SHAREABLE | CONSUMES)).any():
-        return found_cut
-    whole = _Problem(candidates, found_cut, False).made()
-    return Cut(rows, numbers, placed_at, reached, whole, solver.shape(whole))
+    empty = _Problem(candidates, _Devices(rows, numbers, [of_pool[at] for at in found], reached), False)
+    shape = solver.shape(empty.made())
+    return Cut(empty.of, shape, tuple(empty.counters), empty.consuming, empty.is_plain)
+
+
+def state_of(candidates: Candidates, of: Cut) -> Hashable | None:
+    """What the problem of a node depends on besides its shape; None if that has to be found out by `problem_of`."""
+    standing = candidates.standing
+    states = standing.states[of.devices.numbers]
+    if (states > TAKEN).any():  # what shares consume of it matters
+        return None
+    if not of.consuming:
+        return states.tobytes()
+    left = tuple([standing.left(placed)[counter] for placed, counter in of.counters])
+    overdrawn = tuple([min(standing.left(placed).values()) < 0 for placed in of.consuming])
+    return states.tobytes(), left, overdrawn
 
 
 def problem_of(candidates: Candidates, of: Cut) -> Problem:
     """The problem of a node as things stand. Raises Unallocatable."""
-    states = candidates.standing.states[of.numbers]
-    if of.whole is None or (states & IN_USE).any():
-        return _Problem(candidates, of, True).made()
-    taken = _mask(states & TAKEN > 0)
+    states = candidates.standing.states[of.devices.numbers]
+    if not of.is_plain or (states > TAKEN).any():
+        return _Problem(candidates, of.devices, True).made()
+    taken = _mask(states)
     if not taken:
-        return of.whole
+        return of.shape.problem
     free = ~taken
     choices = [
         each
@@ -90,9 +112,9 @@ def problem_of(candidates: Candidates, of: Cut) -> Problem:
             each.failures & free,
             each.consumes,
         )
-        for each in of.whole.choices
+        for each in of.shape.problem.choices
     ]
-    return replace(of.whole, choices=tuple(choices))
+    return replace(of.shape.problem, choices=tuple(choices))
 
 
 def _mask(column: NDArray[Any]) -> Mask:
@@ -102,17 +124,23 @@ def _mask(column: NDArray[Any]) -> Mask:
 class _Problem:
     """Makes the numbers of a problem."""
 
-    def __init__(self, candidates: Candidates, of: Cut, with_taken: bool) -> None:
+    def __init__(self, candidates: Candidates, of: _Devices, with_taken: bool) -> None:
         self._candidates = candidates
         self._standing = candidates.standing
         self._table = candidates.table
-        self._cut = of
+        self.of = of
+        self.counters: list[tuple[Placed, tuple[str, str]]] = []
+        """The counters of the problem."""
+        self._with_taken = with_taken
         states = self._standing.states[of.numbers] if with_taken else np.zeros(len(of.rows), dtype=np.uint8)
         self._free = states & TAKEN == 0
         self._in_use = states & IN_USE > 0
         traits = self._table.traits[of.numbers]
         self._shareable = np.flatnonzero(traits & SHAREABLE).tolist()
         self._consuming = np.flatnonzero(traits & CONSUMES).tolist()
+        self.consuming = tuple(dict.fromkeys([of.pools[position] for position in self._consuming]))
+        """Pools with devices that consume counters."""
+        self.is_plain = not self._shareable and not self._consuming
         self._capacities: dict[tuple[int, str], int] = {}
         self._capacities_left: list[int] = []
 
@@ -130,7 +158,7 @@ class _Problem:
                 number += len(request.alternatives)
             requests.append(tuple(numbers))
         return Problem(
-            len(self._cut.rows),
+            len(self.of.rows),
             choices,
             tuple(requests),
             tuple(tuple(request.is_prioritized for request in each) for each in ask.requests),
@@ -144,16 +172,18 @@ class _Problem:
 
     def _exhausted(self) -> list[int]:
         """Positions of devices that consume counters of which too much is consumed."""
-        standing, of = self._standing, self._cut
+        if not self._with_taken:
+            return []
+        standing, of = self._standing, self.of
         return [at for at in self._consuming if standing.is_exhausted(of.rows[at], of.pools[at])]
 
     def _choice(self, number: int, exhausted: list[int]) -> Choice:
-        candidates, rows = self._candidates, self._cut.rows
+        candidates, rows = self._candidates, self.of.rows
         alternative = candidates.alternatives[number]
-        flags = candidates.flags(number)[self._cut.numbers]
+        flags = candidates.flags(number)[self.of.numbers]
         meant = flags & MEANT > 0
-        if self._cut.reached is not None:
-            meant &= self._cut.reached
+        if self.of.reached is not None:
+            meant &= self.of.reached
         for at in np.flatnonzero(meant & self._in_use).tolist():
             meant[at] = candidates.suffices(number, rows[at])
         usable = meant & (flags & USABLE > 0)
@@ -179,16 +209,17 @@ class _Problem:
 
     def _consumed(self, number: int, meant: NDArray[np.bool_]) -> tuple[Amounts, ...]:
         """By position: the capacities that a share of the device consumes."""
-        consumes: list[Amounts] = [()] * len(self._cut.rows)
+        consumes: list[Amounts] = [()] * len(self.of.rows)
         for position in self._shareable:
             if not meant[position]:
                 continue
-            row = self._cut.rows[position]
+            row = self.of.rows[position]
             pairs = []
             for name, (amount, has) in sorted(self._candidates.consumed(number, row).items()):
                 index = self._capacities.setdefault((position, name), len(self._capacities))
                 if index == len(self._capacities_left):
-                    self._capacities_left.append(has - self._standing.consumed_before(row).get(name, 0))
+                    before = self._standing.consumed_before(row).get(name, 0) if self._with_taken else 0
+                    self._capacities_left.append(has - before)
                 pairs.append((index, amount.thousandths))
             consumes[position] = tuple(pairs)
         return tuple(consumes)
@@ -197,16 +228,17 @@ class _Problem:
         """By position: the counters that a device consumes; and what is left of each counter."""
         numbers: dict[tuple[str, str, str, str], int] = {}
         left: list[int] = []
-        consumed: list[Amounts] = [()] * len(self._cut.rows)
+        consumed: list[Amounts] = [()] * len(self.of.rows)
         for position in self._consuming:
-            placed = self._cut.pools[position]
+            placed = self.of.pools[position]
             available = self._standing.left(placed)
             pairs = []
-            for (counter_set, name), amount in consumption(self._table.devices[self._cut.rows[position]]).items():
+            for (counter_set, name), amount in consumption(self._table.devices[self.of.rows[position]]).items():
                 key = placed.pool.driver, placed.pool.name, counter_set, name
                 index = numbers.setdefault(key, len(numbers))
                 if index == len(left):
-                    left.append(available[counter_set, name])
+                    left.append(available[counter_set, name] if self._with_taken else 0)
+                    self.counters.append((placed, (counter_set, name)))
                 pairs.append((index, amount))
             consumed[position] = tuple(pairs)
         return tuple(consumed), tuple(left)
@@ -218,7 +250,7 @@ class _Problem:
             rules = []
             for constraint in constraints:
                 numbers: dict[int, int] = {}
-                codes = candidates.properties.attribute(constraint.attribute).values[self._cut.numbers]
+                codes = candidates.properties.attribute(constraint.attribute).values[self.of.numbers]
                 values = tuple(code if code < 0 else numbers.setdefault(code, len(numbers)) for code in codes.tolist())
                 of_claim = [number for each in requests[claim] for number in each]
                 choices = frozenset(

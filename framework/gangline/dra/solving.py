@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from gangline.dra.problem import Problem
 from gangline.dra.search import MOST_STEPS, Answer, solve
 from gangline.sizes import BoundedCache
@@ -22,7 +24,9 @@ class Shape:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self.answers: BoundedCache[bytes, Answer] = BoundedCache(1 << 20, lambda state, _: _STATE_BYTES + len(state))
+        self.answers: BoundedCache[Hashable, Answer] = BoundedCache(
+            1 << 20, lambda *_: _STATE_BYTES + _POSITION_BYTES // 2 * problem.size
+        )
         """By the states of the devices."""
 
 
@@ -48,7 +52,7 @@ class Solver:
         shape = self._shapes.get(problem)
         return self._shapes.put(problem, Shape(problem)) if shape is None else shape
 
-    def keep(self, shape: Shape, state: bytes, answer: Answer) -> None:
+    def keep(self, shape: Shape, state: Hashable, answer: Answer) -> None:
         """This is the answer to the problem of nodes of a shape whose devices are in this state."""
         shape.answers.put(state, answer)
         self._shapes.measure(shape.problem)
