@@ -338,6 +338,12 @@ class DeviceTable:
         return sorted(found, key=lambda each: each.pool.order) if len(found) > 1 else found
 
     @property
+    def invalid_pools(self) -> int:
+        """How many pools contradict themselves."""
+        pools = (pool for group in self._groups.values() for pool in group.pools)
+        return sum(pool.condition is Condition.INVALID for pool in pools)
+
+    @property
     def wide_pools(self) -> list[Placed]:
         """Pools with devices that several nodes may use."""
         own = (each for pools in self._own.values() for each in pools)

@@ -36,7 +36,7 @@ from gangline import (
     resources,
     unschedulable,
 )
-from gangline.dra.live import Asked
+from gangline.dra.live import FIRST_TEXT, Asked
 from gangline_plugins.dynamic_resources.binding import IN_USE, NOT_HERE, TAKEN_BACK, Binding, Reserved
 from gangline_plugins.dynamic_resources.claims import (
     MOST_CONSUMERS,
@@ -53,7 +53,9 @@ from gangline_plugins.dynamic_resources.preferring import has_alternatives, pref
 
 _ELSEWHERE = 1
 """The code of a node on which the devices of a claim cannot be used; higher codes are one more than those of
-`Devices`."""
+`Devices`.
+"""
+_UNHELPED = "no new claims to deallocate"
 
 
 @dataclass(slots=True, eq=False)
@@ -86,6 +88,7 @@ class DynamicResources:
     name = "DynamicResources"
     args_type = DynamicResourcesArgs
     reads = NODE
+    errors_from = FIRST_TEXT + _ELSEWHERE
     watches = (resources.RESOURCE_CLAIMS, resources.RESOURCE_SLICES, resources.DEVICE_CLASSES, resources.NAMESPACES)
 
     def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None:
@@ -222,7 +225,7 @@ class DynamicResources:
         need = cycle.get(_NEED)
         if code == _ELSEWHERE or need is None or need.asked is None:
             return (Reason(NOT_HERE, resolvable=False),)
-        text = need.problem or self._devices.reason(need.asked, code - _ELSEWHERE)[0]
+        text = need.problem or self._devices.reason(need.asked, code - _ELSEWHERE, self._lacking(need))
         return (Reason(text, resolvable=False),)
 
     @hookimpl
@@ -236,9 +239,11 @@ class DynamicResources:
     @hookimpl
     def post_filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeView, diagnosis: Diagnosis) -> Status | None:
         """Take the devices from a claim of the pod that nobody uses, if they are what keeps the pod from all nodes."""
+        if not uses_claims(pod.cls):
+            return None
         need = cycle.get(_NEED)
         if need is None:
-            return None
+            return unschedulable(_UNHELPED)
         for claim in need.named:
             newest = self._ledger.newest(claim)
             allocation = newest.status.allocation
