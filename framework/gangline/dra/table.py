@@ -127,6 +127,14 @@ class DeviceTable:
         """By row: SHAREABLE, CONSUMES, TAINTED and HAS_POLICY, as far as they are true."""
         return self._traits[: self.rows.size]
 
+    def node_of(self, row: int) -> int:
+        """As `node`, of one row."""
+        return self._node.item(row)
+
+    def traits_of(self, row: int) -> int:
+        """As `traits`, of one row."""
+        return self._traits.item(row)
+
     @property
     def is_worn(self) -> bool:
         """Whether so much has changed that a new table is better: numbers of values that nobody has any more remain."""
