@@ -63,7 +63,7 @@ class Devices:
         self._standing: Standing | None = None
         """The devices and what is taken of them; None before the first question."""
         self._allocator: Allocator | None = None
-        self._questions: BoundedCache[Asked, Question] = BoundedCache(_MOST_BYTES, lambda _, each: each.nbytes, 4)
+        self._questions: BoundedCache[Asked, Question] = BoundedCache(_MOST_BYTES, lambda _, each: each.nbytes)
         self._texts: BoundedCache[Asked, list[str]] = BoundedCache(_MOST_TEXT_BYTES, fewest=64)
         self._specs: BoundedCache[bytes, Asked] = BoundedCache(_MOST_SPEC_BYTES, lambda key, _: 4 * len(key) + 500)
         self._solver = Solver()
