@@ -170,6 +170,9 @@ class Fleet:
     def __init__(self, nodes: int) -> None:
         self.nodes: NodeView = cluster([make_node(f"node-{node:05}") for node in range(nodes)]).nodes.view()
         slices = [gpu_slice(node) for node in range(nodes)]
+        chance = random.Random(1)
+        half = [(node, at) for node in range(nodes) for at in sorted(chance.sample(range(PER_NODE), PER_NODE // 2))]
+        allocations = {f"{node}/{number}": taken(node, number) for node, number in half}
         before = resident()
         self.devices = Devices(lambda: self.nodes)
         for each in slices:
@@ -178,10 +181,8 @@ class Fleet:
         spec = {"selectors": [{"cel": {"expression": expression}}]}
         self.devices.class_changed(None, msgspec.convert({"metadata": {"name": "gpu"}, "spec": spec}, DeviceClass))
         self.devices.class_changed(None, DeviceClass(ObjectMeta("any")))
-        chance = random.Random(1)
-        for node in range(nodes):
-            for number in sorted(chance.sample(range(PER_NODE), PER_NODE // 2)):
-                self.devices.take(f"{node}/{number}", taken(node, number))
+        for key, allocation in allocations.items():
+            self.devices.take(key, allocation)
         start = time.perf_counter()
         self.place(claim(gpus(1)), 0)
         self.first_question = 1e3 * (time.perf_counter() - start)

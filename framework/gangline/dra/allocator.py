@@ -193,7 +193,7 @@ class PodAllocator:
         candidates = self._candidates
         table = candidates.table
         consumed = None
-        if table.traits.item(row) & SHAREABLE:
+        if table.traits_of(row) & SHAREABLE:
             consumed = {name: amount.text for name, (amount, _) in candidates.consumed(choice, row).items()}
         spec = table.slices[table.slice_of[row]].spec
         return Gift(candidates.alternatives[choice], table.devices[row], spec, consumed)

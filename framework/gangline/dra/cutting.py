@@ -83,14 +83,14 @@ def cut(candidates: Candidates, node: int, solver: Solver) -> Cut:
 def state_of(candidates: Candidates, of: Cut) -> Hashable | None:
     """What the problem of a node depends on besides its shape; None if that has to be found out by `problem_of`."""
     standing = candidates.standing
-    states = standing.states[of.devices.numbers]
-    if (states > TAKEN).any():  # what shares consume of it matters
+    states = standing.states[of.devices.numbers].tobytes()
+    if IN_USE in states or IN_USE | TAKEN in states:  # what shares consume matters too
         return None
     if not of.consuming:
-        return states.tobytes()
+        return states
     left = tuple([standing.left(placed)[counter] for placed, counter in of.counters])
     overdrawn = tuple([min(standing.left(placed).values()) < 0 for placed in of.consuming])
-    return states.tobytes(), left, overdrawn
+    return states, left, overdrawn
 
 
 def problem_of(candidates: Candidates, of: Cut) -> Problem:

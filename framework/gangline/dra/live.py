@@ -16,6 +16,7 @@ import numpy as np
 from gangline.deadline import POD_SECONDS, Deadline
 from gangline.dra.allocator import Allocator, Verdict
 from gangline.dra.asking import read
+from gangline.dra.pools import Condition
 from gangline.dra.questions import FIRST_TEXT, Question
 from gangline.dra.selecting import Selectors
 from gangline.dra.solving import Solver
@@ -65,7 +66,7 @@ class Devices:
         self._standing: Standing | None = None
         """The devices and what is taken of them; None before the first question."""
         self._allocator: Allocator | None = None
-        self._questions: BoundedCache[Asked, Question] = BoundedCache(_MOST_BYTES, lambda _, each: each.nbytes, 4)
+        self._questions: BoundedCache[Asked, Question] = BoundedCache(_MOST_BYTES, lambda _, each: each.nbytes)
         self._texts: BoundedCache[Asked, list[str]] = BoundedCache(_MOST_TEXT_BYTES, fewest=64)
         self._specs: BoundedCache[bytes, Asked] = BoundedCache(_MOST_SPEC_BYTES, lambda key, _: 4 * len(key) + 500)
         self._solver = Solver()
@@ -185,8 +186,8 @@ class Devices:
         number = code - FIRST_TEXT
         if 0 <= number < len(texts):
             return _named(texts[number], claims)
-        invalid = self._standing.table.invalid_pools if self._standing is not None else 0
-        return INVALID_POOLS if invalid else NO_DEVICES
+        pools = self._standing.table.pools if self._standing is not None else ()
+        return INVALID_POOLS if any(pool.condition is Condition.INVALID for pool in pools) else NO_DEVICES
 
     def allocate(self, asked: Asked, claims: Sequence[ResourceClaim], row: int) -> Verdict:
         """What the node of a row has for these claims, device by device. Raises InvalidObject.
@@ -242,7 +243,7 @@ class Devices:
 
 
 _NAMELESS = "?"
-"""The namespace, in texts, of the claims of a question, whose names are numbers: the same text is for other claims too."""
+"""The namespace, in texts, of the claims of a question. Their names are numbers: the same text serves other claims."""
 
 
 def _named(text: str, claims: Sequence[ResourceClaim]) -> str:

@@ -66,7 +66,7 @@ class Properties:
     def __init__(self, table: DeviceTable) -> None:
         self._table = table
         self._named: BoundedCache[tuple[str, str], RowColumn[np.int32]] = BoundedCache(
-            _MOST_BYTES, lambda *_: 1024 + 4 * len(table), fewest=16
+            _MOST_BYTES, lambda *_: 1024 + 4 * len(table)
         )
         self.drivers = Coded(table, lambda row: table.ids[row][0])
         """Codes of the drivers."""

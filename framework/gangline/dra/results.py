@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from gangline.dra.asking import Alternative, Request
 from gangline.model.resource_claims import (
@@ -17,8 +17,7 @@ from gangline.model.resource_slices import Device, ResourceSliceSpec
 from gangline.model.selecting import NodeSelector, NodeSelectorTerm, Requirement
 
 
-@dataclass(frozen=True, slots=True)
-class Gift:
+class Gift(NamedTuple):
     """A device for a request."""
 
     alternative: Alternative

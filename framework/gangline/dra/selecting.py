@@ -82,7 +82,7 @@ class Selectors:
         self.properties = Properties(table)
         """The columns of the table that expressions read."""
         self._compile = compile_
-        self._judged: BoundedCache[str, _Judged] = BoundedCache(_MOST_BYTES, lambda _, each: each.nbytes, fewest=64)
+        self._judged: BoundedCache[str, _Judged] = BoundedCache(_MOST_BYTES, lambda _, each: each.nbytes)
         self._numbers: dict[str, int] = {}
         self.failures: list[str] = []
         """Texts of the failures."""

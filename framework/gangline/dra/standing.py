@@ -74,13 +74,12 @@ class Standing:
         for device in usage.add(results) if sign > 0 else usage.remove(results):
             for row in table.index.get(device, ()):
                 self._states[row] = self._state(device)
-                number = table.slice_of[row]
-                node, traits = table.node.item(row), table.traits.item(row)
-                if node >= 0 and not traits & CONSUMES:
+                node = table.node_of(row)
+                if node >= 0 and not table.traits_of(row) & CONSUMES:
                     table.touched.note(node, PODS)
                     log.note(node)
                     continue
-                for placed in table.placed_with.get(number, ()):
+                for placed in table.placed_with.get(table.slice_of[row], ()):
                     note_reach(table.touched, placed.pool.reach, PODS)
                     note_reach(log, placed.pool.reach, PODS)
         for device, was_used in before.items():
@@ -91,7 +90,7 @@ class Standing:
         """A device that nobody used is used now, or (-1) the other way round."""
         table = self.table
         for row in table.index.get(device, ()):
-            if not table.traits.item(row) & CONSUMES:
+            if not table.traits_of(row) & CONSUMES:
                 continue
             for placed in table.placed_with.get(table.slice_of[row], ()):
                 left = self._left.get(placed)
@@ -107,7 +106,7 @@ class Standing:
 
     def is_exhausted(self, row: int, placed: Placed) -> bool:
         """Whether the device consumes counters of a pool in which some counter is below zero."""
-        traits = self.table.traits.item(row)
+        traits = self.table.traits_of(row)
         if not traits & CONSUMES or (traits & SHAREABLE and self.states.item(row) & IN_USE):
             return False
         return min(self.left(placed).values(), default=0) < 0

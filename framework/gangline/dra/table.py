@@ -7,7 +7,7 @@ for which nodes something has changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -126,6 +126,14 @@ class DeviceTable:
     def traits(self) -> NDArray[np.uint8]:
         """By row: SHAREABLE, CONSUMES, TAINTED and HAS_POLICY, as far as they are true."""
         return self._traits[: self.rows.size]
+
+    def node_of(self, row: int) -> int:
+        """As `node`, of one row."""
+        return self._node.item(row)
+
+    def traits_of(self, row: int) -> int:
+        """As `traits`, of one row."""
+        return self._traits.item(row)
 
     @property
     def is_worn(self) -> bool:
@@ -338,10 +346,14 @@ class DeviceTable:
         return sorted(found, key=lambda each: each.pool.order) if len(found) > 1 else found
 
     @property
-    def invalid_pools(self) -> int:
-        """How many pools contradict themselves."""
-        pools = (pool for group in self._groups.values() for pool in group.pools)
-        return sum(pool.condition is Condition.INVALID for pool in pools)
+    def pools(self) -> Iterator[Pool]:
+        """All pools, as each group of nodes sees them."""
+        return (pool for group in self._groups.values() for pool in group.pools)
+
+    @property
+    def placed(self) -> Iterator[Placed]:
+        """All usable pools, with the rows of their devices."""
+        return (placed for group in self._groups.values() for placed in group.placed)
 
     @property
     def wide_pools(self) -> list[Placed]:

@@ -87,7 +87,11 @@ class Evaluator:
         self._dynamic_scorers = [i for i in self._scorers if i.reads is None]
         later = {impl.name for point in _AFTER_FILTERS for impl in points.get(point, ())}
         self._counting = [impl for impl in self._filters if impl.capacity is not None]
-        self._failing = [(n, impl) for n, impl in enumerate(self._filters) if impl.errors_from is not None]
+        self._failing = [
+            (number, impl.errors_from, impl)
+            for number, impl in enumerate(self._filters)
+            if impl.errors_from is not None
+        ]
         self._remembering = [impl for impl in self._dynamic_pre_filters if impl.name in later]
         self._pre_filter_order = {impl.name: n for n, impl in enumerate(pre_filters)}
 
@@ -137,11 +141,11 @@ class Evaluator:
 
     def _error(self, result: Filtered) -> Status | None:
         """The first error that a filter meets on a node which all filters before let through."""
-        for number, impl in self._failing:
+        for number, first, impl in self._failing:
             codes = self._codes(result, impl)
-            if codes is None or codes.max(initial=0) < (impl.errors_from or 0):
+            if codes is None or codes.max(initial=0) < first:
                 continue
-            is_wrong = self._nodes.alive[: len(codes)] & (codes >= impl.errors_from)
+            is_wrong = self._nodes.alive[: len(codes)] & (codes >= first)
             narrow = {**result.entry.narrow, **result.narrow}
             if narrow:
                 is_wrong &= mask_of(narrow, self._nodes)

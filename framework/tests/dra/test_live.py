@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 import numpy as np
@@ -13,8 +15,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from gangline.deadline import Deadline
-from gangline.dra import Allocator, DeviceTable, Selectors, Standing, Usage
-from gangline.dra.live import FIRST_TEXT, NO_DEVICES, Devices
+from gangline.dra import Allocator, DeviceTable, Selectors, Standing, Usage, allocator, properties, selecting, solving
+from gangline.dra import live as live_module
+from gangline.dra import table as table_module
+from gangline.dra.live import NO_DEVICES, Devices
+from gangline.dra.questions import FIRST_TEXT
 from gangline.errors import DeadlineExceeded
 from gangline.model.resource_claims import ResourceClaim, ResourceClaimAllocation
 from gangline.model.resource_slices import DeviceClass, ResourceSlice
@@ -91,6 +96,19 @@ def some_slices(random: Random, node: str) -> list[ResourceSlice]:
     return [offer(f"s-{node}", devices, slices=1 if random.random() < 0.9 else 2, **pool)]
 
 
+def shared_counters() -> list[ResourceSlice]:
+    """A pool with devices for two nodes that consume the same counters."""
+    counters = [{"name": "c", "counters": {"memory": {"value": "2"}}}]
+    consumed = [{"counterSet": "c", "counters": {"memory": {"value": "1"}}}]
+    devices = [device(f"d{number}", consumesCounters=consumed) for number in range(2)]
+    pool: dict[str, Any] = {"pool": "p-y", "slices": 3}
+    return [
+        offer("s-y", devices, nodeName="a", **pool),
+        offer("t-y", [], sharedCounters=counters, allNodes=True, **pool),
+        offer("u-y", [each | {"name": f"{each['name']}b"} for each in devices], nodeName="b", **pool),
+    ]
+
+
 class World:
     """Live devices, and all that they were told."""
 
@@ -107,8 +125,9 @@ class World:
 
     def publish(self, random: Random, node: str) -> None:
         """Some slices change; those that the driver wrote before and does not write now go."""
-        found = {each.metadata.name: each for each in some_slices(random, node)}
-        for name in (f"s-{node}", f"t-{node}"):
+        published = shared_counters() if node == "y" else some_slices(random, node)
+        found = {each.metadata.name: each for each in published}
+        for name in (f"s-{node}", f"t-{node}", f"u-{node}"):
             before, now = self.slices.pop(name, None), found.get(name)
             if now is not None:
                 self.slices[name] = now
@@ -116,7 +135,7 @@ class World:
                 self.devices.slice_changed(before, now)
 
     def withdraw(self, node: str) -> None:
-        for name in (f"s-{node}", f"t-{node}"):
+        for name in (f"s-{node}", f"t-{node}", f"u-{node}"):
             if name in self.slices:
                 self.devices.slice_changed(self.slices.pop(name), None)
 
@@ -238,6 +257,29 @@ STEPS = st.lists(
 @settings(deadline=None, max_examples=80, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(STEPS, st.integers(0, 2**32))
 def test_answers_are_those_of_a_fresh_allocator(steps: list[str], seed: int) -> None:
+    go_through(steps, seed)
+
+
+@settings(deadline=None, max_examples=30, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@given(STEPS, st.integers(0, 2**32))
+def test_answers_do_not_depend_on_what_is_kept(steps: list[str], seed: int) -> None:
+    """Caches without room keep the newest entry alone; a table that wears out soon is made anew now and then."""
+    bounds = [
+        (live_module, "_MOST_BYTES"),
+        (live_module, "_MOST_SPEC_BYTES"),
+        (properties, "_MOST_BYTES"),
+        (selecting, "_MOST_BYTES"),
+        (solving, "_MOST_BYTES"),
+        (allocator, "_MOST_CUT_BYTES"),
+        (table_module, "_WEAR"),
+    ]
+    with ExitStack() as stack:
+        for module, name in bounds:
+            stack.enter_context(patch.object(module, name, 0))
+        go_through(steps, seed)
+
+
+def go_through(steps: list[str], seed: int) -> None:
     world, random = World(), Random(seed)
     for node in NODES[:3]:
         world.publish(random, node)
@@ -245,9 +287,9 @@ def test_answers_are_those_of_a_fresh_allocator(steps: list[str], seed: int) -> 
         if step == "publish":
             world.publish(random, random.choice(NODES))
         elif step == "several":
-            world.publish(random, "z")
+            world.publish(random, random.choice("yz"))
         elif step == "gone":
-            world.withdraw(random.choice(NODES + "z"))
+            world.withdraw(random.choice(NODES + "yz"))
         elif step == "take":
             world.take(random)
         elif step == "give":
@@ -310,3 +352,67 @@ def test_what_is_searched_before_the_deadline_is_not_searched_again() -> None:
     times = iter(range(100))
     codes = devices.codes(asked, nodes, Deadline(2.5, lambda: float(next(times))))
     assert (codes == 0).tolist()[: len(NODES)] == [False, False, True, True]
+
+
+def test_what_one_node_takes_of_shared_counters_is_not_left_for_another() -> None:
+    devices, nodes = live(shared_counters(), "abc")
+    claims = CLAIMS[0]
+    asked = devices.asked(claims)
+    assert devices.codes(asked, nodes).tolist()[:3] == [0, 0, 1]
+    assert devices.allocate(asked, claims, 1).allocations is not None
+
+    position = devices.changes.position
+    for key in range(2):
+        allocations = devices.allocate(asked, claims, 0).allocations
+        assert allocations is not None
+        devices.take(key, allocations[0])
+
+    changed = devices.changes.since(position, 10)
+    assert changed is None or {0, 1} <= set(changed[0].tolist())
+    assert devices.codes(asked, nodes).tolist()[:3] == [1, 1, 1]
+    assert devices.allocate(asked, claims, 1).allocations is None
+
+    devices.give(1)
+
+    assert devices.codes(asked, nodes).tolist()[:3] == [0, 0, 1]
+    assert devices.allocate(asked, claims, 1).allocations is not None
+
+
+def test_devices_follow_the_labels_that_they_select() -> None:
+    cache = cluster([make_node(name, labels={"zone": "v"}) for name in "ab"])
+    devices = Devices(lambda: cache.nodes.view())
+    devices.class_changed(None, device_class())
+    zones = [{"key": "zone", "operator": "In", "values": ["u"]}]
+    selector = {"nodeSelectorTerms": [{"matchExpressions": zones}]}
+    devices.slice_changed(None, offer("s", [device("d0")], nodeSelector=selector))
+    devices.slice_changed(None, offer("t", [device("d0")], pool="b", nodeName="c"))
+    asked = devices.asked(CLAIMS[0])
+    assert devices.codes(asked, cache.nodes.view()).tolist()[:2] == [1, 1]
+
+    position = devices.changes.position
+    cache.upsert_node(make_node("b", labels={"zone": "u"}))
+    devices.node_changed("b")
+    changed = devices.changes.since(position, 10)
+    assert changed is None or 1 in changed[0]
+    assert devices.codes(asked, cache.nodes.view()).tolist()[:2] == [1, 0]
+
+    cache.upsert_node(make_node("c"))
+    devices.node_changed("c")
+    assert devices.codes(asked, cache.nodes.view()).tolist()[:3] == [1, 0, 0]
+
+
+def test_questions_about_one_node_do_not_search_the_others() -> None:
+    slices = [offer(f"s-{node}", [device(f"d{i}") for i in range(3)], pool=node, nodeName=node) for node in NODES]
+    devices, nodes = live(slices, NODES)
+    asked = devices.asked([claim({"firstAvailable": [{"name": "two", **exactly(2)}]})])
+    devices.codes(asked, nodes)
+    allocations = devices.allocate(asked, CLAIMS[1], 2).allocations
+    assert allocations is not None
+
+    with patch.object(allocator.PodAllocator, "on", autospec=True, side_effect=allocator.PodAllocator.on) as on:
+        devices.take("t", allocations[0])
+        assert devices.codes(asked, nodes).tolist()[:4] == [0, 0, 1, 0]
+        devices.slice_changed(None, slices[1])
+        devices.codes(asked, nodes)
+
+    assert [call.args[1] for call in on.call_args_list] == [2]

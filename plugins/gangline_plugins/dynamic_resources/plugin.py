@@ -36,7 +36,8 @@ from gangline import (
     resources,
     unschedulable,
 )
-from gangline.dra.live import FIRST_TEXT, Asked
+from gangline.dra.live import Asked
+from gangline.dra.questions import FIRST_TEXT
 from gangline_plugins.dynamic_resources.binding import IN_USE, NOT_HERE, TAKEN_BACK, Binding, Reserved
 from gangline_plugins.dynamic_resources.claims import (
     MOST_CONSUMERS,
