@@ -227,7 +227,7 @@ class DeviceTable:
 
     def _give_rows(self, rowed: dict[int, None], before: dict[int, None]) -> None:
         """Give rows to slices, those of slices that have gone first."""
-        left = {number: self._ranges.pop(number) for number in before if number not in rowed}
+        left = {number: self._ranges.pop(number) for number in before if number not in rowed} if before else {}
         by_name = {(name, len(rows)): number for number, (name, rows) in left.items()}
         for number in rowed:
             if number in before:
