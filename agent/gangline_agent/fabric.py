@@ -34,13 +34,31 @@ def read_hcas(root: Path) -> list[Hca]:
 
 def numa_node(root: Path, bus_id: str) -> int:
     """The NUMA node of a PCI device by its bus id, as NVML writes it; -1 if unknown."""
+    return _number(_device(root, bus_id) / "numa_node", -1)
+
+
+def pcie_root(root: Path, bus_id: str) -> str:
+    """The PCIe root complex above a PCI device, as pci0000:00; empty if unknown."""
+    try:
+        way = _device(root, bus_id).readlink()
+    except OSError:
+        return ""
+    return next((part for part in way.parts if re.fullmatch(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}", part)), "")
+
+
+def address(bus_id: str) -> str:
+    """A bus id of NVML as the kernel writes it: four digits of the domain, small letters."""
     domain, _, rest = bus_id.lower().partition(":")
-    return _number(root / "sys/bus/pci/devices" / f"{domain[-4:]}:{rest}" / "numa_node", -1)
+    return f"{domain[-4:]}:{rest}"
 
 
 def machine(root: Path) -> str:
     """The product name of the machine, empty if unknown."""
     return _text(root / "sys/class/dmi/id/product_name") or ""
+
+
+def _device(root: Path, bus_id: str) -> Path:
+    return root / "sys/bus/pci/devices" / address(bus_id)
 
 
 def _hca(folder: Path, gpu_direct: bool) -> Hca:

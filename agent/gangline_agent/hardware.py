@@ -117,9 +117,9 @@ def _switched(
     pcie: int,
     machine: str,
 ) -> Reading:
-    """GPUs with the same number of NVLinks, all to NVSwitches."""
+    """GPUs with the same number of NVLinks, all to NVSwitches, each at a PCIe root of its own."""
     nvlinks = (NvLink(SWITCH, inventory.NVLINK_GBPS[generation]),) * links
-    gpus = [_gpu(index, product, memory_mib, compute, nvlinks, node, pcie) for index, node in enumerate(numa)]
+    gpus = [_gpu(index, index, product, memory_mib, compute, nvlinks, node, pcie) for index, node in enumerate(numa)]
     return _reading(gpus, {}, machine)
 
 
@@ -141,13 +141,14 @@ def _direct(
             if index in pair:
                 peer = pair[0] if pair[1] == index else pair[1]
                 nvlinks += [NvLink(_bus_id(peer), inventory.NVLINK_GBPS[generation])] * count
-        gpus.append(_gpu(index, product, memory_mib, compute, tuple(nvlinks), node, pcie))
+        gpus.append(_gpu(index, index // 2, product, memory_mib, compute, tuple(nvlinks), node, pcie))
     switches: dict[tuple[int, int], Distance] = {(index, index + 1): "PIX" for index in range(0, len(gpus), 2)}
     return _reading(gpus, switches, machine)
 
 
 def _gpu(
     index: int,
+    root: int,
     product: str,
     memory_mib: int,
     compute: tuple[int, int],
@@ -160,6 +161,7 @@ def _gpu(
         product=product,
         memory_mib=memory_mib,
         bus_id=_bus_id(index),
+        pcie_root=f"pci0000:{16 * (root + 1) - 2:02x}",
         numa_node=numa_node,
         pcie_gbps=inventory.pcie_gbps(pcie, 16),
         nvlinks=nvlinks,

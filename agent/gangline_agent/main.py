@@ -8,8 +8,9 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 import click
 from prometheus_client import CollectorRegistry
@@ -26,12 +27,14 @@ from gangline.process.endpoints import Endpoints, Pages, Served, add_process
 from gangline.process.version import version_option
 from gangline.telemetry.exposition import Exposition
 from gangline.wire.custom_resources import GpuNodeStatusStatus
-from gangline_agent import hardware, nvml, templates
+from gangline_agent import devices, hardware, nvml, templates
 from gangline_agent.metrics import NodeMetrics
 from gangline_agent.observing import Observer
+from gangline_agent.offering import Offering, Offerings
 from gangline_agent.publishing import Publisher, Reporter
+from gangline_agent.readings import Reading
 from gangline_agent.signs import Signs
-from gangline_agent.simulate import Simulation
+from gangline_agent.simulate import MakeOffer, Simulation
 from gangline_agent.usage import Usage
 
 
@@ -70,6 +73,16 @@ Build = Callable[[Client], Parts]
     "--simulate", "what", metavar="WHAT", help=f"Hardware to simulate: {', '.join(hardware.PRESETS)}, or a file."
 )
 @click.option("--nodes", metavar="SELECTOR", help="Simulate all nodes with these labels, not only the agent's node.")
+@click.option(
+    "--resource-slices",
+    type=click.Choice(["publish", "withdraw"]),
+    is_flag=False,
+    flag_value="publish",
+    help="Offer the GPUs as devices in ResourceSlices; withdraw: delete the slices that were published earlier.",
+)
+@click.option(
+    "--partitions", is_flag=True, help="With --simulate: offer the parts into which MIG could cut a GPU as well."
+)
 @click.option("--listen", default="", help="Address for health, over plain HTTP, as 0.0.0.0:8080. Default: none.")
 @click.option(
     "--secure-listen",
@@ -87,6 +100,8 @@ def agent(
     period: float,
     what: str | None,
     nodes: str | None,
+    resource_slices: Literal["publish", "withdraw"] | None,
+    partitions: bool,
     listen: str,
     secure_listen: str,
     plain_metrics: bool,
@@ -97,9 +112,15 @@ def agent(
     logs.configure(log_level, log_format)
     if nodes and not what:
         raise click.UsageError("--nodes needs --simulate")
+    if partitions and not (what and resource_slices):
+        raise click.UsageError("--partitions needs --simulate and --resource-slices")
     if not nodes and not node_name:
         raise click.UsageError("the node is not known: set NODE_NAME or give --node-name")
-    build = _simulating(what, node_name, nodes, period) if what else _observing(str(node_name), host_root, period)
+    make = _making(resource_slices, partitions)
+    if what:
+        build = _simulating(what, node_name, nodes, period, make)
+    else:
+        build = _observing(str(node_name), host_root, period, make)
     endpoints = Endpoints(listen, secure_listen, plain_metrics=plain_metrics)
     asyncio.run(_run(kubeconfig, build, endpoints))
 
@@ -113,7 +134,14 @@ def main() -> None:
         sys.exit(1)
 
 
-def _observing(node_name: str, host_root: Path, period: float) -> Build:
+def _making(resource_slices: Literal["publish", "withdraw"] | None, partitions: bool) -> MakeOffer | None:
+    """What a reading offers in ResourceSlices; None where the agent has nothing to do with them."""
+    if resource_slices == "publish":
+        return partial(devices.of_reading, with_partitions=partitions)
+    return (lambda reading: devices.NOTHING) if resource_slices == "withdraw" else None
+
+
+def _observing(node_name: str, host_root: Path, period: float, make: MakeOffer | None) -> Build:
     """The parts that report the GPUs of this machine. ConfigError without pynvml."""
     api = nvml.load()
 
@@ -123,23 +151,38 @@ def _observing(node_name: str, host_root: Path, period: float) -> Build:
 
         usage = Usage(client, node_name)
         reporter = Reporter(Publisher(client, usage.of), node_name, find)
-        observer = Observer(nvml.Nvml(api, host_root), host_root, reporter, period, Signs(host_root, find))
+        session, signs = nvml.Nvml(api, host_root), Signs(host_root, find)
+
+        def newest() -> dict[str, GpuNodeStatusStatus]:
+            return {node_name: reporter.newest} if reporter.newest else {}
+
+        if make is None:
+            observer = Observer(session, host_root, reporter, period, signs)
+            return Parts((reporter, observer, usage), reporter.waiting_for, newest)
+        offerings = Offerings(client, node_name)
+        offering = offerings.of(node_name, find)
+        offer = partial(_offer, offering, make)
+        observer = Observer(session, host_root, reporter, period, signs, offer=offer)
         return Parts(
-            (reporter, observer, usage),
-            reporter.waiting_for,
-            lambda: {node_name: reporter.newest} if reporter.newest else {},
+            (reporter, observer, usage, offerings, offering),
+            lambda: reporter.waiting_for() or offering.waiting_for(),
+            newest,
         )
 
     return build
 
 
-def _simulating(what: str, node_name: str | None, nodes: str | None, period: float) -> Build:
+def _offer(offering: Offering, make: MakeOffer, reading: Reading) -> None:
+    offering.offer(make(reading))
+
+
+def _simulating(what: str, node_name: str | None, nodes: str | None, period: float, make: MakeOffer | None) -> Build:
     """The parts that report simulated GPUs. ConfigError for a file that cannot be used."""
     template = templates.read(what)
     node = "" if nodes else str(node_name)
 
     def build(client: Client) -> Parts:
-        simulation = Simulation(client, template, period, label_selector=nodes or "", node=node)
+        simulation = Simulation(client, template, period, label_selector=nodes or "", node=node, make_offer=make)
         return Parts((simulation, templates.Follower(what, simulation.use)), simulation.waiting_for, simulation.newest)
 
     return build

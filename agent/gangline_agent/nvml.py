@@ -221,6 +221,7 @@ class Nvml:
             product=api.nvmlDeviceGetName(handle),
             memory_mib=self._memory(handle),
             bus_id=bus_id,
+            pcie_root=fabric.pcie_root(self._root, bus_id),
             numa_node=fabric.numa_node(self._root, bus_id),
             pcie_gbps=inventory.pcie_gbps(
                 ask(0, api.nvmlDeviceGetMaxPcieLinkGeneration, handle),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -37,7 +38,8 @@ class Session(Protocol):
 class Observer:
     """Reads every ``period`` seconds and after every event; the node's file systems are mounted under ``root``.
 
-    On a node with neither a GPU nor a sign of a GPU nothing is reported.
+    On a node with neither a GPU nor a sign of a GPU nothing is reported. ``offer`` is told of each reading,
+    without NVML of one without GPUs.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class Observer:
         period: float,
         signs: Signs,
         clock: SystemClock | None = None,
+        offer: Callable[[Reading], None] = lambda reading: None,
     ) -> None:
         self._session = session
         self._root = root
@@ -55,6 +58,7 @@ class Observer:
         self._period = period
         self._signs = signs
         self._clock = clock or SystemClock()
+        self._offer = offer
 
     async def run(self) -> None:
         """Observes until it is cancelled."""
@@ -68,6 +72,7 @@ class Observer:
     async def look(self) -> bool:
         """Reads the GPUs once and reports them; True if NVML is available or not needed."""
         read = await asyncio.to_thread(self._read)
+        self._offer(read if isinstance(read, Reading) else Reading())
         before = self._reporter.newest
         has_gpus = isinstance(read, Reading) and bool(read.gpus)
         if before is None and not has_gpus and not await self._signs.found():

@@ -39,6 +39,8 @@ class Gpu:
     product: str = ""
     memory_mib: int = 0
     bus_id: str = ""
+    pcie_root: str = ""
+    """The PCIe root complex, as pci0000:00."""
     numa_node: int = -1
     pcie_gbps: float = 0.0
     nvlinks: tuple[NvLink, ...] = ()

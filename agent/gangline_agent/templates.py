@@ -8,6 +8,7 @@ device id to the reason.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
@@ -22,7 +23,7 @@ from gangline.errors import ConfigError
 from gangline.model import PodCondition
 from gangline.wire.custom_resources import Fabric, GpuDevice, GpuNodeStatusStatus
 from gangline_agent import hardware, inventory, labels
-from gangline_agent.readings import Gpu, Reading
+from gangline_agent.readings import Gpu, MigInstance, Reading
 
 log = logging.getLogger(__name__)
 
@@ -50,15 +51,11 @@ class Template(msgspec.Struct, frozen=True):
     status: GpuNodeStatusStatus
     labels: dict[str, str]
     unhealthy: Unhealthy = {}
+    reading: Reading = Reading()
 
     def status_of(self, node: str, clique: str, now: float) -> GpuNodeStatusStatus:
         """The status of a node that is in an NVLink clique, if one is given, at ``now`` (seconds since the epoch)."""
-        problems = {
-            id_: reason
-            for pattern, devices in self.unhealthy.items()
-            if fnmatchcase(node, pattern)
-            for id_, reason in devices.items()
-        }
+        problems = self._problems_of(node)
         condition = PodCondition(type=inventory.NVML_AVAILABLE, status="True", reason="Simulated")
         fabric = self.status.fabric or Fabric()
         return msgspec.structs.replace(
@@ -68,6 +65,33 @@ class Template(msgspec.Struct, frozen=True):
             heartbeat_time=rfc3339(now),
             conditions=[condition],
         )
+
+    def reading_of(self, node: str, clique: str) -> Reading:
+        """The reading of a node that is in an NVLink clique, if one is given."""
+        problems = self._problems_of(node)
+        gpus = tuple(
+            dataclasses.replace(
+                gpu,
+                uuid=_uuid("GPU", node, gpu.id),
+                clique=clique or gpu.clique,
+                problems=(problems[gpu.id],) if gpu.id in problems else gpu.problems,
+                mig=tuple(
+                    dataclasses.replace(instance, uuid=_uuid("MIG", node, gpu.id, number))
+                    for number, instance in enumerate(gpu.mig)
+                ),
+            )
+            for gpu in self.reading.gpus
+        )
+        return dataclasses.replace(self.reading, gpus=gpus)
+
+    def _problems_of(self, node: str) -> dict[int, str]:
+        """The unhealthy devices of a node."""
+        return {
+            id_: reason
+            for pattern, devices in self.unhealthy.items()
+            if fnmatchcase(node, pattern)
+            for id_, reason in devices.items()
+        }
 
 
 def read(what: str) -> Template:
@@ -131,7 +155,7 @@ def _modified(what: str) -> int | None:
 def _of_preset(name: str, unhealthy: Unhealthy) -> Template:
     reading = hardware.PRESETS[name]()
     status = inventory.status(reading, hardware.fabric_of(name), 0.0)
-    return Template(status, labels.labels_of(reading), unhealthy)
+    return Template(status, labels.labels_of(reading), unhealthy, reading)
 
 
 def _of_status(file: str, status: GpuNodeStatusStatus, unhealthy: Unhealthy) -> Template:
@@ -139,11 +163,20 @@ def _of_status(file: str, status: GpuNodeStatusStatus, unhealthy: Unhealthy) -> 
     if len(ids) != len(set(ids)):
         raise ConfigError(file, "status.devices", "two devices have the same id")
     gpus = tuple(
-        Gpu(id=each.id, product=each.model, memory_mib=each.memory_mi_b, mig_capable=bool(each.mig_devices))
+        Gpu(
+            id=each.id,
+            product=each.model,
+            memory_mib=each.memory_mi_b,
+            numa_node=each.numa_node,
+            mig_capable=bool(each.mig_devices),
+            mig=tuple(MigInstance(mig.uuid, mig.profile, mig.memory_mi_b) for mig in each.mig_devices),
+            clique=status.fabric.clique if status.fabric is not None else "",
+            problems=(each.reason,) if each.reason else (),
+        )
         for each in status.devices
     )
     reading = Reading(gpus=gpus, driver=status.driver_version)
-    return Template(msgspec.structs.replace(status, total=len(ids)), labels.labels_of(reading), unhealthy)
+    return Template(msgspec.structs.replace(status, total=len(ids)), labels.labels_of(reading), unhealthy, reading)
 
 
 def _device(device: GpuDevice, node: str, problem: str) -> GpuDevice:

@@ -18,6 +18,13 @@ NOWHERE = {"NODE_NAME": "", "HOSTNAME": ""}
     [
         pytest.param([], "the node is not known", id="no node"),
         pytest.param(["--nodes", "a=b"], "--nodes needs --simulate", id="nodes alone"),
+        pytest.param(["--node-name", "a", "--partitions"], "--partitions needs --simulate", id="partitions alone"),
+        pytest.param(
+            ["--node-name", "a", "--resource-slices", "--partitions"],
+            "--partitions needs --simulate",
+            id="no simulation",
+        ),
+        pytest.param(["--node-name", "a", "--resource-slices=maybe"], "--resource-slices", id="what about slices"),
         pytest.param(["--period", "0"], "--period", id="no period"),
     ],
 )

@@ -149,3 +149,23 @@ async def test_where_there_is_no_sign_of_gpus_nothing_is_reported_and_it_is_read
         status, _ = await reporter.reports.get()
 
     assert status.total == 4
+
+
+def test_every_reading_is_offered_and_without_nvml_one_without_gpus() -> None:
+    offered: list[Reading] = []
+    reading = hardware.pcie_4()
+    session = FakeSession(reading)
+
+    async def find() -> Node:
+        return PLAIN
+
+    async def story() -> None:
+        signs = Signs(Path("/nowhere"), find)
+        observer = Observer(session, Path("/nowhere"), ListeningReporter(), 30.0, signs, offer=offered.append)
+        await observer.look()
+        session.reading = LOST
+        await observer.look()
+
+    asyncio.run(story())
+
+    assert offered == [reading, Reading()]

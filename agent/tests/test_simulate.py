@@ -7,14 +7,16 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 
+import msgspec
 import pytest
 
 from gangline.errors import Forbidden
 from gangline.kube.interface import EventType
-from gangline.kube.resources import GPU_NODE_STATUSES, NODES
+from gangline.kube.resources import GPU_NODE_STATUSES, NODES, RESOURCE_SLICES
 from gangline.wire.custom_resources import GpuNodeStatus
-from gangline_agent import templates
-from gangline_agent.simulate import Simulation
+from gangline_agent import devices, templates
+from gangline_agent.offering import PAUSE
+from gangline_agent.simulate import MakeOffer, Simulation
 
 from .stories import RecordingClient, add_node, eventually, play
 
@@ -22,8 +24,10 @@ Statuses = dict[str, GpuNodeStatus]
 
 
 @asynccontextmanager
-async def simulating(client: RecordingClient, period: float = 1e6, what: str = "pcie-4") -> AsyncIterator[Simulation]:
-    simulation = Simulation(client, templates.read(what), period, label_selector="gpus")
+async def simulating(
+    client: RecordingClient, period: float = 1e6, what: str = "pcie-4", make_offer: MakeOffer | None = None
+) -> AsyncIterator[Simulation]:
+    simulation = Simulation(client, templates.read(what), period, label_selector="gpus", make_offer=make_offer)
     running = asyncio.create_task(simulation.run())
     yield simulation
     running.cancel()
@@ -200,5 +204,51 @@ def test_starting_again_changes_nothing_but_the_time() -> None:
                 (found,) = (await until(client, lambda found: total(found) == 4)).values()
                 objects.append((found.metadata.uid, found.status.devices))
         assert objects[0] == objects[1]
+
+    play(story)
+
+
+async def offered(client: RecordingClient) -> dict[str, list[str]]:
+    """Node to the UUIDs that its slices offer; the index of a device with a taint stands behind them."""
+    found: dict[str, list[str]] = {}
+    for each in (await client.list(RESOURCE_SLICES)).items:
+        for device in each.spec.devices:
+            said = found.setdefault(each.spec.node_name or "", [])
+            said.append(device.attributes["uuid"].string or "")
+            said += [f"{device.attributes['index'].int_}"] if device.taints else []
+    return found
+
+
+def test_every_node_offers_the_devices_that_its_status_reports_and_takes_them_away_when_it_goes() -> None:
+    async def story(client: RecordingClient) -> None:
+        for name in ("a", "b"):
+            await add_node(client, name, {"gpus": ""})
+        async with simulating(client, make_offer=devices.of_reading) as simulation:
+            found = await until(client, lambda found: total(found) == 8)
+            await eventually(lambda: simulation.waiting_for() is None)
+            reported = {name: [device.uuid for device in each.status.devices] for name, each in found.items()}
+            assert await offered(client) == reported
+            template = templates.read("pcie-4")
+            simulation.use(msgspec.structs.replace(template, unhealthy={"b": {1: "XID 79"}}))
+            await until(client, lambda found: any(device.reason for device in found["b"].status.devices))
+            await asyncio.sleep(PAUSE + 1)
+            reported["b"].insert(2, "1")
+            assert await offered(client) == reported
+            await client.delete(NODES, "a")
+            await until(client, lambda found: "a" not in found)
+            await eventually(lambda: "a" not in simulation.newest())
+            await asyncio.sleep(1)
+            assert set(await offered(client)) == {"b"}
+
+    play(story)
+
+
+def test_without_a_word_about_slices_no_node_offers_any() -> None:
+    async def story(client: RecordingClient) -> None:
+        await add_node(client, "a", {"gpus": ""})
+        async with simulating(client):
+            await until(client, lambda found: total(found) == 4)
+            await asyncio.sleep(60)
+            assert await offered(client) == {}
 
     play(story)

@@ -45,7 +45,7 @@ def node_status(name: str, node: str | None = None) -> Manifest:
 
 def agent_policies() -> Manifests:
     """The validating admission policies of the chart that hold an agent to its node, and their bindings."""
-    files = [CHART / "policies" / f"{name}.yaml" for name in ("node-labels", "node-status")]
+    files = [CHART / "policies" / f"{name}.yaml" for name in ("node-labels", "node-status", "resource-slices")]
     return [each for file in files for each in yaml.safe_load_all(file.read_text())]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,19 +12,21 @@ from typing import Any, NoReturn, Protocol
 
 import pytest
 
-from gangline_e2e import binaries, sources
+from gangline_e2e import binaries, processes, sources
 from gangline_e2e.api import Api
 from gangline_e2e.chart import Helm
 from gangline_e2e.errors import NoControlPlane
 from gangline_e2e.gpu_crds import install
 from gangline_e2e.harness import ControlPlane, Options
 from gangline_e2e.isolation import isolated
+from gangline_e2e.processes import Process
 from gangline_e2e.scheduler import Gangline
 from gangline_e2e.sources import Cluster
 from gangline_e2e.workloads import Manifest
 
 HERE = Path(__file__).parent
 StartControlPlane = Callable[[Options], ControlPlane]
+StartAgent = Callable[..., Process]
 
 
 class StartGangline(Protocol):
@@ -120,6 +123,23 @@ def helm_program() -> Path:
 def helm(helm_program: Path, tmp_path: Path) -> Helm:
     """The real helm, without a cluster."""
     return Helm(helm_program, tmp_path / "helm")
+
+
+@pytest.fixture
+def start_agent(tmp_path: Path) -> Iterator[StartAgent]:
+    """A function that starts `gangline agent` with a kubeconfig and more words; none may log a traceback."""
+    log = tmp_path / "agent.log"
+    with ExitStack() as stack:
+
+        def start(kubeconfig: Path, *words: str) -> Process:
+            command = [sys.executable, "-m", "gangline", "agent", "--kubeconfig", str(kubeconfig), *words]
+            process = processes.start("agent", command, log)
+            stack.callback(processes.stop, [process], 10.0)
+            return process
+
+        yield start
+    text = log.read_text() if log.is_file() else ""
+    assert "Traceback" not in text, text[-10_000:]
 
 
 @pytest.fixture

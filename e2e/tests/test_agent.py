@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import aiohttp
@@ -24,14 +22,22 @@ from gangline_e2e.workloads import Manifest, binding, gpu_pod, kwok_node
 NODES = "/api/v1/nodes"
 FLEET = "example.com/fleet"
 AGENT = "gpu-scheduler-agent"
+RESOURCE_SLICES = "/apis/resource.k8s.io/v1/resourceslices"
+DRIVER = "gpu.gangline.dev"
 RIGHTS = [
     {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch", "patch"]},
     {"apiGroups": ["gpu.scheduling"], "resources": ["gpunodestatuses"], "verbs": ["get", "create", "update", "patch"]},
     {"apiGroups": ["gpu.scheduling"], "resources": ["gpunodestatuses/status"], "verbs": ["get", "update", "patch"]},
+    {
+        "apiGroups": ["resource.k8s.io"],
+        "resources": ["resourceslices"],
+        "verbs": ["get", "list", "watch", "create", "patch", "delete"],
+    },
 ]
 
-pytestmark = pytest.mark.timeout(120)
 StartAgent = Callable[..., Process]
+
+pytestmark = pytest.mark.timeout(120)
 
 
 @pytest.fixture
@@ -43,23 +49,6 @@ async def api(cluster: Api) -> AsyncIterator[Api]:
         each for each in await cluster.list(NODE_STATUSES) if each["metadata"]["name"].startswith(cluster.namespace)
     ]
     await cluster.delete_many(f"{NODE_STATUSES}/{each['metadata']['name']}" for each in mine)
-
-
-@pytest.fixture
-def start_agent(tmp_path: Path) -> Iterator[StartAgent]:
-    """A function that starts `gangline agent` with a kubeconfig and more words; none may log a traceback."""
-    log = tmp_path / "agent.log"
-    with ExitStack() as stack:
-
-        def start(kubeconfig: Path, *words: str) -> Process:
-            command = [sys.executable, "-m", "gangline", "agent", "--kubeconfig", str(kubeconfig), *words]
-            process = processes.start("agent", command, log)
-            stack.callback(processes.stop, [process], 10.0)
-            return process
-
-        yield start
-    text = log.read_text() if log.is_file() else ""
-    assert "Traceback" not in text, text[-10_000:]
 
 
 async def add_fleet(api: Api, count: int) -> str:
@@ -77,6 +66,13 @@ def reports(total: int, api: Api) -> Callable[[Manifest], bool]:
         return mine and status.get("status", {}).get("total") == total
 
     return holds
+
+
+def slice_of(node: str, driver: str) -> Manifest:
+    """A ResourceSlice without devices."""
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": driver, "nodeName": node, "pool": pool}
+    return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": node}, "spec": spec}
 
 
 def health(status: Manifest) -> list[str]:
@@ -202,7 +198,7 @@ async def test_the_agent_of_a_node_may_write_the_status_of_that_node_only(
             return False
 
         await api.until(refused, "the policy is in force")
-        start_agent(kubeconfig, "--node-name", mine, "--simulate", "pcie-4")
+        start_agent(kubeconfig, "--node-name", mine, "--simulate", "pcie-4", "--resource-slices")
         await api.wait_for(NODE_STATUSES, reports(4, api), 1)
         await api.request("POST", NODE_STATUSES, node_status(other))
 
@@ -210,6 +206,14 @@ async def test_the_agent_of_a_node_may_write_the_status_of_that_node_only(
         with pytest.raises(Refused, match=f"the agent of node {mine} may not write the GpuNodeStatus {other}"):
             await forger.merge(f"{NODE_STATUSES}/{other}/status", forged)
         await forger.merge(f"{NODE_STATUSES}/{mine}/status", forged)
+
+        await api.wait_for(RESOURCE_SLICES, lambda each: each["spec"].get("nodeName") == mine, 1)
+        for node, driver in ((other, DRIVER), (mine, "gpu.example.com")):
+            with pytest.raises(Refused, match=f"the agent of node {mine} may not write the ResourceSlice"):
+                await forger.request("POST", RESOURCE_SLICES, slice_of(node, driver))
+        await api.request("POST", RESOURCE_SLICES, slice_of(other, "gpu.example.com"))
+        with pytest.raises(Refused, match=f"the agent of node {mine} may not write the ResourceSlice"):
+            await forger.delete(f"{RESOURCE_SLICES}/{other}")
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,12 @@ VALUE_SETS: dict[str, Manifest] = {
         "podLabels": {"team": "gpus"},
         "leaderElection": {"resourceNamespace": "kube-system"},
         "webhook": {"failurePolicy": "Fail", "objectSelector": {"matchLabels": {"a": "b"}}},
-        "agent": {"simulate": "dgx-h100", "runtimeClassName": "nvidia", "nodeSelector": {"a": "b"}},
+        "agent": {
+            "simulate": "dgx-h100",
+            "resourceSlices": "publish",
+            "runtimeClassName": "nvidia",
+            "nodeSelector": {"a": "b"},
+        },
         "scheduler": {"extraRules": [{"apiGroups": ["example.com"], "resources": ["racks"], "verbs": ["list"]}]},
     },
 }
@@ -63,7 +68,7 @@ KINDS = [each for each in vars(resources).values() if isinstance(each, Resource)
 SERVERS = ("Deployment/gpu-scheduler", "Deployment/gpu-scheduler-webhook", "DaemonSet/gpu-scheduler-agent")
 EXAMPLES = CHART.parents[1] / "examples"
 POLICY = "ValidatingAdmissionPolicy"
-AGENT_POLICIES = {"node-status", "node-labels", "node-status-writers"}
+AGENT_POLICIES = {"node-status", "node-labels", "node-status-writers", "resource-slices"}
 SCHEDULER_POLICIES = {"allocations", "device-locks", "claim-status", "scheduling-map", "min-runtime"}
 NOT_SERVED = {"monitoring.coreos.com/v1", "cert-manager.io/v1"}
 
@@ -340,7 +345,7 @@ async def test_the_policies_name_the_accounts_of_this_release_and_who_is_trusted
     )
 
     conditions = _conditions(rendered)
-    for name in ("node-status", "node-labels", "node-status-writers"):
+    for name in AGENT_POLICIES:
         assert "'^system:serviceaccount:elsewhere:gpus-agent$'" in conditions[name]
     for name in ("allocations", "device-locks", "claim-status", "node-status-writers"):
         assert (
@@ -403,6 +408,17 @@ async def test_the_configuration_of_leaves_is_read_where_it_counts_and_where_it_
             kind: {"list", "watch"}
             for kind in ("schedulerconfigs", "topologyschedulerconfigs", "domainconfigs", "configmaps")
         }
+
+
+@pytest.mark.parametrize("value", ["", "publish", "withdraw"])
+async def test_an_agent_may_write_slices_where_it_is_told_to(helm: Helm, value: str) -> None:
+    rendered = await helm.render({"agent": {"resourceSlices": value}})
+
+    rules = one(rendered, "ClusterRole", "gpu-scheduler-agent")["rules"]
+    (container,) = pod_specs(rendered)["DaemonSet/gpu-scheduler-agent"]["containers"]
+    found = [word for word in container["args"] if "slices" in word]
+    assert found == ([f"--resource-slices={value}"] if value else [])
+    assert ("resourceslices" in {kind for rule in rules for kind in rule["resources"]}) is bool(value)
 
 
 async def test_an_agent_comes_to_a_node_that_nobody_has_labelled(helm: Helm) -> None:

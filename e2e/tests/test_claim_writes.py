@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,9 +17,9 @@ from gangline.kube.versions import newest
 from gangline_e2e.api import Api, connect
 from gangline_e2e.chart import Helm, one
 from gangline_e2e.harness import ControlPlane, Options
+from gangline_e2e.versions import ALL_VERSIONS, GROUP, OneVersion
 from gangline_e2e.workloads import Manifest
 
-GROUP = "resource.k8s.io"
 DRIVER = "gpu.example.com"
 USER = "gangline"
 ROLE = "gpu-scheduler-scheduler"
@@ -34,23 +33,6 @@ FIRST = model.ResourceClaimConsumerReference(resource="pods", name="p", uid="uid
 SECOND = model.ResourceClaimConsumerReference(resource="pods", name="q", uid="uid-q")
 
 pytestmark = pytest.mark.timeout(120)
-
-
-ALL_VERSIONS = Options(kwok=False, apiserver_args=(f"--runtime-config={GROUP}/v1beta2=true,{GROUP}/v1beta1=true",))
-
-
-class OneVersion(HttpClient):
-    """A client to whom the server says that it has one version alone: a server of 1.36 cannot do without v1."""
-
-    def __init__(self, kubeconfig: Path, version: str) -> None:
-        super().__init__(auth.load(str(kubeconfig)))
-        self.version = version
-
-    async def __aenter__(self) -> OneVersion:
-        return self
-
-    async def served(self, group: str, version: str) -> set[str]:
-        return await super().served(group, version) if version == self.version else set()
 
 
 def _claim(version: str) -> Manifest:

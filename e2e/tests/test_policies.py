@@ -55,7 +55,7 @@ async def test_every_expression_fits_the_types_of_what_it_judges(guarded: Guarde
 
     policies = await guarded.api.until(judged, "the controller has checked all policies", timeout_s=60)
 
-    assert len(policies) == 8
+    assert len(policies) == 9
     warnings = [each["status"]["typeChecking"].get("expressionWarnings", []) for each in policies]
     assert [each for each in warnings if each] == []
 

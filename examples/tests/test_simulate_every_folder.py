@@ -2,20 +2,53 @@
 
 from __future__ import annotations
 
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import msgspec
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 from gangline import main
+from gangline.model import ResourceSlice
+from gangline_agent import devices, slices, templates
 
 EXAMPLES = Path(__file__).parents[1]
 FOLDERS = sorted(
     path.name for path in EXAMPLES.iterdir() if path.is_dir() and path.name not in ("tests", "__pycache__")
 )
-PLACED = {"arrivals": 16, "explain": 2, "gpu-scheduler-check": 5, "leaf-spine": 4, "quickstart": 10, "topology": 20}
+PLACED = {
+    "arrivals": 16,
+    "dra": 4,
+    "explain": 2,
+    "gpu-scheduler-check": 5,
+    "leaf-spine": 4,
+    "quickstart": 10,
+    "topology": 20,
+}
 """How many pods get a node, where there are nodes."""
+CLAIMED = """
+apiVersion: v1
+kind: Pod
+metadata: {name: p, uid: uid-p}
+spec:
+  nodeName: node-a1
+  containers: [{name: c, image: pause}]
+  resourceClaims: [{name: gpus, resourceClaimName: c}]
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: c}
+spec: {devices: {requests: [{name: gpus, exactly: {deviceClassName: gpu, allocationMode: ExactCount, count: 2}}]}}
+status:
+  allocation:
+    devices:
+      results:
+        - {request: gpus, driver: gpu.gangline.dev, pool: node-a1, device: gpu-2}
+        - {request: gpus, driver: gpu.gangline.dev, pool: node-a1, device: gpu-3}
+  reservedFor: [{resource: pods, name: p, uid: uid-p}]
+"""
 
 
 def simulated(*words: str | Path) -> Result:
@@ -59,6 +92,37 @@ def test_rules_for_leaves_keep_every_job_of_arrivals_as_close_together_as_is_mea
     series = msgspec.json.decode(simulated(EXAMPLES / "arrivals", *words).stdout)["series"]
 
     assert lowest <= min(each["accuracy"] for each in series) <= highest
+
+
+@pytest.mark.skipif(not entry_points(group="gangline.plugins", name="DynamicResources"), reason="no plugin for claims")
+def test_a_gang_with_claims_takes_both_racks_and_leaves_an_unhealthy_gpu_alone() -> None:
+    outcome = msgspec.json.decode(simulated(EXAMPLES / "dra", "-o", "json").stdout)
+
+    claimed = {node["name"]: list(node["claimed"].values()) for node in outcome["nodes"]}
+    three = [["gpu-0", "gpu-1", "gpu-2"]]
+    assert claimed == {"node-a1": three, "node-a2": three, "node-b1": three, "node-b2": [["gpu-0", "gpu-1", "gpu-3"]]}
+    ((name, why),) = [(pod["name"], pod["why"]) for pod in outcome["pending"]]
+    assert name == "default/pair"
+    assert "4 cannot allocate all claims" in why
+
+
+def test_the_slices_of_the_example_are_those_of_the_agent() -> None:
+    file = EXAMPLES / "dra" / "nodes.yaml"
+    documents = list(yaml.safe_load_all(file.read_text()))
+    template = msgspec.structs.replace(templates.read("gb200"), unhealthy={"node-b2": {2: "XID 79"}})
+    expected = []
+    for node in (each["metadata"] for each in documents if each["kind"] == "Node"):
+        offer = devices.of_reading(template.reading_of(node["name"], node["labels"]["nvidia.com/gpu.clique"]))
+        expected += slices.of_generation(slices.wanted(node["name"], "", offer), 1)
+
+    found = [msgspec.convert(each, ResourceSlice) for each in documents if each["kind"] == "ResourceSlice"]
+    assert [(each.metadata.name, each.spec) for each in found] == [(each.metadata.name, each.spec) for each in expected]
+
+
+def test_a_pod_is_shown_with_the_devices_of_its_claims(tmp_path: Path) -> None:
+    (tmp_path / "pod.yaml").write_text(CLAIMED)
+
+    assert "p (gpu-2, gpu-3)" in simulated(EXAMPLES / "dra" / "nodes.yaml", tmp_path).stdout
 
 
 def test_decisions_on_gangs_are_counted_too() -> None:

@@ -82,7 +82,7 @@ class Diagnosis:
         for rejection in self.rejections:
             mask = undecided & (rejection.codes != 0)
             result.append((rejection, mask))
-            undecided &= ~mask
+            undecided ^= mask
         return result
 
     def resolvable(self) -> BoolColumn:

@@ -68,8 +68,9 @@ class Hooks:
     def pre_cycle(self, pod: PodInfo) -> None:
         """A pod is about to be filtered, for an attempt or for what-if: update the columns that verdicts are read from.
 
-        Also called for each member of a group that is placed like others. Called before any kept verdict is read, so
-        changes that the plugin notes here count for this pod.
+        A method that takes the pod is also called for each member of a group that is placed like another member; one
+        that does not is called for that other member alone. Called before any kept verdict is read, so changes that the
+        plugin notes here count for this pod.
         """
 
     @hookspec

@@ -18,6 +18,7 @@ from gangline.explain.report import Report, explain
 from gangline.explain.targets import Target
 from gangline.kube.interface import Client
 from gangline.kube.resources import GPU_CLAIMS, PODS
+from gangline.overview.claim_use import ClaimUse, claims_of
 from gangline.profile.runtime import Runtime
 from gangline.queueing.units import Unit
 from gangline.state.pods import PodInfo
@@ -65,6 +66,8 @@ class Answer:
     report: Report | None
     """The verdicts for the first waiting pod; if no pod waits, for the pod as if it had no node."""
     notes: tuple[str, ...]
+    claims: tuple[ClaimUse, ...] = ()
+    """The ResourceClaims of the pod that `report` is about."""
 
 
 async def answer(client: Client, target: Target, judges: Judges, clock: Clock | None = None) -> Answer:
@@ -87,6 +90,7 @@ async def answer(client: Client, target: Target, judges: Judges, clock: Clock | 
         gang=None,
         report=None,
         notes=notes,
+        claims=tuple(claims_of(subject, cluster)),
     )
     if runtime is None:
         return found

@@ -15,7 +15,7 @@ from rich.table import Table
 from gangline import config, model
 from gangline.commands import options, profiles
 from gangline.commands.answering import Answer, GangReport, Placed, answer
-from gangline.commands.output import console, table
+from gangline.commands.output import claim_table, console, table
 from gangline.commands.running import find_running, judges
 from gangline.errors import ConfigError
 from gangline.explain.case import converted, load_cluster, make_claims
@@ -24,6 +24,7 @@ from gangline.explain.report import explain as explain_pod
 from gangline.explain.targets import Target, parse
 from gangline.kube import auth
 from gangline.kube.client import HttpClient
+from gangline.overview.claim_use import ClaimUse, claims_of
 from gangline.profile.assembly import judging_runtimes
 from gangline.profile.runtime import Runtime
 from gangline.state.cache import Cache
@@ -63,9 +64,13 @@ def explain(
     if (target is None) == (file is None):
         raise click.UsageError("name either a pod or a case file")
     if file is not None:
-        report = _of_case(file, files, profile)
+        report, claims = _of_case(file, files, profile)
         _check(report, why_not)
-        _print_report(report, why_not, output)
+        if output == "json":
+            click.echo(_json(report if why_not is None else report.node(why_not)))
+        else:
+            _show_claims(claims, console())
+            _show(report, why_not, console())
         return
     found = asyncio.run(_live(parse(str(target), namespace), files, profile, scheduler, kubeconfig))
     _check(found.report, why_not)
@@ -83,13 +88,14 @@ def _check(report: Report | None, why_not: str | None) -> None:
         raise click.ClickException(f"there is no node {why_not!r}")
 
 
-def _of_case(file: Path, files: Sequence[str], profile: str | None) -> Report:
-    """A case, judged by the named profile, else by the installed profile that serves the pod."""
+def _of_case(file: Path, files: Sequence[str], profile: str | None) -> tuple[Report, Sequence[ClaimUse]]:
+    """A case, judged by the named profile, else by the installed profile that serves the pod, and the pod's claims."""
     case = read_case(file)
     cluster, pod = load_cluster(case), converted(case["pod"], model.Pod, "pod")
     make_claims(cluster, pod)
     configuration = config.load_files(files) if files else profiles.choose((), profile)
-    return explain_pod(_serving(cluster, configuration, pod, profile, files), cluster.record(_unbound(pod)))
+    record = cluster.record(_unbound(pod))
+    return explain_pod(_serving(cluster, configuration, pod, profile, files), record), claims_of(record, cluster)
 
 
 def _serving(
@@ -149,7 +155,7 @@ def _plain(found: Answer) -> dict[str, Any]:
     """The report in its old form, with additional fields."""
     fields = {} if found.report is None else {name: getattr(found.report, name) for name in Report.__slots__}
     more = {"about": found.about, "judgedBy": found.judged_by, "placed": found.placed, "notes": found.notes}
-    return {**fields, **more, "gang": found.gang}
+    return {**fields, **more, "gang": found.gang, "claims": found.claims}
 
 
 # Words
@@ -163,6 +169,7 @@ def show(found: Answer, why_not: str | None, screen: Console) -> None:
         _show_placed(placed, screen)
     if found.gang is not None:
         _show_gang(found.gang, screen)
+    _show_claims(found.claims, screen)
     if found.report is None:
         return
     if found.placed or found.gang is not None or found.notes:
@@ -206,11 +213,10 @@ def _show_gang(gang: GangReport, screen: Console) -> None:
         screen.print(f"  {gang.message}", markup=False)
 
 
-def _print_report(report: Report, why_not: str | None, output: Literal["table", "json"]) -> None:
-    if output == "json":
-        click.echo(_json(report if why_not is None else report.node(why_not)))
-    else:
-        _show(report, why_not, console())
+def _show_claims(claims: Sequence[ClaimUse], screen: Console) -> None:
+    if claims:
+        screen.print(claim_table(claims))
+        screen.print()
 
 
 def _show(report: Report, why_not: str | None, screen: Console) -> None:

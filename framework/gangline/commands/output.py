@@ -6,11 +6,14 @@ rich is imported when something is printed: `gangline run`, which shares modules
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+
+    from gangline.overview.claim_use import ClaimUse
 
 _WIDE = 200
 """Width of output to a file or another program, so that no line is cut."""
@@ -33,6 +36,16 @@ def table(*columns: str) -> Table:
     result = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         result.add_column(column, overflow="fold")
+    return result
+
+
+def claim_table(claims: Iterable[ClaimUse]) -> Table:
+    """ResourceClaims with what they have or wait for."""
+    result = table("CLAIM", "TEMPLATE", "ASKS FOR", "DEVICES", "WAITS")
+    for each in claims:
+        result.add_row(
+            each.claim or "-", each.template or "-", each.asks or "-", ", ".join(each.devices) or "-", each.waits or "-"
+        )
     return result
 
 

@@ -138,8 +138,10 @@ def _series(samples: Sequence[Sample]) -> Table:
     return shown
 
 
-def _with_devices(pod: str, ids: Sequence[int]) -> str:
+def _with_devices(pod: str, ids: Sequence[int], claimed: Sequence[str]) -> str:
     name = pod.removeprefix("default/")
+    if claimed:
+        return f"{name} ({', '.join(claimed)})"
     return f"{name} (GPU {','.join(map(str, ids))})" if ids else name
 
 
@@ -156,7 +158,10 @@ def _cpu(node: NodeUse) -> str:
 
 
 def _names(node: NodeUse) -> str:
-    """The pods, each with its GPUs where they are known."""
-    shown = [_with_devices(name, node.devices.get(name, ())) for name in sorted(node.pods)[:_SHOWN_PODS]]
+    """The pods, each with its GPUs or devices where they are known."""
+    shown = [
+        _with_devices(name, node.devices.get(name, ()), node.claimed.get(name, ()))
+        for name in sorted(node.pods)[:_SHOWN_PODS]
+    ]
     more = len(node.pods) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "") or "-"

@@ -10,8 +10,9 @@ import msgspec
 from rich.console import Console
 
 from gangline.commands import options
-from gangline.commands.output import console, table
+from gangline.commands.output import claim_table, console, table
 from gangline.commands.seeing import see
+from gangline.overview.device_use import by_driver
 from gangline.overview.summary import Gang, Overview, overview
 
 _MOST_WAITING = 20
@@ -56,6 +57,7 @@ def show(found: Overview, screen: Console) -> None:
         shown = ", ".join(f"{use.domain} {use.ready}/{use.nodes}" for use in broken[:_MOST_DOMAINS])
         more = f" and {len(broken) - _MOST_DOMAINS} more" if len(broken) > _MOST_DOMAINS else ""
         screen.print(f"ready nodes: {shown}{more}; all in the other {len(found.domains) - len(broken)} domains")
+    _show_devices(found, screen)
     if found.gangs:
         screen.print()
         gangs = table("GANG", "DIALECT", "PLACED", "WAITING", "WHERE", "ESTIMATED START", "WHY")
@@ -81,6 +83,29 @@ def show(found: Overview, screen: Console) -> None:
             "no running scheduler of Gangline was found, so it is not known which names are served; "
             "--scheduler URL says where one answers"
         )
+
+
+def _show_devices(found: Overview, screen: Console) -> None:
+    """The devices of dynamic resource allocation, and the claims that wait for some."""
+    for use, nodes in by_driver(found.devices):
+        tainted = f", {use.tainted} tainted" if use.tainted else ""
+        screen.print(
+            f"{use.driver}: {use.taken} of {use.devices} devices on {nodes} nodes taken, {use.free} free{tainted}"
+        )
+    for pool in found.devices.unusable[:_MOST_DOMAINS]:
+        screen.print(f"{pool.driver}: the pool {pool.pool} cannot be used: {pool.why}", markup=False)
+    if found.devices.classes:
+        screen.print()
+        classes = table("DEVICE CLASS", "DEVICES", "FREE")
+        for each in found.devices.classes:
+            classes.add_row(each.name, str(each.devices), each.problem or str(each.free))
+        screen.print(classes)
+    waiting = [claim for claim in found.claims if claim.waits]
+    if waiting:
+        screen.print()
+        screen.print(claim_table(waiting[:_MOST_WAITING]))
+        if len(waiting) > _MOST_WAITING:
+            screen.print(f"and {len(waiting) - _MOST_WAITING} more")
 
 
 def _row(gang: Gang) -> tuple[str, ...]:

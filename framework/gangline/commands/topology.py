@@ -9,17 +9,21 @@ from typing import Any, Literal
 import click
 import msgspec
 import numpy as np
+from rich.table import Table
 from rich.text import Text
 
 from gangline.commands import options
-from gangline.commands.output import console
+from gangline.commands.output import console, table
 from gangline.commands.seeing import see
+from gangline.overview.device_use import DeviceUse, NodeDevices, device_use
 from gangline.overview.domain_use import DomainUse, domain_use, ready_nodes
 from gangline.overview.gpu_use import GpuUse, gpu_use
 from gangline.state.cache import Cache
 from gangline.state.topology import NO_DOMAIN, Domains, Topology
 from gangline.status import BoolColumn
 
+MOST_ROWS = 100
+"""Nodes in the table of devices."""
 _MOST_BLOCKS = 16
 """GPUs of a node that are drawn one by one."""
 _USED, _FREE, _DOWN = "green", "bright_black", "red"
@@ -45,14 +49,24 @@ def topology(
         screen.width = 100
     for line in drawn(cluster, levels):
         screen.print(line)
+    if (use := device_use(cluster)).nodes:
+        screen.print()
+        screen.print(device_table(use))
+        if len(use.nodes) > MOST_ROWS:
+            screen.print(f"and {len(use.nodes) - MOST_ROWS} more: -o json tells of all")
     if output == "svg":
         screen.quiet = False
         click.echo(screen.export_svg(title="gangline topology"))
 
 
 def nodes_of(cluster: Cache, topology: Topology) -> Iterator[dict[str, Any]]:
-    """Each node with its domains, widest first, and its GPUs, in the order of the topology."""
-    return _nodes_of(cluster, topology, gpu_use(cluster), ready_nodes(cluster.nodes.objects[: cluster.nodes.size]))
+    """Each node with its domains, widest first, its GPUs and devices, in the order of the topology."""
+    devices: dict[str, list[NodeDevices]] = {}
+    for each in device_use(cluster).nodes:
+        devices.setdefault(each.node, []).append(each)
+    ready = ready_nodes(cluster.nodes.objects[: cluster.nodes.size])
+    for node in _nodes_of(cluster, topology, gpu_use(cluster), ready):
+        yield {**node, "devices": devices.get(node["node"], [])}
 
 
 def _nodes_of(cluster: Cache, topology: Topology, use: GpuUse, ready: BoolColumn) -> Iterator[dict[str, Any]]:
@@ -92,6 +106,14 @@ def drawn(cluster: Cache, topology: Topology) -> Iterator[Text]:
         indent = "  " * max(0, len(domains) - 1)
         label = (domains[-1][1] or f"no {domains[-1][0]}") if domains else ""
         yield _line(f"{indent}{label:<12} " if label else "", nodes, ready[-1] if ready else "")
+
+
+def device_table(use: DeviceUse) -> Table:
+    """The devices of dynamic resource allocation on each node."""
+    result = table("NODE", "DRIVER", "DEVICES", "TAKEN", "FREE", "TAINTED")
+    for each in use.nodes[:MOST_ROWS]:
+        result.add_row(each.node, each.driver, *map(str, (each.devices, each.taken, each.free, each.tainted)))
+    return result
 
 
 def _ready(use: DomainUse, row: int | None) -> str:

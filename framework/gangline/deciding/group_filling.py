@@ -86,7 +86,7 @@ class Filler:
         nodes, cls = self._cache.nodes, filtered.pod.cls
         size = nodes.size
         holds = np.full(size, _MANY, dtype=np.int64)
-        for resource, amount in zip(cls.resources.tolist(), cls.amounts.tolist(), strict=True):
+        for resource, amount in cls.takes:
             if amount > 0:
                 free = nodes.allocatable[resource, :size] - nodes.requested[resource, :size]
                 np.minimum(holds, free // amount, out=holds)
@@ -247,7 +247,7 @@ class Filler:
         while waiting:
             filtered, capacity = self._now(role)
             counts = self._counts(filtered, rows, capacity, len(waiting))
-            taken = self._put(waiting, rows, counts, tx)
+            taken = self._put(waiting, rows, counts, filtered, tx)
             if not taken:
                 break
             placed += taken
@@ -255,8 +255,8 @@ class Filler:
             waiting = [pod for pod in waiting if pod.row < 0]
         return placed
 
-    def _put(self, pods: Sequence[PodInfo], rows: Rows, counts: Counts, tx: Transaction) -> int:
-        """Place pods by these counts, one per node and round; a node that the filters reject takes no more."""
+    def _put(self, pods: Sequence[PodInfo], rows: Rows, counts: Counts, like: Filtered, tx: Transaction) -> int:
+        """Place like pods by these counts, one per node and round; a node that the filters reject takes no more."""
         along = np.argsort(self._runtime.topology.rank()[rows], kind="stable")
         along = along[counts[along] > 0]
         each = counts[along]
@@ -269,7 +269,7 @@ class Filler:
                 feasible = self._feasible(pods[int(chosen[0])]).feasible
                 chosen = chosen[feasible[target[chosen]]]
             for i, row in zip(chosen.tolist(), target[chosen].tolist(), strict=True):
-                if self._place(pods[i], row, tx):
+                if self._place(pods[i], row, like, tx):
                     taken += 1
         return taken
 
@@ -284,13 +284,13 @@ class Filler:
             counts = self._counts(filtered, rows, filtered.feasible.astype(np.int64), 1)
             if not counts.any():
                 break
-            placed += self._place(pod, int(rows[int(counts.argmax())]), tx)
+            placed += self._place(pod, int(rows[int(counts.argmax())]), filtered, tx)
             yield
         return placed
 
-    def _place(self, pod: PodInfo, row: int, tx: Transaction) -> bool:
+    def _place(self, pod: PodInfo, row: int, like: Filtered, tx: Transaction) -> bool:
         if pod.uid not in self.cycles:
-            prepared = self._runtime.evaluator.prepare(pod)
+            prepared = self._runtime.evaluator.prepare(pod, like)
             if prepared is None:
                 return False
             self.cycles[pod.uid], nodes = prepared

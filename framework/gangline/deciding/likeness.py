@@ -14,4 +14,5 @@ def likeness(pod: PodInfo, runtime: Runtime) -> Hashable:
 
     Raises PluginError.
     """
-    return runtime.evaluator.likeness(pod), runtime.handle.workload(pod).get(PLACEMENT_STRATEGY)
+    annotations = runtime.handle.workload(pod)
+    return runtime.evaluator.likeness(pod, annotations), annotations.get(PLACEMENT_STRATEGY)

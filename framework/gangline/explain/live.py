@@ -7,12 +7,28 @@ from typing import Any
 from gangline.errors import Forbidden, InvalidObject
 from gangline.groups import SUCCEEDED, SUCCEEDED_PODS, WATCHES
 from gangline.kube.interface import Client
-from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES, NODES, PODS, RESOURCE_CLAIMS, STORED, Resource
+from gangline.kube.resources import (
+    DEVICE_CLASSES,
+    GPU_CLAIMS,
+    GPU_NODE_STATUSES,
+    NODES,
+    PODS,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+    STORED,
+    Resource,
+)
 from gangline.kube.versions import newest
 from gangline.state.cache import Cache
 from gangline.state.pods import PodInfo
 
-_DEVICES: tuple[Resource[Any], ...] = (GPU_NODE_STATUSES, GPU_CLAIMS, RESOURCE_CLAIMS)
+_DEVICES: tuple[Resource[Any], ...] = (
+    GPU_NODE_STATUSES,
+    GPU_CLAIMS,
+    RESOURCE_SLICES,
+    DEVICE_CLASSES,
+    RESOURCE_CLAIMS,
+)
 
 
 async def load_live(client: Client, with_groups: bool = False) -> tuple[Cache, list[PodInfo]]:
@@ -49,17 +65,17 @@ async def load_live(client: Client, with_groups: bool = False) -> tuple[Cache, l
 
 
 async def _listed(client: Client, resource: Resource[Any]) -> list[Any]:
-    """All objects; a kind that only counts GPUs is left out if the caller may not list it."""
+    """All objects; a kind that only counts devices is left out if the caller may not list it."""
     try:
         return (await client.list(resource)).items
     except Forbidden:
-        if resource not in _DEVICES:
+        if resource.key not in {each.key for each in _DEVICES}:  # in whichever version
             raise
         return []
 
 
 async def _served(client: Client, with_groups: bool) -> list[Resource[Any]]:
-    """The kinds by which GPUs are counted and groups are read, as far as the API server has them."""
+    """The kinds by which devices are counted and groups are read, as far as the API server has them."""
     kinds: list[Resource[Any]] = []
     wanted: list[Resource[Any]] = [*_DEVICES, *(WATCHES if with_groups else ())]
     for resource in wanted:

@@ -80,8 +80,8 @@ def verdict(case: dict[str, Any]) -> dict[str, Any]:
     report = explain(judging[first.scheduler_name], pod)
     result: dict[str, Any] = {"feasible": report.feasible, "filter": _filters(report), "message": report.message}
     if len(report.feasible) > 1:
-        judging |= _judging(profiles, others, cluster)
-        wanted = case.get("_profiles") or list(judging)
+        wanted = case.get("_profiles") or [profile.scheduler_name for profile in profiles.profiles]
+        judging |= _judging(profiles, [each for each in others if each.scheduler_name in wanted], cluster)
         reports = {name: explain(judging[name], pod) for name in wanted if name in judging}
         result["scores"] = {name: _scores(each) for name, each in reports.items()}
         result["totals"] = {

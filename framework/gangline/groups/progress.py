@@ -9,13 +9,12 @@ has if an object says how many there are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import msgspec
 
 from gangline.api.pod_group import PodGroup, SubGroup
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(msgspec.Struct, frozen=True):
     """The members of a group, or of one part of a group, in numbers."""
 
     least: int
@@ -32,11 +31,11 @@ class Progress:
 
     def with_waiting(self, waiting: int) -> Progress:
         """The same group with another number of waiting members."""
-        return replace(self, waiting=waiting)
+        return msgspec.structs.replace(self, waiting=waiting)
 
     def without(self, leaving: int) -> Progress:
         """The same group after this many placed members have left."""
-        return replace(self, placed=self.placed - leaving)
+        return msgspec.structs.replace(self, placed=self.placed - leaving)
 
     @property
     def runs(self) -> bool:

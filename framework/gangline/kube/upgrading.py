@@ -1,6 +1,7 @@
 """Objects of resource.k8s.io/v1beta1 in the shape of v1, as JSON data. v1beta2 has the shape of v1 already.
 
 What is in the newer shape, or malformed, stays as it is. The status of a claim has the same shape in all versions.
+Slices are written too, so they have a way back.
 """
 
 from __future__ import annotations
@@ -15,6 +16,11 @@ _OF_REQUESTS = ("name", "exactly", "firstAvailable")
 def slice_upgraded(data: Any) -> Any:
     """A ResourceSlice: what a device has stands no longer under `basic`."""
     return _within(data, ("spec", "devices"), lambda devices: _each(devices, _device))
+
+
+def slice_downgraded(data: Any) -> Any:
+    """A ResourceSlice of v1 in the shape of v1beta1."""
+    return _within(data, ("spec", "devices"), lambda devices: _each(devices, _basic))
 
 
 def claim_upgraded(data: Any) -> Any:
@@ -37,6 +43,11 @@ def _device(device: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(basic, dict):
         return device
     return {**basic, **{key: value for key, value in device.items() if key != "basic"}}
+
+
+def _basic(device: dict[str, Any]) -> dict[str, Any]:
+    basic = {key: value for key, value in device.items() if key != "name"}
+    return {"name": device.get("name"), "basic": basic}
 
 
 def _request(request: dict[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from gangline.api.plugin import State
-from gangline.kube.resources import GPU_NODE_STATUSES, RESOURCE_CLAIMS
+from gangline.kube.resources import GPU_NODE_STATUSES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from gangline.state.cache import Cache
 from gangline.state.node_view import Int64Column, NodeView
 from gangline.state.pods import PodInfo
@@ -26,7 +26,8 @@ GPUS = (GPU, AMD_GPU)
 """Resources whose amounts are whole GPUs."""
 _DRIVER = "gpu."
 """How the names of DRA drivers for GPUs begin: gpu.nvidia.com, gpu.amd.com."""
-_DEVICE = re.compile(r"gpu-(\d{1,3})")
+_DEVICE = re.compile(r"gpu-(\d{1,3})(?:-mig-.*)?")
+"""The device of a GPU, or of a part of it."""
 _MOST_IDS = 256
 
 
@@ -50,6 +51,7 @@ class Gathered:
     pods: Sequence[PodInfo]
     claims: Sequence[Any]
     reports: Sequence[Any]
+    slices: Sequence[Any]
 
 
 def gather(nodes: NodeView, cluster: State) -> Gathered:
@@ -57,8 +59,10 @@ def gather(nodes: NodeView, cluster: State) -> Gathered:
     total, requested = nodes.amounts(GPUS)
     claims: Any = cluster.store(RESOURCE_CLAIMS)
     reports: Any = cluster.store(GPU_NODE_STATUSES)
+    slices: Any = cluster.store(RESOURCE_SLICES)
     pods = list(cluster.pods.values())
-    return Gathered(total.sum(axis=0), requested.sum(axis=0), nodes.names, pods, list(claims), list(reports))
+    amounts = total.sum(axis=0), requested.sum(axis=0)
+    return Gathered(*amounts, nodes.names, pods, list(claims), list(reports), list(slices))
 
 
 def gpu_use(cluster: Cache) -> GpuUse:
@@ -113,10 +117,18 @@ def _held(gathered: Gathered, rows: Mapping[str, int]) -> tuple[dict[int, set[in
 
 
 def _reported(gathered: Gathered, rows: Mapping[str, int]) -> Int64Column:
-    """Devices that agents report, for nodes without a device plugin."""
+    """Devices that agents report or drivers offer in ResourceSlices, for nodes without a device plugin."""
     found = np.zeros(len(gathered.total), dtype=np.int64)
     for report in gathered.reports:
         row = rows.get(report.metadata.name, -1)
         if row >= 0:
             found[row] = min(len(report.status.devices), _MOST_IDS)
+    offered: dict[int, set[str]] = {}
+    for each in gathered.slices:
+        row = rows.get(each.spec.node_name, -1)
+        if row >= 0 and each.spec.driver.startswith(_DRIVER):
+            numbers = (_DEVICE.fullmatch(device.name) for device in each.spec.devices[:_MOST_IDS])
+            offered.setdefault(row, set()).update(number[1] for number in numbers if number)
+    for row, ids in offered.items():
+        found[row] = max(int(found[row]), min(len(ids), _MOST_IDS))
     return found

@@ -10,6 +10,8 @@ import numpy as np
 
 from gangline.api.pod_group import Membership, PodGroup, Problem
 from gangline.groups import Groups
+from gangline.overview.claim_use import ClaimUse, claim_use
+from gangline.overview.device_use import DeviceUse, device_use
 from gangline.overview.domain_use import DomainUse, domain_use, ready_nodes
 from gangline.overview.gpu_use import gpu_use
 from gangline.state.cache import Cache
@@ -109,6 +111,10 @@ class Overview(msgspec.Struct, rename="camel"):
     """The domains of all levels, the widest level first, in the order of the topology."""
     gangs: list[Gang]
     waiting: list[Waiting]
+    devices: DeviceUse
+    """The devices of dynamic resource allocation."""
+    claims: list[ClaimUse]
+    """All ResourceClaims; those that wait come first."""
     serves: list[str] | None = None
     """The schedulerNames that the running scheduler serves; None if no running scheduler is known."""
 
@@ -137,6 +143,8 @@ def overview(
         domains=[found for each in domains for found in _in_domains(each)],
         gangs=sorted(gangs, key=lambda gang: (not gang.waiting, gang.name)),
         waiting=sorted((_waiting(pod, serves) for pod in waiting), key=lambda each: each.pod),
+        devices=device_use(cluster),
+        claims=claim_use(cluster, pending),
         serves=None if serves is None else list(serves),
     )
 
@@ -166,7 +174,7 @@ def _gpus(cluster: Cache, total: Int64Column, used: Int64Column, pending: Sequen
 def _fits(cluster: Cache, pod: PodInfo) -> np.ndarray:
     nodes, cls = cluster.nodes, pod.cls
     fits = nodes.alive[: nodes.size] & ~nodes.unschedulable[: nodes.size]
-    for resource, amount in zip(cls.resources.tolist(), cls.amounts.tolist(), strict=True):
+    for resource, amount in cls.takes:
         fits &= nodes.allocatable[resource, : nodes.size] - nodes.requested[resource, : nodes.size] >= amount
     return fits
 

@@ -209,8 +209,18 @@ def _implementation(
         capacity=capacity,
         reads=_reads(plugin),
         point=point,
+        asks_for_pod="pod" in _arguments(manager, name, point),
         failures=metrics.failures,
     )
+
+
+def _arguments(manager: pluggy.PluginManager, name: str, point: str) -> Sequence[str]:
+    """The arguments that a plugin's method takes; all of the hook's if a hook wrapper is registered for the point."""
+    caller = getattr(manager.hook, point)
+    impls = caller.get_hookimpls()
+    if any(impl.wrapper or impl.hookwrapper for impl in impls):
+        return tuple(caller.spec.argnames)
+    return next((tuple(impl.argnames) for impl in impls if impl.plugin_name == name), ())
 
 
 def _reads(plugin: Any) -> int | None:

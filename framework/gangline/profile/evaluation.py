@@ -72,10 +72,11 @@ class Evaluator:
         self.kept = Kept(profile, nodes, kept_bytes, workload)
         self._nodes = nodes
         self._ties = ties
-        self._workload = workload
-        self._other_identities = [each for each in profile.identities if not each.is_kept]
+        self._identities = profile.identities
+        self._identifying = {each.name for each in profile.identities}
         points = profile.points
         self._pre_cycle = points.get("pre_cycle", ())
+        self._pre_cycle_of_pods = [impl for impl in self._pre_cycle if impl.asks_for_pod]
         pre_filters = points.get("pre_filter", ())
         self._filters = points.get("filter", ())
         self._pre_scores = {impl.name: impl for impl in points.get("pre_score", ())}
@@ -98,13 +99,13 @@ class Evaluator:
         finally:
             self.deadline = before
 
-    def likeness(self, pod: PodInfo) -> Hashable:
-        """The identity, and the answers of the plugins whose verdicts are not kept.
+    def likeness(self, pod: PodInfo, annotations: Mapping[str, str]) -> Hashable:
+        """The class of the pod and what each plugin reads of it beyond the class, with the annotations of its owners.
 
-        No plugin can tell pods with equal values apart. Raises PluginError.
+        No plugin can tell pods with equal values apart: their identities are equal, and so are the answers of the
+        plugins whose verdicts are not kept. Raises PluginError.
         """
-        others = identity_of(self._other_identities, pod, self._workload(pod)) if self._other_identities else ()
-        return self.kept.identity(pod), *others
+        return (pod.cls.id, *identity_of(self._identities, pod, annotations))
 
     # Filtering
 
@@ -131,25 +132,28 @@ class Evaluator:
                 result.feasible = result.feasible & (verdicts == 0)
         return result
 
-    def prepare(self, pod: PodInfo) -> tuple[Cycle, frozenset[str] | None] | None:
-        """What plugins have to remember of a pod that is placed unfiltered: a member of a group, like other members.
+    def prepare(self, pod: PodInfo, like: Filtered) -> tuple[Cycle, frozenset[str] | None] | None:
+        """What plugins have to remember of a pod that is placed unfiltered, because a pod like it was filtered.
 
         Returns also the nodes to which plugins narrow this pod, if they do; None if a plugin rejects the pod as a
-        whole. Only plugins with a hook after the filters are called. The entry of the class may be out of date, as no
-        column is read. Raises PluginError.
+        whole. Only plugins with a hook after the filters are called. A plugin with `identity` that skipped the other
+        pod skips this one. Raises PluginError.
         """
-        for impl in self._pre_cycle:
-            _quickly(impl, pod)
-        entry = self.kept.entries.get(self.kept.identity(pod)) or self.kept.entry(pod, self.deadline)
+        for impl in self._pre_cycle_of_pods:
+            try:
+                impl.quick(pod)
+            except BaseException as error:  # a plugin's bug fails its group, not the scheduler
+                raise impl.failures.raised(impl.name, impl.point, error) from cause_of(error)
+        entry = like.entry
         if entry.rejected is not None:
             return None
         cycle = Cycle(entry.shared, entry.skipped)
         nodes: frozenset[str] | None = None
-        view = self._nodes.view()
         for impl in self._remembering:
-            if impl.name in entry.skipped:
+            name = impl.name
+            if name in entry.skipped or (name in like.skipped and name in self._identifying):
                 continue
-            answer = _quickly(impl, cycle, pod, view)
+            answer = _quickly(impl, cycle, pod, self._nodes.view())
             if answer is None or answer is SKIP:
                 continue
             impl.check(answer)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from gangline.api.hints import EventHint
 from gangline.errors import PluginError
@@ -30,6 +30,8 @@ class Implementation:
     reads: int | None = None
     """The kinds of change on which the verdict on a node depends besides the identity of the pod; None: anything."""
     point: str = ""
+    asks_for_pod: bool = True
+    """Whether the plugin's method takes the pod."""
     failures: Failures = field(default_factory=Failures)
 
     def refused(self, point: str, why: str) -> PluginError:
@@ -42,7 +44,8 @@ class Implementation:
             raise self.refused(self.point, why)
 
 
-class Identity(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class Identity:
     """The hook `identity` of one plugin."""
 
     name: str

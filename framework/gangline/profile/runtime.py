@@ -62,6 +62,7 @@ class Runtime:
         self.seconds = {point: metrics.points.series(point_label(point), profile.name) for point in POINTS}
         self.algorithm_seconds = metrics.algorithm.series(profile.name)
         self._bind_first = bind_first
+        self._reserving = self._at("reserve") + self._at("permit")
         self.group_seconds = metrics.group_decision.series(profile.name)
         handle.plugins_are_built(self)
 
@@ -261,29 +262,28 @@ class Runtime:
     def reserve_and_permit(self, cycle: Cycle, pod: PodInfo, node: str) -> tuple[Status, dict[str, float]]:
         """The verdict of `reserve` and then `permit`, for one of many pods, without timing. Raises PluginError."""
         holds: dict[str, float] = {}
-        for point in ("reserve", "permit"):
-            for impl in self._at(point):
-                if impl.name in cycle.skipped:
-                    continue
-                status = self._quickly(impl, point, cycle, pod, node)
-                if status is None or status.is_success:
-                    continue
-                if status.code is not Code.WAIT:
-                    return _by(status, impl.name), {}
-                holds[impl.name] = status.timeout
-        return SUCCESS, holds
-
-    def _quickly(self, impl: Implementation, point: str, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
-        start = time.perf_counter()
-        try:
-            status: Status | None = impl.quick(cycle, pod, node)
-        except BaseException as error:  # a plugin's bug fails its group, not the scheduler
-            raise self.failures.raised(impl.name, point, error) from cause_of(error)
-        if (seconds := time.perf_counter() - start) > SLOW:
-            self.failures.slow(impl.name, point, seconds)
-        if status is not None:
+        clock, skipped = time.perf_counter, cycle.skipped
+        start = clock()
+        for impl in self._reserving:
+            if impl.name in skipped:
+                continue
+            try:
+                status: Status | None = impl.quick(cycle, pod, node)
+            except BaseException as error:  # a plugin's bug fails its group, not the scheduler
+                raise self.failures.raised(impl.name, impl.point, error) from cause_of(error)
+            end = clock()
+            if end - start > SLOW:
+                self.failures.slow(impl.name, impl.point, end - start)
+            start = end
+            if status is None:
+                continue
             impl.check(status)
-        return status
+            if status.is_success:
+                continue
+            if status.code is not Code.WAIT:
+                return _by(status, impl.name), {}
+            holds[impl.name] = status.timeout
+        return SUCCESS, holds
 
     def unreserve(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
         """Give back what was reserved, in reverse order; an exception of one plugin does not stop the others."""

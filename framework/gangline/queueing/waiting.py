@@ -93,7 +93,10 @@ class WaitingPods:
 
     def held_by(self, plugin: str) -> list[WaitingPod]:
         """The pods that this plugin still holds."""
-        held = {uid: waiting for uid, waiting in self._held.pop(plugin, {}).items() if plugin in waiting.holding}
+        held = self._held.pop(plugin, None)
+        if held is None:
+            return []
+        held = {uid: waiting for uid, waiting in held.items() if plugin in waiting.holding}
         if held:
             self._held[plugin] = held
         return list(held.values())

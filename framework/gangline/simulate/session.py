@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from gangline.config import SchedulerConfiguration
-from gangline.kube.resources import EVENTS, GPU_NODE_STATUSES, NODES, PODS
+from gangline.kube.resources import EVENTS, GPU_NODE_STATUSES, NODES, PODS, RESOURCE_CLAIMS
 from gangline.loop.scheduler import Options, Scheduler
-from gangline.model import Event, Node, Pod
+from gangline.model import Event, Node, Pod, ResourceClaim
 from gangline.overview.gpu_use import GPUS, device_ids
 from gangline.profile.registry import Catalog
 from gangline.simulate.arrivals import Arrival, Sample, arrive, by_arrival, watch
@@ -47,6 +47,8 @@ class NodeUse:
     pods: list[str] = field(default_factory=list)
     devices: dict[str, list[int]] = field(default_factory=dict)
     """Pod to the ids of its GPUs, if they are known."""
+    claimed: dict[str, list[str]] = field(default_factory=dict)
+    """Pod to the devices of its ResourceClaims."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +136,12 @@ async def _story(
         nodes = (await client.list(NODES)).items
         pods = (await client.list(PODS)).items
         reports = (await client.list(GPU_NODE_STATUSES)).items
+        claims = (await client.list(RESOURCE_CLAIMS)).items
         events = (await client.list(EVENTS)).items
     runtimes = scheduler.runtimes.values()
     series = [each for runtime in runtimes for each in (runtime.algorithm_seconds, runtime.group_seconds)]
     return Outcome(
-        nodes=_uses(nodes, pods, reports),
+        nodes=_uses(nodes, pods, reports, claims),
         pending=[PendingPod(_key(pod), _why(pod, scheduler)) for pod in pods if not pod.spec.node_name],
         finished=sum(pod.status.phase in ("Succeeded", "Failed") for pod in pods),
         seconds=clock.monotonic() - start,
@@ -167,7 +170,10 @@ async def _arrivals(server: InMemoryServer, late: Sequence[Arrival], warnings: l
     await asyncio.Event().wait()
 
 
-def _uses(nodes: Sequence[Node], pods: Sequence[Pod], reports: Sequence[GpuNodeStatus]) -> list[NodeUse]:
+def _uses(
+    nodes: Sequence[Node], pods: Sequence[Pod], reports: Sequence[GpuNodeStatus], claims: Sequence[ResourceClaim]
+) -> list[NodeUse]:
+    claimed = _claimed(claims)
     uses = {
         node.metadata.name: NodeUse(node.metadata.name, allocatable(node.status.allocatable, node.metadata.name))
         for node in nodes
@@ -182,6 +188,8 @@ def _uses(nodes: Sequence[Node], pods: Sequence[Pod], reports: Sequence[GpuNodeS
         if use is None or pod.status.phase in ("Succeeded", "Failed"):
             continue
         use.pods.append(_key(pod))
+        if pod.metadata.uid in claimed:
+            use.claimed[_key(pod)] = claimed[pod.metadata.uid]
         real = compute(pod.spec).real
         for resource, amount in real.items():
             use.used[resource] = use.used.get(resource, 0) + amount
@@ -192,6 +200,15 @@ def _uses(nodes: Sequence[Node], pods: Sequence[Pod], reports: Sequence[GpuNodeS
     for name, held in given.items():
         uses[name].used[GPU] = uses[name].used.get(GPU, 0) + len(held - requested.get(name, set()))
     return sorted(uses.values(), key=lambda use: use.name)
+
+
+def _claimed(claims: Sequence[ResourceClaim]) -> dict[str, list[str]]:
+    """UID of a pod to the devices of the claims that it has reserved, in the order of the claims."""
+    found: dict[str, list[str]] = {}
+    for claim in claims:
+        for consumer in claim.status.reserved_for:
+            found.setdefault(consumer.uid, []).extend(result.device for result in claim.status.results)
+    return found
 
 
 def _why(pod: Pod, scheduler: Scheduler) -> str:

@@ -88,7 +88,9 @@ class Changes:
         self._log.clear()
 
     def since(self, position: int, limit: int) -> tuple[_Rows, int] | None:
-        """Rows changed since position, each once, and the kinds of all changes ORed; None for more than limit rows."""
+        """The rows changed since position, each once, in any order, and the kinds of all changes ORed; None for more
+        than limit rows.
+        """
         start = position - self._base
         if start < 0:
             return None
@@ -96,8 +98,7 @@ class Changes:
             self._read_on()
             rows = (self._last > position).nonzero()[0]
         else:
-            distinct = dict.fromkeys(self._log[start:])
-            rows = np.fromiter(distinct, dtype=np.intp, count=len(distinct))
+            rows = np.fromiter({*self._log[start:]}, np.intp)
         return (rows, self.kinds_since(position)) if len(rows) <= limit else None
 
     def _read_on(self) -> None:

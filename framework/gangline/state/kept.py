@@ -43,7 +43,7 @@ def _checked(answer: V, size: int, number: int | None = None) -> V:
     if not isinstance(answer, tuple) or not answer or (number is not None and len(answer) != number):
         raise ValueError(f"kept columns are a tuple of {number or 'at least one'}, not {shown(answer)}")
     for column in answer:
-        if np.shape(column) != (size,):
+        if (column.shape if type(column) is np.ndarray else np.shape(column)) != (size,):
             raise ValueError(f"a kept column has an entry for each of {size} nodes, not the shape {np.shape(column)}")
     return answer
 
@@ -93,10 +93,13 @@ class KeptColumns(Generic[K, V]):
             answer = self._evaluate(key, nodes.at(rows))
             wider = False
             for at, fresh in enumerate(_checked(answer, len(rows), len(kept.columns))):
-                type_ = np.result_type(kept.columns[at], fresh)
-                if kept.columns[at].dtype != type_:  # it may need more bits than before
-                    kept.columns[at], wider = kept.columns[at].astype(type_), True
-                kept.columns[at][rows] = fresh
+                column = kept.columns[at]
+                if type(fresh) is not np.ndarray or fresh.dtype != column.dtype:
+                    type_ = np.result_type(column, fresh)
+                    if column.dtype != type_:  # it may need more bits than before
+                        column = kept.columns[at] = column.astype(type_)
+                        wider = True
+                column[rows] = fresh
             if wider:
                 kept.shown = _shown(kept.columns, answer)
         kept.position = position

@@ -100,6 +100,9 @@ class Nodes:
         self.allocatable = read_only(own.allocatable)
         self.requested = read_only(own.requested)
         self.nonzero = read_only(own.nonzero)
+        self._requested = [memoryview(row) for row in own.requested]
+        """The rows of `requested`. Writing numbers one by one takes a quarter of the instructions that numpy takes."""
+        self._nonzero = [memoryview(row) for row in own.nonzero]
 
     def row_of(self, name: str) -> int | None:
         """The row of a node, or None if there is no such node."""
@@ -155,20 +158,24 @@ class Nodes:
 
     def place(self, pod: PodInfo, row: int) -> None:
         """Put a pod on a node."""
-        cls, own = pod.cls, self._own
-        own.requested[cls.resources, row] += cls.amounts
-        own.nonzero[0, row] += cls.requests.nonzero[0]
-        own.nonzero[1, row] += cls.requests.nonzero[1]
+        cls, requested, nonzero = pod.cls, self._requested, self._nonzero
+        for resource, amount in cls.takes:
+            requested[resource][row] += amount
+        milli, memory = cls.requests.nonzero
+        nonzero[0][row] += milli
+        nonzero[1][row] += memory
         self.pods_on[row][pod.uid] = pod
         put_on(pod.slot, row)
         self.changes.note(row, PODS)
 
     def unplace(self, pod: PodInfo) -> None:
         """Take a pod off its node."""
-        cls, own, row = pod.cls, self._own, pod.row
-        own.requested[cls.resources, row] -= cls.amounts
-        own.nonzero[0, row] -= cls.requests.nonzero[0]
-        own.nonzero[1, row] -= cls.requests.nonzero[1]
+        cls, row, requested, nonzero = pod.cls, pod.row, self._requested, self._nonzero
+        for resource, amount in cls.takes:
+            requested[resource][row] -= amount
+        milli, memory = cls.requests.nonzero
+        nonzero[0][row] -= milli
+        nonzero[1][row] -= memory
         del self.pods_on[row][pod.uid]
         put_on(pod.slot, -1)
         self.changes.note(row, PODS)

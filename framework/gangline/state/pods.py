@@ -88,6 +88,7 @@ class PodClass:
         "requests",
         "resources",
         "spec",
+        "takes",
     )
 
     def __init__(
@@ -110,6 +111,8 @@ class PodClass:
         """Rows of the resource axis that the pod uses, including the row that counts pods; the axis updates them."""
         self.amounts: NDArray[np.int64] = _NO_AMOUNTS
         """The amount of each of these resources, int64."""
+        self.takes: tuple[tuple[int, int], ...] = ()
+        """The same rows and amounts as numbers."""
         self.priority = spec.priority or 0
         """spec.priority, 0 if absent."""
         self.memo: dict[Any, Any] = {}

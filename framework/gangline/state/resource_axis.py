@@ -124,5 +124,6 @@ class ResourceAxis:
     def _locate(self, cls: PodClass) -> None:
         asked = {**cls.requests.real, requests.PODS: 1}
         known = {self._rows[name]: amount for name, amount in asked.items() if name in self._rows}
+        cls.takes = tuple(known.items())
         cls.resources = np.array(list(known), dtype=np.intp)
         cls.amounts = np.array(list(known.values()), dtype=np.int64)

@@ -30,7 +30,7 @@ def test_any_text_gives_an_answer_or_an_expression_error(text: str) -> None:
     _run(text)
 
 
-@settings(max_examples=300)
+@settings(max_examples=settings().max_examples * 3)
 @given(st.lists(st.sampled_from(_WORDS), max_size=25).map("".join))
 def test_any_sequence_of_words_gives_an_answer_or_an_expression_error(text: str) -> None:
     _run(text)

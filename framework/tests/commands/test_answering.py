@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, cast
 
 import aiohttp
+import msgspec
 import pytest
 from rich.console import Console
 
@@ -15,13 +16,13 @@ from gangline.commands.answering import Answer, answer
 from gangline.commands.explain import show
 from gangline.commands.running import Judges, Running, find_running, judges
 from gangline.config import SchedulerConfiguration
-from gangline.errors import ConfigError, NotFound
+from gangline.errors import ConfigError, Forbidden, NotFound
 from gangline.explain.targets import Target, parse
 from gangline.kube.access import Access
 from gangline.kube.auth import Credentials
 from gangline.kube.client import HttpClient
 from gangline.kube.interface import Client
-from gangline.kube.resources import CONFIG_MAPS, NODES, PODS, TOKEN_REVIEWS
+from gangline.kube.resources import CONFIG_MAPS, DEVICE_CLASSES, NODES, PODS, RESOURCE_CLAIMS, TOKEN_REVIEWS
 from gangline.process.endpoints import Endpoints, Pages, Served
 from gangline.process.serving import pages
 from gangline.simulate import SimulatedClient, SimulatedCluster
@@ -95,6 +96,57 @@ def test_a_named_profile_judges_whatever_the_pod_names() -> None:
     assert found.report is not None and found.report.profile == "gpu-scheduler" and not found.notes
 
 
+# Claims
+
+
+def test_the_claims_of_a_pod_are_shown_with_what_they_wait_for() -> None:
+    cluster = small()
+    data = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu", "count": 2}}]}}
+    spec = msgspec.convert(data, model.ResourceClaimSpec)
+    cluster.create(DEVICE_CLASSES, model.DeviceClass(model.ObjectMeta(name="other")))
+    cluster.create(RESOURCE_CLAIMS, model.ResourceClaim(model.ObjectMeta(name="own", namespace="default"), spec))
+    entries = [
+        model.PodResourceClaim("one", resource_claim_name="own"),
+        model.PodResourceClaim("two", resource_claim_template_name="pair"),
+    ]
+    cluster.create(PODS, make_pod("p", scheduler_name="gangs", resource_claims=entries))
+
+    found = asked(cluster, POD, Judges(GANGS, "test"))
+
+    assert [(each.claim, each.template, each.asks) for each in found.claims] == [
+        ("default/own", "", "2 gpu"),
+        ("", "pair", ""),
+    ]
+    text = words(found)
+    assert "there is no DeviceClass gpu" in text
+    assert "no ResourceClaim is made yet from the template pair for two" in text
+
+
+class Narrow(SimulatedClient):
+    """A client of a user who may not list devices and claims."""
+
+    async def list(self, resource: Any, **more: Any) -> Any:
+        """See the interface."""
+        if resource.group == RESOURCE_CLAIMS.group:
+            raise Forbidden(403, "Forbidden", f"{resource.plural} is forbidden")
+        return await super().list(resource, **more)
+
+    async def served(self, group: str, version: str) -> set[str]:
+        """The devices in an old version alone."""
+        if group == RESOURCE_CLAIMS.group:
+            return {"resourceclaims", "resourceslices", "deviceclasses"} if version == "v1beta1" else set()
+        return await super().served(group, version)
+
+
+def test_who_may_not_list_devices_is_told_the_rest() -> None:
+    cluster = small()
+    cluster.create(PODS, make_pod("p", scheduler_name="gangs"))
+
+    found = cluster.play(lambda: answer(Narrow(cluster.server), POD, Judges(GANGS, "test"), cluster.clock))
+
+    assert found.report is not None and found.claims == ()
+
+
 # Where a pod is
 
 
@@ -134,8 +186,6 @@ def test_where_nobody_remembers_why_that_is_said() -> None:
 
 
 def _encoded(decision: Mapping[str, Any] | None) -> bytes:
-    import msgspec
-
     return msgspec.json.encode(decision)
 
 

@@ -305,6 +305,33 @@ def test_a_case_with_a_pod_that_may_not_enter_the_queue_says_who_holds_it(tmp_pa
     assert report["held"] == held
 
 
+CLAIMING = """
+nodes: [{metadata: {name: a}, status: {allocatable: {cpu: "8", pods: "110"}}}]
+resourceclaimtemplates:
+  - metadata: {name: two, namespace: default}
+    spec: {spec: {devices: {requests: [{name: gpus, exactly: {deviceClassName: gpu, count: 2}}]}}}
+pod:
+  metadata: {name: p, namespace: default}
+  spec:
+    resourceClaims: [{name: gpus, resourceClaimTemplateName: two}]
+    containers: [{name: main, resources: {claims: [{name: gpus}]}}]
+"""
+
+
+def test_a_case_with_a_pod_that_has_claims_shows_them(tmp_path: Path) -> None:
+    (case := tmp_path / "case.yaml").write_text(CLAIMING)
+
+    (row,) = (line for line in invoked("explain", "-f", case).splitlines() if line.startswith("default/p-gpus"))
+
+    assert [cell.strip() for cell in row.split("  ") if cell] == [
+        "default/p-gpus",
+        "two",
+        "2 gpu",
+        "-",
+        "default/p has not been tried yet",
+    ]
+
+
 def test_a_case_is_judged_by_other_plugins_that_hold_pods(tmp_path: Path, site: Path) -> None:
     source = (
         "from gangline import hookimpl, unschedulable\n"

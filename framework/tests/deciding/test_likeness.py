@@ -42,6 +42,34 @@ class Telling(Named):
         return annotations.get(NODE)
 
 
+class Counting(Telling):
+    """The same; it notes which pods it is asked about."""
+
+    name = "Counting"
+    begun: list[str]
+    asked: list[str]
+
+    @hookimpl
+    def pre_cycle(self, pod: PodInfo) -> None:
+        self.begun.append(pod.name)
+
+    @hookimpl
+    def pre_filter(self, pod: PodInfo) -> Status | Narrow | None:
+        self.asked.append(pod.name)
+        return super().pre_filter(pod)
+
+
+class Beginning:
+    """Counts the attempts that begin, without regard to the pod."""
+
+    name = "Beginning"
+    rounds = 0
+
+    @hookimpl
+    def pre_cycle(self) -> None:
+        Beginning.rounds += 1
+
+
 def narrowed(gangs: Gangs) -> list[PodInfo]:
     gangs.define("a", 4)
     return [gangs.pod("a", i, gpus=1, annotations={NODE: name}) for i, name in enumerate(NODES)]
@@ -65,6 +93,37 @@ def test_no_member_goes_where_a_plugin_does_not_let_it_though_the_plugin_took_al
     gangs = Gangs(fabric(), Named)
 
     assert isinstance(gangs.decide(narrowed(gangs)), GroupRejection)
+
+
+def test_a_plugin_that_took_all_for_alike_is_asked_about_each_member_also_where_it_skipped_the_first() -> None:
+    gangs = Gangs(fabric(), Named)
+    gangs.define("a", 2)
+    pods = [gangs.pod("a", 0, gpus=1), gangs.pod("a", 1, gpus=1, annotations={NODE: NODES[3]})]
+
+    decided = gangs.decide(pods)
+
+    assert isinstance(decided, GroupRejection) or NODES[3] in [
+        member.node for member in decided.members if member.pod.name == "a-1"
+    ]
+
+
+def test_a_plugin_that_says_what_it_reads_is_not_asked_again_about_members_like_one_that_it_skipped() -> None:
+    gangs = Gangs(fabric(), Counting)
+    Counting.asked, Counting.begun = [], []
+
+    gangs.place(gangs.gang("a", 4, gpus=8))
+
+    assert set(Counting.asked) == {"a-0"}
+
+
+def test_before_a_member_is_placed_like_another_a_plugin_is_told_of_the_pod_if_it_takes_the_pod() -> None:
+    gangs = Gangs(fabric(), Counting, Beginning)
+    Counting.asked, Counting.begun, Beginning.rounds = [], [], 0
+
+    gangs.place(gangs.gang("a", 4, gpus=8))
+
+    assert set(Counting.begun) == {f"a-{number}" for number in range(4)}
+    assert Beginning.rounds == Counting.begun.count("a-0") - 1
 
 
 def test_a_plugin_whose_identity_makes_no_sense_fails_the_gang_and_is_named() -> None:

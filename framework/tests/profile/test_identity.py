@@ -190,7 +190,7 @@ def uncached(cache: Cache, handle: FakeHandle) -> Runtime:
     return make_runtime(cache, *PLUGINS, handle=fresh)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=settings().max_examples * 2 // 5)
 @given(st.data())
 def test_a_decision_with_what_is_kept_is_that_without_it_after_any_history(data: st.DataObject) -> None:
     cache = cluster(data.draw(st.lists(some.nodes, max_size=4)))
@@ -206,7 +206,7 @@ def test_a_decision_with_what_is_kept_is_that_without_it_after_any_history(data:
             assert answers(kept, pod) == answers(fresh, pod), pod.key
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=settings().max_examples // 5)
 @given(st.lists(some.nodes, max_size=4), st.lists(steps(), max_size=8))
 def test_pods_are_alike_exactly_when_no_plugin_tells_them_apart(nodes: list[model.Node], history: list[Step]) -> None:
     cache = cluster(nodes)
@@ -216,7 +216,7 @@ def test_pods_are_alike_exactly_when_no_plugin_tells_them_apart(nodes: list[mode
         step(cache, handle)
     by_likeness: dict[Hashable, list[PodInfo]] = {}
     for pod in map(cache.record, pods()):
-        by_likeness.setdefault(evaluator.likeness(pod), []).append(pod)
+        by_likeness.setdefault(evaluator.likeness(pod, handle.workload(pod)), []).append(pod)
 
     told_apart = [{repr(answers(uncached(cache, handle), pod)) for pod in alike} for alike in by_likeness.values()]
 
@@ -241,11 +241,13 @@ def test_pods_are_alike_exactly_when_no_plugin_tells_them_apart(nodes: list[mode
 )
 def test_only_what_is_read_of_them_tells_pods_apart(one: model.Pod, other: model.Pod, are_alike: bool) -> None:
     cache = cluster([make_node("n")])
-    evaluator = make_runtime(cache, *PLUGINS).evaluator
+    handle = FakeHandle(cache)
+    evaluator = make_runtime(cache, *PLUGINS, handle=handle).evaluator
 
     first, second = cache.record(one), cache.record(other)
 
-    assert (evaluator.likeness(first) == evaluator.likeness(second)) is are_alike
+    likenesses = [evaluator.likeness(pod, handle.workload(pod)) for pod in (first, second)]
+    assert (likenesses[0] == likenesses[1]) is are_alike
 
 
 def test_pods_with_claims_that_say_the_same_share_what_is_kept() -> None:

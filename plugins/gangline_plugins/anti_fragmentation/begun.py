@@ -29,7 +29,6 @@ class Begun:
         self._columns = columns
         self._topology = topology
         self._version = -1
-        self._chain: Sequence[Domains] = ()
         self._levels: Sequence[Domains] = ()
         self._used: Int64Column = np.zeros(0, dtype=np.int64)
         """Thousandths of GPUs in use on each node."""
@@ -63,12 +62,11 @@ class Begun:
         return raised
 
     def _refresh(self, nodes: NodeView) -> None:
-        chain = self._topology.chain()
-        is_same = len(chain) == len(self._chain) and all(a is b for a, b in zip(chain, self._chain, strict=True))
-        if not is_same or len(self._used) != len(nodes):
-            self._chain, self._levels = chain, self._topology.switches()
+        levels = self._topology.switches()  # the same list as long as no domain has changed
+        if levels is not self._levels or len(self._used) != len(nodes):
+            self._levels = levels
             self._start(nodes)
-        elif self._gradient.version != self._version:
+        elif self._levels and self._gradient.version != self._version:
             self._follow(nodes, np.flatnonzero(self._gradient.changed_in > self._version))
         self._version = self._gradient.version
 
@@ -99,8 +97,6 @@ class Begun:
         for level, in_use in zip(self._levels, self._in_use, strict=True):
             inside = level.ids[rows] >= 0
             np.add.at(in_use, level.ids[rows[inside]], change[inside])
-        if not self._levels:
-            return
         of_domain = self._worked_out()
         for domain in np.flatnonzero(of_domain != self._of_domain).tolist():  # usually one
             self._steps[self._rows(domain)] = of_domain[domain]

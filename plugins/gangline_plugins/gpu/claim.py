@@ -48,6 +48,8 @@ FEASIBILITY: StateKey[Feasibility] = StateKey("GpuClaim feasibility")
 """Holds the verdict, the bandwidth and the wholeness of each node."""
 RESERVED: StateKey[Allocation] = StateKey("GpuClaim reserved")
 """The allocation that `reserve` made, as the binding writes it."""
+_DECIDING = frozenset((custom_resources.CLAIM, custom_resources.SCHEDULING_MAP))
+"""The annotations that say which devices a pod wants."""
 _PLENTY_OF_PORTS = 8.0
 """With this many ports more than asked for, a node gets the full score for ports."""
 
@@ -120,21 +122,18 @@ class GpuClaim:
     def pre_cycle(self, pod: PodInfo) -> None:
         """Find nodes whose last report is too old, and forget the devices that the pod got at an earlier attempt."""
         self._feasibility.look(self._handle.clock.now())
-        want = self._want(pod)
-        if isinstance(want, Want):
-            self._table.forget(pod.uid)
-            if not want.implicit and self._statuses.is_new(pod):
-                self._statuses.tell(pod, "Pending")
+        self._table.forget(pod.uid)
+        if (
+            custom_resources.CLAIM in pod.annotations
+            and isinstance(self._want(pod), Want)
+            and self._statuses.is_new(pod)
+        ):
+            self._statuses.tell(pod, "Pending")
 
     @hookimpl
     def identity(self, pod: PodInfo) -> Hashable:
         """The want of the pod's claim or map; None without both, because then the requests decide."""
-        annotations = pod.annotations
-        return (
-            (self._table.wants.of(pod),)
-            if custom_resources.CLAIM in annotations or custom_resources.SCHEDULING_MAP in annotations
-            else None
-        )
+        return None if _DECIDING.isdisjoint(pod.annotations) else (self._table.wants.of(pod),)
 
     @hookimpl
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:

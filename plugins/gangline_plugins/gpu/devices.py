@@ -122,7 +122,7 @@ class DeviceTable:
         if pod is not None and pod.row >= 0 and custom_resources.ALLOCATED in pod.annotations:
             self.remove(pod, pod.row)
             if (before := self._before.get(uid)) is not None:
-                self._before[uid] = replace(before, state=OTHER)
+                self._before[uid] = before._replace(state=OTHER)
             self.add(pod, pod.row)
 
     def links(self, row: int) -> LinkClass | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from gangline import PodInfo
 from gangline_plugins.gpu.allocation import Allocation
@@ -15,8 +15,7 @@ OTHER = -1
 """A state that no node is ever in."""
 
 
-@dataclass(frozen=True, slots=True)
-class Before:
+class Before(NamedTuple):
     """The devices of a pod that was removed from a row, and the state of the node right after the removal.
 
     If the node is in that state when the pod returns, the pod simply gets its devices back.

@@ -127,13 +127,16 @@ class Wants:
 
         A bound pod that did not get its map's devices has the want of its claim or request.
         """
+        annotations = pod.annotations
+        if not annotations:
+            return plain_want(pod)
         if (
-            custom_resources.SCHEDULING_MAP in pod.annotations
-            and (not pod.node_name or custom_resources.ALLOCATED in pod.annotations)
+            custom_resources.SCHEDULING_MAP in annotations
+            and (not pod.node_name or custom_resources.ALLOCATED in annotations)
             and self._profiles.has(pod.scheduler_name)
         ):
             return None
-        name = pod.annotations.get(custom_resources.CLAIM)
+        name = annotations.get(custom_resources.CLAIM)
         return self._of_claim(pod.namespace, name) if name else plain_want(pod)
 
     def _of_claim(self, namespace: str, name: str) -> Want | Problem:

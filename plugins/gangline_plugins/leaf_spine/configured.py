@@ -60,8 +60,10 @@ class Configured:
         self._topology = handle.topology
         self._recorder = handle.recorder
         self._stores = {kind.key: handle.state.store(kind) for kind in _READ}
+        self._listed = list(self._stores.values())
         self._args = LeafSpineArgs()
-        self._seen: tuple[int, ...] = ()
+        self._seen = -1
+        """The sum of the stores' versions when they were read. Versions only grow, so each change shows in the sum."""
         self._valid: dict[tuple[str, str, str], list[Read]] = {}
         self._judged: dict[tuple[str, str, str], str] = {}
         """The version of each object that was judged last, so that a mere change of its status is not judged again."""
@@ -77,11 +79,13 @@ class Configured:
     def use(self, args: LeafSpineArgs) -> None:
         """Start from these arguments."""
         self._args = args
-        self._seen = ()
+        self._seen = -1
 
     def refresh(self) -> None:
         """Read the objects that have changed."""
-        seen = tuple(store.version for store in self._stores.values())
+        seen = 0
+        for store in self._listed:
+            seen += store.version
         if seen == self._seen:
             return
         self._seen = seen

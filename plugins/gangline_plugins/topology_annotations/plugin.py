@@ -44,6 +44,7 @@ from gangline_plugins.topology_annotations.networks import UNKNOWN, Networks
 from gangline_plugins.topology_annotations.siblings import Siblings
 from gangline_plugins.topology_annotations.wishes import (
     GPU_COUNT,
+    KEYS,
     NO_WISHES,
     PREFERRED_DOMAIN,
     Wishes,
@@ -197,9 +198,9 @@ class TopologyAnnotations:
     def _tell(self, pod: PodInfo) -> None:
         """Report invalid values of the workload once, in an event."""
         annotations = self._handle.workload(pod)
-        wishes, problems = read(annotations)
-        if wishes is NO_WISHES and not problems:
+        if KEYS.isdisjoint(annotations):
             return
+        wishes, problems = read(annotations)
         if GPU_COUNT in annotations and (doubt := self._doubt_about(annotations[GPU_COUNT], pod)):
             problems += (f"{GPU_COUNT}: {annotations[GPU_COUNT]!r}{doubt}",)
         domain = wishes.preferred_domain

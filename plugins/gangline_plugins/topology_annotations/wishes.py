@@ -18,7 +18,7 @@ LATENCY_SENSITIVE = f"{PREFIX}latency-sensitive"
 """On a workload or its pods: "true" prefers domains of low latency, and nodes close to the owner's other pods."""
 GPU_TYPE = f"{PREFIX}gpu-type"
 """On a workload or its pods: the required type of GPU, or several accepted types: "H100, A100"."""
-KEYS = (GPU_COUNT, GPU_TYPE, PREFERRED_DOMAIN, NETWORK_BANDWIDTH, LATENCY_SENSITIVE, PLACEMENT_STRATEGY)
+KEYS = frozenset((GPU_COUNT, GPU_TYPE, PREFERRED_DOMAIN, NETWORK_BANDWIDTH, LATENCY_SENSITIVE, PLACEMENT_STRATEGY))
 _POSITIVE = re.compile(r"0{0,32}[1-9][0-9]{0,8}")
 _TYPE = re.compile(r"[A-Za-z0-9][-A-Za-z0-9 ._+]{0,62}")
 _MOST_TYPES = 16
@@ -45,7 +45,7 @@ NO_WISHES = Wishes()
 
 def read(annotations: Mapping[str, str]) -> tuple[Wishes, tuple[str, ...]]:
     """The wishes, and the errors in the annotations."""
-    if annotations.keys().isdisjoint(KEYS):
+    if KEYS.isdisjoint(annotations):
         return NO_WISHES, ()
     problems: list[str] = []
 

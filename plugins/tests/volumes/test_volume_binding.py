@@ -478,7 +478,8 @@ def test_only_the_pods_own_claims_wake_it() -> None:
 def placed(volumes: VolumeCluster, name: str, on: str) -> tuple[Cycle, PodInfo, Status]:
     """Prepare, place on a node and reserve, as a group's cycle does."""
     record = volumes.pod(pod(name, f"claim-of-{name}"))
-    prepared = volumes.runtime.evaluator.prepare(record)
+    evaluator = volumes.runtime.evaluator
+    prepared = evaluator.prepare(record, evaluator.filter(record))
     row = volumes.cache.nodes.row_of(on)
     assert prepared is not None and row is not None
     cycle, _ = prepared

@@ -101,11 +101,6 @@ class LeaseBook:
                 found.setdefault(id, set()).add(uid)
         return found
 
-    @property
-    def is_marking(self) -> bool:
-        """Whether any device counts as taken only because of a lease, or would if its pods were not being scheduled."""
-        return bool(self._marks or self._lifted)
-
     def visit(self, uid: str, group: str = "", members: Callable[[], Iterable[str]] = tuple) -> None:
         """A pod is being scheduled, alone or with the other members of its group: lift their marks, so that leases of
         their own do not keep them off their devices. `members` returns their UIDs.
@@ -126,6 +121,16 @@ class LeaseBook:
         self._visitors.add(uid)
         if not (group and uid in self._disputed):
             self._lift(uid)
+
+    def leaves(self) -> bool:
+        """A pod is being scheduled: whether there are no marks, lifted ones included. Then a visit has nothing to do,
+        and marks that come are lifted at the next visit.
+        """
+        if self._marks or self._lifted:
+            return False
+        if self._visitor:
+            self._visitor, self._visitors, self._is_group = "", set(), False
+        return True
 
     def dispute(self, uid: str, lease: model.Lease) -> None:
         """Another scheduler may be binding a pod to the devices that its leases lock, and another member of its group

@@ -99,7 +99,9 @@ class DeviceLease:
         """Lift the marks of leases of the pod and of its gang: devices that are locked for them are free for them. Such
         leases exist if a scheduler died or released them late.
         """
-        membership = self._handle.group_of(pod) if self._book.is_marking else None
+        if self._book.leaves():
+            return
+        membership = self._handle.group_of(pod)
         if isinstance(membership, Membership):
             key = membership.group.key
             self._book.visit(pod.uid, key, partial(self._waiting_members, key))

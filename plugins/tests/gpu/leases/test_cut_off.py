@@ -84,7 +84,7 @@ class CutClient(SimulatedClient):
         return self._until - self._clock.monotonic()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=settings().max_examples * 2 // 5)
 @given(
     moment=st.integers(1, 9),
     seconds=st.one_of(st.sampled_from([200.0, 290.0, 310.0, 400.0]), st.floats(10, 1000)),
@@ -128,7 +128,7 @@ def test_a_device_has_one_pod_whenever_a_scheduler_is_cut_off_and_for_however_lo
     assert cluster.held() == cluster.allocated() and len(cluster.held()) == 8
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=settings().max_examples * 3 // 10)
 @given(moment=st.integers(1, 9), seconds=st.floats(10, 1000), fate=st.sampled_from([LOST, UNANSWERED, LATE]))
 @example(moment=9, seconds=400.0, fate=LOST)
 @example(moment=9, seconds=400.0, fate=LATE)

@@ -1,0 +1,120 @@
+"""Which devices of dynamic resource allocation there are, and which are taken: by node, by driver and by class.
+
+It says what ResourceSlices, DeviceClasses and ResourceClaims say, whoever schedules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+import numpy as np
+
+from gangline.dra import DeviceTable, Selectors, Standing, Usage
+from gangline.dra.pools import Condition, Pool
+from gangline.dra.selecting import YES
+from gangline.kube.resources import DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES
+from gangline.model.resource_slices import DeviceClass
+from gangline.state.cache import Cache
+from gangline.status import BoolColumn
+
+
+class NodeDevices(msgspec.Struct, rename="camel"):
+    """The devices that a driver offers on one node."""
+
+    node: str
+    """Or POOL of a pool that several nodes reach."""
+    driver: str
+    devices: int
+    taken: int
+    """Devices of which a claim has all, or a share."""
+    free: int
+    """Devices that a claim could have now: without a taint that keeps claims away, and with counters left."""
+    tainted: int
+
+
+class ClassDevices(msgspec.Struct, rename="camel"):
+    """The devices that a class admits."""
+
+    name: str
+    devices: int
+    free: int
+    problem: str = ""
+    """Why selectors of the class fail."""
+
+
+class UnusablePool(msgspec.Struct, rename="camel"):
+    """A pool of which no device can be allocated."""
+
+    driver: str
+    pool: str
+    why: str
+
+
+class DeviceUse(msgspec.Struct, rename="camel"):
+    """All devices. Nodes are in the order of their names."""
+
+    nodes: list[NodeDevices] = []
+    classes: list[ClassDevices] = []
+    unusable: list[UnusablePool] = []
+
+
+def device_use(cluster: Cache) -> DeviceUse:
+    """The devices of the cluster as it is now."""
+    slices = sorted(cluster.store(RESOURCE_SLICES), key=lambda each: each.metadata.name)
+    view = cluster.nodes.view()
+    table = DeviceTable(slices, view)
+    standing = Standing(table, Usage(cluster.store(RESOURCE_CLAIMS)))
+    taken = standing.taken | standing.in_use
+    tainted = ~table.tolerated(())
+    free = ~standing.taken & ~tainted & _has_counters(standing)
+    found: dict[tuple[str, str], NodeDevices] = {}
+    for row in range(len(table)):
+        driver, pool, _ = table.identity(row)
+        node = view.names[table.node[row]] if table.node[row] >= 0 else pool
+        use = found.setdefault((node, driver), NodeDevices(node, driver, 0, 0, 0, 0))
+        use.devices += 1
+        use.taken += int(taken[row])
+        use.free += int(free[row])
+        use.tainted += int(tainted[row])
+    selectors = Selectors(table)
+    classes = sorted(cluster.store(DEVICE_CLASSES), key=lambda each: each.metadata.name)
+    unusable = {(pool.driver, pool.name): pool for pool in table.pools if pool.condition is not Condition.USABLE}
+    return DeviceUse(
+        nodes=[use for _, use in sorted(found.items())],
+        classes=[_of_class(each, selectors, free) for each in classes],
+        unusable=[UnusablePool(*key, _why(pool)) for key, pool in sorted(unusable.items())],
+    )
+
+
+def by_driver(use: DeviceUse) -> Iterator[tuple[NodeDevices, int]]:
+    """For each driver the sums over its nodes, with ``node`` empty, and how many nodes these are."""
+    for driver in sorted({each.driver for each in use.nodes}):
+        mine = [each for each in use.nodes if each.driver == driver]
+        sums = (sum(getattr(each, field) for each in mine) for field in ("devices", "taken", "free", "tainted"))
+        yield NodeDevices("", driver, *sums), len(mine)
+
+
+def _has_counters(standing: Standing) -> BoolColumn:
+    """By row: whether the pool has left what the device consumes."""
+    table = standing.table
+    found = np.ones(len(table), dtype=np.bool_)
+    for pool in table.pools:
+        if pool.condition is not Condition.USABLE or not pool.counters:
+            continue
+        left = standing.left(pool)
+        for row in table.rows_of(pool):
+            found[row] = all(left.get(counter, 0) >= amount for counter, amount in table.consumption(row).items())
+    return found | (standing.in_use & table.shareable)
+
+
+def _of_class(each: DeviceClass, selectors: Selectors, free: BoolColumn) -> ClassDevices:
+    expressions = tuple(selector.cel.expression for selector in each.spec.selectors if selector.cel is not None)
+    before = len(selectors.failures)
+    admitted = selectors.verdicts(expressions) == YES
+    problem = next(iter(selectors.failures[before:]), "")
+    return ClassDevices(each.metadata.name, int(admitted.sum()), int((admitted & free).sum()), problem)
+
+
+def _why(pool: Pool) -> str:
+    return pool.why or "its driver has not published all of its slices"
