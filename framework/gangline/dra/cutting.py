@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gangline.dra.candidates import FAILS, MEANT, USABLE, Candidates
+from gangline.dra.placed import Placed
 from gangline.dra.pools import Condition
 from gangline.dra.problem import Amounts, Choice, Mask, Problem, Rule
 from gangline.dra.reading import CONSUMES, SHAREABLE, consumption
 from gangline.dra.rows import RowNumbers
 from gangline.dra.solving import Shape, Solver
 from gangline.dra.standing import IN_USE, TAKEN
-from gangline.dra.table import Placed
 
 
 class Unallocatable(Exception):

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gangline.dra.candidates import Candidates
+from gangline.dra.placed import Placed
 from gangline.dra.pools import Condition
 from gangline.dra.reading import CONSUMES, SHAREABLE
 from gangline.dra.rows import RowNumbers, kinds
 from gangline.dra.standing import IN_USE
-from gangline.dra.table import Placed
 
 _MOST_ROWS = 250_000
 """Devices that are looked at together."""
@@ -33,11 +33,14 @@ def alike(candidates: Candidates, nodes: Sequence[int]) -> Iterator[list[int]]:
     total = 0
     for node in nodes:
         pools = candidates.table.pools_of(node)
-        if any(placed.selects_devices or placed.pool.condition is not Condition.USABLE for placed in pools):
+        is_hard = False
+        for placed in pools:
+            is_hard = is_hard or placed.selects_devices or placed.pool.condition is not Condition.USABLE
+            total += len(placed.rows)
+        if is_hard:
             yield [node]
             continue
         some.append((node, pools))
-        total += sum(len(placed.rows) for placed in pools)
         if total > _MOST_ROWS:
             yield from _groups(candidates, some)
             some, total = [], 0
@@ -70,7 +73,7 @@ def _groups(candidates: Candidates, some: list[tuple[int, list[Placed]]]) -> Ite
         if in_use[at]:  # what shares consume makes up the problem too
             yield [node]
             continue
-        left = tuple(_left(candidates, placed) for placed in pools) if consumes[at] else ()
+        left = tuple([_left(candidates, placed) for placed in pools if placed.pool.counters]) if consumes[at] else ()
         groups.setdefault((codes[starts[at] : starts[at + 1]].tobytes(), left), []).append(node)
     yield from groups.values()
 

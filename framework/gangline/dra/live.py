@@ -68,7 +68,7 @@ class Devices:
         self._allocator: Allocator | None = None
         self._questions: BoundedCache[Asked, Question] = BoundedCache(_MOST_BYTES, lambda _, each: each.nbytes)
         self._texts: BoundedCache[Asked, list[str]] = BoundedCache(_MOST_TEXT_BYTES, fewest=64)
-        self._specs: BoundedCache[bytes, Asked] = BoundedCache(_MOST_SPEC_BYTES, lambda key, _: 4 * len(key) + 500)
+        self._specs: BoundedCache[bytes, Asked] = BoundedCache(_MOST_SPEC_BYTES, lambda key, _: 10 * len(key) + 500)
         self._solver = Solver()
 
     # What changes
@@ -113,10 +113,14 @@ class Devices:
 
     def class_changed(self, old: DeviceClass | None, new: DeviceClass | None) -> None:
         """A class came (no `old`), changed, or went (no `new`)."""
-        if old is not None:
-            self._classes.pop(old.metadata.name, None)
+        each = new if new is not None else old
+        if each is None:
+            return
+        before = self._classes.pop(each.metadata.name, None)
         if new is not None:
             self._classes[new.metadata.name] = new
+            if before is not None and before.spec == new.spec:
+                return
         self._questions.clear()
         self._specs.clear()
         self.changes.note_all()

@@ -6,6 +6,7 @@ A column is made when a question first needs it, and kept; for devices that chan
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import cached_property
 from operator import attrgetter
 from typing import Generic, TypeVar
 
@@ -29,6 +30,8 @@ UNKNOWN = -2
 """The code of an attribute whose type is not known; it equals no other."""
 _MOST_BYTES = 64 << 20
 """The memory of all columns of attributes and capacities: expressions may name any number of them."""
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -68,19 +71,30 @@ class Properties:
         self._named: BoundedCache[tuple[str, str], RowColumn[np.int32]] = BoundedCache(
             _MOST_BYTES, lambda *_: 1024 + 4 * len(table)
         )
-        self.drivers = Coded(table, lambda row: table.ids[row][0])
+
+    @cached_property
+    def drivers(self) -> Coded[str]:
         """Codes of the drivers."""
-        self.contents = Coded(table, lambda row: msgspec.json.encode(self.described(row), order="deterministic"))
+        return Coded(self._table, lambda row: self._table.ids[row][0])
+
+    @cached_property
+    def contents(self) -> Coded[bytes]:
         """What selectors can read of each device, as JSON."""
-        self.capacities = Coded(
-            table, lambda row: msgspec.json.encode(table.devices[row].capacity, order="deterministic")
-        )
+        return Coded(self._table, lambda row: _encode(self.described(row)))
+
+    @cached_property
+    def capacities(self) -> Coded[bytes]:
         """Codes of the capacities; equal codes mean equal amounts and policies."""
-        self.consumption = Coded(
-            table, lambda row: msgspec.json.encode(table.devices[row].consumes_counters, order="deterministic")
-        )
+        return Coded(self._table, lambda row: _encode(self._table.devices[row].capacity))
+
+    @cached_property
+    def consumption(self) -> Coded[bytes]:
         """Codes of the counters that devices consume."""
-        self._taints = Coded(table, lambda row: msgspec.json.encode(_blocking(table.devices[row])))
+        return Coded(self._table, lambda row: _encode(self._table.devices[row].consumes_counters))
+
+    @cached_property
+    def _taints(self) -> Coded[bytes]:
+        return Coded(self._table, lambda row: _encode(_blocking(self._table.devices[row])))
 
     def attribute(self, name: str) -> RowColumn[np.int32]:
         """The codes of an attribute: of its full name, or of its name without the domain if that is the driver.

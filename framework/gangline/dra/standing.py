@@ -11,9 +11,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from gangline.dra.placed import Placed, note_reach
 from gangline.dra.reading import CONSUMES, SHAREABLE, consumption
 from gangline.dra.rows import RowColumn, RowNumbers
-from gangline.dra.table import SEVERAL, DeviceTable, Placed, note_reach
+from gangline.dra.table import SEVERAL, DeviceTable
 from gangline.dra.usage import DeviceId, Usage
 from gangline.model.resource_claims import AllocatedDevice
 from gangline.quantity import milli

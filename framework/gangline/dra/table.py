@@ -7,12 +7,13 @@ for which nodes something has changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gangline.dra.placed import Placed, note_reach
 from gangline.dra.pools import Condition, Pool, Reach, devices_reach, gather
 from gangline.dra.reading import check, traits_of
 from gangline.dra.rows import RowNumbers, Rows, grown
@@ -33,19 +34,6 @@ _NO_ID = ("", "", "")
 
 PoolKey = tuple[str, str]
 """Driver and name of a pool."""
-
-
-@dataclass(slots=True, eq=False, weakref_slot=True)
-class Placed:
-    """A pool, as some nodes see it, and the rows of its devices."""
-
-    pool: Pool
-    rows: RowNumbers
-    """In the order in which they are tried."""
-    has_wide: bool
-    """Whether some of the devices are for several nodes."""
-    selects_devices: bool
-    """Whether devices select nodes one by one."""
 
 
 @dataclass(slots=True, eq=False)
@@ -109,7 +97,12 @@ class DeviceTable:
         self._vacant = 0
         self._own: dict[int, list[Placed]] = {}
         """By row of a node: the pools that it alone sees as it does."""
+        self._common: dict[Placed, None] = {}
+        """The other pools."""
         self._wide: dict[Placed, None] = {}
+        """Pools with devices that several nodes may use."""
+        self._seen: dict[int, list[Placed]] = {}
+        """By row of a node: what `pools_of` has found."""
         for each in slices:
             self.put(each)
         self.settle(nodes)
@@ -234,7 +227,7 @@ class DeviceTable:
 
     def _give_rows(self, rowed: dict[int, None], before: dict[int, None]) -> None:
         """Give rows to slices, those of slices that have gone first."""
-        left = {number: self._ranges.pop(number) for number in before if number not in rowed}
+        left = {number: self._ranges.pop(number) for number in before if number not in rowed} if before else {}
         by_name = {(name, len(rows)): number for number, (name, rows) in left.items()}
         for number in rowed:
             if number in before:
@@ -307,8 +300,10 @@ class DeviceTable:
         specs = [self.slices[number].spec for number in pool.slices]
         has_wide = any(not spec.node_name and spec.devices for spec in specs)
         placed = Placed(pool, rows, has_wide, any(spec.per_device_node_selection for spec in specs))
-        if pool.reach.is_inverted or len(pool.reach.rows) > 1:
+        if has_wide:
             self._wide[placed] = None
+        if pool.reach.is_inverted or len(pool.reach.rows) > 1:
+            self._common[placed] = None
         else:
             for node in pool.reach.rows:
                 self._own.setdefault(node, []).append(placed)
@@ -319,8 +314,9 @@ class DeviceTable:
 
     def _withdraw(self, placed: Placed) -> None:
         pool = placed.pool
-        if placed in self._wide:
-            del self._wide[placed]
+        self._wide.pop(placed, None)
+        if placed in self._common:
+            del self._common[placed]
         else:
             for node in pool.reach.rows:
                 self._own[node].remove(placed)
@@ -334,6 +330,11 @@ class DeviceTable:
 
     def _note(self, pool: Pool) -> None:
         """The nodes of a pool see a change."""
+        if pool.reach.is_inverted:
+            self._seen.clear()
+        else:
+            for node in pool.reach.rows:
+                self._seen.pop(node, None)
         if self._is_settled:
             note_reach(self.touched, pool.reach, NODE)
             note_reach(self.moved, pool.reach, NODE)
@@ -342,8 +343,12 @@ class DeviceTable:
 
     def pools_of(self, node: int) -> list[Placed]:
         """The pools that a node sees, in the order in which they are tried."""
-        found = [*self._own.get(node, ()), *(each for each in self._wide if node in each.pool.reach)]
-        return sorted(found, key=lambda each: each.pool.order) if len(found) > 1 else found
+        found = self._seen.get(node)
+        if found is None:
+            found = [*self._own.get(node, ()), *(each for each in self._common if node in each.pool.reach)]
+            found.sort(key=lambda each: each.pool.order)
+            self._seen[node] = found
+        return found
 
     @property
     def pools(self) -> Iterator[Pool]:
@@ -356,17 +361,13 @@ class DeviceTable:
         return (placed for group in self._groups.values() for placed in group.placed)
 
     @property
-    def wide_pools(self) -> list[Placed]:
+    def wide_pools(self) -> Iterable[Placed]:
         """Pools with devices that several nodes may use."""
-        own = (each for pools in self._own.values() for each in pools)
-        return [each for each in (*self._wide, *own) if each.has_wide]
+        return self._wide
 
-    def wide_pools_of(self, nodes: Iterable[int]) -> list[Placed]:
+    def wide_pools_of(self, nodes: Sequence[int]) -> list[Placed]:
         """As `wide_pools`, for some nodes alone."""
-        found = dict.fromkeys(each for node in nodes for each in self._own.get(node, ()) if each.has_wide)
-        wide = [each for each in self._wide if each.has_wide]
-        found.update(dict.fromkeys(each for node in nodes for each in wide if node in each.pool.reach))
-        return list(found)
+        return [each for each in self._wide if any(node in each.pool.reach for node in nodes)]
 
     def rows_on(self, nodes: Iterable[int]) -> RowNumbers:
         """The rows of the devices that one of these nodes alone may use."""
@@ -389,15 +390,6 @@ class DeviceTable:
             return True
         reached = self._groups[_key(each)].reached[number]
         return node in reached[row - self._ranges[number][1].start]
-
-
-def note_reach(log: Changes, reach: Reach, kind: int) -> None:
-    """Note a change for all nodes that a pool is for."""
-    if reach.is_inverted:
-        log.note_all(kind)
-    else:
-        for row in reach.rows:
-            log.note(row, kind)
 
 
 def _is_local(each: ResourceSlice) -> bool:

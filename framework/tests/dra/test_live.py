@@ -416,3 +416,18 @@ def test_questions_about_one_node_do_not_search_the_others() -> None:
         devices.codes(asked, nodes)
 
     assert [call.args[1] for call in on.call_args_list] == [2]
+
+
+def test_objects_that_are_written_again_without_a_change_are_no_change() -> None:
+    slices = [offer("s", [device("d0")])]
+    devices, nodes = live(slices)
+    asked = devices.asked(CLAIMS[0])
+    devices.codes(asked, nodes)
+    position = devices.changes.position
+
+    again = msgspec.convert(msgspec.to_builtins(slices[0]), ResourceSlice)
+    devices.slice_changed(slices[0], again)
+    devices.class_changed(device_class(), device_class())
+
+    assert devices.changes.position == position
+    assert devices.asked([claim(exactly())]) is asked
