@@ -81,6 +81,10 @@ class DynamicResourcesArgs(msgspec.Struct, rename="camel", forbid_unknown_fields
 
     binding_timeout: Seconds = Seconds(600.0)
     """The longest time that devices may take to become ready before the pod is tried again."""
+    filter_timeout: Seconds = Seconds(10.0)
+    """The longest time, in CPU seconds, that one search for devices on all nodes may take; 0 leaves only the limits
+    that every decision has. What is found by then is kept, and the pod is tried again.
+    """
 
 
 class DynamicResources:
@@ -99,6 +103,7 @@ class DynamicResources:
         self._ledger = ledger(handle)
         self._devices = self._ledger.devices
         self._binding = Binding(handle, self._ledger, args.binding_timeout)
+        self._filter_timeout = float(args.filter_timeout)
         self.reads_own = (self._devices.changes,)
 
     @hookimpl
@@ -127,12 +132,8 @@ class DynamicResources:
 
     @hookimpl
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
-        """Hold pods whose claims are not there yet.
-
-        Members of a group are not held: events of this plugin do not wake a group that waits for members. `pre_filter`
-        rejects them.
-        """
-        if not uses_claims(pod.cls) or self._handle.group_of(pod) is not None:
+        """Hold pods whose claims are not there yet."""
+        if not uses_claims(pod.cls):
             return None
         try:
             claims_of(pod, self._claims)
@@ -213,7 +214,8 @@ class DynamicResources:
         if lacking:
             try:
                 need.asked = self._devices.asked(lacking)
-                found = self._devices.codes(need.asked, nodes)
+                within = cycle.deadline.at_most(self._filter_timeout) if self._filter_timeout else None
+                found = self._devices.codes(need.asked, nodes, within)
                 codes = np.where(found == 0, 0, found.astype(np.uint16) + _ELSEWHERE)
             except InvalidObject as error:
                 need.problem = str(error)
