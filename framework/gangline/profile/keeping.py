@@ -12,7 +12,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from gangline.profile.entries import Entry, size
 from gangline.profile.implementations import CompiledProfile, Implementation
 from gangline.profile.narrowing import mask_of, nothing_left
 from gangline.sizes import BoundedCache, quick_size_of
-from gangline.state.changes import OWN, PODS, ChangeLog, together
+from gangline.state.changes import OWN, PODS, ChangeLog, Changes, positions_in, positions_of, together
 from gangline.state.node_view import NodeView, Rows
 from gangline.state.nodes import Nodes
 from gangline.state.pods import PodInfo
@@ -44,7 +44,9 @@ class Kept:
         """By identity; the columns of an entry may be out of date: see `entry`."""
         self._nodes = nodes
         self._workload = workload
-        self._changes: ChangeLog = together((nodes.changes, *profile.own_changes()))
+        self._own_changes = profile.own_changes()
+        self._logs: dict[tuple[Changes, ...], ChangeLog] = {}
+        """Logs that are read as one."""
         self._identities = [each for each in profile.identities if each.is_kept]
         self._looks_at_owners = any(each.of_workload for each in self._identities)
         points = profile.points
@@ -68,8 +70,20 @@ class Kept:
             entry = self.entries.put(key, self._build(key, pod, deadline))
         return entry
 
+    def _with_own(self, logs: Iterable[Changes], plugins: Iterable[Implementation]) -> ChangeLog:
+        """These logs and those that plugins read besides, as one."""
+        own = (log for impl in plugins for log in self._own_changes.get(impl.name, ()))
+        every = tuple(dict.fromkeys((*logs, *own)))
+        return self._logs.setdefault(every, together(every))
+
+    def _positions(self) -> dict[Changes, int]:
+        """The position of each log now."""
+        logs = (self._nodes.changes, *(log for own in self._own_changes.values() for log in own))
+        return {log: log.position for log in logs}
+
     def _build(self, key: Hashable, pod: PodInfo, deadline: Deadline) -> Entry:
-        nodes, position = self._nodes, self._changes.position
+        nodes = self._nodes
+        before = self._positions()
         cycle = Cycle(deadline=deadline)
         view = nodes.view()
         rejected: Status | None = None
@@ -89,7 +103,9 @@ class Kept:
                 rejected = answer.by(impl.name)
         rejected = rejected or nothing_left(narrow)
         filters = [i for i in self._filters if i.name not in skipped and rejected is None]
-        entry = Entry(key, position, cycle.export(), rejected, narrow, filters)
+        asked = (impl for impl in (*self._pre_filters, *filters) if impl.name not in skipped)
+        logs = self._with_own((nodes.changes,), asked)
+        entry = Entry(key, logs, positions_in(logs, before), cycle.export(), rejected, narrow, filters)
         entry.shared_bytes = quick_size_of(key, *entry.shared.values(), *narrow.values())
         entry.most_scores = len(self._scorers)
         entry.changing = [impl for impl in filters if (impl.reads or 0) & PODS]
@@ -119,12 +135,12 @@ class Kept:
 
     def _refresh(self, entry: Entry, pod: PodInfo) -> bool:
         """Update an entry; False if building a new one is cheaper."""
-        nodes, position = self._nodes, self._changes.position
+        nodes, position = self._nodes, entry.log.position
         if entry.position == position:
             return True
         if len(entry.feasible) != nodes.size:
             return False
-        changed = self._changes.since(entry.position, nodes.view().few)
+        changed = entry.log.since(entry.position, nodes.view().few)
         if changed is None:
             return False
         rows, kinds = changed
@@ -184,6 +200,7 @@ class Kept:
         """Score all nodes, unless the entry has scores. Raises PluginError and DeadlineExceeded."""
         if entry.scorers is not None:
             return
+        before = self._positions()
         cycle = Cycle(entry.shared, deadline=deadline)
         view = self._nodes.view()
         scorers = []
@@ -205,6 +222,9 @@ class Kept:
         entry.told = tuple((impl.name, impl.weight) for impl in plain)
         entry.columns = [entry.raw[impl.name] for impl in plain]
         entry.scorers = scorers  # at the end: a plugin that raises leaves the entry without scores
+        known = positions_of(entry.log, entry.position)
+        entry.log = self._with_own(known, scorers)
+        entry.position = positions_in(entry.log, before | known)
         self._rebase(entry, view.index)
 
     def _rescore(self, entry: Entry, impl: Implementation, cycle: Cycle, pod: PodInfo, view: NodeView) -> None:
