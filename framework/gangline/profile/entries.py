@@ -27,6 +27,8 @@ class Entry:
     """The kept results of one identity."""
 
     key: Hashable
+    reading: tuple[str, ...]
+    """The plugins whose own logs of changes matter to the entry."""
     log: ChangeLog
     """The changes that may make the entry out of date."""
     position: Any

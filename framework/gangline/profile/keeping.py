@@ -12,7 +12,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 
 import numpy as np
 
@@ -45,11 +45,16 @@ class Kept:
         self._nodes = nodes
         self._workload = workload
         self._own_changes = profile.own_changes()
-        self._logs: dict[tuple[Changes, ...], ChangeLog] = {}
-        """Logs that are read as one."""
+        self._logs: dict[tuple[str, ...], ChangeLog] = {}
+        """By names of plugins."""
         self._identities = [each for each in profile.identities if each.is_kept]
         self._looks_at_owners = any(each.of_workload for each in self._identities)
         points = profile.points
+        self._filtering = [
+            name
+            for name in self._own_changes
+            if any(impl.name == name for point in ("pre_filter", "filter") for impl in points.get(point, ()))
+        ]
         self._pre_filters = [i for i in points.get("pre_filter", ()) if i.reads is not None]
         self._filters = [i for i in points.get("filter", ()) if i.reads is not None]
         self._pre_scores = {impl.name: impl for impl in points.get("pre_score", ())}
@@ -70,11 +75,13 @@ class Kept:
             entry = self.entries.put(key, self._build(key, pod, deadline))
         return entry
 
-    def _with_own(self, logs: Iterable[Changes], plugins: Iterable[Implementation]) -> ChangeLog:
-        """These logs and those that plugins read besides, as one."""
-        own = (log for impl in plugins for log in self._own_changes.get(impl.name, ()))
-        every = tuple(dict.fromkeys((*logs, *own)))
-        return self._logs.setdefault(every, together(every))
+    def _log(self, plugins: tuple[str, ...]) -> ChangeLog:
+        """The log of the nodes, read as one with those that these plugins name."""
+        found = self._logs.get(plugins)
+        if found is None:
+            own = (log for name in plugins for log in self._own_changes[name])
+            found = self._logs[plugins] = together((self._nodes.changes, *own))
+        return found
 
     def _positions(self) -> dict[Changes, int]:
         """The position of each log now."""
@@ -103,9 +110,9 @@ class Kept:
                 rejected = answer.by(impl.name)
         rejected = rejected or nothing_left(narrow)
         filters = [i for i in self._filters if i.name not in skipped and rejected is None]
-        asked = (impl for impl in (*self._pre_filters, *filters) if impl.name not in skipped)
-        logs = self._with_own((nodes.changes,), asked)
-        entry = Entry(key, logs, positions_in(logs, before), cycle.export(), rejected, narrow, filters)
+        reading = tuple([name for name in self._filtering if name not in skipped])
+        log = self._log(reading)
+        entry = Entry(key, reading, log, positions_in(log, before), cycle.export(), rejected, narrow, filters)
         entry.shared_bytes = quick_size_of(key, *entry.shared.values(), *narrow.values())
         entry.most_scores = len(self._scorers)
         entry.changing = [impl for impl in filters if (impl.reads or 0) & PODS]
@@ -200,7 +207,7 @@ class Kept:
         """Score all nodes, unless the entry has scores. Raises PluginError and DeadlineExceeded."""
         if entry.scorers is not None:
             return
-        before = self._positions()
+        before = self._positions() if self._own_changes else {}
         cycle = Cycle(entry.shared, deadline=deadline)
         view = self._nodes.view()
         scorers = []
@@ -222,9 +229,12 @@ class Kept:
         entry.told = tuple((impl.name, impl.weight) for impl in plain)
         entry.columns = [entry.raw[impl.name] for impl in plain]
         entry.scorers = scorers  # at the end: a plugin that raises leaves the entry without scores
-        known = positions_of(entry.log, entry.position)
-        entry.log = self._with_own(known, scorers)
-        entry.position = positions_in(entry.log, before | known)
+        more = [impl.name for impl in scorers if impl.name in self._own_changes and impl.name not in entry.reading]
+        if more:
+            known = positions_of(entry.log, entry.position)
+            entry.reading = (*entry.reading, *more)
+            entry.log = self._log(entry.reading)
+            entry.position = positions_in(entry.log, before | known)
         self._rebase(entry, view.index)
 
     def _rescore(self, entry: Entry, impl: Implementation, cycle: Cycle, pod: PodInfo, view: NodeView) -> None:
