@@ -351,6 +351,11 @@ class DeviceTable:
         return found
 
     @property
+    def placed(self) -> list[Placed]:
+        """All pools."""
+        return [each for group in self._groups.values() for each in group.placed]
+
+    @property
     def wide_pools(self) -> Iterable[Placed]:
         """Pools with devices that several nodes may use."""
         return self._wide
