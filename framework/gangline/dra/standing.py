@@ -54,11 +54,6 @@ class Standing:
         """By row: whether a claim has the device for itself."""
         return self.states & TAKEN > 0
 
-    @property
-    def in_use(self) -> BoolColumn:
-        """By row: whether shares consume capacities of the device."""
-        return self.states & IN_USE > 0
-
     def is_taken(self, rows: RowNumbers | slice) -> BoolColumn:
         """For each of some rows: whether a claim has the device for itself."""
         return self.states[rows] & TAKEN > 0

@@ -7,7 +7,7 @@ for which nodes something has changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -351,9 +351,14 @@ class DeviceTable:
         return found
 
     @property
-    def placed(self) -> list[Placed]:
-        """All pools."""
-        return [each for group in self._groups.values() for each in group.placed]
+    def pools(self) -> Iterator[Pool]:
+        """All pools, as each group of nodes sees them."""
+        return (pool for group in self._groups.values() for pool in group.pools)
+
+    @property
+    def placed(self) -> Iterator[Placed]:
+        """All usable pools, with the rows of their devices."""
+        return (placed for group in self._groups.values() for placed in group.placed)
 
     @property
     def wide_pools(self) -> Iterable[Placed]:

@@ -14,6 +14,7 @@ from gangline.dra import DeviceTable, Selectors, Standing, Usage
 from gangline.dra.pools import Condition, Pool
 from gangline.dra.reading import SHAREABLE, consumption
 from gangline.dra.selecting import YES
+from gangline.dra.standing import IN_USE
 from gangline.kube.resources import DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from gangline.model.resource_slices import DeviceClass
 from gangline.state.cache import Cache
@@ -66,8 +67,8 @@ def device_use(cluster: Cache) -> DeviceUse:
     view = cluster.nodes.view()
     table = DeviceTable(slices, view)
     standing = Standing(table, Usage(cluster.store(RESOURCE_CLAIMS)))
-    taken = standing.taken | standing.in_use
     selectors = Selectors(table)
+    taken = standing.states > 0
     tainted = ~selectors.properties.tolerated((), np.arange(len(table)))
     free = ~standing.taken & ~tainted & _has_counters(standing)
     found: dict[tuple[str, str], NodeDevices] = {}
@@ -80,8 +81,7 @@ def device_use(cluster: Cache) -> DeviceUse:
         use.free += int(free[row])
         use.tainted += int(tainted[row])
     classes = sorted(cluster.store(DEVICE_CLASSES), key=lambda each: each.metadata.name)
-    pools = (placed.pool for placed in table.placed)
-    unusable = {(pool.driver, pool.name): pool for pool in pools if pool.condition is not Condition.USABLE}
+    unusable = {(pool.driver, pool.name): pool for pool in table.pools if pool.condition is not Condition.USABLE}
     return DeviceUse(
         nodes=[use for _, use in sorted(found.items())],
         classes=[_of_class(each, selectors, free) for each in classes],
@@ -102,13 +102,10 @@ def _has_counters(standing: Standing) -> BoolColumn:
     table = standing.table
     found = np.ones(len(table), dtype=np.bool_)
     for placed in table.placed:
-        if placed.pool.condition is not Condition.USABLE or not placed.pool.counters:
-            continue
         left = standing.left(placed)
-        for row in placed.rows.tolist():
-            consumed = consumption(table.devices[row])
-            found[row] = all(left.get(counter, 0) >= amount for counter, amount in consumed.items())
-    return found | (standing.in_use & (table.traits & SHAREABLE > 0))
+        for row in placed.rows.tolist() if left else ():
+            found[row] = all(left.get(each, 0) >= amount for each, amount in consumption(table.devices[row]).items())
+    return found | ((standing.states & IN_USE > 0) & (table.traits & SHAREABLE > 0))
 
 
 def _of_class(each: DeviceClass, selectors: Selectors, free: BoolColumn) -> ClassDevices:
