@@ -345,9 +345,8 @@ class DeviceTable:
         """The pools that a node sees, in the order in which they are tried."""
         found = self._seen.get(node)
         if found is None:
-            found = [*self._own.get(node, ()), *(each for each in self._common if node in each.pool.reach)]
-            found.sort(key=lambda each: each.pool.order)
-            self._seen[node] = found
+            common = (each for each in self._common if node in each.pool.reach)
+            found = self._seen[node] = sorted([*self._own.get(node, ()), *common], key=lambda each: each.pool.order)
         return found
 
     @property
@@ -357,7 +356,7 @@ class DeviceTable:
 
     @property
     def placed(self) -> Iterator[Placed]:
-        """All usable pools, with the rows of their devices."""
+        """All pools, as each group of nodes sees them, with the rows of their devices if they are usable."""
         return (placed for group in self._groups.values() for placed in group.placed)
 
     @property
