@@ -189,9 +189,10 @@ class DeviceTable:
 
     def settle(self, nodes: NodeView) -> None:
         """Show all changes. `nodes` is a view over all rows."""
-        for key in list(self._dirty):
+        for key in self._dirty:
             self._settle(key, nodes)
-            del self._dirty[key]
+        if self._dirty:
+            self._dirty = {}
         self._is_settled = True
 
     def _settle(self, key: PoolKey, nodes: NodeView) -> None:
