@@ -191,8 +191,7 @@ class DeviceTable:
         """Show all changes. `nodes` is a view over all rows."""
         for key in self._dirty:
             self._settle(key, nodes)
-        if self._dirty:
-            self._dirty = {}
+        self._dirty = {}
         self._is_settled = True
 
     def _settle(self, key: PoolKey, nodes: NodeView) -> None:
@@ -347,7 +346,8 @@ class DeviceTable:
         found = self._seen.get(node)
         if found is None:
             common = (each for each in self._common if node in each.pool.reach)
-            found = self._seen[node] = sorted([*self._own.get(node, ()), *common], key=lambda each: each.pool.order)
+            found = sorted([*self._own.get(node, ()), *common], key=lambda each: each.pool.order)
+            self._seen[node] = found
         return found
 
     @property
@@ -357,7 +357,7 @@ class DeviceTable:
 
     @property
     def placed(self) -> Iterator[Placed]:
-        """All pools, as each group of nodes sees them, with the rows of their devices if they are usable."""
+        """All usable pools, with the rows of their devices."""
         return (placed for group in self._groups.values() for placed in group.placed)
 
     @property
