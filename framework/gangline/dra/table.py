@@ -281,14 +281,12 @@ class DeviceTable:
 
     def _locate(self, number: int, nodes: NodeView | None) -> None:
         """Say on which node the devices of a slice are; without `nodes`, no pool offers them."""
-        spec = self.slices[number].spec
-        node: int | None = SEVERAL
-        if nodes is None:
-            node = None
-        elif spec.node_name:
-            node = nodes.row_of(spec.node_name)
+        name = self.slices[number].spec.node_name
+        where = NOWHERE if nodes is None else SEVERAL
+        if nodes is not None and name:
+            row = nodes.row_of(name)
+            where = NOWHERE if row is None else row
         _, rows = self._ranges[number]
-        where = NOWHERE if node is None else node
         if rows and self._node[rows.start] != where:
             self._node[rows.start : rows.stop] = where
             for row in rows:
