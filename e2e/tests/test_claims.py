@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from gangline_e2e.claims.replaying import replay
 from gangline_e2e.claims.telling import Outcome, prepare, tell
 from gangline_e2e.harness import ControlPlane, Options
 from gangline_e2e.isolation import isolated
-from gangline_e2e.scheduler import configuration
+from gangline_e2e.scheduler import Gangline, configuration, profile
 from gangline_e2e.workloads import Manifest, Manifests
 
 USER = "system:kube-scheduler"
@@ -55,6 +56,23 @@ def test_a_story_is_true_of_kube_scheduler(theirs: Outcomes, name: str) -> None:
     assert {claim: outcome.devices(claim) for claim in story.devices} == story.devices
 
 
+@pytest.fixture(scope="module")
+def ours(own_control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcomes]:
+    """All stories with Gangline."""
+    with _fresh(tmp_path_factory) as plane, ExitStack() as stack:
+        config = configuration(profile("default-scheduler"))
+        scheduler = Gangline(plane.kubeconfig_for(USER), plane.folder / "gangline", config)
+        stack.callback(scheduler.stop)
+        yield asyncio.run(_told(plane, scheduler.start))
+        assert "Traceback" not in scheduler.logs()
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_a_story_ends_as_with_kube_scheduler(ours: Outcomes, theirs: Outcomes, name: str) -> None:
+    assert ours[name].decided == theirs[name].decided
+    assert ours[name].claims == theirs[name].claims
+
+
 @pytest.mark.parametrize("name", STORIES)
 def test_our_allocator_finds_the_devices_that_kube_scheduler_finds(theirs: Outcomes, name: str) -> None:
     story, outcome = STORIES[name], theirs[name]
@@ -69,7 +87,7 @@ def test_our_allocator_finds_the_devices_that_kube_scheduler_finds(theirs: Outco
             assert errors or set(map(type, answers.values())) <= {type(None)}
             assert bool(errors) == any(word in question.decided for word in ("running", "does not exist"))
             if "CEL" in question.decided:
-                assert {error.partition("a selector fails: ")[2] for error in errors} == {
+                assert {error.partition("CEL runtime error: ")[2] for error in errors} == {
                     question.decided.partition("CEL runtime error: ")[2]
                 }
 

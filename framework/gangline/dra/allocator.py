@@ -163,11 +163,15 @@ class PodAllocator:
             return Verdict()
         number, position = answer.culprit
         alternative = self._candidates.alternatives[number]
-        device = "/".join(self._candidates.table.ids[rows[position]])
-        why = "all devices are asked for, and they break a constraint of the claim"
+        claim = self._ask.named(alternative.claim)
         if answer.ending is Ending.FAILED:
-            why = f"a selector fails: {self._candidates.failure(number, rows[position])}"
-        return Verdict(error=f"request {alternative.name}, device {device}: {why}")
+            failed, why = self._candidates.failure(number, rows[position])
+            of_class = len(alternative.device_class.spec.selectors)
+            of = f"class {alternative.device_class.metadata.name}" if failed < of_class else claim
+            return Verdict(error=f"{of}: selector #{failed if failed < of_class else failed - of_class}: {why}")
+        device = "/".join(self._candidates.table.ids[rows[position]])
+        why = f"cannot add device {device} because a claim constraint would not be satisfied"
+        return Verdict(error=f"{claim}, request {alternative.name}: {why}")
 
     def _allocations(
         self, answer: Answer, rows: list[int], node_name: str, claims: Sequence[ResourceClaim]

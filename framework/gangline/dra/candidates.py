@@ -103,7 +103,9 @@ class Candidates:
         wanted = self.consumed(number, row)
         return all(amount.thousandths + before.get(name, 0) <= has for name, (amount, has) in wanted.items())
 
-    def failure(self, number: int, row: int) -> str:
-        """Why the selectors of an alternative fail for a device."""
-        verdicts = self._selectors.verdicts_on(self.alternatives[number].expressions, np.array([row]))
-        return self._selectors.failures[int(verdicts[0]) - FAILURE]
+    def failure(self, number: int, row: int) -> tuple[int, str]:
+        """Which selector of an alternative fails for a device, and why."""
+        expressions = self.alternatives[number].expressions
+        verdicts = [int(self._selectors.verdicts_on((each,), np.array([row]))[0]) for each in expressions]
+        failed = next(i for i, verdict in enumerate(verdicts) if verdict >= FAILURE)
+        return failed, self._selectors.failures[verdicts[failed] - FAILURE]

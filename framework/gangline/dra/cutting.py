@@ -57,13 +57,15 @@ def cut(candidates: Candidates, node: int, solver: Solver) -> Cut:
     """The devices of a node. Raises Unallocatable."""
     table = candidates.table
     pools = table.pools_of(node)
-    if any(alternative.is_all for alternative in candidates.alternatives):
+    greedy = next((alternative for alternative in candidates.alternatives if alternative.is_all), None)
+    if greedy is not None:
         for placed in pools:
             pool = placed.pool
             if pool.condition is not Condition.USABLE:
-                state = "being updated" if pool.condition is Condition.INCOMPLETE else f"invalid: {pool.why}"
-                text = f"all devices are asked for, and the resource pool {pool.driver}/{pool.name} is {state}"
-                raise Unallocatable(text)
+                of = f"{candidates.ask.named(greedy.claim)}, request {greedy.name}"
+                state = "being updated" if pool.condition is Condition.INCOMPLETE else "invalid"
+                what = f"resource pool {pool.driver}/{pool.name} is currently {state}"
+                raise Unallocatable(f"{of}: asks for all devices, but {what}")
     pools = [placed for placed in pools if placed.pool.condition is Condition.USABLE]
     rows = np.concatenate([placed.rows for placed in pools]) if pools else np.arange(0)
     of_pool = [placed for placed in pools for _ in range(len(placed.rows))]

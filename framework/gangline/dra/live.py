@@ -8,7 +8,7 @@ changes ends all questions: classes change rarely.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from gangline.deadline import POD_SECONDS, Deadline
 from gangline.dra.allocator import Allocator, Verdict
 from gangline.dra.asking import read
+from gangline.dra.pools import Condition
 from gangline.dra.questions import FIRST_TEXT, Question
 from gangline.dra.selecting import Selectors
 from gangline.dra.solving import Solver
@@ -31,6 +32,8 @@ from gangline.state.node_view import Int64Column, NodeView
 from gangline.status import CodeColumn
 
 NO_DEVICES = "cannot allocate all claims"
+INVALID_POOLS = "invalid resource pools were encountered"
+"""What a node without the devices says while some pool contradicts itself: this may be the reason."""
 _MOST_BYTES = 128 << 20
 """The memory of the answers to all questions."""
 _MOST_SPEC_BYTES = 8 << 20
@@ -181,11 +184,14 @@ class Devices:
                 self._questions.measure(asked)
         return question.codes(nodes)
 
-    def reason(self, asked: Asked, code: int) -> tuple[str, bool]:
-        """What a code says, and whether it is an error that fails the pod wherever it goes."""
+    def reason(self, asked: Asked, code: int, claims: Sequence[ResourceClaim]) -> str:
+        """What a code says to someone who asks with these claims. Codes from FIRST_TEXT on are errors."""
         texts = self._texts.get(asked) or []
         number = code - FIRST_TEXT
-        return (texts[number], True) if 0 <= number < len(texts) else (NO_DEVICES, False)
+        if 0 <= number < len(texts):
+            return _named(texts[number], claims)
+        pools = self._standing.table.pools if self._standing is not None else ()
+        return INVALID_POOLS if any(pool.condition is Condition.INVALID for pool in pools) else NO_DEVICES
 
     def allocate(self, asked: Asked, claims: Sequence[ResourceClaim], row: int) -> Verdict:
         """What the node of a row has for these claims, device by device. Raises InvalidObject.
@@ -193,7 +199,8 @@ class Devices:
         `claims` ask for what `asked` says.
         """
         (name,) = self._nodes().at(np.array([row])).names
-        return self._question(asked).pod.on(row, name, claims)
+        verdict = self._question(asked).pod.on(row, name, claims)
+        return replace(verdict, error=_named(verdict.error, claims)) if verdict.error else verdict
 
     def room(self, asked: Asked, nodes: NodeView) -> Int64Column | None:
         """At most how many pods with own claims of this kind fit on each node; None if that is not known."""
@@ -214,7 +221,10 @@ class Devices:
         standing, allocator = self._current()
         found = self._questions.get(asked)
         if found is None:
-            claims = [ResourceClaim(ObjectMeta(f"claim-{number}"), spec) for number, spec in enumerate(asked.specs)]
+            claims = [
+                ResourceClaim(ObjectMeta(f"{number}", namespace=_NAMELESS), spec)
+                for number, spec in enumerate(asked.specs)
+            ]
             texts = self._texts.get(asked)
             if texts is None:
                 texts = self._texts.put(asked, [])
@@ -234,6 +244,19 @@ class Devices:
         self._standing = Standing(table, self._usage)
         self._allocator = Allocator(self._standing, self._classes, Selectors(table), solver=self._solver)
         return self._standing, self._allocator
+
+
+_NAMELESS = "?"
+"""The namespace, in texts, of the claims of a question. Their names are numbers: the same text serves other claims."""
+
+
+def _named(text: str, claims: Sequence[ResourceClaim]) -> str:
+    """The text with the names of these claims."""
+    for number, claim in enumerate(claims):
+        own = f"{claim.metadata.namespace}/{claim.metadata.name}"
+        for end in (":", ","):
+            text = text.replace(f"claim {_NAMELESS}/{number}{end}", f"claim {own}{end}")
+    return text
 
 
 _encode = msgspec.json.Encoder(order="deterministic").encode

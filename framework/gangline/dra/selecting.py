@@ -145,7 +145,7 @@ class _Judged:
         try:
             self._program = compile_(expression)
         except GanglineError as error:
-            self._fault = failure(str(error))
+            self._fault = failure(f"CEL compile error: {error}")
             return
         reads = self._program.reads
         if reads is not None and all(_is_known(path) for path in reads):
@@ -190,7 +190,7 @@ class _Judged:
             try:
                 verdict = YES if program(self._properties.described(row)) else NO
             except GanglineError as error:
-                verdict = self._failure(str(error))
+                verdict = self._failure(f"CEL runtime error: {error}")
             self._verdicts[kind] = verdict
         return verdict
 

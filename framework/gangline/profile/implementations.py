@@ -32,6 +32,8 @@ class Implementation:
     point: str = ""
     asks_for_pod: bool = True
     """Whether the plugin's method takes the pod."""
+    errors_from: int | None = None
+    """For a filter: the first code that is an error, which fails the attempt."""
     failures: Failures = field(default_factory=Failures)
 
     def refused(self, point: str, why: str) -> PluginError:
