@@ -1,7 +1,7 @@
 """The workloads `claims` and `claims-match` of vs_kube_scheduler.py: every pod has a ResourceClaim of its own.
 
-Each node offers 8 devices in a ResourceSlice, four behind each of two PCIe roots. In `claims-match` every claim asks for
-two devices behind one root. The claims are created before the schedulers start, and nobody prepares the devices.
+Each node offers 8 devices in a ResourceSlice, four behind each of two PCIe roots. In `claims-match` every claim asks
+for two devices behind one root. The claims are created before the schedulers start, and nobody prepares the devices.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ Needs the control plane (`make control-plane`). For each scheduler: a fresh one,
 scheduler is started; the clock runs from its start to the binding of the last pod, as read from the API server. Both
 write events; kube-scheduler runs with QPS and burst 5000. CPU is of the scheduler process alone, until everything is
 written (events too); RSS is its peak. The order of the two is swapped from run to run. Nodes are objects and nothing
-more, so that no kubelet takes part. The workload `gang` is described in vs_kube_gangs.py, and the workloads `claims` and
-`claims-match` in vs_kube_claims.py.
+more, so that no kubelet takes part. The workload `gang` is described in vs_kube_gangs.py, and the workloads `claims`
+and `claims-match` in vs_kube_claims.py.
 """
 
 from __future__ import annotations
