@@ -60,6 +60,8 @@ def _device(gift: Gift, share_id: Callable[[], str]) -> AllocatedDevice:
 
 def _of_classes(chosen: Sequence[Alternative]) -> list[AllocatedConfiguration]:
     """The configuration of each class once, for all requests of the class."""
+    if not any([each.device_class.spec.config for each in chosen]):
+        return []
     names: dict[str, list[str]] = {}
     for each in chosen:
         names.setdefault(each.device_class.metadata.name, []).append(each.name)

@@ -5,7 +5,7 @@ What a claim takes or gives back changes the rows of its devices alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -36,6 +36,8 @@ class Standing:
         self.table = table
         self.usage = usage
         self._left: WeakKeyDictionary[Placed, Left] = WeakKeyDictionary()
+        self._has_left = False
+        """Whether there has been an entry."""
         self._states: RowColumn[np.uint8] = RowColumn(
             table.rows, np.uint8, lambda rows: [self._state(table.ids[row]) for row in rows.tolist()]
         )
@@ -60,18 +62,17 @@ class Standing:
 
     # What claims take and give back
 
-    def take(self, results: Iterable[AllocatedDevice], log: Changes) -> None:
+    def take(self, results: Sequence[AllocatedDevice], log: Changes) -> None:
         """A claim has these devices; `log` is told the nodes that see this, as `table.touched` is."""
         self._count(results, 1, log)
 
-    def give(self, results: Iterable[AllocatedDevice], log: Changes) -> None:
+    def give(self, results: Sequence[AllocatedDevice], log: Changes) -> None:
         """Undo `take`."""
         self._count(results, -1, log)
 
-    def _count(self, results: Iterable[AllocatedDevice], sign: int, log: Changes) -> None:
+    def _count(self, results: Sequence[AllocatedDevice], sign: int, log: Changes) -> None:
         table, usage = self.table, self.usage
-        results = list(results)
-        before = {device: usage.is_used(device) for device in _devices(results)} if self._left else {}
+        before = {device: usage.is_used(device) for device in _devices(results)} if self._has_left else {}
         for device in usage.add(results) if sign > 0 else usage.remove(results):
             for row in table.index.get(device, ()):
                 self._states[row] = self._state(device)
@@ -117,6 +118,7 @@ class Standing:
         left = self._left.get(placed)
         if left is None:
             table, pool = self.table, placed.pool
+            self._has_left = True
             left = self._left[placed] = {
                 (each.name, name): milli(counter.value)
                 for number in pool.counters
@@ -144,5 +146,5 @@ class Standing:
         return np.bincount(free, minlength=size)[:size]
 
 
-def _devices(results: Iterable[AllocatedDevice]) -> list[DeviceId]:
+def _devices(results: Sequence[AllocatedDevice]) -> list[DeviceId]:
     return [(each.driver, each.pool, each.device) for each in results if not each.admin_access]

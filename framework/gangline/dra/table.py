@@ -189,9 +189,9 @@ class DeviceTable:
 
     def settle(self, nodes: NodeView) -> None:
         """Show all changes. `nodes` is a view over all rows."""
-        for key in list(self._dirty):
+        for key in self._dirty:
             self._settle(key, nodes)
-            del self._dirty[key]
+        self._dirty = {}
         self._is_settled = True
 
     def _settle(self, key: PoolKey, nodes: NodeView) -> None:
@@ -281,14 +281,12 @@ class DeviceTable:
 
     def _locate(self, number: int, nodes: NodeView | None) -> None:
         """Say on which node the devices of a slice are; without `nodes`, no pool offers them."""
-        spec = self.slices[number].spec
-        node: int | None = SEVERAL
-        if nodes is None:
-            node = None
-        elif spec.node_name:
-            node = nodes.row_of(spec.node_name)
+        name = self.slices[number].spec.node_name
+        where = NOWHERE if nodes is None else SEVERAL
+        if nodes is not None and name:
+            row = nodes.row_of(name)
+            where = NOWHERE if row is None else row
         _, rows = self._ranges[number]
-        where = NOWHERE if node is None else node
         if rows and self._node[rows.start] != where:
             self._node[rows.start : rows.stop] = where
             for row in rows:
@@ -345,8 +343,8 @@ class DeviceTable:
         """The pools that a node sees, in the order in which they are tried."""
         found = self._seen.get(node)
         if found is None:
-            found = [*self._own.get(node, ()), *(each for each in self._common if node in each.pool.reach)]
-            found.sort(key=lambda each: each.pool.order)
+            common = (each for each in self._common if node in each.pool.reach)
+            found = sorted([*self._own.get(node, ()), *common], key=lambda each: each.pool.order)
             self._seen[node] = found
         return found
 
