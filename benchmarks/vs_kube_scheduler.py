@@ -1,12 +1,13 @@
 """kube-scheduler and Gangline on the same control plane, with the same nodes and pods, one after the other.
 
-    python benchmarks/vs_kube_scheduler.py [--workload pods|gang] [--nodes 5000] [--pods 5000] [--runs 1]
+    python benchmarks/vs_kube_scheduler.py [--workload pods] [--nodes 5000] [--pods 5000] [--runs 1]
 
 Needs the control plane (`make control-plane`). For each scheduler: a fresh one, all pods created first, then the
 scheduler is started; the clock runs from its start to the binding of the last pod, as read from the API server. Both
 write events; kube-scheduler runs with QPS and burst 5000. CPU is of the scheduler process alone, until everything is
 written (events too); RSS is its peak. The order of the two is swapped from run to run. Nodes are objects and nothing
-more, so that no kubelet takes part. The workload `gang` is described in vs_kube_gangs.py.
+more, so that no kubelet takes part. The workload `gang` is described in vs_kube_gangs.py, and the workloads `claims`
+and `claims-match` in vs_kube_claims.py.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 import gangline_profiles
+import vs_kube_claims
 import vs_kube_gangs
 from gangline_e2e import api, workloads
 from gangline_e2e.harness import ControlPlane, Options
@@ -62,9 +64,9 @@ class Result:
     rss: int
 
 
-async def schedule(cluster: api.Api, plane: ControlPlane, name: str, pods: int, start: Callable[[], int]) -> Result:
+async def schedule(cluster: api.Api, name: str, manifests: workloads.Manifests, start: Callable[[], int]) -> Result:
     """Create the pods, start the scheduler, wait until all are bound and told."""
-    manifests = [workloads.gpu_pod(f"{name}-{i:05}", gpus=1, scheduler_name=name) for i in range(pods)]
+    pods = len(manifests)
     await cluster.create_many(manifests)
     bound: set[str] = set()
     last = asyncio.Event()
@@ -132,7 +134,7 @@ def start_gangline(
     return start
 
 
-async def one_run(nodes: int, pods: int, first: str, folder: Path) -> list[Result]:
+async def one_run(workload: str, nodes: int, pods: int, first: str, folder: Path) -> list[Result]:
     """Both schedulers once, on a fresh control plane each."""
     results = []
     order = ["kube", "gangline"] if first == "kube" else ["gangline", "kube"]
@@ -143,7 +145,7 @@ async def one_run(nodes: int, pods: int, first: str, folder: Path) -> list[Resul
         with ControlPlane(own, Options(kwok=False)) as plane:
             try:
                 start = start_kube_scheduler(plane, own) if name == "kube" else start_gangline(plane, own, processes)
-                results.append(await on_plane(plane, name, nodes, pods, start))
+                results.append(await on_plane(plane, workload, name, nodes, pods, start))
             finally:
                 for process in processes:
                     process.terminate()
@@ -159,11 +161,19 @@ def ready_node(name: str) -> workloads.Manifest:
     return node
 
 
-async def on_plane(plane: ControlPlane, name: str, nodes: int, pods: int, start: Callable[[], int]) -> Result:
+async def on_plane(
+    plane: ControlPlane, workload: str, name: str, nodes: int, pods: int, start: Callable[[], int]
+) -> Result:
     """Fill a control plane with nodes and let one scheduler work on it."""
+    there, mine = [f"node-{i:05}" for i in range(nodes)], [f"{name}-{i:05}" for i in range(pods)]
     async with api.connect(plane.kubeconfig) as cluster:
-        await cluster.create_many([ready_node(f"node-{i:05}") for i in range(nodes)])
-        return await schedule(cluster, plane, name, pods, start)
+        await cluster.create_many(map(ready_node, there))
+        if workload == "pods":
+            manifests = [workloads.gpu_pod(each, gpus=1, scheduler_name=name) for each in mine]
+        else:
+            await vs_kube_claims.prepare(cluster, there, mine, workload == "claims-match")
+            manifests = [vs_kube_claims.pod(each, name) for each in mine]
+        return await schedule(cluster, name, manifests, start)
 
 
 def compare_gangs(nodes: int, pods: int, runs: int) -> None:
@@ -185,7 +195,9 @@ def compare_gangs(nodes: int, pods: int, runs: int) -> None:
 
 
 @click.command()
-@click.option("--workload", type=click.Choice(["pods", "gang"]), default="pods", show_default=True)
+@click.option(
+    "--workload", type=click.Choice(["pods", "gang", "claims", "claims-match"]), default="pods", show_default=True
+)
 @click.option("--nodes", default=5000, show_default=True)
 @click.option("--pods", type=int, help="5000, or 512 in the gang.")
 @click.option("--runs", default=1, show_default=True)
@@ -194,15 +206,15 @@ def main(workload: str, nodes: int, pods: int | None, runs: int) -> None:
     if workload == "gang":
         compare_gangs(nodes, pods or 512, runs)
     else:
-        compare_pods(nodes, pods or 5000, runs)
+        compare_pods(workload, nodes, pods or 5000, runs)
 
 
-def compare_pods(nodes: int, pods: int, runs: int) -> None:
-    """The workload `pods`: many that have nothing to do with each other."""
+def compare_pods(workload: str, nodes: int, pods: int, runs: int) -> None:
+    """Many pods that have nothing to do with each other."""
     results: dict[str, list[Result]] = {"kube": [], "gangline": []}
     for number in range(runs):
         with tempfile.TemporaryDirectory() as folder:
-            pair = asyncio.run(one_run(nodes, pods, ("kube", "gangline")[number % 2], Path(folder)))
+            pair = asyncio.run(one_run(workload, nodes, pods, ("kube", "gangline")[number % 2], Path(folder)))
             for result in pair:
                 results[result.scheduler].append(result)
                 print(f"run {number + 1}: {result}", file=sys.stderr)
@@ -214,7 +226,7 @@ def compare_pods(nodes: int, pods: int, runs: int) -> None:
     ):
         kube, ours = (statistics.median(map(of, results[name])) for name in ("kube", "gangline"))
         table.add_row(title, form.format(kube), form.format(ours), f"{ours / kube:.3f}")
-    Console(width=100).print(f"{nodes} nodes, {pods} one-GPU pods, {runs} run(s), medians")
+    Console(width=100).print(f"{workload}: {nodes} nodes, {pods} pods, {runs} run(s), medians")
     Console(width=100).print(table)
 
 

@@ -12,6 +12,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -52,11 +53,15 @@ async def connect(kubeconfig: Path, namespace: str = "default") -> AsyncIterator
     headers = {"Authorization": token} if token else {}
     try:
         async with aiohttp.ClientSession(
-            settings.host, connector=connector, timeout=timeout, headers=headers
+            settings.host, connector=connector, timeout=timeout, headers=headers, json_serialize=_compact
         ) as session:
             yield Api(session, namespace)
     finally:
         await _until_closed(opened)
+
+
+_compact = partial(json.dumps, separators=(",", ":"))
+"""JSON without spaces, as kubectl sends it."""
 
 
 async def _until_closed(sockets: list[socket.socket]) -> None:

@@ -87,7 +87,7 @@ def test_our_allocator_finds_the_devices_that_kube_scheduler_finds(theirs: Outco
             assert errors or set(map(type, answers.values())) <= {type(None)}
             assert bool(errors) == any(word in question.decided for word in ("running", "does not exist"))
             if "CEL" in question.decided:
-                assert {error.partition("a selector fails: ")[2] for error in errors} == {
+                assert {error.partition("CEL runtime error: ")[2] for error in errors} == {
                     question.decided.partition("CEL runtime error: ")[2]
                 }
 

@@ -50,6 +50,16 @@ class InvalidObject(GanglineError):
         return ": ".join(part for part in (self.path, shown, self.why) if part)
 
 
+class MissingClass(InvalidObject):
+    """A request for devices names a DeviceClass that does not exist."""
+
+    def __init__(self, path: str, request: str, name: str) -> None:
+        super().__init__(path, name, f"request {request}: device class {name} does not exist")
+
+    def __str__(self) -> str:
+        return self.why
+
+
 class InvalidQuantity(InvalidObject):
     """A resource quantity does not parse."""
 

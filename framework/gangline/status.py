@@ -72,6 +72,8 @@ class Status:
     """The plugin that gave the verdict; filled in by the framework."""
     timeout: float = 0.0
     """Seconds to wait at most; only for WAIT, from permit."""
+    held_by: frozenset[str] = frozenset()
+    """The plugins that hold members of a group that `plugin` rejects; filled in by the framework."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.code, Code):
@@ -102,7 +104,7 @@ class Status:
 
     def by(self, plugin: str) -> Status:
         """The same verdict with the plugin that gave it."""
-        return Status(self.code, self.reasons, plugin, self.timeout)
+        return Status(self.code, self.reasons, plugin, self.timeout, self.held_by)
 
 
 SUCCESS: Final = Status(Code.SUCCESS)

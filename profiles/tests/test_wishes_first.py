@@ -64,6 +64,7 @@ def test_the_default_profile_sums_up_as_kube_scheduler_does() -> None:
         "NodeAffinity": 2,
         "PodTopologySpread": 2,
         "InterPodAffinity": 2,
+        "DynamicResources": 2,
     }
 
 

@@ -11,11 +11,13 @@ from gangline.api.plugin import Clock
 from gangline.clock import SystemClock
 from gangline.config import SchedulerConfiguration
 from gangline.deciding.what_if import WhatIf
+from gangline.errors import Forbidden
 from gangline.explain.live import load_live
 from gangline.groups import Groups
 from gangline.kube import auth
 from gangline.kube.client import HttpClient
 from gangline.kube.interface import Client
+from gangline.kube.resources import RESOURCE_CLAIMS
 from gangline.kube.versions import newest
 from gangline.profile.assembly import judging_runtimes, watched_by
 from gangline.profile.runtime import Runtime
@@ -60,7 +62,7 @@ async def judge(client: Client, configuration: SchedulerConfiguration, clock: Cl
         pending=WhatIf(runtimes, cluster, lambda: nominations, groups.get, clock.monotonic),
         at_work=runtimes,
     )
-    await _load_watched(client, cluster, list(runtimes.values()))
+    await _load_watched(client, cluster, list(runtimes.values()), any(pod.cls.spec.resource_claims for pod in pending))
     for runtime in runtimes.values():
         runtime.handle.placed.start_over(cluster.pods.values())
         mine = [pod for pod in pending if pod.scheduler_name == runtime.name]
@@ -68,18 +70,26 @@ async def judge(client: Client, configuration: SchedulerConfiguration, clock: Cl
     return Judged(cluster, runtimes, dict(sorted(groups.items(), key=lambda item: item[1].added)), pending)
 
 
-async def _load_watched(client: Client, cluster: Cache, runtimes: Sequence[Runtime]) -> None:
-    """List the objects that plugins watch in addition to those of every scheduler."""
+async def _load_watched(client: Client, cluster: Cache, runtimes: Sequence[Runtime], with_claims: bool) -> None:
+    """List the objects that plugins watch in addition to those of every scheduler.
+
+    Who may not list devices gets right answers too, unless pods wait `with_claims`.
+    """
     for selection in watched_by(runtimes):
         resource, store = selection.resource, cluster.store(selection.resource)
         if len(store) or (served := await newest(client, resource)) is None:
             continue
-        found = await client.list(
-            served,
-            namespace=selection.namespace or None,
-            label_selector=selection.label_selector,
-            field_selector=selection.field_selector,
-        )
+        try:
+            found = await client.list(
+                served,
+                namespace=selection.namespace or None,
+                label_selector=selection.label_selector,
+                field_selector=selection.field_selector,
+            )
+        except Forbidden:
+            if with_claims or resource.group != RESOURCE_CLAIMS.group:
+                raise
+            continue
         for obj in found.items:
             store.upsert(obj)
 

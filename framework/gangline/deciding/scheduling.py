@@ -124,6 +124,8 @@ def choose(pod: PodInfo, runtime: Runtime, cache: Cache, filtered: Filtered, bon
 
 
 def _unschedulable(unit: Unit, runtime: Runtime, filtered: Filtered) -> Rejection:
+    if filtered.status is not None and filtered.status.code is Code.ERROR:
+        return Rejection(unit, unit.pod, filtered.status.message, frozenset(), is_error=True)
     diagnosis = runtime.evaluator.diagnose(filtered)
     rejection = Rejection(unit, unit.pod, diagnosis.message(), runtime.reject(diagnosis))
     if not diagnosis.nodes.count:

@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from gangline.dra.asking import MOST_DEVICES, Alternative, Ask, read
-from gangline.dra.candidates import Candidates, Unallocatable
-from gangline.dra.counting import Outcomes, count
+from gangline.dra.candidates import Candidates
+from gangline.dra.counting import Counted, Counting, Outcomes
+from gangline.dra.cutting import Cut, Unallocatable, cut, problem_of, state_of
+from gangline.dra.likeness import alike
 from gangline.dra.problem import Problem
+from gangline.dra.reading import SHAREABLE
 from gangline.dra.results import Gift, allocation
-from gangline.dra.search import MOST_STEPS, Answer, Ending, solve
+from gangline.dra.search import Answer, Ending
 from gangline.dra.selecting import Selectors
+from gangline.dra.solving import Solver
 from gangline.dra.standing import Standing
 from gangline.model.resource_claims import ResourceClaim, ResourceClaimAllocation
 from gangline.model.resource_slices import DeviceClass
+
+_MOST_CUT_BYTES = 16 << 20
+"""The memory of the cuts of one question."""
+_CUT_BYTES = 1500
+"""The memory of a cut without its positions, about."""
+_POSITION_BYTES = 150
+_FEW = 4096
+"""If more nodes have changed, all cuts are forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,74 +54,130 @@ class Allocator:
         classes: Mapping[str, DeviceClass],
         selectors: Selectors,
         share_id: Callable[[], str] = lambda: str(uuid.uuid4()),
-        most_steps: int = MOST_STEPS,
+        solver: Solver | None = None,
     ) -> None:
+        """`solver` keeps the answers to problems; several allocators may share one."""
         self._standing = standing
         self._classes = classes
         self._selectors = selectors
         self._share_id = share_id
-        self._most_steps = most_steps
+        self._solver = solver if solver is not None else Solver()
 
     def ask(self, claims: Sequence[ResourceClaim]) -> PodAllocator:
         """What nodes have for the claims of a pod. Raises InvalidObject: no node can have anything for such claims."""
         ask = read(claims, self._classes)
         candidates = Candidates(ask, self._standing, self._selectors)
-        return PodAllocator(ask, candidates, self._share_id, self._most_steps)
+        return PodAllocator(ask, candidates, self._share_id, self._solver)
 
 
 class PodAllocator:
     """Answers for one pod, node by node; nodes of one shape are solved once."""
 
-    def __init__(self, ask: Ask, candidates: Candidates, share_id: Callable[[], str], most_steps: int) -> None:
+    def __init__(self, ask: Ask, candidates: Candidates, share_id: Callable[[], str], solver: Solver) -> None:
         self._ask = ask
         self._candidates = candidates
+        self._counting = Counting(candidates)
         self._share_id = share_id
-        self._most_steps = most_steps
-        self._answers: dict[Problem, Answer] = {}
+        self._solver = solver
+        self._cuts: dict[int, Cut] = {}
+        self._cut_bytes = 0
+        self._moved = candidates.table.moved.position
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of what is kept for the question."""
+        return self._candidates.nbytes + self._cut_bytes
 
     def everywhere(self, size: int) -> Outcomes:
         """Which of the nodes in the first `size` rows have devices: see `counting`."""
-        return count(self._candidates, size)
+        return self.counted(size).outcomes
 
-    def on(self, node: int, node_name: str) -> Verdict:
-        """What the node in this row has."""
+    def counted(self, size: int, nodes: NDArray[np.int64] | None = None) -> Counted:
+        """What counting says of the nodes in these rows; of the first `size` rows without."""
+        return self._counting.count(size, nodes)
+
+    def alike(self, nodes: Sequence[int]) -> Iterator[list[int]]:
+        """The nodes in these rows, in groups that have the same: see `likeness`."""
+        return alike(self._candidates, nodes)
+
+    def on(self, node: int, node_name: str, claims: Sequence[ResourceClaim] | None = None) -> Verdict:
+        """What the node in this row has; for other claims of the same specs, if there are some."""
         try:
-            problem, rows = self._candidates.of_node(node)
-            self._check_count(problem)
+            found = self._cut(node)
+            answer = self._answer(found)
         except Unallocatable as error:
             return Verdict(error=str(error))
-        answer = self._answers.get(problem)
-        if answer is None:
-            answer = self._answers[problem] = solve(problem, self._most_steps)
         if answer.ending is Ending.FOUND:
-            return Verdict(self._allocations(answer, rows, node_name))
-        return self._refusal(answer, rows)
+            return Verdict(self._allocations(answer, found.devices.rows, node_name, claims or self._ask.claims))
+        return self._refusal(answer, found.devices.rows)
+
+    def _answer(self, found: Cut) -> Answer:
+        """Raises Unallocatable."""
+        state = state_of(self._candidates, found)
+        answer = found.shape.answers.get(state) if state is not None else None
+        if answer is None:
+            answer = self._solved(found)
+            if state is not None:
+                self._solver.keep(found.shape, state, answer)
+        return answer
+
+    def _solved(self, found: Cut) -> Answer:
+        problem = problem_of(self._candidates, found)
+        self._check_count(problem)
+        return self._solver.solve(problem)
+
+    def _cut(self, node: int) -> Cut:
+        moved = self._candidates.table.moved
+        if self._moved != moved.position:
+            changed = moved.since(self._moved, _FEW)
+            if changed is None:
+                self._forget()
+            else:
+                for row in changed[0].tolist():
+                    self._cuts.pop(row, None)
+            self._moved = moved.position
+        found = self._cuts.get(node)
+        if found is None:
+            if self._cut_bytes > _MOST_CUT_BYTES:
+                self._forget()
+            found = self._cuts[node] = cut(self._candidates, node, self._solver)
+            self._cut_bytes += _CUT_BYTES + _POSITION_BYTES * len(found.devices.rows)
+        return found
+
+    def _forget(self) -> None:
+        self._cuts.clear()
+        self._cut_bytes = 0
 
     def _check_count(self, problem: Problem) -> None:
         """Raise Unallocatable if a claim gets more devices than it may have, whichever alternatives are chosen."""
-        for claim, requests in zip(self._ask.claims, problem.requests, strict=True):
+        for requests in problem.requests:
             least = sum(min(problem.choices[number].count for number in numbers) for numbers in requests)
             if least > MOST_DEVICES:
-                name = f"{claim.metadata.namespace}/{claim.metadata.name}"
-                raise Unallocatable(f"claim {name} asks for {least} devices, and at most {MOST_DEVICES} are allocated")
+                raise Unallocatable(f"a claim asks for {least} devices, and at most {MOST_DEVICES} are allocated")
 
     def _refusal(self, answer: Answer, rows: list[int]) -> Verdict:
         if answer.ending is Ending.GAVE_UP:
-            text = f"no devices were found in {self._most_steps} steps, and the search was given up"
+            text = f"no devices were found in {self._solver.most_steps} steps, and the search was given up"
             return Verdict(error=text, is_exhaustive=False)
         if answer.culprit is None:
             return Verdict()
         number, position = answer.culprit
         alternative = self._candidates.alternatives[number]
-        device = "/".join(self._candidates.table.identity(rows[position]))
-        why = "all devices are asked for, and they break a constraint of the claim"
+        claim = self._ask.named(alternative.claim)
         if answer.ending is Ending.FAILED:
-            why = f"a selector fails: {self._candidates.failure(number, rows[position])}"
-        return Verdict(error=f"request {alternative.name}, device {device}: {why}")
+            failed, why = self._candidates.failure(number, rows[position])
+            of_class = len(alternative.device_class.spec.selectors)
+            of = f"class {alternative.device_class.metadata.name}" if failed < of_class else claim
+            return Verdict(error=f"{of}: selector #{failed if failed < of_class else failed - of_class}: {why}")
+        device = "/".join(self._candidates.table.ids[rows[position]])
+        why = f"cannot add device {device} because a claim constraint would not be satisfied"
+        return Verdict(error=f"{claim}, request {alternative.name}: {why}")
 
-    def _allocations(self, answer: Answer, rows: list[int], node_name: str) -> tuple[ResourceClaimAllocation, ...]:
+    def _allocations(
+        self, answer: Answer, rows: list[int], node_name: str, claims: Sequence[ResourceClaim]
+    ) -> tuple[ResourceClaimAllocation, ...]:
         found = []
-        for number, claim in enumerate(self._ask.claims):
+        for number, claim in enumerate(claims):
             requests = self._ask.requests[number]
             gifts = [self._gift(choice, rows[position]) for of, choice, position in answer.given if of == number]
             chosen = [self._chosen(answer, number, index) for index in range(len(requests))]
@@ -122,7 +193,7 @@ class PodAllocator:
         candidates = self._candidates
         table = candidates.table
         consumed = None
-        if table.shareable[row]:
+        if table.traits_of(row) & SHAREABLE:
             consumed = {name: amount.text for name, (amount, _) in candidates.consumed(choice, row).items()}
         spec = table.slices[table.slice_of[row]].spec
         return Gift(candidates.alternatives[choice], table.devices[row], spec, consumed)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gangline.bounds import check_count
-from gangline.errors import InvalidObject
+from gangline.errors import InvalidObject, MissingClass
 from gangline.model.base import Quantity
 from gangline.model.resource_claims import (
     DeviceConstraint,
@@ -84,6 +84,11 @@ class Ask:
     constraints: tuple[tuple[Constraint, ...], ...]
     """By claim."""
 
+    def named(self, claim: int) -> str:
+        """A claim, by its number, as messages name it."""
+        metadata = self.claims[claim].metadata
+        return f"claim {metadata.namespace}/{metadata.name}"
+
     @property
     def alternatives(self) -> list[Alternative]:
         """All alternatives of all requests, in order."""
@@ -151,7 +156,7 @@ def _alternative(
 ) -> Alternative:
     device_class = classes.get(given.device_class_name)
     if device_class is None:
-        raise InvalidObject(f"{path}.deviceClassName", given.device_class_name, "there is no such DeviceClass")
+        raise MissingClass(f"{path}.deviceClassName", name, given.device_class_name)
     if given.allocation_mode not in ("ExactCount", "All"):
         raise InvalidObject(f"{path}.allocationMode", given.allocation_mode, "must be ExactCount or All")
     check_count(f"{path}.selectors", given.selectors, _MOST_ENTRIES)

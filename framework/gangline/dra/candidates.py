@@ -1,37 +1,34 @@
-"""Which devices the claims of a pod may get, in columns over the table, and one node's problem cut out of them."""
+"""Which devices the claims of a pod may get, in columns over the table, and one node's problem cut out of them.
+
+The columns do not depend on what is taken, so they are kept, and only rows whose devices change are looked at again.
+What is taken comes in when a node's problem is cut out, or when nodes are counted.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Hashable
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from gangline.dra.asking import Alternative, Ask
 from gangline.dra.capacities import Amount, consumption
-from gangline.dra.pools import Condition, Pool
-from gangline.dra.problem import Amounts, Choice, Mask, Problem, Rule
+from gangline.dra.reading import HAS_POLICY
+from gangline.dra.rows import RowColumn, RowNumbers, kinds
 from gangline.dra.selecting import FAILURE, YES, Selectors
 from gangline.dra.standing import Standing
-from gangline.dra.table import Codes
 from gangline.status import BoolColumn
 
+MEANT = 1
+"""A flag: the device is asked for: selectors hold, and the capacities could suffice."""
+USABLE = 2
+"""A flag: it is meant, and its taints are tolerated."""
+FAILS = 4
+"""A flag: a selector fails."""
 
-class Columns(NamedTuple):
-    """What one alternative may get; one value for each row of the device table."""
-
-    verdicts: Codes
-    """What the selectors say."""
-    meant: BoolColumn
-    """Devices that are asked for: selectors hold, and the capacities could suffice."""
-    candidates: BoolColumn
-    """Of these, the ones that may be given."""
-    failures: BoolColumn
-    """Devices for which a selector fails, if coming upon one ends the search."""
-
-
-class Unallocatable(Exception):
-    """The claims cannot be allocated on a node, and there is no use in trying; the pod has to wait for a change."""
+Flags = NDArray[np.uint8]
+_Consumption = dict[str, tuple[Amount, int]]
 
 
 class Candidates:
@@ -42,177 +39,73 @@ class Candidates:
         self.standing = standing
         self.table = standing.table
         self.alternatives = ask.alternatives
+        self.properties = selectors.properties
         self._selectors = selectors
-        self._consumption: dict[int, list[dict[str, tuple[Amount, int]] | None]] = {}
-        self.columns = [self._columns(number) for number in range(len(self.alternatives))]
+        alike: dict[Hashable, int] = {}
+        keys = [
+            msgspec.json.encode((each.expressions, each.tolerations, each.capacity), order="deterministic")
+            for each in self.alternatives
+        ]
+        self.kind_of = [alike.setdefault(key, len(alike)) for key in keys]
+        """By alternative: a number that those have in common to whom the same devices may be given."""
+        self._of_kind = [self.alternatives[self.kind_of.index(kind)] for kind in range(len(alike))]
+        self._consumption: list[dict[int, _Consumption | None]] = [{} for _ in alike]
+        """By kind and code of capacities: what a share consumes, if the device can give it."""
+        self._columns = [self._column(kind) for kind in range(len(alike))]
 
-    def _columns(self, number: int) -> Columns:
-        alternative = self.alternatives[number]
-        table = self.table
-        verdicts = self._selectors.verdicts(alternative.expressions)
-        meant = (verdicts == YES) & self._sufficient(number, alternative)
-        candidates = meant & ~self.standing.exhausted
-        if alternative.tolerations or table.has_taints:
-            candidates &= table.tolerated(alternative.tolerations)
-        failures = verdicts >= FAILURE
-        if not alternative.is_admin:
-            candidates &= ~self.standing.taken
-            failures &= ~self.standing.taken
-        return Columns(verdicts, meant, candidates, failures)
+    def _column(self, kind: int) -> RowColumn[np.uint8]:
+        return RowColumn(self.table.rows, np.uint8, lambda rows: self._evaluate(kind, rows))
 
-    def _sufficient(self, number: int, alternative: Alternative) -> BoolColumn:
-        """By row: whether the capacities suffice, as far as claims that are allocated leave them."""
-        table = self.table
-        kinds = table.capacities
-        found = [consumption(table.devices[row].capacity, alternative.capacity) for row in kinds.first]
-        self._consumption[number] = found
-        suffices = (
-            np.array([each is not None for each in found], dtype=np.bool_)[kinds.codes]
-            if found
-            else np.zeros(0, dtype=np.bool_)
-        )
-        for device, consumed in self.standing.usage.consumed.items():
-            for row in table.index.get(device, ()):
-                wanted = found[kinds.codes[row]]
-                if wanted is not None:
-                    suffices[row] = all(
-                        amount.thousandths + consumed.get(name, 0) <= has for name, (amount, has) in wanted.items()
-                    )
-        return suffices
+    def flags(self, number: int) -> Flags:
+        """By row: MEANT, USABLE and FAILS for an alternative, as far as they are true."""
+        return self._columns[self.kind_of[number]].values
 
-    def consumed(self, number: int, row: int) -> dict[str, tuple[Amount, int]]:
+    def matter(self, rows: RowNumbers) -> BoolColumn:
+        """For each of some rows: whether an alternative has some flag."""
+        found = np.zeros(len(rows), dtype=np.uint8)
+        for column in self._columns:
+            found |= column.values[rows]
+        return found > 0
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of the columns."""
+        return sum(column.nbytes for column in self._columns)
+
+    def _evaluate(self, kind: int, rows: RowNumbers) -> Flags:
+        alternative = self._of_kind[kind]
+        verdicts = self._selectors.verdicts_on(alternative.expressions, rows)
+        meant = verdicts == YES
+        judged = meant if alternative.capacity else meant & (self.table.traits[rows] & HAS_POLICY > 0)
+        places = np.flatnonzero(judged)
+        if len(places):
+            codes, first = kinds([self.properties.capacities.codes[rows[places]]])
+            of_kind = [self._consumed(kind, alternative, row) is not None for row in rows[places[first]].tolist()]
+            meant[places] = np.array(of_kind, dtype=np.bool_)[codes]
+        usable = meant & self.properties.tolerated(alternative.tolerations, rows)
+        found: Flags = MEANT * meant.astype(np.uint8) + USABLE * usable + FAILS * (verdicts >= FAILURE)
+        return found
+
+    def _consumed(self, kind: int, alternative: Alternative, row: int) -> _Consumption | None:
+        code = self.properties.capacities.codes.item(row)
+        found = self._consumption[kind]
+        if code not in found:
+            found[code] = consumption(self.table.devices[row].capacity, alternative.capacity)
+        return found[code]
+
+    def consumed(self, number: int, row: int) -> _Consumption:
         """By capacity: what a share of a device consumes for an alternative, and what the device has."""
-        return self._consumption[number][self.table.capacities.codes[row]] or {}
+        return self._consumed(self.kind_of[number], self.alternatives[number], row) or {}
 
-    def of_node(self, node: int) -> tuple[Problem, list[int]]:
-        """The problem of a node, and the row of each position. Raises Unallocatable."""
-        pools = self.table.pools_of(node)
-        if any(alternative.is_all for alternative in self.alternatives):
-            for pool in pools:
-                if pool.condition is not Condition.USABLE:
-                    state = "being updated" if pool.condition is Condition.INCOMPLETE else f"invalid: {pool.why}"
-                    text = f"all devices are asked for, and the resource pool {pool.driver}/{pool.name} is {state}"
-                    raise Unallocatable(text)
-        return _Cut(self, node, [pool for pool in pools if pool.condition is Condition.USABLE]).problem()
+    def suffices(self, number: int, row: int) -> bool:
+        """Whether a device that is meant has enough for a share, besides those that there are."""
+        before = self.standing.consumed_before(row)
+        wanted = self.consumed(number, row)
+        return all(amount.thousandths + before.get(name, 0) <= has for name, (amount, has) in wanted.items())
 
-    def failure(self, number: int, row: int) -> str:
-        """Why the selectors of an alternative fail for a device."""
-        return self._selectors.failures[int(self.columns[number].verdicts[row]) - FAILURE]
-
-
-class _Cut:
-    """The devices of one node that matter to an ask, and the numbers of a problem that they make."""
-
-    def __init__(self, candidates: Candidates, node: int, pools: list[Pool]) -> None:
-        self._candidates = candidates
-        self._table = candidates.table
-        self._of = candidates.alternatives
-        table = self._table
-        found = [(row, pool) for pool in pools for row in table.rows_of(pool)]
-        rows = np.array([row for row, _ in found], dtype=np.int64)
-        matters = np.zeros(len(rows), dtype=np.bool_)
-        for columns in candidates.columns:
-            matters |= columns.meant[rows] | (columns.verdicts[rows] >= FAILURE)
-        self._rows: list[int] = rows[matters].tolist()
-        self._pools = [found[index][1] for index in np.flatnonzero(matters).tolist()]
-        self._reached = np.array([self._reaches(row, node) for row in self._rows], dtype=np.bool_)
-
-    def _reaches(self, row: int, node: int) -> bool:
-        number = self._table.slice_of[row]
-        reached = self._table.reached.get(number)
-        return reached is None or bool(reached[row - self._table.rows_of_slice(number).start][node])
-
-    def _mask(self, column: NDArray[np.bool_]) -> Mask:
-        return int.from_bytes(np.packbits(column, bitorder="little").tobytes(), "little")
-
-    def problem(self) -> tuple[Problem, list[int]]:
-        table, candidates, rows = self._table, self._candidates, self._rows
-        shareable = table.shareable[rows]
-        capacities: dict[tuple[int, str], int] = {}
-        capacities_left: list[int] = []
-        choices = []
-        for number, alternative in enumerate(self._of):
-            columns = candidates.columns[number]
-            meant = columns.meant[rows] & self._reached
-            every = None
-            if alternative.is_all:
-                failing = np.flatnonzero(columns.verdicts[rows] >= FAILURE)
-                if len(failing):
-                    raise Unallocatable(candidates.failure(number, rows[int(failing[0])]))
-                every = tuple(np.flatnonzero(meant).tolist())
-            consumes: list[Amounts] = [()] * len(rows)
-            for position in np.flatnonzero(shareable & meant).tolist():
-                row = rows[position]
-                pairs = []
-                for name, (amount, has) in sorted(candidates.consumed(number, row).items()):
-                    index = capacities.setdefault((position, name), len(capacities))
-                    if index == len(capacities_left):
-                        capacities_left.append(has - candidates.standing.consumed_before(row).get(name, 0))
-                    pairs.append((index, amount.thousandths))
-                consumes[position] = tuple(pairs)
-            choices.append(
-                Choice(
-                    alternative.request,
-                    alternative.count if every is None else len(every),
-                    every,
-                    alternative.is_admin,
-                    self._mask(columns.candidates[rows] & self._reached),
-                    0 if alternative.is_all else self._mask(columns.failures[rows]),
-                    tuple(consumes),
-                )
-            )
-        counters, counters_left = self._counters()
-        number = 0
-        requests = []
-        for each in candidates.ask.requests:
-            numbers = []
-            for request in each:
-                numbers.append(tuple(range(number, number + len(request.alternatives))))
-                number += len(request.alternatives)
-            requests.append(tuple(numbers))
-        problem = Problem(
-            len(rows),
-            tuple(choices),
-            tuple(requests),
-            tuple(tuple(request.is_prioritized for request in each) for each in candidates.ask.requests),
-            self._rules(requests),
-            self._mask(shareable),
-            self._mask(candidates.standing.in_use[rows]),
-            counters,
-            counters_left,
-            tuple(capacities_left),
-        )
-        return problem, rows
-
-    def _counters(self) -> tuple[tuple[Amounts, ...], tuple[int, ...]]:
-        """By position: the counters that a device consumes; and what is left of each counter."""
-        numbers: dict[tuple[str, str, str, str], int] = {}
-        left: list[int] = []
-        consumed: list[Amounts] = []
-        for row, pool in zip(self._rows, self._pools, strict=True):
-            pairs = []
-            if self._table.consumes[row]:
-                available = self._candidates.standing.left(pool)
-                for (counter_set, name), amount in self._table.consumption(row).items():
-                    index = numbers.setdefault((pool.driver, pool.name, counter_set, name), len(numbers))
-                    if index == len(left):
-                        left.append(available[counter_set, name])
-                    pairs.append((index, amount))
-            consumed.append(tuple(pairs))
-        return tuple(consumed), tuple(left)
-
-    def _rules(self, requests: list[tuple[tuple[int, ...], ...]]) -> tuple[tuple[Rule, ...], ...]:
-        found = []
-        for claim, constraints in enumerate(self._candidates.ask.constraints):
-            rules = []
-            for constraint in constraints:
-                numbers: dict[int, int] = {}
-                values = tuple(
-                    code if code < 0 else numbers.setdefault(code, len(numbers))
-                    for code in self._table.attribute(constraint.attribute)[self._rows].tolist()
-                )
-                of_claim = [number for numbers_ in requests[claim] for number in numbers_]
-                choices = frozenset(number for number in of_claim if self._of[number].is_named_in(constraint.requests))
-                rules.append(Rule(constraint.is_distinct, values, choices))
-            found.append(tuple(rules))
-        return tuple(found)
+    def failure(self, number: int, row: int) -> tuple[int, str]:
+        """Which selector of an alternative fails for a device, and why."""
+        expressions = self.alternatives[number].expressions
+        verdicts = [int(self._selectors.verdicts_on((each,), np.array([row]))[0]) for each in expressions]
+        failed = next(i for i, verdict in enumerate(verdicts) if verdict >= FAILURE)
+        return failed, self._selectors.failures[verdicts[failed] - FAILURE]

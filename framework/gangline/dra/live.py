@@ -1,41 +1,45 @@
 """The devices of a cluster and what is taken of them, kept up to date while slices, classes, nodes and claims change.
 
-The table is made again when a slice or a node has changed, and what is taken of it when a claim has. Between two
-changes, equal questions share one answer for each node that was asked about.
+Nothing is made anew for a change. A slice changes the rows of its pool, a claim that takes or gives devices changes the
+rows of these devices, and the next question looks again at the nodes for which this may matter. Only a class that
+changes ends all questions: classes change rarely.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 import numpy as np
 
-from gangline.dra.allocator import Allocator, PodAllocator, Verdict
+from gangline.deadline import POD_SECONDS, Deadline
+from gangline.dra.allocator import Allocator, Verdict
 from gangline.dra.asking import read
-from gangline.dra.counting import FITS, OPEN
+from gangline.dra.pools import Condition
+from gangline.dra.questions import FIRST_TEXT, Question
 from gangline.dra.selecting import Selectors
+from gangline.dra.solving import Solver
 from gangline.dra.standing import Standing
 from gangline.dra.table import DeviceTable
 from gangline.dra.usage import Usage
 from gangline.model.base import ObjectMeta
-from gangline.model.resource_claims import (
-    ResourceClaim,
-    ResourceClaimAllocation,
-    ResourceClaimSpec,
-    ResourceClaimStatus,
-)
+from gangline.model.resource_claims import ResourceClaim, ResourceClaimAllocation, ResourceClaimSpec
 from gangline.model.resource_slices import DeviceClass, ResourceSlice
+from gangline.sizes import BoundedCache
 from gangline.state.changes import Changes
 from gangline.state.node_view import Int64Column, NodeView
 from gangline.status import CodeColumn
 
 NO_DEVICES = "cannot allocate all claims"
-_MOST_KEPT = 64
-"""Questions whose answers are kept."""
-_MOST_TEXTS = 250
-"""Different errors of one question that are told apart."""
+INVALID_POOLS = "invalid resource pools were encountered"
+"""What a node without the devices says while some pool contradicts itself: this may be the reason."""
+_MOST_BYTES = 128 << 20
+"""The memory of the answers to all questions."""
+_MOST_SPEC_BYTES = 8 << 20
+"""The memory of the specs that need not be read again."""
+_MOST_TEXT_BYTES = 4 << 20
+"""The memory of the errors of questions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +50,6 @@ class Asked:
     specs: tuple[ResourceClaimSpec, ...] = field(compare=False, repr=False)
 
 
-class _Answers:
-    """The answers to one question while nothing changes."""
-
-    def __init__(self, allocator: PodAllocator, size: int) -> None:
-        self.allocator = allocator
-        self.outcomes = allocator.everywhere(size)
-
-
 class Devices:
     """The devices of a cluster, and what claims have of them."""
 
@@ -62,160 +58,208 @@ class Devices:
         """The rows of nodes for which an answer may have changed."""
         self._nodes = nodes
         self._slices: dict[str, ResourceSlice] = {}
+        self._numbers: dict[str, int] = {}
+        """By name of a slice: its number in the table."""
         self._classes: dict[str, DeviceClass] = {}
         self._taken: dict[Hashable, ResourceClaimAllocation] = {}
-        self._table: DeviceTable | None = None
-        self._selectors: Selectors | None = None
+        self._usage = Usage()
         self._standing: Standing | None = None
-        self._answers: dict[Asked, _Answers] = {}
-        self._texts: dict[Asked, list[str]] = {}
+        """The devices and what is taken of them; None before the first question."""
+        self._allocator: Allocator | None = None
+        self._questions: BoundedCache[Asked, Question] = BoundedCache(_MOST_BYTES, lambda _, each: each.nbytes)
+        self._texts: BoundedCache[Asked, list[str]] = BoundedCache(_MOST_TEXT_BYTES, fewest=64)
+        self._specs: BoundedCache[bytes, Asked] = BoundedCache(_MOST_SPEC_BYTES, lambda key, _: 10 * len(key) + 500)
+        self._solver = Solver()
 
     # What changes
 
     def slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
         """A slice came (no `old`), changed, or went (no `new`)."""
-        if old is not None:
-            self._slices.pop(old.metadata.name, None)
+        each = new if new is not None else old
+        if each is None:
+            return
+        name = each.metadata.name
+        before = self._slices.pop(name, None)
         if new is not None:
-            self._slices[new.metadata.name] = new
-        self._table_changed()
+            self._slices[name] = new
+            if before is not None and before.spec == new.spec:
+                return
+        if self._standing is None:
+            self.changes.note_all()
+            return
+        table = self._standing.table
+        self._note_slice(before)
+        if before is not None:
+            table.drop(self._numbers.pop(name))
+        if new is not None:
+            self._numbers[name] = table.put(new)
+        self._note_slice(new)
+
+    def _note_slice(self, each: ResourceSlice | None) -> None:
+        """Note for which nodes a slice may matter."""
+        if each is None or self._standing is None:
+            return
+        names = self._standing.table.nodes_of(each)
+        if names is None:
+            self.changes.note_all()
+            return
+        for name in names:
+            self._note_node(name)
+
+    def _note_node(self, name: str) -> None:
+        row = self._nodes().row_of(name)
+        if row is not None:
+            self.changes.note(row)
 
     def class_changed(self, old: DeviceClass | None, new: DeviceClass | None) -> None:
         """A class came (no `old`), changed, or went (no `new`)."""
-        if old is not None:
-            self._classes.pop(old.metadata.name, None)
+        each = new if new is not None else old
+        if each is None:
+            return
+        before = self._classes.pop(each.metadata.name, None)
         if new is not None:
             self._classes[new.metadata.name] = new
-        self._answers.clear()
+            if before is not None and before.spec == new.spec:
+                return
+        self._questions.clear()
+        self._specs.clear()
         self.changes.note_all()
 
     def node_changed(self, name: str) -> None:
         """A node came, went, or its labels changed."""
-        self._table_changed()
+        if self._standing is None or self._standing.table.depends_on(name):
+            self.changes.note_all()
+        else:
+            self._note_node(name)
+        if self._standing is not None:
+            self._standing.table.node_changed(name)
 
     def take(self, key: Hashable, allocation: ResourceClaimAllocation) -> None:
         """A claim has these devices, and no others any more."""
         before = self._taken.get(key)
         if before is allocation:
             return
+        if before is not None:
+            self._count(before, False)
         self._taken[key] = allocation
-        self._usage_changed(*(each for each in (before, allocation) if each is not None))
+        self._count(allocation, True)
 
     def give(self, key: Hashable) -> None:
         """A claim has no devices any more."""
         before = self._taken.pop(key, None)
         if before is not None:
-            self._usage_changed(before)
+            self._count(before, False)
 
-    def _table_changed(self) -> None:
-        self._table = self._selectors = self._standing = None
-        self._answers.clear()
-        self.changes.note_all()
-
-    def _usage_changed(self, *allocations: ResourceClaimAllocation) -> None:
-        self._standing = None
-        self._answers.clear()
-        if self._table is None:
-            return  # all rows are noted already
-        for allocation in allocations:
-            for result in allocation.devices.results:
-                for row in self._table.index.get((result.driver, result.pool, result.device), ()):
-                    node = int(self._table.node[row])
-                    if node < 0:
-                        self.changes.note_all()
-                        return
-                    self.changes.note(node)
+    def _count(self, allocation: ResourceClaimAllocation, is_taken: bool) -> None:
+        results = allocation.devices.results
+        if self._standing is not None:
+            (self._standing.take if is_taken else self._standing.give)(results, self.changes)
+        elif is_taken:
+            self._usage.add(results)
+        else:
+            self._usage.remove(results)
 
     # Questions
 
     def asked(self, claims: Sequence[ResourceClaim]) -> Asked:
         """The question that these claims ask. Raises InvalidObject: no node can have anything for such claims."""
-        read(claims, self._classes)
-        specs = tuple(claim.spec for claim in claims)
-        return Asked(msgspec.json.encode(specs, order="deterministic"), specs)
+        specs = tuple([claim.spec for claim in claims])
+        key = _encode(specs)
+        found = self._specs.get(key)
+        if found is None:
+            read(claims, self._classes)
+            found = self._specs.put(key, Asked(key, specs))
+        return found
 
-    def codes(self, asked: Asked, nodes: NodeView) -> CodeColumn:
-        """By node of the view: 0 where all claims get devices, else a code: see `reason`. Raises InvalidObject."""
-        answers = self._answers_to(asked)
-        outcomes = answers.outcomes[nodes.index]
-        codes = (outcomes != FITS).astype(np.uint8)
-        rows, names = nodes.rows, nodes.whole.names
-        for at in np.flatnonzero((outcomes == OPEN) & nodes.alive).tolist():
-            row = int(rows[at])
-            verdict = answers.allocator.on(row, names[row])
-            codes[at] = 0 if verdict.allocations is not None else self._code(asked, verdict.error)
-        return codes
+    def codes(self, asked: Asked, nodes: NodeView, deadline: Deadline | None = None) -> CodeColumn:
+        """By node of the view: 0 where all claims get devices, else a code: see `reason`. Raises InvalidObject.
 
-    def _code(self, asked: Asked, error: str) -> int:
-        if not error:
-            return 1
-        if asked not in self._texts:
-            while len(self._texts) >= _MOST_KEPT:
-                del self._texts[next(iter(self._texts))]
-        texts = self._texts.setdefault(asked, [])
-        if error not in texts and len(texts) < _MOST_TEXTS:
-            texts.append(error)
-        return 2 + texts.index(error) if error in texts else 2 + len(texts) - 1
+        Raises DeadlineExceeded, without a deadline after as long as a pod may take. What is known by then is kept.
+        """
+        question = self._question(asked)
+        if question.refresh(len(nodes.whole)):
+            try:
+                question.search(nodes, deadline or Deadline(POD_SECONDS))
+            finally:
+                self._questions.measure(asked)
+        return question.codes(nodes)
 
-    def reason(self, asked: Asked, code: int) -> tuple[str, bool]:
-        """What a code says, and whether it is an error that fails the pod wherever it goes."""
-        texts = self._texts.get(asked, [])
-        return (texts[code - 2], True) if 0 <= code - 2 < len(texts) else (NO_DEVICES, False)
+    def reason(self, asked: Asked, code: int, claims: Sequence[ResourceClaim]) -> str:
+        """What a code says to someone who asks with these claims. Codes from FIRST_TEXT on are errors."""
+        texts = self._texts.get(asked) or []
+        number = code - FIRST_TEXT
+        if 0 <= number < len(texts):
+            return _named(texts[number], claims)
+        pools = self._standing.table.pools if self._standing is not None else ()
+        return INVALID_POOLS if any(pool.condition is Condition.INVALID for pool in pools) else NO_DEVICES
 
     def allocate(self, asked: Asked, claims: Sequence[ResourceClaim], row: int) -> Verdict:
         """What the node of a row has for these claims, device by device. Raises InvalidObject.
 
         `claims` ask for what `asked` says.
         """
-        name = self._nodes().whole.names[row]
-        if self._answers_to(asked).outcomes[row] == 0:
-            return Verdict()
-        return self._allocator(claims).on(row, name)
+        (name,) = self._nodes().at(np.array([row])).names
+        verdict = self._question(asked).pod.on(row, name, claims)
+        return replace(verdict, error=_named(verdict.error, claims)) if verdict.error else verdict
 
     def room(self, asked: Asked, nodes: NodeView) -> Int64Column | None:
         """At most how many pods with own claims of this kind fit on each node; None if that is not known."""
+        question = self._question(asked)
+        question.refresh(len(nodes.whole))
+        found = question.room(nodes)
+        if (found >= 0).all():
+            return found
         wanted = _least(asked)
-        if wanted is None:
+        standing = self._current()[0]
+        if wanted is None or standing.has_several_users:
             return None
-        standing = self._current()
-        table = standing.table
-        if table.shareable.any() or bool((table.node < 0).any()):
-            return None
-        free = (table.node >= 0) & ~standing.taken
-        counts = np.bincount(table.node[free], minlength=len(nodes.whole))
-        return (counts[nodes.index] // wanted).astype(np.int64)
+        free = standing.free(len(nodes.whole))[nodes.index]
+        return np.where(found >= 0, found, free // wanted)
 
-    def _answers_to(self, asked: Asked) -> _Answers:
+    def _question(self, asked: Asked) -> Question:
         """Raises InvalidObject."""
-        self._current()
-        found = self._answers.get(asked)
+        standing, allocator = self._current()
+        found = self._questions.get(asked)
         if found is None:
             claims = [
-                ResourceClaim(ObjectMeta(f"claim-{number}"), spec, ResourceClaimStatus())
+                ResourceClaim(ObjectMeta(f"{number}", namespace=_NAMELESS), spec)
                 for number, spec in enumerate(asked.specs)
             ]
-            while len(self._answers) >= _MOST_KEPT:
-                del self._answers[next(iter(self._answers))]
-            found = self._answers[asked] = _Answers(self._allocator(claims), len(self._nodes().whole))
+            texts = self._texts.get(asked)
+            if texts is None:
+                texts = self._texts.put(asked, [])
+            found = self._questions.put(asked, Question(allocator.ask(claims), standing.table, texts))
         return found
 
-    def _allocator(self, claims: Sequence[ResourceClaim]) -> PodAllocator:
-        standing = self._current()
-        assert self._selectors is not None
-        return Allocator(standing, self._classes, self._selectors).ask(claims)
-
-    def _current(self) -> Standing:
+    def _current(self) -> tuple[Standing, Allocator]:
         """The devices as they stand now."""
-        if self._table is None:
-            self._table = DeviceTable([self._slices[name] for name in sorted(self._slices)], self._nodes().whole)
-            self._selectors = Selectors(self._table)
-            self._standing = None
-        if self._standing is None:
-            usage = Usage()
-            for allocation in self._taken.values():
-                usage.add(ResourceClaim(ObjectMeta(""), status=ResourceClaimStatus(allocation)))
-            self._standing = Standing(self._table, usage)
-        return self._standing
+        nodes = self._nodes().whole
+        if self._standing is not None and self._allocator is not None and not self._standing.table.is_worn:
+            self._standing.table.settle(nodes)
+            return self._standing, self._allocator
+        names = sorted(self._slices)
+        table = DeviceTable([self._slices[name] for name in names], nodes, by_name=True)
+        self._numbers = {name: number for number, name in enumerate(names)}
+        self._questions.clear()
+        self._standing = Standing(table, self._usage)
+        self._allocator = Allocator(self._standing, self._classes, Selectors(table), solver=self._solver)
+        return self._standing, self._allocator
+
+
+_NAMELESS = "?"
+"""The namespace, in texts, of the claims of a question. Their names are numbers: the same text serves other claims."""
+
+
+def _named(text: str, claims: Sequence[ResourceClaim]) -> str:
+    """The text with the names of these claims."""
+    for number, claim in enumerate(claims):
+        own = f"{claim.metadata.namespace}/{claim.metadata.name}"
+        for end in (":", ","):
+            text = text.replace(f"claim {_NAMELESS}/{number}{end}", f"claim {own}{end}")
+    return text
+
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def _least(asked: Asked) -> int | None:

@@ -7,7 +7,7 @@ that are meant for it, and all slices with counters. The newest generation that 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,20 +72,22 @@ class Pool:
         return self.has_binding_conditions, self.driver, self.name
 
 
-def gather(slices: Sequence[ResourceSlice], nodes: NodeView) -> list[Pool]:
-    """The pools of all slices, one for each set of nodes that see the same slices of it.
+def gather(slices: Mapping[int, ResourceSlice], numbers: list[int], nodes: NodeView) -> list[Pool]:
+    """One pool, given by the numbers of all its slices: once for each set of nodes that see the same slices of it.
 
-    `nodes` is a view over all rows. Pools without devices are left out unless they are incomplete or invalid.
+    `nodes` is a view over all rows. Without devices it is left out unless it is incomplete or invalid.
     """
-    groups: dict[tuple[str, str], list[int]] = {}
-    for number, each in enumerate(slices):
-        groups.setdefault((each.spec.driver, each.spec.pool.name), []).append(number)
-    return [pool for _, numbers in sorted(groups.items()) for pool in _Group(slices, numbers, nodes).pools()]
+    return list(_Group(slices, numbers, nodes).pools())
 
 
-def devices_reach(each: ResourceSlice, nodes: NodeView) -> list[BoolColumn]:
+def devices_reach(each: ResourceSlice, nodes: NodeView) -> list[Reach]:
     """The nodes of each device of a slice whose devices select nodes one by one."""
-    return [_reached(device, nodes) for device in each.spec.devices]
+    return [
+        Reach(frozenset(), is_inverted=True)
+        if device.all_nodes and not device.node_name
+        else Reach(frozenset(np.flatnonzero(_reached(device, nodes)).tolist()))
+        for device in each.spec.devices
+    ]
 
 
 def _reached(what: Device, nodes: NodeView) -> BoolColumn:
@@ -108,7 +110,7 @@ def _reach(name: str | None, everywhere: bool | None, selector: NodeSelector | N
 class _Group:
     """All slices of one pool, of any generation."""
 
-    def __init__(self, slices: Sequence[ResourceSlice], numbers: list[int], nodes: NodeView) -> None:
+    def __init__(self, slices: Mapping[int, ResourceSlice], numbers: list[int], nodes: NodeView) -> None:
         self._slices = slices
         self._numbers = numbers
         self._nodes = nodes
@@ -136,7 +138,7 @@ class _Group:
             elif spec.node_selector is not None:
                 some[number] = _reach(None, None, spec.node_selector, self._nodes)
             elif spec.per_device_node_selection:
-                reached = devices_reach(self._slices[number], self._nodes)
+                reached = [_reached(device, self._nodes) for device in self._slices[number].spec.devices]
                 some[number] = np.logical_or.reduce(reached) if reached else np.zeros(len(self._nodes), dtype=np.bool_)
             else:
                 continue

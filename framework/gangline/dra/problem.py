@@ -6,7 +6,7 @@ Nothing in a problem names a device or a node, so nodes of one shape have one pr
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 Mask = int
@@ -69,6 +69,14 @@ class Problem:
     """By position: which counters the device consumes, and how much."""
     counters_left: tuple[int, ...]
     capacities_left: tuple[int, ...]
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        parts = self.size, self.choices, self.rules, self.counters, self.counters_left, self.capacities_left
+        object.__setattr__(self, "_hash", hash(parts))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 def positions(mask: Mask) -> Iterator[int]:

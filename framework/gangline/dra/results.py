@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from gangline.dra.asking import Alternative, Request
 from gangline.model.resource_claims import (
@@ -17,8 +17,7 @@ from gangline.model.resource_slices import Device, ResourceSliceSpec
 from gangline.model.selecting import NodeSelector, NodeSelectorTerm, Requirement
 
 
-@dataclass(frozen=True, slots=True)
-class Gift:
+class Gift(NamedTuple):
     """A device for a request."""
 
     alternative: Alternative
@@ -61,6 +60,8 @@ def _device(gift: Gift, share_id: Callable[[], str]) -> AllocatedDevice:
 
 def _of_classes(chosen: Sequence[Alternative]) -> list[AllocatedConfiguration]:
     """The configuration of each class once, for all requests of the class."""
+    if not any([each.device_class.spec.config for each in chosen]):
+        return []
     names: dict[str, list[str]] = {}
     for each in chosen:
         names.setdefault(each.device_class.metadata.name, []).append(each.name)

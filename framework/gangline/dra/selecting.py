@@ -1,4 +1,8 @@
-"""What selectors say of the devices: each expression is evaluated once for each distinct tuple of what it reads."""
+"""What selectors say of the devices: each expression is evaluated once for each distinct tuple of what it reads.
+
+Devices that agree in what an expression reads are of one kind. Verdicts are kept by kind, so a device that changes
+costs an evaluation only if there was none like it.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,23 @@ from typing import Any, Protocol
 import numpy as np
 
 from gangline import cel
-from gangline.dra.table import Codes, DeviceTable
+from gangline.dra.properties import Codes, Properties
+from gangline.dra.reading import SHAREABLE
+from gangline.dra.rows import RowColumn, RowNumbers, kinds
+from gangline.dra.table import DeviceTable
 from gangline.errors import GanglineError
+from gangline.sizes import BoundedCache
 
 NO = 0
 YES = 1
-_MOST_CODES = 2**31
-"""Numbers of combinations are made small again before they grow beyond this."""
+_MOST_BYTES = 64 << 20
+"""The memory of the verdicts that are kept."""
+_KIND_BYTES = 200
+"""The memory of the verdict on one kind of devices."""
+_FEW = 64
+"""So many rows are looked at one by one."""
+_MOST_TEXTS = 4096
+"""Different failures that are told apart."""
 FAILURE = 2
 """Codes from here on are failures: `Selectors.failures[code - FAILURE]` is the text."""
 
@@ -65,8 +79,11 @@ class Selectors:
 
     def __init__(self, table: DeviceTable, compile_: Compile = compile_selector) -> None:
         self._table = table
+        self.properties = Properties(table)
+        """The columns of the table that expressions read."""
         self._compile = compile_
-        self._columns: dict[str, Codes] = {}
+        self._judged: BoundedCache[str, _Judged] = BoundedCache(_MOST_BYTES, lambda _, each: each.nbytes)
+        self._numbers: dict[str, int] = {}
         self.failures: list[str] = []
         """Texts of the failures."""
 
@@ -77,55 +94,109 @@ class Selectors:
             np.copyto(found, self._column(expression), where=found == YES)
         return found
 
+    def verdicts_on(self, expressions: tuple[str, ...], rows: RowNumbers) -> Codes:
+        """As `verdicts`, for each of some rows."""
+        if len(rows) == len(self._table):
+            return self.verdicts(expressions)
+        found = np.full(len(rows), YES, dtype=np.int32)
+        for expression in expressions:
+            np.copyto(found, self._column(expression)[rows], where=found == YES)
+        return found
+
     def _column(self, expression: str) -> Codes:
-        column = self._columns.get(expression)
-        if column is None:
-            column = self._columns[expression] = self._evaluated(expression)
-        return column
-
-    def _evaluated(self, expression: str) -> Codes:
-        try:
-            program = self._compile(expression)
-        except GanglineError as error:
-            return np.full(len(self._table), self._failure(str(error)), dtype=np.int32)
-        codes, first = self._kinds(program.reads)
-        verdicts = np.array([self._verdict(program, row) for row in first], dtype=np.int32)
-        return verdicts[codes] if len(verdicts) else np.zeros(0, dtype=np.int32)
-
-    def _kinds(self, reads: frozenset[Path] | None) -> tuple[Codes, list[int]]:
-        """Numbers for what the devices differ in as far as a program reads it, and the first row of each number."""
-        columns = [self._column_of(path) for path in sorted(reads)] if reads is not None else [None]
-        codes = np.zeros(len(self._table), dtype=np.int64)
-        for column in columns:
-            if column is None:
-                return self._table.contents.codes, self._table.contents.first
-            least = int(column.min(initial=0))
-            codes = codes * (int(column.max(initial=0)) - least + 1) + (column - least)
-            if codes.max(initial=0) > _MOST_CODES:
-                codes = np.unique(codes, return_inverse=True)[1]
-        _, first, kinds = np.unique(codes, return_index=True, return_inverse=True)
-        return kinds.astype(np.int32), first.tolist()
-
-    def _column_of(self, path: Path) -> Codes | None:
-        table = self._table
-        match path:
-            case ("driver",):
-                return table.drivers
-            case ("allowMultipleAllocations",):
-                return table.shareable.astype(np.int32)
-            case ("attributes", domain, name):
-                return table.attribute(f"{domain}/{name}")
-            case ("capacity", domain, name):
-                return table.capacity(f"{domain}/{name}")
-        return None
-
-    def _verdict(self, program: Program, row: int) -> int:
-        try:
-            return YES if program(self._table.described(row)) else NO
-        except GanglineError as error:
-            return self._failure(str(error))
+        judged = self._judged.get(expression)
+        if judged is not None:
+            return judged.column.values
+        judged = _Judged(expression, self._compile, self._table, self.properties, self._failure)
+        values = judged.column.values
+        self._judged.put(expression, judged)
+        return values
 
     def _failure(self, text: str) -> int:
-        if text not in self.failures:
-            self.failures.append(text)
-        return FAILURE + self.failures.index(text)
+        number = self._numbers.get(text)
+        if number is None:
+            if len(self.failures) >= _MOST_TEXTS:
+                return FAILURE + _MOST_TEXTS - 1
+            number = self._numbers[text] = len(self.failures)
+            self.failures.append(text if number < _MOST_TEXTS - 1 else "it is one of too many different failures")
+        return FAILURE + number
+
+
+class _Judged:
+    """The verdicts of one expression, by kind of device and by row."""
+
+    def __init__(
+        self,
+        expression: str,
+        compile_: Compile,
+        table: DeviceTable,
+        properties: Properties,
+        failure: Callable[[str], int],
+    ) -> None:
+        self._table = table
+        self._properties = properties
+        self._failure = failure
+        self._verdicts: dict[tuple[int, ...], int] = {}
+        """By kind: what it says in each column that the expression reads."""
+        self.column: RowColumn[np.int32] = RowColumn(table.rows, np.int32, self._evaluate)
+        self._program: Program | None = None
+        self._columns: list[Callable[[], Codes]] = []
+        """What the expression reads. Others may get columns with other codes; this expression keeps its own."""
+        try:
+            self._program = compile_(expression)
+        except GanglineError as error:
+            self._fault = failure(f"CEL compile error: {error}")
+            return
+        reads = self._program.reads
+        if reads is not None and all(_is_known(path) for path in reads):
+            self._columns = [self._column_of(path) for path in sorted(reads)]
+        else:
+            self._columns = [lambda: properties.contents.codes]
+
+    @property
+    def nbytes(self) -> int:
+        return 1024 + self.column.nbytes * (1 + len(self._columns)) + _KIND_BYTES * len(self._verdicts)
+
+    def _evaluate(self, rows: RowNumbers) -> Any:
+        program = self._program
+        if program is None:
+            return self._fault
+        is_whole = len(rows) == len(self._table)
+        columns = [column() if is_whole else column()[rows] for column in self._columns]
+        if not columns:
+            return self._verdict(program, (), int(rows[0]))
+        if len(rows) <= _FEW:
+            tuples = zip(*(column.tolist() for column in columns), strict=True)
+            return [self._verdict(program, kind, row) for kind, row in zip(tuples, rows.tolist(), strict=True)]
+        codes, first = kinds(columns)
+        of_kind = [
+            self._verdict(program, tuple(int(column[at]) for column in columns), int(rows[at])) for at in first.tolist()
+        ]
+        return np.array(of_kind, dtype=np.int32)[codes]
+
+    def _column_of(self, path: Path) -> Callable[[], Codes]:
+        properties, table = self._properties, self._table
+        if path == ("driver",):
+            return lambda: properties.drivers.codes
+        if path == ("allowMultipleAllocations",):
+            return lambda: (table.traits & SHAREABLE).astype(np.int32)
+        of = properties.attribute if path[0] == "attributes" else properties.capacity
+        column = of("/".join(path[1:]))
+        return lambda: column.values
+
+    def _verdict(self, program: Program, kind: tuple[int, ...], row: int) -> int:
+        verdict = self._verdicts.get(kind)
+        if verdict is None:
+            try:
+                verdict = YES if program(self._properties.described(row)) else NO
+            except GanglineError as error:
+                verdict = self._failure(f"CEL runtime error: {error}")
+            self._verdicts[kind] = verdict
+        return verdict
+
+
+def _is_known(path: Path) -> bool:
+    """Whether there is a column for what the path names."""
+    return path in (("driver",), ("allowMultipleAllocations",)) or (
+        len(path) == 3 and path[0] in ("attributes", "capacity")
+    )

@@ -1,78 +1,150 @@
-"""The device table together with what is taken: which devices are free, and what is left of the counters of pools."""
+"""The device table together with what is taken: which devices are free, and what is left of the counters of pools.
+
+What a claim takes or gives back changes the rows of its devices alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import cached_property
+from collections.abc import Sequence
+from weakref import WeakKeyDictionary
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gangline.dra.pools import Condition, Pool
-from gangline.dra.table import DeviceTable
+from gangline.dra.placed import Placed, note_reach
+from gangline.dra.reading import CONSUMES, SHAREABLE, consumption
+from gangline.dra.rows import RowColumn, RowNumbers
+from gangline.dra.table import SEVERAL, DeviceTable
 from gangline.dra.usage import DeviceId, Usage
+from gangline.model.resource_claims import AllocatedDevice
 from gangline.quantity import milli
+from gangline.state.changes import PODS, Changes
 from gangline.status import BoolColumn
+
+TAKEN = 1
+"""A state: a claim has the device for itself."""
+IN_USE = 2
+"""A state: shares consume capacities of the device."""
+Left = dict[tuple[str, str], int]
+"""By counter set and counter: thousandths."""
 
 
 class Standing:
-    """How the devices of a table stand at one moment; neither the table nor the usage may change meanwhile."""
+    """How the devices of a table stand; both go on from here together: see `take` and `give`."""
 
     def __init__(self, table: DeviceTable, usage: Usage) -> None:
         self.table = table
         self.usage = usage
-        self._left: dict[int, dict[tuple[str, str], int]] = {}
+        self._left: WeakKeyDictionary[Placed, Left] = WeakKeyDictionary()
+        self._has_left = False
+        """Whether there has been an entry."""
+        self._states: RowColumn[np.uint8] = RowColumn(
+            table.rows, np.uint8, lambda rows: [self._state(table.ids[row]) for row in rows.tolist()]
+        )
 
-    @cached_property
+    def _state(self, device: DeviceId) -> int:
+        usage = self.usage
+        return TAKEN * (device in usage.taken) | IN_USE * (device in usage.consumed)
+
+    @property
+    def states(self) -> NDArray[np.uint8]:
+        """By row: TAKEN and IN_USE, as far as they are true."""
+        return self._states.values
+
+    @property
     def taken(self) -> BoolColumn:
         """By row: whether a claim has the device for itself."""
-        return self._where(self.usage.taken)
+        return self.states & TAKEN > 0
 
-    @cached_property
-    def in_use(self) -> BoolColumn:
-        """By row: whether shares consume capacities of the device."""
-        return self._where(self.usage.consumed)
+    def is_taken(self, rows: RowNumbers | slice) -> BoolColumn:
+        """For each of some rows: whether a claim has the device for itself."""
+        return self.states[rows] & TAKEN > 0
 
-    def _where(self, devices: Iterable[DeviceId]) -> BoolColumn:
-        found = np.zeros(len(self.table), dtype=np.bool_)
-        index = self.table.index
-        found[[row for device in devices for row in index.get(device, ())]] = True
-        return found
+    # What claims take and give back
+
+    def take(self, results: Sequence[AllocatedDevice], log: Changes) -> None:
+        """A claim has these devices; `log` is told the nodes that see this, as `table.touched` is."""
+        self._count(results, 1, log)
+
+    def give(self, results: Sequence[AllocatedDevice], log: Changes) -> None:
+        """Undo `take`."""
+        self._count(results, -1, log)
+
+    def _count(self, results: Sequence[AllocatedDevice], sign: int, log: Changes) -> None:
+        table, usage = self.table, self.usage
+        before = {device: usage.is_used(device) for device in _devices(results)} if self._has_left else {}
+        for device in usage.add(results) if sign > 0 else usage.remove(results):
+            for row in table.index.get(device, ()):
+                self._states[row] = self._state(device)
+                node = table.node_of(row)
+                if node >= 0 and not table.traits_of(row) & CONSUMES:
+                    table.touched.note(node, PODS)
+                    log.note(node)
+                    continue
+                for placed in table.placed_with.get(table.slice_of[row], ()):
+                    note_reach(table.touched, placed.pool.reach, PODS)
+                    note_reach(log, placed.pool.reach, PODS)
+        for device, was_used in before.items():
+            if was_used != usage.is_used(device):
+                self._counters_changed(device, -1 if was_used else 1)
+
+    def _counters_changed(self, device: DeviceId, sign: int) -> None:
+        """A device that nobody used is used now, or (-1) the other way round."""
+        table = self.table
+        for row in table.index.get(device, ()):
+            if not table.traits_of(row) & CONSUMES:
+                continue
+            for placed in table.placed_with.get(table.slice_of[row], ()):
+                left = self._left.get(placed)
+                for counter, amount in consumption(table.devices[row]).items() if left is not None else ():
+                    if left is not None and counter in left:
+                        left[counter] -= sign * amount
+
+    # What is left
 
     def consumed_before(self, row: int) -> dict[str, int]:
         """By capacity: the thousandths of a device that shares of allocated claims consume."""
-        return self.usage.consumed.get(self.table.identity(row), {})
+        return self.usage.consumed.get(self.table.ids[row], {})
 
-    @cached_property
-    def exhausted(self) -> BoolColumn:
-        """By row: whether the device consumes counters of a pool in which some counter is below zero."""
-        found = np.zeros(len(self.table), dtype=np.bool_)
-        if self.table.consumes.any():
-            for pool in self.table.pools:
-                if (
-                    pool.condition is Condition.USABLE
-                    and pool.counters
-                    and min(self.left(pool).values(), default=0) < 0
-                ):
-                    found[self.table.rows_of(pool)] = True
-            found &= self.table.consumes & ~(self.table.shareable & self.in_use)
-        return found
+    def is_exhausted(self, row: int, placed: Placed) -> bool:
+        """Whether the device consumes counters of a pool in which some counter is below zero."""
+        traits = self.table.traits_of(row)
+        if not traits & CONSUMES or (traits & SHAREABLE and self.states.item(row) & IN_USE):
+            return False
+        return min(self.left(placed).values(), default=0) < 0
 
-    def left(self, pool: Pool) -> dict[tuple[str, str], int]:
-        """By counter set and counter: the thousandths that allocated devices leave; negative if they have too much."""
-        left = self._left.get(id(pool))
+    def left(self, placed: Placed) -> Left:
+        """The thousandths of counters that allocated devices leave; negative if they have too much."""
+        left = self._left.get(placed)
         if left is None:
-            left = self._left[id(pool)] = {
+            table, pool = self.table, placed.pool
+            self._has_left = True
+            left = self._left[placed] = {
                 (each.name, name): milli(counter.value)
                 for number in pool.counters
-                for each in self.table.slices[number].spec.shared_counters
+                for each in table.slices[number].spec.shared_counters
                 for name, counter in each.counters.items()
             }
-            usage = self.usage
             for number in (*pool.slices, *pool.others) if left else ():
-                for row in self.table.rows_of_slice(number):
-                    device = self.table.identity(row)
-                    if device in usage.taken or device in usage.shared or device in usage.consumed:
-                        for counter, amount in self.table.consumption(row).items():
+                for row in table.rows_of_slice(number):
+                    if self.usage.is_used(table.ids[row]):
+                        for counter, amount in consumption(table.devices[row]).items():
                             if counter in left:
                                 left[counter] -= amount
         return left
+
+    @property
+    def has_several_users(self) -> bool:
+        """Whether several claims, or several nodes, may use some device."""
+        table = self.table
+        return bool((table.traits & SHAREABLE).any() or (table.node == SEVERAL).any())
+
+    def free(self, size: int) -> NDArray[np.int64]:
+        """How many devices each of the first `size` nodes has for itself that no claim has."""
+        node = self.table.node
+        free = node[(node >= 0) & ~self.taken]
+        return np.bincount(free, minlength=size)[:size]
+
+
+def _devices(results: Sequence[AllocatedDevice]) -> list[DeviceId]:
+    return [(each.driver, each.pool, each.device) for each in results if not each.admin_access]

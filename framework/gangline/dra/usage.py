@@ -1,13 +1,18 @@
-"""What is taken of the devices: what the allocations of claims say."""
+"""What is taken of the devices: what the allocations of claims say.
+
+Everything is counted, so an allocation that is taken out again leaves no trace, whatever came in between.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
+from typing import TypeVar
 
 from gangline.errors import InvalidQuantity
-from gangline.model.resource_claims import ResourceClaim
+from gangline.model.resource_claims import AllocatedDevice, ResourceClaim
 from gangline.quantity import milli
 
+K = TypeVar("K", bound=Hashable)
 DeviceId = tuple[str, str, str]
 """Driver, pool and name of a device."""
 
@@ -15,38 +20,66 @@ DeviceId = tuple[str, str, str]
 class Usage:
     """The devices that claims have, and what they consume of devices that several claims may have."""
 
-    __slots__ = ("consumed", "shared", "taken")
+    __slots__ = ("_amounts", "consumed", "shared", "taken")
 
     def __init__(self, claims: Iterable[ResourceClaim] = ()) -> None:
-        self.taken: set[DeviceId] = set()
-        """Devices of one claim alone."""
-        self.shared: set[DeviceId] = set()
-        """Devices of which claims have shares."""
+        self.taken: dict[DeviceId, int] = {}
+        """Devices of one claim alone, and how many claims say so: two do where somebody made a mistake."""
+        self.shared: dict[DeviceId, int] = {}
+        """Devices of which claims have shares, and how many."""
         self.consumed: dict[DeviceId, dict[str, int]] = {}
         """By device: the thousandths of its capacities that the shares consume together."""
+        self._amounts: dict[DeviceId, int] = {}
+        """By device in `consumed`: of how many shares."""
         for claim in claims:
-            self.add(claim)
+            self.add(claim.status.results)
 
-    def add(self, claim: ResourceClaim) -> None:
-        """Count a claim; one that only observes a device takes nothing of it.
+    def add(self, results: Iterable[AllocatedDevice]) -> list[DeviceId]:
+        """Count the devices of a claim; returns those of which it takes something.
 
-        A share of which it cannot be read what it consumes takes the whole device.
+        A claim that only observes a device takes nothing of it. A share of which it cannot be read what it consumes
+        takes the whole device.
         """
-        for result in claim.status.results:
+        return self._count(results, 1)
+
+    def remove(self, results: Iterable[AllocatedDevice]) -> list[DeviceId]:
+        """Undo `add`."""
+        return self._count(results, -1)
+
+    def _count(self, results: Iterable[AllocatedDevice], sign: int) -> list[DeviceId]:
+        devices = []
+        for result in results:
             if result.admin_access:
                 continue
             device = result.driver, result.pool, result.device
+            devices.append(device)
             if result.share_id is None:
-                self.taken.add(device)
+                _add(self.taken, device, sign)
                 continue
-            self.shared.add(device)
+            _add(self.shared, device, sign)
             if result.consumed_capacity is None:
                 continue
             try:
                 amounts = {name: milli(amount) for name, amount in result.consumed_capacity.items()}
             except InvalidQuantity:
-                self.taken.add(device)
+                _add(self.taken, device, sign)
                 continue
             consumed = self.consumed.setdefault(device, {})
             for name, amount in amounts.items():
-                consumed[name] = consumed.get(name, 0) + amount
+                consumed[name] = consumed.get(name, 0) + sign * amount
+            _add(self._amounts, device, sign)
+            if device not in self._amounts:
+                del self.consumed[device]
+        return devices
+
+    def is_used(self, device: DeviceId) -> bool:
+        """Whether a claim has the device or a share of it."""
+        return device in self.taken or device in self.shared
+
+
+def _add(counts: dict[K, int], key: K, sign: int) -> None:
+    count = counts.get(key, 0) + sign
+    if count:
+        counts[key] = count
+    else:
+        del counts[key]

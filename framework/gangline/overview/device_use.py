@@ -12,7 +12,9 @@ import numpy as np
 
 from gangline.dra import DeviceTable, Selectors, Standing, Usage
 from gangline.dra.pools import Condition, Pool
+from gangline.dra.reading import SHAREABLE, consumption
 from gangline.dra.selecting import YES
+from gangline.dra.standing import IN_USE
 from gangline.kube.resources import DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from gangline.model.resource_slices import DeviceClass
 from gangline.state.cache import Cache
@@ -65,19 +67,19 @@ def device_use(cluster: Cache) -> DeviceUse:
     view = cluster.nodes.view()
     table = DeviceTable(slices, view)
     standing = Standing(table, Usage(cluster.store(RESOURCE_CLAIMS)))
-    taken = standing.taken | standing.in_use
-    tainted = ~table.tolerated(())
+    selectors = Selectors(table)
+    taken = standing.states > 0
+    tainted = ~selectors.properties.tolerated((), np.arange(len(table)))
     free = ~standing.taken & ~tainted & _has_counters(standing)
     found: dict[tuple[str, str], NodeDevices] = {}
     for row in range(len(table)):
-        driver, pool, _ = table.identity(row)
+        driver, pool, _ = table.ids[row]
         node = view.names[table.node[row]] if table.node[row] >= 0 else pool
         use = found.setdefault((node, driver), NodeDevices(node, driver, 0, 0, 0, 0))
         use.devices += 1
         use.taken += int(taken[row])
         use.free += int(free[row])
         use.tainted += int(tainted[row])
-    selectors = Selectors(table)
     classes = sorted(cluster.store(DEVICE_CLASSES), key=lambda each: each.metadata.name)
     unusable = {(pool.driver, pool.name): pool for pool in table.pools if pool.condition is not Condition.USABLE}
     return DeviceUse(
@@ -99,13 +101,11 @@ def _has_counters(standing: Standing) -> BoolColumn:
     """By row: whether the pool has left what the device consumes."""
     table = standing.table
     found = np.ones(len(table), dtype=np.bool_)
-    for pool in table.pools:
-        if pool.condition is not Condition.USABLE or not pool.counters:
-            continue
-        left = standing.left(pool)
-        for row in table.rows_of(pool):
-            found[row] = all(left.get(counter, 0) >= amount for counter, amount in table.consumption(row).items())
-    return found | (standing.in_use & table.shareable)
+    for placed in table.placed:
+        left = standing.left(placed)
+        for row in placed.rows.tolist() if left else ():
+            found[row] = all(left.get(each, 0) >= amount for each, amount in consumption(table.devices[row]).items())
+    return found | ((standing.states & IN_USE > 0) & (table.traits & SHAREABLE > 0))
 
 
 def _of_class(each: DeviceClass, selectors: Selectors, free: BoolColumn) -> ClassDevices:

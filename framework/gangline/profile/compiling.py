@@ -210,6 +210,7 @@ def _implementation(
         reads=_reads(plugin),
         point=point,
         asks_for_pod="pod" in _arguments(manager, name, point),
+        errors_from=getattr(plugin, "errors_from", None) if point == "filter" else None,
         failures=metrics.failures,
     )
 

@@ -27,7 +27,7 @@ HOOKS = tuple(name for name in vars(Hooks) if not name.startswith("_"))
 """Every method of a plugin that the framework may call."""
 GIVEN = ("args", "handle")
 """The names of the parameters that the framework can pass to a constructor."""
-ATTRIBUTES = ("reads", "reads_own", "reasons", "args_type", "watches")
+ATTRIBUTES = ("reads", "reads_own", "reasons", "errors_from", "args_type", "watches")
 """The attributes of a plugin, besides `name`, that the framework reads."""
 KINDS = frozenset(each.key for each in vars(resources).values() if isinstance(each, Resource)) | {"*"}
 """The kinds of objects of which every plugin may register events."""

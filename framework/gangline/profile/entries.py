@@ -13,6 +13,7 @@ import numpy as np
 
 from gangline.api.cycle_state import StateKey
 from gangline.profile.implementations import Implementation
+from gangline.state.changes import ChangeLog
 from gangline.state.node_view import Rows
 from gangline.status import BoolColumn, CodeColumn, Narrow, ScoreColumn, Status
 
@@ -26,7 +27,12 @@ class Entry:
     """The kept results of one identity."""
 
     key: Hashable
+    reading: tuple[str, ...]
+    """The plugins whose own logs of changes matter to the entry."""
+    log: ChangeLog
+    """The changes that may make the entry out of date."""
     position: Any
+    """The position in that log up to which the entry is up to date."""
     shared: Mapping[StateKey[Any], Any]
     rejected: Status | None
     narrow: dict[str, Narrow]

@@ -87,6 +87,11 @@ class Evaluator:
         self._dynamic_scorers = [i for i in self._scorers if i.reads is None]
         later = {impl.name for point in _AFTER_FILTERS for impl in points.get(point, ())}
         self._counting = [impl for impl in self._filters if impl.capacity is not None]
+        self._failing = [
+            (number, impl.errors_from, impl)
+            for number, impl in enumerate(self._filters)
+            if impl.errors_from is not None
+        ]
         self._remembering = [impl for impl in self._dynamic_pre_filters if impl.name in later]
         self._pre_filter_order = {impl.name: n for n, impl in enumerate(pre_filters)}
 
@@ -130,7 +135,34 @@ class Evaluator:
             if verdicts.any():
                 result.codes[impl.name] = verdicts
                 result.feasible = result.feasible & (verdicts == 0)
+        if self._failing and (error := self._error(result)):
+            result.status, result.feasible = error, np.zeros(self._nodes.size, dtype=np.bool_)
         return result
+
+    def _error(self, result: Filtered) -> Status | None:
+        """The first error that a filter meets on a node which all filters before let through."""
+        for number, first, impl in self._failing:
+            codes = self._codes(result, impl)
+            if codes is None or codes.max(initial=0) < first:
+                continue
+            is_wrong = self._nodes.alive[: len(codes)] & (codes >= first)
+            narrow = {**result.entry.narrow, **result.narrow}
+            if narrow:
+                is_wrong &= mask_of(narrow, self._nodes)
+            for earlier in self._filters[:number]:
+                before = self._codes(result, earlier)
+                if before is not None:
+                    is_wrong &= before == 0
+            if is_wrong.any():
+                rejected = RejectedNodes(impl.name, impl.plugin, codes, impl.failures)
+                (reason, *_) = rejected.reasons(result.cycle, result.pod, int(codes[int(is_wrong.argmax())]))
+                return Status(Code.ERROR, (f'running "{impl.name}" filter plugin: {reason.message}',), impl.name)
+        return None
+
+    def _codes(self, result: Filtered, impl: Implementation) -> CodeColumn | None:
+        """The verdicts of a filter, one per row; None if the filter has not been asked."""
+        codes = result.codes.get(impl.name)
+        return result.entry.codes.get(impl.name) if codes is None else codes
 
     def prepare(self, pod: PodInfo, like: Filtered) -> tuple[Cycle, frozenset[str] | None] | None:
         """What plugins have to remember of a pod that is placed unfiltered, because a pod like it was filtered.
@@ -185,9 +217,7 @@ class Evaluator:
         """Why nodes are not feasible, as columns from which messages can be made."""
         rejections = []
         for impl in self._filters:
-            verdicts = filtered.codes.get(impl.name)
-            if verdicts is None:
-                verdicts = filtered.entry.codes.get(impl.name)
+            verdicts = self._codes(filtered, impl)
             if verdicts is not None and filtered.status is None:
                 rejections.append(RejectedNodes(impl.name, impl.plugin, read_only(verdicts), impl.failures))
         narrow = {**filtered.entry.narrow, **filtered.narrow}

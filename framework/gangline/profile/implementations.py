@@ -32,6 +32,8 @@ class Implementation:
     point: str = ""
     asks_for_pod: bool = True
     """Whether the plugin's method takes the pod."""
+    errors_from: int | None = None
+    """For a filter: the first code that is an error, which fails the attempt."""
     failures: Failures = field(default_factory=Failures)
 
     def refused(self, point: str, why: str) -> PluginError:
@@ -70,6 +72,7 @@ class CompiledProfile:
     identities: list[Identity] = field(default_factory=list)
     """The `identity` hooks of the plugins, neither timed nor checked, as they are called for many pods."""
 
-    def own_changes(self) -> list[Changes]:
-        """The logs of the plugins' own columns that plugins read."""
-        return list(dict.fromkeys(log for plugin in self.plugins.values() for log in getattr(plugin, "reads_own", ())))
+    def own_changes(self) -> dict[str, tuple[Changes, ...]]:
+        """By plugin: the logs of the plugins' own columns that it reads, if there are some."""
+        found = {name: tuple(getattr(plugin, "reads_own", ())) for name, plugin in self.plugins.items()}
+        return {name: logs for name, logs in found.items() if logs}

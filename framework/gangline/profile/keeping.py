@@ -23,7 +23,7 @@ from gangline.profile.entries import Entry, size
 from gangline.profile.implementations import CompiledProfile, Implementation
 from gangline.profile.narrowing import mask_of, nothing_left
 from gangline.sizes import BoundedCache, quick_size_of
-from gangline.state.changes import OWN, PODS, ChangeLog, together
+from gangline.state.changes import OWN, PODS, ChangeLog, Changes, positions_in, positions_of, together
 from gangline.state.node_view import NodeView, Rows
 from gangline.state.nodes import Nodes
 from gangline.state.pods import PodInfo
@@ -44,10 +44,17 @@ class Kept:
         """By identity; the columns of an entry may be out of date: see `entry`."""
         self._nodes = nodes
         self._workload = workload
-        self._changes: ChangeLog = together((nodes.changes, *profile.own_changes()))
+        self._own_changes = profile.own_changes()
+        self._logs: dict[tuple[str, ...], ChangeLog] = {}
+        """By names of plugins."""
         self._identities = [each for each in profile.identities if each.is_kept]
         self._looks_at_owners = any(each.of_workload for each in self._identities)
         points = profile.points
+        self._filtering = [
+            name
+            for name in self._own_changes
+            if any(impl.name == name for point in ("pre_filter", "filter") for impl in points.get(point, ()))
+        ]
         self._pre_filters = [i for i in points.get("pre_filter", ()) if i.reads is not None]
         self._filters = [i for i in points.get("filter", ()) if i.reads is not None]
         self._pre_scores = {impl.name: impl for impl in points.get("pre_score", ())}
@@ -68,8 +75,22 @@ class Kept:
             entry = self.entries.put(key, self._build(key, pod, deadline))
         return entry
 
+    def _log(self, plugins: tuple[str, ...]) -> ChangeLog:
+        """The log of the nodes, read as one with those that these plugins name."""
+        found = self._logs.get(plugins)
+        if found is None:
+            own = (log for name in plugins for log in self._own_changes[name])
+            found = self._logs[plugins] = together((self._nodes.changes, *own))
+        return found
+
+    def _positions(self) -> dict[Changes, int]:
+        """The position of each log now."""
+        logs = (self._nodes.changes, *(log for own in self._own_changes.values() for log in own))
+        return {log: log.position for log in logs}
+
     def _build(self, key: Hashable, pod: PodInfo, deadline: Deadline) -> Entry:
-        nodes, position = self._nodes, self._changes.position
+        nodes = self._nodes
+        before = self._positions()
         cycle = Cycle(deadline=deadline)
         view = nodes.view()
         rejected: Status | None = None
@@ -89,7 +110,9 @@ class Kept:
                 rejected = answer.by(impl.name)
         rejected = rejected or nothing_left(narrow)
         filters = [i for i in self._filters if i.name not in skipped and rejected is None]
-        entry = Entry(key, position, cycle.export(), rejected, narrow, filters)
+        reading = tuple([name for name in self._filtering if name not in skipped])
+        log = self._log(reading)
+        entry = Entry(key, reading, log, positions_in(log, before), cycle.export(), rejected, narrow, filters)
         entry.shared_bytes = quick_size_of(key, *entry.shared.values(), *narrow.values())
         entry.most_scores = len(self._scorers)
         entry.changing = [impl for impl in filters if (impl.reads or 0) & PODS]
@@ -119,12 +142,12 @@ class Kept:
 
     def _refresh(self, entry: Entry, pod: PodInfo) -> bool:
         """Update an entry; False if building a new one is cheaper."""
-        nodes, position = self._nodes, self._changes.position
+        nodes, position = self._nodes, entry.log.position
         if entry.position == position:
             return True
         if len(entry.feasible) != nodes.size:
             return False
-        changed = self._changes.since(entry.position, nodes.view().few)
+        changed = entry.log.since(entry.position, nodes.view().few)
         if changed is None:
             return False
         rows, kinds = changed
@@ -184,6 +207,7 @@ class Kept:
         """Score all nodes, unless the entry has scores. Raises PluginError and DeadlineExceeded."""
         if entry.scorers is not None:
             return
+        before = self._positions() if self._own_changes else {}
         cycle = Cycle(entry.shared, deadline=deadline)
         view = self._nodes.view()
         scorers = []
@@ -205,6 +229,12 @@ class Kept:
         entry.told = tuple((impl.name, impl.weight) for impl in plain)
         entry.columns = [entry.raw[impl.name] for impl in plain]
         entry.scorers = scorers  # at the end: a plugin that raises leaves the entry without scores
+        more = [impl.name for impl in scorers if impl.name in self._own_changes and impl.name not in entry.reading]
+        if more:
+            known = positions_of(entry.log, entry.position)
+            entry.reading = (*entry.reading, *more)
+            entry.log = self._log(entry.reading)
+            entry.position = positions_in(entry.log, before | known)
         self._rebase(entry, view.index)
 
     def _rescore(self, entry: Entry, impl: Implementation, cycle: Cycle, pod: PodInfo, view: NodeView) -> None:

@@ -117,12 +117,16 @@ class Runtime:
             return unschedulable(membership.message).by(GROUPS)
         group = membership.group
         progress = self.progress(group, len(pods))
+        held: list[Status] = []
         if progress.may_start:
-            progress = progress.with_waiting(sum(self.lets_in(pod).is_success for pod in pods))
+            held = [status for pod in pods if not (status := self.lets_in(pod)).is_success]
+            progress = progress.with_waiting(len(pods) - len(held))
         if progress.may_start:
             return SUCCESS
         numbers = f"{progress.there} of {progress.least} are there"
-        return unschedulable(f"waiting for the pods of gang {group.namespace}/{group.name}: {numbers}").by(GROUPS)
+        why = f"waiting for the pods of gang {group.namespace}/{group.name}: {numbers}"
+        code = Code.ERROR if any(status.code is Code.ERROR for status in held) else Code.UNSCHEDULABLE
+        return Status(code, (why,), GROUPS, held_by=frozenset(status.plugin for status in held))
 
     def progress(self, group: PodGroup, waiting: int = 0) -> Progress:
         """The progress of a group with this many waiting members."""

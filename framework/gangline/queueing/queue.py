@@ -347,7 +347,7 @@ class SchedulingQueue:
         if status.is_success:
             self._activate(unit, now)
         else:
-            unit.rejected_by = frozenset((status.plugin,))
+            unit.rejected_by = status.held_by | {status.plugin}
             unit.message = status.message
             unit.move(Place.GATED, now)
             self._wanting.begin(unit)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -124,18 +124,18 @@ class Together:
     """Several logs read as one; its position is a tuple with one position of each log."""
 
     def __init__(self, logs: Sequence[Changes]) -> None:
-        self._logs = tuple(logs)
+        self.logs = tuple(logs)
 
     @property
     def position(self) -> tuple[int, ...]:
         """The positions of the logs."""
-        return tuple([log.position for log in self._logs])
+        return tuple([log.position for log in self.logs])
 
     def since(self, position: tuple[int, ...], limit: int) -> tuple[_Rows, int] | None:
         """As `Changes.since`, over all logs."""
         found: list[_Rows] = []
         kinds = 0
-        for log, before in zip(self._logs, position, strict=True):
+        for log, before in zip(self.logs, position, strict=True):
             if log.position == before:
                 continue
             changed = log.since(before, limit)
@@ -153,3 +153,15 @@ def together(logs: Sequence[Changes]) -> ChangeLog:
     """Several logs read as one, each once however often it is named; a single log is returned as it is."""
     logs = list(dict.fromkeys(logs))
     return logs[0] if len(logs) == 1 else Together(logs)
+
+
+def positions_in(log: ChangeLog, positions: Mapping[Changes, int]) -> Any:
+    """A position in a log, or in several that are read as one, from the positions in each."""
+    return tuple([positions[each] for each in log.logs]) if isinstance(log, Together) else positions[cast(Changes, log)]
+
+
+def positions_of(log: ChangeLog, position: Any) -> dict[Changes, int]:
+    """The position in each log; the inverse of `positions_in`."""
+    if isinstance(log, Together):
+        return dict(zip(log.logs, position, strict=True))
+    return {cast(Changes, log): position}

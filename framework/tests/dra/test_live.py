@@ -2,105 +2,432 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from random import Random
 from typing import Any
+from unittest.mock import patch
 
+import msgspec
 import numpy as np
-from hypothesis import given, settings
+import pytest
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from gangline.dra import Allocator, DeviceTable, Selectors, Standing, Usage
+from gangline.deadline import Deadline
+from gangline.dra import Allocator, DeviceTable, Selectors, Standing, Usage, allocator, properties, selecting, solving
+from gangline.dra import live as live_module
+from gangline.dra import table as table_module
 from gangline.dra.live import NO_DEVICES, Devices
-from gangline.model import (
-    Device,
-    DeviceClaim,
-    DeviceClass,
-    DeviceRequest,
-    ExactDeviceRequest,
-    ObjectMeta,
-    ResourceClaim,
-    ResourceClaimAllocation,
-    ResourceClaimSpec,
-    ResourceClaimStatus,
-    ResourcePool,
-    ResourceSlice,
-    ResourceSliceSpec,
-)
+from gangline.dra.questions import FIRST_TEXT
+from gangline.errors import DeadlineExceeded
+from gangline.model.resource_claims import ResourceClaim, ResourceClaimAllocation
+from gangline.model.resource_slices import DeviceClass, ResourceSlice
 from gangline.testing import cluster, make_node
 
-CLASS = DeviceClass(ObjectMeta("gpu"))
+from .offers import GPU, claim, device, exactly, offer
+
+NODES = "abcd"
+ROOT = f"{GPU}/root"
+X = {"cel": {"expression": f'device.attributes["{GPU}"].model == "x"'}}
+"""Fails where a device says nothing of its model."""
+CAREFUL = {"cel": {"expression": f'device.attributes["{GPU}"].?model.orValue("") == "x"'}}
+EVERY = {"deviceClassName": "gpu", "allocationMode": "All"}
+CLAIMS: list[list[ResourceClaim]] = [
+    [claim(exactly())],
+    [claim(exactly(2))],
+    [claim(exactly(2), constraints=[{"matchAttribute": ROOT}])],
+    [claim(exactly(2), constraints=[{"distinctAttribute": ROOT}])],
+    [claim(exactly(1, selectors=[X]))],
+    [claim(exactly(1, selectors=[CAREFUL]), exactly())],
+    [claim(exactly(1, selectors=[CAREFUL])), claim(exactly())],
+    [claim({"firstAvailable": [{"name": "two", **exactly(2, selectors=[CAREFUL])}, {"name": "one", **exactly()}]})],
+    [claim(EVERY)],
+    [claim(exactly(1, adminAccess=True))],
+    [claim(exactly(1, tolerations=[{"operator": "Exists"}]))],
+    [claim(exactly(1, capacity={"requests": {"memory": "30Gi"}}))] * 2,
+    [claim(exactly(0))],
+]
 
 
-def claim(count: int, mode: str = "ExactCount") -> ResourceClaim:
-    exactly = ExactDeviceRequest("gpu", allocation_mode=mode, count=count)
-    return ResourceClaim(ObjectMeta("c", "default"), ResourceClaimSpec(DeviceClaim([DeviceRequest("r", exactly)])))
+def device_class(*expressions: str) -> DeviceClass:
+    selectors = [{"cel": {"expression": each}} for each in expressions]
+    return msgspec.convert({"metadata": {"name": "gpu"}, "spec": {"selectors": selectors}}, DeviceClass)
 
 
-def offer(node: int, count: int) -> ResourceSlice:
-    name = f"n{node}"
-    devices = [Device(f"d{number}") for number in range(count)]
-    return ResourceSlice(
-        ObjectMeta(name), ResourceSliceSpec("driver", ResourcePool(name, 1, 1), node_name=name, devices=devices)
-    )
+def some_device(random: Random, name: str) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "attributes": {key: random.choice("xy") for key in ("model", "root") if random.random() < 0.9}
+    }
+    if random.random() < 0.1:
+        fields["taints"] = [{"key": "k", "effect": "NoSchedule", "value": random.choice("uv")}]
+    if random.random() < 0.15:
+        fields |= {"allowMultipleAllocations": True, "capacity": {"memory": {"value": "80Gi"}}}
+    if random.random() < 0.1:
+        fields["bindingConditions"] = ["ready"]
+    return device(name, **fields)
 
 
-STEPS = st.lists(st.tuples(st.sampled_from(("slice", "take", "give", "gone")), st.integers(0, 2), st.integers(0, 3)))
+def some_slices(random: Random, node: str) -> list[ResourceSlice]:
+    """What a driver publishes of a node, or (`z`) of several nodes; now and then it is not complete, or not valid."""
+    devices = [some_device(random, f"d{number}") for number in range(random.randint(0, 4))]
+    if random.random() < 0.05:
+        devices += devices[:1]
+    pool: dict[str, Any] = {"pool": f"p-{node}", "generation": random.randint(1, 2), "nodeName": node}
+    if node == "z":
+        where = random.choice(["all", "zone", "each", "with a"])
+        pool = {"pool": "p-a" if where == "with a" else "p-z", "generation": random.randint(1, 2)}
+        if where == "zone":
+            zones = [{"key": "zone", "operator": "In", "values": ["u"]}]
+            pool["nodeSelector"] = {"nodeSelectorTerms": [{"matchExpressions": zones}]}
+        elif where == "each":
+            pool["perDeviceNodeSelection"] = True
+            devices = [each | random.choice([{"nodeName": "a"}, {"allNodes": True}]) for each in devices]
+        else:
+            pool["allNodes"] = True
+    if random.random() < 0.25:
+        counters = [{"name": "c", "counters": {"memory": {"value": random.choice(["2", "3"])}}}]
+        consumed = [{"counterSet": "c", "counters": {"memory": {"value": "1"}}}]
+        devices = [each | {"consumesCounters": consumed} for each in devices]
+        return [
+            offer(f"s-{node}", devices, slices=2, **pool),
+            offer(f"t-{node}", [], slices=2, sharedCounters=counters, **pool),
+        ]
+    return [offer(f"s-{node}", devices, slices=1 if random.random() < 0.9 else 2, **pool)]
 
 
-@settings(deadline=None, max_examples=60)
-@given(STEPS)
-def test_answers_are_those_of_a_fresh_allocator(steps: list[tuple[str, int, int]]) -> None:
-    nodes = cluster([make_node(f"n{row}") for row in range(3)]).nodes.view()
-    devices = Devices(lambda: nodes)
-    devices.class_changed(None, CLASS)
-    slices: dict[int, ResourceSlice] = {}
-    taken: dict[Any, ResourceClaimAllocation] = {}
-    claims = [claim(1), claim(2), claim(0, "All")]
-    kept = {each: devices.codes(devices.asked([claims[each]]), nodes).copy() for each in range(3)}
-    position = devices.changes.position
-    for what, node, number in steps:
-        if what == "slice":
-            devices.slice_changed(slices.get(node), offer(node, number))
-            slices[node] = offer(node, number)
-        elif what == "gone" and node in slices:
-            devices.slice_changed(slices.pop(node), None)
-        elif what == "take":
-            found = devices.allocate(devices.asked([claims[0]]), [claims[0]], node).allocations
-            if found is not None:
-                taken[number] = found[0]
-                devices.take(number, found[0])
-        elif what == "give":
-            taken.pop(number, None)
-            devices.give(number)
-        table = DeviceTable([slices[each] for each in sorted(slices)], nodes)
-        usage = Usage([ResourceClaim(ObjectMeta(""), status=ResourceClaimStatus(each)) for each in taken.values()])
-        fresh = Allocator(Standing(table, usage), {"gpu": CLASS}, Selectors(table))
-        changed = devices.changes.since(position, 1000)
-        rows = np.arange(3) if changed is None else changed[0]
-        position = devices.changes.position
-        for index, each in enumerate(claims):
-            asked = devices.asked([each])
-            expected = [fresh.ask([each]).on(row, f"n{row}") for row in range(3)]
-            if len(rows):
-                kept[index][rows] = devices.codes(asked, nodes.at(rows))
-            assert (kept[index][:3] == 0).tolist() == [verdict.allocations is not None for verdict in expected]
-            assert [devices.allocate(asked, [each], row).allocations for row in range(3)] == [
-                verdict.allocations for verdict in expected
-            ]
-        room = devices.room(devices.asked([claims[1]]), nodes)
-        assert room is not None
-        free = [sum(not standing_taken for standing_taken in _taken(table, usage, row)) for row in range(3)]
-        assert room[:3].tolist() == [count // 2 for count in free]
+def shared_counters() -> list[ResourceSlice]:
+    """A pool with devices for two nodes that consume the same counters."""
+    counters = [{"name": "c", "counters": {"memory": {"value": "2"}}}]
+    consumed = [{"counterSet": "c", "counters": {"memory": {"value": "1"}}}]
+    devices = [device(f"d{number}", consumesCounters=consumed) for number in range(2)]
+    pool: dict[str, Any] = {"pool": "p-y", "slices": 3}
+    return [
+        offer("s-y", devices, nodeName="a", **pool),
+        offer("t-y", [], sharedCounters=counters, allNodes=True, **pool),
+        offer("u-y", [each | {"name": f"{each['name']}b"} for each in devices], nodeName="b", **pool),
+    ]
 
 
-def _taken(table: DeviceTable, usage: Usage, node: int) -> list[bool]:
-    rows = np.flatnonzero(table.node == node).tolist()
-    return [table.identity(row) in usage.taken for row in rows]
+class World:
+    """Live devices, and all that they were told."""
+
+    def __init__(self) -> None:
+        self.cache = cluster([make_node(name, labels={"zone": "u"}) for name in NODES])
+        self.devices = Devices(lambda: self.cache.nodes.view())
+        self.slices: dict[str, ResourceSlice] = {}
+        self.taken: dict[int, ResourceClaimAllocation] = {}
+        self.device_class = device_class()
+        self.devices.class_changed(None, self.device_class)
+        self.kept: dict[int, NDArray[np.uint8]] = {}
+        self.position = -1
+        self.of_nodes = -1
+
+    def publish(self, random: Random, node: str) -> None:
+        """Some slices change; those that the driver wrote before and does not write now go."""
+        published = shared_counters() if node == "y" else some_slices(random, node)
+        found = {each.metadata.name: each for each in published}
+        for name in (f"s-{node}", f"t-{node}", f"u-{node}"):
+            before, now = self.slices.pop(name, None), found.get(name)
+            if now is not None:
+                self.slices[name] = now
+            if before is not None or now is not None:
+                self.devices.slice_changed(before, now)
+
+    def withdraw(self, node: str) -> None:
+        for name in (f"s-{node}", f"t-{node}", f"u-{node}"):
+            if name in self.slices:
+                self.devices.slice_changed(self.slices.pop(name), None)
+
+    def take(self, random: Random) -> None:
+        number = random.randrange(len(CLAIMS))
+        claims = CLAIMS[number]
+        rows = [row for row, name in enumerate(self.cache.nodes.names) if name]
+        found = self.devices.allocate(self.devices.asked(claims), claims, random.choice(rows)).allocations
+        for allocation in found or ():
+            key = random.randrange(8)
+            self.taken[key] = allocation
+            self.devices.take(key, allocation)
+
+    def give(self, random: Random) -> None:
+        key = random.randrange(8)
+        self.taken.pop(key, None)
+        self.devices.give(key)
+
+    def try_out(self, random: Random) -> None:
+        """Takes of a transaction, undone in reverse order."""
+        before = dict(self.taken)
+        for _ in range(3):
+            self.take(random)
+        for key in sorted(self.taken, reverse=True):
+            if key in before:
+                self.taken[key] = before[key]
+                self.devices.take(key, before[key])
+            else:
+                del self.taken[key]
+                self.devices.give(key)
+
+    def change_node(self, random: Random) -> None:
+        """A node goes, comes, or moves to another zone."""
+        name = random.choice(NODES)
+        row = self.cache.nodes.row_of(name)
+        if row is not None and len([each for each in self.cache.nodes.names if each]) > 1 and random.random() < 0.3:
+            self.cache.remove_node(name)
+        else:
+            self.cache.upsert_node(make_node(name, labels={"zone": random.choice("uv")}))
+        self.devices.node_changed(name)
+
+    def change_class(self, random: Random) -> None:
+        new = device_class(*random.choice([(), (f'device.driver == "{GPU}"',), ("false",)]))
+        self.devices.class_changed(self.device_class, new)
+        self.device_class = new
+
+    def check(self) -> None:
+        """Hold all answers against those of an allocator that is made from scratch."""
+        nodes = self.cache.nodes.view()
+        table = DeviceTable([self.slices[each] for each in sorted(self.slices)], nodes)
+        results = [each.devices.results for each in self.taken.values()]
+        usage = Usage()
+        for each in results:
+            usage.add(each)
+        fresh = Allocator(Standing(table, usage), {"gpu": self.device_class}, Selectors(table))
+        names = nodes.names
+        alive = [row for row, name in enumerate(names) if name]
+        rows = self.changed(len(names))
+        for index, claims in enumerate(CLAIMS):
+            asked = self.devices.asked(claims)
+            kept = self.kept.get(index)
+            if kept is None or len(kept) != len(names):
+                kept = self.kept[index] = self.devices.codes(asked, nodes)
+            elif len(rows):
+                kept[rows] = self.devices.codes(asked, nodes.at(rows))
+            pod = fresh.ask(claims)
+            expected = {row: pod.on(row, names[row]) for row in alive}
+            assert {row: int(kept[row]) == 0 for row in alive} == {
+                row: verdict.allocations is not None for row, verdict in expected.items()
+            }
+            for row, verdict in expected.items():
+                live = self.devices.allocate(asked, claims, row)
+                assert plain(live.allocations) == plain(verdict.allocations)
+                assert live.error == verdict.error
+                assert (kept[row] >= FIRST_TEXT) == bool(verdict.error)
+            self.check_room(index, fresh)
+
+    def check_room(self, index: int, fresh: Allocator) -> None:
+        """Room is no less than the number of such pods that get devices one after the other."""
+        nodes = self.cache.nodes.view()
+        asked = self.devices.asked(CLAIMS[index])
+        room = self.devices.room(asked, nodes)
+        if room is None:
+            return
+        kept = self.kept[index]
+        assert len(room) == len(nodes)
+        for row, name in enumerate(nodes.names):
+            assert not name or room[row] > 0 or kept[row]
+
+    def changed(self, size: int) -> NDArray[np.intp]:
+        """The rows for which an answer may have changed, as a plugin's answers are kept."""
+        found: list[NDArray[np.intp]] = []
+        for log, position in ((self.devices.changes, self.position), (self.cache.nodes.changes, self.of_nodes)):
+            rows = log.since(position, 1000)
+            found.append(np.arange(size) if rows is None else rows[0])
+        self.position, self.of_nodes = self.devices.changes.position, self.cache.nodes.changes.position
+        every = np.unique(np.concatenate(found))
+        return every[every < size]
+
+
+def plain(allocations: tuple[ResourceClaimAllocation, ...] | None) -> Any:
+    """Allocations with any shareID as one."""
+    found = msgspec.to_builtins(allocations)
+    for each in found or ():
+        for result in each["devices"].get("results", ()):
+            if "shareID" in result:
+                result["shareID"] = "any"
+    return found
+
+
+STEPS = st.lists(
+    st.sampled_from(
+        ("publish",) * 4 + ("take",) * 4 + ("give", "give", "try", "try", "gone", "node", "several", "class", "check")
+    ),
+    max_size=14,
+)
+
+
+@settings(deadline=None, max_examples=80, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@given(STEPS, st.integers(0, 2**32))
+def test_answers_are_those_of_a_fresh_allocator(steps: list[str], seed: int) -> None:
+    go_through(steps, seed)
+
+
+@settings(deadline=None, max_examples=30, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@given(STEPS, st.integers(0, 2**32))
+def test_answers_do_not_depend_on_what_is_kept(steps: list[str], seed: int) -> None:
+    """Caches without room keep the newest entry alone; a table that wears out soon is made anew now and then."""
+    bounds = [
+        (live_module, "_MOST_BYTES"),
+        (live_module, "_MOST_SPEC_BYTES"),
+        (properties, "_MOST_BYTES"),
+        (selecting, "_MOST_BYTES"),
+        (solving, "_MOST_BYTES"),
+        (allocator, "_MOST_CUT_BYTES"),
+        (table_module, "_WEAR"),
+    ]
+    with ExitStack() as stack:
+        for module, name in bounds:
+            stack.enter_context(patch.object(module, name, 0))
+        go_through(steps, seed)
+
+
+def go_through(steps: list[str], seed: int) -> None:
+    world, random = World(), Random(seed)
+    for node in NODES[:3]:
+        world.publish(random, node)
+    for step in steps:
+        if step == "publish":
+            world.publish(random, random.choice(NODES))
+        elif step == "several":
+            world.publish(random, random.choice("yz"))
+        elif step == "gone":
+            world.withdraw(random.choice(NODES + "yz"))
+        elif step == "take":
+            world.take(random)
+        elif step == "give":
+            world.give(random)
+        elif step == "try":
+            world.try_out(random)
+        elif step == "node":
+            world.change_node(random)
+        elif step == "class":
+            world.change_class(random)
+        else:
+            world.check()
+    world.check()
+
+
+def live(slices: list[ResourceSlice], nodes: str = "a") -> tuple[Devices, Any]:
+    view = cluster([make_node(name) for name in nodes]).nodes.view()
+    devices = Devices(lambda: view)
+    devices.class_changed(None, device_class())
+    for each in slices:
+        devices.slice_changed(None, each)
+    return devices, view
 
 
 def test_a_refusal_is_told_in_the_words_of_kube_scheduler() -> None:
-    nodes = cluster([make_node("n0")]).nodes.view()
-    devices = Devices(lambda: nodes)
-    devices.class_changed(None, CLASS)
-    asked = devices.asked([claim(1)])
+    devices, nodes = live([])
+    asked = devices.asked(CLAIMS[0])
     (code, *_) = devices.codes(asked, nodes).tolist()
-    assert devices.reason(asked, code) == (NO_DEVICES, False)
+    assert devices.reason(asked, code, ()) == NO_DEVICES
+
+
+def test_room_is_how_many_such_claims_have_devices() -> None:
+    roots = [device(f"d{i}", attributes={"root": root, "model": "x"}) for i, root in enumerate("uuuvvww")]
+    devices, nodes = live([offer("s", roots)])
+
+    def room(*claims: ResourceClaim) -> Any:
+        found = devices.room(devices.asked(claims), nodes)
+        return None if found is None else found[0]
+
+    assert room(claim(exactly())) == 7
+    assert room(claim(exactly(2))) == 3
+    assert room(claim(exactly(2)), claim(exactly())) == 2
+    assert room(claim(exactly(2), constraints=[{"matchAttribute": ROOT}])) == 3
+    assert room(claim(exactly(3), constraints=[{"matchAttribute": ROOT}])) == 1
+    assert room(claim({"firstAvailable": [{"name": "two", **exactly(2)}]})) is None
+
+
+def test_what_is_searched_before_the_deadline_is_not_searched_again() -> None:
+    slices = [
+        offer(f"s-{node}", [device(f"d{i}") for i in range(count)], pool=node, nodeName=node)
+        for count, node in enumerate(NODES)
+    ]
+    devices, nodes = live(slices, NODES)
+    asked = devices.asked([claim({"firstAvailable": [{"name": "two", **exactly(2)}]})])
+    times = iter(range(100))
+
+    with pytest.raises(DeadlineExceeded):
+        devices.codes(asked, nodes, Deadline(2.5, lambda: float(next(times))))
+
+    times = iter(range(100))
+    codes = devices.codes(asked, nodes, Deadline(2.5, lambda: float(next(times))))
+    assert (codes == 0).tolist()[: len(NODES)] == [False, False, True, True]
+
+
+def test_what_one_node_takes_of_shared_counters_is_not_left_for_another() -> None:
+    devices, nodes = live(shared_counters(), "abc")
+    claims = CLAIMS[0]
+    asked = devices.asked(claims)
+    assert devices.codes(asked, nodes).tolist()[:3] == [0, 0, 1]
+    assert devices.allocate(asked, claims, 1).allocations is not None
+
+    position = devices.changes.position
+    for key in range(2):
+        allocations = devices.allocate(asked, claims, 0).allocations
+        assert allocations is not None
+        devices.take(key, allocations[0])
+
+    changed = devices.changes.since(position, 10)
+    assert changed is None or {0, 1} <= set(changed[0].tolist())
+    assert devices.codes(asked, nodes).tolist()[:3] == [1, 1, 1]
+    assert devices.allocate(asked, claims, 1).allocations is None
+
+    devices.give(1)
+
+    assert devices.codes(asked, nodes).tolist()[:3] == [0, 0, 1]
+    assert devices.allocate(asked, claims, 1).allocations is not None
+
+
+def test_devices_follow_the_labels_that_they_select() -> None:
+    cache = cluster([make_node(name, labels={"zone": "v"}) for name in "ab"])
+    devices = Devices(lambda: cache.nodes.view())
+    devices.class_changed(None, device_class())
+    zones = [{"key": "zone", "operator": "In", "values": ["u"]}]
+    selector = {"nodeSelectorTerms": [{"matchExpressions": zones}]}
+    devices.slice_changed(None, offer("s", [device("d0")], nodeSelector=selector))
+    devices.slice_changed(None, offer("t", [device("d0")], pool="b", nodeName="c"))
+    asked = devices.asked(CLAIMS[0])
+    assert devices.codes(asked, cache.nodes.view()).tolist()[:2] == [1, 1]
+
+    position = devices.changes.position
+    cache.upsert_node(make_node("b", labels={"zone": "u"}))
+    devices.node_changed("b")
+    changed = devices.changes.since(position, 10)
+    assert changed is None or 1 in changed[0]
+    assert devices.codes(asked, cache.nodes.view()).tolist()[:2] == [1, 0]
+
+    cache.upsert_node(make_node("c"))
+    devices.node_changed("c")
+    assert devices.codes(asked, cache.nodes.view()).tolist()[:3] == [1, 0, 0]
+
+
+def test_questions_about_one_node_do_not_search_the_others() -> None:
+    slices = [offer(f"s-{node}", [device(f"d{i}") for i in range(3)], pool=node, nodeName=node) for node in NODES]
+    devices, nodes = live(slices, NODES)
+    asked = devices.asked([claim({"firstAvailable": [{"name": "two", **exactly(2)}]})])
+    devices.codes(asked, nodes)
+    allocations = devices.allocate(asked, CLAIMS[1], 2).allocations
+    assert allocations is not None
+
+    with patch.object(allocator.PodAllocator, "on", autospec=True, side_effect=allocator.PodAllocator.on) as on:
+        devices.take("t", allocations[0])
+        assert devices.codes(asked, nodes).tolist()[:4] == [0, 0, 1, 0]
+        devices.slice_changed(None, slices[1])
+        devices.codes(asked, nodes)
+
+    assert [call.args[1] for call in on.call_args_list] == [2]
+
+
+def test_objects_that_are_written_again_without_a_change_are_no_change() -> None:
+    slices = [offer("s", [device("d0")])]
+    devices, nodes = live(slices)
+    asked = devices.asked(CLAIMS[0])
+    devices.codes(asked, nodes)
+    position = devices.changes.position
+
+    again = msgspec.convert(msgspec.to_builtins(slices[0]), ResourceSlice)
+    devices.slice_changed(slices[0], again)
+    devices.class_changed(device_class(), device_class())
+
+    assert devices.changes.position == position
+    assert devices.asked([claim(exactly())]) is asked

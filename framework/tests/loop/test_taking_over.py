@@ -17,7 +17,7 @@ from gangline.simulate.cluster import running
 from gangline.testing import make_node, make_pod
 
 DEFAULT = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
-AGAIN = {"pods", "persistentvolumeclaims", "persistentvolumes"}
+AGAIN = {"pods", "persistentvolumeclaims", "persistentvolumes", "resourceclaims"}
 
 
 @pytest.mark.parametrize(

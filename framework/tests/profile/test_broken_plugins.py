@@ -74,12 +74,12 @@ def test_a_broken_plugin_that_a_profile_enables_is_named_with_its_place_and_the_
 
 
 def test_a_broken_default_plugin_stops_the_profiles_that_have_it(site: Path) -> None:
-    install(site, "claims", {"DynamicResources": "claims:DynamicResources"}, {"claims": BROKEN})
+    install(site, "claims", {"GangScheduling": "claims:GangScheduling"}, {"claims": BROKEN})
 
     assert why("plugins: {}").startswith(
-        "config.yaml: profiles[0]: plugin DynamicResources: cannot be loaded from claims"
+        "config.yaml: profiles[0]: plugin GangScheduling: cannot be loaded from claims"
     )
-    assert built("plugins: {multiPoint: {disabled: [{name: DynamicResources}]}}").profile.plugins
+    assert built("plugins: {multiPoint: {disabled: [{name: GangScheduling}]}}").profile.plugins
 
 
 def test_a_name_that_two_distributions_give_stops_only_who_uses_it(site: Path) -> None:

@@ -68,10 +68,14 @@ class Ledger:
         self._classes: dict[str, model.DeviceClass] = {}
         self._labels: dict[str, dict[str, str]] = {}
         self._store.subscribe(_Claims(self))
-        self.written = Written(self._store)
-        state.store(resources.RESOURCE_SLICES).subscribe(_Kept(self._slices, self.devices.slice_changed))
+        self.written = Written(self._store, self._nodes)
+        state.store(resources.RESOURCE_SLICES).subscribe(_Kept(self._slices, self._slice_changed))
         state.store(resources.DEVICE_CLASSES).subscribe(_Kept(self._classes, self.devices.class_changed))
         state.follow_nodes(self)
+
+    def _slice_changed(self, old: model.ResourceSlice | None, new: model.ResourceSlice | None) -> None:
+        self.written.slice_changed(old, new)
+        self.devices.slice_changed(old, new)
 
     # Nodes
 
@@ -221,7 +225,7 @@ class Ledger:
 
     def first(self, claim: model.ResourceClaim, version: int) -> model.ResourceClaim | None:
         """Another claim that keeps devices which the claim has too: see `Written.first`."""
-        return self.written.first(claim.metadata.uid, version, self._slices.values(), self._nodes())
+        return self.written.first(claim.metadata.uid, version)
 
     # On the way to a binding
 

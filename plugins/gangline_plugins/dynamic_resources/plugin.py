@@ -37,6 +37,7 @@ from gangline import (
     unschedulable,
 )
 from gangline.dra.live import Asked
+from gangline.dra.questions import FIRST_TEXT
 from gangline_plugins.dynamic_resources.binding import IN_USE, NOT_HERE, TAKEN_BACK, Binding, Reserved
 from gangline_plugins.dynamic_resources.claims import (
     MOST_CONSUMERS,
@@ -53,7 +54,9 @@ from gangline_plugins.dynamic_resources.preferring import has_alternatives, pref
 
 _ELSEWHERE = 1
 """The code of a node on which the devices of a claim cannot be used; higher codes are one more than those of
-`Devices`."""
+`Devices`.
+"""
+_UNHELPED = "no new claims to deallocate"
 
 
 @dataclass(slots=True, eq=False)
@@ -78,6 +81,10 @@ class DynamicResourcesArgs(msgspec.Struct, rename="camel", forbid_unknown_fields
 
     binding_timeout: Seconds = Seconds(600.0)
     """The longest time that devices may take to become ready before the pod is tried again."""
+    filter_timeout: Seconds = Seconds(10.0)
+    """The longest time, in CPU seconds, that one search for devices on all nodes may take; 0 leaves only the limits
+    that every decision has. What is found by then is kept, and the pod is tried again.
+    """
 
 
 class DynamicResources:
@@ -86,6 +93,7 @@ class DynamicResources:
     name = "DynamicResources"
     args_type = DynamicResourcesArgs
     reads = NODE
+    errors_from = FIRST_TEXT + _ELSEWHERE
     watches = (resources.RESOURCE_CLAIMS, resources.RESOURCE_SLICES, resources.DEVICE_CLASSES, resources.NAMESPACES)
 
     def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None:
@@ -95,6 +103,7 @@ class DynamicResources:
         self._ledger = ledger(handle)
         self._devices = self._ledger.devices
         self._binding = Binding(handle, self._ledger, args.binding_timeout)
+        self._filter_timeout = float(args.filter_timeout)
         self.reads_own = (self._devices.changes,)
 
     @hookimpl
@@ -123,12 +132,8 @@ class DynamicResources:
 
     @hookimpl
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
-        """Hold pods whose claims are not there yet.
-
-        Members of a group are not held: events of this plugin do not wake a group that waits for members. `pre_filter`
-        rejects them.
-        """
-        if not uses_claims(pod.cls) or self._handle.group_of(pod) is not None:
+        """Hold pods whose claims are not there yet."""
+        if not uses_claims(pod.cls):
             return None
         try:
             claims_of(pod, self._claims)
@@ -209,7 +214,8 @@ class DynamicResources:
         if lacking:
             try:
                 need.asked = self._devices.asked(lacking)
-                found = self._devices.codes(need.asked, nodes)
+                within = cycle.deadline.at_most(self._filter_timeout) if self._filter_timeout else None
+                found = self._devices.codes(need.asked, nodes, within)
                 codes = np.where(found == 0, 0, found.astype(np.uint16) + _ELSEWHERE)
             except InvalidObject as error:
                 need.problem = str(error)
@@ -222,7 +228,7 @@ class DynamicResources:
         need = cycle.get(_NEED)
         if code == _ELSEWHERE or need is None or need.asked is None:
             return (Reason(NOT_HERE, resolvable=False),)
-        text = need.problem or self._devices.reason(need.asked, code - _ELSEWHERE)[0]
+        text = need.problem or self._devices.reason(need.asked, code - _ELSEWHERE, self._lacking(need))
         return (Reason(text, resolvable=False),)
 
     @hookimpl
@@ -236,9 +242,11 @@ class DynamicResources:
     @hookimpl
     def post_filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeView, diagnosis: Diagnosis) -> Status | None:
         """Take the devices from a claim of the pod that nobody uses, if they are what keeps the pod from all nodes."""
+        if not uses_claims(pod.cls):
+            return None
         need = cycle.get(_NEED)
         if need is None:
-            return None
+            return unschedulable(_UNHELPED)
         for claim in need.named:
             newest = self._ledger.newest(claim)
             allocation = newest.status.allocation

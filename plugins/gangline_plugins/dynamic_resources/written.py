@@ -12,7 +12,7 @@ in question gives way.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,9 @@ from gangline import InvalidObject, NodeView, model
 from gangline.dra import DeviceTable, Standing, Usage
 from gangline.dra.usage import DeviceId
 from gangline.quantity import milli
+
+PoolId = tuple[str, str]
+"""Driver and name of a pool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +39,14 @@ class _Shown:
 class Written:
     """The allocations in the store of claims, by device."""
 
-    def __init__(self, store: Any) -> None:
+    def __init__(self, store: Any, nodes: Callable[[], NodeView]) -> None:
         self._store = store
+        self._nodes = nodes
         self._shown: dict[str, _Shown] = {}
-        self._having: defaultdict[DeviceId, set[str]] = defaultdict(set)
-        """By device: the UIDs of the claims that have it, or a share of it."""
+        self._having: defaultdict[PoolId, dict[DeviceId, set[str]]] = defaultdict(dict)
+        """By pool and device: the UIDs of the claims that have it, or a share of it."""
+        self._slices: defaultdict[PoolId, dict[str, model.ResourceSlice]] = defaultdict(dict)
+        """By pool and name."""
         store.subscribe(self)
 
     # The store
@@ -57,7 +63,7 @@ class Written:
             self._drop(uid)
             self._shown[uid] = _Shown(claim, self._store.seen, version_of(claim))
             for device in _devices(claim):
-                self._having[device].add(uid)
+                self._having[device[:2]].setdefault(device, set()).add(uid)
 
     def on_remove(self, claim: model.ResourceClaim) -> None:
         """A claim is gone."""
@@ -66,16 +72,26 @@ class Written:
     def _drop(self, uid: str) -> None:
         shown = self._shown.pop(uid, None)
         for device in _devices(shown.claim) if shown is not None else ():
-            users = self._having[device]
+            users = self._having[device[:2]][device]
             users.discard(uid)
             if not users:
-                del self._having[device]
+                del self._having[device[:2]][device]
+            if not self._having[device[:2]]:
+                del self._having[device[:2]]
+
+    def slice_changed(self, old: model.ResourceSlice | None, new: model.ResourceSlice | None) -> None:
+        """A slice came (no `old`), changed, or went (no `new`)."""
+        if old is not None:
+            pool = _pool_of(old)
+            del self._slices[pool][old.metadata.name]
+            if not self._slices[pool]:
+                del self._slices[pool]
+        if new is not None:
+            self._slices[_pool_of(new)][new.metadata.name] = new
 
     # Questions
 
-    def first(
-        self, uid: str, version: int, slices: Iterable[model.ResourceSlice], nodes: NodeView
-    ) -> model.ResourceClaim | None:
+    def first(self, uid: str, version: int) -> model.ResourceClaim | None:
         """Another claim that keeps devices which the claim has too; None if the claim keeps all of its devices.
 
         Its allocation was written at `version`; 0 if another process wrote it. All changes up to that are in the store.
@@ -84,43 +100,53 @@ class Written:
         if mine is None:
             return None
         version = version or mine.by
-        slices = list(slices)
         for device in _devices(mine.claim):
-            earlier = [
-                self._shown[other].claim
-                for other in sorted(self._having[device] - {uid})
-                if self._shown[other].after < version
-            ]
+            earlier = self._earlier(self._having[device[:2]][device], uid, version)
             for other in earlier:
                 if _takes_alone(mine.claim, device) or _takes_alone(other, device):
                     return other
-            if earlier and _is_too_much([mine.claim, *earlier], device, slices):
+            if earlier and self._is_too_much([mine.claim, *earlier], device):
                 return earlier[0]
-        return self._has_counters(mine.claim, version, slices, nodes)
+        return self._lacks_counters(mine.claim, version)
 
     def came_before(self, first: str, second: str) -> bool:
         """Whether it is certain for everybody in which order two allocations were written."""
         earlier, later = self._shown.get(first), self._shown.get(second)
         return earlier is not None and later is not None and earlier.by <= later.after
 
-    def _has_counters(
-        self, claim: model.ResourceClaim, version: int, slices: list[model.ResourceSlice], nodes: NodeView
-    ) -> model.ResourceClaim | None:
+    def _earlier(self, uids: set[str], uid: str, version: int) -> list[model.ResourceClaim]:
+        """Of some claims those that may have been written before a version; not the claim itself."""
+        return [self._shown[other].claim for other in sorted(uids - {uid}) if self._shown[other].after < version]
+
+    def _lacks_counters(self, claim: model.ResourceClaim, version: int) -> model.ResourceClaim | None:
         """An earlier claim with devices of a pool that lacks counters for those of this claim and all earlier ones."""
-        for driver, pool in {device[:2] for device in _devices(claim)}:
-            offered = [each for each in slices if (each.spec.driver, each.spec.pool.name) == (driver, pool)]
+        for pool in {device[:2] for device in _devices(claim)}:
+            offered = [each for _, each in sorted(self._slices.get(pool, {}).items())]
             if not any(each.spec.shared_counters for each in offered):
                 continue
-            uids = {uid for device, uids in self._having.items() if device[:2] == (driver, pool) for uid in uids}
-            earlier = [
-                self._shown[uid].claim
-                for uid in sorted(uids - {claim.metadata.uid})
-                if self._shown[uid].after < version
-            ]
-            standing = Standing(DeviceTable(offered, nodes), Usage([claim, *earlier]))
-            if earlier and any(min(standing.left(each).values(), default=0) < 0 for each in standing.table.pools):
+            earlier = self._earlier(set().union(*self._having[pool].values()), claim.metadata.uid, version)
+            table = DeviceTable(offered, self._nodes())
+            standing = Standing(table, Usage([claim, *earlier]))
+            seen = [placed for several in table.placed_with.values() for placed in several]
+            if earlier and any(min(standing.left(each).values(), default=0) < 0 for each in seen):
                 return earlier[0]
         return None
+
+    def _is_too_much(self, claims: list[model.ResourceClaim], device: DeviceId) -> bool:
+        """Whether the shares of these claims consume more of a device than it has."""
+        offered: dict[int, Mapping[str, model.DeviceCapacity]] = {}
+        for each in self._slices.get(device[:2], {}).values():
+            for found in each.spec.devices:
+                if found.name == device[2]:
+                    offered[each.spec.pool.generation] = found.capacity
+        capacity = offered[max(offered)] if offered else {}
+        try:
+            return any(
+                key in capacity and amount > milli(capacity[key].value)
+                for key, amount in Usage(claims).consumed.get(device, {}).items()
+            )
+        except InvalidObject:
+            return True
 
 
 def version_of(claim: model.ResourceClaim) -> int:
@@ -140,20 +166,5 @@ def _takes_alone(claim: model.ResourceClaim, device: DeviceId) -> bool:
     return device in Usage([claim]).taken
 
 
-def _is_too_much(claims: list[model.ResourceClaim], device: DeviceId, slices: list[model.ResourceSlice]) -> bool:
-    """Whether the shares of these claims consume more of a device than it has."""
-    driver, pool, name = device
-    offered: dict[int, Mapping[str, model.DeviceCapacity]] = {}
-    for each in slices:
-        if (each.spec.driver, each.spec.pool.name) == (driver, pool):
-            for found in each.spec.devices:
-                if found.name == name:
-                    offered[each.spec.pool.generation] = found.capacity
-    capacity = offered[max(offered)] if offered else {}
-    try:
-        return any(
-            key in capacity and amount > milli(capacity[key].value)
-            for key, amount in Usage(claims).consumed.get(device, {}).items()
-        )
-    except InvalidObject:
-        return True
+def _pool_of(each: model.ResourceSlice) -> PoolId:
+    return each.spec.driver, each.spec.pool.name

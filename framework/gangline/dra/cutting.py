@@ -1,0 +1,263 @@
+"""One node's problem, cut out of the columns of candidates."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gangline.dra.candidates import FAILS, MEANT, USABLE, Candidates
+from gangline.dra.placed import Placed
+from gangline.dra.pools import Condition
+from gangline.dra.problem import Amounts, Choice, Mask, Problem, Rule
+from gangline.dra.reading import CONSUMES, SHAREABLE, consumption
+from gangline.dra.rows import RowNumbers
+from gangline.dra.solving import Shape, Solver
+from gangline.dra.standing import IN_USE, TAKEN
+
+
+class Unallocatable(Exception):
+    """The claims cannot be allocated on a node, and there is no use in trying; the pod has to wait for a change."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Devices:
+    """The devices of a node that matter to an ask."""
+
+    numbers: RowNumbers
+    """By position: the row."""
+    rows: list[int]
+    """The same numbers."""
+    pools: list[Placed]
+    """By position."""
+    reached: NDArray[np.bool_] | None
+    """By position: whether the node may use the device; None if it may use all."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cut:
+    """What makes up the problem of a node, whatever is taken."""
+
+    devices: _Devices
+    shape: Shape
+    """What it has in common with other nodes: `shape.problem` is the problem while nothing is taken of the devices, and
+    nothing is left of counters."""
+    counters: tuple[tuple[Placed, tuple[str, str]], ...]
+    """The counters of the problem: pool, counter set and name."""
+    consuming: tuple[Placed, ...]
+    """Pools with devices that consume counters."""
+    is_plain: bool
+    """Whether no device may be shared, nor consumes counters."""
+
+
+def cut(candidates: Candidates, node: int, solver: Solver) -> Cut:
+    """The devices of a node. Raises Unallocatable."""
+    table = candidates.table
+    pools = table.pools_of(node)
+    greedy = next((alternative for alternative in candidates.alternatives if alternative.is_all), None)
+    if greedy is not None:
+        for placed in pools:
+            pool = placed.pool
+            if pool.condition is not Condition.USABLE:
+                of = f"{candidates.ask.named(greedy.claim)}, request {greedy.name}"
+                state = "being updated" if pool.condition is Condition.INCOMPLETE else "invalid"
+                what = f"resource pool {pool.driver}/{pool.name} is currently {state}"
+                raise Unallocatable(f"{of}: asks for all devices, but {what}")
+    pools = [placed for placed in pools if placed.pool.condition is Condition.USABLE]
+    rows = np.concatenate([placed.rows for placed in pools]) if pools else np.arange(0)
+    of_pool = [placed for placed in pools for _ in range(len(placed.rows))]
+    found = np.flatnonzero(candidates.matter(rows)).tolist()
+    rows = rows[found]
+    numbers = rows.tolist()
+    reached = None
+    if any(placed.selects_devices for placed in pools):
+        reached = np.array([table.reaches(row, node) for row in numbers], dtype=np.bool_)
+    empty = _Problem(candidates, _Devices(rows, numbers, [of_pool[at] for at in found], reached), False)
+    shape = solver.shape(empty.made())
+    return Cut(empty.of, shape, tuple(empty.counters), empty.consuming, empty.is_plain)
+
+
+def state_of(candidates: Candidates, of: Cut) -> Hashable | None:
+    """What the problem of a node depends on besides its shape; None if that has to be found out by `problem_of`."""
+    standing = candidates.standing
+    states = standing.states[of.devices.numbers].tobytes()
+    if IN_USE in states or IN_USE | TAKEN in states:  # what shares consume matters too
+        return None
+    if not of.consuming:
+        return states
+    left = tuple([standing.left(placed)[counter] for placed, counter in of.counters])
+    overdrawn = tuple([min(standing.left(placed).values()) < 0 for placed in of.consuming])
+    return states, left, overdrawn
+
+
+def problem_of(candidates: Candidates, of: Cut) -> Problem:
+    """The problem of a node as things stand. Raises Unallocatable."""
+    states = candidates.standing.states[of.devices.numbers]
+    if not of.is_plain or (states > TAKEN).any():
+        return _Problem(candidates, of.devices, True).made()
+    taken = _mask(states)
+    if not taken:
+        return of.shape.problem
+    free = ~taken
+    choices = [
+        each
+        if each.is_admin
+        else Choice(
+            each.base,
+            each.count,
+            each.every,
+            each.is_admin,
+            each.candidates & free,
+            each.failures & free,
+            each.consumes,
+        )
+        for each in of.shape.problem.choices
+    ]
+    return replace(of.shape.problem, choices=tuple(choices))
+
+
+def _mask(column: NDArray[Any]) -> Mask:
+    return int.from_bytes(np.packbits(column, bitorder="little").tobytes(), "little")
+
+
+class _Problem:
+    """Makes the numbers of a problem."""
+
+    def __init__(self, candidates: Candidates, of: _Devices, with_taken: bool) -> None:
+        self._candidates = candidates
+        self._standing = candidates.standing
+        self._table = candidates.table
+        self.of = of
+        self.counters: list[tuple[Placed, tuple[str, str]]] = []
+        """The counters of the problem."""
+        self._with_taken = with_taken
+        states = self._standing.states[of.numbers] if with_taken else np.zeros(len(of.rows), dtype=np.uint8)
+        self._free = states & TAKEN == 0
+        self._in_use = states & IN_USE > 0
+        traits = self._table.traits[of.numbers]
+        self._shareable = np.flatnonzero(traits & SHAREABLE).tolist()
+        self._consuming = np.flatnonzero(traits & CONSUMES).tolist()
+        self.consuming = tuple(dict.fromkeys([of.pools[position] for position in self._consuming]))
+        """Pools with devices that consume counters."""
+        self.is_plain = not self._shareable and not self._consuming
+        self._capacities: dict[tuple[int, str], int] = {}
+        self._capacities_left: list[int] = []
+
+    def made(self) -> Problem:
+        ask = self._candidates.ask
+        exhausted = self._exhausted()
+        choices = tuple(self._choice(number, exhausted) for number in range(len(self._candidates.alternatives)))
+        counters, counters_left = self._counters()
+        number = 0
+        requests = []
+        for each in ask.requests:
+            numbers = []
+            for request in each:
+                numbers.append(tuple(range(number, number + len(request.alternatives))))
+                number += len(request.alternatives)
+            requests.append(tuple(numbers))
+        return Problem(
+            len(self.of.rows),
+            choices,
+            tuple(requests),
+            tuple(tuple(request.is_prioritized for request in each) for each in ask.requests),
+            self._rules(requests),
+            sum(1 << position for position in self._shareable),
+            _mask(self._in_use),
+            counters,
+            counters_left,
+            tuple(self._capacities_left),
+        )
+
+    def _exhausted(self) -> list[int]:
+        """Positions of devices that consume counters of which too much is consumed."""
+        if not self._with_taken:
+            return []
+        standing, of = self._standing, self.of
+        return [at for at in self._consuming if standing.is_exhausted(of.rows[at], of.pools[at])]
+
+    def _choice(self, number: int, exhausted: list[int]) -> Choice:
+        candidates, rows = self._candidates, self.of.rows
+        alternative = candidates.alternatives[number]
+        flags = candidates.flags(number)[self.of.numbers]
+        meant = flags & MEANT > 0
+        if self.of.reached is not None:
+            meant &= self.of.reached
+        for at in np.flatnonzero(meant & self._in_use).tolist():
+            meant[at] = candidates.suffices(number, rows[at])
+        usable = meant & (flags & USABLE > 0)
+        usable[exhausted] = False
+        fails = flags & FAILS > 0
+        every = None
+        if alternative.is_all:
+            if fails.any():
+                raise Unallocatable(candidates.failure(number, rows[int(np.argmax(fails))]))
+            every = tuple(np.flatnonzero(meant).tolist())
+        if not alternative.is_admin:
+            usable &= self._free
+            fails &= self._free
+        return Choice(
+            alternative.request,
+            alternative.count if every is None else len(every),
+            every,
+            alternative.is_admin,
+            _mask(usable),
+            _mask(fails),
+            self._consumed(number, meant),
+        )
+
+    def _consumed(self, number: int, meant: NDArray[np.bool_]) -> tuple[Amounts, ...]:
+        """By position: the capacities that a share of the device consumes."""
+        consumes: list[Amounts] = [()] * len(self.of.rows)
+        for position in self._shareable:
+            if not meant[position]:
+                continue
+            row = self.of.rows[position]
+            pairs = []
+            for name, (amount, has) in sorted(self._candidates.consumed(number, row).items()):
+                index = self._capacities.setdefault((position, name), len(self._capacities))
+                if index == len(self._capacities_left):
+                    before = self._standing.consumed_before(row).get(name, 0) if self._with_taken else 0
+                    self._capacities_left.append(has - before)
+                pairs.append((index, amount.thousandths))
+            consumes[position] = tuple(pairs)
+        return tuple(consumes)
+
+    def _counters(self) -> tuple[tuple[Amounts, ...], tuple[int, ...]]:
+        """By position: the counters that a device consumes; and what is left of each counter."""
+        numbers: dict[tuple[str, str, str, str], int] = {}
+        left: list[int] = []
+        consumed: list[Amounts] = [()] * len(self.of.rows)
+        for position in self._consuming:
+            placed = self.of.pools[position]
+            available = self._standing.left(placed)
+            pairs = []
+            for (counter_set, name), amount in consumption(self._table.devices[self.of.rows[position]]).items():
+                key = placed.pool.driver, placed.pool.name, counter_set, name
+                index = numbers.setdefault(key, len(numbers))
+                if index == len(left):
+                    left.append(available[counter_set, name] if self._with_taken else 0)
+                    self.counters.append((placed, (counter_set, name)))
+                pairs.append((index, amount))
+            consumed[position] = tuple(pairs)
+        return tuple(consumed), tuple(left)
+
+    def _rules(self, requests: list[tuple[tuple[int, ...], ...]]) -> tuple[tuple[Rule, ...], ...]:
+        candidates = self._candidates
+        found = []
+        for claim, constraints in enumerate(candidates.ask.constraints):
+            rules = []
+            for constraint in constraints:
+                numbers: dict[int, int] = {}
+                codes = candidates.properties.attribute(constraint.attribute).values[self.of.numbers]
+                values = tuple(code if code < 0 else numbers.setdefault(code, len(numbers)) for code in codes.tolist())
+                of_claim = [number for each in requests[claim] for number in each]
+                choices = frozenset(
+                    number for number in of_claim if candidates.alternatives[number].is_named_in(constraint.requests)
+                )
+                rules.append(Rule(constraint.is_distinct, values, choices))
+            found.append(tuple(rules))
+        return tuple(found)

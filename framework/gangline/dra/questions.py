@@ -1,0 +1,108 @@
+"""The answers to one question, kept for all nodes: only nodes for which something has changed are asked about again."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gangline.deadline import Deadline
+from gangline.dra.allocator import PodAllocator
+from gangline.dra.counting import FITS, OPEN
+from gangline.dra.table import DeviceTable
+from gangline.state.node_view import Int64Column, NodeView, Rows
+from gangline.status import CodeColumn
+
+FEW_DEVICES = 1
+"""The code of a node that does not have the devices."""
+FIRST_TEXT = 2
+"""Codes from here on stand for errors: `texts[code - FIRST_TEXT]`."""
+_NOT_SEARCHED = 255
+_MOST_TEXTS = 250
+"""Different errors of one question that are told apart."""
+_ROW_BYTES = 10
+"""The memory of the answers for one row of nodes."""
+
+
+class Question:
+    """What the nodes have for claims of certain specs."""
+
+    def __init__(self, pod: PodAllocator, table: DeviceTable, texts: list[str]) -> None:
+        self.pod = pod
+        self._table = table
+        self._texts = texts
+        self._position = -1
+        self._are_open = False
+        self._codes: CodeColumn = np.zeros(0, dtype=np.uint8)
+        self._room: Int64Column = np.zeros(0, dtype=np.int64)
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of what is kept, about."""
+        return self.pod.nbytes + _ROW_BYTES * len(self._codes)
+
+    def codes(self, nodes: NodeView) -> CodeColumn:
+        """By node of the view: 0 where all claims get devices, else a code; after `refresh` and `search`."""
+        codes = np.array(self._codes[nodes.index])
+        if self._are_open:
+            codes[codes == _NOT_SEARCHED] = FEW_DEVICES  # rows without a node
+        return codes
+
+    def room(self, nodes: NodeView) -> Int64Column:
+        """By node of the view: how many times it has the devices by counting; -1 if that cannot tell."""
+        return np.array(self._room[nodes.index])
+
+    def search(self, nodes: NodeView, deadline: Deadline) -> None:
+        """Search the nodes of the view that counting leaves open. Raises DeadlineExceeded.
+
+        Nodes that were searched before the deadline are not searched again. Nodes with equal problems are searched
+        once, so an error names a device of one of them.
+        """
+        is_open = (self._codes[nodes.index] == _NOT_SEARCHED) & nodes.alive
+        if not is_open.any():
+            return
+        names = nodes.whole.names
+        for rows in self.pod.alike(nodes.rows[is_open].tolist()):
+            deadline.check()
+            verdict = self.pod.on(rows[0], names[rows[0]])
+            self._codes[rows] = 0 if verdict.allocations is not None else self._code(verdict.error)
+
+    def refresh(self, size: int) -> bool:
+        """Count again where something has changed, for `size` rows of nodes; answers whether some nodes are open."""
+        self._refresh(size)
+        return self._are_open
+
+    def _refresh(self, size: int) -> None:
+        touched, known = self._table.touched, len(self._codes)
+        position = touched.position
+        if position == self._position and size == known:
+            return
+        changed = touched.since(self._position, max(64, size // 4)) if self._position >= 0 and size >= known else None
+        if changed is None:
+            self._codes, self._room = np.zeros(size, dtype=np.uint8), np.zeros(size, dtype=np.int64)
+            self._count(None)
+        else:
+            rows = changed[0]
+            if size > known:
+                self._codes = np.concatenate([self._codes, np.zeros(size - known, dtype=np.uint8)])
+                self._room = np.concatenate([self._room, np.zeros(size - known, dtype=np.int64)])
+                rows = np.union1d(rows, np.arange(known, size))
+            rows = rows[rows < size]
+            if len(rows):
+                self._count(rows)
+        self._position = position
+
+    def _count(self, rows: Rows | None) -> None:
+        """Count the nodes in these rows again, or all."""
+        counted = self.pod.counted(len(self._codes), rows)
+        index = slice(None) if rows is None else rows
+        is_open = counted.outcomes == OPEN
+        self._codes[index] = np.where(is_open, _NOT_SEARCHED, counted.outcomes != FITS)
+        self._room[index] = np.where(is_open, -1, counted.room)
+        self._are_open = bool((self._codes == _NOT_SEARCHED).any())
+
+    def _code(self, error: str) -> int:
+        if not error:
+            return FEW_DEVICES
+        texts = self._texts
+        if error not in texts and len(texts) < _MOST_TEXTS:
+            texts.append(error)
+        return FIRST_TEXT + (texts.index(error) if error in texts else len(texts) - 1)

@@ -1,0 +1,62 @@
+"""Answers to problems, kept: nodes of one shape share a search, whichever question is asked about them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from gangline.dra.problem import Problem
+from gangline.dra.search import MOST_STEPS, Answer, solve
+from gangline.sizes import BoundedCache
+
+_MOST_BYTES = 32 << 20
+"""The memory of the answers, and that of the shapes."""
+_PROBLEM_BYTES = 1500
+"""The memory of a problem without its positions, about."""
+_POSITION_BYTES = 150
+_STATE_BYTES = 500
+"""The memory of an answer that a shape has for a state of its devices."""
+
+
+class Shape:
+    """Stands for all nodes that have one problem while nothing is taken of their devices."""
+
+    __slots__ = ("answers", "problem")
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.answers: BoundedCache[Hashable, Answer] = BoundedCache(
+            1 << 20, lambda *_: _STATE_BYTES + _POSITION_BYTES // 2 * problem.size
+        )
+        """By the states of the devices."""
+
+
+class Solver:
+    """Solves problems, each once."""
+
+    def __init__(self, most_steps: int = MOST_STEPS) -> None:
+        self.most_steps = most_steps
+        self._answers: BoundedCache[Problem, Answer] = BoundedCache(_MOST_BYTES, _size)
+        self._shapes: BoundedCache[Problem, Shape] = BoundedCache(
+            _MOST_BYTES, lambda problem, shape: _size(problem, shape) + shape.answers.bytes
+        )
+
+    def solve(self, problem: Problem) -> Answer:
+        """The answer to a problem."""
+        answer = self._answers.get(problem)
+        if answer is None:
+            answer = self._answers.put(problem, solve(problem, self.most_steps))
+        return answer
+
+    def shape(self, problem: Problem) -> Shape:
+        """The shape of nodes that have this problem while nothing is taken."""
+        shape = self._shapes.get(problem)
+        return self._shapes.put(problem, Shape(problem)) if shape is None else shape
+
+    def keep(self, shape: Shape, state: Hashable, answer: Answer) -> None:
+        """This is the answer to the problem of nodes of a shape whose devices are in this state."""
+        shape.answers.put(state, answer)
+        self._shapes.measure(shape.problem)
+
+
+def _size(problem: Problem, _: object) -> int:
+    return _PROBLEM_BYTES + _POSITION_BYTES * problem.size * (1 + len(problem.choices))
