@@ -57,8 +57,8 @@ class State(Protocol):
         object that exists, and both later for each change. The scheduler watches only the resources that it or a
         plugin's `watches` names: `watches` lists resources, or a `resources.Selection` of some objects of a resource.
 
-        All changes up to the resourceVersion `seen` of the API server are in the store. `has_seen(version, seconds)`
-        waits for changes.
+        All changes up to the resourceVersion `seen` of the API server are in the store. `when_seen(version, call)`
+        calls once when that is so.
 
         A listener that raises goes on without this change; nobody else notices.
 

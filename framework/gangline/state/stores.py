@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import builtins
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Generic, Protocol, TypeVar
 
 from gangline.failures import Failures, being_built
@@ -54,29 +53,27 @@ class Store(Generic[T]):
         self.listeners: Listeners[StoreListener[T]] = Listeners(scopes or Scopes())
         self.version = 0
         self.seen = 0
-        self._waiting: dict[asyncio.Future[None], int] = {}
+        self._waiting: dict[object, tuple[int, Callable[[], None]]] = {}
 
     def reached(self, resource_version: str) -> None:
         """All changes up to this resourceVersion are here now."""
         self.seen = int(resource_version) if resource_version.isdecimal() else 0
-        for waiting, version in list(self._waiting.items()):
-            if version <= self.seen and not waiting.done():
-                waiting.set_result(None)
+        for token, (version, call) in list(self._waiting.items()):
+            if version <= self.seen and self._waiting.pop(token, None) is not None:
+                call()
 
-    async def has_seen(self, resource_version: int, seconds: float) -> bool:
-        """Wait, at most so many seconds, until all changes up to a resourceVersion are here; says whether they are."""
+    def when_seen(self, resource_version: int, call: Callable[[], None]) -> Callable[[], None]:
+        """Call once, as soon as all changes up to a resourceVersion are here; what is returned ends the waiting."""
+        token = object()
         if self.seen >= resource_version:
-            return True
-        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting[waiting] = resource_version
-        try:
-            async with asyncio.timeout(seconds):
-                await waiting
-        except TimeoutError:
-            return False
-        finally:
-            del self._waiting[waiting]
-        return True
+            call()
+        else:
+            self._waiting[token] = resource_version, call
+
+        def end() -> None:
+            self._waiting.pop(token, None)
+
+        return end
 
     def upsert(self, obj: T) -> None:
         """Add or replace an object. A listener that raises keeps it from nobody else."""

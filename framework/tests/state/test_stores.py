@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
@@ -105,23 +105,29 @@ def test_what_is_there_already_does_not_keep_a_plugin_from_being_built() -> None
     assert cache.failures.counts == {("Deaf", "Listener"): 2}
 
 
-async def test_who_waits_for_changes_goes_on_when_they_are_there() -> None:
+def test_who_waits_for_changes_is_called_once_when_they_are_there() -> None:
     store: Store[Lease] = Store()
-    waiting = [asyncio.create_task(store.has_seen(version, 60.0)) for version in (7, 9)]
-    await asyncio.sleep(0)
+    called: list[int] = []
+    for version in (7, 9):
+        store.when_seen(version, partial(called.append, version))
 
     store.reached("8")
-    assert await waiting[0]
-    assert not waiting[1].done()
+    assert called == [7]
     store.reached("12")
-    assert await waiting[1]
-    assert await store.has_seen(12, 0.0)
+    store.reached("13")
+    assert called == [7, 9]
+    store.when_seen(13, partial(called.append, 13))
+    assert called == [7, 9, 13]
 
 
-async def test_changes_that_do_not_come_in_time_are_not_there() -> None:
+def test_who_no_longer_waits_is_not_called() -> None:
     store: Store[Lease] = Store()
     store.reached("8")
+    called: list[int] = []
 
-    assert not await store.has_seen(9, 0.01)
+    store.when_seen(9, partial(called.append, 9))()
+    store.reached("9")
     store.reached("")  # nobody follows the objects any more
-    assert not await store.has_seen(8, 0.01)
+    store.when_seen(8, partial(called.append, 8))
+
+    assert called == []

@@ -12,6 +12,7 @@ Devices that are written come free only when the API server says so: other sched
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -221,7 +222,16 @@ class Ledger:
         Then it has shown everything that was written to any claim before.
         """
         newest = max((version_of(self.newest(claim)) for claim in claims), default=0)
-        return await self._store.has_seen(newest, seconds)
+        shown = asyncio.Event()
+        end = self._store.when_seen(newest, shown.set)
+        try:
+            async with asyncio.timeout(seconds):
+                await shown.wait()
+        except TimeoutError:
+            return False
+        finally:
+            end()
+        return True
 
     def first(self, claim: model.ResourceClaim, version: int) -> model.ResourceClaim | None:
         """Another claim that keeps devices which the claim has too: see `Written.first`."""
