@@ -158,8 +158,11 @@ def test_counters_of_a_pool_suffice_for_the_devices_that_are_given() -> None:
         for number in range(8)
     ]
     counters = [model.CounterSet("memory", {"size": model.Counter("5")})]
-    for name, more in (("devices", {"devices": devices}), ("counters", {"shared_counters": counters})):
-        made = model.ResourceSliceSpec(driver=DRIVER, pool=pool, node_name="a", **more)
+    for made in (
+        model.ResourceSliceSpec(DRIVER, pool, "a", devices=devices),
+        model.ResourceSliceSpec(DRIVER, pool, "a", shared_counters=counters),
+    ):
+        name = "devices" if made.devices else "counters"
         cluster.simulated.create(RESOURCE_SLICES, model.ResourceSlice(model.ObjectMeta(name), made))
 
     async def story() -> None:
