@@ -275,9 +275,11 @@ class Scheduler:
         self, while_leading: Callable[[Callable[[], Awaitable[None]]], Awaitable[None]] | None = None
     ) -> None:
         """Watch the cluster, and lead: at once, or when `while_leading` says so."""
+        self._cluster.is_listed = False
         async with asyncio.TaskGroup() as group:
             group.create_task(self.watch())
             await self.synced()
+            self._cluster.all_is_listed()
             if while_leading is None:
                 await self.lead()
             else:

@@ -46,6 +46,14 @@ class Cluster:
         """Tells the plugins of a waiting pod."""
         self.woken = asyncio.Event()
         """There may be a unit to decide."""
+        self.is_listed = True
+        """Whether all objects that there are have been listed; until then nothing is decided, so no object is news."""
+
+    def all_is_listed(self) -> None:
+        """From now on objects are news. Units that were held for objects which came later are asked about again."""
+        self.is_listed = True
+        self.queue.start_over(self.clock.monotonic())
+        self.wake()
 
     def wake(self) -> None:
         """There may be a unit to decide."""
@@ -53,6 +61,8 @@ class Cluster:
 
     def happened(self, resource: str, action: Action, old: Any, new: Any) -> None:
         """Move the units in the queue that the event may help."""
+        if not self.is_listed:
+            return
         if self.queue.happened(ClusterEvent(resource, action), old, new, self.clock.monotonic()):
             self.wake()
 

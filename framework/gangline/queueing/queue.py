@@ -194,7 +194,7 @@ class SchedulingQueue:
             self._look_again(unit)
 
     def start_over(self, now: float) -> None:
-        """Try all waiting units again, because the configuration has changed."""
+        """Try all waiting units again, because the configuration has changed or everything has been listed."""
         for unit in list(self._wanting.unschedulable.values()):
             self._try_again(unit, now)
         for unit in list(self._wanting.gated.values()):

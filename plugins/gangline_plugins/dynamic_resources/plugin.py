@@ -111,9 +111,9 @@ class DynamicResources:
         """Objects whose change gives a pod its claims, makes devices available, or shows devices."""
         return (
             on("resourceclaims", Action.ADD | Action.UPDATE | Action.DELETE, self._is_news_of_claim),
-            on("resourceslices", Action.ADD | Action.UPDATE | Action.DELETE),
-            on("deviceclasses", Action.ADD | Action.UPDATE),
-            on("nodes", Action.ADD | Action.UPDATE_NODE_LABEL),
+            on("resourceslices", Action.ADD | Action.UPDATE | Action.DELETE, self._has_its_claims),
+            on("deviceclasses", Action.ADD | Action.UPDATE, self._has_its_claims),
+            on("nodes", Action.ADD | Action.UPDATE_NODE_LABEL, self._has_its_claims),
             on("namespaces", Action.UPDATE),
             on("pods", Action.DELETE, lambda pod, old, new: old is None or uses_claims(old.cls)),
             on(TAKEN_BACK, Action.UPDATE_OTHER),
@@ -130,16 +130,25 @@ class DynamicResources:
             return True
         return claim is not None and claim.metadata.namespace == pod.namespace and claim.metadata.name in names
 
+    def _has_its_claims(self, pod: PodInfo, old: object, new: object) -> bool:
+        """Whether the pod waits for devices, and not for a claim to be made."""
+        return self._held(pod) is None
+
+    def _held(self, pod: PodInfo) -> ClaimProblem | None:
+        """Why the pod is held."""
+        try:
+            claims_of(pod, self._claims)
+        except ClaimProblem as problem:
+            return problem
+        return None
+
     @hookimpl
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         """Hold pods whose claims are not there yet."""
         if not uses_claims(pod.cls):
             return None
-        try:
-            claims_of(pod, self._claims)
-        except ClaimProblem as problem:
-            return unschedulable(str(problem), resolvable=False)
-        return None
+        problem = self._held(pod)
+        return unschedulable(str(problem), resolvable=False) if problem is not None else None
 
     @hookimpl
     def identity(self, pod: PodInfo) -> Hashable:
