@@ -17,7 +17,7 @@ from gangline.profile import registry
 # A machine that is busy is no reason for a test to fail. Random examples are for those who look for bugs: in CI every
 # run tries the same ones, so that a change is judged by what it changes, and more of them than the inner loop does. A
 # test whose examples take long asks for a part of this number.
-settings.register_profile("quick", deadline=None, max_examples=20)
+settings.register_profile("quick", deadline=None, max_examples=10)
 settings.register_profile("thorough", deadline=None, max_examples=100, derandomize=True)
 settings.load_profile("thorough" if os.environ.get("CI") else "quick")
 
