@@ -355,7 +355,7 @@ class DeviceTable:
 
     @property
     def placed(self) -> Iterator[Placed]:
-        """All usable pools, with the rows of their devices."""
+        """All pools, with the rows of their devices; those that cannot be used have none."""
         return (placed for group in self._groups.values() for placed in group.placed)
 
     @property

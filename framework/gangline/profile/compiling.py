@@ -209,19 +209,27 @@ def _implementation(
         capacity=capacity,
         reads=_reads(plugin),
         point=point,
-        asks_for_pod="pod" in _arguments(manager, name, point),
+        asks_for_pod=point != "pre_cycle" or _asks_for_pod(manager, name, point),
         errors_from=getattr(plugin, "errors_from", None) if point == "filter" else None,
         failures=metrics.failures,
     )
 
 
-def _arguments(manager: pluggy.PluginManager, name: str, point: str) -> Sequence[str]:
-    """The arguments that a plugin's method takes; all of the hook's if a hook wrapper is registered for the point."""
-    caller = getattr(manager.hook, point)
-    impls = caller.get_hookimpls()
+def _own(manager: pluggy.PluginManager, name: str, point: str) -> pluggy.HookImpl | None:
+    """The plugin's own method; None if a hook wrapper is registered for the point, so that calls go through pluggy."""
+    impls = getattr(manager.hook, point).get_hookimpls()
     if any(impl.wrapper or impl.hookwrapper for impl in impls):
-        return tuple(caller.spec.argnames)
-    return next((tuple(impl.argnames) for impl in impls if impl.plugin_name == name), ())
+        return None
+    own = next((impl for impl in impls if impl.plugin_name == name), None)
+    if own is None:
+        raise PluginError(name, point, "there is no method marked with @hookimpl")
+    return own
+
+
+def _asks_for_pod(manager: pluggy.PluginManager, name: str, point: str) -> bool:
+    """Whether the plugin's method takes the pod; hook wrappers may."""
+    own = _own(manager, name, point)
+    return own is None or "pod" in own.argnames
 
 
 def _reads(plugin: Any) -> int | None:
@@ -240,16 +248,13 @@ def _bound(
 
     If a hook wrapper is registered for the point, the call goes through pluggy.
     """
-    caller = getattr(manager.hook, point)
-    wanted = tuple(caller.spec.argnames)
+    wanted = tuple(getattr(manager.hook, point).spec.argnames)
     series = metrics.plugins.series(point_label(point), name)
-    if any(impl.wrapper or impl.hookwrapper for impl in caller.get_hookimpls()):
+    own = _own(manager, name, point)
+    if own is None:
         function = _through_pluggy(manager, plugins, name, point, wanted)
     else:
-        impl = next((i for i in caller.get_hookimpls() if i.plugin_name == name), None)
-        if impl is None:
-            raise PluginError(name, point, "there is no method marked with @hookimpl")
-        function = _with_arguments(impl.function, tuple(impl.argnames), wanted)
+        function = _with_arguments(own.function, tuple(own.argnames), wanted)
     time_it = timed_async if point in ASYNC_POINTS else timed
     return time_it(function, name, point, series, metrics.failures)
 

@@ -196,7 +196,10 @@ def check_reasons(name: str, plugin: Any) -> None:
 
 
 def check_own(name: str, plugin: Any) -> None:
-    """Raise PluginError if an entry of the plugin's `reads_own` is no log."""
+    """Raise PluginError if an entry of the plugin's `reads_own` is no log, or its `errors_from` no code."""
+    first = getattr(plugin, "errors_from", None)
+    if first is not None and (type(first) is not int or first < 1):
+        raise PluginError(name, "", f"errors_from is a code of filter, a whole number from 1 on, not {shown(first)}")
     own = getattr(plugin, "reads_own", ())
     if not isinstance(own, tuple) or not all(isinstance(log, Changes) for log in own):
         raise PluginError(name, "", f"reads_own is a tuple of Changes, not {shown(own)}")

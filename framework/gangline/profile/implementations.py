@@ -31,7 +31,7 @@ class Implementation:
     """The kinds of change on which the verdict on a node depends besides the identity of the pod; None: anything."""
     point: str = ""
     asks_for_pod: bool = True
-    """Whether the plugin's method takes the pod."""
+    """For pre_cycle: whether the plugin's method takes the pod."""
     errors_from: int | None = None
     """For a filter: the first code that is an error, which fails the attempt."""
     failures: Failures = field(default_factory=Failures)

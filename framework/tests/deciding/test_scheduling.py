@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gangline import CodeColumn, Diagnosis, NodeView, PodInfo, Reason, Status, codes, hookimpl, unschedulable, wait
@@ -230,3 +231,28 @@ def test_pods_that_wait_for_room_on_full_nodes_cost_other_pods_nothing() -> None
 
     assert isinstance(outcome, Decision) and outcome.node == "free"
     assert placements.rows == [1, 2]
+
+
+class Fails:
+    """Rejects node a by a reason, and meets an error on node b."""
+
+    name = "Fails"
+    reasons = (Reason("node(s) were a"), Reason("no such key: only"))
+    errors_from = 2
+
+    @hookimpl
+    def filter(self, nodes: NodeView) -> CodeColumn:
+        return codes(*(np.array([name == node for name in nodes.names]) for node in "ab"))
+
+
+def test_an_error_on_a_node_that_earlier_filters_let_through_fails_the_pod_wherever_it_could_go() -> None:
+    outcome = decided(cluster([make_node(name) for name in "abc"]), NodeResourcesFit, Fails)
+
+    assert isinstance(outcome, Rejection) and outcome.is_error
+    assert outcome.message == 'running "Fails" filter plugin: no such key: only'
+
+
+def test_an_error_on_a_node_that_is_out_of_the_question_keeps_the_pod_from_no_other() -> None:
+    outcome = decided(cluster([make_node("a"), make_node("b", cpu=1), make_node("c")]), NodeResourcesFit, Fails)
+
+    assert isinstance(outcome, Decision) and outcome.node == "c"

@@ -308,6 +308,8 @@ def test_a_change_in_a_column_of_its_own_concerns_the_plugin_that_reads_it_alone
         ({"reads_own": [Changes()]}, "reads_own is a tuple of Changes"),
         ({"reads_own": (1,)}, "reads_own is a tuple of Changes"),
         ({"reads_own": (Changes(),), "reads": None}, "declares reads_own without reads"),
+        ({"errors_from": "2"}, "errors_from is a code of filter"),
+        ({"errors_from": 0}, "errors_from is a code of filter"),
         ({"reads_pod_labels": ("a",)}, "reads_pod_labels is no more"),
     ],
 )
