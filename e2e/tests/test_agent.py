@@ -190,14 +190,16 @@ async def test_the_agent_of_a_node_may_write_the_status_of_that_node_only(
     await api.create_many(agent_policies())
     async with connect(kubeconfig, api.namespace) as forger:
 
-        async def refused() -> bool:
+        async def refused(path: str, manifest: Manifest) -> bool:
             try:
-                await forger.request("POST", NODE_STATUSES, node_status(other), dryRun="All")
+                await forger.request("POST", path, manifest, dryRun="All")
             except Refused as error:
                 return "may not write" in error.message
             return False
 
-        await api.until(refused, "the policy is in force")
+        # The API server takes up one policy after the other.
+        for path, manifest in ((NODE_STATUSES, node_status(other)), (RESOURCE_SLICES, slice_of(other, DRIVER))):
+            await api.until(partial(refused, path, manifest), f"the policy about {path} is in force")
         start_agent(kubeconfig, "--node-name", mine, "--simulate", "pcie-4", "--resource-slices")
         await api.wait_for(NODE_STATUSES, reports(4, api), 1)
         await api.request("POST", NODE_STATUSES, node_status(other))

@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from gangline.config.explaining import quoted
+from gangline.config.strict_yaml import FAULTS, StrictLoader, fault_of
 from gangline.errors import ConfigError
 
 DEEPEST = 64
@@ -19,22 +20,17 @@ MOST = 200_000
 """Values of a document, those of an alias counted each time."""
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML as a Kubernetes component reads it: strict about keys."""
+class _Loader(StrictLoader):
+    """Strict about keys: each is a string."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[str] = set()
         for key, _ in node.value:
-            if key.tag == "tag:yaml.org,2002:merge":
-                continue
-            if not isinstance(key, yaml.ScalarNode) or key.tag != "tag:yaml.org,2002:str":
+            if key.tag not in _KEYS or not isinstance(key, yaml.ScalarNode):
                 raise yaml.constructor.ConstructorError(None, None, "a key has to be a string", key.start_mark)
-            if key.value in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"key {quoted(key.value)} is there twice", key.start_mark
-                )
-            seen.add(key.value)
         return super().construct_mapping(node, deep)
+
+
+_KEYS = {"tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"}
 
 
 def read(text: bytes | str, file: str) -> tuple[str, dict[str, Any]]:
@@ -64,29 +60,14 @@ def _document(text: bytes | str, file: str) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise ConfigError(file, "", f"not UTF-8 at byte {error.start}") from error
     try:
-        # _Loader is a SafeLoader: it builds plain data only.
         document = yaml.load(decoded, _Loader)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        place = f"{mark.line + 1}:{mark.column + 1}" if mark else ""
-        problem = ", ".join(filter(None, (error.context, error.problem)))
-        raise ConfigError(file, place, f"not valid YAML: {problem}") from error
-    except yaml.reader.ReaderError as error:
-        before = decoded[: error.position].split("\n")
-        place = f"{len(before)}:{len(before[-1]) + 1}"
-        raise ConfigError(file, place, f"not valid YAML: {error.reason}") from error
-    except ValueError as error:  # a date or a number that looks like one and is none
-        raise ConfigError(file, "", f"not valid YAML: {error}") from error
-    except RecursionError as error:
-        raise ConfigError(file, "", _TOO_DEEP) from error
+    except FAULTS as error:
+        raise ConfigError(file, *fault_of(error, decoded)) from error
     if not isinstance(document, dict):
         got = "nothing" if document is None else quoted(document)
         raise ConfigError(file, "", f"expected a mapping, got {got}")
     found: dict[str, Any] = _Nulls(file).left_out(document, DEEPEST)
     return found
-
-
-_TOO_DEEP = f"nested deeper than {DEEPEST} levels"
 
 
 class _Nulls:
@@ -100,7 +81,7 @@ class _Nulls:
         """The value without them. Raises ConfigError where there is too much of it."""
         self._left -= 1
         if depth < 0:
-            raise ConfigError(self._file, "", _TOO_DEEP)
+            raise ConfigError(self._file, "", f"nested deeper than {DEEPEST} levels")
         if self._left < 0:
             raise ConfigError(self._file, "", f"holds more than {MOST} values")
         if isinstance(value, dict):

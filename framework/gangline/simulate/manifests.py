@@ -16,6 +16,7 @@ import yaml
 
 from gangline import model
 from gangline.config.explaining import explained, quoted
+from gangline.config.strict_yaml import FAULTS, StrictLoader, fault_of
 from gangline.errors import ConfigError, InvalidObject
 from gangline.kube.resources import Resource
 from gangline.simulate.history import Data
@@ -41,27 +42,6 @@ class Manifest:
     def error(self, path: str, why: str) -> ConfigError:
         """What is wrong at a path in it."""
         return ConfigError(self.file, ": ".join(filter(None, (self.place, path))), why)
-
-
-class _Loader(yaml.CSafeLoader):
-    """YAML as Kubernetes takes it: no key twice, and dates are text."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[Any] = set()
-        for key, _ in node.value:
-            if not isinstance(key, yaml.ScalarNode) or key.tag == "tag:yaml.org,2002:merge":
-                continue
-            if key.value in seen:
-                why = f"key {quoted(key.value)} is there twice"
-                raise yaml.constructor.ConstructorError(None, None, why, key.start_mark)
-            seen.add(key.value)
-        return super().construct_mapping(node, deep)
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
-}
 
 
 def read(paths: Iterable[str | Path]) -> list[Manifest]:
@@ -178,17 +158,13 @@ def documents(file: Path) -> Iterator[Manifest]:
         raise ConfigError(str(file), "", f"not UTF-8 at byte {error.start}") from error
     number = 1
     try:
-        for number, document in enumerate(yaml.load_all(text, _Loader), start=1):
+        for number, document in enumerate(yaml.load_all(text, StrictLoader), start=1):
             if document is not None:
                 yield from taken_apart(_mapping(str(file), f"document {number}", document))
             number += 1
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        place = f"document {number}: {mark.line + 1}:{mark.column + 1}" if mark else f"document {number}"
-        problem = ", ".join(filter(None, (error.context, error.problem)))
-        raise ConfigError(str(file), place, f"not valid YAML: {problem}") from error
-    except yaml.reader.ReaderError as error:
-        raise ConfigError(str(file), f"document {number}", f"not valid YAML: {error.reason}") from error
+    except FAULTS as error:
+        place, why = fault_of(error, text)
+        raise ConfigError(str(file), ": ".join(filter(None, (f"document {number}", place))), why) from error
 
 
 def _mapping(file: str, place: str, document: object) -> Manifest:
