@@ -15,7 +15,6 @@ import msgspec
 from gangline import config, model
 from gangline.deciding.scheduling import Decision, decide
 from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES
-from gangline.process.memory import settle_memory
 from gangline.profile.assembly import judging_runtimes
 from gangline.profile.registry import Catalog
 from gangline.profile.runtime import Runtime
@@ -71,15 +70,15 @@ def replay(
     records = [cache.record(_pod(number, pods[row])) for number, row in enumerate(arrival.pods)]
     total = WHOLE * sum(node.gpus for node in nodes)
     placed: list[bool] = []
-    frozen = gc.get_freeze_count()
-    settle_memory()
-    start = time.perf_counter()
-    for record in records:
-        runtime.enqueued(record)
-        placed.append(isinstance(decide(Unit([record], added=0.0), runtime, cache, {}), Decision))
-    seconds = time.perf_counter() - start
-    if not frozen:  # what others have frozen stays so
-        gc.unfreeze()
+    gc.disable()  # as timeit does
+    try:
+        start = time.perf_counter()
+        for record in records:
+            runtime.enqueued(record)
+            placed.append(isinstance(decide(Unit([record], added=0.0), runtime, cache, {}), Decision))
+        seconds = time.perf_counter() - start
+    finally:
+        gc.enable()
     return _outcome([pods[row] for row in arrival.pods], placed, total, seconds)
 
 

@@ -39,6 +39,7 @@ class Census:
         self._runtimes = runtimes
         self._outcomes = outcomes
         self._metrics = metrics
+        self._pending = {place: metrics.pending.labels(place) for place in QUEUED}
         self._others = others
         self._most = most
         self._left: list[Unit] = []
@@ -86,8 +87,8 @@ class Census:
         return self._elsewhere.said(unit.group)
 
     def _publish(self) -> None:
-        for place in QUEUED:
-            self._metrics.pending.labels(place).set(self._pods[place])
+        for place, gauge in self._pending.items():
+            gauge.set(self._pods[place])
         self._metrics.groups.waiting.set(self._groups["waiting"])
         self._metrics.groups.partial.set(self._groups["partial"])
         self._pods.clear()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import lru_cache
 
 from gangline.api.plugin import Clock
 from gangline.loop.census import Census
@@ -29,6 +30,9 @@ class Housekeeping:
         self._informers = informers
         self._census = census
         self._metrics = metrics
+        # `labels` costs more than `set`: each series is asked for once.
+        self._nodes, self._pods, self._assumed = map(metrics.cache_size.labels, ("nodes", "pods", "assumed_pods"))
+        self._relists = lru_cache(maxsize=64)(metrics.informer_relists.labels)
         self.topology_metrics = TopologyMetrics(cache)
         metrics.families.append(self.topology_metrics)
 
@@ -51,7 +55,7 @@ class Housekeeping:
         self._census.look(now)
         self.topology_metrics.take()
         for informer in self._informers:
-            self._metrics.informer_relists.labels(informer.resource.key).set(informer.relists)
-        self._metrics.cache_size.labels("nodes").set(self._cache.nodes.count)
-        self._metrics.cache_size.labels("pods").set(len(self._cache.pods))
-        self._metrics.cache_size.labels("assumed_pods").set(self._cache.assumed)
+            self._relists(informer.resource.key).set(informer.relists)
+        self._nodes.set(self._cache.nodes.count)
+        self._pods.set(len(self._cache.pods))
+        self._assumed.set(self._cache.assumed)

@@ -2,56 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
 import msgspec
-import pluggy
 
 from gangline.api.hints import EventHint, Hint
-from gangline.api.hookspecs import PROJECT, UNLISTED, Hooks
+from gangline.api.hookspecs import PROJECT, UNLISTED
 from gangline.api.plugin import Handle
 from gangline.errors import GanglineError, PluginError
 from gangline.failures import Failures, being_built, described, text_of
 from gangline.profile.calling import ASYNC_POINTS, timed, timed_async
-from gangline.profile.declaring import (
-    asked_by,
-    check_attributes,
-    check_own,
-    check_reasons,
-    events_of,
-    marked,
-    specified,
-)
+from gangline.profile.declaring import asked_by, check_attributes, check_own, check_reasons, events_of
+from gangline.profile.hooking import PluginHooks, parameters_of
 from gangline.profile.implementations import CompiledProfile, Identity, Implementation
 from gangline.profile.registry import Catalog, points_of
 from gangline.state.changes import OWN
 from gangline.telemetry.metrics import Metrics, point_label
-
-
-class _PluginManager(pluggy.PluginManager):
-    """Knows the marked methods of a class; pluggy would look at each attribute of each plugin, each time."""
-
-    def parse_hookspec_opts(self, module_or_class: Any, name: str) -> pluggy.HookspecOpts | None:
-        options = specified(module_or_class).get(name)
-        return None if options is None else cast(pluggy.HookspecOpts, {**options})
-
-    def parse_hookimpl_opts(self, plugin: Any, name: str) -> pluggy.HookimplOpts | None:
-        return cast(pluggy.HookimplOpts, {**plugin.marks[name]})
-
-
-class _Marked:
-    """The marked methods of a plugin, and nothing else that pluggy would look at."""
-
-    def __init__(self, plugin: Any) -> None:
-        cls: Any = type(plugin)
-        self.marks = marked(cls)
-        for name in self.marks:
-            setattr(self, name, getattr(plugin, name))
-
-    def __dir__(self) -> Iterable[str]:
-        return self.marks
 
 
 def compile_profile(
@@ -71,27 +39,27 @@ def compile_profile(
     that cannot be built or declares something wrong; with `on_fault`, calls it for each such plugin and leaves the
     plugin out.
     """
-    manager = _PluginManager(PROJECT)
-    manager.add_hookspecs(Hooks)
+    hooks = PluginHooks()
     profile = CompiledProfile(name, {}, {}, failures=metrics.failures)
     for plugin_name in dict.fromkeys([*(n for listed in points.values() for n, _ in listed), *besides]):
         try:
-            _add(profile, plugin_name, manager, catalog, args, handle)
+            _add(profile, plugin_name, hooks, catalog, args, handle)
         except GanglineError as error:
             if on_fault is None:
                 raise
             on_fault(error)
     profile.points = {
         point: tuple(
-            _implementation(manager, profile.plugins, plugin_name, point, weight, metrics)
+            _implementation(hooks, profile.plugins, plugin_name, point, weight, metrics)
             for plugin_name, weight in listed
             if plugin_name in profile.plugins and not _wraps(profile.plugins[plugin_name], point)
         )
         for point, listed in points.items()
     }
+    profile.identities = [_identity(hooks, profile, each) for each in _with(profile, "identity")]
     for point in UNLISTED:
         profile.points[point] = tuple(
-            _implementation(manager, profile.plugins, each, point, 1, metrics) for each in _with(profile, point)
+            _implementation(hooks, profile.plugins, each, point, 1, metrics) for each in _with(profile, point)
         )
     return profile
 
@@ -113,7 +81,7 @@ def _with(profile: CompiledProfile, point: str) -> Iterator[str]:
 def _add(
     profile: CompiledProfile,
     name: str,
-    manager: pluggy.PluginManager,
+    hooks: PluginHooks,
     catalog: Catalog,
     args: Callable[[str, type[msgspec.Struct] | None], msgspec.Struct | None],
     handle: Handle,
@@ -123,10 +91,7 @@ def _add(
     token = being_built.set(name)
     try:
         plugin = _build(name, cls, args, handle)
-        try:
-            manager.register(_Marked(plugin), name)
-        except pluggy.PluginValidationError as error:
-            raise PluginError(name, "", str(error).replace("\n", " ")) from error
+        hooks.add(name, plugin)
         if "filter" in points_of(cls) and not _wraps(plugin, "filter"):
             check_reasons(name, plugin)
         check_own(name, plugin)
@@ -135,11 +100,6 @@ def _add(
     finally:
         being_built.reset(token)
     profile.plugins[name], profile.events[name] = plugin, _guarded(name, events, profile.failures)
-    for impl in manager.hook.identity.get_hookimpls():
-        if impl.plugin_name == name:
-            ask = _with_arguments(impl.function, impl.argnames, ("pod", "annotations"))
-            is_kept = getattr(plugin, "reads", None) is not None
-            profile.identities.append(Identity(name, ask, "annotations" in impl.argnames, is_kept, profile.failures))
 
 
 def _guarded(name: str, events: Sequence[EventHint] | None, failures: Failures) -> Sequence[EventHint] | None:
@@ -184,7 +144,7 @@ def _wraps(plugin: Any, point: str) -> bool:
 
 
 def _implementation(
-    manager: pluggy.PluginManager,
+    hooks: PluginHooks,
     plugins: Mapping[str, Any],
     name: str,
     point: str,
@@ -194,11 +154,11 @@ def _implementation(
     plugin = plugins[name]
     normalize = None
     if point == "score" and hasattr(plugin, "normalize_score"):
-        normalize = _bound(manager, plugins, name, "normalize_score", metrics)
+        normalize = _bound(hooks, name, "normalize_score", metrics)
     capacity = None
     if point == "filter" and hasattr(plugin, "capacity"):
-        capacity = _bound(manager, plugins, name, "capacity", metrics)
-    call = _bound(manager, plugins, name, point, metrics)
+        capacity = _bound(hooks, name, "capacity", metrics)
+    call = _bound(hooks, name, point, metrics)
     return Implementation(
         plugin=plugin,
         name=name,
@@ -209,27 +169,23 @@ def _implementation(
         capacity=capacity,
         reads=_reads(plugin),
         point=point,
-        asks_for_pod=point != "pre_cycle" or _asks_for_pod(manager, name, point),
+        asks_for_pod=point != "pre_cycle" or _asks_for_pod(hooks, name, point),
         errors_from=getattr(plugin, "errors_from", None) if point == "filter" else None,
         failures=metrics.failures,
     )
 
 
-def _own(manager: pluggy.PluginManager, name: str, point: str) -> pluggy.HookImpl | None:
-    """The plugin's own method; None if a hook wrapper is registered for the point, so that calls go through pluggy."""
-    impls = getattr(manager.hook, point).get_hookimpls()
-    if any(impl.wrapper or impl.hookwrapper for impl in impls):
-        return None
-    own = next((impl for impl in impls if impl.plugin_name == name), None)
-    if own is None:
-        raise PluginError(name, point, "there is no method marked with @hookimpl")
-    return own
+def _identity(hooks: PluginHooks, profile: CompiledProfile, name: str) -> Identity:
+    own = hooks.own(name, "identity")
+    asks_for = own[1] if own else parameters_of("identity")
+    is_kept = getattr(profile.plugins[name], "reads", None) is not None
+    return Identity(name, _function(hooks, name, "identity"), "annotations" in asks_for, is_kept, profile.failures)
 
 
-def _asks_for_pod(manager: pluggy.PluginManager, name: str, point: str) -> bool:
+def _asks_for_pod(hooks: PluginHooks, name: str, point: str) -> bool:
     """Whether the plugin's method takes the pod; hook wrappers may."""
-    own = _own(manager, name, point)
-    return own is None or "pod" in own.argnames
+    own = hooks.own(name, point)
+    return own is None or "pod" in own[1]
 
 
 def _reads(plugin: Any) -> int | None:
@@ -237,44 +193,17 @@ def _reads(plugin: Any) -> int | None:
     return reads if reads is None or not getattr(plugin, "reads_own", ()) else reads | OWN
 
 
-def _bound(
-    manager: pluggy.PluginManager,
-    plugins: Mapping[str, Any],
-    name: str,
-    point: str,
-    metrics: Metrics,
-) -> Callable[..., Any]:
-    """The plugin's method with all arguments of the hook, timed, with its faults translated.
-
-    If a hook wrapper is registered for the point, the call goes through pluggy.
-    """
-    wanted = tuple(getattr(manager.hook, point).spec.argnames)
+def _bound(hooks: PluginHooks, name: str, point: str, metrics: Metrics) -> Callable[..., Any]:
+    """The plugin's method with all arguments of the hook, timed, with its faults translated."""
     series = metrics.plugins.series(point_label(point), name)
-    own = _own(manager, name, point)
-    if own is None:
-        function = _through_pluggy(manager, plugins, name, point, wanted)
-    else:
-        function = _with_arguments(own.function, tuple(own.argnames), wanted)
     time_it = timed_async if point in ASYNC_POINTS else timed
-    return time_it(function, name, point, series, metrics.failures)
+    return time_it(_function(hooks, name, point), name, point, series, metrics.failures)
 
 
-def _through_pluggy(
-    manager: pluggy.PluginManager,
-    plugins: Mapping[str, Any],
-    name: str,
-    point: str,
-    wanted: tuple[str, ...],
-) -> Callable[..., Any]:
-    hook = getattr(manager.hook, point)
-    others = [i.plugin for i in hook.get_hookimpls() if i.plugin_name != name and not (i.wrapper or i.hookwrapper)]
-    subset = manager.subset_hook_caller(point, others)
-
-    def call(*args: Any) -> Any:
-        results = subset(**dict(zip(wanted, args, strict=True)))
-        return results[0] if results else None
-
-    return call
+def _function(hooks: PluginHooks, name: str, hook: str) -> Callable[..., Any]:
+    """The plugin's method with all arguments of the hook."""
+    own = hooks.own(name, hook)
+    return hooks.through_pluggy(name, hook) if own is None else _with_arguments(*own, parameters_of(hook))
 
 
 def _with_arguments(function: Callable[..., Any], has: tuple[str, ...], wanted: tuple[str, ...]) -> Callable[..., Any]:
