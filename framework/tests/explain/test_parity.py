@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import settings
 
 from gangline.explain import verdict
 
@@ -57,9 +58,9 @@ def differences(case: Case, got: Case) -> list[str]:
 
 @pytest.mark.parametrize("family", sorted(CASES))
 def test_every_recorded_verdict_is_the_same(family: str) -> None:
-    wrong = {
-        case["id"]: found for case in CASES[family] if (found := differences(case, judged(case, case["input"]["pod"])))
-    }
+    cases = CASES[family][:: max(1, 30 // settings().max_examples)]  # one of three in the inner loop, each in CI
+
+    wrong = {case["id"]: found for case in cases if (found := differences(case, judged(case, case["input"]["pod"])))}
 
     assert wrong == {}
 
