@@ -246,6 +246,7 @@ def plain(allocations: tuple[ResourceClaimAllocation, ...] | None) -> Any:
     return found
 
 
+PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
 STEPS = st.lists(
     st.sampled_from(
         ("publish",) * 4 + ("take",) * 4 + ("give", "give", "try", "try", "gone", "node", "several", "class", "check")
@@ -254,13 +255,13 @@ STEPS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=80, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@settings(max_examples=settings().max_examples * 4 // 5, phases=PHASES)
 @given(STEPS, st.integers(0, 2**32))
 def test_answers_are_those_of_a_fresh_allocator(steps: list[str], seed: int) -> None:
     go_through(steps, seed)
 
 
-@settings(deadline=None, max_examples=30, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@settings(max_examples=settings().max_examples * 3 // 10, phases=PHASES)
 @given(STEPS, st.integers(0, 2**32))
 def test_answers_do_not_depend_on_what_is_kept(steps: list[str], seed: int) -> None:
     """Caches without room keep the newest entry alone; a table that wears out soon is made anew now and then."""
