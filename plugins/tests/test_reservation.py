@@ -14,13 +14,14 @@ from gangline import model
 from gangline.deadline import Deadline
 from gangline.deciding.group_decisions import GroupRejection
 from gangline.deciding.group_search import decide_group
-from gangline.kube.resources import NAMESPACES, NODES, PODS
+from gangline.kube.resources import JOBS, NAMESPACES, NODES, PODS
 from gangline.loop.scheduler import Scheduler
 from gangline.queueing.units import Unit
 from gangline.simulate import Kubelet, SimulatedClient, running
 from gangline.testing import cluster, make_node, make_pod
 from gangline.wire.custom_resources import ALLOW
 from gangline_plugins.reservation import Reservation, ReservationArgs
+from gangline_plugins.reservation.lifetimes import Lifetimes
 from gangline_plugins.reservation.room import Leaving
 
 NODES_IN_ALL = 64
@@ -363,3 +364,29 @@ def test_other_tenants_start_at_once_when_a_member_of_the_reserved_gang_is_delet
 
 def test_other_tenants_start_when_the_reservation_has_lasted_as_long_as_it_may() -> None:
     assert 20.0 <= TwoTenants().seconds_to_start("", maxReservationSeconds=30.0) <= 45.0
+
+
+@pytest.mark.parametrize("default", [None, 60.0])
+def test_the_pods_that_end_are_those_whose_end_is_known(default: float | None) -> None:
+    gangs = busy("100s", "", "soon", "50s")
+    cache, handle = gangs.cache, gangs.handle
+    job = model.OwnerReference("Job", "train", "uid-train", "batch/v1", controller=True)
+    owned = make_pod("owned", node="n1")
+    owned.metadata.owner_references = [job]
+    cache.store(JOBS).upsert(
+        model.Job(model.ObjectMeta("train", "default", uid="uid-train", annotations={MAX_RUNTIME: "5s"}))
+    )
+    bounded = make_pod("bounded", node="n1")
+    bounded.spec.active_deadline_seconds = 7
+    leaving = make_pod("leaving", node="n1")
+    leaving.metadata.deletion_timestamp = "2026-01-01T00:00:00Z"
+    for pod in (owned, bounded, leaving, make_pod("waiting", annotations={MAX_RUNTIME: "5s"})):
+        cache.upsert_pod(cache.record(pod))
+    lifetimes = Lifetimes(handle, ReservationArgs(default_max_runtime_seconds=default))
+
+    found = {pod.name: end for end, pod in lifetimes.endings(cache.pods.values(), 1000.0, "default")}
+
+    ends = {pod.name: lifetimes.end_of(pod, 1000.0, "default") for pod in cache.pods.values() if pod.row >= 0}
+    assert found == {name: end for name, end in ends.items() if end < float("inf")}
+    assert {"owned", "bounded", "leaving", "busy-0", "busy-3"} <= found.keys()
+    assert ("busy-1" in found) == bool(default)

@@ -5,6 +5,7 @@ believed.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from gangline import Handle, InvalidObject, PodInfo, annotation_values, moments, permissions, resources
 from gangline_plugins.reservation.arguments import ReservationArgs
@@ -26,6 +27,22 @@ class Lifetimes:
         self._teller = Teller(handle)
         self._args = args
         self._namespaces = handle.state.store(resources.NAMESPACES)
+
+    def endings(self, pods: Iterable[PodInfo], now: float, beneficiary: str) -> list[tuple[float, PodInfo]]:
+        """The placed pods whose end is known, with their ends: see `end_of`. Of most pods it is not known."""
+        is_known_of_all = bool(self._args.default_max_runtime_seconds)
+        workload, found = self._handle.workload, []
+        for pod in pods:
+            if pod.row < 0:
+                continue
+            if not is_known_of_all and not pod.terminating and pod.cls.spec.active_deadline_seconds is None:
+                annotations = workload(pod) if pod.owners else pod.annotations
+                if MAX_RUNTIME not in annotations:
+                    continue
+            end = self.end_of(pod, now, beneficiary)
+            if math.isfinite(end):
+                found.append((end, pod))
+        return found
 
     def end_of(self, pod: PodInfo, now: float, beneficiary: str) -> float:
         """Seconds since the epoch at which the pod will have ended at the latest; infinite if that is unknown.

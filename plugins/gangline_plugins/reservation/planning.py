@@ -7,8 +7,7 @@ Source: EASY backfilling (Lifka, The ANL/IBM SP scheduling system, 1995): one re
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from gangline import GroupAttempt, PodInfo, Transaction
@@ -22,18 +21,14 @@ class Plan:
     rows: Mapping[str, int]
 
 
-def plan(
-    attempt: GroupAttempt, placed: Iterable[PodInfo], ends: Callable[[PodInfo], float], transaction: Transaction
-) -> Plan | None:
+def plan(attempt: GroupAttempt, endings: Iterable[tuple[float, PodInfo]], transaction: Transaction) -> Plan | None:
     """When and where the group fits if every pod ends at its stated time. None if the group does not fit even then.
 
-    `ends` gives the time at which a pod ends; pods with an infinite time stay. The search lets twice as many pods end
+    `endings` are the pods that end, with the times; all others stay. The search lets twice as many pods end
     at each step, and then bisects the last step. So it places the group about as often as the number of different end
     times has binary digits. The transaction is left unchanged.
     """
-    known = sorted(
-        ((end, pod) for pod in placed if math.isfinite(end := ends(pod))), key=lambda each: (each[0], each[1].uid)
-    )
+    known = sorted(endings, key=lambda each: (each[0], each[1].uid))
     waves = [(end, [pod for _, pod in wave]) for end, wave in itertools.groupby(known, key=lambda each: each[0])]
     gone, step, before = 0, 1, transaction.mark()
     low = 0

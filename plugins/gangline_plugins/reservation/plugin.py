@@ -191,10 +191,10 @@ class Reservation:
     def _plan(self, attempt: GroupAttempt, nodes: NodeView, now: float) -> Plan | None:
         kept = self._leaving.kept
         self._leaving.drop()  # while a new plan is made, the old one must not keep the group out of its own nodes
-        placed = [pod for pod in self._handle.state.pods.values() if pod.row >= 0]
         try:
+            endings = self._lifetimes.endings(self._handle.state.pods.values(), now, attempt.group.namespace)
             with self._handle.state.transaction() as tx:
-                return plan(attempt, placed, lambda pod: self._lifetimes.end_of(pod, now, attempt.group.namespace), tx)
+                return plan(attempt, endings, tx)
         except BaseException:  # for example the deadline has passed: there is no new plan, so the old one stays
             if kept is not None:
                 self._leaving.keep(kept, self._end_of, nodes)
