@@ -61,8 +61,8 @@ class Entry:
     """Whether a normalized score is the same on all nodes, so that it decides nothing."""
     base: ScoreColumn = field(default_factory=lambda: np.zeros(0))
     """Weighted sum of the scores that need no normalization."""
-    ranked: ScoreColumn = field(default_factory=lambda: np.zeros(0))
-    """`base` where feasible, -1 elsewhere."""
+    ranked: ScoreColumn | None = None
+    """`base` where feasible, -1 elsewhere; None until it is asked for."""
 
     def keep(self, name: str, index: slice | Rows, verdicts: CodeColumn) -> None:
         """Store a filter's verdicts at these rows; the column gets more bits if the new verdicts need them."""

@@ -279,7 +279,7 @@ class Evaluator:
         self.kept.score(entry, filtered.pod, self.deadline)
         extra = filtered.extra = self._extra_scores(filtered)
         if not extra and bonus is None and feasible is entry.feasible:
-            return self._best_of(entry.ranked)
+            return self._best_of(self.kept.ranked(entry))
         index = feasible.nonzero()[0]
         ranked = entry.base[index]
         for _, weight, scores in extra:

@@ -27,7 +27,7 @@ from gangline.state.changes import OWN, PODS, ChangeLog, Changes, positions_in, 
 from gangline.state.node_view import NodeView, Rows
 from gangline.state.nodes import Nodes
 from gangline.state.pods import PodInfo
-from gangline.status import MAX_SCORE, Code, Narrow, ScoreColumn, Status, read_only
+from gangline.status import MAX_SCORE, BoolColumn, Code, Narrow, ScoreColumn, Status, read_only
 
 
 class Kept:
@@ -45,6 +45,7 @@ class Kept:
         self._nodes = nodes
         self._workload = workload
         self._own_changes = profile.own_changes()
+        self._all_logs = (nodes.changes, *(log for own in self._own_changes.values() for log in own))
         self._logs: dict[tuple[str, ...], ChangeLog] = {}
         """By names of plugins."""
         self._identities = [each for each in profile.identities if each.is_kept]
@@ -85,8 +86,7 @@ class Kept:
 
     def _positions(self) -> dict[Changes, int]:
         """The position of each log now."""
-        logs = (self._nodes.changes, *(log for own in self._own_changes.values() for log in own))
-        return {log: log.position for log in logs}
+        return {log: log.position for log in self._all_logs}
 
     def _build(self, key: Hashable, pod: PodInfo, deadline: Deadline) -> Entry:
         nodes = self._nodes
@@ -120,14 +120,12 @@ class Kept:
             check()
             verdicts = codes_of(impl, impl.call(cycle, pod, view), len(view)).copy()
             entry.codes[impl.name] = verdicts
-        entry.steady = np.zeros(nodes.size, dtype=np.bool_)
-        entry.feasible = np.zeros(nodes.size, dtype=np.bool_)
+        entry.steady, entry.feasible = self._combined(entry, nodes.everything)
         entry.shown = read_only(entry.feasible)
-        self._combine(entry, nodes.everything)
         return entry
 
-    def _combine(self, entry: Entry, index: slice | Rows) -> None:
-        """Combine the verdicts of the filters at these rows."""
+    def _combined(self, entry: Entry, index: slice | Rows) -> tuple[BoolColumn, BoolColumn]:
+        """`steady` and `feasible` at these rows, from the verdicts of the filters."""
         steady = self._nodes.alive[index].copy()
         if entry.narrow:
             steady &= mask_of(entry.narrow, self._nodes)[index]
@@ -137,8 +135,7 @@ class Kept:
             feasible &= passes
             if impl not in entry.changing:
                 steady &= passes
-        entry.steady[index] = steady
-        entry.feasible[index] = feasible
+        return steady, feasible
 
     def _refresh(self, entry: Entry, pod: PodInfo) -> bool:
         """Update an entry; False if building a new one is cheaper."""
@@ -166,7 +163,7 @@ class Kept:
         for impl in entry.filters:
             if (impl.reads or 0) & kinds:
                 entry.keep(impl.name, index, codes_of(impl, impl.call(cycle, pod, view), len(view)))
-        self._combine(entry, index)
+        entry.steady[index], entry.feasible[index] = self._combined(entry, index)
         if entry.scorers is None:
             return
         for impl in entry.scorers:
@@ -201,7 +198,8 @@ class Kept:
             if impl.normalize is None:
                 total += impl.weight * float(kept[row])
         entry.base[row] = total
-        entry.ranked[row] = total if feasible else -1.0
+        if entry.ranked is not None:
+            entry.ranked[row] = total if feasible else -1.0
 
     def score(self, entry: Entry, pod: PodInfo, deadline: Deadline) -> None:
         """Score all nodes, unless the entry has scores. Raises PluginError and DeadlineExceeded."""
@@ -239,14 +237,14 @@ class Kept:
 
     def _rescore(self, entry: Entry, impl: Implementation, cycle: Cycle, pod: PodInfo, view: NodeView) -> None:
         raw = scores_of(impl, "score", impl.call(cycle, pod, view), len(view))
-        within = raw.min(initial=0.0) >= 0.0 and raw.max(initial=0.0) <= MAX_SCORE
-        if impl.normalize is None and not within:
+        if impl.normalize is None and not (raw.min(initial=0.0) >= 0.0 and raw.max(initial=0.0) <= MAX_SCORE):
             check_range(impl, raw[entry.feasible[view.index]])  # elsewhere it may say what it likes; it counts as 0
             raw = np.where((raw >= 0.0) & (raw <= MAX_SCORE), raw, 0.0)
         kept = entry.raw.get(impl.name)
         if impl.normalize is not None:
             first = raw[:1] if kept is None else kept[0]
-            entry.constant[impl.name] = entry.constant.get(impl.name, True) and bool((raw == first).all())
+            is_constant = entry.constant.get(impl.name, True) and bool((raw[-1:] == first).all())  # one tells most
+            entry.constant[impl.name] = is_constant and bool((raw == first).all())
         if kept is None:
             entry.raw[impl.name] = raw if raw.flags.owndata and raw.flags.writeable else raw.copy()
         else:
@@ -254,7 +252,6 @@ class Kept:
 
     def _rebase(self, entry: Entry, index: slice | Rows) -> None:
         """Sum and rank the scores at these rows again."""
-        whole = len(entry.ranked) != len(entry.feasible)
         total: ScoreColumn | None = None
         for impl in entry.scorers or ():
             if impl.normalize is None:
@@ -263,8 +260,15 @@ class Kept:
                 total = weighted if total is None else total + weighted
         if total is None:
             total = np.zeros(len(entry.feasible[index]))
-        ranked = np.where(entry.feasible[index], total, -1.0)
-        if whole:
-            entry.base, entry.ranked = total.copy(), ranked
-        else:
-            entry.base[index], entry.ranked[index] = total, ranked
+        if len(entry.base) != len(entry.feasible):
+            entry.base, entry.ranked = total.copy(), None
+            return
+        entry.base[index] = total
+        if entry.ranked is not None:
+            entry.ranked[index] = np.where(entry.feasible[index], total, -1.0)
+
+    def ranked(self, entry: Entry) -> ScoreColumn:
+        """`base` where feasible, -1 elsewhere; made when it is first asked for, as most profiles have more scores."""
+        if entry.ranked is None:
+            entry.ranked = np.where(entry.feasible, entry.base, -1.0)
+        return entry.ranked

@@ -112,5 +112,6 @@ def test_what_scores_take_is_counted_for_pods_told_apart_by_what_is_declared() -
     evaluator.ranking(filtered)
 
     entry = evaluator.kept.entry(pod, NO_DEADLINE)
-    assert len(entry.ranked) == 1000
-    assert counted == evaluator.kept.entries.bytes > sum(c.nbytes for c in (entry.base, entry.ranked, *entry.columns))
+    ranked = evaluator.kept.ranked(entry)
+    assert len(ranked) == 1000 and entry.ranked is ranked
+    assert counted == evaluator.kept.entries.bytes > sum(c.nbytes for c in (entry.base, ranked, *entry.columns))
