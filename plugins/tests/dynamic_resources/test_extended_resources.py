@@ -10,8 +10,10 @@ from gangline import Conflict, Unavailable, model
 from gangline.kube.resources import DEVICE_CLASSES, NODES, PODS, RESOURCE_CLAIMS, Resource
 from gangline.simulate import SimulatedClient
 from gangline.testing import make_node, make_pod
+from gangline_plugins.dynamic_resources import DynamicResources
+from gangline_plugins.dynamic_resources.extended import requests_of
 
-from .claim_cases import DRIVER, Cluster, exactly
+from .claim_cases import DRIVER, PROFILE, Cluster, exactly
 
 NAME = "example.com/device"
 IMPLICIT = "deviceclass.resource.kubernetes.io/gpu"
@@ -19,14 +21,18 @@ ANNOTATION = "resource.kubernetes.io/extended-resource-claim"
 GANG = {"gang.scheduling.koordinator.sh/name": "a", "gang.scheduling.koordinator.sh/min-available": "8"}
 
 
-def serving(name: str | None = NAME, **devices: int) -> Cluster:
+def serving(resource: str = NAME, /, **devices: int) -> Cluster:
     """A cluster whose class serves a resource."""
     cluster = Cluster(**devices)
-    served = cluster.simulated.server.get(DEVICE_CLASSES, "gpu").data
-    if name is not None:
-        spec = {**served["spec"], "extendedResourceName": name}
-        cluster.simulated.server.replace(DEVICE_CLASSES, {**served, "spec": spec})
+    serve(cluster, resource)
     return cluster
+
+
+def serve(cluster: Cluster, resource: str) -> None:
+    """The class serves this resource from now on."""
+    served = cluster.simulated.server.get(DEVICE_CLASSES, "gpu").data
+    spec = {**served["spec"], "extendedResourceName": resource}
+    cluster.simulated.server.replace(DEVICE_CLASSES, {**served, "spec": spec})
 
 
 def asking(cluster: Cluster, name: str, count: int = 1, resource: str = NAME, **more: Any) -> None:
@@ -79,13 +85,66 @@ def test_a_class_that_begins_to_serve_the_resource_wakes_the_pod() -> None:
     async def story() -> None:
         asking(cluster, "p")
         await cluster.told("p", f"Insufficient {NAME}")
-        served = cluster.simulated.server.get(DEVICE_CLASSES, "gpu").data
-        spec = {**served["spec"], "extendedResourceName": NAME}
-        cluster.simulated.server.replace(DEVICE_CLASSES, {**served, "spec": spec})
+        serve(cluster, NAME)
         await cluster.bound("p")
 
     cluster.play(story)
     cluster.check()
+
+
+def test_a_class_that_no_longer_serves_the_resource_gives_no_devices_for_it() -> None:
+    cluster = serving(a=2)
+
+    async def story() -> None:
+        asking(cluster, "p")
+        await cluster.bound("p")
+        serve(cluster, "example.com/other")
+        await cluster.settle()
+        asking(cluster, "q")
+        await cluster.told("q", f"Insufficient {NAME}")
+        cluster.simulated.server.delete(PODS, "p", namespace="default")
+        await cluster.simulated.until(lambda: not cluster.claims())
+
+    cluster.play(story)
+
+
+def test_a_profile_without_the_plugin_leaves_the_resource_to_device_plugins() -> None:
+    cluster = serving(a=2)
+    disabling = PROFILE.replace("enabled:", "disabled: [{name: DynamicResources}], enabled:")
+
+    async def story() -> None:
+        async with cluster.simulated.scheduling(disabling, None, plugins=[DynamicResources]):
+            asking(cluster, "p")
+            await cluster.told("p", f"Insufficient {NAME}")
+
+    cluster.play(story, schedules=False)
+    assert not cluster.claims()
+
+
+def test_init_containers_that_end_share_devices_with_each_other_and_with_those_that_start_later() -> None:
+    def container(name: str, count: int, policy: str | None = None) -> model.Container:
+        wanted = model.ResourceRequirements(limits={"cpu": 1, NAME: count})
+        return model.Container(name, resources=wanted, restart_policy=policy)
+
+    spec = model.PodSpec(
+        init_containers=[container("first", 4), container("sidecar", 2, "Always"), container("last", 3)],
+        containers=[container("main", 1)],
+    )
+
+    requests, mappings = requests_of(spec, {NAME: "gpu"})
+
+    counts = {each.name: each.exactly.count for each in requests if each.exactly is not None}
+    sidecar, main, shared = (f"container-{place}-request-1" for place in (1, 3, 2))
+    assert counts == {sidecar: 2, main: 1, shared: 2}
+    assert [(each.container_name, each.request_name) for each in mappings] == [
+        ("sidecar", sidecar),
+        ("main", main),
+        ("first", sidecar),
+        ("first", main),
+        ("first", shared),
+        ("last", main),
+        ("last", shared),
+    ]
 
 
 def test_where_a_device_plugin_advertises_the_resource_it_wins_and_no_claim_is_made() -> None:
