@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gangline import model
 from gangline.deciding.group_decisions import GroupDecision, GroupRejection
 from gangline.state.pods import PodInfo
-from gangline.testing import make_pod
+from gangline.testing import make_node, make_pod
 from gangline.wire.custom_resources import COMPLETION_INDEX
 from gangline_plugins.node_ports import NodePorts
 from gangline_plugins.node_resources_fit import Args
@@ -56,12 +56,13 @@ def test_as_many_slices_as_there_are_leaves_find_them() -> None:
 def test_a_resource_that_filters_do_not_count_limits_no_part() -> None:
     thing = "example.com/thing"
     gangs = Gangs(fabric(spines=1, leaves=2, nodes=1), args={"NodeResourcesFit": Args(ignored_resources=[thing])})
+    gangs.cache.upsert_node(make_node("counts", gpus=0, resources={thing: 1}))
     gangs.define("a", 8)
     pods = [member(n, 4, gpus=2, port=0) for n in range(8)]
     for pod in pods:
         wanted = pod.spec.containers[0].resources
         assert wanted is not None and wanted.requests is not None
-        wanted.requests[thing] = 1
+        wanted.requests |= {thing: 1, "cpu": 1}
 
     placed = gangs.place([gangs.cache.record(pod) for pod in pods])
 

@@ -214,8 +214,11 @@ def test_a_pod_has_claims_of_its_own_beside_its_extended_resources() -> None:
 
 
 @pytest.mark.parametrize("devices", [{"a": 8}, {"a": 5, "b": 3}])
-def test_a_gang_gets_all_of_its_devices_in_one_decision(devices: dict[str, int]) -> None:
+@pytest.mark.parametrize("advertised", [0, 1])
+def test_a_gang_gets_all_of_its_devices_in_one_decision(devices: dict[str, int], advertised: int) -> None:
     cluster = serving(**devices)
+    if advertised:  # then nodes without the resource have a number for it, which is 0
+        cluster.simulated.create(NODES, make_node("c", cpu=0, pods=0, resources={NAME: advertised}))
 
     async def story() -> None:
         for number in range(8):
@@ -285,7 +288,11 @@ def test_what_was_made_for_a_pod_that_is_not_bound_is_deleted(
 @pytest.mark.parametrize("stage", ["created", "allocated", "told"])
 def test_what_a_scheduler_that_was_killed_has_left_behind_is_deleted(size: int, stage: str) -> None:
     cluster = serving(a=8)
-    calls = {"created": ("patch", RESOURCE_CLAIMS), "allocated": ("patch", PODS), "told": ("bind", PODS)}
+    calls: dict[str, tuple[str, Resource[Any]]] = {
+        "created": ("patch", RESOURCE_CLAIMS),
+        "allocated": ("patch", PODS),
+        "told": ("bind", PODS),
+    }
     verb, kind = calls[stage]
     is_dead = False
 
