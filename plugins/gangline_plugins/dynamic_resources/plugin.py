@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Sequence
 from functools import partial
 
 import msgspec
@@ -14,10 +13,8 @@ from gangline import (
     SKIP,
     SKIP_CLASS,
     Action,
-    BoolColumn,
     CodeColumn,
     Cycle,
-    Deadline,
     Diagnosis,
     EventHint,
     GroupAttempt,
@@ -39,7 +36,6 @@ from gangline import (
     resources,
     unschedulable,
 )
-from gangline.dra.live import Asked
 from gangline.dra.questions import FIRST_TEXT
 from gangline_plugins.dynamic_resources.binding import IN_USE, LEFT_BEHIND, NOT_HERE, TAKEN_BACK, Binding, Reserved
 from gangline_plugins.dynamic_resources.claims import (
@@ -53,43 +49,15 @@ from gangline_plugins.dynamic_resources.claims import (
     uses_claims,
 )
 from gangline_plugins.dynamic_resources.extended import MOST_NAMES, is_extended, pod_of
+from gangline_plugins.dynamic_resources.judging import ELSEWHERE, Judge, Need
 from gangline_plugins.dynamic_resources.ledger import ledger
 from gangline_plugins.dynamic_resources.preferring import has_alternatives, preference
 
-_ELSEWHERE = 1
-"""The code of a node on which the devices of a claim cannot be used; higher codes are one more than those of
-`Devices`.
-"""
-_MOST_TEXTS = 250
-"""Codes of errors for nodes of one pattern."""
-_MOST_PATTERNS = 250
-"""Patterns of one pod that are told apart in errors."""
-_MANY = 2**31
-"""More pods than any node has room for."""
 _UNHELPED = "no new claims to deallocate"
 _DROPPED = "deletion of ResourceClaim completed"
 
 
-@dataclass(slots=True, eq=False)
-class _Need:
-    """What pods of one identity need of a node."""
-
-    own: Claims
-    """Claims without devices that were made for the pod; like pods have others of the same specs."""
-    named: Claims
-    """All other claims: whether they have devices is looked up whenever a node is judged."""
-    pod: PodInfo | None = None
-    """The pod, if devices serve extended resources that it requests: on each node perhaps others."""
-    left: Claims = field(default_factory=list)
-    """Claims for its extended resources that an earlier attempt has left behind."""
-    asked: list[Asked | None] = field(default_factory=list)
-    """The question about claims without devices that was asked last, for each pattern; None if there are none."""
-    patterns: dict[int, int] = field(default_factory=dict)
-    """Which extended resources devices have to serve: the place of the pattern's question."""
-    problem: str = field(default="", compare=False)
-
-
-_NEED: StateKey[_Need] = StateKey("DynamicResources need")
+_NEED: StateKey[Need] = StateKey("DynamicResources need")
 _RESERVED: StateKey[Reserved] = StateKey("DynamicResources reserved")
 
 
@@ -110,7 +78,7 @@ class DynamicResources:
     name = "DynamicResources"
     args_type = DynamicResourcesArgs
     reads = NODE
-    errors_from = FIRST_TEXT + _ELSEWHERE
+    errors_from = FIRST_TEXT + ELSEWHERE
     watches = (resources.RESOURCE_CLAIMS, resources.RESOURCE_SLICES, resources.DEVICE_CLASSES, resources.NAMESPACES)
 
     def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None:
@@ -119,6 +87,7 @@ class DynamicResources:
         self._namespaces = handle.state.store(resources.NAMESPACES)
         self._ledger = ledger(handle)
         self._devices = self._ledger.devices
+        self._judge = Judge(self._ledger)
         self._binding = Binding(handle, self._ledger, args.binding_timeout)
         self._extended = self._ledger.extended
         self._extended.served.give_out_in(handle)
@@ -208,7 +177,7 @@ class DynamicResources:
             return unschedulable(need, resolvable=False)
         if not need.own and not need.named and need.pod is None:
             return SKIP
-        lacking = self._lacking(need)
+        lacking = self._judge.lacking(need)
         if need.pod is None:
             try:
                 need.asked = [self._devices.asked(lacking) if lacking else None]
@@ -217,13 +186,13 @@ class DynamicResources:
         cycle.write(_NEED, need)
         return None
 
-    def _need(self, pod: PodInfo) -> _Need | str:
+    def _need(self, pod: PodInfo) -> Need | str:
         """What the pod needs, or why it cannot be placed anywhere now."""
         try:
             claims = claims_of(pod, self._claims)
         except ClaimProblem as problem:
             return str(problem)
-        need = _Need([], [])
+        need = Need([], [])
         for claim in claims:
             newest = self._ledger.newest(claim)
             uid = claim.metadata.uid
@@ -245,10 +214,6 @@ class DynamicResources:
                 return LEFT_BEHIND
         return need
 
-    def _lacking(self, need: _Need) -> Claims:
-        """The claims that have no devices now."""
-        return need.own + [each for each in need.named if self._ledger.allocation(each.metadata.uid) is None]
-
     @hookimpl
     def filter(self, cycle: Cycle, nodes: NodeView) -> CodeColumn:
         """Nodes on which the devices of a claim cannot be used, and nodes without devices for the other claims."""
@@ -258,84 +223,26 @@ class DynamicResources:
             allocation = self._ledger.allocation(claim.metadata.uid)
             if allocation is not None and allocation.node_selector is not None:
                 elsewhere |= ~node_selection.match_selector(allocation.node_selector, nodes)
-        codes = np.zeros(len(nodes), dtype=np.uint16)
-        need.problem = ""
         if need.left:
-            codes[:] = _ELSEWHERE
-            return codes
+            return np.full(len(nodes), ELSEWHERE, dtype=np.uint16)
         within = cycle.deadline.at_most(self._filter_timeout) if self._filter_timeout else None
-        for place, mask, claims in self._questions(need, nodes):
-            if claims:
-                view = nodes if mask is None else nodes.at(nodes.rows[mask])
-                index = slice(None) if mask is None else mask
-                codes[index] = self._judge(need, place, claims, view, within)
-        codes[elsewhere] = _ELSEWHERE
+        codes = self._judge.codes(need, nodes, within)
+        codes[elsewhere] = ELSEWHERE
         return codes
-
-    def _judge(
-        self, need: _Need, place: int, claims: Claims, nodes: NodeView, within: Deadline | None
-    ) -> CodeColumn | int:
-        """The codes of nodes for claims without devices."""
-        try:
-            asked = need.asked[place] = self._devices.asked(claims)
-            found = self._devices.codes(asked, nodes, within).astype(np.uint16)
-        except InvalidObject as error:
-            need.problem = str(error)
-            return 1 + _ELSEWHERE
-        found[found >= FIRST_TEXT] += place * _MOST_TEXTS
-        return np.where(found == 0, 0, found + _ELSEWHERE)
-
-    def _questions(self, need: _Need, nodes: NodeView) -> Iterator[tuple[int, BoolColumn | None, Claims]]:
-        """The claims without devices for which nodes are judged, by pattern: a place, the nodes (None: all), claims."""
-        lacking = self._lacking(need)
-        if need.pod is None:
-            need.asked = need.asked or [None]
-            yield 0, None, lacking
-            return
-        patterns = self._extended.patterns(need.pod, nodes)
-        kinds = np.unique(patterns).tolist()
-        for kind in kinds:
-            place = need.patterns.setdefault(kind, len(need.patterns))
-            need.asked += [None] * (place + 1 - len(need.asked))
-            extended = self._extended.of(need.pod, kind)
-            claims = lacking if extended is None else [*lacking, extended]
-            yield min(place, _MOST_PATTERNS), patterns == kind if len(kinds) > 1 else None, claims
 
     def explain(self, cycle: Cycle, pod: PodInfo, code: int) -> Sequence[Reason]:
         """The reason that a code stands for."""
         need = cycle.get(_NEED)
         if need is not None and need.left:
             return (Reason(LEFT_BEHIND, resolvable=False),)
-        if code == _ELSEWHERE or need is None:
-            return (Reason(NOT_HERE, resolvable=False),)
-        place, text = divmod(max(0, code - _ELSEWHERE - FIRST_TEXT), _MOST_TEXTS)
-        found = code - _ELSEWHERE if code - _ELSEWHERE < FIRST_TEXT else FIRST_TEXT + text
-        asked = need.asked[place] if place < len(need.asked) else None
-        if asked is None:
-            asked = next((each for each in need.asked if each is not None), None)
-        if need.problem or asked is None:
-            return (Reason(need.problem or NOT_HERE, resolvable=False),)
-        claims = self._lacking(need)
-        if need.pod is not None:
-            kind = next((kind for kind, number in need.patterns.items() if number == place), 0)
-            extended = self._extended.of(need.pod, kind)
-            claims = claims if extended is None else [*claims, extended]
-        return (Reason(self._devices.reason(asked, found, claims), resolvable=False),)
+        text = self._judge.reason(need, code) if code > ELSEWHERE and need is not None else ""
+        return (Reason(text or NOT_HERE, resolvable=False),)
 
     @hookimpl
     def capacity(self, cycle: Cycle, nodes: NodeView) -> Int64Column | None:
         """At most how many pods with such claims of their own the free devices of each node suffice for."""
         need = cycle.get(_NEED)
-        if need is None or need.named:
-            return None
-        room = np.full(len(nodes), _MANY, dtype=np.int64)
-        for _, mask, claims in self._questions(need, nodes):
-            if claims:
-                found = self._devices.room(self._devices.asked(claims), nodes)
-                if found is None:
-                    return None
-                room = found if mask is None else np.where(mask, found, room)
-        return room
+        return None if need is None or need.named else self._judge.room(need, nodes)
 
     @hookimpl
     def post_filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeView, diagnosis: Diagnosis) -> Status | None:
@@ -388,23 +295,13 @@ class DynamicResources:
     def score(self, cycle: Cycle, nodes: NodeView) -> ScoreColumn:
         """How early in their lists the alternatives stand that the claims get on each node."""
         need = cycle.read(_NEED)
-        lacking = self._lacking(need)
         had = 0.0
         for claim in need.named:
             allocation = self._ledger.allocation(claim.metadata.uid)
             had += preference(claim, allocation) if allocation is not None else 0.0
-        scores = np.full(len(nodes), had)
-        if not has_alternatives(lacking):
-            return scores
-        for _, mask, claims in self._questions(need, nodes):
-            asked = self._devices.asked(claims)
-            feasible = (self._devices.codes(asked, nodes) == 0) & nodes.alive & (True if mask is None else mask)
-            rows = nodes.rows
-            for at in np.flatnonzero(feasible).tolist():  # each node may get other devices
-                found = self._devices.allocate(asked, claims, int(rows[at])).allocations
-                for claim, allocation in zip(claims, found or (), strict=bool(found)):
-                    scores[at] += preference(claim, allocation)
-        return scores
+        if not has_alternatives(self._judge.lacking(need)):
+            return np.full(len(nodes), had)
+        return self._judge.preferences(need, nodes) + had
 
     @hookimpl
     def normalize_score(self, cycle: Cycle, pod: PodInfo, scores: ScoreColumn) -> ScoreColumn:
