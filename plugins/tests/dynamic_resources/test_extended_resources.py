@@ -245,7 +245,7 @@ def test_a_gang_for_which_a_device_is_missing_gets_none() -> None:
 
 
 class Fails:
-    """Fails calls of a verb on a kind, for a number of times; `after` the server has done what it was asked for."""
+    """Fails calls of a verb on a kind, for a number of times, before they reach the server."""
 
     def __init__(self, verb: str, kind: Resource[Any], error: Exception, times: int) -> None:
         self.verb, self.kind, self.error, self.left = verb, kind, error, times
