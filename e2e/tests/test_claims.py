@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gangline_e2e.claims import counting, pooling, selecting
+from gangline_e2e.claims import counting, extending, pooling, selecting
 from gangline_e2e.claims.building import Created, Decided, Story
 from gangline_e2e.claims.replaying import replay
 from gangline_e2e.claims.telling import Outcome, prepare, tell
@@ -25,7 +25,7 @@ from gangline_e2e.scheduler import Gangline, configuration, profile
 from gangline_e2e.workloads import Manifest, Manifests
 
 USER = "system:kube-scheduler"
-TOGETHER = (*counting.STORIES, *selecting.STORIES, *pooling.STORIES)
+TOGETHER = (*counting.STORIES, *selecting.STORIES, *pooling.STORIES, *extending.STORIES)
 STORIES: Mapping[str, Story] = {story.name: story for story in (*TOGETHER, *pooling.ALONE)}
 Outcomes = Mapping[str, Outcome]
 
@@ -71,9 +71,10 @@ def ours(own_control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFacto
 def test_a_story_ends_as_with_kube_scheduler(ours: Outcomes, theirs: Outcomes, name: str) -> None:
     assert ours[name].decided == theirs[name].decided
     assert ours[name].claims == theirs[name].claims
+    assert ours[name].mapped == theirs[name].mapped
 
 
-@pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize("name", [name for name in STORIES if not name.startswith("extended-")])
 def test_our_allocator_finds_the_devices_that_kube_scheduler_finds(theirs: Outcomes, name: str) -> None:
     story, outcome = STORIES[name], theirs[name]
 

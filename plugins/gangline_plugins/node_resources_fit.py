@@ -27,6 +27,7 @@ from gangline import (
     on,
     requests,
 )
+from gangline_plugins.extended_resources import ExtendedResources
 from gangline_plugins.resource_scoring import (
     ResourceSpec,
     ScoringStrategy,
@@ -59,6 +60,10 @@ class _Wanted:
     resources: tuple[str, ...]
     amounts: NDArray[np.int64]
     bits: NDArray[np.unsignedinteger]
+    served: NDArray[np.bool_] | None
+    """Which of them a DeviceClass serves, on nodes without a device plugin for it; None if none is."""
+    version: object
+    """The version of the classes that was read."""
 
     def items(self) -> Iterator[tuple[str, int]]:
         """Names and amounts."""
@@ -68,13 +73,15 @@ class _Wanted:
 def _short_by_resource(wanted: _Wanted, nodes: NodeView) -> CodeColumn:
     """The verdicts for many nodes: one resource after the other, so that no amounts are copied."""
     short = np.zeros(len(nodes), dtype=wanted.bits.dtype)
-    for (resource, amount), bit in zip(wanted.items(), wanted.bits.flat, strict=True):
+    for place, ((resource, amount), bit) in enumerate(zip(wanted.items(), wanted.bits.flat, strict=True)):
         allocatable = nodes.allocatable(resource)
         missing = allocatable - nodes.requested(resource) < amount
+        if wanted.served is not None and wanted.served[place, 0]:
+            missing &= allocatable > 0
         if missing.any():
             short |= missing * bit
             if resource != "pods":
-                short |= (allocatable < amount).astype(short.dtype)
+                short |= (missing & (allocatable < amount)).astype(short.dtype)
     return short
 
 
@@ -88,7 +95,9 @@ class NodeResourcesFit:
     def __init__(self, args: Args, handle: Handle) -> None:
         self._ignored = frozenset(handle.ignored_resources or args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
-        self._memo = memo_key(NodeResourcesFit, self._ignored, self._ignored_groups)
+        self._memo = memo_key(NodeResourcesFit, self._ignored, self._ignored_groups, handle.profile)
+        self._extended = handle.state.shared(ExtendedResources, handle.state)
+        self._profile = handle.profile
         self._strategy: Strategy = build_strategy(args.scoring_strategy)
 
     @hookimpl
@@ -97,6 +106,7 @@ class NodeResourcesFit:
         return (
             on("pods", Action.DELETE | Action.UPDATE_POD_SCALE_DOWN, self._frees_something),
             on("nodes", Action.ADD | Action.UPDATE_NODE_ALLOCATABLE, self._holds_the_pod),
+            on("deviceclasses", Action.ADD | Action.UPDATE, self._serves_the_pod),
         )
 
     @hookimpl
@@ -107,10 +117,14 @@ class NodeResourcesFit:
             return _short_by_resource(wanted, nodes)
         allocatable, requested = nodes.amounts(wanted.resources)
         missing = allocatable - requested < wanted.amounts
+        if wanted.served is not None:
+            missing &= ~wanted.served | (allocatable > 0)
         if not missing.any():
             return np.zeros(len(nodes), dtype=wanted.bits.dtype)
         short: CodeColumn = (missing * wanted.bits).sum(axis=0, dtype=wanted.bits.dtype)
-        too_small = (allocatable[1:] < wanted.amounts[1:]).any(axis=0)  # a full slot count can change, a size cannot
+        too_small = (missing[1:] & (allocatable[1:] < wanted.amounts[1:])).any(
+            axis=0
+        )  # a full slot count can change, a size cannot
         return short | too_small.astype(wanted.bits.dtype)
 
     def explain(self, cycle: Cycle, pod: PodInfo, code: int) -> Sequence[Reason]:
@@ -129,14 +143,17 @@ class NodeResourcesFit:
 
     def _wanted(self, pod: PodInfo) -> _Wanted:
         found: _Wanted | None = pod.cls.memo.get(self._memo)
-        if found is None:
+        if found is None or found.version is not self._extended.version:
             real = pod.cls.requests.real
             counted = {"pods": 1, **{r: amount for r, amount in real.items() if not self._is_ignored(r)}}
             bits: type[np.unsignedinteger] = np.uint8 if len(counted) < 8 else np.uint64
+            served = self._extended.of(pod.cls) if self._extended.are_given_out_in(self._profile) else {}
             found = pod.cls.memo[self._memo] = _Wanted(
                 tuple(counted),
                 np.array(list(counted.values()), dtype=np.int64)[:, None],
                 np.array([1 << bit for bit in range(1, len(counted) + 1)], dtype=bits)[:, None],
+                np.array([name in served for name in counted])[:, None] if served else None,
+                self._extended.version,
             )
         return found
 
@@ -153,4 +170,13 @@ class NodeResourcesFit:
     def _holds_the_pod(self, pod: PodInfo, old: object, new: model.Node) -> bool:
         """Whether the node, if it were empty, would be large enough."""
         allocatable = requests.allocatable(new.status.allocatable, "status.allocatable")
-        return all(allocatable.get(resource, 0) >= amount for resource, amount in self._wanted(pod).items())
+        wanted = self._wanted(pod)
+        served = [False] * len(wanted.resources) if wanted.served is None else wanted.served.flat
+        return all(
+            allocatable.get(resource, 0) >= amount or (by_class and not allocatable.get(resource, 0))
+            for (resource, amount), by_class in zip(wanted.items(), served, strict=True)
+        )
+
+    def _serves_the_pod(self, pod: PodInfo, old: object, new: object) -> bool:
+        """Whether some class serves what the pod asks for."""
+        return bool(self._extended.of(pod.cls))

@@ -16,6 +16,7 @@ from gangline_e2e.workloads import Manifest, Manifests
 DECIDED_S = 20.0
 """Seconds for one step: what has not come by then is not to come, and the outcome shows what has."""
 CLUSTER_WIDE = {"ResourceSlice": "resourceslices", "DeviceClass": "deviceclasses"}
+EXTENDED = "resource.kubernetes.io/extended-resource-claim"
 CLAIMED = "resource.kubernetes.io/pod-claim-name"
 
 
@@ -26,7 +27,9 @@ class Outcome:
     decided: dict[str, list[str]] = field(default_factory=dict)
     """By pod, each time that it was waited for: its node, or why it has none."""
     claims: dict[str, Any] = field(default_factory=dict)
-    """By claim, or POD/ENTRY: what it asks for, its allocation, who has reserved it, and its finalizers."""
+    """By claim, POD/ENTRY or POD/extended: what it asks for, its allocation, who has reserved it, its finalizers."""
+    mapped: dict[str, Any] = field(default_factory=dict)
+    """By pod: which of its containers uses which request of the claim for its extended resources."""
 
     def devices(self, claim: str) -> list[str]:
         """REQUEST=DEVICE of a claim in order."""
@@ -51,7 +54,13 @@ async def tell(api: Api, stories: Sequence[Story]) -> dict[str, Outcome]:
         told = {story.name: group.create_task(_tell(api, story)) for story in stories}
     outcomes = {name: each.result() for name, each in told.items()}
     claims = await api.list(f"/apis/{API}/namespaces/{api.namespace}/resourceclaims")
+    pods = await api.list(api.pods)
     for name, outcome in outcomes.items():
+        outcome.mapped = {
+            _short(each["metadata"]["name"], name): each["status"]["extendedResourceClaimStatus"]["requestMappings"]
+            for each in pods
+            if _is_of(each, name) and "extendedResourceClaimStatus" in each["status"]
+        }
         outcome.claims = {_called(each, name): _kept(each, name) for each in claims if _is_of(each, name)}
     return outcomes
 
@@ -118,6 +127,8 @@ def _called(claim: Manifest, story: str) -> str:
     """The name of a claim in its story; one made for a pod is named by the pod and its entry."""
     metadata = claim["metadata"]
     entry = metadata.get("annotations", {}).get(CLAIMED)
+    if metadata.get("annotations", {}).get(EXTENDED) == "true":
+        entry = "extended"
     if entry is None:
         return _short(metadata["name"], story)
     return f"{_short(metadata['ownerReferences'][0]['name'], story)}/{entry}"

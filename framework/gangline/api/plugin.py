@@ -82,6 +82,12 @@ class State(Protocol):
         """
         ...
 
+    def ask_trackers(self) -> None:
+        """A tracker concerns pods of other classes now: its method `concerns` is called again for each class.
+
+        A pod may then be taken off a row of which the tracker was not told when the pod was placed.
+        """
+
     def follow_nodes(self, listener: Any) -> None:
         """Call `node_upserted(node, row)` of the listener for every node: now for each, later for each change.
 

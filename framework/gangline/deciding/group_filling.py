@@ -28,7 +28,7 @@ from gangline.profile.runtime import Runtime
 from gangline.state.cache import Cache
 from gangline.state.locality import is_drawn_by, reaches_beyond
 from gangline.state.node_view import Int64Column, Rows
-from gangline.state.pods import PodInfo
+from gangline.state.pods import PodClass, PodInfo
 from gangline.state.topology import Domains
 from gangline.state.transaction import Transaction
 
@@ -83,19 +83,33 @@ class Filler:
 
         With `is_open`, the verdicts of filters that are called anew for each attempt are ignored.
         """
-        nodes, cls = self._cache.nodes, filtered.pod.cls
+        feasible = filtered.entry.feasible if is_open and filtered.status is None else filtered.feasible
+        feasible = feasible[: self._cache.nodes.size]
+        holds = self._by_numbers(filtered.pod.cls)
+        if (feasible & (holds < 1)).any():
+            # A filter that lets the first pod in knows better than the arithmetic, of resources that are not counted.
+            holds = np.where(feasible & (holds < 1), self._by_numbers(filtered.pod.cls, elsewhere=True), holds)
+        if filtered.status is None:
+            for counted in self._runtime.evaluator.capacities(filtered):
+                np.minimum(holds, counted, out=holds)
+        return np.where(feasible, np.maximum(holds, 1), 0)
+
+    def _by_numbers(self, cls: PodClass, elsewhere: bool = False) -> Int64Column:
+        """How many pods of the class the requests leave room for on each node.
+
+        With `elsewhere`, a resource that a node does not have is taken to come from elsewhere, in any amount.
+        """
+        nodes = self._cache.nodes
         size = nodes.size
         holds = np.full(size, _MANY, dtype=np.int64)
         for resource, amount in cls.takes:
             if amount > 0:
-                free = nodes.allocatable[resource, :size] - nodes.requested[resource, :size]
-                np.minimum(holds, free // amount, out=holds)
-        if filtered.status is None:
-            for counted in self._runtime.evaluator.capacities(filtered):
-                np.minimum(holds, counted, out=holds)
-        # A filter that lets the first pod in knows better than the arithmetic, of resources that are not counted.
-        feasible = filtered.entry.feasible if is_open and filtered.status is None else filtered.feasible
-        return np.where(feasible[:size], np.maximum(holds, 1), 0)
+                allocatable = nodes.allocatable[resource, :size]
+                limit = (allocatable - nodes.requested[resource, :size]) // amount
+                if elsewhere:
+                    limit[allocatable == 0] = _MANY
+                np.minimum(holds, limit, out=holds)
+        return holds
 
     def fill(self, attempt: GroupAttempt, rows: Rows, tx: Transaction) -> Steps[bool]:
         """Place at least the needed members on these rows; False, with nothing placed, if that is impossible.

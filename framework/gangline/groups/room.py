@@ -75,6 +75,7 @@ class _Alike:
         self._common = asked.min(axis=0)
         self._needs = np.array([self._need(part) for part in parts])
         capacity = np.max([role.capacity for role in roles], axis=0)
+        self._capacity = capacity
         self._allowed = capacity > 0
         self._known = self._allowed & (self._fits(np.arange(len(capacity))) == 0)
         """Where a filter accepts a member although the numbers do not."""
@@ -88,7 +89,7 @@ class _Alike:
         ids = level.ids[rows]
         rows, ids = rows[ids >= 0], ids[ids >= 0]
         allowed = self._allowed[rows]
-        members = np.where(allowed, np.maximum(self._fits(rows), self._known[rows]), 0)
+        members = np.where(allowed, np.where(self._known[rows], self._capacity[rows], self._fits(rows)), 0)
         columns: list[NDArray[np.int64]] = [members]
         if not self._known[rows].any():
             nodes = self._nodes

@@ -42,6 +42,21 @@ class ClaimWriter:
             self._served = None
             raise
 
+    async def create(self, claim: ResourceClaim) -> ResourceClaim:
+        """Make a claim, of the newest version alone; after Unavailable it may be there or not."""
+        return await self._client.create(RESOURCE_CLAIMS, claim, namespace=claim.metadata.namespace)
+
+    async def in_namespace(self, namespace: str) -> list[ResourceClaim]:
+        """All claims of a namespace as they are now."""
+        return (await self._client.list(await self._resource(), namespace=namespace)).items
+
+    async def delete(self, claim: ResourceClaim) -> None:
+        """Delete the claim with its finalizer, whoever uses its devices; Conflict if it has changed."""
+        if FINALIZER in claim.metadata.finalizers:
+            claim = await self.unprotect(claim)
+        metadata = claim.metadata
+        await self._client.delete(await self._resource(), metadata.name, namespace=metadata.namespace, uid=metadata.uid)
+
     async def protect(self, claim: ResourceClaim) -> ResourceClaim:
         """Add the finalizer, which has to be there before devices are allocated; Conflict if the claim has changed."""
         return await self._patch(claim, {"finalizers": [FINALIZER]}, fresh=True)

@@ -146,6 +146,10 @@ class Cache:
         """Tell the tracker of every placement and removal from now on, and now of the pods that are placed already."""
         self.trackers.add(tracker, self._placed())
 
+    def ask_trackers(self) -> None:
+        """A tracker concerns pods of other classes now: `concerns` is called again for each class."""
+        self.trackers.version += 1
+
     def _placed(self) -> Iterator[PodInfo]:
         return (pod for pod in self._pods.values() if pod.row >= 0)
 

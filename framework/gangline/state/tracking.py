@@ -22,10 +22,10 @@ from gangline.state.scopes import Users
 class Tracker(Protocol):
     """Follows where pods are: it is called for every placement and every removal, including undone ones.
 
-    If it has a method `concerns(cls)`, that is called once for each pod class and says whether to tell the tracker of
-    these pods. A pod for which `add` raises is not placed. A pod for which `remove` raises is removed all the same. If
-    the tracker has a method `clear()`, it is cleared after an exception and told of all pods again; if not, the plugins
-    that use it fail from then on.
+    If it has a method `concerns(cls)`, that is called once for each pod class, and again after `ask_trackers`, and says
+    whether to tell the tracker of these pods. A pod for which `add` raises is not placed. A pod for which `remove`
+    raises is removed all the same. If the tracker has a method `clear()`, it is cleared after an exception and told of
+    all pods again; if not, the plugins that use it fail from then on.
     """
 
     def add(self, pod: PodInfo, row: int) -> None:

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from gangline import model
 from gangline.deciding.group_decisions import GroupDecision, GroupRejection
 from gangline.state.pods import PodInfo
-from gangline.testing import make_pod
+from gangline.testing import make_node, make_pod
 from gangline.wire.custom_resources import COMPLETION_INDEX
 from gangline_plugins.node_ports import NodePorts
+from gangline_plugins.node_resources_fit import Args
 
 from ..gangs import GROUP, Gangs, fabric, leaves_of
 
@@ -50,6 +51,22 @@ def test_as_many_slices_as_there_are_leaves_find_them() -> None:
     placed = gangs.place(sliced(gangs, 32, 4))
 
     assert set(leaves_of(placed).values()) == {4} and len(leaves_of(placed)) == 8
+
+
+def test_a_resource_that_filters_do_not_count_limits_no_part() -> None:
+    thing = "example.com/thing"
+    gangs = Gangs(fabric(spines=1, leaves=2, nodes=1), args={"NodeResourcesFit": Args(ignored_resources=[thing])})
+    gangs.cache.upsert_node(make_node("counts", gpus=0, resources={thing: 1}))
+    gangs.define("a", 8)
+    pods = [member(n, 4, gpus=2, port=0) for n in range(8)]
+    for pod in pods:
+        wanted = pod.spec.containers[0].resources
+        assert wanted is not None and wanted.requests is not None
+        wanted.requests |= {thing: 1, "cpu": 1}
+
+    placed = gangs.place([gangs.cache.record(pod) for pod in pods])
+
+    assert sorted(leaves_of(placed).values()) == [4, 4]
 
 
 def test_what_only_filters_can_tell_is_tried_no_longer_than_the_deadline_allows() -> None:

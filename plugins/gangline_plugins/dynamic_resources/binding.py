@@ -37,6 +37,7 @@ from gangline_plugins.dynamic_resources.claims import (
     check,
     is_reserved_for,
 )
+from gangline_plugins.dynamic_resources.extended import is_extended, is_unwritten, pod_of, written
 from gangline_plugins.dynamic_resources.ledger import Allocation, Ledger
 from gangline_plugins.dynamic_resources.written import version_of
 
@@ -50,6 +51,7 @@ _PAUSE = 0.5
 TAKEN_BACK = "gangline.dev/claims"
 """The event that what was written for a claim has been taken back."""
 IN_USE = "resourceclaim in use"
+LEFT_BEHIND = "cannot schedule extended resource claim"
 NOT_HERE = "resourceclaim not available on the node"
 
 
@@ -64,6 +66,14 @@ class Reserved:
     """By UID: the claims for which something was written, or may have been."""
     versions: dict[str, int] = field(default_factory=dict)
     """By UID: the resourceVersion at which this process wrote the devices of the claim."""
+
+    def replace(self, before: model.ResourceClaim, after: model.ResourceClaim) -> None:
+        """A claim in memory is there now, as another one."""
+        old, new = before.metadata.uid, after.metadata.uid
+        self.claims = [after if each is before else each for each in self.claims]
+        self.chosen = {new if uid == old else uid: each for uid, each in self.chosen.items()}
+        self.touched.pop(old, None)
+        self.touched[new] = after
 
     @property
     def uids(self) -> tuple[str, ...]:
@@ -92,10 +102,18 @@ class Binding:
 
     async def write(self, pod: PodInfo, node: str, reserved: Reserved) -> Status | None:
         """Write all claims of a pod and wait for their devices. Raises ApiError."""
-        for claim in reserved.claims:
-            uid = claim.metadata.uid
+        for claim in list(reserved.claims):
+            is_new = is_unwritten(claim.metadata.uid)
             try:
+                if is_new:
+                    found = await self._create(pod, reserved, claim)
+                    if isinstance(found, Status):
+                        return found
+                    claim = found
+                uid = claim.metadata.uid
                 failed = await self._write(pod, node, reserved, self._ledger.newest(claim), reserved.chosen[uid])
+                if is_new and failed is None:
+                    await self._tell_pod(pod, claim)
             except ClaimProblem as problem:
                 failed = unschedulable(str(problem))
             except NotFound:
@@ -103,6 +121,28 @@ class Binding:
             if failed is not None:
                 return failed
         return await self._compare(pod, reserved) or await self._wait(pod, reserved)
+
+    async def _create(
+        self, pod: PodInfo, reserved: Reserved, claim: model.ResourceClaim
+    ) -> model.ResourceClaim | Status:
+        """Create the claim for the extended resources of a pod, and go on when the watch shows it and no other one."""
+        uid = claim.metadata.uid
+        reserved.touched[uid] = claim
+        metadata = msgspec.structs.replace(claim.metadata, name="", uid="")
+        created = await self._writer.create(msgspec.structs.replace(claim, metadata=metadata))
+        reserved.replace(claim, created)
+        self._ledger.created(pod, uid, created)
+        if not await self._ledger.has_seen([created], SHOWN_WITHIN):
+            return Status(Code.ERROR, (f"the watch has not shown the claims of the pod after {SHOWN_WITHIN:g} s",))
+        if any(each.metadata.uid != created.metadata.uid for each in self._ledger.extended.there(pod.uid)):
+            return unschedulable(LEFT_BEHIND)
+        return created
+
+    async def _tell_pod(self, pod: PodInfo, claim: model.ResourceClaim) -> None:
+        """Write into the status of a pod which claim has the devices for its extended resources."""
+        status = written(self._ledger.extended.mappings(pod, claim), claim.metadata.name)
+        patch = {"metadata": {"uid": pod.uid}, "status": status}
+        await self._handle.client.patch(resources.PODS, pod.name, patch, namespace=pod.namespace, subresource="status")
 
     async def _write(
         self, pod: PodInfo, node: str, reserved: Reserved, claim: model.ResourceClaim, chosen: Allocation
@@ -123,7 +163,8 @@ class Binding:
                 await self._reserve(pod, reserved, claim, chosen)
                 return None
             except Conflict:
-                reserved.touched.pop(uid, None)  # what is written there, another scheduler has written
+                if not is_extended(claim):
+                    reserved.touched.pop(uid, None)  # what is written there, another scheduler has written
                 claim = await self._writer.read(claim)
                 self._ledger.learn(claim)
         return Status(Code.ERROR, (f'resourceclaim "{claim.metadata.name}" keeps changing',))
@@ -188,11 +229,42 @@ class Binding:
         try:
             if await self._may_be_bound(pod):
                 return
-            for claim in reserved.touched.values():
-                await self._take_back(pod, claim)
+            for claim in list(reserved.touched.values()):
+                await (self._delete if is_extended(claim) else self._take_back)(pod, claim)
         finally:
+            self._ledger.extended.leaving.discard(pod.uid)
             self._ledger.forget(pod, reserved.uids)
             self._came_free(reserved.touched)
+
+    async def drop(self, pod: PodInfo, claims: Claims) -> None:
+        """Delete the claims for extended resources that were left behind for a pod which is not bound."""
+        try:
+            if not await self._may_be_bound(pod):
+                for claim in claims:
+                    await self._delete(pod, claim)
+        finally:
+            self._ledger.extended.leaving.discard(pod.uid)
+            self._came_free(())
+
+    async def _delete(self, pod: PodInfo, claim: model.ResourceClaim) -> None:
+        """Delete a claim for extended resources; if it is not known whether it was created, those that are there."""
+        for attempt in range(_TRIES):
+            try:
+                if is_unwritten(claim.metadata.uid):
+                    found = await self._writer.in_namespace(pod.namespace)
+                    mine = [each for each in found if pod_of(each) == pod.uid]
+                else:
+                    newest = await self._writer.read(claim)
+                    mine = [newest] if newest.metadata.uid == claim.metadata.uid else []
+                for each in mine:
+                    await self._writer.delete(each)
+                return
+            except NotFound:
+                return
+            except Conflict:
+                continue
+            except ApiError:
+                await asyncio.sleep(_PAUSE * 2**attempt)
 
     async def _may_be_bound(self, pod: PodInfo) -> bool:
         """Whether the pod has a node, or the API server does not say so soon."""

@@ -20,7 +20,9 @@ from typing import Any
 from gangline import Handle, InvalidObject, NodeView, PodClass, PodInfo, State, model, resources
 from gangline.dra.live import Devices
 from gangline_plugins.dynamic_resources.claims import ClaimProblem, Claims, claims_of, uses_claims
+from gangline_plugins.dynamic_resources.extended import ExtendedClaims, is_unwritten
 from gangline_plugins.dynamic_resources.written import Written, version_of
+from gangline_plugins.extended_resources import ExtendedResources
 
 Allocation = model.ResourceClaimAllocation
 
@@ -70,6 +72,7 @@ class Ledger:
         self._labels: dict[str, dict[str, str]] = {}
         self._store.subscribe(_Claims(self))
         self.written = Written(self._store, self._nodes)
+        self.extended = ExtendedClaims(state.shared(ExtendedResources, state), self._nodes, self._store)
         state.store(resources.RESOURCE_SLICES).subscribe(_Kept(self._slices, self._slice_changed))
         state.store(resources.DEVICE_CLASSES).subscribe(_Kept(self._classes, self.devices.class_changed))
         state.follow_nodes(self)
@@ -100,13 +103,13 @@ class Ledger:
     # The tracker
 
     def concerns(self, cls: PodClass) -> bool:
-        """Pods with claims."""
-        return uses_claims(cls)
+        """Pods with claims, and pods that request what classes of devices serve."""
+        return uses_claims(cls) or self.extended.served.concern(cls)
 
     def add(self, pod: PodInfo, row: int) -> None:
         """A pod is placed: its claims have devices on that row, unless they have some already, or there are none."""
         try:
-            claims = claims_of(pod, self._store)
+            claims = self.claims_at(pod, row)
         except ClaimProblem:
             claims = []
         self._pods[pod.uid] = tuple(claim.metadata.uid for claim in claims)
@@ -132,6 +135,12 @@ class Ledger:
             entry.consumers.clear()
             entry.guess = None
             self._settle(uid)
+
+    def claims_at(self, pod: PodInfo, row: int) -> Claims:
+        """The claims of a pod on a row, that for its extended resources last. Raises ClaimProblem."""
+        claims = claims_of(pod, self._store)
+        extended = self.extended.at(pod, row)
+        return claims if extended is None else [*claims, extended]
 
     def _guess(self, claims: Claims, row: int) -> None:
         found = self.solve(claims, row)
@@ -164,7 +173,10 @@ class Ledger:
             else:
                 self.devices.take(uid, allocation)
             entry.taken = allocation
-            if entry.claim is None or not any(each.controller for each in entry.claim.metadata.owner_references):
+            is_own = is_unwritten(uid) or (
+                entry.claim is not None and any(each.controller for each in entry.claim.metadata.owner_references)
+            )
+            if not is_own:
                 self.devices.changes.note_all()  # other pods may use the claim, and it narrows their nodes
         if entry.is_empty:
             del self._entries[uid]
@@ -258,6 +270,19 @@ class Ledger:
             entry.firm = entry.firm or allocation
             entry.holders.add(pod.uid)
         return chosen
+
+    def created(self, pod: PodInfo, uid: str, claim: model.ResourceClaim) -> None:
+        """A claim in memory of a pod is there now: what was chosen for it is the claim's."""
+        before, after = self._entry(uid), self._entry(claim.metadata.uid)
+        after.firm, after.guess = before.firm, before.guess
+        after.holders |= before.holders
+        after.consumers |= before.consumers
+        before.firm = before.guess = None
+        before.holders, before.consumers = set(), set()
+        self._settle(uid)
+        self._settle(claim.metadata.uid)
+        if pod.uid in self._pods:
+            self._pods[pod.uid] = tuple([claim.metadata.uid if each == uid else each for each in self._pods[pod.uid]])
 
     def forget(self, pod: PodInfo, uids: tuple[str, ...]) -> None:
         """The pod will not write its choice any more, or has."""

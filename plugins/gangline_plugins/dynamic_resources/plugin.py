@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 
 import msgspec
@@ -18,6 +17,7 @@ from gangline import (
     Cycle,
     Diagnosis,
     EventHint,
+    GroupAttempt,
     Handle,
     Int64Column,
     InvalidObject,
@@ -36,9 +36,8 @@ from gangline import (
     resources,
     unschedulable,
 )
-from gangline.dra.live import Asked
 from gangline.dra.questions import FIRST_TEXT
-from gangline_plugins.dynamic_resources.binding import IN_USE, NOT_HERE, TAKEN_BACK, Binding, Reserved
+from gangline_plugins.dynamic_resources.binding import IN_USE, LEFT_BEHIND, NOT_HERE, TAKEN_BACK, Binding, Reserved
 from gangline_plugins.dynamic_resources.claims import (
     MOST_CONSUMERS,
     ClaimProblem,
@@ -49,30 +48,16 @@ from gangline_plugins.dynamic_resources.claims import (
     names_of,
     uses_claims,
 )
+from gangline_plugins.dynamic_resources.extended import MOST_NAMES, is_extended, pod_of
+from gangline_plugins.dynamic_resources.judging import ELSEWHERE, Judge, Need
 from gangline_plugins.dynamic_resources.ledger import ledger
 from gangline_plugins.dynamic_resources.preferring import has_alternatives, preference
 
-_ELSEWHERE = 1
-"""The code of a node on which the devices of a claim cannot be used; higher codes are one more than those of
-`Devices`.
-"""
 _UNHELPED = "no new claims to deallocate"
+_DROPPED = "deletion of ResourceClaim completed"
 
 
-@dataclass(slots=True, eq=False)
-class _Need:
-    """What pods of one identity need of a node."""
-
-    own: Claims
-    """Claims without devices that were made for the pod; like pods have others of the same specs."""
-    named: Claims
-    """All other claims: whether they have devices is looked up whenever a node is judged."""
-    asked: Asked | None = None
-    """The question about claims without devices that was asked last."""
-    problem: str = field(default="", compare=False)
-
-
-_NEED: StateKey[_Need] = StateKey("DynamicResources need")
+_NEED: StateKey[Need] = StateKey("DynamicResources need")
 _RESERVED: StateKey[Reserved] = StateKey("DynamicResources reserved")
 
 
@@ -93,7 +78,7 @@ class DynamicResources:
     name = "DynamicResources"
     args_type = DynamicResourcesArgs
     reads = NODE
-    errors_from = FIRST_TEXT + _ELSEWHERE
+    errors_from = FIRST_TEXT + ELSEWHERE
     watches = (resources.RESOURCE_CLAIMS, resources.RESOURCE_SLICES, resources.DEVICE_CLASSES, resources.NAMESPACES)
 
     def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None:
@@ -102,7 +87,10 @@ class DynamicResources:
         self._namespaces = handle.state.store(resources.NAMESPACES)
         self._ledger = ledger(handle)
         self._devices = self._ledger.devices
+        self._judge = Judge(self._ledger)
         self._binding = Binding(handle, self._ledger, args.binding_timeout)
+        self._extended = self._ledger.extended
+        self._extended.served.give_out_in(handle)
         self._filter_timeout = float(args.filter_timeout)
         self.reads_own = (self._devices.changes,)
 
@@ -115,7 +103,7 @@ class DynamicResources:
             on("deviceclasses", Action.ADD | Action.UPDATE, self._has_its_claims),
             on("nodes", Action.ADD | Action.UPDATE_NODE_LABEL, self._has_its_claims),
             on("namespaces", Action.UPDATE),
-            on("pods", Action.DELETE, lambda pod, old, new: old is None or uses_claims(old.cls)),
+            on("pods", Action.DELETE, lambda pod, old, new: old is None or self._concerns(old)),
             on(TAKEN_BACK, Action.UPDATE_OTHER),
         )
 
@@ -124,11 +112,17 @@ class DynamicResources:
         if old is not None and old.status.allocation and (new is None or new.status.allocation is None):
             return True
         claim = new or old
+        if claim is not None and pod_of(claim) == pod.uid:
+            return True
         try:
             names = names_of(pod)
         except ClaimProblem:
             return True
         return claim is not None and claim.metadata.namespace == pod.namespace and claim.metadata.name in names
+
+    def _concerns(self, pod: PodInfo) -> bool:
+        """Whether the pod has claims, or requests resources that devices serve."""
+        return uses_claims(pod.cls) or bool(self._extended.served.of(pod.cls))
 
     def _has_its_claims(self, pod: PodInfo, old: object, new: object) -> bool:
         """Whether the pod waits for devices, and not for a claim to be made."""
@@ -152,8 +146,12 @@ class DynamicResources:
 
     @hookimpl
     def identity(self, pod: PodInfo) -> Hashable:
-        """The specs of claims without devices that were made for the pod, and the other claims as they stand."""
-        if not uses_claims(pod.cls):
+        """The specs of claims without devices that were made for the pod, and the other claims as they stand.
+
+        And which classes serve its extended resources, with what an earlier attempt has left behind.
+        """
+        served = self._extended.served.of(pod.cls)
+        if not served and not uses_claims(pod.cls):
             return None
         need = self._need(pod)
         if isinstance(need, str):
@@ -162,33 +160,39 @@ class DynamicResources:
             own = self._devices.asked(need.own) if need.own else None
         except InvalidObject as error:
             return str(error)
-        return (own, *((claim.metadata.uid, self._ledger.has_devices(claim.metadata.uid)) for claim in need.named))
+        named = tuple((claim.metadata.uid, self._ledger.has_devices(claim.metadata.uid)) for claim in need.named)
+        return (
+            (own, *named, tuple(served.items()), *(claim.metadata.uid for claim in need.left))
+            if served
+            else (own, *named)
+        )
 
     @hookimpl
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
         """Check the claims; pods without claims skip the plugin."""
-        if not uses_claims(pod.cls):
+        if not self._concerns(pod):
             return SKIP_CLASS
         need = self._need(pod)
         if isinstance(need, str):
             return unschedulable(need, resolvable=False)
-        if not need.own and not need.named:
+        if not need.own and not need.named and need.pod is None:
             return SKIP
-        lacking = self._lacking(need)
-        try:
-            need.asked = self._devices.asked(lacking) if lacking else None
-        except InvalidObject as error:
-            return unschedulable(str(error), resolvable=False)
+        lacking = self._judge.lacking(need)
+        if need.pod is None:
+            try:
+                need.asked = [self._devices.asked(lacking) if lacking else None]
+            except InvalidObject as error:
+                return unschedulable(str(error), resolvable=False)
         cycle.write(_NEED, need)
         return None
 
-    def _need(self, pod: PodInfo) -> _Need | str:
+    def _need(self, pod: PodInfo) -> Need | str:
         """What the pod needs, or why it cannot be placed anywhere now."""
         try:
             claims = claims_of(pod, self._claims)
         except ClaimProblem as problem:
             return str(problem)
-        need = _Need([], [])
+        need = Need([], [])
         for claim in claims:
             newest = self._ledger.newest(claim)
             uid = claim.metadata.uid
@@ -202,11 +206,13 @@ class DynamicResources:
                 need.own.append(newest)
             else:
                 need.named.append(newest)
+        if served := self._extended.served.of(pod.cls):
+            if len(served) > MOST_NAMES:
+                return f"the pod requests {len(served)} resources that devices serve, and at most {MOST_NAMES} are read"
+            need.pod, need.left = pod, self._extended.there(pod.uid)
+            if pod.uid in self._extended.leaving and not need.left:
+                return LEFT_BEHIND
         return need
-
-    def _lacking(self, need: _Need) -> Claims:
-        """The claims that have no devices now."""
-        return need.own + [each for each in need.named if self._ledger.allocation(each.metadata.uid) is None]
 
     @hookimpl
     def filter(self, cycle: Cycle, nodes: NodeView) -> CodeColumn:
@@ -217,45 +223,38 @@ class DynamicResources:
             allocation = self._ledger.allocation(claim.metadata.uid)
             if allocation is not None and allocation.node_selector is not None:
                 elsewhere |= ~node_selection.match_selector(allocation.node_selector, nodes)
-        codes = np.zeros(len(nodes), dtype=np.uint16)
-        lacking = self._lacking(need)
-        need.problem = ""
-        if lacking:
-            try:
-                need.asked = self._devices.asked(lacking)
-                within = cycle.deadline.at_most(self._filter_timeout) if self._filter_timeout else None
-                found = self._devices.codes(need.asked, nodes, within)
-                codes = np.where(found == 0, 0, found.astype(np.uint16) + _ELSEWHERE)
-            except InvalidObject as error:
-                need.problem = str(error)
-                codes[:] = 1 + _ELSEWHERE
-        codes[elsewhere] = _ELSEWHERE
+        if need.left:
+            return np.full(len(nodes), ELSEWHERE, dtype=np.uint16)
+        within = cycle.deadline.at_most(self._filter_timeout) if self._filter_timeout else None
+        codes = self._judge.codes(need, nodes, within)
+        codes[elsewhere] = ELSEWHERE
         return codes
 
     def explain(self, cycle: Cycle, pod: PodInfo, code: int) -> Sequence[Reason]:
         """The reason that a code stands for."""
         need = cycle.get(_NEED)
-        if code == _ELSEWHERE or need is None or need.asked is None:
-            return (Reason(NOT_HERE, resolvable=False),)
-        text = need.problem or self._devices.reason(need.asked, code - _ELSEWHERE, self._lacking(need))
-        return (Reason(text, resolvable=False),)
+        if need is not None and need.left:
+            return (Reason(LEFT_BEHIND, resolvable=False),)
+        text = self._judge.reason(need, code) if code > ELSEWHERE and need is not None else ""
+        return (Reason(text or NOT_HERE, resolvable=False),)
 
     @hookimpl
     def capacity(self, cycle: Cycle, nodes: NodeView) -> Int64Column | None:
         """At most how many pods with such claims of their own the free devices of each node suffice for."""
         need = cycle.get(_NEED)
-        if need is None or need.named or need.asked is None:
-            return None
-        return self._devices.room(need.asked, nodes)
+        return None if need is None or need.named else self._judge.room(need, nodes)
 
     @hookimpl
     def post_filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeView, diagnosis: Diagnosis) -> Status | None:
         """Take the devices from a claim of the pod that nobody uses, if they are what keeps the pod from all nodes."""
-        if not uses_claims(pod.cls):
+        if not self._concerns(pod):
             return None
         need = cycle.get(_NEED)
         if need is None:
             return unschedulable(_UNHELPED)
+        if need.left:
+            self._drop(pod, need.left)
+            return unschedulable(_DROPPED)
         for claim in need.named:
             newest = self._ledger.newest(claim)
             allocation = newest.status.allocation
@@ -274,6 +273,19 @@ class DynamicResources:
         return unschedulable("still not schedulable")
 
     @hookimpl
+    def pod_group_post_filter(self, attempt: GroupAttempt) -> Status | None:
+        """Delete what earlier attempts have left behind of claims for extended resources of the members."""
+        found = [(pod, left) for pod in attempt.pods if (left := self._extended.there(pod.uid)) and pod.row < 0]
+        for pod, left in found:
+            self._drop(pod, left)
+        return unschedulable(_DROPPED) if found else None
+
+    def _drop(self, pod: PodInfo, left: Claims) -> None:
+        if pod.uid not in self._extended.leaving:
+            self._extended.leaving.add(pod.uid)
+            self._handle.spawn(partial(self._binding.drop, pod, left))
+
+    @hookimpl
     def pre_score(self, cycle: Cycle) -> Status | None:
         """Skip the score unless a claim lists alternatives."""
         need = cycle.get(_NEED)
@@ -283,22 +295,13 @@ class DynamicResources:
     def score(self, cycle: Cycle, nodes: NodeView) -> ScoreColumn:
         """How early in their lists the alternatives stand that the claims get on each node."""
         need = cycle.read(_NEED)
-        lacking = self._lacking(need)
         had = 0.0
         for claim in need.named:
             allocation = self._ledger.allocation(claim.metadata.uid)
             had += preference(claim, allocation) if allocation is not None else 0.0
-        scores = np.full(len(nodes), had)
-        if not has_alternatives(lacking):
-            return scores
-        asked = self._devices.asked(lacking)
-        feasible = (self._devices.codes(asked, nodes) == 0) & nodes.alive
-        rows = nodes.rows
-        for at in np.flatnonzero(feasible).tolist():  # each node may get other devices
-            found = self._devices.allocate(asked, lacking, int(rows[at])).allocations
-            for claim, allocation in zip(lacking, found or (), strict=bool(found)):
-                scores[at] += preference(claim, allocation)
-        return scores
+        if not has_alternatives(self._judge.lacking(need)):
+            return np.full(len(nodes), had)
+        return self._judge.preferences(need, nodes) + had
 
     @hookimpl
     def normalize_score(self, cycle: Cycle, pod: PodInfo, scores: ScoreColumn) -> ScoreColumn:
@@ -308,15 +311,15 @@ class DynamicResources:
     @hookimpl
     def reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
         """Make the choice of devices firm; the binding writes it."""
-        if not uses_claims(pod.cls):
+        if not self._concerns(pod):
             return None
+        row = self._handle.nodes.row_of(node)
         try:
-            claims = claims_of(pod, self._claims)
+            claims = claims_of(pod, self._claims) if row is None else self._ledger.claims_at(pod, row)
         except ClaimProblem as problem:
             return unschedulable(str(problem))
         if not claims:
             return None
-        row = self._handle.nodes.row_of(node)
         chosen = None if row is None else self._ledger.reserve(pod, claims, row)
         if chosen is None:
             return unschedulable(f"node {node} has no devices left for the claims of the pod")
@@ -337,8 +340,10 @@ class DynamicResources:
         if not reserved.touched:
             self._ledger.forget(pod, reserved.uids)
             return
-        for uid in reserved.touched:
+        for uid, claim in reserved.touched.items():
             self._ledger.leaving(uid, True)
+            if is_extended(claim):
+                self._extended.leaving.add(pod.uid)
         self._handle.spawn(partial(self._binding.take_back, pod, reserved))
 
     @hookimpl

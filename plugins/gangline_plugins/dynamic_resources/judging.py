@@ -1,0 +1,148 @@
+"""Which nodes have devices for the claims of a pod that have none yet, and why the others do not.
+
+The claim for extended resources depends on the node. Nodes on which devices have to serve the same of these resources
+have one *pattern*, and are asked about together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gangline import BoolColumn, CodeColumn, Deadline, Int64Column, InvalidObject, NodeView, PodInfo, ScoreColumn
+from gangline.dra.live import Asked
+from gangline.dra.questions import FIRST_TEXT
+from gangline_plugins.dynamic_resources.claims import Claims
+from gangline_plugins.dynamic_resources.ledger import Ledger
+from gangline_plugins.dynamic_resources.preferring import preference
+
+ELSEWHERE = 1
+"""The code of a node on which the devices of a claim cannot be used; higher codes are one more than those of
+`Devices`.
+"""
+_MOST_TEXTS = 250
+"""Codes of errors for nodes of one pattern."""
+_MOST_PATTERNS = 250
+"""Patterns of one pod that are told apart in errors."""
+_MANY = 2**31
+"""More pods than any node has room for."""
+
+
+@dataclass(slots=True, eq=False)
+class Need:
+    """What pods of one identity need of a node."""
+
+    own: Claims
+    """Claims without devices that were made for the pod; like pods have others of the same specs."""
+    named: Claims
+    """All other claims: whether they have devices is looked up whenever a node is judged."""
+    pod: PodInfo | None = None
+    """The pod, if devices serve extended resources that it requests: on each node perhaps others."""
+    left: Claims = field(default_factory=list)
+    """Claims for its extended resources that an earlier attempt has left behind."""
+    asked: list[Asked | None] = field(default_factory=list)
+    """The question about claims without devices that was asked last, for each pattern; None if there are none."""
+    patterns: dict[int, int] = field(default_factory=dict)
+    """Which extended resources devices have to serve: the place of the pattern's question."""
+    problem: str = ""
+
+
+class Judge:
+    """Asks the columns of devices about nodes."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._devices = ledger.devices
+        self._extended = ledger.extended
+
+    def lacking(self, need: Need) -> Claims:
+        """The claims that are there and have no devices now."""
+        return need.own + [each for each in need.named if self._ledger.allocation(each.metadata.uid) is None]
+
+    def codes(self, need: Need, nodes: NodeView, within: Deadline | None) -> CodeColumn:
+        """By node of the view: 0 where all claims without devices get some, else a code for `reason`."""
+        codes = np.zeros(len(nodes), dtype=np.uint16)
+        need.problem = ""
+        for place, mask, claims in self._questions(need, nodes):
+            view = nodes if mask is None else nodes.at(nodes.rows[mask])
+            codes[slice(None) if mask is None else mask] = self._judge(need, place, claims, view, within)
+        return codes
+
+    def reason(self, need: Need, code: int) -> str:
+        """What a code above `ELSEWHERE` says; "" if nothing was asked."""
+        code -= ELSEWHERE
+        place = 0
+        if code >= FIRST_TEXT:
+            place, text = divmod(code - FIRST_TEXT, _MOST_TEXTS)
+            code = FIRST_TEXT + text
+        asked = need.asked[place] if place < len(need.asked) else None
+        asked = asked or next((each for each in need.asked if each is not None), None)
+        if need.problem or asked is None:
+            return need.problem
+        kind = next((kind for kind, number in need.patterns.items() if number == place), 0)
+        return self._devices.reason(asked, code, self._with_extended(need, self.lacking(need), kind))
+
+    def room(self, need: Need, nodes: NodeView) -> Int64Column | None:
+        """At most how many pods with such claims of their own fit on each node; None if that is not known."""
+        room = np.full(len(nodes), _MANY, dtype=np.int64)
+        for _, mask, claims in self._questions(need, nodes):
+            try:
+                found = self._devices.room(self._devices.asked(claims), nodes)
+            except InvalidObject:
+                continue  # these nodes have been rejected
+            if found is None:
+                return None
+            room = found if mask is None else np.where(mask, found, room)
+        return room
+
+    def preferences(self, need: Need, nodes: NodeView) -> ScoreColumn:
+        """How well what claims without devices get on each node meets their preferences."""
+        scores = np.zeros(len(nodes))
+        rows = nodes.rows
+        for _, mask, claims in self._questions(need, nodes):
+            try:
+                asked = self._devices.asked(claims)
+                fits = self._devices.codes(asked, nodes) == 0
+            except InvalidObject:
+                continue  # these nodes have been rejected
+            feasible = fits & nodes.alive if mask is None else fits & nodes.alive & mask
+            for at in np.flatnonzero(feasible).tolist():  # each node may get other devices
+                found = self._devices.allocate(asked, claims, int(rows[at])).allocations
+                for claim, allocation in zip(claims, found or (), strict=bool(found)):
+                    scores[at] += preference(claim, allocation)
+        return scores
+
+    def _judge(
+        self, need: Need, place: int, claims: Claims, nodes: NodeView, within: Deadline | None
+    ) -> CodeColumn | int:
+        try:
+            asked = need.asked[place] = self._devices.asked(claims)
+            found = self._devices.codes(asked, nodes, within).astype(np.uint16)
+        except InvalidObject as error:
+            need.problem = str(error)
+            return 1 + ELSEWHERE
+        found[found >= FIRST_TEXT] += place * _MOST_TEXTS
+        return np.where(found == 0, 0, found + ELSEWHERE)
+
+    def _questions(self, need: Need, nodes: NodeView) -> Iterator[tuple[int, BoolColumn | None, Claims]]:
+        """The claims without devices about which is asked: the place of the question, the nodes (None: all), claims."""
+        lacking = self.lacking(need)
+        if need.pod is None:
+            need.asked = need.asked or [None]
+            if lacking:
+                yield 0, None, lacking
+            return
+        patterns = self._extended.patterns(need.pod, nodes)
+        kinds = np.unique(patterns).tolist()
+        for kind in kinds:
+            place = min(need.patterns.setdefault(kind, len(need.patterns)), _MOST_PATTERNS)
+            need.asked += [None] * (place + 1 - len(need.asked))
+            if claims := self._with_extended(need, lacking, kind):
+                yield place, patterns == kind if len(kinds) > 1 else None, claims
+
+    def _with_extended(self, need: Need, claims: Claims, kind: int) -> Claims:
+        """These claims, and the one for the extended resources of the pod on nodes of a pattern."""
+        extended = self._extended.of(need.pod, kind) if need.pod is not None else None
+        return claims if extended is None else [*claims, extended]
