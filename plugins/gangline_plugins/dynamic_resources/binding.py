@@ -134,7 +134,7 @@ class Binding:
         self._ledger.created(pod, uid, created)
         if not await self._ledger.has_seen([created], SHOWN_WITHIN):
             return Status(Code.ERROR, (f"the watch has not shown the claims of the pod after {SHOWN_WITHIN:g} s",))
-        if any(each.metadata.uid != created.metadata.uid for each in self._ledger.extended.there(pod.uid)):
+        if any(each.metadata.uid != created.metadata.uid for each in self._ledger.extended.there(pod)):
             return unschedulable(LEFT_BEHIND)
         return created
 

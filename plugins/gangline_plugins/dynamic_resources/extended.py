@@ -31,6 +31,8 @@ _NAME = "<extended-resources>"
 Mappings = list[model.ContainerExtendedResourceRequest]
 Patterns = NDArray[np.int64]
 """By node: a bit for each resource that devices have to serve there, in the order of the names."""
+_PodKey = tuple[str, str]
+"""Namespace and UID: anybody may write any owner into a claim of a namespace of their own."""
 _Request = tuple[str, int]
 """Name and number of devices."""
 
@@ -43,8 +45,8 @@ class ExtendedClaims:
         self.leaving: set[str] = set()
         """The UIDs of pods for which this process may have created a claim that it deletes now."""
         self._nodes = nodes
-        self._there: dict[str, dict[str, model.ResourceClaim]] = {}
-        """By pod and claim, UIDs of both."""
+        self._there: dict[_PodKey, dict[str, model.ResourceClaim]] = {}
+        """By pod and the UID of the claim."""
         self._specs = memo_key(ExtendedClaims, "specs")
         store.subscribe(self)
 
@@ -54,19 +56,20 @@ class ExtendedClaims:
         """A claim came or has changed."""
         owner = pod_of(claim)
         if owner:
-            self._there.setdefault(owner, {})[claim.metadata.uid] = claim
+            key = claim.metadata.namespace, owner
+            self._there.setdefault(key, {})[claim.metadata.uid] = claim
 
     def on_remove(self, claim: model.ResourceClaim) -> None:
         """A claim went."""
-        owner = pod_of(claim)
-        if owner and owner in self._there:
-            self._there[owner].pop(claim.metadata.uid, None)
-            if not self._there[owner]:
-                del self._there[owner]
+        key = claim.metadata.namespace, pod_of(claim)
+        if key in self._there:
+            self._there[key].pop(claim.metadata.uid, None)
+            if not self._there[key]:
+                del self._there[key]
 
-    def there(self, uid: str) -> Claims:
-        """The claims for extended resources of the pod of a UID that the API server has."""
-        return list(self._there[uid].values()) if uid in self._there else []
+    def there(self, pod: PodInfo) -> Claims:
+        """The claims for the extended resources of a pod that the API server has, in the namespace of the pod."""
+        return list(self._there.get((pod.namespace, pod.uid), {}).values())
 
     # Claims in memory
 
@@ -81,7 +84,7 @@ class ExtendedClaims:
         """The claim of a pod on the node of a row: the one that is there, or one in memory; None if it needs none."""
         if not self.served.of(pod.cls):
             return None
-        there = self.there(pod.uid)
+        there = self.there(pod)
         if there:
             return there[0]
         return self.of(pod, int(self.patterns(pod, self._nodes().at(np.array([row], dtype=np.intp)))[0]))

@@ -209,7 +209,7 @@ class DynamicResources:
         if served := self._extended.served.of(pod.cls):
             if len(served) > MOST_NAMES:
                 return f"the pod requests {len(served)} resources that devices serve, and at most {MOST_NAMES} are read"
-            need.pod, need.left = pod, self._extended.there(pod.uid)
+            need.pod, need.left = pod, self._extended.there(pod)
             if pod.uid in self._extended.leaving and not need.left:
                 return LEFT_BEHIND
         return need
@@ -275,7 +275,7 @@ class DynamicResources:
     @hookimpl
     def pod_group_post_filter(self, attempt: GroupAttempt) -> Status | None:
         """Delete what earlier attempts have left behind of claims for extended resources of the members."""
-        found = [(pod, left) for pod in attempt.pods if (left := self._extended.there(pod.uid)) and pod.row < 0]
+        found = [(pod, left) for pod in attempt.pods if (left := self._extended.there(pod)) and pod.row < 0]
         for pod, left in found:
             self._drop(pod, left)
         return unschedulable(_DROPPED) if found else None

@@ -9,9 +9,11 @@ import pytest
 from gangline import Conflict, Unavailable, model
 from gangline.kube.resources import DEVICE_CLASSES, NODES, PODS, RESOURCE_CLAIMS, Resource
 from gangline.simulate import SimulatedClient
-from gangline.testing import make_node, make_pod
+from gangline.state.cache import Cache
+from gangline.testing import FakeHandle, make_node, make_pod
 from gangline_plugins.dynamic_resources import DynamicResources
-from gangline_plugins.dynamic_resources.extended import requests_of
+from gangline_plugins.dynamic_resources.extended import ExtendedClaims, requests_of
+from gangline_plugins.extended_resources import ExtendedResources
 
 from .claim_cases import DRIVER, PROFILE, Cluster, exactly
 
@@ -342,3 +344,20 @@ def test_of_several_classes_the_newest_serves_the_resource_and_then_the_alphabet
     (request,) = claim.spec.devices.requests
     assert request.exactly is not None
     assert request.exactly.device_class_name == "a"
+
+
+@pytest.mark.parametrize(("namespace", "counts"), [("default", True), ("elsewhere", False)])
+def test_a_claim_of_another_namespace_that_says_it_is_the_pods_does_not_count(namespace: str, counts: bool) -> None:
+    cache = Cache()
+    state = FakeHandle(cache).state
+    store = cache.store(RESOURCE_CLAIMS)
+    claims = ExtendedClaims(ExtendedResources(state), cache.nodes.view, store)
+    pod = cache.record(make_pod("p"))
+    owner = model.OwnerReference("Pod", "p", pod.uid, "v1", controller=True)
+    metadata = model.ObjectMeta("c", namespace, annotations={ANNOTATION: "true"}, owner_references=[owner], uid="c")
+
+    store.upsert(model.ResourceClaim(metadata))
+
+    assert [claim.metadata.uid for claim in claims.there(pod)] == ["c"] * counts
+    store.remove("c", namespace)
+    assert claims.there(pod) == []
