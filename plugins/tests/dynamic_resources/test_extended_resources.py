@@ -359,5 +359,5 @@ def test_a_claim_of_another_namespace_that_says_it_is_the_pods_does_not_count(na
     store.upsert(model.ResourceClaim(metadata))
 
     assert [claim.metadata.uid for claim in claims.there(pod)] == ["c"] * counts
-    store.remove("c", namespace)
+    store.remove(namespace, "c")
     assert claims.there(pod) == []
