@@ -25,9 +25,13 @@ FAULTS = (yaml.YAMLError, ValueError, RecursionError)
 def fault_of(error: Exception, text: str) -> tuple[str, str]:
     """Where and why a text is not valid: line and column, "" where these are not known, and a phrase."""
     if isinstance(error, yaml.MarkedYAMLError):
-        mark = error.problem_mark
-        place = f"{mark.line + 1}:{mark.column + 1}" if mark else ""
-        return place, "not valid YAML: " + ", ".join(filter(None, (error.context, error.problem)))
+        why = "not valid YAML: " + ", ".join(filter(None, (error.context, error.problem)))
+        mark, lines = error.problem_mark, text.split("\n")
+        if mark is None:
+            return "", why
+        if mark.line >= len(lines):  # libyaml puts the end of a text on a line of its own
+            return f"{len(lines)}:{len(lines[-1]) + 1}", why
+        return f"{mark.line + 1}:{mark.column + 1}", why
     if isinstance(error, yaml.reader.ReaderError):
         before = text.encode()[: error.position].decode(errors="replace").split("\n")
         return f"{len(before)}:{len(before[-1]) + 1}", f"not valid YAML: {error.reason}"

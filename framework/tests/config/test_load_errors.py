@@ -33,6 +33,8 @@ TOO_LONG = (
     [
         ("a: [1\nb: 2", "2:2: not valid YAML: while parsing a flow sequence, did not find expected ',' or ']'"),
         ("a: 1\n b: x", "2:3: not valid YAML: mapping values are not allowed in this context"),
+        ("a: [", "1:5: not valid YAML: while parsing a flow node, did not find expected node content"),
+        ("a: [\n", "2:1: not valid YAML: while parsing a flow node, did not find expected node content"),
         ("a: *x", "1:4: not valid YAML: found undefined alias 'x'"),
         ("a: 1\na: 2", '2:1: not valid YAML: key "a" is there twice'),
         ("a: 1\nyes: 2", "2:1: not valid YAML: a key has to be a string"),

@@ -141,11 +141,11 @@ spec:
         ("apiVersion: v1\nkind: Pod", "document 1: metadata.name: required field is missing"),
         ("- a", "document 1: expected a mapping, got a list"),
         (f"{POD}---\na: 1\na: 2", 'document 2: 7:1: not valid YAML: key "a" is there twice'),
-        (f"{POD}---\na: [", "document 2: 7:1: not valid YAML"),
+        (f"{POD}---\na: [", "document 2: 6:5: not valid YAML"),
         pytest.param(f"{POD}---\na: " + "[" * 1_000_000, "document 2: nested too deeply", id="deep"),
         pytest.param(f"{POD}---\na: &a [*a]", "document 2: nested too deeply", id="within itself"),
         pytest.param(f"{POD}---\na: " + "9" * 5000, "document 2: not valid YAML", id="a long number"),
-        ("apiVersion: v1\nkind: Pod\nmetadata: {name: a, 1: x}\nspec: {a", "document 1: 5:1: not valid YAML"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: {name: a, 1: x}\nspec: {a", "document 1: 4:9: not valid YAML"),
         (POD.replace("[{name: main}]", "[{name: 5}]"), "document 1: spec.containers[0].name: expected a string, got 5"),
         (
             POD.replace("[{name: main}]", "[{resources: {limits: {cpu: 4 cores}}}]"),
