@@ -95,9 +95,8 @@ class ExtendedResources:
         if not names:
             del self._named[resource]
             return before is not None
-        newest = max(
-            names, key=lambda name: self._classes[name].metadata.creation_timestamp or ""
-        )  # the first of equals
+        # Of equals, `max` returns the first.
+        newest = max(names, key=lambda name: self._classes[name].metadata.creation_timestamp or "")
         self._serving[resource] = newest
         return newest != before
 

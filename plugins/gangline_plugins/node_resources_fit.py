@@ -122,9 +122,8 @@ class NodeResourcesFit:
         if not missing.any():
             return np.zeros(len(nodes), dtype=wanted.bits.dtype)
         short: CodeColumn = (missing * wanted.bits).sum(axis=0, dtype=wanted.bits.dtype)
-        too_small = (missing[1:] & (allocatable[1:] < wanted.amounts[1:])).any(
-            axis=0
-        )  # a full slot count can change, a size cannot
+        # A full slot count can change, a size cannot.
+        too_small = (missing[1:] & (allocatable[1:] < wanted.amounts[1:])).any(axis=0)
         return short | too_small.astype(wanted.bits.dtype)
 
     def explain(self, cycle: Cycle, pod: PodInfo, code: int) -> Sequence[Reason]:

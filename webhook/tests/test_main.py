@@ -61,8 +61,10 @@ def test_wrong_words_are_told(
     with pytest.raises(SystemExit) as end:
         main()
 
+    written = capsys.readouterr().err
     assert end.value.code == status
-    assert message in capsys.readouterr().err
+    assert message in written
+    assert "Traceback" not in written
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,8 @@ def _document(text: bytes | str, file: str) -> dict[str, Any]:
         raise ConfigError(file, "", f"not UTF-8 at byte {error.start}") from error
     try:
         document = yaml.load(decoded, _Loader)
+    except RecursionError as error:
+        raise ConfigError(file, "", _TOO_DEEP) from error
     except FAULTS as error:
         raise ConfigError(file, *fault_of(error, decoded)) from error
     if not isinstance(document, dict):
@@ -68,6 +70,9 @@ def _document(text: bytes | str, file: str) -> dict[str, Any]:
         raise ConfigError(file, "", f"expected a mapping, got {got}")
     found: dict[str, Any] = _Nulls(file).left_out(document, DEEPEST)
     return found
+
+
+_TOO_DEEP = f"nested deeper than {DEEPEST} levels"
 
 
 class _Nulls:
@@ -81,7 +86,7 @@ class _Nulls:
         """The value without them. Raises ConfigError where there is too much of it."""
         self._left -= 1
         if depth < 0:
-            raise ConfigError(self._file, "", f"nested deeper than {DEEPEST} levels")
+            raise ConfigError(self._file, "", _TOO_DEEP)
         if self._left < 0:
             raise ConfigError(self._file, "", f"holds more than {MOST} values")
         if isinstance(value, dict):

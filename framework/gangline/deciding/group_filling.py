@@ -86,9 +86,10 @@ class Filler:
         feasible = filtered.entry.feasible if is_open and filtered.status is None else filtered.feasible
         feasible = feasible[: self._cache.nodes.size]
         holds = self._by_numbers(filtered.pod.cls)
-        if (feasible & (holds < 1)).any():
-            # A filter that lets the first pod in knows better than the arithmetic, of resources that are not counted.
-            holds = np.where(feasible & (holds < 1), self._by_numbers(filtered.pod.cls, elsewhere=True), holds)
+        # A filter that lets the first pod in knows better than the arithmetic, of resources that are not counted.
+        known_better = feasible & (holds < 1)
+        if known_better.any():
+            holds = np.where(known_better, self._by_numbers(filtered.pod.cls, elsewhere=True), holds)
         if filtered.status is None:
             for counted in self._runtime.evaluator.capacities(filtered):
                 np.minimum(holds, counted, out=holds)

@@ -8,7 +8,7 @@ calls those directly. Where a plugin wraps a hook, pluggy makes the calls, and t
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from typing import Any, cast
@@ -17,7 +17,7 @@ import pluggy
 
 from gangline.api.hookspecs import PROJECT, Hooks
 from gangline.errors import PluginError
-from gangline.profile.declaring import marked, specified
+from gangline.profile.declaring import HOOKS, marked, specified
 
 Names = tuple[str, ...]
 
@@ -104,11 +104,15 @@ class PluginHooks:
         return manager
 
 
-@cache
 def parameters_of(hook: str) -> Names:
     """The parameters of a hook, as the specification has them."""
-    names: Sequence[str] = getattr(_manager().hook, hook).spec.argnames
-    return tuple(names)
+    return _parameters()[hook]
+
+
+@cache
+def _parameters() -> Mapping[str, Names]:
+    hooks = _manager().hook
+    return {hook: tuple(getattr(hooks, hook).spec.argnames) for hook in HOOKS}
 
 
 @lru_cache(maxsize=1024)

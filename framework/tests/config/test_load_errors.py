@@ -42,9 +42,11 @@ TOO_LONG = (
         ("a: &a [*a]", "nested deeper than 64 levels"),
         ("a: &a {b: *a}", "nested deeper than 64 levels"),
         ("a: " + "[" * 100 + "]" * 100, "nested deeper than 64 levels"),
-        pytest.param("a: " + "[" * 1_000_000, "nested too deeply", id="brackets"),
-        pytest.param("- " * 100_000, "nested too deeply", id="dashes"),
+        ("a: " + "[" * 2000, "nested deeper than 64 levels"),
+        pytest.param("a: " + "[" * 1_000_000, "nested deeper than 64 levels", id="brackets"),
+        pytest.param("- " * 100_000, "nested deeper than 64 levels", id="dashes"),
         pytest.param("a: " + "9" * 5000, f"not valid YAML: {TOO_LONG}", id="a long number"),
+        ("a: 2026-13-45", "kind: required field is missing; supported: KubeSchedulerConfiguration"),  # a text, no date
         (MULTIPLIED, "holds more than 200000 values"),
         ("é: 1\né: \x00", "2:4: not valid YAML: control characters are not allowed"),
         (b"a: \xff", "not UTF-8 at byte 3"),
