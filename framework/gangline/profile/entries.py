@@ -23,6 +23,24 @@ _SCORE_BYTES = np.dtype(np.float64).itemsize
 
 
 @dataclass(slots=True, eq=False)
+class Scores:
+    """The scores of the plugins that score the pods of one identity."""
+
+    scorers: list[Implementation] = field(default_factory=list)
+    raw: dict[str, ScoreColumn] = field(default_factory=dict)
+    told: tuple[tuple[str, int], ...] = ()
+    """Plugin and weight of the scores that need no normalization."""
+    columns: list[ScoreColumn] = field(default_factory=list)
+    """These scores, in the same order."""
+    constant: dict[str, bool] = field(default_factory=dict)
+    """Whether a normalized score is the same on all nodes, so that it decides nothing."""
+    base: ScoreColumn = field(default_factory=lambda: np.zeros(0))
+    """Weighted sum of the scores that need no normalization; a score that is alone and weighs 1 is its own sum."""
+    ranked: ScoreColumn | None = None
+    """`base` where feasible, -1 elsewhere; None until it is asked for."""
+
+
+@dataclass(slots=True, eq=False)
 class Entry:
     """The kept results of one identity."""
 
@@ -51,18 +69,10 @@ class Entry:
     feasible: BoolColumn = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     shown: BoolColumn = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     """`feasible` for plugins, read-only."""
-    scorers: list[Implementation] | None = None
-    raw: dict[str, ScoreColumn] = field(default_factory=dict)
-    told: tuple[tuple[str, int], ...] = ()
-    """Plugin and weight of the scores that need no normalization."""
-    columns: list[ScoreColumn] = field(default_factory=list)
-    """These scores, in the same order."""
-    constant: dict[str, bool] = field(default_factory=dict)
-    """Whether a normalized score is the same on all nodes, so that it decides nothing."""
-    base: ScoreColumn = field(default_factory=lambda: np.zeros(0))
-    """Weighted sum of the scores that need no normalization."""
-    ranked: ScoreColumn | None = None
-    """`base` where feasible, -1 elsewhere; None until it is asked for."""
+    scores: Scores | None = None
+    """None until the scores are asked for a second time: of most identities they are asked for once."""
+    is_scored: bool = False
+    """Whether somebody has asked for the scores."""
 
     def keep(self, name: str, index: slice | Rows, verdicts: CodeColumn) -> None:
         """Store a filter's verdicts at these rows; the column gets more bits if the new verdicts need them."""

@@ -20,7 +20,7 @@ from gangline.api.diagnosis import Diagnosis, RejectedNodes
 from gangline.deadline import NO_DEADLINE, Deadline
 from gangline.failures import cause_of
 from gangline.profile.answers import capacity_of, check_range, codes_of, identity_of, is_skipped, scores_of
-from gangline.profile.entries import Entry
+from gangline.profile.entries import Entry, Scores
 from gangline.profile.implementations import CompiledProfile, Implementation
 from gangline.profile.keeping import Kept
 from gangline.profile.narrowing import mask_of, nothing_left
@@ -52,6 +52,8 @@ class Filtered:
     """Feasible nodes at the last choice; 0 without a choice."""
     extra: list[tuple[str, int, ScoreColumn]] = field(default_factory=list)
     """Plugin, weight and scores of the feasible nodes at the last choice, for the scores that cannot be kept."""
+    scores: Scores | None = None
+    """The scores that are kept per identity; None before they are asked for."""
     place: int = -1
     """The index of the chosen node among the feasible nodes; only if `extra` has entries."""
 
@@ -274,20 +276,26 @@ class Evaluator:
         feasible = filtered.feasible
         entry = filtered.entry
         count = filtered.count = int(np.count_nonzero(feasible))
-        if count == 1:
+        if count < 2:
             return int(feasible.argmax())
-        self.kept.score(entry, filtered.pod, self.deadline)
+        scores = self._scores(filtered)
         extra = filtered.extra = self._extra_scores(filtered)
-        if not extra and bonus is None and feasible is entry.feasible:
-            return self._best_of(self.kept.ranked(entry))
+        if not extra and bonus is None and feasible is entry.feasible and scores is entry.scores:
+            return self._best_of(self.kept.ranked(entry, scores))
         index = feasible.nonzero()[0]
-        ranked = entry.base[index]
-        for _, weight, scores in extra:
-            ranked += weight * scores
+        ranked = scores.base[index]
+        for _, weight, column in extra:
+            ranked += weight * column
         if bonus is not None:
             ranked += bonus[index]
         filtered.place = self._best_of(ranked)
         return int(index[filtered.place])
+
+    def _scores(self, filtered: Filtered) -> Scores:
+        """The scores that are kept per identity. Raises PluginError and DeadlineExceeded."""
+        if filtered.scores is None:
+            filtered.scores = self.kept.scores(filtered.entry, filtered.pod, self.deadline)
+        return filtered.scores
 
     def _best_of(self, ranked: ScoreColumn) -> int:
         if self._ties is None:
@@ -297,8 +305,7 @@ class Evaluator:
 
     def ranking(self, filtered: Filtered) -> ScoreColumn:
         """For each row the weighted sum of the scores that are kept per identity; only for comparing rows."""
-        self.kept.score(filtered.entry, filtered.pod, self.deadline)
-        return filtered.entry.base
+        return self._scores(filtered).base
 
     def wishes(self, filtered: Filtered) -> Wishes | None:
         """The feasible rows and the weighted sum of the scores that outrank all others; None without such scores.
@@ -307,7 +314,6 @@ class Evaluator:
         """
         if not self._outranking:
             return None
-        self.kept.score(filtered.entry, filtered.pod, self.deadline)
         extra = self._extra_scores(filtered, self._outranking)
         if not extra:
             return None
@@ -317,16 +323,15 @@ class Evaluator:
 
     def scores(self, filtered: Filtered) -> dict[str, ScoreColumn]:
         """Each plugin's normalized score before its weight, for the feasible nodes in row order; for explanations."""
-        self.kept.score(filtered.entry, filtered.pod, self.deadline)
+        kept = self._scores(filtered).raw
         index = filtered.feasible.nonzero()[0]
         result = {}
         dynamic = {name: s for name, _, s in self._dynamic_scores(filtered, index)}
         for impl in self._scorers:
             if impl.name in dynamic:
                 result[impl.name] = dynamic[impl.name]
-            elif impl.name in filtered.entry.raw:
-                raw = filtered.entry.raw[impl.name][index]
-                result[impl.name] = self._normalized(impl, filtered, raw)
+            elif impl.name in kept:
+                result[impl.name] = self._normalized(impl, filtered, kept[impl.name][index])
         return result
 
     def weights(self) -> dict[str, int]:
@@ -340,26 +345,28 @@ class Evaluator:
         """
         if filtered.count < 2:
             return (), []
-        entry = filtered.entry
-        scores = [column.item(row) for column in entry.columns]
+        kept = filtered.scores
+        if kept is None:
+            return (), []
+        scores = [column.item(row) for column in kept.columns]
         if not filtered.extra or filtered.place < 0:
-            return entry.told, scores
+            return kept.told, scores
         names = [(name, weight) for name, weight, _ in filtered.extra]
         scores += [column.item(filtered.place) for _, _, column in filtered.extra]
-        return (*entry.told, *names), scores
+        return (*kept.told, *names), scores
 
     def _extra_scores(
         self, filtered: Filtered, only: frozenset[str] | None = None
     ) -> list[tuple[str, int, ScoreColumn]]:
         """Weighted scores that cannot be kept: those normalized over the feasible nodes, and those of this attempt."""
-        entry = filtered.entry
+        kept = self._scores(filtered)
         extra = []
         index: Rows | None = None
-        for impl in entry.scorers or ():
-            if impl.normalize is not None and not entry.constant[impl.name] and (only is None or impl.name in only):
+        for impl in kept.scorers:
+            if impl.normalize is not None and not kept.constant[impl.name] and (only is None or impl.name in only):
                 if index is None:
                     index = filtered.feasible.nonzero()[0]
-                scores = self._normalized(impl, filtered, entry.raw[impl.name][index])
+                scores = self._normalized(impl, filtered, kept.raw[impl.name][index])
                 extra.append((impl.name, impl.weight, scores))
         return extra + self._dynamic_scores(filtered, index, only)
 

@@ -13,13 +13,14 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
+from typing import Any
 
 import numpy as np
 
-from gangline.api.cycle_state import Cycle
+from gangline.api.cycle_state import Cycle, StateKey
 from gangline.deadline import Deadline
 from gangline.profile.answers import check_range, codes_of, identity_of, is_skipped, out_of_range, scores_of
-from gangline.profile.entries import Entry, size
+from gangline.profile.entries import Entry, Scores, size
 from gangline.profile.implementations import CompiledProfile, Implementation
 from gangline.profile.narrowing import mask_of, nothing_left
 from gangline.sizes import BoundedCache, quick_size_of
@@ -164,12 +165,16 @@ class Kept:
             if (impl.reads or 0) & kinds:
                 entry.keep(impl.name, index, codes_of(impl, impl.call(cycle, pod, view), len(view)))
         entry.steady[index], entry.feasible[index] = self._combined(entry, index)
-        if entry.scorers is None:
+        scores = entry.scores
+        if scores is None:
             return
-        for impl in entry.scorers:
+        for impl in scores.scorers:
             if (impl.reads or 0) & kinds:
-                self._rescore(entry, impl, cycle, pod, view)
-        self._rebase(entry, index)
+                self._rescore(scores, entry.feasible, impl, cycle, pod, view)
+        total = _sum(scores, view)
+        scores.base[index] = total
+        if scores.ranked is not None:
+            scores.ranked[index] = np.where(entry.feasible[index], total, -1.0)
 
     def _evaluate_row(self, entry: Entry, pod: PodInfo, row: int) -> None:
         """Evaluate one row whose pods have changed; nearly every cycle does this, so it uses plain numbers."""
@@ -181,15 +186,16 @@ class Kept:
             entry.keep(impl.name, view.index, verdict)
             feasible = feasible and not verdict[0]
         entry.feasible[row] = feasible
-        if entry.scorers is None:
+        scores = entry.scores
+        if scores is None:
             return
         total = 0.0
-        for impl in entry.scorers:
-            kept = entry.raw[impl.name]
+        for impl in scores.scorers:
+            kept = scores.raw[impl.name]
             if (impl.reads or 0) & PODS:
                 score = float(scores_of(impl, "score", impl.call(cycle, pod, view), 1)[0])
                 if impl.normalize is not None:
-                    entry.constant[impl.name] &= score == kept[0]
+                    scores.constant[impl.name] &= score == kept[0]
                 elif not 0.0 <= score <= MAX_SCORE:
                     if feasible:
                         raise out_of_range(impl, score, score)
@@ -197,78 +203,90 @@ class Kept:
                 kept[row] = score
             if impl.normalize is None:
                 total += impl.weight * float(kept[row])
-        entry.base[row] = total
-        if entry.ranked is not None:
-            entry.ranked[row] = total if feasible else -1.0
+        scores.base[row] = total
+        if scores.ranked is not None:
+            scores.ranked[row] = total if feasible else -1.0
 
-    def score(self, entry: Entry, pod: PodInfo, deadline: Deadline) -> None:
-        """Score all nodes, unless the entry has scores. Raises PluginError and DeadlineExceeded."""
-        if entry.scorers is not None:
-            return
+    def scores(self, entry: Entry, pod: PodInfo, deadline: Deadline) -> Scores:
+        """The scores of all nodes. Raises PluginError and DeadlineExceeded.
+
+        The entry keeps them from the second time on: writing memory that nobody reads again takes long.
+        """
+        if entry.scores is not None:
+            return entry.scores
         before = self._positions() if self._own_changes else {}
         cycle = Cycle(entry.shared, deadline=deadline)
         view = self._nodes.view()
-        scorers = []
+        found = Scores()
         check = deadline.check
         for impl in self._scorers:
             check()
             if not is_skipped(self._pre_scores.get(impl.name), cycle, pod, view):
-                scorers.append(impl)
-        if exported := cycle.export():
+                found.scorers.append(impl)
+        exported = cycle.export()
+        scoring = Cycle({**entry.shared, **exported} if exported else entry.shared, deadline=deadline)
+        for impl in found.scorers:
+            check()
+            self._rescore(found, entry.feasible, impl, scoring, pod, view)
+        plain = [impl for impl in found.scorers if impl.normalize is None]
+        found.told = tuple([(impl.name, impl.weight) for impl in plain])
+        found.columns = [found.raw[impl.name] for impl in plain]
+        found.base = _sum(found, view)
+        if entry.is_scored:
+            self._keep(entry, found, exported, before)
+        entry.is_scored = True
+        return found
+
+    def _keep(self, entry: Entry, scores: Scores, exported: Mapping[StateKey[Any], Any], before: dict[Changes, int]) -> None:
+        entry.scores = scores
+        if exported:
             entry.shared = {**entry.shared, **exported}
             entry.shared_bytes += quick_size_of(*exported.values())
             self.entries.measure(entry.key)
-        scoring = Cycle(entry.shared, deadline=deadline)
-        entry.raw.clear()
-        for impl in scorers:
-            check()
-            self._rescore(entry, impl, scoring, pod, view)
-        plain = [impl for impl in scorers if impl.normalize is None]
-        entry.told = tuple((impl.name, impl.weight) for impl in plain)
-        entry.columns = [entry.raw[impl.name] for impl in plain]
-        entry.scorers = scorers  # at the end: a plugin that raises leaves the entry without scores
-        more = [impl.name for impl in scorers if impl.name in self._own_changes and impl.name not in entry.reading]
+        more = [impl.name for impl in scores.scorers if impl.name in self._own_changes]
+        more = [name for name in more if name not in entry.reading]
         if more:
             known = positions_of(entry.log, entry.position)
             entry.reading = (*entry.reading, *more)
             entry.log = self._log(entry.reading)
             entry.position = positions_in(entry.log, before | known)
-        self._rebase(entry, view.index)
 
-    def _rescore(self, entry: Entry, impl: Implementation, cycle: Cycle, pod: PodInfo, view: NodeView) -> None:
+    def _rescore(
+        self,
+        scores: Scores,
+        feasible: BoolColumn,
+        impl: Implementation,
+        cycle: Cycle,
+        pod: PodInfo,
+        view: NodeView,
+    ) -> None:
         raw = scores_of(impl, "score", impl.call(cycle, pod, view), len(view))
         if impl.normalize is None and not (raw.min(initial=0.0) >= 0.0 and raw.max(initial=0.0) <= MAX_SCORE):
-            check_range(impl, raw[entry.feasible[view.index]])  # elsewhere it may say what it likes; it counts as 0
+            check_range(impl, raw[feasible[view.index]])  # elsewhere it may say what it likes; it counts as 0
             raw = np.where((raw >= 0.0) & (raw <= MAX_SCORE), raw, 0.0)
-        kept = entry.raw.get(impl.name)
+        kept = scores.raw.get(impl.name)
         if impl.normalize is not None:
             first = raw[:1] if kept is None else kept[0]
-            is_constant = entry.constant.get(impl.name, True) and bool((raw[-1:] == first).all())  # one tells most
-            entry.constant[impl.name] = is_constant and bool((raw == first).all())
+            is_constant = scores.constant.get(impl.name, True) and bool((raw[-1:] == first).all())  # one tells most
+            scores.constant[impl.name] = is_constant and bool((raw == first).all())
         if kept is None:
-            entry.raw[impl.name] = raw if raw.flags.owndata and raw.flags.writeable else raw.copy()
+            scores.raw[impl.name] = raw if raw.flags.owndata and raw.flags.writeable else raw.copy()
         else:
             kept[view.index] = raw
 
-    def _rebase(self, entry: Entry, index: slice | Rows) -> None:
-        """Sum and rank the scores at these rows again."""
-        total: ScoreColumn | None = None
-        for impl in entry.scorers or ():
-            if impl.normalize is None:
-                raw = entry.raw[impl.name][index]
-                weighted = raw if impl.weight == 1 else impl.weight * raw
-                total = weighted if total is None else total + weighted
-        if total is None:
-            total = np.zeros(len(entry.feasible[index]))
-        if len(entry.base) != len(entry.feasible):
-            entry.base, entry.ranked = total.copy(), None
-            return
-        entry.base[index] = total
-        if entry.ranked is not None:
-            entry.ranked[index] = np.where(entry.feasible[index], total, -1.0)
-
-    def ranked(self, entry: Entry) -> ScoreColumn:
+    def ranked(self, entry: Entry, scores: Scores) -> ScoreColumn:
         """`base` where feasible, -1 elsewhere; made when it is first asked for, as most profiles have more scores."""
-        if entry.ranked is None:
-            entry.ranked = np.where(entry.feasible, entry.base, -1.0)
-        return entry.ranked
+        if scores.ranked is None:
+            scores.ranked = np.where(entry.feasible, scores.base, -1.0)
+        return scores.ranked
+
+
+def _sum(scores: Scores, view: NodeView) -> ScoreColumn:
+    """The weighted sum, at the rows of a view, of the scores that need no normalization."""
+    total: ScoreColumn | None = None
+    for impl in scores.scorers:
+        if impl.normalize is None:
+            raw = scores.raw[impl.name][view.index]
+            weighted = raw if impl.weight == 1 else impl.weight * raw
+            total = weighted if total is None else total + weighted
+    return np.zeros(len(view)) if total is None else total

@@ -163,7 +163,7 @@ class GpuClaim:
     @hookimpl
     def filter(self, cycle: Cycle, nodes: NodeView) -> CodeColumn:
         """Nodes that cannot meet the claim now, each with its first reason."""
-        return self._feasibility.of(cycle.read(WANT), nodes).codes[nodes.index]
+        return self._feasibility.of(cycle.read(WANT), nodes).codes
 
     @hookimpl
     def post_reject(self, pod: PodInfo, diagnosis: Diagnosis) -> None:

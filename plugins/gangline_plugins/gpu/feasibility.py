@@ -1,4 +1,4 @@
-"""For each want the verdict on every node, and the best set of devices there, as cached columns.
+"""For each want the verdict on every node, and the best set of devices there, as columns.
 
 Rules:
 - The verdict on a node is the first member of `Why` that applies. Verdicts that no deleted pod could change come first.
@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gangline import BoolColumn, Changes, CodeColumn, KeptColumns, NodeView, Reason, Rows
+from gangline import BoolColumn, Changes, CodeColumn, NodeView, Reason, Rows
 from gangline_plugins.gpu.choosing import Floats
 from gangline_plugins.gpu.device_sets import Masks
 from gangline_plugins.gpu.devices import DeviceTable
@@ -24,8 +24,6 @@ from gangline_plugins.gpu.links import MOST_DEVICES
 from gangline_plugins.gpu.node_devices import WHOLE
 from gangline_plugins.gpu.wants import ANY_PROFILE, Want
 
-_KEPT_BYTES = 8 * 1024 * 1024
-"""Memory for the cached verdicts, one entry per want; at 5,000 nodes an entry takes 50 KiB."""
 AWAITED = 60.0
 """Seconds for which a node whose report is gone is expected to report again: until then plain requests do not go there,
 because nobody could say which devices they have.
@@ -96,8 +94,21 @@ class Fits(NamedTuple):
     """How whole the node's free devices remain without the pod's devices, 0 to 1."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """The last answer, and everything that it follows from."""
+
+    want: Want
+    index: slice | Rows
+    changes: int
+    """The position in the log of the nodes."""
+    aged: int
+    """The position in the log of the ages of reports."""
+    fits: Fits
+
+
 class Feasibility:
-    """The cached verdicts of one profile, by want."""
+    """The verdicts of one profile. The scheduler keeps them for each identity of a pod."""
 
     def __init__(self, table: DeviceTable, limits: Limits) -> None:
         self._table = table
@@ -113,7 +124,8 @@ class Feasibility:
         """Nodes whose report has become too old, has been renewed, or is no longer awaited."""
         self._is_awaited: BoolColumn = np.zeros(0, dtype=np.bool_)
         """Nodes whose report is gone and awaited."""
-        self._fits = KeptColumns(self.evaluate, _KEPT_BYTES, own=(self.aged,))
+        self._last: _Answer | None = None
+        """The filter and the score ask the same question, one after the other."""
 
     def look(self, now: float) -> None:
         """Find the reports that are too old at `now`, in seconds since the epoch, and those that are awaited."""
@@ -134,8 +146,18 @@ class Feasibility:
             self.aged.note_rows(aged)
 
     def of(self, want: Want, nodes: NodeView) -> Fits:
-        """The verdicts on all nodes, one entry per row; call `look` first."""
-        return self._fits.of(want, nodes)
+        """The verdicts on these nodes, read-only; call `look` first."""
+        last, changes, aged = self._last, nodes.position, self.aged.position
+        if (
+            last is None
+            or last.index is not nodes.index
+            or (last.changes, last.aged, last.want) != (changes, aged, want)
+        ):
+            fits = self.evaluate(want, nodes)
+            for column in fits:
+                column.flags.writeable = False
+            last = self._last = _Answer(want, nodes.index, changes, aged, fits)
+        return last.fits
 
     def evaluate(self, want: Want, nodes: NodeView) -> Fits:
         """The verdicts on these nodes, computed anew."""
