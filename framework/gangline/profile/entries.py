@@ -20,6 +20,8 @@ from gangline.status import BoolColumn, CodeColumn, Narrow, ScoreColumn, Status
 _BYTES = 4096
 """The size of an entry without its arrays and shared values: lists, maps and sets, and the headers of the arrays."""
 _SCORE_BYTES = np.dtype(np.float64).itemsize
+_NO_MASK: BoolColumn = np.zeros(0, dtype=np.bool_)
+_NO_SCORES: ScoreColumn = np.zeros(0)
 
 
 @dataclass(slots=True, eq=False)
@@ -34,7 +36,7 @@ class Scores:
     """These scores, in the same order."""
     constant: dict[str, bool] = field(default_factory=dict)
     """Whether a normalized score is the same on all nodes, so that it decides nothing."""
-    base: ScoreColumn = field(default_factory=lambda: np.zeros(0))
+    base: ScoreColumn = field(default_factory=lambda: _NO_SCORES)
     """Weighted sum of the scores that need no normalization; a score that is alone and weighs 1 is its own sum."""
     ranked: ScoreColumn | None = None
     """`base` where feasible, -1 elsewhere; None until it is asked for."""
@@ -61,14 +63,12 @@ class Entry:
     """How many plugins may score."""
     changing: list[Implementation] = field(default_factory=list)
     """The filters that look at the pods of a node."""
-    steady: BoolColumn = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    steady: BoolColumn = field(default_factory=lambda: _NO_MASK)
     """Where all other filters pass; changes only when a node itself changes."""
     skipped: set[str] = field(default_factory=set)
     """Plugins that are called for each attempt, but have answered that no pod of this class concerns them."""
     codes: dict[str, CodeColumn] = field(default_factory=dict)
-    feasible: BoolColumn = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
-    shown: BoolColumn = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
-    """`feasible` for plugins, read-only."""
+    feasible: BoolColumn = field(default_factory=lambda: _NO_MASK)
     scores: Scores | None = None
     """None until the scores are asked for a second time: of most identities they are asked for once."""
     is_scored: bool = False

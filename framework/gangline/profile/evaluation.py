@@ -373,9 +373,10 @@ class Evaluator:
     def _dynamic_scores(
         self, filtered: Filtered, index: Rows | None, only: frozenset[str] | None = None
     ) -> list[tuple[str, int, ScoreColumn]]:
+        if not self._dynamic_scorers:
+            return []
         cycle, pod = filtered.cycle, filtered.pod
-        feasible, entry = filtered.feasible, filtered.entry
-        cycle.feasible = entry.shown if feasible is entry.feasible else read_only(feasible)
+        cycle.feasible = read_only(filtered.feasible)
         view = self._nodes.view()
         result = []
         for impl in self._dynamic_scorers:

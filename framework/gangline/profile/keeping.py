@@ -28,7 +28,9 @@ from gangline.state.changes import OWN, PODS, ChangeLog, Changes, positions_in, 
 from gangline.state.node_view import NodeView, Rows
 from gangline.state.nodes import Nodes
 from gangline.state.pods import PodInfo
-from gangline.status import MAX_SCORE, BoolColumn, Code, Narrow, ScoreColumn, Status, read_only
+from gangline.status import MAX_SCORE, BoolColumn, Code, Narrow, ScoreColumn, Status
+
+_min, _max = np.minimum.reduce, np.maximum.reduce
 
 
 class Kept:
@@ -122,7 +124,6 @@ class Kept:
             verdicts = codes_of(impl, impl.call(cycle, pod, view), len(view)).copy()
             entry.codes[impl.name] = verdicts
         entry.steady, entry.feasible = self._combined(entry, nodes.everything)
-        entry.shown = read_only(entry.feasible)
         return entry
 
     def _combined(self, entry: Entry, index: slice | Rows) -> tuple[BoolColumn, BoolColumn]:
@@ -237,7 +238,9 @@ class Kept:
         entry.is_scored = True
         return found
 
-    def _keep(self, entry: Entry, scores: Scores, exported: Mapping[StateKey[Any], Any], before: dict[Changes, int]) -> None:
+    def _keep(
+        self, entry: Entry, scores: Scores, exported: Mapping[StateKey[Any], Any], before: dict[Changes, int]
+    ) -> None:
         entry.scores = scores
         if exported:
             entry.shared = {**entry.shared, **exported}
@@ -261,7 +264,7 @@ class Kept:
         view: NodeView,
     ) -> None:
         raw = scores_of(impl, "score", impl.call(cycle, pod, view), len(view))
-        if impl.normalize is None and not (raw.min(initial=0.0) >= 0.0 and raw.max(initial=0.0) <= MAX_SCORE):
+        if impl.normalize is None and not (_min(raw, initial=0.0) >= 0.0 and _max(raw, initial=0.0) <= MAX_SCORE):
             check_range(impl, raw[feasible[view.index]])  # elsewhere it may say what it likes; it counts as 0
             raw = np.where((raw >= 0.0) & (raw <= MAX_SCORE), raw, 0.0)
         kept = scores.raw.get(impl.name)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -66,6 +67,8 @@ class Why(IntEnum):
     LINKS_BUSY = 18, "node(s) didn't have free GPUs linked as the claim requires", True
 
 
+_Verdict = tuple[BoolColumn, Why]
+"""The nodes that a verdict applies to."""
 REASONS = tuple(why.reason for why in Why)
 """The reasons by filter code: code 1 is the first."""
 
@@ -94,9 +97,9 @@ class Fits(NamedTuple):
     """How whole the node's free devices remain without the pod's devices, 0 to 1."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Answer:
-    """The last answer, and everything that it follows from."""
+    """An answer, and everything that it follows from."""
 
     want: Want
     index: slice | Rows
@@ -146,7 +149,7 @@ class Feasibility:
             self.aged.note_rows(aged)
 
     def of(self, want: Want, nodes: NodeView) -> Fits:
-        """The verdicts on these nodes, read-only; call `look` first."""
+        """The verdicts on these nodes, which nobody may change; call `look` first."""
         last, changes, aged = self._last, nodes.position, self.aged.position
         if (
             last is None
@@ -154,8 +157,6 @@ class Feasibility:
             or (last.changes, last.aged, last.want) != (changes, aged, want)
         ):
             fits = self.evaluate(want, nodes)
-            for column in fits:
-                column.flags.writeable = False
             last = self._last = _Answer(want, nodes.index, changes, aged, fits)
         return last.fits
 
@@ -175,7 +176,7 @@ class Feasibility:
         if want.implicit and want.exclusivity == "Exclusive":
             self._reinterpret(want, nodes, fits)
         unusable = c.unusable[index]
-        first: list[tuple[BoolColumn, Why]] = [(unknown & ~unusable, Why.UNREPORTED), (unusable, Why.UNUSABLE)]
+        first: list[_Verdict] = [(unknown & ~unusable, Why.UNREPORTED), (unusable, Why.UNUSABLE)]
         if want.selector:
             first.append((self._unselected(want, nodes), Why.SELECTOR))
         if not limits.allow_unknown:
@@ -217,7 +218,7 @@ class Feasibility:
             verdicts = (
                 (_fewer((c.present[index] & unmixed)[failed], want.count), Why.COUNT),
                 (_fewer(usable, want.count), Why.HEALTH),
-                (self._lacks_links(want, nodes, usable, failed), Why.LINKS),
+                *self._lacks_links(want, nodes, usable, failed),
                 (_fewer(free[failed], want.count), Why.BUSY),
             )
             fits.codes[failed] = _first_of(verdicts, len(failed))
@@ -246,7 +247,7 @@ class Feasibility:
                 (_fewer((c.present[index] & unmixed)[failed], want.count), Why.COUNT),
                 (_fewer(usable[failed], want.count), Why.HEALTH),
                 (_fewer(large, want.count), Why.TOO_SMALL),
-                (self._lacks_links(want, nodes, large, failed), Why.LINKS),
+                *self._lacks_links(want, nodes, large, failed),
                 (_fewer(roomy[failed], want.count), Why.NO_ROOM),
             )
             fits.codes[failed] = _first_of(verdicts, len(failed))
@@ -278,14 +279,14 @@ class Feasibility:
 
     def _unselected(self, want: Want, nodes: NodeView) -> BoolColumn:
         found = [nodes.label(key).equals(value) for key, value in want.selector]
-        return ~np.logical_and.reduce(found)
+        return ~reduce(np.logical_and, found)
 
     def _judge_fabric(self, want: Want, nodes: NodeView, fits: Fits) -> None:
         """Reasons that no waiting can change replace those that it can."""
         c, index, fabric = self._table.columns, nodes.index, want.fabric
         if not (fabric.rdma or fabric.min_ports or fabric.cu_file == "Required"):
             return
-        wrong: list[tuple[BoolColumn, Why]] = []
+        wrong: list[_Verdict] = []
         if fabric.rdma:
             wrong.append((c.ports[index] == 0, Why.RDMA))
         if fabric.min_ports:
@@ -295,12 +296,12 @@ class Feasibility:
         open_ = (fits.codes == 0) | (fits.codes > Why.CU_FILE)
         _overrule(fits.codes, [(mask & open_, why) for mask, why in wrong])
 
-    def _lacks_links(self, want: Want, nodes: NodeView, masks: Masks, places: Rows) -> BoolColumn:
-        """For each of these places in the view whether it has no set of linked devices within `masks`."""
+    def _lacks_links(self, want: Want, nodes: NodeView, masks: Masks, places: Rows) -> Sequence[_Verdict]:
+        """Which of these places in the view have no set of linked devices within `masks`, if links are required."""
         if want.rule.mode != "Required":
-            return np.zeros(len(places), dtype=np.bool_)  # any links will do
+            return ()
         numbers = self._table.columns.link_class[nodes.index][places]
-        return ~self._table.tables.has_any(numbers, masks, want.count, want.rule)
+        return ((~self._table.tables.has_any(numbers, masks, want.count, want.rule), Why.LINKS),)
 
     def _look_up(self, want: Want, nodes: NodeView, masks: Masks) -> tuple[Masks, Floats, Floats]:
         """The best sets within `masks`, each node by the table of its link class."""
@@ -312,7 +313,7 @@ def _empty(size: int) -> Fits:
     return Fits(np.zeros(size, dtype=np.uint8), np.zeros(size, dtype=np.float32), np.ones(size, dtype=np.float32))
 
 
-def _overrule(codes: CodeColumn, verdicts: Sequence[tuple[BoolColumn, Why]]) -> None:
+def _overrule(codes: CodeColumn, verdicts: Sequence[_Verdict]) -> None:
     """Write verdicts over the codes; an earlier verdict takes precedence over a later one."""
     if len(codes) < _FEW:
         for mask, why in reversed(verdicts):
@@ -325,7 +326,7 @@ def _overrule(codes: CodeColumn, verdicts: Sequence[tuple[BoolColumn, Why]]) -> 
             codes |= applies & np.uint8(why)
 
 
-def _first_of(verdicts: Sequence[tuple[BoolColumn, Why]], size: int) -> CodeColumn:
+def _first_of(verdicts: Sequence[_Verdict], size: int) -> CodeColumn:
     """The first verdict that applies to each node; LINKS_BUSY if none does."""
     codes = np.empty(size, dtype=np.uint8)
     codes.fill(Why.LINKS_BUSY)
