@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +21,7 @@ from gangline import (
     hookimpl,
     memo_key,
 )
-from gangline_plugins.resource_scoring import ResourceSpec, Share, check_resources, is_everywhere, share_of
+from gangline_plugins.resource_scoring import FEW, ResourceSpec, Share, check_resources, is_everywhere, share_of
 
 Matrix = NDArray[np.float64]
 """One row per resource, one column per node."""
@@ -60,6 +62,11 @@ class NodeResourcesBalancedAllocation:
         share: Share | None = pod.cls.memo.get(self._memo)
         if share is None:
             share = pod.cls.memo[self._memo] = share_of(self._resources, pod.cls.requests.real)
+        if len(nodes) <= FEW and len(share.resources) == 2:
+            allocatable, used = nodes.amounts(share.resources)
+            if is_everywhere(allocatable):
+                one_by_one = zip(*used.tolist(), *allocatable.tolist(), strict=True)
+                return np.array([_score_of_one(share, *amounts) for amounts in one_by_one])
         change = _evenness(share.resources, nodes, share.wanted)
         change -= self._as_they_are(share.resources, nodes)
         change += 50.0
@@ -69,6 +76,19 @@ class NodeResourcesBalancedAllocation:
     def _as_they_are(self, resources: tuple[str, ...], nodes: NodeView) -> ScoreColumn:
         """How even nodes are without the pod: the same for all pods, so kept where it costs something."""
         return self._kept.of(resources, nodes)[0] if nodes.is_whole else _evenness(resources, nodes)
+
+
+def _score_of_one(share: Share, used: int, other_used: int, whole: int, other_whole: int) -> float:
+    """The score of one node that has both resources."""
+    (more, _), (other_more, _) = share.numbers
+    before = _evenness_of_two(used / whole, other_used / other_whole)
+    after = _evenness_of_two((used + more) / whole, (other_used + other_more) / other_whole)
+    return math.trunc((after - before + 50.0) * 0.5) + 50.0
+
+
+def _evenness_of_two(first: float, second: float) -> float:
+    """`_evenness` of one node that has two resources, of which these fractions are used."""
+    return float(math.trunc((1.0 - 0.5 * abs(min(first, 1.0) - min(second, 1.0))) * 100.0))
 
 
 def _columns(resources: tuple[str, ...], nodes: NodeView) -> tuple[ScoreColumn]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import ge
 
 import msgspec
 import numpy as np
@@ -59,6 +60,8 @@ class _Wanted:
 
     resources: tuple[str, ...]
     amounts: NDArray[np.int64]
+    numbers: tuple[int, ...]
+    """The amounts as plain numbers, which are compared faster for one node."""
     bits: NDArray[np.unsignedinteger]
     served: NDArray[np.bool_] | None
     """Which of them a DeviceClass serves, on nodes without a device plugin for it; None if none is."""
@@ -116,7 +119,10 @@ class NodeResourcesFit:
         if len(nodes) > _FEW:
             return _short_by_resource(wanted, nodes)
         allocatable, requested = nodes.amounts(wanted.resources)
-        missing = allocatable - requested < wanted.amounts
+        free = allocatable - requested
+        if len(nodes) == 1 and all(map(ge, free[:, 0].tolist(), wanted.numbers)):
+            return np.zeros(1, dtype=wanted.bits.dtype)
+        missing = free < wanted.amounts
         if wanted.served is not None:
             missing &= ~wanted.served | (allocatable > 0)
         if not missing.any():
@@ -150,6 +156,7 @@ class NodeResourcesFit:
             found = pod.cls.memo[self._memo] = _Wanted(
                 tuple(counted),
                 np.array(list(counted.values()), dtype=np.int64)[:, None],
+                tuple(counted.values()),
                 np.array([1 << bit for bit in range(1, len(counted) + 1)], dtype=bits)[:, None],
                 np.array([name in served for name in counted])[:, None] if served else None,
                 self._extended.version,

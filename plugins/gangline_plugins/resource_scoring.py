@@ -1,6 +1,7 @@
 """The scoring strategies over resources: LeastAllocated, MostAllocated, RequestedToCapacityRatio.
 
-Integer arithmetic and rounding as in kube-scheduler's noderesources plugins, over all nodes at once.
+Integer arithmetic and rounding as in kube-scheduler's noderesources plugins, over all nodes at once. Most decisions
+score a few nodes again, on which the pods before were placed: for one node plain numbers take a third of the time.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ Int64Column = NDArray[np.int64]
 Strategy = Callable[[PodClass, NodeView], ScoreColumn]
 """From a pod class to a score of 0..100 per node."""
 _EXACT = 2**45
+FEW = 12
+"""Up to so many nodes plain numbers are faster than arrays."""
 
 
 class ResourceSpec(msgspec.Struct, forbid_unknown_fields=True):
@@ -54,9 +57,9 @@ def build_strategy(strategy: ScoringStrategy) -> Strategy:
     """The function for a configured strategy. Raises ValueError for weights or shapes that make no sense."""
     resources = check_resources(strategy.resources) or [("cpu", 1), ("memory", 1)]
     if strategy.type == "LeastAllocated":
-        return _strategy(resources, _least)
+        return _strategy(resources, _least, _unused)
     if strategy.type == "MostAllocated":
-        return _strategy(resources, _most)
+        return _strategy(resources, _most, min)
     shape = strategy.requested_to_capacity_ratio
     points = check_shape(shape.shape if shape else [])
     return _strategy(resources, _ratio(points))
@@ -96,6 +99,8 @@ class Share:
     weights: ScoreColumn
     total: float
     """The sum of the weights."""
+    numbers: tuple[tuple[int, float], ...]
+    """`wanted` and `weights` as plain numbers."""
 
     def used(self, nodes: NodeView) -> tuple[Int64Column, Int64Column]:
         """Requested (without the pod) and allocatable amounts, with defaults for cpu and memory."""
@@ -113,18 +118,22 @@ def share_of(resources: Sequence[tuple[str, int]], wanted: Mapping[str, int]) ->
     """The resources that count; an extended resource counts only if the pod asks for it."""
     counted = [(r, w) for r, w in resources if wanted.get(r, 0) or r in ("cpu", "memory", "ephemeral-storage")]
     names = tuple(name for name, _ in counted)
-    amounts = np.array([wanted.get(name, 0) for name in names], dtype=np.int64)[:, None]
+    numbers = tuple((wanted.get(name, 0), float(weight)) for name, weight in counted)
     return Share(
         names,
-        amounts,
-        np.array([weight for _, weight in counted], dtype=np.float64)[:, None],
-        float(sum(weight for _, weight in counted)),
+        np.array([amount for amount, _ in numbers], dtype=np.int64)[:, None],
+        np.array([weight for _, weight in numbers], dtype=np.float64)[:, None],
+        sum(weight for _, weight in numbers),
+        numbers,
     )
 
 
 def _strategy(
-    resources: Sequence[tuple[str, int]], mean: Callable[[Share, Int64Column, Int64Column], ScoreColumn]
+    resources: Sequence[tuple[str, int]],
+    mean: Callable[[Share, Int64Column, Int64Column], ScoreColumn],
+    part: Callable[[int, int], int] | None = None,
 ) -> Strategy:
+    """`part` gives from the used and the allocatable amount what counts in percent, if the mean is of percentages."""
     memo = memo_key(Share, *resources)
 
     def score(cls: PodClass, nodes: NodeView) -> ScoreColumn:
@@ -134,9 +143,26 @@ def _strategy(
         if not share.resources:
             return np.zeros(len(nodes))
         used, allocatable = share.used(nodes)
+        if part is not None and len(nodes) <= FEW:
+            one_by_one = zip(used.T.tolist(), allocatable.T.tolist(), strict=True)
+            return np.array([_mean_of_one(share, *amounts, part) for amounts in one_by_one])
         return mean(share, used + share.wanted, allocatable)
 
     return score
+
+
+def _mean_of_one(share: Share, used: list[int], allocatable: list[int], part: Callable[[int, int], int]) -> float:
+    """`_weighted_mean` of the percentages of one node."""
+    total = weights = 0.0
+    for (wanted, weight), before, whole in zip(share.numbers, used, allocatable, strict=True):
+        if whole > 0:
+            total += weight * (part(before + wanted, whole) * 100 // whole)
+            weights += weight
+    return float(total // max(weights, 1.0))
+
+
+def _unused(used: int, allocatable: int) -> int:
+    return max(allocatable - used, 0)
 
 
 def _least(share: Share, used: Int64Column, allocatable: Int64Column) -> ScoreColumn:

@@ -11,7 +11,7 @@ from gangline import PluginError, model
 from gangline.state.cache import Cache
 from gangline.testing import GPU, cluster, make_node, make_pod, make_runtime, run_score
 from gangline_plugins.balanced_allocation import Args, NodeResourcesBalancedAllocation
-from gangline_plugins.resource_scoring import ResourceSpec
+from gangline_plugins.resource_scoring import FEW, ResourceSpec
 
 PLUGIN = NodeResourcesBalancedAllocation
 
@@ -69,6 +69,8 @@ def test_a_resource_that_is_named_twice_is_refused_at_load() -> None:
 @given(st.lists(some.steps(), max_size=25))
 def test_what_is_kept_of_nodes_is_what_they_are(steps: list[some.Step]) -> None:
     cache, long_lived = Cache(), PLUGIN(Args())
+    for number in range(FEW):  # besides those of the steps, so that all nodes are many
+        cache.upsert_node(make_node(f"more-{number}", cpu=number, memory="3Gi"))
     pod = cache.record(make_pod("p", cpu=2, memory="3Gi"))
 
     for step in steps:

@@ -69,6 +69,8 @@ class Entry:
     """Plugins that are called for each attempt, but have answered that no pod of this class concerns them."""
     codes: dict[str, CodeColumn] = field(default_factory=dict)
     feasible: BoolColumn = field(default_factory=lambda: _NO_MASK)
+    shown: BoolColumn | None = None
+    """`feasible` for plugins, read-only; None until a plugin is shown it."""
     scores: Scores | None = None
     """None until the scores are asked for a second time: of most identities they are asked for once."""
     is_scored: bool = False

@@ -376,7 +376,13 @@ class Evaluator:
         if not self._dynamic_scorers:
             return []
         cycle, pod = filtered.cycle, filtered.pod
-        cycle.feasible = read_only(filtered.feasible)
+        entry = filtered.entry
+        if filtered.feasible is not entry.feasible:
+            cycle.feasible = read_only(filtered.feasible)
+        else:
+            if entry.shown is None:
+                entry.shown = read_only(entry.feasible)
+            cycle.feasible = entry.shown
         view = self._nodes.view()
         result = []
         for impl in self._dynamic_scorers:
