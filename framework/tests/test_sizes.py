@@ -122,7 +122,7 @@ def test_what_is_kept_of_pod_classes_takes_no_more_than_it_may_however_few_nodes
     before = tracemalloc.get_traced_memory()[0]
 
     for record in records:
-        for _ in range(2):  # then the scores are kept
+        for _ in range(2):  # scores that are asked for again are kept
             evaluator.choose(evaluator.filter(record))
         record.cls.memo.clear()  # lives with the class
 

@@ -221,20 +221,25 @@ class GroupCycle:
 
     def _ranked(self, placements: list[Placement]) -> Iterator[Placement]:
         """The placements whose capacity is large enough, the best first."""
-        ranked = []
+        roles = self._attempt.roles
         weight = self._runtime.placement_weight
         wishes = [self._runtime.evaluator.wishes(filtered) for filtered in self._filtered]
-        for number, placement in enumerate(placements):
-            holds = [int(role.capacity[placement.rows].sum()) for role in self._attempt.roles]
-            if not self._may_hold(holds):
-                continue
-            whole = all(held >= len(role.pods) for held, role in zip(holds, self._attempt.roles, strict=True))
-            self._deadline.check()
-            score = self._runtime.score_placement(self._attempt, placement)
-            ranked.append((not whole, -self._wished(placement, wishes), -score, number))
+        large, lacking = [], []
+        for placement in placements:
+            holds = [int(role.capacity[placement.rows].sum()) for role in roles]
+            if self._may_hold(holds):
+                large.append(placement)
+                lacking.append(any(held < len(role.pods) for held, role in zip(holds, roles, strict=True)))
+        scores = self._runtime.score_placements(self._attempt, large)
+        is_wished = any(wish is not None for wish in wishes)
+        wished = [self._wished(placement, wishes) for placement in large] if is_wished else [0.0] * len(large)
+        ranked = [
+            (is_lacking, -fulfilled, -score, number)
+            for number, (is_lacking, fulfilled, score) in enumerate(zip(lacking, wished, scores, strict=True))
+        ]
         for _, _, score, number in sorted(ranked):
             self._score = -score / (100.0 * weight) if weight else 1.0
-            yield placements[number]
+            yield large[number]
 
     def _wished(self, placement: Placement, wishes: Sequence[Wishes | None]) -> float:
         """How far a placement fulfils what the members ask for, by the scores that outrank all others."""

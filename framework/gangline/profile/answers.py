@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from operator import lt
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,14 @@ from gangline.api.placement import Placement
 from gangline.errors import PluginError
 from gangline.failures import cause_of, shown, text_of
 from gangline.profile.implementations import Identity, Implementation
-from gangline.state.node_view import Int64Column, NodeView
+from gangline.state.node_view import Int64Column, NodeView, Rows
 from gangline.state.pods import PodInfo
 from gangline.status import MAX_SCORE, Code, CodeColumn, ScoreColumn, read_only
 
 _MOST_PLACEMENTS = 4096
 """Placements of a group that are read from one plugin, at most; 16 for each node where that is more."""
+_RACK = 64
+"""Rows of a small placement."""
 
 
 def codes_of(impl: Implementation, answer: Any, size: int) -> CodeColumn:
@@ -136,8 +139,8 @@ def _checked(impl: Implementation, placement: Any, size: int) -> Placement:
         raise impl.refused(point, f"must offer Placements, not {shown(placement)}")
     rows = placement.rows
     if len(rows):
-        if (rows[1:] > rows[:-1]).all():
-            lowest, highest = int(rows[0]), int(rows[-1])
+        if _is_rising(rows):
+            lowest, highest = rows.item(0), rows.item(-1)
         else:
             if len(np.unique(rows)) != len(rows):
                 raise impl.refused(point, f"must name each row once, and {placement.name} names some twice")
@@ -147,3 +150,11 @@ def _checked(impl: Implementation, placement: Any, size: int) -> Placement:
     if rows.dtype == np.intp and not rows.flags.writeable:
         return placement
     return Placement(placement.name, read_only(rows.astype(np.intp, copy=False)), placement.tier)
+
+
+def _is_rising(rows: Rows) -> bool:
+    """Whether each row is above the one before. Plain numbers take half the time of an array for a rack of nodes."""
+    if len(rows) > _RACK:
+        return bool((rows[1:] > rows[:-1]).all())
+    numbers: list[int] = rows.tolist()
+    return all(map(lt, numbers, numbers[1:]))

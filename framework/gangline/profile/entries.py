@@ -72,9 +72,11 @@ class Entry:
     shown: BoolColumn | None = None
     """`feasible` for plugins, read-only; None until a plugin is shown it."""
     scores: Scores | None = None
-    """None until the scores are asked for a second time: of most identities they are asked for once."""
-    is_scored: bool = False
+    """None until they are asked for, and after they were asked for once alone: see `Kept.scores`."""
+    was_scored: bool = False
     """Whether somebody has asked for the scores."""
+    is_asked_again: bool = False
+    """Whether somebody has asked for the scores twice."""
 
     def keep(self, name: str, index: slice | Rows, verdicts: CodeColumn) -> None:
         """Store a filter's verdicts at these rows; the column gets more bits if the new verdicts need them."""

@@ -280,7 +280,7 @@ class Evaluator:
             return int(feasible.argmax())
         scores = self._scores(filtered)
         extra = filtered.extra = self._extra_scores(filtered)
-        if not extra and bonus is None and feasible is entry.feasible and scores is entry.scores:
+        if not extra and bonus is None and feasible is entry.feasible and entry.is_asked_again:
             return self._best_of(self.kept.ranked(entry, scores))
         index = feasible.nonzero()[0]
         ranked = scores.base[index]

@@ -13,11 +13,10 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any
 
 import numpy as np
 
-from gangline.api.cycle_state import Cycle, StateKey
+from gangline.api.cycle_state import Cycle
 from gangline.deadline import Deadline
 from gangline.profile.answers import check_range, codes_of, identity_of, is_skipped, out_of_range, scores_of
 from gangline.profile.entries import Entry, Scores, size
@@ -45,6 +44,8 @@ class Kept:
     ) -> None:
         self.entries: BoundedCache[Hashable, Entry] = BoundedCache(most_bytes, size, fewest=16)
         """By identity; the columns of an entry may be out of date: see `entry`."""
+        self._newest: Entry | None = None
+        """The entry that was scored last, while its scores have been asked for once."""
         self._nodes = nodes
         self._workload = workload
         self._own_changes = profile.own_changes()
@@ -211,10 +212,16 @@ class Kept:
     def scores(self, entry: Entry, pod: PodInfo, deadline: Deadline) -> Scores:
         """The scores of all nodes. Raises PluginError and DeadlineExceeded.
 
-        The entry keeps them from the second time on: writing memory that nobody reads again takes long.
+        Many identities occur once. The scores of such an identity are dropped when the next identity is scored, which
+        then uses the same memory: to write memory for the first time takes as long as to compute the scores.
         """
         if entry.scores is not None:
+            if entry is self._newest:
+                self._newest, entry.is_asked_again = None, True
             return entry.scores
+        if self._newest is not None:
+            self._newest.scores = None
+            self._newest = None
         before = self._positions() if self._own_changes else {}
         cycle = Cycle(entry.shared, deadline=deadline)
         view = self._nodes.view()
@@ -224,8 +231,12 @@ class Kept:
             check()
             if not is_skipped(self._pre_scores.get(impl.name), cycle, pod, view):
                 found.scorers.append(impl)
-        exported = cycle.export()
-        scoring = Cycle({**entry.shared, **exported} if exported else entry.shared, deadline=deadline)
+        if exported := cycle.export():
+            if not exported.keys() <= entry.shared.keys():
+                entry.shared_bytes += quick_size_of(*exported.values())
+                self.entries.measure(entry.key)
+            entry.shared = {**entry.shared, **exported}
+        scoring = Cycle(entry.shared, deadline=deadline)
         for impl in found.scorers:
             check()
             self._rescore(found, entry.feasible, impl, scoring, pod, view)
@@ -233,19 +244,16 @@ class Kept:
         found.told = tuple([(impl.name, impl.weight) for impl in plain])
         found.columns = [found.raw[impl.name] for impl in plain]
         found.base = _sum(found, view)
-        if entry.is_scored:
-            self._keep(entry, found, exported, before)
-        entry.is_scored = True
+        self._follow(entry, found, before)
+        entry.scores = found  # at the end: a plugin that raises leaves the entry without scores
+        if entry.was_scored:
+            entry.is_asked_again = True
+        else:
+            self._newest, entry.was_scored = entry, True
         return found
 
-    def _keep(
-        self, entry: Entry, scores: Scores, exported: Mapping[StateKey[Any], Any], before: dict[Changes, int]
-    ) -> None:
-        entry.scores = scores
-        if exported:
-            entry.shared = {**entry.shared, **exported}
-            entry.shared_bytes += quick_size_of(*exported.values())
-            self.entries.measure(entry.key)
+    def _follow(self, entry: Entry, scores: Scores, before: dict[Changes, int]) -> None:
+        """Bring the scores up to date with the entry from now on: `before` has the positions that they are of."""
         more = [impl.name for impl in scores.scorers if impl.name in self._own_changes]
         more = [name for name in more if name not in entry.reading]
         if more:

@@ -228,12 +228,14 @@ class Runtime:
         return (Placement("the cluster", np.flatnonzero(view.alive)),)
 
     @measured("placement_score")
-    def score_placement(self, attempt: GroupAttempt, placement: Placement) -> float:
-        """The weighted scores of a placement."""
-        total = 0.0
-        for impl in self._at("placement_score"):
-            total += impl.weight * float(impl.call(attempt, placement, self.handle.nodes))
-        return total
+    def score_placements(self, attempt: GroupAttempt, placements: Sequence[Placement]) -> list[float]:
+        """The weighted scores of each placement. Raises PluginError and DeadlineExceeded."""
+        impls, view, check = self._at("placement_score"), self.handle.nodes, self.evaluator.deadline.check
+        scores = []
+        for placement in placements:
+            check()
+            scores.append(sum([impl.weight * float(impl.call(attempt, placement, view)) for impl in impls], start=0.0))
+        return scores
 
     @property
     def placement_weight(self) -> int:

@@ -106,10 +106,10 @@ def test_what_scores_take_is_counted_for_pods_told_apart_by_what_is_declared() -
     cache = cluster(make_node(f"n{i}") for i in range(1000))
     evaluator = make_runtime(cache, Purpose).evaluator
     pod = cache.record(make_pod("p", annotations={PURPOSE: "training"}))
-    evaluator.ranking(evaluator.filter(pod))
+    filtered = evaluator.filter(pod)
     counted = evaluator.kept.entries.bytes
 
-    evaluator.ranking(evaluator.filter(pod))
+    evaluator.ranking(filtered)
 
     entry = evaluator.kept.entry(pod, NO_DEADLINE)
     assert entry.scores is not None

@@ -34,6 +34,7 @@ from gangline import (
     per_node,
     unschedulable,
 )
+from gangline.deadline import NO_DEADLINE
 from gangline.profile.calling import check_of
 from gangline.state.cache import Cache
 from gangline.testing import cluster, make_node, make_pod, make_runtime, run_filter, run_score
@@ -406,8 +407,7 @@ def test_a_plugin_that_breaks_on_a_few_nodes_only_is_named_too(point: str, chang
     cache = scored(1, 2)
     runtime = make_runtime(cache, forgetful)
     pod = cache.record(make_pod("p"))
-    for _ in range(2):  # then the scores are kept
-        runtime.evaluator.choose(runtime.evaluator.filter(pod))
+    runtime.evaluator.choose(runtime.evaluator.filter(pod))
     if change == "node":
         cache.upsert_node(make_node("n0"))
     else:
@@ -459,12 +459,28 @@ def test_only_nodes_that_changed_are_evaluated_again() -> None:
 
     cache = scored(*range(50))
     runtime = make_runtime(cache, Counts)
-    for i in range(4):
+    for i in range(3):
         pod = cache.record(make_pod(f"p{i}", cpu=1))
         runtime.evaluator.choose(runtime.evaluator.filter(pod))
         cache.upsert_node(make_node(f"n{i}", labels={"score": "9"}))
 
-    assert sizes == [50, 50, 1, 1]  # scores are kept when they are asked for again
+    assert sizes == [50, 1, 1]
+
+
+def test_scores_that_are_asked_for_once_are_dropped_for_those_of_the_next_pod() -> None:
+    cache = scored(1, 2)
+    evaluator = make_runtime(cache, ByLabel).evaluator
+    once, again, last = (cache.record(make_pod(name, cpu=cpu)) for cpu, name in enumerate(("a", "b", "c"), start=1))
+
+    for pod in (once, again, again, last):
+        assert evaluator.choose(evaluator.filter(pod)) == 1
+
+    kept = [evaluator.kept.entry(pod, NO_DEADLINE).scores is not None for pod in (once, again, last)]
+    assert kept == [False, True, True]
+
+    for pod in (once, last, once):
+        assert evaluator.choose(evaluator.filter(pod)) == 1
+    assert all(evaluator.kept.entry(pod, NO_DEADLINE).scores is not None for pod in (once, again, last))
 
 
 @given(st.permutations(range(4)), st.lists(st.integers(0, 100), min_size=4, max_size=4))
@@ -472,8 +488,7 @@ def test_nodes_may_change_in_any_order_between_two_attempts(order: list[int], sc
     cache = scored(1, 2, 3, 4)
     runtime = make_runtime(cache, ByLabel)
     pod = cache.record(make_pod("p"))
-    for _ in range(2):  # then the scores are kept
-        runtime.evaluator.choose(runtime.evaluator.filter(pod))
+    runtime.evaluator.choose(runtime.evaluator.filter(pod))
 
     for i in order:
         cache.upsert_node(make_node(f"n{i}", labels={"score": str(scores[i])}))
@@ -488,7 +503,7 @@ def test_more_classes_than_there_is_room_for_are_forgotten_oldest_first() -> Non
     runtime = make_runtime(cache, ByLabel)
     pods = [cache.record(make_pod("p", cpu=i + 1)) for i in range(20)]
 
-    for pod in pods * 2:
+    for pod in pods:
         runtime.evaluator.choose(runtime.evaluator.filter(pod))
 
     assert all(runtime.evaluator.choose(runtime.evaluator.filter(pod)) == 1 for pod in pods)

@@ -146,8 +146,7 @@ def test_they_are_equal_inside_a_transaction_and_after_its_end(
     cache = cluster(nodes)
     kept = make_runtime(cache, *PLUGINS)
     pods = [cache.record(pod) for pod in waiting_pods()]
-    for _ in range(2):  # then the scores are kept
-        check(kept, cache, pods)
+    check(kept, cache, pods)
     with cache.transaction() as tx:
         for what, i, j in steps:
             there = [pod for on in cache.nodes.pods_on for pod in on.values()]

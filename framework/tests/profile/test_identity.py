@@ -272,7 +272,7 @@ def test_what_is_kept_stays_within_its_bound_however_many_identities_there_are()
 
     for number in range(1000):
         pod = cache.record(make_pod(f"p{number}", annotations={PURPOSE: f"{number:02}" * 500}))
-        for _ in range(2):  # then the scores are kept
+        for _ in range(2):  # scores that are asked for again are kept
             evaluator.choose(evaluator.filter(pod))
 
     assert evaluator.kept.entries.bytes <= 2**20
