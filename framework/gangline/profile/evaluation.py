@@ -35,6 +35,10 @@ _KEPT_BYTES = 64 * 1024 * 1024
 """For the entries of all identities: at 5,000 nodes, 150 with scores or 600 without."""
 
 
+Extra = tuple[str, int, ScoreColumn]
+"""Plugin, weight and the scores of the feasible nodes."""
+
+
 @dataclass(slots=True, eq=False)
 class Filtered:
     """The result of filtering one pod."""
@@ -50,8 +54,8 @@ class Filtered:
     skipped: frozenset[str] | set[str] = frozenset()
     count: int = 0
     """Feasible nodes at the last choice; 0 without a choice."""
-    extra: list[tuple[str, int, ScoreColumn]] = field(default_factory=list)
-    """Plugin, weight and scores of the feasible nodes at the last choice, for the scores that cannot be kept."""
+    extra: list[Extra] = field(default_factory=list)
+    """The scores at the last choice that cannot be kept."""
     scores: Scores | None = None
     """The scores that are kept per identity; None before they are asked for."""
     place: int = -1
@@ -279,10 +283,12 @@ class Evaluator:
         if count < 2:
             return int(feasible.argmax())
         scores = self._scores(filtered)
-        extra = filtered.extra = self._extra_scores(filtered)
+        filtered.extra, index = self._extra_scores(filtered)
+        extra = filtered.extra
         if not extra and bonus is None and feasible is entry.feasible and entry.is_asked_again:
             return self._best_of(self.kept.ranked(entry, scores))
-        index = feasible.nonzero()[0]
+        if index is None:
+            index = feasible.nonzero()[0]
         ranked = scores.base[index]
         for _, weight, column in extra:
             ranked += weight * column
@@ -314,10 +320,9 @@ class Evaluator:
         """
         if not self._outranking:
             return None
-        extra = self._extra_scores(filtered, self._outranking)
-        if not extra:
+        extra, index = self._extra_scores(filtered, self._outranking)
+        if not extra or index is None:
             return None
-        index = filtered.feasible.nonzero()[0]
         total: ScoreColumn = sum((weight * scores for _, weight, scores in extra), start=np.zeros(len(index)))
         return index, total
 
@@ -326,7 +331,7 @@ class Evaluator:
         kept = self._scores(filtered).raw
         index = filtered.feasible.nonzero()[0]
         result = {}
-        dynamic = {name: s for name, _, s in self._dynamic_scores(filtered, index)}
+        dynamic = {name: s for name, _, s in self._dynamic_scores(filtered, index)[0]}
         for impl in self._scorers:
             if impl.name in dynamic:
                 result[impl.name] = dynamic[impl.name]
@@ -355,10 +360,11 @@ class Evaluator:
         scores += [column.item(filtered.place) for _, _, column in filtered.extra]
         return (*kept.told, *names), scores
 
-    def _extra_scores(
-        self, filtered: Filtered, only: frozenset[str] | None = None
-    ) -> list[tuple[str, int, ScoreColumn]]:
-        """Weighted scores that cannot be kept: those normalized over the feasible nodes, and those of this attempt."""
+    def _extra_scores(self, filtered: Filtered, only: frozenset[str] | None = None) -> tuple[list[Extra], Rows | None]:
+        """Weighted scores that cannot be kept: those normalized over the feasible nodes, and those of this attempt.
+
+        Returns also the rows of the feasible nodes, if there are such scores.
+        """
         kept = self._scores(filtered)
         extra = []
         index: Rows | None = None
@@ -368,13 +374,14 @@ class Evaluator:
                     index = filtered.feasible.nonzero()[0]
                 scores = self._normalized(impl, filtered, kept.raw[impl.name][index])
                 extra.append((impl.name, impl.weight, scores))
-        return extra + self._dynamic_scores(filtered, index, only)
+        found, index = self._dynamic_scores(filtered, index, only)
+        return extra + found, index
 
     def _dynamic_scores(
         self, filtered: Filtered, index: Rows | None, only: frozenset[str] | None = None
-    ) -> list[tuple[str, int, ScoreColumn]]:
+    ) -> tuple[list[Extra], Rows | None]:
         if not self._dynamic_scorers:
-            return []
+            return [], index
         cycle, pod = filtered.cycle, filtered.pod
         entry = filtered.entry
         if filtered.feasible is not entry.feasible:
@@ -394,7 +401,7 @@ class Evaluator:
             raw = scores_of(impl, "score", impl.call(cycle, pod, view), len(view))
             index = filtered.feasible.nonzero()[0] if index is None else index
             result.append((impl.name, impl.weight, self._normalized(impl, filtered, raw[index])))
-        return result
+        return result, index
 
     def _normalized(self, impl: Implementation, filtered: Filtered, raw: ScoreColumn) -> ScoreColumn:
         if impl.normalize is not None:

@@ -116,11 +116,11 @@ class Gradient:
         self.changed_in[rows] = self.version
         if are_others and (self._wheres or not self._models):
             self._read_models(nodes, rows)
-        free = free_devices(nodes, self._columns)
-        self.free[rows], self._cpu[rows] = free, free_cpu(nodes)
-        self._total[rows] = free.sum(axis=1)
-        self._usable[rows] = self.seen[free].sum(axis=1, dtype=np.int32)
-        self.fragmentation[rows] = self.of(self.now(rows))
+        free, cpu = free_devices(nodes, self._columns), free_cpu(nodes)
+        total = np.add.reduce(free, axis=1)
+        usable: Looks = np.add.reduce(self.seen[free], axis=1, dtype=np.int32)
+        self.free[rows], self._cpu[rows], self._total[rows], self._usable[rows] = free, cpu, total, usable
+        self.fragmentation[rows] = self.of(States(self._model[rows], cpu, total, usable))
         if are_others and self._wheres:
             self._reprice(nodes, rows)
 
