@@ -58,17 +58,7 @@ def show(found: Overview, screen: Console) -> None:
         more = f" and {len(broken) - _MOST_DOMAINS} more" if len(broken) > _MOST_DOMAINS else ""
         screen.print(f"ready nodes: {shown}{more}; all in the other {len(found.domains) - len(broken)} domains")
     _show_devices(found, screen)
-    if found.gangs:
-        screen.print()
-        gangs = table("GANG", "DIALECT", "PLACED", "WAITING", "WHERE", "ESTIMATED START", "WHY")
-        for gang in found.gangs:
-            gangs.add_row(*_row(gang))
-        screen.print(gangs)
-        for gang in found.gangs:
-            if gang.reserved is not None:
-                kept = gang.reserved
-                room = f"{kept.nodes} nodes with {kept.gpus} GPUs"
-                screen.print(f"reserved: {room} for {gang.name} since {kept.since}, until {kept.until} at most")
+    _show_gangs(found, screen)
     if found.waiting:
         screen.print()
         pods = table("PENDING", "SCHEDULER", "WHY")
@@ -83,6 +73,22 @@ def show(found: Overview, screen: Console) -> None:
             "no running scheduler of Gangline was found, so it is not known which names are served; "
             "--scheduler URL says where one answers"
         )
+
+
+def _show_gangs(found: Overview, screen: Console) -> None:
+    """The gangs, and the room that is reserved for some."""
+    if not found.gangs:
+        return
+    screen.print()
+    gangs = table("GANG", "DIALECT", "PLACED", "WAITING", "WHERE", "ESTIMATED START", "WHY")
+    for gang in found.gangs:
+        gangs.add_row(*_row(gang))
+    screen.print(gangs)
+    for gang in found.gangs:
+        if gang.reserved is not None:
+            kept = gang.reserved
+            room = f"{kept.nodes} nodes with {kept.gpus} GPUs"
+            screen.print(f"reserved: {room} for {gang.name} since {kept.since}, until {kept.until} at most")
 
 
 def _show_devices(found: Overview, screen: Console) -> None:

@@ -223,6 +223,17 @@ class Kept:
             self._newest.scores = None
             self._newest = None
         before = self._positions() if self._own_changes else {}
+        found = self._scored(entry, pod, deadline)
+        self._follow(entry, found, before)
+        entry.scores = found  # at the end: a plugin that raises leaves the entry without scores
+        if entry.was_scored:
+            entry.is_asked_again = True
+        else:
+            self._newest, entry.was_scored = entry, True
+        return found
+
+    def _scored(self, entry: Entry, pod: PodInfo, deadline: Deadline) -> Scores:
+        """The scores, computed anew. Raises PluginError and DeadlineExceeded."""
         cycle = Cycle(entry.shared, deadline=deadline)
         view = self._nodes.view()
         found = Scores()
@@ -244,12 +255,6 @@ class Kept:
         found.told = tuple([(impl.name, impl.weight) for impl in plain])
         found.columns = [found.raw[impl.name] for impl in plain]
         found.base = _sum(found, view)
-        self._follow(entry, found, before)
-        entry.scores = found  # at the end: a plugin that raises leaves the entry without scores
-        if entry.was_scored:
-            entry.is_asked_again = True
-        else:
-            self._newest, entry.was_scored = entry, True
         return found
 
     def _follow(self, entry: Entry, scores: Scores, before: dict[Changes, int]) -> None:
