@@ -22,7 +22,7 @@ from gangline.deciding.counts import Counts, apart, together
 from gangline.groups.progress import Progress
 from gangline.groups.room import GroupRoom, Part
 from gangline.groups.strategy import strategy_of
-from gangline.profile.evaluation import Filtered
+from gangline.profile.entries import Filtered
 from gangline.profile.ranking import best_first
 from gangline.profile.runtime import Runtime
 from gangline.state.cache import Cache

@@ -30,7 +30,7 @@ from gangline.deciding.group_words import why_none
 from gangline.deciding.scheduling import find_feasible
 from gangline.errors import GanglineError
 from gangline.groups.progress import Progress
-from gangline.profile.evaluation import Filtered
+from gangline.profile.entries import Filtered
 from gangline.profile.ranking import Wishes, worth
 from gangline.profile.runtime import GROUPS, Runtime
 from gangline.queueing.nominating import Nominations

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from gangline.api.pod_group import GroupAttempt, Role
-from gangline.profile.evaluation import Evaluator, Filtered
+from gangline.profile.entries import Filtered
+from gangline.profile.evaluation import Evaluator
 
 
 def why_none(

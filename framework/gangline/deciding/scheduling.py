@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from gangline.api.cycle_state import Cycle
 from gangline.deadline import NO_DEADLINE, POD_SECONDS, Deadline, exceeded
 from gangline.errors import GanglineError
-from gangline.profile.evaluation import Filtered
+from gangline.profile.entries import Filtered
 from gangline.profile.runtime import Runtime
 from gangline.queueing.nominating import Nominations
 from gangline.queueing.units import Unit

@@ -22,7 +22,7 @@ from gangline.extenders import deciding
 from gangline.extenders.deciding import Verdicts
 from gangline.extenders.extenders import Extenders
 from gangline.model import Node
-from gangline.profile.evaluation import Filtered
+from gangline.profile.entries import Filtered
 from gangline.profile.runtime import Runtime
 from gangline.queueing.queue import SchedulingQueue
 from gangline.queueing.units import Unit

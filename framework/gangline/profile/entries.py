@@ -1,6 +1,6 @@
 """What is kept for one identity: the verdicts and scores of plugins for every node, and what follows from them.
 
-This module only holds the values; `keeping` evaluates them.
+And what one attempt adds for its pod. This module only holds the values; `keeping` and `evaluation` evaluate them.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from gangline.api.cycle_state import StateKey
+from gangline.api.cycle_state import Cycle, StateKey
 from gangline.profile.implementations import Implementation
 from gangline.state.changes import ChangeLog
 from gangline.state.node_view import Rows
+from gangline.state.pods import PodInfo
 from gangline.status import BoolColumn, CodeColumn, Narrow, ScoreColumn, Status
 
 _BYTES = 4096
@@ -92,3 +93,30 @@ def size(key: Hashable, entry: Entry) -> int:
     masks = 2 * rows + sum([codes.nbytes for codes in entry.codes.values()])
     scores = rows * _SCORE_BYTES * (2 + entry.most_scores)
     return _BYTES + masks + scores + entry.shared_bytes
+
+
+Extra = tuple[str, int, ScoreColumn]
+"""Plugin, weight and the scores of the feasible nodes."""
+
+
+@dataclass(slots=True, eq=False)
+class Filtered:
+    """The result of filtering one pod."""
+
+    pod: PodInfo
+    cycle: Cycle
+    entry: Entry
+    feasible: BoolColumn
+    codes: dict[str, CodeColumn] = field(default_factory=dict)
+    """Verdicts of the plugins that are called for each attempt."""
+    narrow: dict[str, Narrow] = field(default_factory=dict)
+    status: Status | None = None
+    skipped: frozenset[str] | set[str] = frozenset()
+    count: int = 0
+    """Feasible nodes at the last choice; 0 without a choice."""
+    extra: list[Extra] = field(default_factory=list)
+    """The scores at the last choice that cannot be kept."""
+    scores: Scores | None = None
+    """The scores that are kept per identity; None before they are asked for."""
+    place: int = -1
+    """The index of the chosen node among the feasible nodes; only if `extra` has entries."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from gangline.api.diagnosis import Diagnosis, RejectedNodes
 from gangline.deadline import NO_DEADLINE, Deadline
 from gangline.failures import cause_of
 from gangline.profile.answers import capacity_of, check_range, codes_of, identity_of, is_skipped, scores_of
-from gangline.profile.entries import Entry, Scores
+from gangline.profile.entries import Extra, Filtered, Scores
 from gangline.profile.implementations import CompiledProfile, Implementation
 from gangline.profile.keeping import Kept
 from gangline.profile.narrowing import mask_of, nothing_left
@@ -33,33 +32,6 @@ from gangline.status import SKIP, BoolColumn, Code, CodeColumn, Narrow, ScoreCol
 _AFTER_FILTERS = ("reserve", "permit", "pre_bind", "bind", "post_bind", "unreserve")
 _KEPT_BYTES = 64 * 1024 * 1024
 """For the entries of all identities: at 5,000 nodes, 150 with scores or 600 without."""
-
-
-Extra = tuple[str, int, ScoreColumn]
-"""Plugin, weight and the scores of the feasible nodes."""
-
-
-@dataclass(slots=True, eq=False)
-class Filtered:
-    """The result of filtering one pod."""
-
-    pod: PodInfo
-    cycle: Cycle
-    entry: Entry
-    feasible: BoolColumn
-    codes: dict[str, CodeColumn] = field(default_factory=dict)
-    """Verdicts of the plugins that are called for each attempt."""
-    narrow: dict[str, Narrow] = field(default_factory=dict)
-    status: Status | None = None
-    skipped: frozenset[str] | set[str] = frozenset()
-    count: int = 0
-    """Feasible nodes at the last choice; 0 without a choice."""
-    extra: list[Extra] = field(default_factory=list)
-    """The scores at the last choice that cannot be kept."""
-    scores: Scores | None = None
-    """The scores that are kept per identity; None before they are asked for."""
-    place: int = -1
-    """The index of the chosen node among the feasible nodes; only if `extra` has entries."""
 
 
 class Evaluator:

@@ -25,7 +25,8 @@ from gangline.failures import SLOW, cause_of, shown
 from gangline.groups.progress import Progress
 from gangline.profile.answers import placements_of
 from gangline.profile.background import is_cancelled
-from gangline.profile.evaluation import Evaluator, Filtered
+from gangline.profile.entries import Filtered
+from gangline.profile.evaluation import Evaluator
 from gangline.profile.handle import FrameworkHandle
 from gangline.profile.implementations import CompiledProfile, Implementation
 from gangline.profile.measuring import measured
