@@ -12,6 +12,7 @@ plugin: the pod or gang is not placed and is tried again later, an event on it s
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 
 import pluggy
 
@@ -184,6 +185,15 @@ class Hooks:
         """How good a placement of a whole group is, 0..100. Called for each placement of a tier that has the room."""
 
     @hookspec
+    def pod_group_concede(self, attempt: GroupAttempt) -> AbstractContextManager[None] | None:
+        """No placement holds the group as its members prefer. Called only then, for every plugin with this hook.
+
+        A plugin that can make do with less for the members, for example with later alternatives of their claims,
+        answers with a context manager. The group is tried once more within its block. Other pods are decided meanwhile,
+        so the plugin makes do for these members alone. None means that the plugin has nothing to concede.
+        """
+
+    @hookspec
     def pod_group_post_filter(self, attempt: GroupAttempt, nodes: NodeView) -> Status | Mapping[str, str] | None:
         """Try to help a pod group that has no placement. Called only then, in order, until one plugin succeeds.
 
@@ -210,5 +220,5 @@ POINTS = (
     "pod_group_post_filter",
 )
 """The extension points for which a profile lists plugins."""
-UNLISTED = ("pre_cycle", "post_enqueue", "post_reject", "unreserve")
+UNLISTED = ("pre_cycle", "post_enqueue", "post_reject", "unreserve", "pod_group_concede")
 """The extension points at which every plugin of a profile is called that has the method."""

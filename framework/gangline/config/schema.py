@@ -50,6 +50,7 @@ NOT_LISTED = (
     "post_reject",
     "normalize_score",
     "unreserve",
+    "pod_group_concede",
 )
 """The hooks for which a profile lists no plugins."""
 

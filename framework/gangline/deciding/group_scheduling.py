@@ -87,6 +87,10 @@ class GroupCycle:
         """The transaction in which the members are being placed now."""
         self._left: _Left | None = None
         """What the attempt kept when it stepped aside."""
+        self._forget()
+
+    def _forget(self) -> None:
+        """Nothing is known of the nodes yet."""
         self._filtered: list[Filtered] = []
         """The verdicts for the first roles, for messages about them."""
         self._capacities: dict[int, Int64Column] = {}
@@ -147,14 +151,26 @@ class GroupCycle:
         if missing:
             message = f"waiting for {missing} more pods of the group"
             return GroupRejection(self._unit, message, frozenset((GROUPS,)), self._group)
+        found = yield from self._search(attempt)
+        if found is None:
+            with self._runtime.conceded(attempt) as is_conceded:
+                if is_conceded:
+                    self._forget()
+                    found = yield from self._search((yield from self.begin()))
+        if isinstance(found, GroupDecision):
+            return found
+        return self._rejection(self._why(), "") if found is None else self._rejection(found.message, found.plugin)
+
+    def _search(self, attempt: GroupAttempt) -> Steps[GroupDecision | Status | None]:
+        """Try the placements in order; None if none of them holds the group, a Status if there are none."""
         placements = self._runtime.generate(attempt)
         if isinstance(placements, Status):
-            return self._rejection(placements.message, placements.plugin)
+            return placements
         for placement in self._candidates(placements):
             decided = yield from self._try(placement)
             if decided is not None:
                 return decided
-        return self._rejection(self._why(), "")
+        return None
 
     def _refit(self) -> Mapping[str, int] | None:
         """See `GroupAttempt.refit`."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from functools import cache
 from numbers import Real
 from typing import Any
@@ -35,6 +36,7 @@ _TYPES: dict[str, tuple[type[Any], ...]] = {
     "permit": (Status,),
     "pre_bind": (Status,),
     "bind": (Status,),
+    "pod_group_concede": (AbstractContextManager,),
     "pod_group_post_filter": (Status, Mapping),
 }
 """The types that an answer may have, besides None."""

@@ -10,7 +10,7 @@ import math
 import random
 import time
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from gangline.failures import SLOW, cause_of, shown
 from gangline.groups.progress import Progress
 from gangline.profile.answers import placements_of
 from gangline.profile.background import is_cancelled
+from gangline.profile.conceding import conceded
 from gangline.profile.entries import Filtered
 from gangline.profile.evaluation import Evaluator
 from gangline.profile.handle import FrameworkHandle
@@ -242,6 +243,10 @@ class Runtime:
     def placement_weight(self) -> int:
         """The sum of the weights of the plugins that score placements."""
         return sum(impl.weight for impl in self._at("placement_score"))
+
+    def conceded(self, attempt: GroupAttempt) -> AbstractContextManager[bool]:
+        """In this block plugins make do with less for the members; yields whether some do. Raises PluginError."""
+        return conceded(self._at("pod_group_concede"), attempt)
 
     @measured("pod_group_post_filter")
     def group_post_filter(self, attempt: GroupAttempt) -> tuple[Mapping[str, str], str]:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import ClassVar
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangline import PodInfo, hookimpl, model, unschedulable
+from gangline import CodeColumn, GroupAttempt, Int64Column, NodeView, PodInfo, Reason, hookimpl, model, unschedulable
 from gangline.deciding.group_decisions import GroupDecision, GroupRejection
 from gangline.status import Status
+from gangline.testing import cluster, make_node
 from gangline.wire.custom_resources import COMPLETION_INDEX
 from gangline_plugins.counting.inter_pod_affinity import InterPodAffinity
 from gangline_plugins.node_ports import NodePorts
@@ -172,6 +178,76 @@ def test_a_member_that_may_not_be_reserved_takes_all_others_back() -> None:
     assert isinstance(decided, GroupRejection) and "not the last one" in decided.message
     assert not gangs.cache.pods and not gangs.cache.nodes.requested.any()
     assert not len(gangs.handle.waiting)
+
+
+class Thrifty:
+    """One pod to a node, or two for pods of which it has conceded that; told when each block begins and ends."""
+
+    name = "Thrifty"
+    reasons = (Reason("node(s) had their pod"),)
+    said: ClassVar[list[str]] = []
+
+    def __init__(self) -> None:
+        self._modest: set[str] = set()
+
+    @hookimpl
+    def filter(self, pod: PodInfo, nodes: NodeView) -> CodeColumn:
+        return (self._held(nodes) >= (2 if pod.uid in self._modest else 1)).astype(np.uint8)
+
+    @hookimpl
+    def capacity(self, pod: PodInfo, nodes: NodeView) -> Int64Column:
+        return np.maximum((2 if pod.uid in self._modest else 1) - self._held(nodes), 0)
+
+    def _held(self, nodes: NodeView) -> Int64Column:
+        return np.array([len(nodes.pods(place)) for place in range(len(nodes))], dtype=np.int64)
+
+    @hookimpl
+    def pod_group_concede(self, attempt: GroupAttempt) -> AbstractContextManager[None] | None:
+        uids = {pod.uid for pod in attempt.pods}
+        return self._conceding(uids) if len(uids) > 1 else None
+
+    @contextmanager
+    def _conceding(self, uids: set[str]) -> Iterator[None]:
+        self.said.append("begin")
+        self._modest |= uids
+        yield
+        self._modest -= uids
+        self.said.append("end")
+
+
+def test_a_gang_that_has_no_placement_is_tried_again_with_what_plugins_concede() -> None:
+    Thrifty.said = []
+    gangs = Gangs(cluster([make_node("a"), make_node("b")]), Thrifty)
+
+    first = gangs.place(gangs.gang("first", 2, gpus=0))
+    for pod in list(gangs.cache.pods.values()):
+        gangs.cache.remove_pod(pod.uid)
+    assert sorted(first.values()) == ["a", "b"] and not Thrifty.said
+
+    second = gangs.place(gangs.gang("second", 4, gpus=0))
+    assert sorted(second.values()) == ["a", "a", "b", "b"] and Thrifty.said == ["begin", "end"]
+
+    rejected = gangs.decide(gangs.gang("third", 5, gpus=0))
+    assert isinstance(rejected, GroupRejection) and Thrifty.said == ["begin", "end"] * 2
+
+
+@pytest.mark.parametrize("when", ["begin", "end"])
+def test_a_plugin_that_fails_to_concede_fails_the_gang(when: str) -> None:
+    @contextmanager
+    def broken() -> Iterator[None]:
+        if when == "begin":
+            raise ValueError("at the begin")
+        yield
+        raise ValueError("at the end")
+
+    concede = hookimpl(lambda self, attempt: broken())
+    plugin = type("Broken", (), {"name": "Broken", "pod_group_concede": concede})
+    gangs = Gangs(cluster([make_node("a", gpus=8)]), plugin)
+
+    rejected = gangs.decide(gangs.gang("g", 2))
+
+    assert isinstance(rejected, GroupRejection) and rejected.is_error
+    assert rejected.message == f"plugin Broken at pod_group_concede: ValueError: at the {when}"
 
 
 def test_nobody_waits_at_permit_for_members_that_are_placed_in_the_same_cycle() -> None:
