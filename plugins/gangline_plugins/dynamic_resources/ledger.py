@@ -7,52 +7,25 @@ A claim has the first of these that there is:
 3. A guess: a pod was placed, perhaps in a transaction, and its claim got devices on that row. The pods that were placed
    later use them too. The guess ends with the last of them.
 
-Devices that are written come free only when the API server says so: other schedulers see nothing else.
+Devices that are written come free only when the API server says so: other schedulers see nothing else. But whoever asks
+on trial what will be gets another answer. Where a transaction has lifted the last pod that uses a claim, the claim
+counts as having none of its devices until the pod is put back; with foresight (`State.foreseen`) also where the last
+one is gone or ending. See `entries`.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 from gangline import Handle, InvalidObject, NodeView, PodClass, PodInfo, State, model, resources
 from gangline.dra.live import Devices
 from gangline_plugins.dynamic_resources.claims import ClaimProblem, Claims, claims_of, uses_claims
+from gangline_plugins.dynamic_resources.entries import Allocation, Endings, Entry
 from gangline_plugins.dynamic_resources.extended import ExtendedClaims, is_unwritten
 from gangline_plugins.dynamic_resources.written import Written, version_of
 from gangline_plugins.extended_resources import ExtendedResources
-
-Allocation = model.ResourceClaimAllocation
-
-
-@dataclass(slots=True, eq=False)
-class _Entry:
-    """What is known of one claim."""
-
-    claim: model.ResourceClaim | None = None
-    """The newest state that was seen."""
-    firm: Allocation | None = None
-    holders: set[str] = field(default_factory=set)
-    """The pods that will write the firm choice."""
-    guess: Allocation | None = None
-    consumers: set[str] = field(default_factory=set)
-    """The pods with the claim that are placed."""
-    taken: Allocation | None = None
-    """The allocation that counts as taken."""
-    is_leaving: bool = False
-    """Whether this process is taking back what it wrote."""
-
-    @property
-    def allocation(self) -> Allocation | None:
-        """What the claim has."""
-        written = self.claim.status.allocation if self.claim is not None else None
-        return written or self.firm or self.guess
-
-    @property
-    def is_empty(self) -> bool:
-        return self.claim is None and self.allocation is None and not self.consumers and not self.is_leaving
 
 
 class Ledger:
@@ -61,7 +34,10 @@ class Ledger:
     def __init__(self, state: State) -> None:
         self._state = state
         self._store = state.store(resources.RESOURCE_CLAIMS)
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, Entry] = {}
+        self._endings = Endings(state)
+        self._free: set[str] = set()
+        """The UIDs of the claims whose devices count as given back on trial."""
         self._pods: dict[str, tuple[str, ...]] = {}
         """By pod: the UIDs of the claims that it was placed with."""
         self.nodes: Callable[[], NodeView] | None = None
@@ -108,31 +84,76 @@ class Ledger:
 
     def add(self, pod: PodInfo, row: int) -> None:
         """A pod is placed: its claims have devices on that row, unless they have some already, or there are none."""
+        self._endings.placed(pod)
+        lifted = self._endings.lifted.pop(pod.uid, None)
+        if lifted is not None and lifted[0] == row:
+            self._put_back(pod, lifted[1])
+            return
         try:
             claims = self.claims_at(pod, row)
         except ClaimProblem:
             claims = []
         self._pods[pod.uid] = tuple(claim.metadata.uid for claim in claims)
         for claim in claims:
-            self._entry(claim.metadata.uid).consumers.add(pod.uid)
+            entry = self._entry(claim.metadata.uid)
+            entry.consumers.add(pod.uid)
+            if not pod.node_name:
+                entry.guessing.add(pod.uid)
+            if self._free:
+                self._settle(claim.metadata.uid)
         lacking = [claim for claim in claims if self._entry(claim.metadata.uid).allocation is None]
         if lacking and not pod.node_name and self.nodes is not None:
             self._guess(lacking, row)
 
     def remove(self, pod: PodInfo, row: int) -> None:
         """A pod is taken off: a guess ends with its last consumer."""
+        if self._state.is_lifted(pod.uid):
+            self._lift(pod, row)
+            return
+        self._endings.removed(pod)
         for uid in self._pods.pop(pod.uid, ()):
             entry = self._entry(uid)
-            entry.consumers.discard(pod.uid)
-            if not entry.consumers:
+            entry.leave(pod.uid)
+            if not entry.guessing:
                 entry.guess = None
             self._settle(uid)
+
+    def _lift(self, pod: PodInfo, row: int) -> None:
+        """A transaction takes a pod off that is bound or assumed: what the pod alone uses counts as given back."""
+        uids = self._pods.pop(pod.uid, ())
+        self._endings.lifted[pod.uid] = row, uids
+        for uid in uids:
+            entry = self._entry(uid)
+            entry.leave(pod.uid)
+            if not entry.guessing and entry.settled is None:
+                entry.guess = None
+        for uid in self._endings.claims_of(pod.uid).union(uids):
+            self._settle(uid)
+
+    def _put_back(self, pod: PodInfo, uids: tuple[str, ...]) -> None:
+        """Undo `_lift`: the claims have the very same devices again."""
+        self._pods[pod.uid] = uids
+        for uid in uids:
+            self._entry(uid).consumers.add(pod.uid)
+        for uid in self._endings.claims_of(pod.uid).union(uids):
+            self._settle(uid)
+
+    def foresee(self, begins: bool) -> bool:
+        """Count claims as free whose last pod is gone or ending, or do so no more; whether there are some."""
+        ending = list(self._endings.foresee(begins))
+        uids = {uid for pod in ending for uid in (*self._pods.get(pod, ()), *self._endings.claims_of(pod))}
+        before = set(self._free)
+        for uid in uids if begins else before:
+            self._settle(uid)
+        return self._free != before
 
     def clear(self) -> None:
         """Forget all pods that are placed."""
         self._pods.clear()
+        self._endings.clear()
         for uid, entry in list(self._entries.items()):
             entry.consumers.clear()
+            entry.guessing.clear()
             entry.guess = None
             self._settle(uid)
 
@@ -157,15 +178,17 @@ class Ledger:
 
     # What is known of a claim
 
-    def _entry(self, uid: str) -> _Entry:
+    def _entry(self, uid: str) -> Entry:
         entry = self._entries.get(uid)
         if entry is None:
-            entry = self._entries[uid] = _Entry()
+            entry = self._entries[uid] = Entry()
         return entry
 
     def _settle(self, uid: str) -> None:
         """Take what the claim has now, and no more."""
         entry = self._entry(uid)
+        entry.set_free(self._endings.is_free(entry))
+        (self._free.add if entry.is_free else self._free.discard)(uid)
         allocation, before = entry.allocation, entry.taken
         if allocation is not before:
             if allocation is None:
@@ -191,12 +214,14 @@ class Ledger:
             return
         entry = self._entry(claim.metadata.uid)
         if entry.claim is None or version_of(entry.claim) < version_of(claim):
-            entry.claim = claim
+            before, entry.claim = entry.reserved, claim
+            self._endings.reserved(claim.metadata.uid, before, entry.reserved)
         self._settle(claim.metadata.uid)
 
     def gone(self, uid: str) -> None:
         """The claim is deleted."""
         entry = self._entry(uid)
+        self._endings.reserved(uid, entry.reserved, ())
         entry.claim = entry.firm = entry.guess = None
         entry.holders.clear()
         self._settle(uid)
@@ -205,6 +230,18 @@ class Ledger:
         """The newest known state of a claim."""
         entry = self._entries.get(claim.metadata.uid)
         return claim if entry is None or entry.claim is None else entry.claim
+
+    def uses(self, pod: PodInfo) -> frozenset[str]:
+        """The UIDs of the claims that a placed pod was placed with, and of those that are reserved for the pod."""
+        return self._endings.claims_of(pod.uid).union(self._pods.get(pod.uid, ()))
+
+    def own(self, pod: PodInfo) -> Claims:
+        """The claims without devices that were made for a pod; none if the pod has a claim that cannot be used."""
+        try:
+            claims = claims_of(pod, self._store)
+        except ClaimProblem:
+            return []
+        return [each for each in claims if each.metadata.owner_references and not self.has_devices(each.metadata.uid)]
 
     def allocation(self, uid: str) -> Allocation | None:
         """What a claim has."""
@@ -277,8 +314,9 @@ class Ledger:
         after.firm, after.guess = before.firm, before.guess
         after.holders |= before.holders
         after.consumers |= before.consumers
+        after.guessing |= before.guessing
         before.firm = before.guess = None
-        before.holders, before.consumers = set(), set()
+        before.holders, before.consumers, before.guessing = set(), set(), set()
         self._settle(uid)
         self._settle(claim.metadata.uid)
         if pod.uid in self._pods:
@@ -286,6 +324,7 @@ class Ledger:
 
     def forget(self, pod: PodInfo, uids: tuple[str, ...]) -> None:
         """The pod will not write its choice any more, or has."""
+        self._endings.pending(pod.uid)
         for uid in uids:
             entry = self._entry(uid)
             entry.holders.discard(pod.uid)
