@@ -15,7 +15,7 @@ from gangline.dra.counting import Counted, Counting, Outcomes
 from gangline.dra.cutting import Cut, Unallocatable, cut, problem_of, state_of
 from gangline.dra.likeness import alike
 from gangline.dra.problem import Problem
-from gangline.dra.reading import SHAREABLE
+from gangline.dra.reading import CONSUMES, SHAREABLE
 from gangline.dra.results import Gift, allocation
 from gangline.dra.search import Answer, Ending
 from gangline.dra.selecting import Selectors
@@ -114,12 +114,17 @@ class PodAllocator:
         return found
 
     def is_in_use(self, node: int) -> bool:
-        """Whether a claim has something of a device in a pool that the node in this row sees."""
+        """Whether a claim has a device that the claims might get on the node in this row, or consumes its counters."""
         table, states = self._candidates.table, self._candidates.standing.states
-        return any(
-            states[each.rows].any() or any(states[table.rows_of_slice(number)].any() for number in each.pool.others)
-            for each in table.pools_of(node)
-        )
+        for each in table.pools_of(node):
+            mine = each.rows[self._candidates.matter(each.rows)]
+            if states[mine].any():
+                return True
+            if (table.traits[mine] & CONSUMES).any():
+                others = (*each.pool.slices, *each.pool.others)
+                if any(states[table.rows_of_slice(number)].any() for number in others):
+                    return True
+        return False
 
     def alike(self, nodes: Sequence[int]) -> Iterator[list[int]]:
         """The nodes in these rows, in groups that have the same: see `likeness`."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from gangline import BoolColumn, CodeColumn, Deadline, Int64Column, InvalidObject, NodeView, PodInfo, ScoreColumn
+from gangline import BoolColumn, CodeColumn, Deadline, Int64Column, InvalidObject, NodeView, PodInfo, Rows, ScoreColumn
 from gangline.dra.live import Asked
 from gangline.dra.questions import FEW_DEVICES, FIRST_TEXT
 from gangline_plugins.dynamic_resources.claims import Claims
@@ -49,6 +49,8 @@ class Need:
     patterns: dict[int, int] = field(default_factory=dict)
     """Which extended resources devices have to serve: the place of the pattern's question."""
     problem: str = ""
+    priority: int | None = None
+    """Pods of lower priority may have to give back their devices; None: any pods."""
 
 
 class Judge:
@@ -129,8 +131,15 @@ class Judge:
         few = (found == FEW_DEVICES).nonzero()[0]
         found[found > 0] += OTHERS_HAVE
         if len(few):
+            few = few[self._may_go(need, nodes.rows[few])]
             found[few[self._devices.may_have(asked, nodes.rows[few])]] = OTHERS_HAVE
         return found
+
+    def _may_go(self, need: Need, rows: Rows) -> BoolColumn:
+        """For each of these rows: whether pods with claims are there that may be removed for the pod."""
+        if need.priority is None:
+            return np.ones(len(rows), dtype=np.bool_)
+        return self._ledger.levels.below_on(need.priority, rows)
 
     def _questions(self, need: Need, nodes: NodeView) -> Iterator[tuple[int, BoolColumn | None, Claims]]:
         """The claims without devices about which is asked: the place of the question, the nodes (None: all), claims."""

@@ -21,6 +21,7 @@ from typing import Any
 
 from gangline import Handle, InvalidObject, NodeView, PodClass, PodInfo, State, model, resources
 from gangline.dra.live import Devices
+from gangline_plugins.default_preemption.levels import PriorityLevels
 from gangline_plugins.dynamic_resources.claims import ClaimProblem, Claims, claims_of, uses_claims
 from gangline_plugins.dynamic_resources.entries import Allocation, Endings, Entry
 from gangline_plugins.dynamic_resources.extended import ExtendedClaims, is_unwritten
@@ -35,6 +36,8 @@ class Ledger:
         self._state = state
         self._store = state.store(resources.RESOURCE_CLAIMS)
         self._entries: dict[str, Entry] = {}
+        self.levels = PriorityLevels()
+        """The priorities of the pods with claims on each row."""
         self._endings = Endings(state)
         self._free: set[str] = set()
         """The UIDs of the claims whose devices count as given back on trial."""
@@ -85,6 +88,8 @@ class Ledger:
     def add(self, pod: PodInfo, row: int) -> None:
         """A pod is placed: its claims have devices on that row, unless they have some already, or there are none."""
         self._endings.placed(pod)
+        self.levels.add(pod, row)
+        self.devices.changes.note(row)
         lifted = self._endings.lifted.pop(pod.uid, None)
         if lifted is not None and lifted[0] == row:
             self._put_back(pod, lifted[1])
@@ -107,6 +112,9 @@ class Ledger:
 
     def remove(self, pod: PodInfo, row: int) -> None:
         """A pod is taken off: a guess ends with its last consumer."""
+        if pod.uid in self._pods:
+            self.levels.remove(pod, row)
+            self.devices.changes.note(row)
         if self._state.is_lifted(pod.uid):
             self._lift(pod, row)
             return
@@ -150,6 +158,7 @@ class Ledger:
     def clear(self) -> None:
         """Forget all pods that are placed."""
         self._pods.clear()
+        self.levels.clear()
         self._endings.clear()
         for uid, entry in list(self._entries.items()):
             entry.consumers.clear()

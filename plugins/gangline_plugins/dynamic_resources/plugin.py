@@ -161,9 +161,9 @@ class DynamicResources:
             return str(error)
         named = tuple((claim.metadata.uid, self._ledger.has_devices(claim.metadata.uid)) for claim in need.named)
         return (
-            (own, *named, tuple(served.items()), *(claim.metadata.uid for claim in need.left))
+            (own, need.priority, *named, tuple(served.items()), *(claim.metadata.uid for claim in need.left))
             if served
-            else (own, *named)
+            else (own, need.priority, *named)
         )
 
     @hookimpl
@@ -191,7 +191,8 @@ class DynamicResources:
             claims = claims_of(pod, self._claims)
         except ClaimProblem as problem:
             return str(problem)
-        need = Need([], [])
+        is_single = self._handle.group_of(pod) is None  # a group may have a priority of its own, as its victims may
+        need = Need([], [], priority=pod.priority if is_single else None)
         for claim in claims:
             newest = self._ledger.newest(claim)
             uid = claim.metadata.uid
