@@ -18,6 +18,8 @@ class Entry:
 
     claim: model.ResourceClaim | None = None
     """The newest state that was seen."""
+    reserved: tuple[str, ...] = ()
+    """The UIDs of the pods that it is reserved for."""
     firm: Allocation | None = None
     holders: set[str] = field(default_factory=set)
     """The pods that will write the firm choice."""
@@ -46,15 +48,15 @@ class Entry:
         return (self.claim.status.allocation if self.claim is not None else None) or self.firm
 
     @property
-    def reserved(self) -> list[str]:
-        """The UIDs of the pods that the claim is reserved for."""
-        return [each.uid for each in self.claim.status.reserved_for] if self.claim is not None else []
-
-    @property
     def is_empty(self) -> bool:
         """Whether nothing is known."""
         has_devices = self.settled is not None or self.guess is not None
         return self.claim is None and not has_devices and not self.consumers and not self.is_leaving
+
+    def see(self, claim: model.ResourceClaim | None) -> None:
+        """The claim is as the API server says, or is deleted."""
+        self.claim = claim
+        self.reserved = () if claim is None else tuple([each.uid for each in claim.status.reserved_for])
 
     def leave(self, uid: str) -> None:
         """A pod is placed no more."""
@@ -86,11 +88,6 @@ class Endings:
         """By pod that a transaction has taken off its row: the row, and the claims that it was placed with."""
         self._foreseen: frozenset[str] | None = None
         """The pods that are ending, while somebody asks what will be."""
-
-    @property
-    def is_any(self) -> bool:
-        """Whether claims may count as free on trial now."""
-        return bool(self.lifted) or self._foreseen is not None
 
     # What happens to pods
 
@@ -138,10 +135,12 @@ class Endings:
 
         Pods that are placed on trial are no users; they may get other devices for the claim.
         """
-        if not self.is_any or entry.settled is None:
+        if (self._foreseen is None and not self.lifted) or entry.settled is None:
             return False
-        pods = self._state.pods
-        users = [*entry.reserved, *entry.holders, *(uid for uid in entry.consumers if uid in pods)]
+        users = [*entry.reserved, *entry.holders]
+        if entry.consumers:
+            pods = self._state.pods
+            users += [uid for uid in entry.consumers if uid in pods]
         if self._foreseen is None and self.lifted.keys().isdisjoint(users):
             return False
         return bool(users) and all(self._is_over(uid) for uid in users)

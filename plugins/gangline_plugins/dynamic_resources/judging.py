@@ -127,6 +127,8 @@ class Judge:
         except InvalidObject as error:
             need.problem = str(error)
             return FEW_DEVICES + OTHERS_HAVE
+        if not found.any():
+            return found
         found[found >= FIRST_TEXT] += place * _MOST_TEXTS
         few = (found == FEW_DEVICES).nonzero()[0]
         found[found > 0] += OTHERS_HAVE

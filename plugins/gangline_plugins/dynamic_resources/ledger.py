@@ -197,7 +197,10 @@ class Ledger:
         """Take what the claim has now, and no more."""
         entry = self._entry(uid)
         entry.set_free(self._endings.is_free(entry))
-        (self._free.add if entry.is_free else self._free.discard)(uid)
+        if entry.is_free:
+            self._free.add(uid)
+        elif self._free:
+            self._free.discard(uid)
         allocation, before = entry.allocation, entry.taken
         if allocation is not before:
             if allocation is None:
@@ -223,7 +226,8 @@ class Ledger:
             return
         entry = self._entry(claim.metadata.uid)
         if entry.claim is None or version_of(entry.claim) < version_of(claim):
-            before, entry.claim = entry.reserved, claim
+            before = entry.reserved
+            entry.see(claim)
             self._endings.reserved(claim.metadata.uid, before, entry.reserved)
         self._settle(claim.metadata.uid)
 
@@ -231,7 +235,8 @@ class Ledger:
         """The claim is deleted."""
         entry = self._entry(uid)
         self._endings.reserved(uid, entry.reserved, ())
-        entry.claim = entry.firm = entry.guess = None
+        entry.see(None)
+        entry.firm = entry.guess = None
         entry.holders.clear()
         self._settle(uid)
 
@@ -266,8 +271,7 @@ class Ledger:
         entry = self._entries.get(uid)
         if entry is None:
             return set()
-        reserved = entry.claim.status.reserved_for if entry.claim is not None else ()
-        return entry.consumers | {each.uid for each in reserved}
+        return entry.consumers.union(entry.reserved)
 
     def is_leaving(self, uid: str) -> bool:
         """Whether what was written for a claim is being taken back."""
