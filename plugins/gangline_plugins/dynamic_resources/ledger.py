@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
 from gangline import Handle, InvalidObject, NodeView, PodClass, PodInfo, State, model, resources
 from gangline.dra.live import Devices
@@ -25,6 +24,8 @@ from gangline_plugins.default_preemption.levels import PriorityLevels
 from gangline_plugins.dynamic_resources.claims import ClaimProblem, Claims, claims_of, uses_claims
 from gangline_plugins.dynamic_resources.entries import Allocation, Endings, Entry
 from gangline_plugins.dynamic_resources.extended import ExtendedClaims, is_unwritten
+from gangline_plugins.dynamic_resources.guests import Guests
+from gangline_plugins.dynamic_resources.listening import ClaimListener, Kept
 from gangline_plugins.dynamic_resources.written import Written, version_of
 from gangline_plugins.extended_resources import ExtendedResources
 
@@ -49,11 +50,12 @@ class Ledger:
         self._slices: dict[str, model.ResourceSlice] = {}
         self._classes: dict[str, model.DeviceClass] = {}
         self._labels: dict[str, dict[str, str]] = {}
-        self._store.subscribe(_Claims(self))
+        self._store.subscribe(ClaimListener(self.learn, self.gone))
         self.written = Written(self._store, self._nodes)
         self.extended = ExtendedClaims(state.shared(ExtendedResources, state), self._nodes, self._store)
-        state.store(resources.RESOURCE_SLICES).subscribe(_Kept(self._slices, self._slice_changed))
-        state.store(resources.DEVICE_CLASSES).subscribe(_Kept(self._classes, self.devices.class_changed))
+        self.guests = Guests(state, self.devices, self._nodes, self._lacking, self.solve)
+        state.store(resources.RESOURCE_SLICES).subscribe(Kept(self._slices, self._slice_changed))
+        state.store(resources.DEVICE_CLASSES).subscribe(Kept(self._classes, self.devices.class_changed))
         state.follow_nodes(self)
 
     def _slice_changed(self, old: model.ResourceSlice | None, new: model.ResourceSlice | None) -> None:
@@ -108,7 +110,7 @@ class Ledger:
                 self._settle(claim.metadata.uid)
         lacking = [claim for claim in claims if self._entry(claim.metadata.uid).allocation is None]
         if lacking and not pod.node_name and self.nodes is not None:
-            self._guess(lacking, row)
+            self._guess(pod, lacking, row)
 
     def remove(self, pod: PodInfo, row: int) -> None:
         """A pod is taken off: a guess ends with its last consumer."""
@@ -172,8 +174,19 @@ class Ledger:
         extended = self.extended.at(pod, row)
         return claims if extended is None else [*claims, extended]
 
-    def _guess(self, claims: Claims, row: int) -> None:
-        found = self.solve(claims, row)
+    def _lacking(self, pod: PodInfo) -> Claims:
+        """The claims of a pod that have no devices; none if one of them cannot be used."""
+        try:
+            claims = claims_of(pod, self._store)
+        except ClaimProblem:
+            return []
+        return [each for each in claims if not self.has_devices(each.metadata.uid)]
+
+    def _guess(self, pod: PodInfo, claims: Claims, row: int) -> None:
+        with self.guests.provided(pod, row) as are_some:
+            found = self.solve(claims, row)
+        if found is None and are_some:
+            found = self.solve(claims, row)
         for claim, allocation in zip(claims, found or (), strict=bool(found)):
             self._entry(claim.metadata.uid).guess = allocation
             self._settle(claim.metadata.uid)
@@ -251,11 +264,7 @@ class Ledger:
 
     def own(self, pod: PodInfo) -> Claims:
         """The claims without devices that were made for a pod; none if the pod has a claim that cannot be used."""
-        try:
-            claims = claims_of(pod, self._store)
-        except ClaimProblem:
-            return []
-        return [each for each in claims if each.metadata.owner_references and not self.has_devices(each.metadata.uid)]
+        return [each for each in self._lacking(pod) if each.metadata.owner_references]
 
     def allocation(self, uid: str) -> Allocation | None:
         """What a claim has."""
@@ -308,7 +317,7 @@ class Ledger:
         """
         lacking = [claim for claim in claims if self._entry(claim.metadata.uid).allocation is None]
         if lacking:
-            self._guess(lacking, row)
+            self._guess(pod, lacking, row)
         chosen: dict[str, Allocation] = {}
         for claim in claims:
             allocation = self._entry(claim.metadata.uid).allocation
@@ -354,44 +363,9 @@ class Ledger:
         self.devices.changes.note_all()
 
 
-class _Claims:
-    """Tells the ledger of claims."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
-        self._uids: dict[tuple[str, str], str] = {}
-
-    def on_upsert(self, claim: model.ResourceClaim) -> None:
-        key = claim.metadata.namespace, claim.metadata.name
-        before = self._uids.get(key)
-        if before is not None and before != claim.metadata.uid:
-            self._ledger.gone(before)
-        self._uids[key] = claim.metadata.uid
-        self._ledger.learn(claim)
-
-    def on_remove(self, claim: model.ResourceClaim) -> None:
-        self._uids.pop((claim.metadata.namespace, claim.metadata.name), None)
-        self._ledger.gone(claim.metadata.uid)
-
-
-class _Kept:
-    """Tells of changes of objects with what they were before."""
-
-    def __init__(self, objects: dict[str, Any], tell: Any) -> None:
-        self._objects = objects
-        self._tell = tell
-
-    def on_upsert(self, obj: Any) -> None:
-        before = self._objects.get(obj.metadata.name)
-        self._objects[obj.metadata.name] = obj
-        self._tell(before, obj)
-
-    def on_remove(self, obj: Any) -> None:
-        self._tell(self._objects.pop(obj.metadata.name, None), None)
-
-
 def ledger(handle: Handle) -> Ledger:
     """The ledger of the cluster."""
     found = handle.state.tracker(Ledger, handle.state)
     found.nodes = lambda: handle.nodes
+    found.guests.nominated = handle.nominated
     return found

@@ -51,8 +51,11 @@ class Bench:
         self.ledger = ledger(self.handle)
         self.version = 0
 
-    def offer(self, node: str, count: int, counters: bool = False) -> None:
-        """The driver offers the devices of a node; with counters each consumes half of what the node has in all."""
+    def offer(self, node: str, count: int, counters: bool = False, models: str = "") -> None:
+        """The driver offers the devices of a node; with counters each consumes half of what the node has in all.
+
+        `models` has a letter for each device.
+        """
         pool = model.ResourcePool(node, 1, 2 if counters else 1)
         devices = [model.Device(f"d{number}") for number in range(count)]
         if counters:
@@ -62,6 +65,9 @@ class Bench:
                 DRIVER, pool, node, shared_counters=[model.CounterSet("all", {"units": model.Counter("2")})]
             )
             self.cache.store(RESOURCE_SLICES).upsert(model.ResourceSlice(model.ObjectMeta(f"{node}-counters"), shared))
+        if models:
+            said = [{"model": model.DeviceAttribute(string=each)} for each in models]
+            devices = [msgspec.structs.replace(each, attributes=of) for each, of in zip(devices, said, strict=True)]
         made = model.ResourceSliceSpec(DRIVER, pool, node, devices=devices)
         self.cache.store(RESOURCE_SLICES).upsert(model.ResourceSlice(model.ObjectMeta(f"{node}-slice"), made))
 

@@ -7,6 +7,7 @@ import pytest
 from gangline import model
 from gangline.deciding.scheduling import Decision
 
+from .claim_cases import DRIVER
 from .preempting_cases import Bench
 
 UNHELPFUL = "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
@@ -172,3 +173,28 @@ def test_a_terminating_victim_is_waited_for() -> None:
     bench.nominate(pod, "a")
 
     assert bench.preempt(pod) == ("preemption: not eligible due to devices that come free on the nominated node.")
+
+
+@pytest.mark.parametrize(("priority", "device"), [(5, "d2"), (10, "d2"), (20, "d0")])
+def test_others_are_given_devices_that_are_not_meant_for_the_nominated_pod(priority: int, device: str) -> None:
+    bench = Bench(a=0)
+    bench.offer("a", 3, models="xxy")
+    victim = bench.holder("victim", "a", [1])
+    only_x = [model.DeviceSelector(model.CelDeviceSelector(f'device.attributes["{DRIVER}"].model == "x"'))]
+    high = bench.waiting("high", count=2, selectors=only_x)
+    bench.nominate(high, "a")
+    bench.cache.remove_pod(victim.uid)  # d1 comes free; d0 and d2 are free
+
+    assert isinstance(bench.decide(bench.waiting("other", priority=priority)), Decision)
+
+    allocation = bench.ledger.allocation("claim-other")
+    assert allocation is not None
+    assert [each.device for each in allocation.devices.results] == [device]
+
+
+def test_a_nominated_pod_of_which_no_devices_are_in_sight_keeps_none_from_others() -> None:
+    bench = Bench(a=2)
+    high = bench.waiting("high", count=3)
+    bench.nominate(high, "a")
+
+    assert isinstance(bench.decide(bench.waiting("low", count=2, priority=5)), Decision)

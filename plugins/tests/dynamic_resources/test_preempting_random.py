@@ -89,8 +89,8 @@ def stories() -> st.SearchStrategy[Story]:
     return st.builds(
         Story,
         st.lists(claims, min_size=5, max_size=5).map(tuple),
-        st.lists(users, max_size=7).map(tuple),
-        st.integers(1, 3),
+        st.lists(users, min_size=3, max_size=7).map(tuple),
+        st.integers(2, 3),
         st.booleans(),
     )
 
