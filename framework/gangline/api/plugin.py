@@ -111,6 +111,21 @@ class State(Protocol):
         """A block of hypothetical steps, undone at its end."""
         ...
 
+    def is_lifted(self, uid: str) -> bool:
+        """Whether an open transaction has taken a pod off its node; by UID of a pod that is bound or assumed.
+
+        A tracker that is told of a removal asks this: a pod that is not lifted is gone, or is told of again at once.
+        """
+        ...
+
+    def foreseen(self) -> AbstractContextManager[bool]:
+        """In this block trackers count as done what will follow from pods that have ended or are ending.
+
+        For example, devices that claims of such pods still have count as free. Yields whether that makes a difference.
+        Nothing awaits in the block.
+        """
+        ...
+
     def record(self, pod: Any, row: int = -1) -> PodInfo:
         """The record of a pod object. Give a row if the plugin's own columns count the pod as placed there."""
         ...

@@ -96,8 +96,9 @@ def find_feasible(pod: PodInfo, runtime: Runtime, cache: Cache, nominations: Nom
     if not expected:
         return filtered
     with cache.transaction() as tx:
-        for other, row in expected:
-            tx.place(other, row)
+        with cache.foreseen():  # what is being freed for the nominated pods is theirs
+            for other, row in expected:
+                tx.place(other, row)
         with_them = runtime.filter(pod)
         if with_them.status is not None or not with_them.feasible.any():
             return _detached(with_them)

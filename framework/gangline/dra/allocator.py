@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gangline.dra.asking import MOST_DEVICES, Alternative, Ask, read
-from gangline.dra.candidates import Candidates
+from gangline.dra.candidates import USABLE, Candidates
 from gangline.dra.counting import Counted, Counting, Outcomes
 from gangline.dra.cutting import Cut, Unallocatable, cut, problem_of, state_of
 from gangline.dra.likeness import alike
 from gangline.dra.problem import Problem
-from gangline.dra.reading import SHAREABLE
+from gangline.dra.reading import CONSUMES, SHAREABLE
 from gangline.dra.results import Gift, allocation
 from gangline.dra.search import Answer, Ending
 from gangline.dra.selecting import Selectors
@@ -23,6 +23,7 @@ from gangline.dra.solving import Solver
 from gangline.dra.standing import Standing
 from gangline.model.resource_claims import ResourceClaim, ResourceClaimAllocation
 from gangline.model.resource_slices import DeviceClass
+from gangline.status import BoolColumn
 
 _MOST_CUT_BYTES = 16 << 20
 """The memory of the cuts of one question."""
@@ -92,9 +93,38 @@ class PodAllocator:
         """Which of the nodes in the first `size` rows have devices: see `counting`."""
         return self.counted(size).outcomes
 
-    def counted(self, size: int, nodes: NDArray[np.int64] | None = None) -> Counted:
-        """What counting says of the nodes in these rows; of the first `size` rows without."""
-        return self._counting.count(size, nodes)
+    def counted(self, size: int, nodes: NDArray[np.int64] | None = None, is_bare: bool = False) -> Counted:
+        """What counting says of the nodes in these rows; of the first `size` rows without.
+
+        With `is_bare`, as if no claim had any device.
+        """
+        return self._counting.count(size, nodes, is_bare)
+
+    @property
+    def least(self) -> int:
+        """How many devices the claims are given at least."""
+        return self._ask.least
+
+    def usable(self) -> BoolColumn:
+        """By row of the table: whether some request may be given the device if no claim has it."""
+        candidates = self._candidates
+        found: BoolColumn = np.zeros(len(candidates.table), dtype=np.bool_)
+        for number in range(len(candidates.alternatives)):
+            found |= candidates.flags(number) & USABLE > 0
+        return found
+
+    def is_in_use(self, node: int) -> bool:
+        """Whether a claim has a device that the claims might get on the node in this row, or consumes its counters."""
+        table, states = self._candidates.table, self._candidates.standing.states
+        for each in table.pools_of(node):
+            mine = each.rows[self._candidates.matter(each.rows)]
+            if states[mine].any():
+                return True
+            if (table.traits[mine] & CONSUMES).any():
+                others = (*each.pool.slices, *each.pool.others)
+                if any(states[table.rows_of_slice(number)].any() for number in others):
+                    return True
+        return False
 
     def alike(self, nodes: Sequence[int]) -> Iterator[list[int]]:
         """The nodes in these rows, in groups that have the same: see `likeness`."""

@@ -50,6 +50,11 @@ class Alternative:
     capacity: Mapping[str, Quantity]
     """How much of the capacities of each device is asked for."""
 
+    @property
+    def least(self) -> int:
+        """How many devices are given at least, besides those that are only observed."""
+        return 0 if self.is_admin else 1 if self.is_all else self.count
+
     def is_named_in(self, names: Sequence[str]) -> bool:
         """Whether the names of requests in a constraint mean this one; no names mean all."""
         return not names or self.base in names or self.name in names
@@ -93,6 +98,11 @@ class Ask:
     def alternatives(self) -> list[Alternative]:
         """All alternatives of all requests, in order."""
         return [each for requests in self.requests for request in requests for each in request.alternatives]
+
+    @property
+    def least(self) -> int:
+        """How many devices are given at least to claims that ask for this, besides those that they only observe."""
+        return sum(min(each.least for each in request.alternatives) for asked in self.requests for request in asked)
 
 
 def read(claims: Sequence[ResourceClaim], classes: Mapping[str, DeviceClass]) -> Ask:

@@ -58,15 +58,18 @@ class Counting:
         constraints = [each for rules in candidates.ask.constraints for each in rules]
         self._attribute = candidates.properties.attribute(constraints[0].attribute) if constraints else None
 
-    def count(self, size: int, nodes: NDArray[np.int64] | None = None) -> Counted:
-        """The outcomes of the nodes in these rows; of the first `size` rows without."""
+    def count(self, size: int, nodes: NDArray[np.int64] | None = None, is_bare: bool = False) -> Counted:
+        """The outcomes of the nodes in these rows; of the first `size` rows without.
+
+        With `is_bare`, as if no claim had any device.
+        """
         number = size if nodes is None else len(nodes)
         if not self._needs:
             return Counted(np.full(number, FITS, dtype=np.int8), np.full(number, _ENDLESS))
         if not self._can:
             return Counted(np.full(number, OPEN, dtype=np.int8), np.zeros(number, dtype=np.int64))
         if nodes is None:
-            return self._counted(slice(0, len(self._table)), self._table.node, size, self._unsure(size, None))
+            return self._counted(slice(0, len(self._table)), self._table.node, size, None, is_bare)
         rows = self._table.rows_on(nodes.tolist())
         if number == 1:
             place = np.zeros(len(rows), dtype=np.int64)
@@ -74,11 +77,14 @@ class Counting:
             where = np.zeros(size, dtype=np.int64)
             where[nodes] = np.arange(number)
             place = where[self._table.node[rows]]
-        return self._counted(rows, place, number, self._unsure(number, nodes.tolist()))
+        return self._counted(rows, place, number, nodes.tolist(), is_bare)
 
-    def _counted(self, rows: RowNumbers | slice, place: RowNumbers, size: int, unsure: BoolColumn) -> Counted:
+    def _counted(
+        self, rows: RowNumbers | slice, place: RowNumbers, size: int, nodes: list[int] | None, is_bare: bool
+    ) -> Counted:
         """`place` has for each row the position of its node; negative where other nodes may use the device too."""
-        free = ~self._candidates.standing.is_taken(rows)
+        unsure = self._unsure(size, nodes, is_bare)
+        free = self._free(rows, is_bare)
         if isinstance(rows, slice):
             free &= place >= 0
         is_special = self._table.traits[rows] & (SHAREABLE | CONSUMES) > 0
@@ -126,12 +132,17 @@ class Counting:
             return room
         return np.bincount(node_of, weights=room, minlength=size).astype(np.int64)
 
-    def _unsure(self, size: int, nodes: list[int] | None) -> BoolColumn:
+    def _free(self, rows: RowNumbers | slice, is_bare: bool) -> BoolColumn:
+        """For each of some rows: whether no claim has the device for itself."""
+        taken = self._candidates.standing.is_taken(rows)
+        return np.ones(len(taken), dtype=np.bool_) if is_bare else ~taken
+
+    def _unsure(self, size: int, nodes: list[int] | None, is_bare: bool) -> BoolColumn:
         """Nodes that may use devices which other nodes may use too, and which matter here."""
         unsure = np.zeros(size, dtype=np.bool_)
         for placed in self._table.wide_pools if nodes is None else self._table.wide_pools_of(nodes):
             rows = placed.rows[self._table.node[placed.rows] < 0]
-            free = ~self._candidates.standing.is_taken(rows)
+            free = self._free(rows, is_bare)
             if any(
                 (free & (self._candidates.flags(number)[rows] & (USABLE | FAILS) > 0)).any()
                 for number, _ in self._needs

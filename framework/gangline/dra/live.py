@@ -18,18 +18,20 @@ from gangline.dra.allocator import Allocator, Verdict
 from gangline.dra.asking import read
 from gangline.dra.pools import Condition
 from gangline.dra.questions import FIRST_TEXT, Question
+from gangline.dra.reading import SHAREABLE
 from gangline.dra.selecting import Selectors
 from gangline.dra.solving import Solver
 from gangline.dra.standing import Standing
-from gangline.dra.table import DeviceTable
+from gangline.dra.supply import Supply
+from gangline.dra.table import SEVERAL, DeviceTable
 from gangline.dra.usage import Usage
 from gangline.model.base import ObjectMeta
 from gangline.model.resource_claims import ResourceClaim, ResourceClaimAllocation, ResourceClaimSpec
 from gangline.model.resource_slices import DeviceClass, ResourceSlice
 from gangline.sizes import BoundedCache
 from gangline.state.changes import Changes
-from gangline.state.node_view import Int64Column, NodeView
-from gangline.status import CodeColumn
+from gangline.state.node_view import Int64Column, NodeView, Rows
+from gangline.status import BoolColumn, CodeColumn
 
 NO_DEVICES = "cannot allocate all claims"
 INVALID_POOLS = "invalid resource pools were encountered"
@@ -184,6 +186,15 @@ class Devices:
                 self._questions.measure(asked)
         return question.codes(nodes)
 
+    def may_have(self, asked: Asked, rows: Rows) -> BoolColumn:
+        """For each of these rows of nodes without the devices: whether claims that end could change that.
+
+        False is certain. Raises InvalidObject.
+        """
+        question = self._question(asked)
+        question.refresh(len(self._nodes().whole))
+        return question.may_have(rows)
+
     def reason(self, asked: Asked, code: int, claims: Sequence[ResourceClaim]) -> str:
         """What a code says to someone who asks with these claims. Codes from FIRST_TEXT on are errors."""
         texts = self._texts.get(asked) or []
@@ -215,6 +226,24 @@ class Devices:
             return None
         free = standing.free(len(nodes.whole))[nodes.index]
         return np.where(found >= 0, found, free // wanted)
+
+    def least(self, asked: Asked) -> int:
+        """How many devices the claims are given at least. Raises InvalidObject."""
+        return self._question(asked).pod.least
+
+    def supply(self, kinds: Sequence[Asked], size: int) -> Supply | None:
+        """How many devices the first `size` nodes have for claims with one of these questions. Raises InvalidObject.
+
+        None if that says too little: several nodes, or several claims, may use one of the devices.
+        """
+        standing = self._current()[0]
+        table = standing.table
+        usable = np.zeros(len(table), dtype=np.bool_)
+        for asked in kinds:
+            usable |= self._question(asked).pod.usable()
+        if (usable & ((table.node == SEVERAL) | (table.traits & SHAREABLE > 0))).any():
+            return None
+        return Supply(standing, usable, size)
 
     def _question(self, asked: Asked) -> Question:
         """Raises InvalidObject."""

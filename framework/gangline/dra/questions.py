@@ -6,10 +6,11 @@ import numpy as np
 
 from gangline.deadline import Deadline
 from gangline.dra.allocator import PodAllocator
-from gangline.dra.counting import FITS, OPEN
+from gangline.dra.counting import FITS, OPEN, Outcomes
 from gangline.dra.table import DeviceTable
+from gangline.state.changes import Changes
 from gangline.state.node_view import Int64Column, NodeView, Rows
-from gangline.status import CodeColumn
+from gangline.status import BoolColumn, CodeColumn
 
 FEW_DEVICES = 1
 """The code of a node that does not have the devices."""
@@ -18,7 +19,7 @@ FIRST_TEXT = 2
 _NOT_SEARCHED = 255
 _MOST_TEXTS = 250
 """Different errors of one question that are told apart."""
-_ROW_BYTES = 10
+_ROW_BYTES = 11
 """The memory of the answers for one row of nodes."""
 
 
@@ -30,6 +31,10 @@ class Question:
         self._table = table
         self._texts = texts
         self._position = -1
+        self._moved = -1
+        """The position in `table.moved` up to which `_bare` is true."""
+        self._bare: Outcomes = np.zeros(0, dtype=np.int8)
+        """By row: what counting says if no claim has any device."""
         self._are_open = False
         self._codes: CodeColumn = np.zeros(0, dtype=np.uint8)
         self._room: Int64Column = np.zeros(0, dtype=np.int64)
@@ -45,6 +50,15 @@ class Question:
         if self._are_open:
             codes[codes == _NOT_SEARCHED] = FEW_DEVICES  # rows without a node
         return codes
+
+    def may_have(self, rows: Rows) -> BoolColumn:
+        """For each of these rows: whether the node may have the devices once claims give some back; after `refresh`."""
+        self._refresh_bare()
+        bare = self._bare[rows]
+        found = bare == FITS
+        for at in (bare == OPEN).nonzero()[0].tolist():  # counting cannot tell, and each sees other devices
+            found[at] = self.pod.is_in_use(int(rows[at]))
+        return found
 
     def room(self, nodes: NodeView) -> Int64Column:
         """By node of the view: how many times it has the devices by counting; -1 if that cannot tell."""
@@ -75,20 +89,29 @@ class Question:
         position = touched.position
         if position == self._position and size == known:
             return
-        changed = touched.since(self._position, max(64, size // 4)) if self._position >= 0 and size >= known else None
-        if changed is None:
+        rows = _changed(touched, self._position, known, size)
+        if rows is None:
             self._codes, self._room = np.zeros(size, dtype=np.uint8), np.zeros(size, dtype=np.int64)
             self._count(None)
-        else:
-            rows = changed[0]
+        elif len(rows):
             if size > known:
                 self._codes = np.concatenate([self._codes, np.zeros(size - known, dtype=np.uint8)])
                 self._room = np.concatenate([self._room, np.zeros(size - known, dtype=np.int64)])
-                rows = np.union1d(rows, np.arange(known, size))
-            rows = rows[rows < size]
-            if len(rows):
-                self._count(rows)
+            self._count(rows)
         self._position = position
+
+    def _refresh_bare(self) -> None:
+        """What claims have does not matter here, so only nodes whose pools have changed are counted again."""
+        moved, known, size = self._table.moved, len(self._bare), len(self._codes)
+        if moved.position == self._moved and size == known:
+            return
+        rows = _changed(moved, self._moved, known, size)
+        if rows is None:
+            self._bare = self.pod.counted(size, None, True).outcomes
+        elif len(rows):
+            self._bare = np.concatenate([self._bare, np.zeros(size - known, dtype=np.int8)])
+            self._bare[rows] = self.pod.counted(size, rows, True).outcomes
+        self._moved = moved.position
 
     def _count(self, rows: Rows | None) -> None:
         """Count the nodes in these rows again, or all."""
@@ -106,3 +129,14 @@ class Question:
         if error not in texts and len(texts) < _MOST_TEXTS:
             texts.append(error)
         return FIRST_TEXT + (texts.index(error) if error in texts else len(texts) - 1)
+
+
+def _changed(log: Changes, position: int, known: int, size: int) -> Rows | None:
+    """The rows of nodes to count again, with those from `known` to `size`; None for all."""
+    changed = log.since(position, max(64, size // 4)) if position >= 0 and size >= known else None
+    if changed is None:
+        return None
+    rows = changed[0]
+    if size > known:
+        rows = np.union1d(rows, np.arange(known, size))
+    return rows[rows < size]

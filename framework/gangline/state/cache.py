@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar, cast
 
 from gangline.errors import GanglineError, InvalidObject
@@ -73,6 +74,9 @@ class Cache:
         self.stores: dict[str, Store[Any]] = {}
         """The stores by the key of their kind."""
         self._undo = UndoLog()
+        self._foresight = 0
+        """How many blocks of `foreseen` are open."""
+        self._has_ending = False
 
     # Reading
 
@@ -173,6 +177,23 @@ class Cache:
     def transaction(self) -> Transaction:
         """A block of hypothetical steps."""
         return Transaction(self, self._undo)
+
+    def is_lifted(self, uid: str) -> bool:
+        """Whether a step of an open transaction has taken a pod off that is bound or assumed."""
+        return uid in self._undo.lifted and uid in self._pods
+
+    @contextmanager
+    def foreseen(self) -> Iterator[bool]:
+        """In this block trackers count as done what is under way; yields whether that makes a difference."""
+        self._foresight += 1
+        if self._foresight == 1:
+            self._has_ending = self.trackers.foresee(True)
+        try:
+            yield self._has_ending
+        finally:
+            self._foresight -= 1
+            if not self._foresight:
+                self.trackers.foresee(False)
 
     # Moving pods
 

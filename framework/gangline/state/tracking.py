@@ -3,6 +3,7 @@
 Rules:
 - If a tracker raises for a pod, the pod is not placed: the trackers already told are told of its removal.
 - Taking a pod off, and putting one back, always happens; a tracker that raises then is out of step.
+- A tracker may look ahead while somebody asks what will be: see `Tracker`. One that raises then is out of step.
 - A tracker that is out of step is cleared, if it has a method `clear`, and told of all pods again before the next
   decision. If that is impossible, the plugins that use the tracker fail each decision, and say why.
 """
@@ -26,6 +27,12 @@ class Tracker(Protocol):
     whether to tell the tracker of these pods. A pod for which `add` raises is not placed. A pod for which `remove`
     raises is removed all the same. If the tracker has a method `clear()`, it is cleared after an exception and told of
     all pods again; if not, the plugins that use it fail from then on.
+
+    A pod may be removed for good, or only in a transaction: `State.is_lifted` tells. What follows only later from the
+    end of a pod, because others have to act first, a tracker counts as done while the pod is lifted, and undoes when
+    the pod is added again. If the tracker has a method `foresee(begins)`, that is called with True where a block
+    `State.foreseen` begins and with False where it ends. In between the tracker counts everything as done that will
+    follow from pods that have ended or are ending; the method returns whether that makes a difference.
     """
 
     def add(self, pod: PodInfo, row: int) -> None:
@@ -127,11 +134,23 @@ class Trackers:
             except BaseException as again:
                 self._out_of_step(call, again)
 
-    def _owner(self, call: Tell) -> _Tracked:
+    def foresee(self, begins: bool) -> bool:
+        """A block begins or ends in which trackers count as done what is under way; whether that changes anything."""
+        changed = False
+        for tracked in self._tracked.values():
+            foresee: Callable[[bool], bool] | None = getattr(tracked.tracker, "foresee", None)
+            if foresee is not None:
+                try:
+                    changed |= bool(foresee(begins))
+                except BaseException as error:  # nothing that a plugin raises goes further
+                    self._out_of_step(foresee, error)
+        return changed
+
+    def _owner(self, call: Callable[..., object]) -> _Tracked:
         owner = getattr(call, "__self__", None)
         return self._tracked.get(id(owner)) or _Tracked(owner)  # type: ignore[arg-type]  # for its name alone
 
-    def _out_of_step(self, call: Tell, error: BaseException) -> None:
+    def _out_of_step(self, call: Callable[..., object], error: BaseException) -> None:
         tracked = self._owner(call)
         self.broken[id(tracked.tracker)] = str(self._failures.raised(tracked.name, POINT, error))
 

@@ -7,6 +7,7 @@ are undone when the block ends.
 Rules:
 - Every hypothetical step is made in a transaction, and nothing awaits inside one.
 - Leaving the block without `commit` undoes every step, in reverse order. Transactions can be nested.
+- A pod that a step takes off is *lifted* until it is put back. So a tracker can tell a trial from a real removal.
 - An outermost block can step aside: its pods are taken off the columns until it comes back, and other code may change
   the columns meanwhile.
 """
@@ -36,24 +37,46 @@ class Placer(Protocol):
 class UndoLog:
     """The steps taken since the outermost transaction began."""
 
-    __slots__ = ("depth", "steps")
+    __slots__ = ("depth", "lifted", "steps")
 
     def __init__(self) -> None:
         self.steps: list[Callable[[], None]] = []
+        self.lifted: set[str] = set()
+        """The UIDs of the pods that steps have taken off, and have not put back."""
         self.depth = 0
 
 
 class _Placed:
-    """Undoes the placement of a pod."""
+    """Undoes the placement of a pod; a pod that was lifted before is lifted again."""
 
-    __slots__ = ("_placer", "pod")
+    __slots__ = ("_log", "_placer", "pod", "was_lifted")
 
-    def __init__(self, placer: Placer, pod: PodInfo) -> None:
+    def __init__(self, placer: Placer, log: UndoLog, pod: PodInfo, was_lifted: bool) -> None:
         self._placer = placer
+        self._log = log
         self.pod = pod
+        self.was_lifted = was_lifted
 
     def __call__(self) -> None:
+        if self.was_lifted:
+            self._log.lifted.add(self.pod.uid)
         self._placer.unplace(self.pod)
+
+
+class _Unplaced:
+    """Undoes the removal of a pod."""
+
+    __slots__ = ("_log", "_placer", "_pod", "_row")
+
+    def __init__(self, placer: Placer, log: UndoLog, pod: PodInfo, row: int) -> None:
+        self._placer = placer
+        self._log = log
+        self._pod = pod
+        self._row = row
+
+    def __call__(self) -> None:
+        self._log.lifted.discard(self._pod.uid)
+        self._placer.put_back(self._pod, self._row)
 
 
 class Transaction:
@@ -86,21 +109,31 @@ class Transaction:
             self.rollback()
         if self._log.depth == 0:
             self._log.steps.clear()
+            self._log.lifted.clear()
 
     def place(self, pod: PodInfo, row: int) -> None:
         """Put a pod that is on no row on a row."""
         if pod.row >= 0 or row < 0 or not self._log.depth:
             raise ValueError(f"{pod.key} cannot be put on row {row}: it is on {pod.row}, or no block is open")
-        self._placer.place(pod, row)
-        self._log.steps.append(_Placed(self._placer, pod))
+        lifted = self._log.lifted
+        was_lifted = pod.uid in lifted
+        lifted.discard(pod.uid)
+        try:
+            self._placer.place(pod, row)
+        except BaseException:
+            if was_lifted:
+                lifted.add(pod.uid)
+            raise
+        self._log.steps.append(_Placed(self._placer, self._log, pod, was_lifted))
 
     def unplace(self, pod: PodInfo) -> None:
         """Take a pod off its row."""
         row = pod.row
         if row < 0 or not self._log.depth:
             raise ValueError(f"{pod.key} cannot be taken off: it is on no row, or no block is open")
+        self._log.lifted.add(pod.uid)
         self._placer.unplace(pod)
-        self._log.steps.append(lambda: self._placer.put_back(pod, row))
+        self._log.steps.append(_Unplaced(self._placer, self._log, pod, row))
 
     def step_aside(self) -> list[tuple[PodInfo, int]]:
         """Undo all steps for now; returns the placed pods and their rows, in order.

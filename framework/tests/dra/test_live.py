@@ -19,7 +19,7 @@ from gangline.dra import Allocator, DeviceTable, Selectors, Standing, Usage, all
 from gangline.dra import live as live_module
 from gangline.dra import table as table_module
 from gangline.dra.live import NO_DEVICES, Devices
-from gangline.dra.questions import FIRST_TEXT
+from gangline.dra.questions import FEW_DEVICES, FIRST_TEXT
 from gangline.errors import DeadlineExceeded
 from gangline.model.resource_claims import ResourceClaim, ResourceClaimAllocation
 from gangline.model.resource_slices import DeviceClass, ResourceSlice
@@ -191,6 +191,7 @@ class World:
         for each in results:
             usage.add(each)
         fresh = Allocator(Standing(table, usage), {"gpu": self.device_class}, Selectors(table))
+        untouched = Allocator(Standing(table, Usage()), {"gpu": self.device_class}, Selectors(table))
         names = nodes.names
         alive = [row for row, name in enumerate(names) if name]
         rows = self.changed(len(names))
@@ -212,6 +213,17 @@ class World:
                 assert live.error == verdict.error
                 assert (kept[row] >= FIRST_TEXT) == bool(verdict.error)
             self.check_room(index, fresh)
+            self.check_hope(index, untouched)
+
+    def check_hope(self, index: int, untouched: Allocator) -> None:
+        """A node that lacks devices may get them if it has them while nothing is taken, and never if nothing is."""
+        nodes = self.cache.nodes.view()
+        lacking = [row for row, name in enumerate(nodes.names) if name and self.kept[index][row] == FEW_DEVICES]
+        may_have = self.devices.may_have(self.devices.asked(CLAIMS[index]), np.array(lacking, dtype=np.intp))
+        pod = untouched.ask(CLAIMS[index])
+        for row, hope in zip(lacking, may_have.tolist(), strict=True):
+            assert hope or pod.on(row, nodes.names[row]).allocations is None
+            assert not hope or self.taken
 
     def check_room(self, index: int, fresh: Allocator) -> None:
         """Room is no less than the number of such pods that get devices one after the other."""
@@ -432,3 +444,41 @@ def test_objects_that_are_written_again_without_a_change_are_no_change() -> None
 
     assert devices.changes.position == position
     assert devices.asked([claim(exactly())]) is asked
+
+
+def test_the_supply_counts_devices_that_are_meant_and_what_claims_give_back_of_them() -> None:
+    slices = [
+        offer(
+            f"s-{node}",
+            [device(f"d{i}", attributes={"model": "xy"[i % 2]}) for i in range(4)],
+            pool=node,
+            nodeName=node,
+        )
+        for node in "ab"
+    ]
+    devices, _ = live(slices, NODES)
+    claims = [claim(exactly(2, selectors=[CAREFUL]))]
+    asked = devices.asked(claims)
+    (taken,) = devices.allocate(asked, claims, 0).allocations or ()
+    devices.take("c", taken)
+
+    supply = devices.supply([asked], 3)
+
+    assert supply is not None and devices.least(asked) == 2
+    assert supply.free.tolist() == [0, 2, 0]
+    assert (supply.held(taken, 0), supply.held(taken, 1)) == (2, 0)
+
+
+def test_devices_of_several_nodes_or_claims_have_no_supply() -> None:
+    shared = device("d", allowMultipleAllocations=True, capacity={"memory": {"value": "80Gi"}})
+    for slices in ([offer("s", [device("d")], allNodes=True)], [offer("s", [shared], nodeName="a")]):
+        devices, _ = live(slices, NODES)
+        assert devices.supply([devices.asked(CLAIMS[0])], 4) is None
+
+
+def test_a_claim_takes_at_least_what_its_smallest_alternatives_take() -> None:
+    devices, _ = live([], NODES)
+    several = {"firstAvailable": [{"name": "two", **exactly(2)}, {"name": "three", **exactly(3)}]}
+    found = [claim(exactly(1), several), claim(EVERY), claim(exactly(1, adminAccess=True))]
+
+    assert devices.least(devices.asked(found)) == 1 + 2 + 1

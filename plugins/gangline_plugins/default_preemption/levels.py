@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from gangline import BoolColumn, PodInfo
+from gangline import BoolColumn, PodInfo, Rows
 
 _SMALLEST = 64
 
@@ -40,6 +40,15 @@ class PriorityLevels:
             if level < priority:
                 known = counts[:size]
                 found[: len(known)] |= known > 0
+        return found
+
+    def below_on(self, priority: int, rows: Rows) -> BoolColumn:
+        """For each of these rows whether it holds a pod of lower priority."""
+        found = np.zeros(len(rows), dtype=np.bool_)
+        for level, counts in self._counts.items():
+            if level < priority:
+                known = rows < len(counts)
+                found[known] |= counts[rows[known]] > 0
         return found
 
     def _make_room(self, priority: int, row: int) -> NDArray[np.int32]:

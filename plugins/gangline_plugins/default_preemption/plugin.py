@@ -151,7 +151,21 @@ class DefaultPreemption:
     def _refusal(self, pod: PodInfo, nodes: NodeView, resolvable: BoolColumn) -> str:
         if self._evictor.is_running(pod.uid):
             return "waiting for the preemption for this pod to be finished"
-        return why_not(pod, self._nomination(pod), nodes, resolvable)
+        nominated = self._nomination(pod)
+        refusal = why_not(pod, nominated, nodes, resolvable)
+        if not refusal and self._comes_free(pod, nodes.row_of(nominated) if nominated else None):
+            return "not eligible due to devices that come free on the nominated node."
+        return refusal
+
+    def _comes_free(self, pod: PodInfo, row: int | None) -> bool:
+        """Whether the pod fits on the node in this row once everything has happened that is under way already.
+
+        For example, a victim is gone, but its ResourceClaim has not given its devices back yet.
+        """
+        if row is None:
+            return False
+        with self._handle.state.foreseen() as is_under_way:
+            return is_under_way and bool(self._handle.filter(pod, np.array([row], dtype=np.intp))[0])
 
     def _nomination(self, pod: PodInfo) -> str:
         """The node to which the pod is nominated: the one in its status, or one that is still to be written there."""

@@ -8,6 +8,7 @@ Rules:
   the second pod of every node returns, and so on. kube-scheduler examines each node while the rest of the cluster stays
   unchanged. Both give the same result as long as the verdict on a node depends on that node alone; `locality` knows
   when it does not.
+- What comes free without further victims, because pods have ended or are ending, counts as free: see `State.foreseen`.
 - The pod has to fit both with and without the waiting pods of the same or higher priority that are nominated to the
   node.
 """
@@ -60,7 +61,8 @@ class Simulation:
     def together(self, rows: Rows) -> list[Candidate]:
         """The candidates among these nodes, in the order of the nodes."""
         removable = {row: sorted(self._lower(row), key=importance) for row in rows.tolist()}
-        with self._handle.state.transaction() as tx:
+        state = self._handle.state
+        with state.foreseen(), state.transaction() as tx:
             for pods in removable.values():  # one step per moved pod, so that each can be undone
                 for pod in pods:
                     tx.unplace(pod)

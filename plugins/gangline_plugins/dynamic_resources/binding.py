@@ -37,8 +37,9 @@ from gangline_plugins.dynamic_resources.claims import (
     check,
     is_reserved_for,
 )
+from gangline_plugins.dynamic_resources.entries import Allocation
 from gangline_plugins.dynamic_resources.extended import is_extended, is_unwritten, pod_of, written
-from gangline_plugins.dynamic_resources.ledger import Allocation, Ledger
+from gangline_plugins.dynamic_resources.ledger import Ledger
 from gangline_plugins.dynamic_resources.written import version_of
 
 _FINALIZER = "resource.kubernetes.io/delete-protection"

@@ -11,17 +11,19 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from gangline import BoolColumn, CodeColumn, Deadline, Int64Column, InvalidObject, NodeView, PodInfo, ScoreColumn
+from gangline import BoolColumn, CodeColumn, Deadline, Int64Column, InvalidObject, NodeView, PodInfo, Rows, ScoreColumn
 from gangline.dra.live import Asked
-from gangline.dra.questions import FIRST_TEXT
+from gangline.dra.questions import FEW_DEVICES, FIRST_TEXT
 from gangline_plugins.dynamic_resources.claims import Claims
 from gangline_plugins.dynamic_resources.ledger import Ledger
 from gangline_plugins.dynamic_resources.preferring import preference
 
 ELSEWHERE = 1
-"""The code of a node on which the devices of a claim cannot be used; higher codes are one more than those of
-`Devices`.
-"""
+"""The code of a node on which the devices of a claim cannot be used."""
+OTHERS_HAVE = 2
+"""The code of a node that has the devices if claims give some back; higher codes are those of `Devices`, after it."""
+FIRST_ERROR = OTHERS_HAVE + FIRST_TEXT
+"""Codes from here on stand for errors."""
 _MOST_TEXTS = 250
 """Codes of errors for nodes of one pattern."""
 _MOST_PATTERNS = 250
@@ -47,6 +49,8 @@ class Need:
     patterns: dict[int, int] = field(default_factory=dict)
     """Which extended resources devices have to serve: the place of the pattern's question."""
     problem: str = ""
+    priority: int | None = None
+    """Pods of lower priority may have to give back their devices; None: any pods."""
 
 
 class Judge:
@@ -72,7 +76,7 @@ class Judge:
 
     def reason(self, need: Need, code: int) -> str:
         """What a code above `ELSEWHERE` says; "" if nothing was asked."""
-        code -= ELSEWHERE
+        code = max(code - OTHERS_HAVE, FEW_DEVICES)
         place = 0
         if code >= FIRST_TEXT:
             place, text = divmod(code - FIRST_TEXT, _MOST_TEXTS)
@@ -122,9 +126,22 @@ class Judge:
             found = self._devices.codes(asked, nodes, within).astype(np.uint16)
         except InvalidObject as error:
             need.problem = str(error)
-            return 1 + ELSEWHERE
+            return FEW_DEVICES + OTHERS_HAVE
+        if not found.any():
+            return found
         found[found >= FIRST_TEXT] += place * _MOST_TEXTS
-        return np.where(found == 0, 0, found + ELSEWHERE)
+        few = (found == FEW_DEVICES).nonzero()[0]
+        found[found > 0] += OTHERS_HAVE
+        if len(few):
+            few = few[self._may_go(need, nodes.rows[few])]
+            found[few[self._devices.may_have(asked, nodes.rows[few])]] = OTHERS_HAVE
+        return found
+
+    def _may_go(self, need: Need, rows: Rows) -> BoolColumn:
+        """For each of these rows: whether pods with claims are there that may be removed for the pod."""
+        if need.priority is None:
+            return np.ones(len(rows), dtype=np.bool_)
+        return self._ledger.levels.below_on(need.priority, rows)
 
     def _questions(self, need: Need, nodes: NodeView) -> Iterator[tuple[int, BoolColumn | None, Claims]]:
         """The claims without devices about which is asked: the place of the question, the nodes (None: all), claims."""

@@ -7,52 +7,27 @@ A claim has the first of these that there is:
 3. A guess: a pod was placed, perhaps in a transaction, and its claim got devices on that row. The pods that were placed
    later use them too. The guess ends with the last of them.
 
-Devices that are written come free only when the API server says so: other schedulers see nothing else.
+Devices that are written come free only when the API server says so: other schedulers see nothing else. But whoever asks
+on trial what will be gets another answer. Where a transaction has lifted the last pod that uses a claim, the claim
+counts as having none of its devices until the pod is put back; with foresight (`State.foreseen`) also where the last
+one is gone or ending. See `entries`.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
 
 from gangline import Handle, InvalidObject, NodeView, PodClass, PodInfo, State, model, resources
 from gangline.dra.live import Devices
+from gangline_plugins.default_preemption.levels import PriorityLevels
 from gangline_plugins.dynamic_resources.claims import ClaimProblem, Claims, claims_of, uses_claims
+from gangline_plugins.dynamic_resources.entries import Allocation, Endings, Entry
 from gangline_plugins.dynamic_resources.extended import ExtendedClaims, is_unwritten
+from gangline_plugins.dynamic_resources.guests import Guests
+from gangline_plugins.dynamic_resources.listening import ClaimListener, Kept
 from gangline_plugins.dynamic_resources.written import Written, version_of
 from gangline_plugins.extended_resources import ExtendedResources
-
-Allocation = model.ResourceClaimAllocation
-
-
-@dataclass(slots=True, eq=False)
-class _Entry:
-    """What is known of one claim."""
-
-    claim: model.ResourceClaim | None = None
-    """The newest state that was seen."""
-    firm: Allocation | None = None
-    holders: set[str] = field(default_factory=set)
-    """The pods that will write the firm choice."""
-    guess: Allocation | None = None
-    consumers: set[str] = field(default_factory=set)
-    """The pods with the claim that are placed."""
-    taken: Allocation | None = None
-    """The allocation that counts as taken."""
-    is_leaving: bool = False
-    """Whether this process is taking back what it wrote."""
-
-    @property
-    def allocation(self) -> Allocation | None:
-        """What the claim has."""
-        written = self.claim.status.allocation if self.claim is not None else None
-        return written or self.firm or self.guess
-
-    @property
-    def is_empty(self) -> bool:
-        return self.claim is None and self.allocation is None and not self.consumers and not self.is_leaving
 
 
 class Ledger:
@@ -61,7 +36,12 @@ class Ledger:
     def __init__(self, state: State) -> None:
         self._state = state
         self._store = state.store(resources.RESOURCE_CLAIMS)
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, Entry] = {}
+        self.levels = PriorityLevels()
+        """The priorities of the pods with claims on each row."""
+        self._endings = Endings(state)
+        self._free: set[str] = set()
+        """The UIDs of the claims whose devices count as given back on trial."""
         self._pods: dict[str, tuple[str, ...]] = {}
         """By pod: the UIDs of the claims that it was placed with."""
         self.nodes: Callable[[], NodeView] | None = None
@@ -70,11 +50,12 @@ class Ledger:
         self._slices: dict[str, model.ResourceSlice] = {}
         self._classes: dict[str, model.DeviceClass] = {}
         self._labels: dict[str, dict[str, str]] = {}
-        self._store.subscribe(_Claims(self))
+        self._store.subscribe(ClaimListener(self.learn, self.gone))
         self.written = Written(self._store, self._nodes)
         self.extended = ExtendedClaims(state.shared(ExtendedResources, state), self._nodes, self._store)
-        state.store(resources.RESOURCE_SLICES).subscribe(_Kept(self._slices, self._slice_changed))
-        state.store(resources.DEVICE_CLASSES).subscribe(_Kept(self._classes, self.devices.class_changed))
+        self.guests = Guests(state, self.devices, self._nodes, self._lacking, self.solve)
+        state.store(resources.RESOURCE_SLICES).subscribe(Kept(self._slices, self._slice_changed))
+        state.store(resources.DEVICE_CLASSES).subscribe(Kept(self._classes, self.devices.class_changed))
         state.follow_nodes(self)
 
     def _slice_changed(self, old: model.ResourceSlice | None, new: model.ResourceSlice | None) -> None:
@@ -108,31 +89,82 @@ class Ledger:
 
     def add(self, pod: PodInfo, row: int) -> None:
         """A pod is placed: its claims have devices on that row, unless they have some already, or there are none."""
+        self._endings.placed(pod)
+        self.levels.add(pod, row)
+        self.devices.changes.note(row)
+        lifted = self._endings.lifted.pop(pod.uid, None)
+        if lifted is not None and lifted[0] == row:
+            self._put_back(pod, lifted[1])
+            return
         try:
             claims = self.claims_at(pod, row)
         except ClaimProblem:
             claims = []
         self._pods[pod.uid] = tuple(claim.metadata.uid for claim in claims)
         for claim in claims:
-            self._entry(claim.metadata.uid).consumers.add(pod.uid)
+            entry = self._entry(claim.metadata.uid)
+            entry.consumers.add(pod.uid)
+            if not pod.node_name:
+                entry.guessing.add(pod.uid)
+            if self._free:
+                self._settle(claim.metadata.uid)
         lacking = [claim for claim in claims if self._entry(claim.metadata.uid).allocation is None]
         if lacking and not pod.node_name and self.nodes is not None:
-            self._guess(lacking, row)
+            self._guess(pod, lacking, row)
 
     def remove(self, pod: PodInfo, row: int) -> None:
         """A pod is taken off: a guess ends with its last consumer."""
+        if pod.uid in self._pods:
+            self.levels.remove(pod, row)
+            self.devices.changes.note(row)
+        if self._state.is_lifted(pod.uid):
+            self._lift(pod, row)
+            return
+        self._endings.removed(pod)
         for uid in self._pods.pop(pod.uid, ()):
             entry = self._entry(uid)
-            entry.consumers.discard(pod.uid)
-            if not entry.consumers:
+            entry.leave(pod.uid)
+            if not entry.guessing:
                 entry.guess = None
             self._settle(uid)
+
+    def _lift(self, pod: PodInfo, row: int) -> None:
+        """A transaction takes a pod off that is bound or assumed: what the pod alone uses counts as given back."""
+        uids = self._pods.pop(pod.uid, ())
+        self._endings.lifted[pod.uid] = row, uids
+        for uid in uids:
+            entry = self._entry(uid)
+            entry.leave(pod.uid)
+            if not entry.guessing and entry.settled is None:
+                entry.guess = None
+        for uid in self._endings.claims_of(pod.uid).union(uids):
+            self._settle(uid)
+
+    def _put_back(self, pod: PodInfo, uids: tuple[str, ...]) -> None:
+        """Undo `_lift`: the claims have the very same devices again."""
+        self._pods[pod.uid] = uids
+        for uid in uids:
+            self._entry(uid).consumers.add(pod.uid)
+        for uid in self._endings.claims_of(pod.uid).union(uids):
+            self._settle(uid)
+
+    def foresee(self, begins: bool) -> bool:
+        """Count claims as free whose last pod is gone or ending, or do so no more; whether there are some."""
+        ending = list(self._endings.foresee(begins))
+        uids = {uid for pod in ending for uid in (*self._pods.get(pod, ()), *self._endings.claims_of(pod))}
+        before = set(self._free)
+        for uid in uids if begins else before:
+            self._settle(uid)
+        return self._free != before
 
     def clear(self) -> None:
         """Forget all pods that are placed."""
         self._pods.clear()
+        self.levels.clear()
+        self._endings.clear()
         for uid, entry in list(self._entries.items()):
             entry.consumers.clear()
+            entry.guessing.clear()
             entry.guess = None
             self._settle(uid)
 
@@ -142,8 +174,19 @@ class Ledger:
         extended = self.extended.at(pod, row)
         return claims if extended is None else [*claims, extended]
 
-    def _guess(self, claims: Claims, row: int) -> None:
-        found = self.solve(claims, row)
+    def _lacking(self, pod: PodInfo) -> Claims:
+        """The claims of a pod that have no devices; none if one of them cannot be used."""
+        try:
+            claims = claims_of(pod, self._store)
+        except ClaimProblem:
+            return []
+        return [each for each in claims if not self.has_devices(each.metadata.uid)]
+
+    def _guess(self, pod: PodInfo, claims: Claims, row: int) -> None:
+        with self.guests.provided(pod, row) as are_some:
+            found = self.solve(claims, row)
+        if found is None and are_some:
+            found = self.solve(claims, row)
         for claim, allocation in zip(claims, found or (), strict=bool(found)):
             self._entry(claim.metadata.uid).guess = allocation
             self._settle(claim.metadata.uid)
@@ -157,15 +200,20 @@ class Ledger:
 
     # What is known of a claim
 
-    def _entry(self, uid: str) -> _Entry:
+    def _entry(self, uid: str) -> Entry:
         entry = self._entries.get(uid)
         if entry is None:
-            entry = self._entries[uid] = _Entry()
+            entry = self._entries[uid] = Entry()
         return entry
 
     def _settle(self, uid: str) -> None:
         """Take what the claim has now, and no more."""
         entry = self._entry(uid)
+        entry.set_free(self._endings.is_free(entry))
+        if entry.is_free:
+            self._free.add(uid)
+        elif self._free:
+            self._free.discard(uid)
         allocation, before = entry.allocation, entry.taken
         if allocation is not before:
             if allocation is None:
@@ -191,13 +239,17 @@ class Ledger:
             return
         entry = self._entry(claim.metadata.uid)
         if entry.claim is None or version_of(entry.claim) < version_of(claim):
-            entry.claim = claim
+            before = entry.reserved
+            entry.see(claim)
+            self._endings.reserved(claim.metadata.uid, before, entry.reserved)
         self._settle(claim.metadata.uid)
 
     def gone(self, uid: str) -> None:
         """The claim is deleted."""
         entry = self._entry(uid)
-        entry.claim = entry.firm = entry.guess = None
+        self._endings.reserved(uid, entry.reserved, ())
+        entry.see(None)
+        entry.firm = entry.guess = None
         entry.holders.clear()
         self._settle(uid)
 
@@ -205,6 +257,14 @@ class Ledger:
         """The newest known state of a claim."""
         entry = self._entries.get(claim.metadata.uid)
         return claim if entry is None or entry.claim is None else entry.claim
+
+    def uses(self, pod: PodInfo) -> frozenset[str]:
+        """The UIDs of the claims that a placed pod was placed with, and of those that are reserved for the pod."""
+        return self._endings.claims_of(pod.uid).union(self._pods.get(pod.uid, ()))
+
+    def own(self, pod: PodInfo) -> Claims:
+        """The claims without devices that were made for a pod; none if the pod has a claim that cannot be used."""
+        return [each for each in self._lacking(pod) if each.metadata.owner_references]
 
     def allocation(self, uid: str) -> Allocation | None:
         """What a claim has."""
@@ -220,8 +280,7 @@ class Ledger:
         entry = self._entries.get(uid)
         if entry is None:
             return set()
-        reserved = entry.claim.status.reserved_for if entry.claim is not None else ()
-        return entry.consumers | {each.uid for each in reserved}
+        return entry.consumers.union(entry.reserved)
 
     def is_leaving(self, uid: str) -> bool:
         """Whether what was written for a claim is being taken back."""
@@ -258,7 +317,7 @@ class Ledger:
         """
         lacking = [claim for claim in claims if self._entry(claim.metadata.uid).allocation is None]
         if lacking:
-            self._guess(lacking, row)
+            self._guess(pod, lacking, row)
         chosen: dict[str, Allocation] = {}
         for claim in claims:
             allocation = self._entry(claim.metadata.uid).allocation
@@ -277,8 +336,9 @@ class Ledger:
         after.firm, after.guess = before.firm, before.guess
         after.holders |= before.holders
         after.consumers |= before.consumers
+        after.guessing |= before.guessing
         before.firm = before.guess = None
-        before.holders, before.consumers = set(), set()
+        before.holders, before.consumers, before.guessing = set(), set(), set()
         self._settle(uid)
         self._settle(claim.metadata.uid)
         if pod.uid in self._pods:
@@ -286,6 +346,7 @@ class Ledger:
 
     def forget(self, pod: PodInfo, uids: tuple[str, ...]) -> None:
         """The pod will not write its choice any more, or has."""
+        self._endings.pending(pod.uid)
         for uid in uids:
             entry = self._entry(uid)
             entry.holders.discard(pod.uid)
@@ -302,44 +363,9 @@ class Ledger:
         self.devices.changes.note_all()
 
 
-class _Claims:
-    """Tells the ledger of claims."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
-        self._uids: dict[tuple[str, str], str] = {}
-
-    def on_upsert(self, claim: model.ResourceClaim) -> None:
-        key = claim.metadata.namespace, claim.metadata.name
-        before = self._uids.get(key)
-        if before is not None and before != claim.metadata.uid:
-            self._ledger.gone(before)
-        self._uids[key] = claim.metadata.uid
-        self._ledger.learn(claim)
-
-    def on_remove(self, claim: model.ResourceClaim) -> None:
-        self._uids.pop((claim.metadata.namespace, claim.metadata.name), None)
-        self._ledger.gone(claim.metadata.uid)
-
-
-class _Kept:
-    """Tells of changes of objects with what they were before."""
-
-    def __init__(self, objects: dict[str, Any], tell: Any) -> None:
-        self._objects = objects
-        self._tell = tell
-
-    def on_upsert(self, obj: Any) -> None:
-        before = self._objects.get(obj.metadata.name)
-        self._objects[obj.metadata.name] = obj
-        self._tell(before, obj)
-
-    def on_remove(self, obj: Any) -> None:
-        self._tell(self._objects.pop(obj.metadata.name, None), None)
-
-
 def ledger(handle: Handle) -> Ledger:
     """The ledger of the cluster."""
     found = handle.state.tracker(Ledger, handle.state)
     found.nodes = lambda: handle.nodes
+    found.guests.nominated = handle.nominated
     return found

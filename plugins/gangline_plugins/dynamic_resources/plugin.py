@@ -36,7 +36,6 @@ from gangline import (
     resources,
     unschedulable,
 )
-from gangline.dra.questions import FIRST_TEXT
 from gangline_plugins.dynamic_resources.binding import IN_USE, LEFT_BEHIND, NOT_HERE, TAKEN_BACK, Binding, Reserved
 from gangline_plugins.dynamic_resources.claims import (
     MOST_CONSUMERS,
@@ -49,7 +48,7 @@ from gangline_plugins.dynamic_resources.claims import (
     uses_claims,
 )
 from gangline_plugins.dynamic_resources.extended import MOST_NAMES, is_extended, pod_of
-from gangline_plugins.dynamic_resources.judging import ELSEWHERE, Judge, Need
+from gangline_plugins.dynamic_resources.judging import ELSEWHERE, FIRST_ERROR, OTHERS_HAVE, Judge, Need
 from gangline_plugins.dynamic_resources.ledger import ledger
 from gangline_plugins.dynamic_resources.preferring import has_alternatives, preference
 
@@ -78,7 +77,7 @@ class DynamicResources:
     name = "DynamicResources"
     args_type = DynamicResourcesArgs
     reads = NODE
-    errors_from = FIRST_TEXT + ELSEWHERE
+    errors_from = FIRST_ERROR
     watches = (resources.RESOURCE_CLAIMS, resources.RESOURCE_SLICES, resources.DEVICE_CLASSES, resources.NAMESPACES)
 
     def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None:
@@ -162,9 +161,9 @@ class DynamicResources:
             return str(error)
         named = tuple((claim.metadata.uid, self._ledger.has_devices(claim.metadata.uid)) for claim in need.named)
         return (
-            (own, *named, tuple(served.items()), *(claim.metadata.uid for claim in need.left))
+            (own, need.priority, *named, tuple(served.items()), *(claim.metadata.uid for claim in need.left))
             if served
-            else (own, *named)
+            else (own, need.priority, *named)
         )
 
     @hookimpl
@@ -192,7 +191,8 @@ class DynamicResources:
             claims = claims_of(pod, self._claims)
         except ClaimProblem as problem:
             return str(problem)
-        need = Need([], [])
+        is_single = self._handle.group_of(pod) is None  # a group may have a priority of its own, as its victims may
+        need = Need([], [], priority=pod.priority if is_single else None)
         for claim in claims:
             newest = self._ledger.newest(claim)
             uid = claim.metadata.uid
@@ -236,7 +236,7 @@ class DynamicResources:
         if need is not None and need.left:
             return (Reason(LEFT_BEHIND, resolvable=False),)
         text = self._judge.reason(need, code) if code > ELSEWHERE and need is not None else ""
-        return (Reason(text or NOT_HERE, resolvable=False),)
+        return (Reason(text or NOT_HERE, resolvable=code == OTHERS_HAVE),)
 
     @hookimpl
     def capacity(self, cycle: Cycle, nodes: NodeView) -> Int64Column | None:

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gangline import BoolColumn, GroupAttempt, Handle, Membership, PodInfo, Progress, Role, reaches_beyond, requests
-from gangline_plugins.gang_preemption.devices import devices_for
+from gangline_plugins.gang_preemption.claims import claimed_devices, served_by_devices
+from gangline_plugins.gang_preemption.devices import PLENTY, devices_for
 from gangline_plugins.gang_preemption.occupants import Occupants
 
 Amounts = NDArray[np.int64]
@@ -58,12 +59,21 @@ class Demand:
         self.size = len(nodes)
         self.needed = attempt.fewest
         self.deadline = attempt.deadline
+        firsts = [role.pods[0] for role in attempt.roles]
+        served = served_by_devices(handle, firsts)
         self._names = tuple({name: None for role in attempt.roles for name in _requests(role.pods[0])})
         allocatable, requested = nodes.amounts(self._names)
         self.free: Amounts = allocatable - requested
-        self._devices = devices_for(handle, (role.pods[0] for role in attempt.roles), self.size)
-        if self._devices is not None:
-            self.free = np.vstack([self.free, self._devices.free])
+        for i, name in enumerate(self._names):
+            if name in served:  # where no device plugin advertises the resource, its devices are left to the filters
+                self.free[i, allocatable[i] == 0] = PLENTY
+        found = (
+            devices_for(handle, firsts, self.size),
+            claimed_devices(handle, firsts, [*occupants.pods, *occupants.leaving], self.size),
+        )
+        self._devices = [devices for devices in found if devices is not None]
+        """What claims hand out; requests do not show that."""
+        self.free = np.vstack([self.free, *(devices.free for devices in self._devices)])
         for guest, row in _guests(handle, attempt):
             self.free[:, row] -= self._asked(guest)
         now = self.free.copy()
@@ -117,8 +127,7 @@ class Demand:
 
     def _asked(self, pod: PodInfo) -> Amounts:
         """The amounts that a pod takes when it comes to a node."""
-        requests = self._column(pod)
-        return requests if self._devices is None else np.append(requests, self._devices.asked(pod))
+        return np.append(self._column(pod), np.array([each.asked(pod) for each in self._devices], dtype=np.int64))
 
     def _column(self, pod: PodInfo) -> Amounts:
         asked = _requests(pod)
@@ -126,10 +135,8 @@ class Demand:
 
     def _amounts(self, pods: Sequence[PodInfo]) -> Amounts:
         """The amounts that each of these pods gives back, one column per pod."""
-        amounts = self._requested(pods)
-        if self._devices is None:
-            return amounts
-        return np.vstack([amounts, np.array([self._devices.held(pod) for pod in pods], dtype=np.int64)])
+        held = (np.array([devices.held(pod) for pod in pods], dtype=np.int64) for devices in self._devices)
+        return np.vstack([self._requested(pods), *held])
 
     def _requested(self, pods: Sequence[PodInfo]) -> Amounts:
         numbers: dict[int, int] = {}

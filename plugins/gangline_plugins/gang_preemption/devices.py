@@ -16,7 +16,7 @@ from gangline_plugins.gpu.devices import device_table
 from gangline_plugins.gpu.wants import Want
 
 _WHOLE = 1000
-_PLENTY = 2**40
+PLENTY = 2**40
 """Thousandths that count as free on a node whose devices are not known."""
 
 
@@ -28,7 +28,7 @@ class Devices:
         columns = self._table.columns
         self._usable = (columns.healthy & ~columns.mig)[:size].tolist()
         whole = np.array([mask.bit_count() * _WHOLE for mask in self._usable], dtype=np.int64)
-        self.free: NDArray[np.int64] = np.full(size, _PLENTY, dtype=np.int64)
+        self.free: NDArray[np.int64] = np.full(size, PLENTY, dtype=np.int64)
         known = columns.known[:size]
         self.free[: len(known)][known] = whole[known]
         for pod in handle.state.pods.values():

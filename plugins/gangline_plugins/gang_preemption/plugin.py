@@ -16,7 +16,8 @@ filters in the same domain never finds cheaper victims. If the group does not fi
 open to the group, step 4 also searches the draft's domain with the filters.
 
 While a preemption is being carried out for a group, the plugin starts no second one for that group. Pods that are being
-deleted count as gone, so the plugin does not evict more pods while the victims take their time to end.
+deleted count as gone, so the plugin does not evict more pods while the victims take their time to end. Devices of
+ResourceClaims whose pods are gone count as free, although they come free only later (`State.foreseen`).
 """
 
 from __future__ import annotations
@@ -117,10 +118,15 @@ class GangPreemption:
         refusal = self._refusal(attempt)
         if refusal:
             return unschedulable(f"preemption: {refusal}")
+        with self._handle.state.foreseen() as is_under_way:
+            return self._search(attempt, nodes, is_under_way)
+
+    def _search(self, attempt: GroupAttempt, nodes: NodeView, is_under_way: bool) -> Plan | Status:
+        """`is_under_way` says that something comes free although its pods are gone already."""
         sparing = Sparing(self._handle, self._args)
         occupants = find_occupants(self._handle, attempt.group.key, priority_of(attempt), sparing)
         trials = Trials(self._handle, attempt, occupants.leaving)
-        if occupants.leaving and (placed := trials.verify(())) is not None:
+        if (occupants.leaving or is_under_way) and (placed := trials.verify(())) is not None:
             return Plan((), placed)
         if not occupants.pods:
             return unschedulable("preemption: no pods of lower priority that may be removed.")

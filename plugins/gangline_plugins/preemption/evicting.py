@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from gangline import ApiError, Conflict, GanglineError, Handle, NotFound, PatchKind, PodInfo, resources
+from gangline_plugins.preemption.evictions import Evictions
 from gangline_plugins.preemption.precedence import DISRUPTION_TARGET, PREEMPTION
 
 log = logging.getLogger(__name__)
@@ -66,6 +67,7 @@ class Evictor:
         self._plugin = plugin
         self._sleep = sleep
         self._running: dict[str, Sequence[PodInfo]] = {}
+        self._evictions = handle.state.shared(Evictions, handle.state)
 
     def is_running(self, uid: str) -> bool:
         """Whether some victims of the preemptor with this UID still have to be evicted."""
@@ -76,6 +78,7 @@ class Evictor:
         staying = [victim for victim in victims if not victim.terminating]
         if staying:
             self._running[preemptor.uid] = staying
+            self._evictions.begin(staying)
             self._handle.spawn(lambda: self.evict(preemptor, staying))
 
     async def evict(self, preemptor: Preemptor, victims: Sequence[PodInfo]) -> None:
@@ -97,6 +100,7 @@ class Evictor:
         finally:
             if not is_done:
                 self._running.pop(preemptor.uid, None)
+                self._evictions.end(victims)
 
     def _has_left(self, victims: Sequence[PodInfo]) -> bool:
         """Whether one of these pods still exists and is not terminating."""
@@ -123,6 +127,7 @@ class Evictor:
         waiting = self._handle.waiting.get(victim.uid)
         if waiting is not None:
             waiting.reject(self._plugin, "preempted")
+            self._evictions.end((victim,))
             note += " (in scheduler memory)."
         else:
             async with limit:

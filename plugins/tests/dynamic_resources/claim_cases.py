@@ -45,6 +45,8 @@ def spec(*requests: model.DeviceRequest) -> model.ResourceClaimSpec:
 class Cluster:
     """A cluster with a class of devices, claim controller and kubelets."""
 
+    profile = PROFILE
+
     def __init__(self, **devices: int) -> None:
         self.simulated = SimulatedCluster()
         selector = model.DeviceSelector(model.CelDeviceSelector(f'device.driver == "{DRIVER}"'))
@@ -113,7 +115,7 @@ class Cluster:
                 if not schedules:
                     await story()
                     return
-                async with self.simulated.scheduling(PROFILE, client, plugins=[DynamicResources]):
+                async with self.simulated.scheduling(self.profile, client, plugins=[DynamicResources]):
                     await story()
 
         self.simulated.play(whole)
@@ -127,7 +129,7 @@ class Cluster:
     ) -> AbstractAsyncContextManager[Any]:
         """One more scheduler."""
         client = client or SimulatedClient(self.simulated.server, faults=faults)
-        profile = PROFILE.replace("default-scheduler", name)
+        profile = self.profile.replace("default-scheduler", name)
         return self.simulated.scheduling(profile, client, plugins=[DynamicResources], seed=seed)
 
     async def bound(self, *names: str) -> None:

@@ -148,24 +148,3 @@ def test_a_gang_whose_claim_is_not_there_is_held_until_it_comes() -> None:
     cluster.play(story)
     assert cluster.given() == [("a", "gpu-0")]
     cluster.check()
-
-
-@pytest.mark.parametrize("size", [1, 2])
-def test_nobody_is_evicted_in_vain_for_devices(size: int) -> None:
-    """Devices come free when the controller of claims says so, not with a pod: kube-scheduler evicts nobody, either."""
-    cluster = Cluster(a=2)
-
-    async def story() -> None:
-        cluster.template("one")
-        for name in ("low-0", "low-1"):
-            cluster.pod(name, "one")
-        await cluster.bound("low-0", "low-1")
-        wanted = {**GANG, "gang.scheduling.koordinator.sh/min-available": f"{size}"} if size > 1 else {}
-        for number in range(size):
-            cluster.pod(f"high-{number}", "one", priority=1000, annotations=wanted)
-        await cluster.told("high-0", "cannot allocate all claims")
-        await cluster.settle()
-
-    cluster.play(story)
-    assert set(cluster.simulated.bound()) == {"low-0", "low-1"}
-    cluster.check()

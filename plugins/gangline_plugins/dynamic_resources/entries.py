@@ -1,0 +1,159 @@
+"""What the ledger knows of one claim, and which pods have ended or are ending as far as claims are concerned."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from gangline import PodInfo, State, model
+from gangline_plugins.preemption.evictions import Evictions
+
+Allocation = model.ResourceClaimAllocation
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """What is known of one claim."""
+
+    claim: model.ResourceClaim | None = None
+    """The newest state that was seen."""
+    reserved: tuple[str, ...] = ()
+    """The UIDs of the pods that it is reserved for."""
+    firm: Allocation | None = None
+    holders: set[str] = field(default_factory=set)
+    """The pods that will write the firm choice."""
+    guess: Allocation | None = None
+    consumers: set[str] = field(default_factory=set)
+    """The pods with the claim that are placed."""
+    guessing: set[str] = field(default_factory=set)
+    """Those of them that the scheduler has placed itself: they share the guess."""
+    taken: Allocation | None = None
+    """The allocation that counts as taken."""
+    is_leaving: bool = False
+    """Whether this process is taking back what it wrote."""
+    is_free: bool = False
+    """Whether what is written or firm counts as given back on trial: all users of the claim count as ended."""
+    aside: Allocation | None = None
+    """The guess that there was before the claim counted as free."""
+
+    @property
+    def allocation(self) -> Allocation | None:
+        """What the claim has."""
+        return self.guess if self.is_free else self.settled or self.guess
+
+    @property
+    def settled(self) -> Allocation | None:
+        """What is written, or firm."""
+        return (self.claim.status.allocation if self.claim is not None else None) or self.firm
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is known."""
+        has_devices = self.settled is not None or self.guess is not None
+        return self.claim is None and not has_devices and not self.consumers and not self.is_leaving
+
+    def see(self, claim: model.ResourceClaim | None) -> None:
+        """The claim is as the API server says, or is deleted."""
+        self.claim = claim
+        self.reserved = () if claim is None else tuple([each.uid for each in claim.status.reserved_for])
+
+    def leave(self, uid: str) -> None:
+        """A pod is placed no more."""
+        self.consumers.discard(uid)
+        self.guessing.discard(uid)
+
+    def set_free(self, is_free: bool) -> None:
+        """What is written or firm counts as given back from now on, or does so no more."""
+        if is_free != self.is_free:
+            self.is_free = is_free
+            self.guess, self.aside = (None, self.guess) if is_free else (self.aside, None)
+
+
+class Endings:
+    """Which pods count as ended: those that a transaction has lifted, those that are gone, and with foresight those
+    that are ending.
+    """
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._evictions = state.shared(Evictions, state)
+        self._claims: defaultdict[str, set[str]] = defaultdict(set)
+        """By pod: the UIDs of the claims that are reserved for the pod."""
+        self._terminating: set[str] = set()
+        """Placed pods that are being deleted."""
+        self._gone: set[str] = set()
+        """Pods that had a node and are gone, though claims are still reserved for them."""
+        self.lifted: dict[str, tuple[int, tuple[str, ...]]] = {}
+        """By pod that a transaction has taken off its row: the row, and the claims that it was placed with."""
+        self._foreseen: frozenset[str] | None = None
+        """The pods that are ending, while somebody asks what will be."""
+
+    # What happens to pods
+
+    def placed(self, pod: PodInfo) -> None:
+        """A pod has a row."""
+        self._gone.discard(pod.uid)
+        if pod.terminating:
+            self._terminating.add(pod.uid)
+
+    def removed(self, pod: PodInfo) -> None:
+        """A pod that no transaction has lifted is taken off its row."""
+        self.lifted.pop(pod.uid, None)
+        self._terminating.discard(pod.uid)
+        if pod.node_name and pod.uid in self._claims:
+            self._gone.add(pod.uid)
+
+    def pending(self, uid: str) -> None:
+        """A pod that had a row waits again."""
+        self._gone.discard(uid)
+
+    def clear(self) -> None:
+        """Forget all pods that are placed."""
+        self._terminating.clear()
+        self.lifted.clear()
+
+    def reserved(self, claim: str, before: Iterable[str], now: Iterable[str]) -> None:
+        """A claim was reserved for some pods and is now for others."""
+        for uid in before:
+            self._claims[uid].discard(claim)
+        for uid in now:
+            self._claims[uid].add(claim)
+        for uid in before:
+            if not self._claims[uid]:
+                del self._claims[uid]
+                self._gone.discard(uid)
+
+    # Questions
+
+    def claims_of(self, uid: str) -> frozenset[str]:
+        """The UIDs of the claims that are reserved for a pod."""
+        return frozenset(self._claims.get(uid, ()))
+
+    def is_free(self, entry: Entry) -> bool:
+        """Whether all users of a claim count as ended: then others will take its devices from it, or delete it.
+
+        Pods that are placed on trial are no users; they may get other devices for the claim.
+        """
+        if (self._foreseen is None and not self.lifted) or entry.settled is None:
+            return False
+        users = [*entry.reserved, *entry.holders]
+        if entry.consumers:
+            pods = self._state.pods
+            users += [uid for uid in entry.consumers if uid in pods]
+        if self._foreseen is None and self.lifted.keys().isdisjoint(users):
+            return False
+        return bool(users) and all(self._is_over(uid) for uid in users)
+
+    def _is_over(self, uid: str) -> bool:
+        return (
+            uid in self.lifted
+            or (self._foreseen is not None and uid in self._foreseen)
+            or (uid in self._gone and uid not in self._state.pods)
+        )
+
+    def foresee(self, begins: bool) -> Iterator[str]:
+        """Count pods that are ending as ended from now on, or no more; yields all that are gone or ending."""
+        self._foreseen = self._evictions.under_way() | self._terminating if begins else None
+        yield from self._foreseen or ()
+        yield from self._gone

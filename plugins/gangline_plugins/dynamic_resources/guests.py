@@ -1,0 +1,67 @@
+"""The devices that are meant for pods nominated to a node: choices for other pods leave them alone where they can."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+
+from gangline import NodeView, PodInfo, State
+from gangline.dra.live import Devices
+from gangline_plugins.dynamic_resources.claims import Claims
+from gangline_plugins.dynamic_resources.entries import Allocation
+
+Nominations = Mapping[str, Mapping[str, PodInfo]]
+Solve = Callable[[Claims, int], Sequence[Allocation] | None]
+"""What the node of a row has for claims; None if it has not enough."""
+
+
+class Guests:
+    """The nominated pods with claims of their own."""
+
+    def __init__(
+        self,
+        state: State,
+        devices: Devices,
+        nodes: Callable[[], NodeView],
+        lacking: Callable[[PodInfo], Claims],
+        solve: Solve,
+    ) -> None:
+        """`lacking` gives the claims of a pod that have no devices yet."""
+        self._state = state
+        self._devices = devices
+        self._nodes = nodes
+        self._lacking = lacking
+        self._solve = solve
+        self.nominated: Callable[[], Nominations] = dict
+        """The nominations; the plugin says how to get them, as only its handle has them."""
+
+    @contextmanager
+    def provided(self, pod: PodInfo, row: int) -> Iterator[bool]:
+        """In this block the devices are taken that pods of the same or higher priority are to get on the node of a row.
+
+        They are chosen with foresight: some of them may still come free. Yields whether there are such pods.
+        """
+        allocations: list[Allocation] = []
+        nominated = self.nominated()
+        if nominated:
+            (name,) = self._nodes().at(np.array([row], dtype=np.intp)).names
+            for guest in nominated.get(name, {}).values():
+                if guest.uid != pod.uid and guest.row < 0 and guest.priority >= pod.priority:
+                    self._provide(guest, row, allocations)
+        try:
+            yield bool(allocations)
+        finally:
+            for number in range(len(allocations)):
+                self._devices.give((self, number))
+
+    def _provide(self, guest: PodInfo, row: int, allocations: list[Allocation]) -> None:
+        claims = self._lacking(guest)
+        if not claims:
+            return
+        with self._state.foreseen():
+            found = self._solve(claims, row) or ()
+        for allocation in found:
+            self._devices.take((self, len(allocations)), allocation)
+            allocations.append(allocation)
