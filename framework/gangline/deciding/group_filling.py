@@ -248,10 +248,13 @@ class Filler:
 
     # Members that are alike
 
-    def _now(self, role: Role) -> tuple[Filtered, Int64Column]:
-        """The verdicts and the capacity for a role on the columns as they are, with the pods placed by this attempt."""
-        filtered = self._feasible(role.pods[0])
-        return filtered, np.minimum(self.capacity(filtered), len(role.pods))
+    def _now(self, waiting: Sequence[PodInfo]) -> tuple[Filtered, Int64Column]:
+        """The verdicts and the capacity for like members on the columns as they are, with the pods placed so far.
+
+        A member that is placed says nothing of the others: its own claims have devices already.
+        """
+        filtered = self._feasible(waiting[0])
+        return filtered, np.minimum(self.capacity(filtered), len(waiting))
 
     def _fill_role(self, role: Role, rows: Rows, tx: Transaction) -> Steps[int]:
         """Place as many pods of a role as have room; returns how many."""
@@ -260,7 +263,7 @@ class Filler:
         if len(waiting) > 1 and reaches_beyond(waiting[0], waiting[1:]):
             return (yield from self._fill_one_by_one(waiting, rows, tx))
         while waiting:
-            filtered, capacity = self._now(role)
+            filtered, capacity = self._now(waiting)
             counts = self._counts(filtered, rows, capacity, len(waiting))
             taken = self._put(waiting, rows, counts, filtered, tx)
             if not taken:

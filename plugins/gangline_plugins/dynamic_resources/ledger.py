@@ -22,6 +22,7 @@ from gangline import Handle, InvalidObject, NodeView, PodClass, PodInfo, State, 
 from gangline.dra.live import Devices
 from gangline_plugins.default_preemption.levels import PriorityLevels
 from gangline_plugins.dynamic_resources.claims import ClaimProblem, Claims, claims_of, uses_claims
+from gangline_plugins.dynamic_resources.conceding import Concessions
 from gangline_plugins.dynamic_resources.entries import Allocation, Endings, Entry
 from gangline_plugins.dynamic_resources.extended import ExtendedClaims, is_unwritten
 from gangline_plugins.dynamic_resources.guests import Guests
@@ -42,6 +43,7 @@ class Ledger:
         self._endings = Endings(state)
         self._free: set[str] = set()
         """The UIDs of the claims whose devices count as given back on trial."""
+        self.concessions = Concessions()
         self._pods: dict[str, tuple[str, ...]] = {}
         """By pod: the UIDs of the claims that it was placed with."""
         self.nodes: Callable[[], NodeView] | None = None
@@ -182,14 +184,35 @@ class Ledger:
             return []
         return [each for each in claims if not self.has_devices(each.metadata.uid)]
 
-    def _guess(self, pod: PodInfo, claims: Claims, row: int) -> None:
+    def _guess(self, pod: PodInfo, claims: Claims, row: int, is_final: bool = False) -> None:
+        """Without `is_final` a pod that makes do with less gets the last alternatives of its claims."""
+        wanted = claims if is_final else self.concessions.of(pod, claims)
         with self.guests.provided(pod, row) as are_some:
-            found = self.solve(claims, row)
+            found = self.solve(wanted, row)
         if found is None and are_some:
-            found = self.solve(claims, row)
+            found = self.solve(wanted, row)
         for claim, allocation in zip(claims, found or (), strict=bool(found)):
             self._entry(claim.metadata.uid).guess = allocation
             self._settle(claim.metadata.uid)
+
+    def _improve(self, pod: PodInfo, claims: Claims, row: int) -> None:
+        """All members have a node: give the claims of this one the earliest alternatives that the others leave."""
+        own = [claim for claim in claims if self._is_guess_for(claim, pod)]
+        before = [self._entry(claim.metadata.uid).guess for claim in own]
+        for claim in own:
+            self._entry(claim.metadata.uid).guess = None
+            self._settle(claim.metadata.uid)
+        if own:
+            self._guess(pod, own, row, is_final=True)
+        for claim, guess in zip(own, before, strict=True):
+            entry = self._entry(claim.metadata.uid)
+            entry.guess = entry.guess or guess
+            self._settle(claim.metadata.uid)
+
+    def _is_guess_for(self, claim: model.ResourceClaim, pod: PodInfo) -> bool:
+        """Whether a claim has a guess alone, and the pod is its only user."""
+        entry = self._entry(claim.metadata.uid)
+        return entry.guess is not None and entry.settled is None and entry.consumers == {pod.uid}
 
     def solve(self, claims: Claims, row: int) -> tuple[Allocation, ...] | None:
         """What the node of a row has for claims without devices; None if it has not enough."""
@@ -315,6 +338,8 @@ class Ledger:
 
         By UID of the claim: what is to be written, if it is not yet.
         """
+        if self.concessions.are_made_by(pod):
+            self._improve(pod, claims, row)
         lacking = [claim for claim in claims if self._entry(claim.metadata.uid).allocation is None]
         if lacking:
             self._guess(pod, lacking, row)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 
 import msgspec
@@ -271,6 +272,12 @@ class DynamicResources:
             self._handle.spawn(partial(self._binding.deallocate, newest, uid))
             return unschedulable("deallocation of ResourceClaim completed")
         return unschedulable("still not schedulable")
+
+    @hookimpl
+    def pod_group_concede(self, attempt: GroupAttempt) -> AbstractContextManager[None] | None:
+        """Members whose claims list alternatives make do with the last ones that their nodes have."""
+        uids = [pod.uid for pod in attempt.pods if pod.row < 0 and has_alternatives(self._ledger.own(pod))]
+        return self._ledger.concessions.made_by(uids) if uids else None
 
     @hookimpl
     def pod_group_post_filter(self, attempt: GroupAttempt) -> Status | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gangline import Conflict, Unavailable
+from gangline import Conflict, Unavailable, model
 from gangline.kube.resources import PODS, RESOURCE_CLAIMS, Resource
 from gangline.simulate import SimulatedClient
 
@@ -15,8 +15,8 @@ from .claim_cases import Cluster
 GANG = {"gang.scheduling.koordinator.sh/name": "a", "gang.scheduling.koordinator.sh/min-available": "8"}
 
 
-def gang(cluster: Cluster, size: int = 8) -> None:
-    cluster.template("one")
+def gang(cluster: Cluster, size: int = 8, request: model.DeviceRequest | None = None) -> None:
+    cluster.template("one", *([request] if request is not None else []))
     for number in range(size):
         cluster.pod(f"g{number}", "one", annotations=GANG)
 
@@ -32,6 +32,48 @@ def test_a_gang_gets_all_of_its_devices(devices: dict[str, int]) -> None:
     cluster.play(story)
     assert len(cluster.given()) == 8
     cluster.check()
+
+
+def two_or_one() -> model.DeviceRequest:
+    alternatives = [
+        model.DeviceSubRequest(name, "gpu", count=count, allocation_mode="ExactCount")
+        for name, count in (("two", 2), ("one", 1))
+    ]
+    return model.DeviceRequest("gpu", first_available=alternatives)
+
+
+@pytest.mark.parametrize(
+    ("devices", "numbers"),
+    [({"a": 8, "b": 8}, [2] * 8), ({"a": 6, "b": 5}, [1] * 6 + [2] * 2), ({"a": 5, "b": 3}, [1] * 8)],
+    ids=["room for all", "room for some", "no room"],
+)
+def test_members_of_a_gang_take_the_later_alternatives_where_all_of_them_need_devices(
+    devices: dict[str, int], numbers: list[int]
+) -> None:
+    cluster = Cluster(**devices)
+
+    async def story() -> None:
+        gang(cluster, request=two_or_one())
+        await cluster.bound(*(f"g{number}" for number in range(8)))
+
+    cluster.play(story)
+    cluster.check()
+    assert sorted(len(claim.status.results) for claim in cluster.claims().values()) == numbers
+
+
+def test_a_gang_that_lacks_a_device_for_the_last_alternatives_too_gets_none() -> None:
+    cluster = Cluster(a=4, b=3)
+
+    async def story() -> None:
+        gang(cluster, request=two_or_one())
+        await cluster.simulated.until(lambda: bool(cluster.simulated.message("g0")))
+        cluster.template("two-or-one", two_or_one())
+        cluster.pod("alone", "two-or-one")
+        await cluster.bound("alone")
+        await cluster.settle()
+
+    cluster.play(story)
+    assert list(cluster.simulated.bound()) == ["alone"] and len(cluster.given()) == 2
 
 
 def test_a_gang_for_which_a_device_is_missing_gets_none() -> None:
