@@ -184,12 +184,23 @@ class Ledger:
 
     def _guess(self, pod: PodInfo, claims: Claims, row: int) -> None:
         with self.guests.provided(pod, row) as are_some:
-            found = self.solve(claims, row)
+            found = self._solve_soon(claims, row)
         if found is None and are_some:
-            found = self.solve(claims, row)
+            found = self._solve_soon(claims, row)
         for claim, allocation in zip(claims, found or (), strict=bool(found)):
             self._entry(claim.metadata.uid).guess = allocation
             self._settle(claim.metadata.uid)
+
+    def _solve_soon(self, claims: Claims, row: int) -> tuple[Allocation, ...] | None:
+        """As `solve`; with foresight only if there are not enough devices without."""
+        found = None
+        if self._free and self._endings.is_foreseen:
+            self.foresee(False)
+            try:
+                found = self.solve(claims, row)
+            finally:
+                self.foresee(True)
+        return found or self.solve(claims, row)
 
     def solve(self, claims: Claims, row: int) -> tuple[Allocation, ...] | None:
         """What the node of a row has for claims without devices; None if it has not enough."""
