@@ -89,11 +89,6 @@ class Endings:
         self._foreseen: frozenset[str] | None = None
         """The pods that are ending, while somebody asks what will be."""
 
-    @property
-    def is_foreseen(self) -> bool:
-        """Whether pods that are ending count as ended."""
-        return self._foreseen is not None
-
     # What happens to pods
 
     def placed(self, pod: PodInfo) -> None:

@@ -29,6 +29,9 @@ from gangline_plugins.dynamic_resources.listening import ClaimListener, Kept
 from gangline_plugins.dynamic_resources.written import Written, version_of
 from gangline_plugins.extended_resources import ExtendedResources
 
+_FEW_ENDING = 16
+"""Claims that are about to come free, at most, if a choice is tried without them first."""
+
 
 class Ledger:
     """The tracker of all claims of a cluster."""
@@ -42,6 +45,8 @@ class Ledger:
         self._endings = Endings(state)
         self._free: set[str] = set()
         """The UIDs of the claims whose devices count as given back on trial."""
+        self._ending: set[str] = set()
+        """While somebody looks ahead: the UIDs of the claims of pods that are gone or ending."""
         self._pods: dict[str, tuple[str, ...]] = {}
         """By pod: the UIDs of the claims that it was placed with."""
         self.nodes: Callable[[], NodeView] | None = None
@@ -150,12 +155,14 @@ class Ledger:
 
     def foresee(self, begins: bool) -> bool:
         """Count claims as free whose last pod is gone or ending, or do so no more; whether there are some."""
-        ending = list(self._endings.foresee(begins))
-        uids = {uid for pod in ending for uid in (*self._pods.get(pod, ()), *self._endings.claims_of(pod))}
-        before = set(self._free)
-        for uid in uids if begins else before:
+        before, ending = len(self._free), list(self._endings.foresee(begins))
+        if begins:
+            self._ending = {uid for pod in ending for uid in (*self._pods.get(pod, ()), *self._endings.claims_of(pod))}
+        for uid in self._ending:
             self._settle(uid)
-        return self._free != before
+        if not begins:
+            self._ending = set()
+        return len(self._free) != before
 
     def clear(self) -> None:
         """Forget all pods that are placed."""
@@ -192,9 +199,12 @@ class Ledger:
             self._settle(claim.metadata.uid)
 
     def _solve_soon(self, claims: Claims, row: int) -> tuple[Allocation, ...] | None:
-        """As `solve`; with foresight only if there are not enough devices without."""
+        """As `solve`; with foresight only if there are not enough devices without.
+
+        Where much is about to come free, looking at once without would take long.
+        """
         found = None
-        if self._free and self._endings.is_foreseen:
+        if 0 < len(self._ending) <= _FEW_ENDING:
             self.foresee(False)
             try:
                 found = self.solve(claims, row)
