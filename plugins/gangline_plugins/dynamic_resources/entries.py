@@ -53,6 +53,10 @@ class Entry:
         has_devices = self.settled is not None or self.guess is not None
         return self.claim is None and not has_devices and not self.consumers and not self.is_leaving
 
+    def is_guess_of(self, uid: str) -> bool:
+        """Whether there is nothing but a guess, and the pod is the only user of the claim."""
+        return self.guess is not None and self.settled is None and self.consumers == {uid}
+
     def see(self, claim: model.ResourceClaim | None) -> None:
         """The claim is as the API server says, or is deleted."""
         self.claim = claim

@@ -41,7 +41,8 @@ class Guests:
     def provided(self, pod: PodInfo, row: int) -> Iterator[bool]:
         """In this block the devices are taken that pods of the same or higher priority are to get on the node of a row.
 
-        They are chosen with foresight: some of them may still come free. Yields whether there are such pods.
+        If too few are free, they are chosen with foresight: some of them still come free. Yields whether there are
+        such pods.
         """
         allocations: list[Allocation] = []
         nominated = self.nominated()
@@ -60,8 +61,10 @@ class Guests:
         claims = self._lacking(guest)
         if not claims:
             return
-        with self._state.foreseen():
-            found = self._solve(claims, row) or ()
+        found = self._solve(claims, row)
+        if found is None:
+            with self._state.foreseen():
+                found = self._solve(claims, row) or ()
         for allocation in found:
             self._devices.take((self, len(allocations)), allocation)
             allocations.append(allocation)

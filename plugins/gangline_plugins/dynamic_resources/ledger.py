@@ -26,9 +26,12 @@ from gangline_plugins.dynamic_resources.conceding import Concessions
 from gangline_plugins.dynamic_resources.entries import Allocation, Endings, Entry
 from gangline_plugins.dynamic_resources.extended import ExtendedClaims, is_unwritten
 from gangline_plugins.dynamic_resources.guests import Guests
-from gangline_plugins.dynamic_resources.listening import ClaimListener, Kept
+from gangline_plugins.dynamic_resources.listening import ClaimListener, Kept, NodeLabels
 from gangline_plugins.dynamic_resources.written import Written, version_of
 from gangline_plugins.extended_resources import ExtendedResources
+
+_FEW_ENDING = 16
+"""Claims that are about to come free, at most, if a choice is tried without them first."""
 
 
 class Ledger:
@@ -44,44 +47,29 @@ class Ledger:
         self._free: set[str] = set()
         """The UIDs of the claims whose devices count as given back on trial."""
         self.concessions = Concessions()
+        self._ending: set[str] = set()
+        """While somebody looks ahead: the UIDs of the claims of pods that are gone or ending."""
         self._pods: dict[str, tuple[str, ...]] = {}
         """By pod: the UIDs of the claims that it was placed with."""
         self.nodes: Callable[[], NodeView] | None = None
         """All nodes; the plugin says how to get them, as only its handle has them."""
         self.devices = Devices(self._nodes)
-        self._slices: dict[str, model.ResourceSlice] = {}
-        self._classes: dict[str, model.DeviceClass] = {}
-        self._labels: dict[str, dict[str, str]] = {}
         self._store.subscribe(ClaimListener(self.learn, self.gone))
         self.written = Written(self._store, self._nodes)
         self.extended = ExtendedClaims(state.shared(ExtendedResources, state), self._nodes, self._store)
         self.guests = Guests(state, self.devices, self._nodes, self._lacking, self.solve)
-        state.store(resources.RESOURCE_SLICES).subscribe(Kept(self._slices, self._slice_changed))
-        state.store(resources.DEVICE_CLASSES).subscribe(Kept(self._classes, self.devices.class_changed))
-        state.follow_nodes(self)
+        state.store(resources.RESOURCE_SLICES).subscribe(Kept(self._slice_changed))
+        state.store(resources.DEVICE_CLASSES).subscribe(Kept(self.devices.class_changed))
+        state.follow_nodes(NodeLabels(self.devices.node_changed))
 
     def _slice_changed(self, old: model.ResourceSlice | None, new: model.ResourceSlice | None) -> None:
         self.written.slice_changed(old, new)
         self.devices.slice_changed(old, new)
 
-    # Nodes
-
     def _nodes(self) -> NodeView:
         if self.nodes is None:
             raise RuntimeError("nobody has said where the nodes are")
         return self.nodes()
-
-    def node_upserted(self, node: model.Node, row: int) -> None:
-        """A node came or has changed."""
-        labels = dict(node.metadata.labels or {})
-        if self._labels.get(node.metadata.name) != labels:
-            self._labels[node.metadata.name] = labels
-            self.devices.node_changed(node.metadata.name)
-
-    def node_removed(self, name: str, row: int) -> None:
-        """A node went."""
-        if self._labels.pop(name, None) is not None:
-            self.devices.node_changed(name)
 
     # The tracker
 
@@ -152,12 +140,14 @@ class Ledger:
 
     def foresee(self, begins: bool) -> bool:
         """Count claims as free whose last pod is gone or ending, or do so no more; whether there are some."""
-        ending = list(self._endings.foresee(begins))
-        uids = {uid for pod in ending for uid in (*self._pods.get(pod, ()), *self._endings.claims_of(pod))}
-        before = set(self._free)
-        for uid in uids if begins else before:
+        before, ending = len(self._free), list(self._endings.foresee(begins))
+        if begins:
+            self._ending = {uid for pod in ending for uid in (*self._pods.get(pod, ()), *self._endings.claims_of(pod))}
+        for uid in self._ending:
             self._settle(uid)
-        return self._free != before
+        if not begins:
+            self._ending = set()
+        return len(self._free) != before
 
     def clear(self) -> None:
         """Forget all pods that are placed."""
@@ -188,16 +178,16 @@ class Ledger:
         """Without `is_final` a pod that makes do with less gets the last alternatives of its claims."""
         wanted = claims if is_final else self.concessions.of(pod, claims)
         with self.guests.provided(pod, row) as are_some:
-            found = self.solve(wanted, row)
+            found = self._solve_soon(wanted, row)
         if found is None and are_some:
-            found = self.solve(wanted, row)
+            found = self._solve_soon(wanted, row)
         for claim, allocation in zip(claims, found or (), strict=bool(found)):
             self._entry(claim.metadata.uid).guess = allocation
             self._settle(claim.metadata.uid)
 
     def _improve(self, pod: PodInfo, claims: Claims, row: int) -> None:
         """All members have a node: give the claims of this one the earliest alternatives that the others leave."""
-        own = [claim for claim in claims if self._is_guess_for(claim, pod)]
+        own = [claim for claim in claims if self._entry(claim.metadata.uid).is_guess_of(pod.uid)]
         before = [self._entry(claim.metadata.uid).guess for claim in own]
         for claim in own:
             self._entry(claim.metadata.uid).guess = None
@@ -209,10 +199,19 @@ class Ledger:
             entry.guess = entry.guess or guess
             self._settle(claim.metadata.uid)
 
-    def _is_guess_for(self, claim: model.ResourceClaim, pod: PodInfo) -> bool:
-        """Whether a claim has a guess alone, and the pod is its only user."""
-        entry = self._entry(claim.metadata.uid)
-        return entry.guess is not None and entry.settled is None and entry.consumers == {pod.uid}
+    def _solve_soon(self, claims: Claims, row: int) -> tuple[Allocation, ...] | None:
+        """As `solve`; with foresight only if there are not enough devices without.
+
+        Where much is about to come free, looking at once without would take long.
+        """
+        found = None
+        if 0 < len(self._ending) <= _FEW_ENDING:
+            self.foresee(False)
+            try:
+                found = self.solve(claims, row)
+            finally:
+                self.foresee(True)
+        return found or self.solve(claims, row)
 
     def solve(self, claims: Claims, row: int) -> tuple[Allocation, ...] | None:
         """What the node of a row has for claims without devices; None if it has not enough."""

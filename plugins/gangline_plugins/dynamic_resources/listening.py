@@ -1,4 +1,4 @@
-"""Listeners of stores: they tell of claims by UID, and of changes of other objects with what these were before."""
+"""Listeners: they tell of claims by UID, of labels of nodes, and of other objects with what these were before."""
 
 from __future__ import annotations
 
@@ -31,11 +31,31 @@ class ClaimListener:
         self._gone(claim.metadata.uid)
 
 
+class NodeLabels:
+    """Tells which nodes come, go, or get other labels."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._labels: dict[str, dict[str, str]] = {}
+        self._tell = tell
+
+    def node_upserted(self, node: model.Node, row: int) -> None:
+        """A node came or has changed."""
+        labels = dict(node.metadata.labels or {})
+        if self._labels.get(node.metadata.name) != labels:
+            self._labels[node.metadata.name] = labels
+            self._tell(node.metadata.name)
+
+    def node_removed(self, name: str, row: int) -> None:
+        """A node went."""
+        if self._labels.pop(name, None) is not None:
+            self._tell(name)
+
+
 class Kept:
     """Tells of changes of objects with what they were before."""
 
-    def __init__(self, objects: dict[str, Any], tell: Callable[[Any, Any], None]) -> None:
-        self._objects = objects
+    def __init__(self, tell: Callable[[Any, Any], None]) -> None:
+        self._objects: dict[str, Any] = {}
         self._tell = tell
 
     def on_upsert(self, obj: Any) -> None:

@@ -112,13 +112,14 @@ class DynamicResources:
         if old is not None and old.status.allocation and (new is None or new.status.allocation is None):
             return True
         claim = new or old
-        if claim is not None and pod_of(claim) == pod.uid:
+        if claim is None or claim.metadata.namespace != pod.namespace:
+            return claim is None
+        if pod_of(claim) == pod.uid:
             return True
         try:
-            names = names_of(pod)
+            return claim.metadata.name in names_of(pod)
         except ClaimProblem:
             return True
-        return claim is not None and claim.metadata.namespace == pod.namespace and claim.metadata.name in names
 
     def _concerns(self, pod: PodInfo) -> bool:
         """Whether the pod has claims, or requests resources that devices serve."""

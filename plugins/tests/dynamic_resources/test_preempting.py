@@ -143,7 +143,7 @@ def test_what_comes_free_for_a_nominated_pod_is_not_given_to_a_lower_one() -> No
 
 def test_what_is_left_beside_a_nominated_pod_is_given_to_others() -> None:
     bench = Bench(a=3)
-    victim = bench.holder("victim", "a", [1])
+    victim = bench.holder("victim", "a", [0, 1])
     high = bench.waiting("high", count=2)
     bench.nominate(high, "a")
     bench.cache.remove_pod(victim.uid)
@@ -198,3 +198,13 @@ def test_a_nominated_pod_of_which_no_devices_are_in_sight_keeps_none_from_others
     bench.nominate(high, "a")
 
     assert isinstance(bench.decide(bench.waiting("low", count=2, priority=5)), Decision)
+
+
+def test_a_nominated_pod_is_rather_given_what_is_free_than_what_comes_free() -> None:
+    bench = Bench(a=2)
+    gone = bench.holder("gone", "a", [0])
+    high = bench.waiting("high")
+    bench.nominate(high, "a")
+    bench.cache.remove_pod(gone.uid)
+
+    assert not isinstance(bench.decide(bench.waiting("low", priority=5)), Decision)
