@@ -56,6 +56,11 @@ def solve(problem: Problem, most_steps: int = MOST_STEPS) -> Answer:
     return _Search(problem, most_steps).run()
 
 
+def is_free_of_order(problem: Problem) -> bool:
+    """Whether the order of the devices decides only which of them are given, not how the search ends."""
+    return not _remembers_order(problem) and not _can_end_early(problem)
+
+
 class _Result(enum.Enum):
     FOUND = enum.auto()
     NONE = enum.auto()
@@ -84,8 +89,10 @@ class _Search:
         self._steps = 0
         self._chosen: dict[tuple[int, int], int] = {}
         self._remembers_order = _remembers_order(problem)
-        can_end_early = any(choice.failures for choice in problem.choices) or _can_violate(problem)
-        self._outlook = None if self._remembers_order or can_end_early else Outlook(problem)
+        can_end_early = _can_end_early(problem)
+        self._looks_ahead = not (self._remembers_order or can_end_early)
+        self._outlook: Outlook | None = None
+        """Made when the search turns back for the first time: most searches never do."""
         self._alike = None if self._remembers_order or can_end_early else _alike(problem)
         if self._alike is not None and len(self._alike) > _MOST_KINDS:
             self._alike = None
@@ -169,8 +176,8 @@ class _Search:
             return result
         if (
             self._has_turned_back
-            and self._outlook is not None
-            and self._outlook.is_hopeless(holding, claim, request, number, index, start)
+            and self._looks_ahead
+            and self._ahead.is_hopeless(holding, claim, request, number, index, start)
         ):
             result = _Result.NONE
         elif choice.every is not None:
@@ -181,6 +188,12 @@ class _Search:
             self._has_turned_back = True
             self._dead[key] = result, _copied(holding.marks) if self._remembers_order else None
         return result
+
+    @property
+    def _ahead(self) -> Outlook:
+        if self._outlook is None:
+            self._outlook = Outlook(self._problem)
+        return self._outlook
 
     def _every(self, claim: int, request: int, number: int, index: int) -> _Walk:
         """The next of all devices; there is no other choice for it."""
@@ -256,6 +269,11 @@ def _remembers_order(problem: Problem) -> bool:
         rule.is_distinct and any(problem.choices[number].count > 1 for number in rule.choices)
         for rule in _rules(problem)
     )
+
+
+def _can_end_early(problem: Problem) -> bool:
+    """Whether a search may end at a device that it comes upon."""
+    return any(choice.failures for choice in problem.choices) or _can_violate(problem)
 
 
 def _can_violate(problem: Problem) -> bool:
