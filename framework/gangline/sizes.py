@@ -171,6 +171,11 @@ class BoundedCache(Generic[K, V]):
             oldest, _ = self._kept.popitem(last=False)
             self.bytes -= self._sizes.pop(oldest)
 
+    def pop(self, key: K) -> None:
+        """Drop the entry of a key, if there is one."""
+        if self._kept.pop(key, None) is not None:
+            self.bytes -= self._sizes.pop(key)
+
     def clear(self) -> None:
         """Drop all entries."""
         self._kept.clear()

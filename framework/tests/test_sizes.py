@@ -94,6 +94,17 @@ def test_a_cache_never_holds_more_than_it_may_and_drops_what_was_used_least_rece
         assert cache.bytes == sum(order.values())
 
 
+def test_an_entry_that_is_dropped_takes_no_memory() -> None:
+    cache: BoundedCache[str, str] = BoundedCache(1000, lambda *_: 10)
+    cache.put("a", "x")
+    cache.put("b", "y")
+
+    cache.pop("a")
+    cache.pop("c")
+
+    assert (cache.get("a"), cache.get("b"), cache.bytes) == (None, "y", 10)
+
+
 def test_an_entry_that_has_grown_makes_others_go() -> None:
     sizes = {"a": 10, "b": 10, "c": 10}
     cache: BoundedCache[str, str] = BoundedCache(30, lambda key, value: sizes[key])

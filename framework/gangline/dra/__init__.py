@@ -17,7 +17,10 @@ The way from objects to an allocation:
 6. `search` solves a problem: the first solution of kube-scheduler's depth-first search, device by device. `holding` is
    the state of the search. `outlook` sees early that there is no way on, by counting, so that the search does not try
    the same in vain again and again. A bound on its steps ends each search; the answer says so.
-7. `results` writes the allocation: devices, configuration of classes and claim, node selector.
+7. In the order `best`, `losses` has what others lose with each device: `sharing` knows it for the parts of a counter
+   set, `links` for groups of linked devices. `best` asks `search` for several solutions and takes the cheapest by the
+   `stakes` of the node; `weighing` compares nodes. `units` counts how much of the GPUs of each node is free.
+8. `results` writes the allocation: devices, configuration of classes and claim, node selector.
 
 Nothing here does I/O. `allocator` puts the parts together for one question, `questions` keeps its answers for all
 nodes, and `live` tells table and usage of changes.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,17 +15,23 @@ from gangline.dra.candidates import USABLE, Candidates
 from gangline.dra.counting import Counted, Counting, Outcomes
 from gangline.dra.cutting import Cut, Unallocatable, cut, problem_of, state_of
 from gangline.dra.likeness import alike
+from gangline.dra.losses import Losses
 from gangline.dra.problem import Problem
 from gangline.dra.reading import CONSUMES, SHAREABLE
 from gangline.dra.results import Gift, allocation
 from gangline.dra.search import Answer, Ending
 from gangline.dra.selecting import Selectors
+from gangline.dra.sharing import Values
 from gangline.dra.solving import Solver
 from gangline.dra.standing import Standing
+from gangline.dra.units import Units
+from gangline.dra.weighing import Chosen, Weighing
 from gangline.model.resource_claims import ResourceClaim, ResourceClaimAllocation
 from gangline.model.resource_slices import DeviceClass
 from gangline.status import BoolColumn
 
+Order = Literal["upstream", "best"]
+"""In which order devices are given: in that of kube-scheduler, or those first with which least is lost."""
 _MOST_CUT_BYTES = 16 << 20
 """The memory of the cuts of one question."""
 _CUT_BYTES = 1500
@@ -63,23 +70,36 @@ class Allocator:
         self._selectors = selectors
         self._share_id = share_id
         self._solver = solver if solver is not None else Solver()
+        self.losses = Losses(standing, selectors.properties)
+        self.units = Units(standing, self.losses)
 
     def ask(self, claims: Sequence[ResourceClaim]) -> PodAllocator:
         """What nodes have for the claims of a pod. Raises InvalidObject: no node can have anything for such claims."""
         ask = read(claims, self._classes)
         candidates = Candidates(ask, self._standing, self._selectors)
-        return PodAllocator(ask, candidates, self._share_id, self._solver)
+        return PodAllocator(ask, candidates, self._share_id, self._solver, self.losses, self.units)
 
 
 class PodAllocator:
     """Answers for one pod, node by node; nodes of one shape are solved once."""
 
-    def __init__(self, ask: Ask, candidates: Candidates, share_id: Callable[[], str], solver: Solver) -> None:
+    def __init__(
+        self,
+        ask: Ask,
+        candidates: Candidates,
+        share_id: Callable[[], str],
+        solver: Solver,
+        losses: Losses,
+        units: Units,
+    ) -> None:
         self._ask = ask
         self._candidates = candidates
         self._counting = Counting(candidates)
         self._share_id = share_id
         self._solver = solver
+        self._losses = losses
+        self._units = units
+        self._weighing = Weighing(candidates, losses)
         self._cuts: dict[int, Cut] = {}
         self._cut_bytes = 0
         self._moved = candidates.table.moved.position
@@ -126,11 +146,25 @@ class PodAllocator:
                     return True
         return False
 
+    def weighed(self, size: int, nodes: NDArray[np.int64] | None = None, chosen: Chosen = ()) -> Values:
+        """What is lost on the nodes in these rows if they serve the question; on the first `size` rows without."""
+        return self._weighing.weigh(size, nodes, chosen)
+
+    def wanted(self) -> tuple[int, int]:
+        """How many GPUs are asked for, and the thousandths of each: see `units`."""
+        return self._units.wanted(self._candidates)
+
     def alike(self, nodes: Sequence[int]) -> Iterator[list[int]]:
         """The nodes in these rows, in groups that have the same: see `likeness`."""
         return alike(self._candidates, nodes)
 
-    def on(self, node: int, node_name: str, claims: Sequence[ResourceClaim] | None = None) -> Verdict:
+    def on(
+        self,
+        node: int,
+        node_name: str,
+        claims: Sequence[ResourceClaim] | None = None,
+        order: Order = "upstream",
+    ) -> Verdict:
         """What the node in this row has; for other claims of the same specs, if there are some."""
         try:
             found = self._cut(node)
@@ -138,6 +172,8 @@ class PodAllocator:
         except Unallocatable as error:
             return Verdict(error=str(error))
         if answer.ending is Ending.FOUND:
+            if order == "best":
+                answer = self._improved(found, answer)
             return Verdict(self._allocations(answer, found.devices.rows, node_name, claims or self._ask.claims))
         return self._refusal(answer, found.devices.rows)
 
@@ -150,6 +186,10 @@ class PodAllocator:
             if state is not None:
                 self._solver.keep(found.shape, state, answer)
         return answer
+
+    def _improved(self, found: Cut, first: Answer) -> Answer:
+        stakes = self._losses.stakes(found.devices.numbers, found.devices.pools)
+        return self._solver.improve(problem_of(self._candidates, found), stakes, first)
 
     def _solved(self, found: Cut) -> Answer:
         problem = problem_of(self._candidates, found)

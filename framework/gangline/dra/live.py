@@ -14,17 +14,19 @@ import msgspec
 import numpy as np
 
 from gangline.deadline import POD_SECONDS, Deadline
-from gangline.dra.allocator import Allocator, Verdict
+from gangline.dra.allocator import Allocator, Order, Verdict
 from gangline.dra.asking import read
 from gangline.dra.pools import Condition
 from gangline.dra.questions import FIRST_TEXT, Question
 from gangline.dra.reading import SHAREABLE
 from gangline.dra.selecting import Selectors
+from gangline.dra.sharing import Values
 from gangline.dra.solving import Solver
 from gangline.dra.standing import Standing
 from gangline.dra.supply import Supply
 from gangline.dra.table import SEVERAL, DeviceTable
 from gangline.dra.usage import Usage
+from gangline.dra.weighing import Chosen
 from gangline.model.base import ObjectMeta
 from gangline.model.resource_claims import ResourceClaim, ResourceClaimAllocation, ResourceClaimSpec
 from gangline.model.resource_slices import DeviceClass, ResourceSlice
@@ -204,13 +206,13 @@ class Devices:
         pools = self._standing.table.pools if self._standing is not None else ()
         return INVALID_POOLS if any(pool.condition is Condition.INVALID for pool in pools) else NO_DEVICES
 
-    def allocate(self, asked: Asked, claims: Sequence[ResourceClaim], row: int) -> Verdict:
+    def allocate(self, asked: Asked, claims: Sequence[ResourceClaim], row: int, order: Order = "upstream") -> Verdict:
         """What the node of a row has for these claims, device by device. Raises InvalidObject.
 
         `claims` ask for what `asked` says.
         """
         (name,) = self._nodes().at(np.array([row])).names
-        verdict = self._question(asked).pod.on(row, name, claims)
+        verdict = self._question(asked).pod.on(row, name, claims, order)
         return replace(verdict, error=_named(verdict.error, claims)) if verdict.error else verdict
 
     def room(self, asked: Asked, nodes: NodeView) -> Int64Column | None:
@@ -244,6 +246,32 @@ class Devices:
         if (usable & ((table.node == SEVERAL) | (table.traits & SHAREABLE > 0))).any():
             return None
         return Supply(standing, usable, size)
+
+    def losses(self, asked: Asked, nodes: NodeView, chosen: Chosen = ()) -> Values:
+        """By node of the view: what is lost if it serves these claims, about. Raises InvalidObject.
+
+        `chosen` are alternatives that the claims get on all of these nodes; without it their first ones count.
+        """
+        question = self._question(asked)
+        if not chosen:
+            return question.losses(nodes)
+        return question.pod.weighed(len(nodes.whole), nodes.rows, chosen)
+
+    # GPUs
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no driver offers anything."""
+        return not self._slices
+
+    def gpus(self, nodes: NodeView) -> tuple[Int64Column, Int64Column]:
+        """Thousandths of the GPUs that drivers offer: by node of the view, of all; by node and GPU, what is free."""
+        units, size = self._current()[1].units, len(nodes.whole)
+        return units.total(size)[nodes.index], units.free(size)[nodes.index]
+
+    def gpus_wanted(self, asked: Asked) -> tuple[int, int]:
+        """How many GPUs such claims ask for, and the thousandths of each. Raises InvalidObject."""
+        return self._question(asked).wanted()
 
     def _question(self, asked: Asked) -> Question:
         """Raises InvalidObject."""

@@ -7,6 +7,7 @@ import numpy as np
 from gangline.deadline import Deadline
 from gangline.dra.allocator import PodAllocator
 from gangline.dra.counting import FITS, OPEN, Outcomes
+from gangline.dra.sharing import Values
 from gangline.dra.table import DeviceTable
 from gangline.state.changes import Changes
 from gangline.state.node_view import Int64Column, NodeView, Rows
@@ -38,11 +39,16 @@ class Question:
         self._are_open = False
         self._codes: CodeColumn = np.zeros(0, dtype=np.uint8)
         self._room: Int64Column = np.zeros(0, dtype=np.int64)
+        self._wanted: tuple[int, tuple[int, int]] | None = None
+        """At some turnover of the table: what is asked for of GPUs."""
+        self._weighed = -1
+        """The position at which the losses were last updated."""
+        self._losses: Values = np.zeros(0)
 
     @property
     def nbytes(self) -> int:
         """The memory of what is kept, about."""
-        return self.pod.nbytes + _ROW_BYTES * len(self._codes)
+        return self.pod.nbytes + _ROW_BYTES * len(self._codes) + self._losses.nbytes
 
     def codes(self, nodes: NodeView) -> CodeColumn:
         """By node of the view: 0 where all claims get devices, else a code; after `refresh` and `search`."""
@@ -63,6 +69,26 @@ class Question:
     def room(self, nodes: NodeView) -> Int64Column:
         """By node of the view: how many times it has the devices by counting; -1 if that cannot tell."""
         return np.array(self._room[nodes.index])
+
+    def losses(self, nodes: NodeView) -> Values:
+        """By node of the view: what is lost if it serves the question, about; for nodes that have the devices."""
+        size, touched = len(nodes.whole), self._table.touched
+        if touched.position != self._weighed or size != len(self._losses):
+            is_kept = self._weighed >= 0 and size == len(self._losses)
+            changed = touched.since(self._weighed, max(64, size // 4)) if is_kept else None
+            if changed is None:
+                self._losses = self.pod.weighed(size)
+            elif len(rows := changed[0][changed[0] < size]):
+                self._losses[rows] = self.pod.weighed(size, rows)
+            self._weighed = touched.position
+        return np.array(self._losses[nodes.index])
+
+    def wanted(self) -> tuple[int, int]:
+        """How many GPUs are asked for, and the thousandths of each: see `units`."""
+        turnover = self._table.rows.turnover
+        if self._wanted is None or self._wanted[0] != turnover:
+            self._wanted = turnover, self.pod.wanted()
+        return self._wanted[1]
 
     def search(self, nodes: NodeView, deadline: Deadline) -> None:
         """Search the nodes of the view that counting leaves open. Raises DeadlineExceeded.

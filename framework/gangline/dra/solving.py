@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
+from gangline.dra.best import improved
 from gangline.dra.problem import Problem
 from gangline.dra.search import MOST_STEPS, Answer, solve
+from gangline.dra.stakes import Stakes
 from gangline.sizes import BoundedCache
 
 _MOST_BYTES = 32 << 20
@@ -36,6 +38,9 @@ class Solver:
     def __init__(self, most_steps: int = MOST_STEPS) -> None:
         self.most_steps = most_steps
         self._answers: BoundedCache[Problem, Answer] = BoundedCache(_MOST_BYTES, _size)
+        self._improved: BoundedCache[tuple[Problem, Stakes], Answer] = BoundedCache(
+            _MOST_BYTES, lambda key, _: 2 * _size(key[0], None)
+        )
         self._shapes: BoundedCache[Problem, Shape] = BoundedCache(
             _MOST_BYTES, lambda problem, shape: _size(problem, shape) + shape.answers.bytes
         )
@@ -45,6 +50,14 @@ class Solver:
         answer = self._answers.get(problem)
         if answer is None:
             answer = self._answers.put(problem, solve(problem, self.most_steps))
+        return answer
+
+    def improve(self, problem: Problem, stakes: Stakes, first: Answer) -> Answer:
+        """The cheapest solution that is found; `first` is a solution, in the order of the positions."""
+        key = problem, stakes
+        answer = self._improved.get(key)
+        if answer is None:
+            answer = self._improved.put(key, improved(problem, stakes, first, self.most_steps))
         return answer
 
     def shape(self, problem: Problem) -> Shape:

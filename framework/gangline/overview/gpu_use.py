@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from gangline.api.plugin import State
+from gangline.dra.units import DRIVERS
 from gangline.kube.resources import GPU_NODE_STATUSES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from gangline.state.cache import Cache
 from gangline.state.node_view import Int64Column, NodeView
@@ -24,8 +25,6 @@ from gangline.wire.custom_resources import ALLOCATED, AMD_GPU, GPU
 
 GPUS = (GPU, AMD_GPU)
 """Resources whose amounts are whole GPUs."""
-_DRIVER = "gpu."
-"""How the names of DRA drivers for GPUs begin: gpu.nvidia.com, gpu.amd.com."""
 _DEVICE = re.compile(r"gpu-(\d{1,3})(?:-mig-.*)?")
 """The device of a GPU, or of a part of it."""
 _MOST_IDS = 256
@@ -110,7 +109,7 @@ def _held(gathered: Gathered, rows: Mapping[str, int]) -> tuple[dict[int, set[in
     for claim in gathered.claims:
         for result in claim.status.results:
             row = rows.get(result.pool, -1)
-            if row >= 0 and result.driver.startswith(_DRIVER) and not result.admin_access:
+            if row >= 0 and result.driver.startswith(DRIVERS) and not result.admin_access:
                 number = _DEVICE.fullmatch(result.device)
                 by_claim.setdefault(row, set()).add(int(number[1]) if number else result.device)
     return by_request, by_claim
@@ -126,7 +125,7 @@ def _reported(gathered: Gathered, rows: Mapping[str, int]) -> Int64Column:
     offered: dict[int, set[str]] = {}
     for each in gathered.slices:
         row = rows.get(each.spec.node_name, -1)
-        if row >= 0 and each.spec.driver.startswith(_DRIVER):
+        if row >= 0 and each.spec.driver.startswith(DRIVERS):
             numbers = (_DEVICE.fullmatch(device.name) for device in each.spec.devices[:_MOST_IDS])
             offered.setdefault(row, set()).update(number[1] for number in numbers if number)
     for row, ids in offered.items():

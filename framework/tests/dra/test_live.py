@@ -292,8 +292,8 @@ def test_answers_do_not_depend_on_what_is_kept(steps: list[str], seed: int) -> N
         go_through(steps, seed)
 
 
-def go_through(steps: list[str], seed: int) -> None:
-    world, random = World(), Random(seed)
+def go_through(steps: list[str], seed: int, made: type[World] = World) -> None:
+    world, random = made(), Random(seed)
     for node in NODES[:3]:
         world.publish(random, node)
     for step in steps:

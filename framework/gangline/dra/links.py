@@ -1,0 +1,131 @@
+"""Groups of linked devices of a node, and how many devices of each are free.
+
+Devices are linked if they agree in an attribute: see `LEVELS`. Those that say nothing of it are one group too. Groups
+of a node have numbers in the order in which they occur, so nodes of one shape have equal numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gangline.dra.properties import Properties
+from gangline.dra.rows import RowNumbers
+from gangline.dra.sharing import Values
+from gangline.dra.stakes import LEVELS, WEIGHTS, Groups
+from gangline.dra.standing import Standing
+from gangline.sizes import BoundedCache
+
+_MOST_BYTES = 32 << 20
+"""The memory of the groups of all nodes."""
+_NODE_BYTES = 2000
+_ROW_BYTES = 300
+_FEW = 4096
+"""If more nodes have changed, the groups of all are forgotten."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Linked:
+    """The groups of a node."""
+
+    rows: RowNumbers
+    """The devices that the node alone may use."""
+    of_row: dict[int, tuple[int, ...]]
+    """By row: the number of its group on each level."""
+    numbers: tuple[NDArray[np.int64], ...]
+    """By level and device: the number of its group."""
+    totals: tuple[NDArray[np.int64], ...]
+    """By level and group: how many devices there are."""
+    codes: tuple[dict[int, int], ...]
+    """By level: the number of the group of devices with a value."""
+
+
+class Links:
+    """The groups of all nodes."""
+
+    def __init__(self, standing: Standing, properties: Properties) -> None:
+        self._standing = standing
+        self._table = standing.table
+        self._properties = properties
+        self._kept: BoundedCache[int, _Linked] = BoundedCache(
+            _MOST_BYTES, lambda _, each: _NODE_BYTES + _ROW_BYTES * len(each.rows)
+        )
+        self._moved = self._table.moved.position
+
+    def crowds(self, node: int) -> tuple[RowNumbers, Values]:
+        """The devices of a node, and for each how many of those in its groups are free, as a fraction."""
+        linked = self._of(node)
+        found = np.zeros(len(linked.rows))
+        for weight, numbers, total, free in zip(
+            WEIGHTS, linked.numbers, linked.totals, self._free(linked), strict=True
+        ):
+            found += weight * (free / total)[numbers]
+        return linked.rows, found
+
+    def groups(self, rows: Sequence[int]) -> tuple[tuple[tuple[int, ...], ...], Groups]:
+        """By device the number of its group on each level; by level and group how many are free, and how many there
+        are.
+
+        The devices are those that one node may use. Devices that others may use too are in groups of which nothing is
+        known.
+        """
+        nodes = {self._table.node_of(row) for row in rows}
+        node = max(nodes, default=-1)
+        if node < 0:
+            return self._with_others(rows, [{} for _ in LEVELS], [[] for _ in LEVELS])
+        linked = self._of(node)
+        known = [
+            list(zip(free.tolist(), total.tolist(), strict=True))
+            for free, total in zip(self._free(linked), linked.totals, strict=True)
+        ]
+        if len(nodes) > 1:
+            return self._with_others(rows, [dict(codes) for codes in linked.codes], known)
+        return tuple([linked.of_row[row] for row in rows]), tuple(map(tuple, known))
+
+    def _with_others(
+        self, rows: Sequence[int], codes: list[dict[int, int]], known: list[list[tuple[int, int]]]
+    ) -> tuple[tuple[tuple[int, ...], ...], Groups]:
+        """As `groups`, for devices with any values."""
+        numbers = []
+        for name, of_level, groups in zip(LEVELS, codes, known, strict=True):
+            values = self._properties.attribute(name).values[list(rows)].tolist()
+            numbers.append([of_level.setdefault(value, len(of_level)) for value in values])
+            groups += [(0, 0)] * (len(of_level) - len(groups))
+        return tuple(zip(*numbers, strict=True)), tuple(map(tuple, known))
+
+    def _free(self, linked: _Linked) -> list[NDArray[np.int64]]:
+        is_free = self._standing.states[linked.rows] == 0
+        return [
+            np.bincount(numbers[is_free], minlength=len(total))
+            for numbers, total in zip(linked.numbers, linked.totals, strict=True)
+        ]
+
+    def _of(self, node: int) -> _Linked:
+        moved = self._table.moved
+        if self._moved != moved.position:
+            changed = moved.since(self._moved, _FEW)
+            if changed is None:
+                self._kept.clear()
+            else:
+                for row in changed[0].tolist():
+                    self._kept.pop(row)
+            self._moved = moved.position
+        found = self._kept.get(node)
+        return self._kept.put(node, self._read(node)) if found is None else found
+
+    def _read(self, node: int) -> _Linked:
+        rows = self._table.rows_on([node])
+        codes: list[dict[int, int]] = []
+        numbers = []
+        for name in LEVELS:
+            of_level: dict[int, int] = {}
+            values = self._properties.attribute(name).values[rows].tolist()
+            numbers.append([of_level.setdefault(value, len(of_level)) for value in values])
+            codes.append(of_level)
+        columns = tuple(np.array(each, dtype=np.int64) for each in numbers)
+        totals = tuple(np.bincount(each, minlength=len(of)) for each, of in zip(columns, codes, strict=True))
+        of_row = dict(zip(rows.tolist(), zip(*numbers, strict=True), strict=True))
+        return _Linked(rows, of_row, columns, totals, tuple(codes))

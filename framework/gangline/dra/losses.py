@@ -1,0 +1,254 @@
+"""What is lost with each device, if it is given now: a column over the table, for the allocation order `best`.
+
+The loss has three parts, each small beside the one before:
+
+1. Partitions: the fraction of the worth of its counter set that is lost with the device (`sharing`).
+2. The size of the device, so that the smallest class serves that can.
+3. For devices that may be shared, what is free of them, so that those in use are filled first. For other devices, how
+   many of those that are linked with them are free, so that groups of linked devices stay whole.
+
+A device that cannot be given has an infinite loss. Only the devices of nodes for which something has changed are looked
+at again. A node's *stakes* are the same in numbers, to weigh several devices together (`stakes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log2
+from weakref import WeakKeyDictionary
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from gangline.dra.links import Links
+from gangline.dra.placed import Placed
+from gangline.dra.pools import Condition
+from gangline.dra.properties import Properties
+from gangline.dra.reading import CONSUMES, SHAREABLE, consumption
+from gangline.dra.rows import RowNumbers, grown
+from gangline.dra.sharing import Sharing, Sharings, State, Values
+from gangline.dra.stakes import CROWD, SIZE, Stakes
+from gangline.dra.standing import IN_USE, TAKEN, Standing
+from gangline.model.resource_slices import CounterSet
+from gangline.quantity import milli
+from gangline.sizes import BoundedCache
+
+_MOST_BYTES = 32 << 20
+"""The memory of the layouts of pools."""
+_LAYOUT_BYTES = 4096
+_PART_BYTES = 200
+_MOST_BITS = 73
+"""Of an amount in thousandths."""
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Set:
+    """A counter set of a pool."""
+
+    sharing: Sharing
+    counters: tuple[tuple[str, str], ...]
+    """Counter set and name of each counter."""
+    places: RowNumbers
+    """By part: the place of its device among the devices of the pool."""
+
+
+_Layout = tuple[_Set, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Divided:
+    """A pool with counters."""
+
+    rows: RowNumbers
+    """All devices of the pool, those of other nodes too."""
+    sets: _Layout
+
+
+class Losses:
+    """The losses of all devices."""
+
+    def __init__(self, standing: Standing, properties: Properties) -> None:
+        self._standing = standing
+        self._table = standing.table
+        self._properties = properties
+        self._links = Links(standing, properties)
+        self._divided: WeakKeyDictionary[Placed, _Divided] = WeakKeyDictionary()
+        self._sharings = Sharings()
+        self._layouts: BoundedCache[tuple[bytes, bytes], _Layout] = BoundedCache(
+            _MOST_BYTES, lambda _, sets: _LAYOUT_BYTES + _PART_BYTES * sum(len(each.places) for each in sets)
+        )
+        self._position = -1
+        self._cells: Values = np.zeros(0)
+        self._sizes: Values = np.zeros(0)
+        """By code of capacities: how large a device is."""
+
+    @property
+    def values(self) -> Values:
+        """By row: the loss. Nobody may write to the column, and it holds only until the next change."""
+        touched, size = self._table.touched, len(self._table)
+        if touched.position != self._position:
+            changed = touched.since(self._position, max(64, size // 64)) if self._position >= 0 else None
+            self._cells = grown(self._cells, size)
+            self._evaluate(None if changed is None else changed[0].tolist())
+            self._position = touched.position
+        return self._cells[:size]
+
+    def stakes(self, rows: RowNumbers, pools: Sequence[Placed]) -> Stakes:
+        """What a node loses with these devices: their rows, and the pool of each."""
+        links, groups = self._links.groups(rows.tolist())
+        sets: list[tuple[Sharing, State]] = []
+        parts: list[tuple[tuple[int, int], ...]] = [()] * len(rows)
+        consuming = np.flatnonzero(self._consumes_more(rows))
+        where = {(pools[at], int(rows[at])): at for at in consuming.tolist()}
+        for placed in dict.fromkeys(pools[at] for at in consuming.tolist()):
+            divided = self._of_pool(placed)
+            for each in divided.sets:
+                number, state = len(sets), self._state(placed, divided, each)
+                for part, row in enumerate(divided.rows[each.places].tolist()):
+                    at = where.get((placed, row))
+                    if at is not None:
+                        parts[at] = (*parts[at], (number, part))
+                sets.append((each.sharing, state))
+        return Stakes(
+            tuple(sets),
+            tuple(parts),
+            tuple(self._size(rows).tolist()),
+            tuple(self.rooms(rows).tolist()),
+            links,
+            groups,
+        )
+
+    # Evaluation
+
+    def _evaluate(self, nodes: list[int] | None) -> None:
+        """Evaluate the devices that these nodes see, or all."""
+        table, cells = self._table, self._cells
+        if nodes is None:
+            pools = [placed for placed in table.placed if placed.pool.condition is Condition.USABLE]
+            rows = np.arange(len(table))
+        else:
+            pools = list(dict.fromkeys(placed for node in nodes for placed in table.pools_of(node)))
+            rows = np.unique(np.concatenate([*(placed.rows for placed in pools), np.arange(0)]))
+            rows = np.union1d(rows, table.rows_on(nodes))
+        if not len(rows):
+            return
+        crowds = self._crowds(rows, np.unique(table.node[table.node >= 0]).tolist() if nodes is None else nodes)
+        small = SIZE * self._size(rows) + CROWD * (self.rooms(rows) + crowds)
+        lost = np.zeros(len(rows))
+        for placed in pools:
+            if placed.pool.counters and self._consumes_more(placed.rows).any():
+                divided = self._of_pool(placed)
+                own = np.isin(divided.rows, placed.rows) & (table.node[divided.rows] >= 0)
+                of_pool = np.zeros(len(divided.rows))
+                for each in divided.sets:
+                    of_pool[each.places] += each.sharing.losses(self._state(placed, divided, each))
+                lost[np.searchsorted(rows, divided.rows[own])] = of_pool[own]
+        lost[~self._consumes_more(rows)] = 0.0
+        lost[self._standing.states[rows] & TAKEN > 0] = np.inf
+        cells[rows] = small + lost
+
+    def _consumes_more(self, rows: RowNumbers) -> NDArray[np.bool_]:
+        """For each device whether it consumes counters if it is given: the counters of shares in use count already."""
+        is_counted = self._standing.states[rows] & IN_USE > 0
+        found: NDArray[np.bool_] = (self._table.traits[rows] & CONSUMES > 0) & ~is_counted
+        return found
+
+    def _crowds(self, rows: RowNumbers, nodes: Sequence[int]) -> Values:
+        """How many of the devices of the groups that a device is in are free, as a fraction; 0 for parts and shares.
+
+        `rows` ascend, and have the devices of these nodes among them.
+        """
+        found = np.zeros(len(rows))
+        for node in nodes:  # those that have changed, or each once when the column is made
+            own, crowds = self._links.crowds(node)
+            found[np.searchsorted(rows, own)] = crowds
+        found[self._table.traits[rows] & (SHAREABLE | CONSUMES) > 0] = 0.0
+        return found
+
+    def _size(self, rows: RowNumbers) -> Values:
+        """How large devices are: the mean logarithm of their capacities, 1 for the largest amounts there are."""
+        capacities = self._properties.capacities
+        codes = capacities.codes[rows]
+        if len(capacities.values) > len(self._sizes):
+            new = capacities.values[len(self._sizes) :]
+            self._sizes = np.concatenate([self._sizes, [_size_of(text) for text in new]])
+        return self._sizes[codes]
+
+    def rooms(self, rows: RowNumbers) -> Values:
+        """What is free of devices that may be shared, as a fraction; 0 for other devices."""
+        found = np.where(self._table.traits[rows] & SHAREABLE > 0, 1.0, 0.0)
+        for at in np.flatnonzero(self._standing.states[rows] & IN_USE > 0).tolist():  # the shared devices in use
+            row = int(rows[at])
+            capacity = self._table.devices[row].capacity
+            for name, consumed in self._standing.consumed_before(row).items():
+                has = milli(capacity[name].value) if name in capacity else 0
+                if has > 0:
+                    found[at] = max(0.0, min(found[at], 1.0 - consumed / has))
+        return found
+
+    # Counter sets
+
+    def left(self, placed: Placed, node: int) -> Values:
+        """By counter set of a pool that devices of a node consume: which fraction nothing consumes, on average over its
+        counters."""
+        left, divided = self._standing.left(placed), self._of_pool(placed)
+        is_here = self._table.node[divided.rows] == node
+        return np.array(
+            [
+                each.sharing.fraction([max(0, left.get(counter, 0)) for counter in each.counters])
+                for each in divided.sets
+                if is_here[each.places].any()
+            ]
+        )
+
+    def share(self, row: int) -> float:
+        """Which fraction a device consumes of its counter sets, on average over their counters; at most 1."""
+        placed = self._table.placed_with[self._table.slice_of[row]][0]
+        amounts = consumption(self._table.devices[row])
+        found = 0.0
+        for each in self._of_pool(placed).sets:
+            found += each.sharing.fraction([amounts.get(counter, 0) for counter in each.counters])
+        return min(1.0, found)
+
+    def _state(self, placed: Placed, divided: _Divided, each: _Set) -> State:
+        left = self._standing.left(placed)
+        taken = self._standing.states[divided.rows[each.places]] & TAKEN > 0
+        mask = int.from_bytes(np.packbits(taken, bitorder="little").tobytes(), "little")
+        return mask, tuple([left.get(counter, 0) for counter in each.counters])
+
+    def _of_pool(self, placed: Placed) -> _Divided:
+        found = self._divided.get(placed)
+        if found is None:
+            table, pool = self._table, placed.pool
+            ranges = [
+                np.arange(each.start, each.stop) for each in map(table.rows_of_slice, (*pool.slices, *pool.others))
+            ]
+            rows = np.unique(np.concatenate(ranges)) if ranges else np.arange(0)
+            sets = [each for number in pool.counters for each in table.slices[number].spec.shared_counters]
+            key = self._properties.consumption.codes[rows].tobytes(), _encode(sets)
+            layout = self._layouts.get(key)
+            if layout is None:
+                layout = self._layouts.put(key, self._layout(rows, sets))
+            found = self._divided[placed] = _Divided(rows, layout)
+        return found
+
+    def _layout(self, rows: RowNumbers, sets: Sequence[CounterSet]) -> _Layout:
+        consumed = [consumption(self._table.devices[row]) for row in rows.tolist()]
+        found = []
+        for each in sets:
+            counters = tuple((each.name, name) for name in sorted(each.counters))
+            places = [at for at, amounts in enumerate(consumed) if any(counter in amounts for counter in counters)]
+            total = [milli(each.counters[name].value) for _, name in counters]
+            parts = [[consumed[at].get(counter, 0) for counter in counters] for at in places]
+            found.append(_Set(self._sharings.of(total, parts), counters, np.array(places, dtype=np.int64)))
+        return tuple(found)
+
+
+def _size_of(text: bytes) -> float:
+    """The mean logarithm of the capacities of a device, which are written as JSON."""
+    amounts = [max(1, milli(each["value"])) for each in msgspec.json.decode(text).values()]
+    return sum(map(log2, amounts)) / (_MOST_BITS * max(1, len(amounts)))
