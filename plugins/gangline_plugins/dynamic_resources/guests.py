@@ -13,8 +13,8 @@ from gangline_plugins.dynamic_resources.claims import Claims
 from gangline_plugins.dynamic_resources.entries import Allocation
 
 Nominations = Mapping[str, Mapping[str, PodInfo]]
-Solve = Callable[[Claims, int], Sequence[Allocation] | None]
-"""What the node of a row has for claims; None if it has not enough."""
+Solve = Callable[[PodInfo, Claims, int], Sequence[Allocation] | None]
+"""What the node of a row has for claims of a pod; None if it has not enough."""
 
 
 class Guests:
@@ -61,10 +61,10 @@ class Guests:
         claims = self._lacking(guest)
         if not claims:
             return
-        found = self._solve(claims, row)
+        found = self._solve(guest, claims, row)
         if found is None:
             with self._state.foreseen():
-                found = self._solve(claims, row) or ()
+                found = self._solve(guest, claims, row) or ()
         for allocation in found:
             self._devices.take((self, len(allocations)), allocation)
             allocations.append(allocation)

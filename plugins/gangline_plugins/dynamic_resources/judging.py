@@ -6,17 +6,28 @@ have one *pattern*, and are asked about together.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from gangline import BoolColumn, CodeColumn, Deadline, Int64Column, InvalidObject, NodeView, PodInfo, Rows, ScoreColumn
+from gangline import (
+    BoolColumn,
+    CodeColumn,
+    Deadline,
+    Int64Column,
+    InvalidObject,
+    NodeView,
+    PodInfo,
+    Rows,
+    ScoreColumn,
+    model,
+)
 from gangline.dra.live import Asked
 from gangline.dra.questions import FEW_DEVICES, FIRST_TEXT
 from gangline_plugins.dynamic_resources.claims import Claims
 from gangline_plugins.dynamic_resources.ledger import Ledger
-from gangline_plugins.dynamic_resources.preferring import preference
+from gangline_plugins.dynamic_resources.preferring import chosen, has_alternatives, preferences, thrift
 
 ELSEWHERE = 1
 """The code of a node on which the devices of a claim cannot be used."""
@@ -104,19 +115,46 @@ class Judge:
     def preferences(self, need: Need, nodes: NodeView) -> ScoreColumn:
         """How well what claims without devices get on each node meets their preferences."""
         scores = np.zeros(len(nodes))
-        rows = nodes.rows
+        for _, mask, claims in self._questions(need, nodes):
+            for at, allocations in self._allocated(claims, mask, nodes):
+                scores[at] = preferences(claims, allocations)
+        return scores
+
+    def merits(self, need: Need, nodes: NodeView) -> ScoreColumn:
+        """As `preferences`, plus at most 1 the less is lost with the devices on the node."""
+        preferred, losses = np.zeros(len(nodes)), np.zeros(len(nodes))
         for _, mask, claims in self._questions(need, nodes):
             try:
                 asked = self._devices.asked(claims)
-                fits = self._devices.codes(asked, nodes) == 0
+                if not has_alternatives(claims):
+                    lost = self._devices.losses(asked, nodes)
+                    losses = lost if mask is None else np.where(mask, lost, losses)
+                    continue
             except InvalidObject:
                 continue  # these nodes have been rejected
-            feasible = fits & nodes.alive if mask is None else fits & nodes.alive & mask
-            for at in np.flatnonzero(feasible).tolist():  # each node may get other devices
-                found = self._devices.allocate(asked, claims, int(rows[at])).allocations
-                for claim, allocation in zip(claims, found or (), strict=bool(found)):
-                    scores[at] += preference(claim, allocation)
-        return scores
+            by_choice: dict[frozenset[tuple[int, str]], list[int]] = {}
+            for at, allocations in self._allocated(claims, mask, nodes):
+                preferred[at] = preferences(claims, allocations)
+                by_choice.setdefault(chosen(allocations), []).append(at)
+            for choice, places in by_choice.items():
+                losses[places] = self._devices.losses(asked, nodes.at(nodes.rows[places]), choice)
+        merits: ScoreColumn = preferred + thrift(losses)
+        return merits
+
+    def _allocated(
+        self, claims: Claims, mask: BoolColumn | None, nodes: NodeView
+    ) -> Iterator[tuple[int, Sequence[model.ResourceClaimAllocation]]]:
+        """What claims get on each node that has something for all of them, in the order of kube-scheduler."""
+        try:
+            asked = self._devices.asked(claims)
+            fits = self._devices.codes(asked, nodes) == 0
+        except InvalidObject:
+            return  # these nodes have been rejected
+        rows, feasible = nodes.rows, fits & nodes.alive if mask is None else fits & nodes.alive & mask
+        for at in np.flatnonzero(feasible).tolist():  # each node may get other devices
+            allocations = self._devices.allocate(asked, claims, int(rows[at])).allocations
+            if allocations is not None:
+                yield at, allocations
 
     def _judge(
         self, need: Need, place: int, claims: Claims, nodes: NodeView, within: Deadline | None

@@ -27,6 +27,7 @@ from gangline_plugins.dynamic_resources.entries import Allocation, Endings, Entr
 from gangline_plugins.dynamic_resources.extended import ExtendedClaims, is_unwritten
 from gangline_plugins.dynamic_resources.guests import Guests
 from gangline_plugins.dynamic_resources.listening import ClaimListener, Kept, NodeLabels
+from gangline_plugins.dynamic_resources.orders import AllocationOrders
 from gangline_plugins.dynamic_resources.written import Written, version_of
 from gangline_plugins.extended_resources import ExtendedResources
 
@@ -54,6 +55,7 @@ class Ledger:
         self.nodes: Callable[[], NodeView] | None = None
         """All nodes; the plugin says how to get them, as only its handle has them."""
         self.devices = Devices(self._nodes)
+        self.orders = AllocationOrders()
         self._store.subscribe(ClaimListener(self.learn, self.gone))
         self.written = Written(self._store, self._nodes)
         self.extended = ExtendedClaims(state.shared(ExtendedResources, state), self._nodes, self._store)
@@ -178,9 +180,9 @@ class Ledger:
         """Without `is_final` a pod that makes do with less gets the last alternatives of its claims."""
         wanted = claims if is_final else self.concessions.of(pod, claims)
         with self.guests.provided(pod, row) as are_some:
-            found = self._solve_soon(wanted, row)
+            found = self._solve_soon(pod, wanted, row)
         if found is None and are_some:
-            found = self._solve_soon(wanted, row)
+            found = self._solve_soon(pod, wanted, row)
         for claim, allocation in zip(claims, found or (), strict=bool(found)):
             self._entry(claim.metadata.uid).guess = allocation
             self._settle(claim.metadata.uid)
@@ -199,7 +201,7 @@ class Ledger:
             entry.guess = entry.guess or guess
             self._settle(claim.metadata.uid)
 
-    def _solve_soon(self, claims: Claims, row: int) -> tuple[Allocation, ...] | None:
+    def _solve_soon(self, pod: PodInfo, claims: Claims, row: int) -> tuple[Allocation, ...] | None:
         """As `solve`; with foresight only if there are not enough devices without.
 
         Where much is about to come free, looking at once without would take long.
@@ -208,15 +210,16 @@ class Ledger:
         if 0 < len(self._ending) <= _FEW_ENDING:
             self.foresee(False)
             try:
-                found = self.solve(claims, row)
+                found = self.solve(pod, claims, row)
             finally:
                 self.foresee(True)
-        return found or self.solve(claims, row)
+        return found or self.solve(pod, claims, row)
 
-    def solve(self, claims: Claims, row: int) -> tuple[Allocation, ...] | None:
-        """What the node of a row has for claims without devices; None if it has not enough."""
+    def solve(self, pod: PodInfo, claims: Claims, row: int) -> tuple[Allocation, ...] | None:
+        """What the node of a row has for claims of a pod without devices; None if it has not enough."""
+        order = self.orders.of(pod.scheduler_name)
         try:
-            return self.devices.allocate(self.devices.asked(claims), claims, row).allocations
+            return self.devices.allocate(self.devices.asked(claims), claims, row, order).allocations
         except InvalidObject:
             return None
 

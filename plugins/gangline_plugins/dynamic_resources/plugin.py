@@ -51,7 +51,8 @@ from gangline_plugins.dynamic_resources.claims import (
 from gangline_plugins.dynamic_resources.extended import MOST_NAMES, is_extended, pod_of
 from gangline_plugins.dynamic_resources.judging import ELSEWHERE, FIRST_ERROR, OTHERS_HAVE, Judge, Need
 from gangline_plugins.dynamic_resources.ledger import ledger
-from gangline_plugins.dynamic_resources.preferring import has_alternatives, preference
+from gangline_plugins.dynamic_resources.orders import BEST, UPSTREAM, Order
+from gangline_plugins.dynamic_resources.preferring import has_alternatives, most, preference
 
 _UNHELPED = "no new claims to deallocate"
 _DROPPED = "deletion of ResourceClaim completed"
@@ -64,6 +65,10 @@ _RESERVED: StateKey[Reserved] = StateKey("DynamicResources reserved")
 class DynamicResourcesArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     """Arguments of DynamicResources."""
 
+    allocation_order: Order = UPSTREAM
+    """In which order devices are given: in that of kube-scheduler (`upstream`), or first those with which least is lost
+    for other claims (`best`), which decides between nodes too.
+    """
     binding_timeout: Seconds = Seconds(600.0)
     """The longest time that devices may take to become ready before the pod is tried again."""
     filter_timeout: Seconds = Seconds(10.0)
@@ -91,6 +96,8 @@ class DynamicResources:
         self._binding = Binding(handle, self._ledger, args.binding_timeout)
         self._extended = self._ledger.extended
         self._extended.served.give_out_in(handle)
+        self._order = args.allocation_order
+        self._ledger.orders.add(handle.profile, args.allocation_order, handle.state)
         self._filter_timeout = float(args.filter_timeout)
         self.reads_own = (self._devices.changes,)
 
@@ -295,26 +302,36 @@ class DynamicResources:
 
     @hookimpl
     def pre_score(self, cycle: Cycle) -> Status | None:
-        """Skip the score unless a claim lists alternatives."""
+        """Skip the score unless a claim lists alternatives, or which devices it gets matters."""
         need = cycle.get(_NEED)
-        return None if need is not None and has_alternatives(need.own + need.named) else SKIP
+        if need is None:
+            return SKIP
+        if has_alternatives(need.own + need.named):
+            return None
+        return None if self._order == BEST and (need.pod is not None or self._judge.lacking(need)) else SKIP
 
     @hookimpl
     def score(self, cycle: Cycle, nodes: NodeView) -> ScoreColumn:
-        """How early in their lists the alternatives stand that the claims get on each node."""
+        """How early in their lists the alternatives stand that the claims get on each node.
+
+        In the order `best`, nodes that are equal in this are compared by what is lost with the devices: 0 to 100.
+        """
         need = cycle.read(_NEED)
         had = 0.0
         for claim in need.named:
             allocation = self._ledger.allocation(claim.metadata.uid)
             had += preference(claim, allocation) if allocation is not None else 0.0
+        if self._order == BEST:
+            merits: ScoreColumn = (self._judge.merits(need, nodes) + had) * (100.0 / (1 + most(need.own + need.named)))
+            return merits
         if not has_alternatives(self._judge.lacking(need)):
             return np.full(len(nodes), had)
         return self._judge.preferences(need, nodes) + had
 
     @hookimpl
     def normalize_score(self, cycle: Cycle, pod: PodInfo, scores: ScoreColumn) -> ScoreColumn:
-        """The best node gets the full score."""
-        return default_normalize(scores)
+        """The best node gets the full score; in the order `best`, scores stay as they are."""
+        return scores if self._order == BEST else default_normalize(scores)
 
     @hookimpl
     def reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
