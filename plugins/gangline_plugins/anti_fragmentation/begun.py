@@ -71,7 +71,7 @@ class Begun:
         self._version = self._gradient.version
 
     def _start(self, nodes: NodeView) -> None:
-        self._all = all_devices(nodes, self._columns)
+        self._all = all_devices(nodes, self._columns, self._gradient.offered)
         self._used = np.where(self._all > 0, self._all - self._gradient.free.sum(axis=1), 0)
         self._in_use = [level.sums(self._used) for level in self._levels]
         if not self._levels:
@@ -88,7 +88,7 @@ class Begun:
 
     def _follow(self, nodes: NodeView, rows: Rows) -> None:
         """Update the rows that have changed, usually one node."""
-        devices = all_devices(nodes.at(rows), self._columns)
+        devices = all_devices(nodes.at(rows), self._columns, self._gradient.offered)
         if (devices != self._all[rows]).any():
             self._start(nodes)
             return

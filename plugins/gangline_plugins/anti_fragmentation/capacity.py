@@ -1,5 +1,5 @@
 """The free amounts of each node: milli-CPU, and thousandths of each device, from the device table or from node
-columns.
+columns, or from what drivers offer to claims.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gangline import NodeView, custom_resources, requests
+from gangline_plugins.anti_fragmentation.offered import Offered
 from gangline_plugins.gpu.columns import Columns
 from gangline_plugins.gpu.links import MOST_DEVICES
 from gangline_plugins.gpu.node_devices import WHOLE
@@ -23,20 +24,24 @@ def free_cpu(nodes: NodeView) -> Amounts:
     return nodes.allocatable(requests.CPU) - nodes.requested(requests.CPU)
 
 
-def all_devices(nodes: NodeView, columns: Columns) -> Amounts:
+def all_devices(nodes: NodeView, columns: Columns, offered: Offered | None = None) -> Amounts:
     """Thousandths of all devices that can be allocated, free or not."""
     index = nodes.index
+    advertised = nodes.allocatable(custom_resources.GPU)
     known = np.bitwise_count(columns.healthy[index] & ~columns.mig[index])
-    return WHOLE * np.where(
-        columns.known[index], known, np.minimum(nodes.allocatable(custom_resources.GPU), MOST_DEVICES)
-    )
+    found: Amounts = WHOLE * np.where(columns.known[index], known, np.minimum(advertised, MOST_DEVICES))
+    if offered is not None and not offered.is_empty:
+        total, _ = offered.gpus(nodes)
+        found = np.where((total > 0) & (advertised == 0), total, found)
+    return found
 
 
-def free_devices(nodes: NodeView, columns: Columns) -> Amounts:
+def free_devices(nodes: NodeView, columns: Columns, offered: Offered | None = None) -> Amounts:
     """Free thousandths of each device, nodes x 16; 0 without a device, or for one that cannot be allocated.
 
     A device with a pod on it has at most 999, because it is no longer available as a whole. If no agent reports, as
-    many devices as `nvidia.com/gpu` has free count as whole ones, starting with the first.
+    many devices as `nvidia.com/gpu` has free count as whole ones, starting with the first. GPUs that a driver offers
+    count where no device plugin advertises any.
     """
     index = nodes.index
     usable = columns.healthy[index] & ~columns.mig[index] & ~columns.whole[index]
@@ -47,4 +52,8 @@ def free_devices(nodes: NodeView, columns: Columns) -> Amounts:
     if unknown.any():
         left = nodes.allocatable(custom_resources.GPU)[unknown] - nodes.requested(custom_resources.GPU)[unknown]
         free[unknown] = np.where(left[:, None] > _PLACES, WHOLE, 0)
+    if offered is not None and not offered.is_empty:
+        total, of_drivers = offered.gpus(nodes)
+        chosen = (total > 0) & (nodes.allocatable(custom_resources.GPU) == 0)
+        free[chosen] = of_drivers[chosen]
     return free

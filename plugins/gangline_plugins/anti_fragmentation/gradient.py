@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from gangline import NODE, BoolColumn, Changes, NodeView, Rows
 from gangline_plugins.anti_fragmentation.capacity import Amounts, all_devices, free_cpu, free_devices
+from gangline_plugins.anti_fragmentation.offered import Offered
 from gangline_plugins.anti_fragmentation.typical import ANYWHERE, Typical, Where
 from gangline_plugins.gpu.columns import Columns
 from gangline_plugins.gpu.links import MOST_DEVICES
@@ -55,8 +56,9 @@ class States:
 class Gradient:
     """Typical pods, grouped by the devices that they want, and the state of each node for these groups."""
 
-    def __init__(self, kinds: Typical, columns: Columns) -> None:
+    def __init__(self, kinds: Typical, columns: Columns, offered: Offered | None = None) -> None:
         self._columns = columns
+        self.offered = offered
         self._kinds = [(kind, popularity) for kind, popularity in kinds if kind.count]
         groups = dict.fromkeys((k.milli, k.count) for k, _ in self._kinds)
         self._group_of = {group: number for number, group in enumerate(groups)}
@@ -73,6 +75,8 @@ class Gradient:
         """For each model and step of CPU the popularity of the pods of each group for which that is enough."""
         self._objects: list[object] = []
         self._position = -1
+        self._of_claims = -1
+        """The position in the log of what drivers offer and claims take."""
         self.version = 0
         """Grows with every change of a node."""
         self.repriced = Changes()
@@ -98,17 +102,26 @@ class Gradient:
 
     def refresh(self, nodes: NodeView) -> None:
         """Update the state of each node; `nodes` are all nodes."""
-        position = nodes.position
-        if position == self._position:
+        position, of_claims = nodes.position, self.offered.changes.position if self.offered is not None else -1
+        if position == self._position and of_claims == self._of_claims:
             return
-        changed = nodes.changed_since(self._position) if len(nodes) == len(self._total) else None
-        kinds = nodes.kinds_since(self._position)
+        changed, kinds = self._changed(nodes) if len(nodes) == len(self._total) else (None, NODE)
         if changed is None:
             self._resize(len(nodes))
             changed, kinds = nodes.rows, NODE
-        self._position = position
+        self._position, self._of_claims = position, of_claims
         if len(changed):
             self._read(nodes.at(changed), changed, bool(kinds & NODE))
+
+    def _changed(self, nodes: NodeView) -> tuple[Rows | None, int]:
+        """The rows that have changed, None for all, and how."""
+        changed, kinds = nodes.changed_since(self._position), nodes.kinds_since(self._position)
+        if self.offered is None or self.offered.changes.position == self._of_claims or changed is None:
+            return changed, kinds
+        taken = self.offered.changes.since(self._of_claims, len(nodes))
+        if taken is None:
+            return None, NODE
+        return np.union1d(changed, taken[0][taken[0] < len(nodes)]), kinds | NODE
 
     def _read(self, nodes: NodeView, rows: Amounts, are_others: bool) -> None:
         """Read these rows; `are_others` if more than the pods on them may have changed."""
@@ -116,7 +129,7 @@ class Gradient:
         self.changed_in[rows] = self.version
         if are_others and (self._wheres or not self._models):
             self._read_models(nodes, rows)
-        free, cpu = free_devices(nodes, self._columns), free_cpu(nodes)
+        free, cpu = free_devices(nodes, self._columns, self.offered), free_cpu(nodes)
         total = np.add.reduce(free, axis=1)
         usable: Looks = np.add.reduce(self.seen[free], axis=1, dtype=np.int32)
         self.free[rows], self._cpu[rows], self._total[rows], self._usable[rows] = free, cpu, total, usable
@@ -128,7 +141,7 @@ class Gradient:
         """Compute prices anew if models or their numbers of devices changed; without constraints all prices are
         equal.
         """
-        supply = all_devices(nodes, self._columns)
+        supply = all_devices(nodes, self._columns, self.offered)
         if (supply != self._supply[rows]).any():
             self._supply[rows] = supply
             self._has_new_prices = True

@@ -78,7 +78,7 @@ class Holes:
         self._version = gradient.version
         if not len(rows):
             return
-        devices = all_devices(nodes.at(rows), self._columns)
+        devices = all_devices(nodes.at(rows), self._columns, self._gradient.offered)
         untouched = (devices > 0) & (gradient.free[rows].sum(axis=1) >= devices)
         if (devices != self._devices[rows]).any() or (untouched != self._untouched[rows]).any():
             self._devices[rows], self._untouched[rows] = devices, untouched

@@ -22,6 +22,7 @@ from gangline_plugins.anti_fragmentation.arguments import AntiFragmentationArgs,
 from gangline_plugins.anti_fragmentation.begun import Begun
 from gangline_plugins.anti_fragmentation.gradient import Values
 from gangline_plugins.anti_fragmentation.holes import Holes, Shares
+from gangline_plugins.anti_fragmentation.offered import Offered
 from gangline_plugins.anti_fragmentation.rating import Asked, Balanced, Published, score_of, worth_of
 from gangline_plugins.anti_fragmentation.typical import History, Kind, Typical, kind_of, typical
 from gangline_plugins.gpu.devices import device_table
@@ -44,6 +45,7 @@ class AntiFragmentation:
     def __init__(self, args: AntiFragmentationArgs, handle: Handle) -> None:
         self._handle = handle
         self._table = device_table(handle.state)
+        self._offered = Offered(handle)
         self._rating_type = Published if args.score == "published" else Balanced
         self._given = typical_of(args.typical_pods) if args.typical_pods else None
         self._history: History[Kind] = History(args.half_life_seconds, handle.clock.now())
@@ -111,6 +113,9 @@ class AntiFragmentation:
     def _asked(self, pod: PodInfo) -> Asked:
         want = self._table.wants.of(pod)
         cpu = pod.cls.requests.real.get(requests.CPU, 0)
+        if want is None:
+            count, milli = self._offered.wanted(pod)
+            return Asked(cpu, min(count, MOST_DEVICES), milli if count else 0)
         if not isinstance(want, Want) or want.exclusivity in ("MIG", "Replicas"):
             return Asked(cpu)
         return Asked(cpu, min(want.count, MOST_DEVICES), self._milli(want))
@@ -160,9 +165,11 @@ class AntiFragmentation:
     def _use(self, kinds: Typical) -> None:
         self.typical = kinds
         """What placements are rated for."""
-        rating = self._rating = self._rating_type(kinds, self._table.columns)
+        rating = self._rating = self._rating_type(kinds, self._table.columns, self._offered)
         self._scores: KeptColumns[Asked, tuple[Values]] = KeptColumns(
-            lambda asked, nodes: (rating.scores(asked, nodes),), _KEPT_BYTES, own=(rating.gradient.repriced,)
+            lambda asked, nodes: (rating.scores(asked, nodes),),
+            _KEPT_BYTES,
+            own=(rating.gradient.repriced, self._offered.changes),
         )
         self._holes, self._begun = None, None
         if self._rating_type is Balanced:

@@ -15,6 +15,7 @@ from gangline import BoolColumn, NodeView
 from gangline_plugins.anti_fragmentation import published
 from gangline_plugins.anti_fragmentation.capacity import Amounts
 from gangline_plugins.anti_fragmentation.gradient import Gradient, Looks, Values
+from gangline_plugins.anti_fragmentation.offered import Offered
 from gangline_plugins.anti_fragmentation.typical import ANYWHERE, Typical, cpu_per_gpu
 from gangline_plugins.gpu.columns import Columns
 from gangline_plugins.gpu.links import MOST_DEVICES
@@ -67,8 +68,8 @@ class Asked:
 class Balanced:
     """The gain less charges for imbalance, scarce models and leftover."""
 
-    def __init__(self, kinds: Typical, columns: Columns) -> None:
-        self.gradient = Gradient(kinds, columns)
+    def __init__(self, kinds: Typical, columns: Columns, offered: Offered | None = None) -> None:
+        self.gradient = Gradient(kinds, columns, offered)
         ratio = cpu_per_gpu(kinds)
         self._gpu_per_cpu = 1.0 / ratio if ratio else 0.0
 
@@ -94,8 +95,8 @@ class Balanced:
 class Published:
     """The gain alone, as a whole number; among several devices the first with the best score."""
 
-    def __init__(self, kinds: Typical, columns: Columns) -> None:
-        self.gradient = Gradient(kinds, columns)
+    def __init__(self, kinds: Typical, columns: Columns, offered: Offered | None = None) -> None:
+        self.gradient = Gradient(kinds, columns, offered)
         self._kinds = kinds
 
     def scores(self, asked: Asked, nodes: NodeView) -> Values:

@@ -1,0 +1,51 @@
+"""The GPUs that DRA drivers offer, and what claims take of them, as the gradient counts GPUs.
+
+They count on nodes on which no device plugin advertises `nvidia.com/gpu`.
+"""
+
+from __future__ import annotations
+
+from gangline import Changes, Handle, Int64Column, InvalidObject, NodeView, PodInfo, model, resources
+from gangline_plugins.dynamic_resources.claims import ClaimProblem, claims_of, uses_claims
+from gangline_plugins.dynamic_resources.ledger import ledger
+
+NOTHING = (0, 0)
+
+
+class Offered:
+    """What the ledger of claims knows of GPUs."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._ledger = ledger(handle)
+        self._claims = handle.state.store(resources.RESOURCE_CLAIMS)
+        self.changes: Changes = self._ledger.devices.changes
+        """The rows of nodes for which an answer may have changed."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no driver offers anything."""
+        return self._ledger.devices.is_empty
+
+    def gpus(self, nodes: NodeView) -> tuple[Int64Column, Int64Column]:
+        """Thousandths by node of the view: of all GPUs; and what is free of each, nodes x 16."""
+        return self._ledger.devices.gpus(nodes)
+
+    def wanted(self, pod: PodInfo) -> tuple[int, int]:
+        """How many GPUs the claims of a pod ask for, and the thousandths of each.
+
+        Claims that the pod shares with others count until they have devices.
+        """
+        extended = self._ledger.extended
+        if self.is_empty or not (uses_claims(pod.cls) or extended.served.of(pod.cls)):
+            return NOTHING
+        try:
+            claims = [each for each in claims_of(pod, self._claims) if self._counts(each)]
+            of_resources = extended.of(pod, -1)
+            asked = [*claims, *([of_resources] if of_resources is not None else [])]
+            devices = self._ledger.devices
+            return devices.gpus_wanted(devices.asked(asked)) if asked else NOTHING
+        except (ClaimProblem, InvalidObject):
+            return NOTHING
+
+    def _counts(self, claim: model.ResourceClaim) -> bool:
+        return bool(claim.metadata.owner_references) or not self._ledger.has_devices(claim.metadata.uid)
