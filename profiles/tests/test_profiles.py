@@ -31,10 +31,11 @@ def test_the_default_profile_changes_nothing() -> None:
 def test_the_gpu_scheduler_packs_gpus() -> None:
     (profile,) = load(read("gpu-scheduler"), "gpu-scheduler").profiles
 
-    spread, fit = profile.plugin_config
+    devices, spread, fit = profile.plugin_config
     assert profile.scheduler_name == "gpu-scheduler"
     assert PluginRef("NodeResourcesFit", 10) in profile.plugins.score.enabled
     assert profile.plugins.score.disabled == (PluginRef("NodeResourcesBalancedAllocation"),)
+    assert devices.args == {"allocationOrder": "best"}
     assert spread.args == {"defaultingType": "List"}
     assert fit.args is not None
     assert fit.args["scoringStrategy"]["type"] == "MostAllocated"
