@@ -1,6 +1,6 @@
 """Devices for ResourceClaims: which nodes have them, which they are, and taking them, without an API server.
 
-    python benchmarks/claims.py [--nodes 5000] [--cycles 1000] [--runs 3]
+    python benchmarks/claims.py [--nodes 5000] [--cycles 1000] [--runs 3] [--order best]
 
 Half of the nodes' devices are taken at random. Every cycle asks which nodes have devices for a claim, allocates them on
 the first of these nodes, and takes them, so that the next cycle finds a row changed. A known spec is that of a claim
@@ -22,9 +22,11 @@ from typing import Any
 
 import click
 import msgspec
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from gangline.dra.allocator import Order
 from gangline.dra.live import Devices
 from gangline.model import DeviceClass, ObjectMeta, ResourceClaim, ResourceClaimAllocation, ResourceSlice
 from gangline.process.memory import settle_memory
@@ -167,7 +169,8 @@ def quarter(number: int) -> ResourceClaim:
 class Fleet:
     """Devices of a cluster of which half are taken."""
 
-    def __init__(self, nodes: int) -> None:
+    def __init__(self, nodes: int, order: Order) -> None:
+        self.order = order
         self.nodes: NodeView = cluster([make_node(f"node-{node:05}") for node in range(nodes)]).nodes.view()
         slices = [gpu_slice(node) for node in range(nodes)]
         chance = random.Random(1)
@@ -190,14 +193,20 @@ class Fleet:
         self.bytes_per_device = (resident() - before) / (nodes * PER_NODE)
 
     def place(self, of: ResourceClaim, key: int) -> bool:
-        """Give the claim devices of the first node that has some; answers whether there is one."""
+        """Give the claim devices of the first node that has some; answers whether there is one.
+
+        In the order `best`, of the first of those nodes that lose least.
+        """
         devices = self.devices
         asked = devices.asked([of])
         codes = devices.codes(asked, self.nodes)
-        row = int(codes.argmin())
+        if self.order == "best":
+            row = int(np.where(codes == 0, devices.losses(asked, self.nodes), np.inf).argmin())
+        else:
+            row = int(codes.argmin())
         if codes[row]:
             return False
-        found = devices.allocate(asked, [of], row).allocations
+        found = devices.allocate(asked, [of], row, self.order).allocations
         assert found is not None
         devices.take(key, found[0])
         return True
@@ -274,7 +283,7 @@ def gang(fleet: Fleet, cycles: int, is_new: bool) -> list[float]:
         devices.codes(asked, fleet.nodes)
         start = time.perf_counter()
         for number, (member, row) in enumerate(zip(members, rows, strict=True)):
-            found = devices.allocate(asked, [member], row).allocations
+            found = devices.allocate(asked, [member], row, fleet.order).allocations
             assert found is not None
             devices.take(number, found[0])
         if cycle or is_new:
@@ -301,9 +310,10 @@ def changed_slices(fleet: Fleet, cycles: int) -> list[float]:
 @click.option("--nodes", default=5000, show_default=True)
 @click.option("--cycles", default=1000, show_default=True)
 @click.option("--runs", default=3, show_default=True, help="All alike; for each claim the shortest time counts.")
-def main(nodes: int, cycles: int, runs: int) -> None:
+@click.option("--order", type=click.Choice(["upstream", "best"]), default="upstream", show_default=True)
+def main(nodes: int, cycles: int, runs: int, order: Order) -> None:
     """Measure and print."""
-    fleet = Fleet(nodes)
+    fleet = Fleet(nodes, order)
     settle_memory()
     table = Table("claim", "mean ms", "median ms", "p99 ms", "bar", box=None)
 

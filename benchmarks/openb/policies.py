@@ -127,6 +127,8 @@ class Policy:
     """Ties are broken at random, not by the order of nodes."""
     learns: bool = False
     """AntiFragmentation is not told what is typical; it counts the pods that come."""
+    order: str = ""
+    """If pods ask for GPUs by ResourceClaims: the order in which DynamicResources gives devices."""
 
 
 POLICIES = {
@@ -140,4 +142,7 @@ POLICIES = {
     "Balanced": Policy((AntiFragmentation,), "balanced"),
     "Balanced-RandomTies": Policy((AntiFragmentation,), "balanced", is_random=True),
     "Balanced-Learning": Policy((AntiFragmentation,), "balanced", learns=True),
+    "Claims-FirstFit": Policy((), order="upstream"),
+    "Claims-Upstream": Policy((AntiFragmentation,), "balanced", order="upstream"),
+    "Claims": Policy((AntiFragmentation,), "balanced", order="best"),
 }

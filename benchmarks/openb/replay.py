@@ -7,7 +7,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -34,6 +34,7 @@ from gangline.wire.custom_resources import (
 from gangline_plugins.anti_fragmentation import AntiFragmentation
 from gangline_plugins.anti_fragmentation.arguments import PRODUCT, TypicalPod
 from gangline_plugins.gpu.node_devices import WHOLE
+from openb import claimed
 from openb.policies import Policy
 from openb.trace import Arrival, TraceNode, TracePod
 
@@ -65,9 +66,12 @@ def replay(
     policy: Policy,
 ) -> Outcome:
     """Every pod once, in the order of arrival."""
-    cache = _cluster([nodes[row] for row in arrival.nodes], pods)
+    cache = _cluster([nodes[row] for row in arrival.nodes], pods, bool(policy.order))
     runtime = _runtime(cache, policy, typical, random.Random(arrival.seed) if policy.is_random else None)
-    records = [cache.record(_pod(number, pods[row])) for number, row in enumerate(arrival.pods)]
+    records = [
+        cache.record(_pod(number, pods[row], cache if policy.order else None))
+        for number, row in enumerate(arrival.pods)
+    ]
     total = WHOLE * sum(node.gpus for node in nodes)
     placed: list[bool] = []
     gc.disable()  # as timeit does
@@ -94,9 +98,15 @@ def _outcome(pods: Sequence[TracePod], placed: Sequence[bool], total: int, secon
     return Outcome(curve, 100.0 * allocated / total, (total - allocated) / WHOLE, lost, seconds, len(pods))
 
 
-def _cluster(nodes: Sequence[TraceNode], pods: Sequence[TracePod]) -> Cache:
-    """Nodes with their reports, and a claim for each part of a device that some pod wants."""
+def _cluster(nodes: Sequence[TraceNode], pods: Sequence[TracePod], with_claims: bool) -> Cache:
+    """Nodes with their reports, and a claim for each part of a device that some pod wants; or nodes with slices."""
     cache = Cache()
+    if with_claims:
+        claimed.offer_class(cache)
+        for node in nodes:
+            cache.upsert_node(_node(replace(node, gpus=0)))
+            claimed.offer(cache, node)
+        return cache
     for node in nodes:
         cache.upsert_node(_node(node))
         devices = [
@@ -121,20 +131,25 @@ def _node(node: TraceNode) -> model.Node:
     )
 
 
-def _pod(number: int, pod: TracePod) -> model.Pod:
+def _pod(number: int, pod: TracePod, with_claims: Cache | None = None) -> model.Pod:
     requests: model.Resources = {"cpu": f"{pod.cpu}m", "memory": f"{pod.memory}Mi"}
     annotations = {}
-    if _is_part(pod):
+    if with_claims is not None:
+        pass
+    elif _is_part(pod):
         annotations[CLAIM] = f"part-{pod.gpus}-{pod.milli}"
     elif pod.gpus:
         requests[GPU] = pod.gpus
     container = model.Container(name="main", resources=model.ResourceRequirements(requests=requests))
-    return model.Pod(
+    made = model.Pod(
         metadata=model.ObjectMeta(
             name=f"{pod.name}-{number}", namespace=_NAMESPACE, uid=f"{number}", annotations=annotations
         ),
         spec=model.PodSpec(containers=[container], affinity=_affinity(pod.models)),
     )
+    if with_claims is not None and pod.gpus:
+        claimed.claim(with_claims, made, pod)
+    return made
 
 
 def _affinity(models: Sequence[str]) -> model.Affinity | None:
@@ -150,21 +165,32 @@ def _is_part(pod: TracePod) -> bool:
     return 0 < pod.milli < WHOLE
 
 
+_CLAIMS = "DynamicResources"
+_WEIGHTS = {AntiFragmentation.name: 10_000, _CLAIMS: 9_000}
+"""As in the profiles for GPUs."""
+
+
 def _runtime(cache: Cache, policy: Policy, typical: list[TypicalPod], ties: random.Random | None) -> Runtime:
     """A profile with the filters that the trace needs and the plugins of the policy."""
     names = [plugin.name for plugin in policy.plugins]
     args: dict[str, Any] = {"score": policy.score, "typicalPods": [] if policy.learns else msgspec.to_builtins(typical)}
-    profile = {
+    enabled: list[dict[str, Any]] = _enabled("PrioritySort", *names, "GpuClaim", "DefaultBinder")
+    if policy.order:
+        enabled = [{**each, "weight": _WEIGHTS.get(each["name"], 1)} for each in [*enabled, {"name": _CLAIMS}]]
+    profile: dict[str, Any] = {
         "schedulerName": "default-scheduler",
         "plugins": {
             "multiPoint": {
                 "disabled": [{"name": "*"}],
-                "enabled": _enabled("PrioritySort", *names, "GpuClaim", "DefaultBinder"),
+                "enabled": enabled,
             },
             "preFilter": {"enabled": _enabled("NodeAffinity")},
             "filter": {"enabled": _enabled("NodeResourcesFit", "NodeAffinity")},
         },
-        "pluginConfig": [{"name": AntiFragmentation.name, "args": args}] if policy.score else [],
+        "pluginConfig": [
+            *([{"name": AntiFragmentation.name, "args": args}] if policy.score else []),
+            *([{"name": _CLAIMS, "args": {"allocationOrder": policy.order}}] if policy.order else []),
+        ],
     }
     document = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -180,5 +206,5 @@ def _runtime(cache: Cache, policy: Policy, typical: list[TypicalPod], ties: rand
     return runtimes["default-scheduler"]
 
 
-def _enabled(*names: str) -> list[dict[str, str]]:
+def _enabled(*names: str) -> list[dict[str, Any]]:
     return [{"name": name} for name in names]
