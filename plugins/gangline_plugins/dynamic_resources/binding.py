@@ -96,7 +96,7 @@ class Binding:
         row = self._handle.nodes.row_of(node)
         if row is None:
             return False
-        if allocation.node_selector is None:
+        if allocation.node_selector is None or allocation.node_selector == _only(node):
             return True
         view = self._handle.nodes.at(np.array([row], dtype=np.intp))
         return bool(node_selection.match_selector(allocation.node_selector, view)[0])
@@ -315,6 +315,12 @@ class Binding:
             return  # it is looked at again when the pod is tried again
         finally:
             self._came_free((claim.metadata.uid,))
+
+
+def _only(node: str) -> model.NodeSelector:
+    """The node selector of devices that are on one node."""
+    named = model.Requirement("metadata.name", "In", [node])
+    return model.NodeSelector([model.NodeSelectorTerm(match_fields=[named])])
 
 
 def _readiness(claim: model.ResourceClaim) -> bool | None:

@@ -10,6 +10,8 @@ MOST_CLAIMS = 32
 """Entries of spec.resourceClaims that are read; the API takes no more."""
 MOST_CONSUMERS = 256
 """Consumers of one claim; the API takes no more."""
+_MOST_KNOWN = 4096
+"""Pods whose claims are kept."""
 ADMIN_LABEL = "resource.kubernetes.io/admin-access"
 """The label of a namespace whose claims may observe devices that others have."""
 
@@ -55,13 +57,32 @@ def claims_of(pod: PodInfo, store: Any) -> Claims:
     return found
 
 
+class PodClaims:
+    """`claims_of`, read once for a pod as long as no claim changes: a decision asks for the claims several times."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self._version = -1
+        self._known: dict[str, tuple[PodInfo, Claims]] = {}
+
+    def of(self, pod: PodInfo) -> Claims:
+        """The claims of a pod. Raises ClaimProblem: one of them cannot be used."""
+        if self._version != self._store.version or len(self._known) > _MOST_KNOWN:
+            self._known.clear()
+            self._version = self._store.version
+        known = self._known.get(pod.uid)
+        if known is None or known[0] is not pod:
+            known = self._known[pod.uid] = pod, claims_of(pod, self._store)
+        return list(known[1])
+
+
 def check(pod: PodInfo, claim: model.ResourceClaim) -> None:
     """Raise ClaimProblem if the pod cannot use the claim."""
     name = claim.metadata.name
     if claim.metadata.deletion_timestamp is not None:
         raise ClaimProblem(f'resourceclaim "{name}" is being deleted')
-    is_named = any(each.resource_claim_name == name for each in pod.cls.spec.resource_claims)
-    if not is_named and not any(each.uid == pod.uid for each in claim.metadata.owner_references):
+    is_owned = any([each.uid == pod.uid for each in claim.metadata.owner_references])
+    if not is_owned and all(each.resource_claim_name != name for each in pod.cls.spec.resource_claims):
         raise ClaimProblem(f"ResourceClaim {pod.namespace}/{name} was not created for Pod {pod.key} (Pod is not owner)")
 
 

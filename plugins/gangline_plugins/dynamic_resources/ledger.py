@@ -21,7 +21,7 @@ from collections.abc import Callable
 from gangline import Handle, InvalidObject, NodeView, PodClass, PodInfo, State, model, resources
 from gangline.dra.live import Devices
 from gangline_plugins.default_preemption.levels import PriorityLevels
-from gangline_plugins.dynamic_resources.claims import ClaimProblem, Claims, claims_of, uses_claims
+from gangline_plugins.dynamic_resources.claims import ClaimProblem, Claims, PodClaims, uses_claims
 from gangline_plugins.dynamic_resources.conceding import Concessions
 from gangline_plugins.dynamic_resources.entries import Allocation, Endings, Entry
 from gangline_plugins.dynamic_resources.extended import ExtendedClaims, is_unwritten
@@ -41,6 +41,7 @@ class Ledger:
     def __init__(self, state: State) -> None:
         self._state = state
         self._store = state.store(resources.RESOURCE_CLAIMS)
+        self.claims = PodClaims(self._store)
         self._entries: dict[str, Entry] = {}
         self.levels = PriorityLevels()
         """The priorities of the pods with claims on each row."""
@@ -164,14 +165,14 @@ class Ledger:
 
     def claims_at(self, pod: PodInfo, row: int) -> Claims:
         """The claims of a pod on a row, that for its extended resources last. Raises ClaimProblem."""
-        claims = claims_of(pod, self._store)
+        claims = self.claims.of(pod)
         extended = self.extended.at(pod, row)
         return claims if extended is None else [*claims, extended]
 
     def _lacking(self, pod: PodInfo) -> Claims:
         """The claims of a pod that have no devices; none if one of them cannot be used."""
         try:
-            claims = claims_of(pod, self._store)
+            claims = self.claims.of(pod)
         except ClaimProblem:
             return []
         return [each for each in claims if not self.has_devices(each.metadata.uid)]

@@ -42,7 +42,6 @@ from gangline_plugins.dynamic_resources.claims import (
     MOST_CONSUMERS,
     ClaimProblem,
     Claims,
-    claims_of,
     is_reserved_for,
     lacks_admin_access,
     names_of,
@@ -88,7 +87,6 @@ class DynamicResources:
 
     def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None:
         self._handle = handle
-        self._claims = handle.state.store(resources.RESOURCE_CLAIMS)
         self._namespaces = handle.state.store(resources.NAMESPACES)
         self._ledger = ledger(handle)
         self._devices = self._ledger.devices
@@ -139,7 +137,7 @@ class DynamicResources:
     def _held(self, pod: PodInfo) -> ClaimProblem | None:
         """Why the pod is held."""
         try:
-            claims_of(pod, self._claims)
+            self._ledger.claims.of(pod)
         except ClaimProblem as problem:
             return problem
         return None
@@ -197,7 +195,7 @@ class DynamicResources:
     def _need(self, pod: PodInfo) -> Need | str:
         """What the pod needs, or why it cannot be placed anywhere now."""
         try:
-            claims = claims_of(pod, self._claims)
+            claims = self._ledger.claims.of(pod)
         except ClaimProblem as problem:
             return str(problem)
         is_single = self._handle.group_of(pod) is None  # a group may have a priority of its own, as its victims may
@@ -340,7 +338,7 @@ class DynamicResources:
             return None
         row = self._handle.nodes.row_of(node)
         try:
-            claims = claims_of(pod, self._claims) if row is None else self._ledger.claims_at(pod, row)
+            claims = self._ledger.claims.of(pod) if row is None else self._ledger.claims_at(pod, row)
         except ClaimProblem as problem:
             return unschedulable(str(problem))
         if not claims:
