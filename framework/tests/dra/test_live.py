@@ -459,14 +459,15 @@ def test_the_supply_counts_devices_that_are_meant_and_what_claims_give_back_of_t
     devices, _ = live(slices, NODES)
     claims = [claim(exactly(2, selectors=[CAREFUL]))]
     asked = devices.asked(claims)
-    (taken,) = devices.allocate(asked, claims, 0).allocations or ()
-    devices.take("c", taken)
+    found = devices.allocate(asked, claims, 0).allocations
+    assert found is not None
+    devices.take("c", found[0])
 
     supply = devices.supply([asked], 3)
 
     assert supply is not None and devices.least(asked) == 2
     assert supply.free.tolist() == [0, 2, 0]
-    assert (supply.held(taken, 0), supply.held(taken, 1)) == (2, 0)
+    assert (supply.held(found[0], 0), supply.held(found[0], 1)) == (2, 0)
 
 
 def test_devices_of_several_nodes_or_claims_have_no_supply() -> None:

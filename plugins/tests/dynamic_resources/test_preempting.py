@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gangline import model
-from gangline.deciding.scheduling import Decision
+from gangline.deciding.scheduling import Decision, Rejection
 
 from .claim_cases import DRIVER
 from .preempting_cases import Bench
@@ -91,7 +91,9 @@ def test_an_invalid_claim_is_nothing_that_a_removal_could_help() -> None:
     bench = Bench(a=1)
     bench.holder("low", "a", [0])
 
-    assert not bench.decide(bench.waiting(allocation_mode="Some")).nominated_node_name
+    decided = bench.decide(bench.waiting(allocation_mode="Some"))
+
+    assert isinstance(decided, Rejection) and not decided.nominated_node_name
     assert not bench.handle.background.spawned
 
 
