@@ -55,15 +55,23 @@ class Links:
         )
         self._moved = self._table.moved.position
 
-    def crowds(self, node: int) -> tuple[RowNumbers, Values]:
-        """The devices of a node, and for each how many of those in its groups are free, as a fraction."""
-        linked = self._of(node)
-        found = np.zeros(len(linked.rows))
-        for weight, numbers, total, free in zip(
-            WEIGHTS, linked.numbers, linked.totals, self._free(linked), strict=True
-        ):
-            found += weight * (free / total)[numbers]
-        return linked.rows, found
+    def crowds(self, nodes: Sequence[int]) -> tuple[RowNumbers, Values]:
+        """The devices of nodes, and for each how many of those in its groups are free, as a fraction."""
+        all_linked = [self._of(node) for node in nodes]
+        if not all_linked:
+            return np.arange(0), np.zeros(0)
+        rows = np.concatenate([each.rows for each in all_linked])
+        lengths = [len(each.rows) for each in all_linked]
+        is_free = self._standing.states[rows] == 0
+        found = np.zeros(len(rows))
+        for level, weight in enumerate(WEIGHTS):
+            totals = np.concatenate([each.totals[level] for each in all_linked])
+            ends = np.cumsum([len(each.totals[level]) for each in all_linked])
+            firsts = np.concatenate([[0], ends[:-1]])  # the groups of a node come after those of the node before
+            numbers = np.concatenate([each.numbers[level] for each in all_linked]) + np.repeat(firsts, lengths)
+            free = np.bincount(numbers[is_free], minlength=len(totals))
+            found += weight * (free / totals)[numbers]
+        return rows, found
 
     def groups(self, rows: Sequence[int]) -> tuple[tuple[tuple[int, ...], ...], Groups]:
         """By device the number of its group on each level; by level and group how many are free, and how many there

@@ -163,9 +163,8 @@ class Losses:
         `rows` ascend, and have the devices of these nodes among them.
         """
         found = np.zeros(len(rows))
-        for node in nodes:  # those that have changed, or each once when the column is made
-            own, crowds = self._links.crowds(node)
-            found[np.searchsorted(rows, own)] = crowds
+        own, crowds = self._links.crowds(nodes)
+        found[np.searchsorted(rows, own)] = crowds
         found[self._table.traits[rows] & (SHAREABLE | CONSUMES) > 0] = 0.0
         return found
 
