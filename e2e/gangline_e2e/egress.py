@@ -17,6 +17,8 @@ from gangline_e2e.api import Api
 from gangline_e2e.workloads import Manifest, is_pod_ready
 
 CHUNK = 1 << 16
+CLOSED_S = 5.0
+"""The longest wait until a connection is closed."""
 
 
 def write_configuration(path: Path, socket: Path) -> Path:
@@ -38,9 +40,11 @@ async def proxy(api: Api, socket: Path) -> AsyncIterator[None]:
     connections: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(ConnectionError, asyncio.IncompleteReadError):
-            await _connect(api, reader, writer)
-        writer.close()
+        try:
+            with suppress(ConnectionError, asyncio.IncompleteReadError):
+                await _connect(api, reader, writer)
+        finally:
+            await _end(writer)
 
     def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.create_task(serve(reader, writer))
@@ -70,8 +74,23 @@ async def _connect(api: Api, reader: asyncio.StreamReader, writer: asyncio.Strea
     except OSError:
         writer.write(b"HTTP/1.1 502 Bad Gateway\r\n\r\n")
         return await writer.drain()
-    writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-    await asyncio.gather(_pass_on(reader, back), _pass_on(there, writer))
+    try:
+        writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        await asyncio.gather(_pass_on(reader, back), _pass_on(there, writer))
+    finally:
+        await _end(back)
+
+
+async def _end(writer: asyncio.StreamWriter) -> None:
+    """Close a connection and wait until it is closed; what the other side does not take in time is dropped."""
+    writer.close()
+    try:
+        async with asyncio.timeout(CLOSED_S):
+            await writer.wait_closed()
+    except TimeoutError:
+        writer.transport.abort()
+    except OSError:  # the other side has ended the connection
+        pass
 
 
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -7,6 +7,7 @@ import base64
 import ssl
 import sys
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -102,6 +103,8 @@ class Installed:
         except ssl.SSLCertVerificationError:
             return False
         writer.close()
+        with suppress(OSError):  # the webhook may end the connection first
+            await writer.wait_closed()
         return True
 
 
