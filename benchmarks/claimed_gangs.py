@@ -63,7 +63,7 @@ def cluster(nodes: int) -> Cache:
 
 
 def gang(cache: Cache, runtime: Runtime, number: int, members: int) -> Unit:
-    """A gang as the queue has it, with the claims that kube-controller-manager has made for its pods."""
+    """A gang as the queue has it: its groups have been read, and kube-controller-manager has made the claims."""
     name = f"gang-{number}"
     meta = model.ObjectMeta(name, "default", uid=name, annotations={gangs.REQUIRED: "zone"})
     cache.store(SCHEDULER_PLUGINS_POD_GROUPS).upsert(model.PodGroup(meta, model.PodGroupSpec(min_member=members)))
@@ -75,7 +75,8 @@ def gang(cache: Cache, runtime: Runtime, number: int, members: int) -> Unit:
         made = model.ObjectMeta(pod, "default", uid=f"{pod}-gpu", owner_references=[owner], resource_version=version)
         cache.store(RESOURCE_CLAIMS).upsert(model.ResourceClaim(made, claim(gpus(1)).spec))
         pods.append(cache.record(member(name, pod, runtime.name)))
-    return Unit(pods, added=gangs.NOW, group=runtime.group_key(pods[0]))
+    (key,) = {runtime.group_key(pod) for pod in pods}
+    return Unit(pods, added=gangs.NOW, group=key)
 
 
 def member(group: str, name: str, profile: str) -> model.Pod:
