@@ -190,3 +190,22 @@ def test_a_gang_whose_claim_is_not_there_is_held_until_it_comes() -> None:
     cluster.play(story)
     assert cluster.given() == [("a", "gpu-0")]
     cluster.check()
+
+
+def test_nobody_is_evicted_for_the_devices_of_a_gang_without_a_plugin_for_that() -> None:
+    cluster = Cluster(a=2)
+
+    async def story() -> None:
+        cluster.template("one")
+        for name in ("low-0", "low-1"):
+            cluster.pod(name, "one")
+        await cluster.bound("low-0", "low-1")
+        for number in range(2):
+            wanted = {**GANG, "gang.scheduling.koordinator.sh/min-available": "2"}
+            cluster.pod(f"high-{number}", "one", priority=1000, annotations=wanted)
+        await cluster.told("high-0", "cannot allocate all claims")
+        await cluster.settle()
+
+    cluster.play(story)
+    assert set(cluster.simulated.bound()) == {"low-0", "low-1"}
+    cluster.check()
