@@ -130,7 +130,9 @@ class Devices:
         self.changes.note_all()
 
     def node_changed(self, name: str) -> None:
-        """A node came, went, or its labels changed."""
+        """A node came, went, or its labels changed; without slices that changes no answer."""
+        if not self._slices:
+            return
         if self._standing is None or self._standing.table.depends_on(name):
             self.changes.note_all()
         else:

@@ -320,10 +320,8 @@ class Evaluator:
 
         Scores that are the same on all nodes after normalization are left out. Costs well under a microsecond.
         """
-        if filtered.count < 2:
-            return (), []
         kept = filtered.scores
-        if kept is None:
+        if filtered.count < 2 or kept is None:
             return (), []
         scores = [column.item(row) for column in kept.columns]
         if not filtered.extra or filtered.place < 0:

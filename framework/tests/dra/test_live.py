@@ -483,3 +483,13 @@ def test_a_claim_takes_at_least_what_its_smallest_alternatives_take() -> None:
     found = [claim(exactly(1), several), claim(EVERY), claim(exactly(1, adminAccess=True))]
 
     assert devices.least(devices.asked(found)) == 1 + 2 + 1
+
+
+def test_nodes_change_no_answer_while_no_driver_offers_anything() -> None:
+    nodes = cluster([make_node("a")]).nodes.view()
+    devices = Devices(lambda: nodes)
+    before = devices.changes.position
+
+    devices.node_changed("a")
+
+    assert devices.changes.position == before

@@ -5,8 +5,8 @@ They count on nodes on which no device plugin advertises `nvidia.com/gpu`.
 
 from __future__ import annotations
 
-from gangline import Changes, Handle, Int64Column, InvalidObject, NodeView, PodInfo, model, resources
-from gangline_plugins.dynamic_resources.claims import ClaimProblem, claims_of, uses_claims
+from gangline import Changes, Handle, Int64Column, InvalidObject, NodeView, PodInfo, model
+from gangline_plugins.dynamic_resources.claims import ClaimProblem, uses_claims
 from gangline_plugins.dynamic_resources.ledger import ledger
 
 NOTHING = (0, 0)
@@ -17,7 +17,6 @@ class Offered:
 
     def __init__(self, handle: Handle) -> None:
         self._ledger = ledger(handle)
-        self._claims = handle.state.store(resources.RESOURCE_CLAIMS)
         self.changes: Changes = self._ledger.devices.changes
         """The rows of nodes for which an answer may have changed."""
 
@@ -39,7 +38,7 @@ class Offered:
         if self.is_empty or not (uses_claims(pod.cls) or extended.served.of(pod.cls)):
             return NOTHING
         try:
-            claims = [each for each in claims_of(pod, self._claims) if self._counts(each)]
+            claims = [each for each in self._ledger.claims.of(pod) if self._counts(each)]
             of_resources = extended.of(pod, -1)
             asked = [*claims, *([of_resources] if of_resources is not None else [])]
             devices = self._ledger.devices
