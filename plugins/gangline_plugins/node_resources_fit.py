@@ -125,7 +125,7 @@ class NodeResourcesFit:
         missing = free < wanted.amounts
         if wanted.served is not None:
             missing &= ~wanted.served | (allocatable > 0)
-        if not missing.any():
+        if not np.count_nonzero(missing):
             return np.zeros(len(nodes), dtype=wanted.bits.dtype)
         short: CodeColumn = (missing * wanted.bits).sum(axis=0, dtype=wanted.bits.dtype)
         # A full slot count can change, a size cannot.

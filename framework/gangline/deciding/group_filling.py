@@ -85,6 +85,8 @@ class Filler:
         """
         feasible = filtered.entry.feasible if is_open and filtered.status is None else filtered.feasible
         feasible = feasible[: self._cache.nodes.size]
+        if not np.count_nonzero(feasible):
+            return np.zeros(len(feasible), dtype=np.int64)
         holds = self._by_numbers(filtered.pod.cls)
         # A filter that lets the first pod in knows better than the arithmetic, of resources that are not counted.
         known_better = feasible & (holds < 1)

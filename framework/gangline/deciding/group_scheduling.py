@@ -140,9 +140,11 @@ class GroupCycle:
         is_open = is_drawn_by(pods[0], itertools.chain.from_iterable(self._members.values()))
         room = self._filler.capacity(filtered, is_open)
         capacity = read_only(np.minimum(room, len(pods)))
-        # Of many kinds of members most fit on the same nodes: one column for all of them.
-        known = self._capacities.setdefault(hash(capacity.tobytes()), capacity)
-        return Role(subgroup, pods, known if np.array_equal(known, capacity) else capacity, int(room.sum()))
+        if len(self._members) > 1:
+            # Of many kinds of members most fit on the same nodes: one column for all of them.
+            known = self._capacities.setdefault(hash(capacity.tobytes()), capacity)
+            capacity = known if np.array_equal(known, capacity) else capacity
+        return Role(subgroup, pods, capacity, int(room.sum()))
 
     def decide(self) -> Steps[GroupDecision | GroupRejection]:
         """Find a placement for the group and reserve it."""

@@ -17,6 +17,7 @@ Amounts = NDArray[np.int64]
 """One value per node, or one row of values."""
 _PLACES = np.arange(MOST_DEVICES)
 _BITS = np.uint32(1) << np.arange(MOST_DEVICES, dtype=np.uint32)
+_BIT_LIST: list[int] = _BITS.tolist()
 
 
 def free_cpu(nodes: NodeView) -> Amounts:
@@ -49,7 +50,7 @@ def free_devices(nodes: NodeView, columns: Columns, offered: Offered | None = No
     np.minimum(free, WHOLE - 1, out=free, where=(columns.busy[index][:, None] & _BITS) != 0)
     free *= (usable[:, None] & _BITS) != 0
     unknown = ~columns.known[index]
-    if unknown.any():
+    if np.count_nonzero(unknown):
         left = nodes.allocatable(custom_resources.GPU)[unknown] - nodes.requested(custom_resources.GPU)[unknown]
         free[unknown] = np.where(left[:, None] > _PLACES, WHOLE, 0)
     if offered is not None and not offered.is_empty:
@@ -57,3 +58,17 @@ def free_devices(nodes: NodeView, columns: Columns, offered: Offered | None = No
         chosen = (total > 0) & (nodes.allocatable(custom_resources.GPU) == 0)
         free[chosen] = of_drivers[chosen]
     return free
+
+
+def free_of_row(nodes: NodeView, row: int, columns: Columns) -> list[int]:
+    """As `free_devices`, for the only node of the view, on which no driver offers GPUs; `row` is the row of the node."""
+    if not columns.known[row]:
+        left = (nodes.allocatable(custom_resources.GPU) - nodes.requested(custom_resources.GPU)).item()
+        whole = min(max(left, 0), MOST_DEVICES)
+        return [WHOLE] * whole + [0] * (MOST_DEVICES - whole)
+    usable = int(columns.healthy[row]) & ~int(columns.mig[row]) & ~int(columns.whole[row])
+    busy = int(columns.busy[row])
+    return [
+        (min(milli, WHOLE - 1) if busy & bit else milli) if usable & bit else 0
+        for bit, milli in zip(_BIT_LIST, columns.milli[row].tolist(), strict=True)
+    ]

@@ -154,7 +154,7 @@ class ChoiceTables:
         places = (numbers * np.int32(joint.size) + masks.view(np.int32)).astype(np.intp)
         sets = joint.sets.take(places, mode="wrap")  # the fastest mode; every index is one of the table
         new = sets == _UNKNOWN
-        if new.any():
+        if np.count_nonzero(new):
             met = np.zeros(len(joint.sets), dtype=np.bool_)
             met[places[new]] = True
             for links, mine in zip(self._classes.all, met.reshape(-1, joint.size)[:-1], strict=True):

@@ -183,7 +183,7 @@ class Feasibility:
             first.append((c.heartbeat[index] < self._oldest, Why.STALE))
         _overrule(fits.codes, first)
         self._judge_fabric(want, nodes, fits)
-        if want.implicit and not limits.only_reported and unknown.any():
+        if want.implicit and not limits.only_reported and np.count_nonzero(unknown):
             one = c.mps[index] | (limits.one_replica & (c.replicas[index] > 1))  # as node labels say
             is_too_many = one & (want.count > 1) & (want.exclusivity in ("Exclusive", "Replicas"))
             now_open = np.where(c.lost[index] > self._latest, Why.UNREPORTED, 0)
@@ -194,7 +194,7 @@ class Feasibility:
         """On nodes where `nvidia.com/gpu` stands for replicas or MIG instances, judge by these."""
         c, index = self._table.columns, nodes.index
         pieces, instances = c.replicas[index] > 1, c.mig_single[index]
-        if not (pieces | instances).any():
+        if not np.count_nonzero(pieces | instances):
             return
         instances = instances & ~pieces
         for mask, meaning in (

@@ -118,6 +118,27 @@ def test_fragmentation_of_every_node_is_what_the_paper_says(
         assert gradient.fragmentation[row] == pytest.approx(expected)
 
 
+@given(kinds_of, nodes_of, placed, st.booleans())
+def test_a_state_that_was_read_node_by_node_equals_one_that_was_read_at_once(
+    kinds: Typical, nodes: list[Any], pods: list[Any], reported: bool
+) -> None:
+    cache = fleet(nodes, reported)
+    columns = device_table(cache).columns
+    by_node, at_once = Gradient(kinds, columns), Gradient(kinds, columns)
+    by_node.refresh(cache.nodes.view())
+    for number, (node, milli, cpu) in enumerate(pods):
+        if node < len(nodes):
+            cache.upsert_pod(cache.record(pod(f"p{number}", cpu, int(milli > 0), milli, f"n{node}")))
+        by_node.refresh(cache.nodes.view())
+    at_once.refresh(cache.nodes.view())
+
+    everything = slice(0, len(nodes))
+    assert by_node.free.tolist() == at_once.free.tolist()
+    assert by_node.fragmentation.tolist() == at_once.fragmentation.tolist()
+    for one, all_ in zip(by_node.now(everything), at_once.now(everything), strict=True):
+        assert one.tolist() == all_.tolist()
+
+
 @given(kinds_of, nodes_of, placed, st.sampled_from([(2000, 1, 400), (1000, 1, 1000), (3000, 2, 1000), (4000, 0, 0)]))
 def test_published_scores_are_those_of_the_best_device(
     kinds: Typical, nodes: list[Any], pods: list[Any], wanted: tuple[int, int, int]
