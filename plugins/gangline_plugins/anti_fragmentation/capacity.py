@@ -61,7 +61,7 @@ def free_devices(nodes: NodeView, columns: Columns, offered: Offered | None = No
 
 
 def free_of_row(nodes: NodeView, row: int, columns: Columns) -> list[int]:
-    """As `free_devices`, for the only node of the view, on which no driver offers GPUs; `row` is its row in the cluster."""
+    """As `free_devices`, for the only node of the view, which has this row and no GPUs of drivers."""
     if not columns.known[row]:
         left = (nodes.allocatable(custom_resources.GPU) - nodes.requested(custom_resources.GPU)).item()
         whole = min(max(left, 0), MOST_DEVICES)
