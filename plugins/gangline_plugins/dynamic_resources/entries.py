@@ -30,6 +30,8 @@ class Entry:
     """Those of them that the scheduler has placed itself: they share the guess."""
     taken: Allocation | None = None
     """The allocation that counts as taken."""
+    turn: int = 0
+    """The number of this allocation among all that were ever taken."""
     is_leaving: bool = False
     """Whether this process is taking back what it wrote."""
     is_free: bool = False

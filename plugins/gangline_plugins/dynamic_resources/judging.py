@@ -48,7 +48,9 @@ class Need:
     """What pods of one identity need of a node."""
 
     own: Claims
-    """Claims without devices that were made for the pod; like pods have others of the same specs."""
+    """Claims without devices that were made for the pod, or that a pod on its own names; like pods have others of the
+    same specs.
+    """
     named: Claims
     """All other claims: whether they have devices is looked up whenever a node is judged."""
     pod: PodInfo | None = None
@@ -85,8 +87,8 @@ class Judge:
             codes[slice(None) if mask is None else mask] = self._judge(need, place, claims, view, within)
         return codes
 
-    def reason(self, need: Need, code: int) -> str:
-        """What a code above `ELSEWHERE` says; "" if nothing was asked."""
+    def reason(self, need: Need, code: int, lacking: Claims) -> str:
+        """What a code above `ELSEWHERE` says to a pod that lacks devices for these claims; "" if nothing was asked."""
         code = max(code - OTHERS_HAVE, FEW_DEVICES)
         place = 0
         if code >= FIRST_TEXT:
@@ -97,7 +99,7 @@ class Judge:
         if need.problem or asked is None:
             return need.problem
         kind = next((kind for kind, number in need.patterns.items() if number == place), 0)
-        return self._devices.reason(asked, code, self._with_extended(need, self.lacking(need), kind))
+        return self._devices.reason(asked, code, self._with_extended(need, lacking, kind))
 
     def room(self, need: Need, nodes: NodeView) -> Int64Column | None:
         """At most how many pods with such claims of their own fit on each node; None if that is not known."""

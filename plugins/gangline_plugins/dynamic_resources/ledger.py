@@ -16,6 +16,7 @@ one is gone or ending. See `entries`.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable
 
 from gangline import Handle, InvalidObject, NodeView, PodClass, PodInfo, State, model, resources
@@ -24,7 +25,7 @@ from gangline_plugins.default_preemption.levels import PriorityLevels
 from gangline_plugins.dynamic_resources.claims import ClaimProblem, Claims, PodClaims, uses_claims
 from gangline_plugins.dynamic_resources.conceding import Concessions
 from gangline_plugins.dynamic_resources.entries import Allocation, Endings, Entry
-from gangline_plugins.dynamic_resources.extended import ExtendedClaims, is_unwritten
+from gangline_plugins.dynamic_resources.extended import ExtendedClaims
 from gangline_plugins.dynamic_resources.guests import Guests
 from gangline_plugins.dynamic_resources.listening import ClaimListener, Kept, NodeLabels
 from gangline_plugins.dynamic_resources.orders import AllocationOrders
@@ -43,6 +44,7 @@ class Ledger:
         self._store = state.store(resources.RESOURCE_CLAIMS)
         self.claims = PodClaims(self._store)
         self._entries: dict[str, Entry] = {}
+        self._turns = itertools.count(1)
         self.levels = PriorityLevels()
         """The priorities of the pods with claims on each row."""
         self._endings = Endings(state)
@@ -247,11 +249,7 @@ class Ledger:
             else:
                 self.devices.take(uid, allocation)
             entry.taken = allocation
-            is_own = is_unwritten(uid) or (
-                entry.claim is not None and any(each.controller for each in entry.claim.metadata.owner_references)
-            )
-            if not is_own:
-                self.devices.changes.note_all()  # other pods may use the claim, and it narrows their nodes
+            entry.turn = next(self._turns)
         if entry.is_empty:
             del self._entries[uid]
 
@@ -301,12 +299,15 @@ class Ledger:
         """Whether a claim has devices."""
         return self.allocation(uid) is not None
 
+    def turn(self, uid: str) -> int:
+        """A number for the devices of a claim, which no others ever have; 0 without devices."""
+        entry = self._entries.get(uid)
+        return 0 if entry is None or entry.allocation is None else entry.turn
+
     def consumers(self, uid: str) -> set[str]:
         """The pods that use a claim: those that it is reserved for, and those that are placed."""
         entry = self._entries.get(uid)
-        if entry is None:
-            return set()
-        return entry.consumers.union(entry.reserved)
+        return set() if entry is None else entry.consumers.union(entry.reserved)
 
     def is_leaving(self, uid: str) -> bool:
         """Whether what was written for a claim is being taken back."""

@@ -152,7 +152,8 @@ class DynamicResources:
 
     @hookimpl
     def identity(self, pod: PodInfo) -> Hashable:
-        """The specs of claims without devices that were made for the pod, and the other claims as they stand.
+        """The specs of claims without devices that the pod does not share with its gang, and the other claims as they
+        stand.
 
         And which classes serve its extended resources, with what an earlier attempt has left behind.
         """
@@ -166,7 +167,7 @@ class DynamicResources:
             own = self._devices.asked(need.own) if need.own else None
         except InvalidObject as error:
             return str(error)
-        named = tuple((claim.metadata.uid, self._ledger.has_devices(claim.metadata.uid)) for claim in need.named)
+        named = tuple((claim.metadata.uid, self._ledger.turn(claim.metadata.uid)) for claim in need.named)
         return (
             (own, need.priority, *named, tuple(served.items()), *(claim.metadata.uid for claim in need.left))
             if served
@@ -209,7 +210,7 @@ class DynamicResources:
             consumers = self._ledger.consumers(uid) - {pod.uid}
             if self._ledger.is_leaving(uid) or len(consumers) >= MOST_CONSUMERS:
                 return IN_USE
-            if newest.metadata.owner_references and not self._ledger.has_devices(uid):
+            if (is_single or newest.metadata.owner_references) and not self._ledger.has_devices(uid):
                 need.own.append(newest)
             else:
                 need.named.append(newest)
@@ -242,8 +243,13 @@ class DynamicResources:
         need = cycle.get(_NEED)
         if need is not None and need.left:
             return (Reason(LEFT_BEHIND, resolvable=False),)
-        text = self._judge.reason(need, code) if code > ELSEWHERE and need is not None else ""
+        text = self._judge.reason(need, code, self._lacking(pod)) if code > ELSEWHERE and need is not None else ""
         return (Reason(text or NOT_HERE, resolvable=code == OTHERS_HAVE),)
+
+    def _lacking(self, pod: PodInfo) -> Claims:
+        """The claims of a pod without devices, in the order in which they are asked about."""
+        need = self._need(pod)
+        return [] if isinstance(need, str) else self._judge.lacking(need)
 
     @hookimpl
     def capacity(self, cycle: Cycle, nodes: NodeView) -> Int64Column | None:
