@@ -19,8 +19,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import click
@@ -64,10 +65,18 @@ class Result:
     rss: int
 
 
-async def schedule(cluster: api.Api, name: str, manifests: workloads.Manifests, start: Callable[[], int]) -> Result:
-    """Create the pods, start the scheduler, wait until all are bound and told."""
+async def schedule(
+    cluster: api.Api,
+    name: str,
+    manifests: workloads.Manifests,
+    start: Callable[[], int],
+    complete: Callable[[api.Api, workloads.Manifests], Awaitable[None]] | None = None,
+) -> Result:
+    """Create the pods and complete them, start the scheduler, wait until all are bound and told."""
     pods = len(manifests)
-    await cluster.create_many(manifests)
+    created = await cluster.create_many(manifests)
+    if complete is not None:
+        await complete(cluster, created)
     bound: set[str] = set()
     last = asyncio.Event()
 
@@ -169,11 +178,12 @@ async def on_plane(
     async with api.connect(plane.kubeconfig) as cluster:
         await cluster.create_many(map(ready_node, there))
         if workload == "pods":
-            manifests = [workloads.gpu_pod(each, gpus=1, scheduler_name=name) for each in mine]
+            manifests, complete = [workloads.gpu_pod(each, gpus=1, scheduler_name=name) for each in mine], None
         else:
-            await vs_kube_claims.prepare(cluster, there, mine, workload == "claims-match")
+            await vs_kube_claims.prepare(cluster, there)
             manifests = [vs_kube_claims.pod(each, name) for each in mine]
-        return await schedule(cluster, name, manifests, start)
+            complete = partial(vs_kube_claims.give_claims, match=workload == "claims-match")
+        return await schedule(cluster, name, manifests, start, complete)
 
 
 def compare_gangs(nodes: int, pods: int, runs: int) -> None:

@@ -173,6 +173,10 @@ class Api:
         """Create objects, ``concurrency`` at a time; as stored, in the order given."""
         return await _map(self.create, manifests, concurrency)
 
+    async def merge_many(self, patches: Iterable[tuple[str, Manifest]], concurrency: int = CONCURRENCY) -> Manifests:
+        """Change objects or subresources, each given by its path and a patch, ``concurrency`` at a time."""
+        return await _map(lambda each: self.merge(*each), patches, concurrency)
+
     async def delete_many(self, paths: Iterable[str], concurrency: int = CONCURRENCY) -> None:
         """Delete objects without grace periods, ``concurrency`` at a time."""
 
