@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,6 +15,7 @@ from gangline.dra.candidates import USABLE, Candidates
 from gangline.dra.counting import Counted, Counting, Outcomes
 from gangline.dra.cutting import Cut, Unallocatable, cut, problem_of, state_of
 from gangline.dra.likeness import alike
+from gangline.dra.links import Outline
 from gangline.dra.losses import Losses
 from gangline.dra.problem import Problem
 from gangline.dra.reading import CONSUMES, SHAREABLE
@@ -101,6 +102,8 @@ class PodAllocator:
         self._units = units
         self._weighing = Weighing(candidates, losses)
         self._cuts: dict[int, Cut] = {}
+        self._outlines: dict[int, Outline | None] = {}
+        """By node with a cut, for the order `best`."""
         self._cut_bytes = 0
         self._moved = candidates.table.moved.position
 
@@ -168,18 +171,18 @@ class PodAllocator:
         """What the node in this row has; for other claims of the same specs, if there are some."""
         try:
             found = self._cut(node)
-            answer = self._answer(found)
+            state = state_of(self._candidates, found)
+            answer = self._answer(found, state)
         except Unallocatable as error:
             return Verdict(error=str(error))
         if answer.ending is Ending.FOUND:
             if order == "best":
-                answer = self._improved(found, answer)
+                answer = self._improved(node, found, state, answer)
             return Verdict(self._allocations(answer, found.devices.rows, node_name, claims or self._ask.claims))
         return self._refusal(answer, found.devices.rows)
 
-    def _answer(self, found: Cut) -> Answer:
+    def _answer(self, found: Cut, state: Hashable | None) -> Answer:
         """Raises Unallocatable."""
-        state = state_of(self._candidates, found)
         answer = found.shape.answers.get(state) if state is not None else None
         if answer is None:
             answer = self._solved(found)
@@ -187,7 +190,25 @@ class PodAllocator:
                 self._solver.keep(found.shape, state, answer)
         return answer
 
-    def _improved(self, found: Cut, first: Answer) -> Answer:
+    def _improved(self, node: int, found: Cut, state: Hashable | None, first: Answer) -> Answer:
+        """The answer in the order `best`; where devices are neither shared nor have counters, kept by their states."""
+        outline = self._outline(node, found) if found.is_plain and state is not None else None
+        if outline is None:
+            return self._solved_best(found, first)
+        key = state, self._candidates.standing.states[outline.rows].tobytes(), outline.groups
+        answer = found.shape.answers.get(key)
+        if answer is None:
+            answer = self._solved_best(found, first)
+            self._solver.keep(found.shape, key, answer)
+        return answer
+
+    def _outline(self, node: int, found: Cut) -> Outline | None:
+        if node not in self._outlines:
+            self._outlines[node] = self._losses.outline(node, found.devices.numbers)
+            self._cut_bytes += _POSITION_BYTES * len(found.devices.rows)
+        return self._outlines[node]
+
+    def _solved_best(self, found: Cut, first: Answer) -> Answer:
         stakes = self._losses.stakes(found.devices.numbers, found.devices.pools)
         return self._solver.improve(problem_of(self._candidates, found), stakes, first)
 
@@ -205,6 +226,7 @@ class PodAllocator:
             else:
                 for row in changed[0].tolist():
                     self._cuts.pop(row, None)
+                    self._outlines.pop(row, None)
             self._moved = moved.position
         found = self._cuts.get(node)
         if found is None:
@@ -216,6 +238,7 @@ class PodAllocator:
 
     def _forget(self) -> None:
         self._cuts.clear()
+        self._outlines.clear()
         self._cut_bytes = 0
 
     def _check_count(self, problem: Problem) -> None:

@@ -6,8 +6,9 @@ of a node have numbers in the order in which they occur, so nodes of one shape h
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +42,15 @@ class _Linked:
     """By level and group: how many devices there are."""
     codes: tuple[dict[int, int], ...]
     """By level: the number of the group of devices with a value."""
+
+
+class Outline(NamedTuple):
+    """What the groups of a node are like, whatever is taken."""
+
+    rows: RowNumbers
+    """The devices on whose states the rest depends."""
+    groups: Hashable
+    """Equal for nodes whose groups are equal as long as the states of these devices are equal."""
 
 
 class Links:
@@ -92,6 +102,16 @@ class Links:
         if len(nodes) > 1:
             return self._with_others(rows, [dict(codes) for codes in linked.codes], known)
         return tuple([linked.of_row[row] for row in rows]), tuple(map(tuple, known))
+
+    def outline(self, node: int, rows: Sequence[int]) -> Outline | None:
+        """What `groups` says of devices that only this node may use, as far as it does not depend on what is taken;
+        None if other nodes may use one of them.
+        """
+        if any(self._table.node_of(row) != node for row in rows):
+            return None
+        linked = self._of(node)
+        totals = tuple([tuple(total.tolist()) for total in linked.totals])
+        return Outline(linked.rows, (tuple([linked.of_row[row] for row in rows]), totals))
 
     def _with_others(
         self, rows: Sequence[int], codes: list[dict[int, int]], known: list[list[tuple[int, int]]]

@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from gangline.dra.links import Links
+from gangline.dra.links import Links, Outline
 from gangline.dra.placed import Placed
 from gangline.dra.pools import Condition
 from gangline.dra.properties import Properties
@@ -121,6 +121,13 @@ class Losses:
             links,
             groups,
         )
+
+    def outline(self, node: int, rows: RowNumbers) -> Outline | None:
+        """What `stakes` says of a node with such devices, none of them shared or with counters, as far as that does not
+        depend on what is taken; None if other nodes may use one of them.
+        """
+        found = self._links.outline(node, rows.tolist())
+        return None if found is None else found._replace(groups=(found.groups, tuple(self._size(rows).tolist())))
 
     # Evaluation
 

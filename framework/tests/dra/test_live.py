@@ -29,6 +29,7 @@ from .offers import GPU, claim, device, exactly, offer
 
 NODES = "abcd"
 ROOT = f"{GPU}/root"
+PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
 X = {"cel": {"expression": f'device.attributes["{GPU}"].model == "x"'}}
 """Fails where a device says nothing of its model."""
 CAREFUL = {"cel": {"expression": f'device.attributes["{GPU}"].?model.orValue("") == "x"'}}
@@ -57,8 +58,12 @@ def device_class(*expressions: str) -> DeviceClass:
 
 def some_device(random: Random, name: str) -> dict[str, Any]:
     fields: dict[str, Any] = {
-        "attributes": {key: random.choice("xy") for key in ("model", "root") if random.random() < 0.9}
+        "attributes": {
+            key: random.choice("xy") for key in ("model", "root", PCIE_ROOT, "island") if random.random() < 0.9
+        }
     }
+    if random.random() < 0.2:
+        fields["capacity"] = {"memory": {"value": random.choice(["40Gi", "80Gi"])}}
     if random.random() < 0.1:
         fields["taints"] = [{"key": "k", "effect": "NoSchedule", "value": random.choice("uv")}]
     if random.random() < 0.15:
@@ -212,6 +217,8 @@ class World:
                 assert plain(live.allocations) == plain(verdict.allocations)
                 assert live.error == verdict.error
                 assert (kept[row] >= FIRST_TEXT) == bool(verdict.error)
+                best = self.devices.allocate(asked, claims, row, "best")
+                assert plain(best.allocations) == plain(pod.on(row, names[row], order="best").allocations)
             self.check_room(index, fresh)
             self.check_hope(index, untouched)
 
