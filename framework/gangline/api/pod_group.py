@@ -86,10 +86,11 @@ class PodGroup:
     object: TypedReference | None = None
     """The API object that represents the group, if there is one: conditions and events are written to it."""
 
-    @property
-    def key(self) -> str:
-        """The key of the group; no other group has the same."""
-        return f"{self.dialect}:{self.namespace}/{self.name}"
+    key: str = field(init=False, compare=False, repr=False)
+    """The key of the group; no other group has the same."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", f"{self.dialect}:{self.namespace}/{self.name}")
 
     def subgroup(self, name: str) -> SubGroup | None:
         """The subgroup with this name."""

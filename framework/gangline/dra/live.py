@@ -73,6 +73,8 @@ class Devices:
         self._questions: BoundedCache[Asked, Question] = BoundedCache(_MOST_BYTES, lambda _, each: each.nbytes)
         self._texts: BoundedCache[Asked, list[str]] = BoundedCache(_MOST_TEXT_BYTES, fewest=64)
         self._specs: BoundedCache[bytes, Asked] = BoundedCache(_MOST_SPEC_BYTES, lambda key, _: 10 * len(key) + 500)
+        self._asked: Asked | None = None
+        """What was asked last; most questions are asked several times in a row."""
         self._solver = Solver()
 
     # What changes
@@ -127,6 +129,7 @@ class Devices:
                 return
         self._questions.clear()
         self._specs.clear()
+        self._asked = None
         self.changes.note_all()
 
     def node_changed(self, name: str) -> None:
@@ -170,11 +173,14 @@ class Devices:
     def asked(self, claims: Sequence[ResourceClaim]) -> Asked:
         """The question that these claims ask. Raises InvalidObject: no node can have anything for such claims."""
         specs = tuple([claim.spec for claim in claims])
+        if self._asked is not None and specs == self._asked.specs:  # quicker than to encode them
+            return self._asked
         key = _encode(specs)
         found = self._specs.get(key)
         if found is None:
             read(claims, self._classes)
             found = self._specs.put(key, Asked(key, specs))
+        self._asked = found
         return found
 
     def codes(self, asked: Asked, nodes: NodeView, deadline: Deadline | None = None) -> CodeColumn:
@@ -213,8 +219,7 @@ class Devices:
 
         `claims` ask for what `asked` says.
         """
-        (name,) = self._nodes().at(np.array([row])).names
-        verdict = self._question(asked).pod.on(row, name, claims, order)
+        verdict = self._question(asked).pod.on(row, self._nodes().name_of(row), claims, order)
         return replace(verdict, error=_named(verdict.error, claims)) if verdict.error else verdict
 
     def room(self, asked: Asked, nodes: NodeView) -> Int64Column | None:

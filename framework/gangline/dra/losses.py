@@ -13,8 +13,9 @@ at again. A node's *stakes* are the same in numbers, to weigh several devices to
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from itertools import count
 from math import log2
 from weakref import WeakKeyDictionary
 
@@ -39,6 +40,7 @@ _MOST_BYTES = 32 << 20
 """The memory of the layouts of pools."""
 _LAYOUT_BYTES = 4096
 _PART_BYTES = 200
+_MOST_KINDS = 4096
 _MOST_BITS = 73
 """Of an amount in thousandths."""
 
@@ -81,6 +83,9 @@ class Losses:
         self._layouts: BoundedCache[tuple[bytes, bytes], _Layout] = BoundedCache(
             _MOST_BYTES, lambda _, sets: _LAYOUT_BYTES + _PART_BYTES * sum(len(each.places) for each in sets)
         )
+        self._kinds: dict[Hashable, int] = {}
+        """Each kind of outline has a number of its own."""
+        self._numbers = count()
         self._position = -1
         self._cells: Values = np.zeros(0)
         self._sizes: Values = np.zeros(0)
@@ -127,7 +132,14 @@ class Losses:
         depend on what is taken; None if other nodes may use one of them.
         """
         found = self._links.outline(node, rows.tolist())
-        return None if found is None else found._replace(groups=(found.groups, tuple(self._size(rows).tolist())))
+        if found is None:
+            return None
+        kind = found.groups, tuple(self._size(rows).tolist())
+        if kind not in self._kinds:
+            if len(self._kinds) >= _MOST_KINDS:
+                self._kinds.clear()
+            self._kinds[kind] = next(self._numbers)
+        return found._replace(groups=self._kinds[kind])  # a number is compared faster
 
     # Evaluation
 

@@ -134,6 +134,10 @@ class NodeView:
         index = self.index
         return names[index] if isinstance(index, slice) else [names[row] for row in index]
 
+    def name_of(self, row: int) -> str:
+        """The name of the node in a row of the cluster, "" for a deleted node."""
+        return self._nodes.names[row]
+
     def row_of(self, name: str) -> int | None:
         """The row of a node of the cluster, or None."""
         return self._nodes.row_of(name)

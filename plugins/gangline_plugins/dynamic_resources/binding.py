@@ -96,7 +96,7 @@ class Binding:
         row = self._handle.nodes.row_of(node)
         if row is None:
             return False
-        if allocation.node_selector is None or allocation.node_selector == _only(node):
+        if allocation.node_selector is None or _is_for(node, allocation.node_selector):
             return True
         view = self._handle.nodes.at(np.array([row], dtype=np.intp))
         return bool(node_selection.match_selector(allocation.node_selector, view)[0])
@@ -317,10 +317,15 @@ class Binding:
             self._came_free((claim.metadata.uid,))
 
 
-def _only(node: str) -> model.NodeSelector:
-    """The node selector of devices that are on one node."""
-    named = model.Requirement("metadata.name", "In", [node])
-    return model.NodeSelector([model.NodeSelectorTerm(match_fields=[named])])
+def _is_for(node: str, selector: model.NodeSelector) -> bool:
+    """Whether a node selector is that of devices of one node, which it names."""
+    if len(selector.node_selector_terms) != 1:
+        return False
+    (term,) = selector.node_selector_terms
+    if term.match_expressions or len(term.match_fields) != 1:
+        return False
+    (field_,) = term.match_fields
+    return field_.key == "metadata.name" and field_.operator == "In" and field_.values == [node]
 
 
 def _readiness(claim: model.ResourceClaim) -> bool | None:

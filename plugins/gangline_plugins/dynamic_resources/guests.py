@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-import numpy as np
-
 from gangline import NodeView, PodInfo, State
 from gangline.dra.live import Devices
 from gangline_plugins.dynamic_resources.claims import Claims
@@ -47,8 +45,7 @@ class Guests:
         allocations: list[Allocation] = []
         nominated = self.nominated()
         if nominated:
-            (name,) = self._nodes().at(np.array([row], dtype=np.intp)).names
-            for guest in nominated.get(name, {}).values():
+            for guest in nominated.get(self._nodes().name_of(row), {}).values():
                 if guest.uid != pod.uid and guest.row < 0 and guest.priority >= pod.priority:
                     self._provide(guest, row, allocations)
         try:

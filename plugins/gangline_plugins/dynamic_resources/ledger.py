@@ -96,6 +96,7 @@ class Ledger:
         except ClaimProblem:
             claims = []
         self._pods[pod.uid] = tuple(claim.metadata.uid for claim in claims)
+        lacking = []
         for claim in claims:
             entry = self._entry(claim.metadata.uid)
             entry.consumers.add(pod.uid)
@@ -103,7 +104,8 @@ class Ledger:
                 entry.guessing.add(pod.uid)
             if self._free:
                 self._settle(claim.metadata.uid)
-        lacking = [claim for claim in claims if self._entry(claim.metadata.uid).allocation is None]
+            if entry.allocation is None:
+                lacking.append(claim)
         if lacking and not pod.node_name and self.nodes is not None:
             self._guess(pod, lacking, row)
 
