@@ -14,6 +14,7 @@ from gangline.dra.asking import MOST_DEVICES, Alternative, Ask, read
 from gangline.dra.candidates import USABLE, Candidates
 from gangline.dra.counting import Counted, Counting, Outcomes
 from gangline.dra.cutting import Cut, Unallocatable, cut, problem_of, state_of
+from gangline.dra.layout import Layout
 from gangline.dra.likeness import alike
 from gangline.dra.links import Outline
 from gangline.dra.losses import Losses
@@ -73,12 +74,13 @@ class Allocator:
         self._solver = solver if solver is not None else Solver()
         self.losses = Losses(standing, selectors.properties)
         self.units = Units(standing, self.losses)
+        self._layout = Layout(standing)
 
     def ask(self, claims: Sequence[ResourceClaim]) -> PodAllocator:
         """What nodes have for the claims of a pod. Raises InvalidObject: no node can have anything for such claims."""
         ask = read(claims, self._classes)
         candidates = Candidates(ask, self._standing, self._selectors)
-        return PodAllocator(ask, candidates, self._share_id, self._solver, self.losses, self.units)
+        return PodAllocator(ask, candidates, self._share_id, self._solver, self.losses, self.units, self._layout)
 
 
 class PodAllocator:
@@ -92,6 +94,7 @@ class PodAllocator:
         solver: Solver,
         losses: Losses,
         units: Units,
+        layout: Layout,
     ) -> None:
         self._ask = ask
         self._candidates = candidates
@@ -100,6 +103,7 @@ class PodAllocator:
         self._solver = solver
         self._losses = losses
         self._units = units
+        self._layout = layout
         self._weighing = Weighing(candidates, losses)
         self._cuts: dict[int, Cut] = {}
         self._outlines: dict[int, Outline | None] = {}
@@ -157,9 +161,9 @@ class PodAllocator:
         """How many GPUs are asked for, and the thousandths of each: see `units`."""
         return self._units.wanted(self._candidates)
 
-    def alike(self, nodes: Sequence[int]) -> Iterator[list[int]]:
+    def alike(self, nodes: NDArray[np.int64]) -> Iterator[list[int]]:
         """The nodes in these rows, in groups that have the same: see `likeness`."""
-        return alike(self._candidates, nodes)
+        return alike(self._candidates, self._layout, nodes)
 
     def on(
         self,
@@ -169,17 +173,28 @@ class PodAllocator:
         order: Order = "upstream",
     ) -> Verdict:
         """What the node in this row has; for other claims of the same specs, if there are some."""
+        found = self._found(node)
+        if isinstance(found, Verdict):
+            return found
+        of_node, state, answer = found
+        if order == "best":
+            answer = self._improved(node, of_node, state, answer)
+        return Verdict(self._allocations(answer, of_node.devices.rows, node_name, claims or self._ask.claims))
+
+    def refusal(self, node: int) -> Verdict | None:
+        """Why the node in this row has nothing for the claims; None if it has something for all of them."""
+        found = self._found(node)
+        return found if isinstance(found, Verdict) else None
+
+    def _found(self, node: int) -> tuple[Cut, Hashable | None, Answer] | Verdict:
+        """A solution for the node in this row, with the state of the node's devices; or why there is none."""
         try:
             found = self._cut(node)
             state = state_of(self._candidates, found)
             answer = self._answer(found, state)
         except Unallocatable as error:
             return Verdict(error=str(error))
-        if answer.ending is Ending.FOUND:
-            if order == "best":
-                answer = self._improved(node, found, state, answer)
-            return Verdict(self._allocations(answer, found.devices.rows, node_name, claims or self._ask.claims))
-        return self._refusal(answer, found.devices.rows)
+        return (found, state, answer) if answer.ending is Ending.FOUND else self._refusal(answer, found.devices.rows)
 
     def _answer(self, found: Cut, state: Hashable | None) -> Answer:
         """Raises Unallocatable."""

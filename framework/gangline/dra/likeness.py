@@ -6,14 +6,13 @@ of attributes count by where in the node they occur first, as only their equalit
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gangline.dra.candidates import Candidates
-from gangline.dra.placed import Placed
-from gangline.dra.pools import Condition
+from gangline.dra.layout import Layout
 from gangline.dra.reading import CONSUMES, SHAREABLE
 from gangline.dra.rows import RowNumbers, kinds
 from gangline.dra.standing import IN_USE
@@ -24,57 +23,42 @@ _FEW = 3
 """So many nodes are not compared."""
 
 
-def alike(candidates: Candidates, nodes: Sequence[int]) -> Iterator[list[int]]:
+def alike(candidates: Candidates, layout: Layout, nodes: RowNumbers) -> Iterator[list[int]]:
     """The nodes, given by their rows, in groups with equal problems; a node that is hard to compare is alone."""
     if len(nodes) <= _FEW:
-        yield from ([node] for node in nodes)
+        yield from ([node] for node in nodes.tolist())
         return
-    some: list[tuple[int, list[Placed]]] = []
-    total = 0
-    for node in nodes:
-        pools = candidates.table.pools_of(node)
-        is_hard = False
-        for placed in pools:
-            is_hard = is_hard or placed.selects_devices or placed.pool.condition is not Condition.USABLE
-            total += len(placed.rows)
-        if is_hard:
-            yield [node]
-            continue
-        some.append((node, pools))
-        if total > _MOST_ROWS:
-            yield from _groups(candidates, some)
-            some, total = [], 0
-    yield from _groups(candidates, some)
+    is_hard = layout.is_hard(nodes)
+    yield from ([node] for node in nodes[is_hard].tolist())
+    easy = nodes[~is_hard]
+    for some in np.array_split(easy, 1 + layout.size_of(easy) // _MOST_ROWS):
+        if len(some):
+            yield from _groups(candidates, layout, some)
 
 
-def _groups(candidates: Candidates, some: list[tuple[int, list[Placed]]]) -> Iterator[list[int]]:
-    table = candidates.table
-    parts = [(place, order, placed.rows) for place, (_, pools) in enumerate(some) for order, placed in enumerate(pools)]
-    if not parts:
-        if some:
-            yield [node for node, _ in some]
-        return
-    lengths = [len(rows) for _, _, rows in parts]
-    rows = np.concatenate([rows for _, _, rows in parts])
-    place = np.repeat([place for place, _, _ in parts], lengths)
-    order = np.repeat([order for _, order, _ in parts], lengths)
+def _groups(candidates: Candidates, layout: Layout, nodes: RowNumbers) -> Iterator[list[int]]:
+    rows, place, order = layout.of(nodes)
     flags = [candidates.flags(candidates.kind_of.index(kind)) for kind in range(len(set(candidates.kind_of)))]
     matters = candidates.matter(rows)
     rows, place, order = rows[matters], place[matters], order[matters]
-    starts = np.searchsorted(place, np.arange(len(some) + 1))
+    starts = np.searchsorted(place, np.arange(len(nodes) + 1))
     columns = _columns(candidates, flags, rows, place, order, starts)
     codes = kinds(columns)[0].astype(np.int32) if len(rows) else np.zeros(0, dtype=np.int32)
-    in_use = np.zeros(len(some), dtype=np.bool_)
+    in_use = np.zeros(len(nodes), dtype=np.bool_)
     in_use[place[candidates.standing.states[rows] & IN_USE > 0]] = True
-    consumes = np.zeros(len(some), dtype=np.bool_)
-    consumes[place[table.traits[rows] & CONSUMES > 0]] = True
+    left = np.zeros(len(nodes), dtype=np.int64)
+    consuming = np.unique(place[candidates.table.traits[rows] & CONSUMES > 0])
+    if len(consuming):
+        left[consuming] = layout.left(nodes[consuming])
     groups: dict[Hashable, list[int]] = {}
-    for at, (node, pools) in enumerate(some):
-        if in_use[at]:  # what shares consume makes up the problem too
+    text, ends = codes.tobytes(), (starts * codes.itemsize).tolist()
+    for node, is_used, remainder, start, end in zip(
+        nodes.tolist(), in_use.tolist(), left.tolist(), ends[:-1], ends[1:], strict=True
+    ):
+        if is_used:  # what shares consume makes up the problem too
             yield [node]
             continue
-        left = tuple([_left(candidates, placed) for placed in pools if placed.pool.counters]) if consumes[at] else ()
-        groups.setdefault((codes[starts[at] : starts[at + 1]].tobytes(), left), []).append(node)
+        groups.setdefault((text[start:end], remainder), []).append(node)
     yield from groups.values()
 
 
@@ -103,7 +87,3 @@ def _columns(
             values[known] = known[first[cells]] - starts[place[known]]
         columns.append(values)
     return columns
-
-
-def _left(candidates: Candidates, placed: Placed) -> tuple[tuple[tuple[str, str], int], ...]:
-    return tuple(sorted(candidates.standing.left(placed).items()))

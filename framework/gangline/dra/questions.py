@@ -99,11 +99,10 @@ class Question:
         is_open = (self._codes[nodes.index] == _NOT_SEARCHED) & nodes.alive
         if not is_open.any():
             return
-        names = nodes.whole.names
-        for rows in self.pod.alike(nodes.rows[is_open].tolist()):
+        for rows in self.pod.alike(nodes.rows[is_open]):
             deadline.check()
-            verdict = self.pod.on(rows[0], names[rows[0]])
-            self._codes[rows] = 0 if verdict.allocations is not None else self._code(verdict.error)
+            refusal = self.pod.refusal(rows[0])
+            self._codes[rows] = 0 if refusal is None else self._code(refusal.error)
 
     def refresh(self, size: int) -> bool:
         """Count again where something has changed, for `size` rows of nodes; answers whether some nodes are open."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from random import Random
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline.dra.asking import read
 from gangline.dra.candidates import Candidates
 from gangline.dra.cutting import Unallocatable, cut, problem_of
+from gangline.dra.layout import Layout
 from gangline.dra.likeness import alike
 from gangline.dra.problem import Problem
 from gangline.dra.selecting import Selectors
@@ -54,7 +56,7 @@ def problem(of: Candidates, node: int) -> Problem | str:
 def test_nodes_of_a_group_have_equal_problems(seed: int, claims: list[ResourceClaim]) -> None:
     of = candidates(Random(seed), claims)
 
-    groups = list(alike(of, range(len(NODES))))
+    groups = list(alike(of, Layout(of.standing), np.arange(len(NODES))))
 
     assert sorted(node for group in groups for node in group) == list(range(len(NODES)))
     for group in groups:
@@ -78,6 +80,6 @@ def test_nodes_that_differ_in_names_alone_are_alike() -> None:
     taken = Usage([allocated("c0", pool="c"), allocated("f1", pool="f"), allocated("h0", pool="h")])
     of = Candidates(ask, Standing(table, taken), Selectors(table))
 
-    groups = sorted(alike(of, range(len(NODES))), key=len)
+    groups = sorted(alike(of, Layout(of.standing), np.arange(len(NODES))), key=len)
 
     assert groups == [[5], [2, 7], [0, 1, 3, 4, 6, 8, 9, 10, 11]]
