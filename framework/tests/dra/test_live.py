@@ -421,6 +421,9 @@ def test_devices_follow_the_labels_that_they_select() -> None:
     assert devices.codes(asked, cache.nodes.view()).tolist()[:3] == [1, 0, 0]
 
 
+_REFUSAL = allocator.PodAllocator.refusal
+
+
 def test_questions_about_one_node_do_not_search_the_others() -> None:
     slices = [offer(f"s-{node}", [device(f"d{i}") for i in range(3)], pool=node, nodeName=node) for node in NODES]
     devices, nodes = live(slices, NODES)
@@ -429,13 +432,13 @@ def test_questions_about_one_node_do_not_search_the_others() -> None:
     allocations = devices.allocate(asked, CLAIMS[1], 2).allocations
     assert allocations is not None
 
-    with patch.object(allocator.PodAllocator, "on", autospec=True, side_effect=allocator.PodAllocator.on) as on:
+    with patch.object(allocator.PodAllocator, "refusal", autospec=True, side_effect=_REFUSAL) as refusal:
         devices.take("t", allocations[0])
         assert devices.codes(asked, nodes).tolist()[:4] == [0, 0, 1, 0]
         devices.slice_changed(None, slices[1])
         devices.codes(asked, nodes)
 
-    assert [call.args[1] for call in on.call_args_list] == [2]
+    assert [call.args[1] for call in refusal.call_args_list] == [2]
 
 
 def test_objects_that_are_written_again_without_a_change_are_no_change() -> None:
