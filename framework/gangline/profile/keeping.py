@@ -55,11 +55,8 @@ class Kept:
         self._identities = [each for each in profile.identities if each.is_kept]
         self._looks_at_owners = any(each.of_workload for each in self._identities)
         points = profile.points
-        self._filtering = [
-            name
-            for name in self._own_changes
-            if any(impl.name == name for point in ("pre_filter", "filter") for impl in points.get(point, ()))
-        ]
+        kept = {impl.name for point in ("pre_filter", "filter", "score") for impl in points.get(point, ())}
+        self._judging = [name for name in self._own_changes if name in kept]
         self._pre_filters = [i for i in points.get("pre_filter", ()) if i.reads is not None]
         self._filters = [i for i in points.get("filter", ()) if i.reads is not None]
         self._pre_scores = {impl.name: impl for impl in points.get("pre_score", ())}
@@ -114,7 +111,7 @@ class Kept:
                 rejected = answer.by(impl.name)
         rejected = rejected or nothing_left(narrow)
         filters = [i for i in self._filters if i.name not in skipped and rejected is None]
-        reading = tuple([name for name in self._filtering if name not in skipped])
+        reading = tuple([name for name in self._judging if name not in skipped])
         log = self._log(reading)
         entry = Entry(key, reading, log, positions_in(log, before), cycle.export(), rejected, narrow, filters)
         entry.shared_bytes = quick_size_of(key, *entry.shared.values(), *narrow.values())
@@ -258,7 +255,10 @@ class Kept:
         return found
 
     def _follow(self, entry: Entry, scores: Scores, before: dict[Changes, int]) -> None:
-        """Bring the scores up to date with the entry from now on: `before` has the positions that they are of."""
+        """Bring the scores up to date with the entry from now on: `before` has the positions that they are of.
+
+        More logs matter where a plugin scores pods that it did not filter.
+        """
         more = [impl.name for impl in scores.scorers if impl.name in self._own_changes]
         more = [name for name in more if name not in entry.reading]
         if more:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from gangline import PodInfo, State, custom_resources, resources
+from gangline import PodClass, PodInfo, State, custom_resources, resources
 from gangline_plugins.gpu.choosing import Rule
 from gangline_plugins.gpu.hardware import MOST_PORTS, profile_name
 from gangline_plugins.gpu.links import MOST_DEVICES
@@ -175,7 +175,6 @@ def claim_want(claim: custom_resources.GpuClaim) -> Want | Problem:
     )
     if wrong:
         return Problem(f'GpuClaim "{claim.metadata.namespace}/{claim.metadata.name}": {wrong}', INVALID_CLAIM)
-    network, storage = claim.spec.network, claim.spec.storage
     labels = (claim.spec.selector.match_labels if claim.spec.selector else None) or {}
     return Want(
         count=devices.count,
@@ -190,24 +189,29 @@ def claim_want(claim: custom_resources.GpuClaim) -> Want | Problem:
         memory_mib=1024 * (devices.memory_gi_b or 0),
         profile=profile_name(devices.mig_profile),
         selector=tuple(sorted(labels.items())),
-        fabric=FabricWant(
-            rdma=network.rdma_required if network else False,
-            min_ports=min(max(network.min_ports, 0), MOST_PORTS + 1) if network else 0,
-            preferred_hcas=tuple(network.preferred_hcas) if network else (),
-            cu_file=storage.cu_file if storage else "",
-        ),
+        fabric=_fabric(claim.spec),
+    )
+
+
+def _fabric(spec: custom_resources.GpuClaimSpec) -> FabricWant:
+    network, storage = spec.network, spec.storage
+    if network is None and storage is None:
+        return _NO_FABRIC
+    return FabricWant(
+        rdma=network.rdma_required if network else False,
+        min_ports=min(max(network.min_ports, 0), MOST_PORTS + 1) if network else 0,
+        preferred_hcas=tuple(network.preferred_hcas) if network else (),
+        cu_file=storage.cu_file if storage else "",
     )
 
 
 def disagreement(pod: PodInfo, want: Want) -> str:
     """Why a pod's claim and its requests contradict each other, as both would count; "" if they do not."""
-    if want.implicit:
+    if want.implicit or not _requests_gpus(pod.cls):
         return ""
     amounts = pod.cls.requests.real
     whole = amounts.get(custom_resources.GPU, 0)
     pieces = sum(number for name, number in amounts.items() if _is_gpu(name)) - whole
-    if not (whole or pieces):
-        return ""
     match want.exclusivity:
         case "Exclusive" if pieces or whole != want.count:
             gives, may = f"{want.count} GPUs", f"it may request {custom_resources.GPU}: {want.count}, or none"
@@ -219,6 +223,13 @@ def disagreement(pod: PodInfo, want: Want) -> str:
             return ""
     asked = ", ".join(f"{name}: {number}" for name, number in sorted(amounts.items()) if number and _is_gpu(name))
     return f"the pod's claim gives it {gives}, and it requests {asked}: {may}"
+
+
+def _requests_gpus(cls: PodClass) -> bool:
+    if disagreement not in cls.memo:
+        cls.memo[disagreement] = any(number and _is_gpu(name) for name, number in cls.requests.real.items())
+    found: bool = cls.memo[disagreement]
+    return found
 
 
 def _is_gpu(resource: str) -> bool:
