@@ -74,6 +74,7 @@ def replay(
     ]
     total = WHOLE * sum(node.gpus for node in nodes)
     placed: list[bool] = []
+    was_enabled = gc.isenabled()
     gc.disable()  # as timeit does
     try:
         start = time.perf_counter()
@@ -82,7 +83,8 @@ def replay(
             placed.append(isinstance(decide(Unit([record], added=0.0), runtime, cache, {}), Decision))
         seconds = time.perf_counter() - start
     finally:
-        gc.enable()
+        if was_enabled:
+            gc.enable()
     return _outcome([pods[row] for row in arrival.pods], placed, total, seconds)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from gangline.api.hints import EventHint, Hint
-from gangline.api.hookspecs import PROJECT, UNLISTED
+from gangline.api.hookspecs import UNLISTED
 from gangline.api.plugin import Handle
 from gangline.errors import GanglineError, PluginError
 from gangline.failures import Failures, being_built, described, text_of
@@ -52,19 +52,19 @@ def compile_profile(
         point: tuple(
             _implementation(hooks, profile.plugins, plugin_name, point, weight, metrics)
             for plugin_name, weight in listed
-            if plugin_name in profile.plugins and not _wraps(profile.plugins[plugin_name], point)
+            if plugin_name in profile.plugins and not hooks.wraps(plugin_name, point)
         )
         for point, listed in points.items()
     }
-    profile.identities = [_identity(hooks, profile, each) for each in _with(profile, "identity")]
+    profile.identities = [_identity(hooks, profile, each) for each in _with(profile, hooks, "identity")]
     for point in UNLISTED:
         profile.points[point] = tuple(
-            _implementation(hooks, profile.plugins, each, point, 1, metrics) for each in _with(profile, point)
+            _implementation(hooks, profile.plugins, each, point, 1, metrics) for each in _with(profile, hooks, point)
         )
     return profile
 
 
-def _with(profile: CompiledProfile, point: str) -> Iterator[str]:
+def _with(profile: CompiledProfile, hooks: PluginHooks, point: str) -> Iterator[str]:
     """The plugins with a method for an unlisted point; `unreserve` plugins come in the order of reserve.
 
     A plugin whose reserve is not in this profile has nothing to give back.
@@ -74,7 +74,7 @@ def _with(profile: CompiledProfile, point: str) -> Iterator[str]:
         reserving = [impl.name for impl in profile.points.get("reserve", ())]
         names = reserving + [name for name in names if not hasattr(profile.plugins[name], "reserve")]
     for name in names:
-        if hasattr(profile.plugins[name], point) and not _wraps(profile.plugins[name], point):
+        if hasattr(profile.plugins[name], point) and not hooks.wraps(name, point):
             yield name
 
 
@@ -92,7 +92,7 @@ def _add(
     try:
         plugin = _build(name, cls, args, handle)
         hooks.add(name, plugin)
-        if "filter" in points_of(cls) and not _wraps(plugin, "filter"):
+        if "filter" in points_of(cls) and not hooks.wraps(name, "filter"):
             check_reasons(name, plugin)
         check_own(name, plugin)
         check_attributes(name, plugin)
@@ -135,12 +135,6 @@ def _build(
         raise PluginError(name, "", f"cannot be built: {text_of(error)}") from error
     except BaseException as error:  # a plugin that exits must not end the process
         raise PluginError(name, "", f"cannot be built: {described(error)}") from error
-
-
-def _wraps(plugin: Any, point: str) -> bool:
-    """Whether a plugin is at an extension point only to wrap the other plugins there."""
-    options: Mapping[str, Any] = getattr(getattr(plugin, point, None), f"{PROJECT}_impl", None) or {}
-    return bool(options.get("wrapper") or options.get("hookwrapper"))
 
 
 def _implementation(

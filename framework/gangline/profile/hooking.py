@@ -71,6 +71,11 @@ class PluginHooks:
         self._plugins[name], self._hooks[name], self._manager = plugin, hooks, None
         self._wrapped.update(hook for hook, each in hooks.items() if each.is_wrapper)
 
+    def wraps(self, name: str, hook: str) -> bool:
+        """Whether a plugin has the hook only to wrap the other plugins there."""
+        found = self._hooks[name].get(hook)
+        return found is not None and found.is_wrapper
+
     def own(self, name: str, hook: str) -> tuple[Callable[..., Any], Names] | None:
         """The plugin's own method and what it asks for; None if a plugin wraps the hook: then pluggy makes the calls.
 
