@@ -193,7 +193,7 @@ class Binding:
             newest = self._ledger.newest(claim)
             if newest.status.allocation is None or not is_reserved_for(newest, pod.uid):
                 return unschedulable(f'resourceclaim "{claim.metadata.name}" was given back')
-            other = self._ledger.first(claim, reserved.versions.get(uid, 0))
+            other = self._ledger.written.first(uid, reserved.versions.get(uid, 0))
             if other is not None:
                 if self._ledger.written.came_before(other.metadata.uid, uid):  # whoever wrote the claim knows that too
                     reserved.touched.setdefault(uid, newest)

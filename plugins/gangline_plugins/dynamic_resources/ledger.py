@@ -333,10 +333,6 @@ class Ledger:
             end()
         return True
 
-    def first(self, claim: model.ResourceClaim, version: int) -> model.ResourceClaim | None:
-        """Another claim that keeps devices which the claim has too: see `Written.first`."""
-        return self.written.first(claim.metadata.uid, version)
-
     # On the way to a binding
 
     def reserve(self, pod: PodInfo, claims: Claims, row: int) -> dict[str, Allocation] | None:
