@@ -12,6 +12,7 @@ from gangline import (
     NODE,
     PODS,
     SKIP,
+    Handle,
     Int64Column,
     KeptColumns,
     NodeView,
@@ -21,6 +22,7 @@ from gangline import (
     hookimpl,
     memo_key,
 )
+from gangline_plugins.resource_amounts import amounts_of
 from gangline_plugins.resource_scoring import FEW, ResourceSpec, Share, check_resources, is_everywhere, share_of
 
 Matrix = NDArray[np.float64]
@@ -45,10 +47,11 @@ class NodeResourcesBalancedAllocation:
     reads = NODE | PODS
     args_type = Args
 
-    def __init__(self, args: Args) -> None:
+    def __init__(self, args: Args, handle: Handle) -> None:
         self._resources = check_resources(args.resources)
         self._memo = memo_key(NodeResourcesBalancedAllocation, *self._resources)
-        self._kept = KeptColumns(_columns, _KEPT_BYTES)
+        self._amounts, self.reads_own = amounts_of(handle, [name for name, _ in self._resources])
+        self._kept = KeptColumns(self._columns, _KEPT_BYTES, own=self.reads_own)
 
     @hookimpl
     def pre_score(self, pod: PodInfo) -> Status | None:
@@ -63,11 +66,11 @@ class NodeResourcesBalancedAllocation:
         if share is None:
             share = pod.cls.memo[self._memo] = share_of(self._resources, pod.cls.requests.real)
         if len(nodes) <= FEW and len(share.resources) == 2:
-            allocatable, used = nodes.amounts(share.resources)
+            allocatable, used = self._amounts(share.resources, nodes)
             if is_everywhere(allocatable):
                 one_by_one = zip(*used.tolist(), *allocatable.tolist(), strict=True)
                 return np.array([_score_of_one(share, *amounts) for amounts in one_by_one])
-        change = _evenness(share.resources, nodes, share.wanted)
+        change = _evenness(*self._amounts(share.resources, nodes), share.wanted)
         change -= self._as_they_are(share.resources, nodes)
         change += 50.0
         change *= 0.5
@@ -75,7 +78,10 @@ class NodeResourcesBalancedAllocation:
 
     def _as_they_are(self, resources: tuple[str, ...], nodes: NodeView) -> ScoreColumn:
         """How even nodes are without the pod: the same for all pods, so kept where it costs something."""
-        return self._kept.of(resources, nodes)[0] if nodes.is_whole else _evenness(resources, nodes)
+        return self._kept.of(resources, nodes)[0] if nodes.is_whole else self._columns(resources, nodes)[0]
+
+    def _columns(self, resources: tuple[str, ...], nodes: NodeView) -> tuple[ScoreColumn]:
+        return (_evenness(*self._amounts(resources, nodes)),)
 
 
 def _score_of_one(share: Share, used: int, other_used: int, whole: int, other_whole: int) -> float:
@@ -91,13 +97,8 @@ def _evenness_of_two(first: float, second: float) -> float:
     return float(math.trunc((1.0 - 0.5 * abs(min(first, 1.0) - min(second, 1.0))) * 100.0))
 
 
-def _columns(resources: tuple[str, ...], nodes: NodeView) -> tuple[ScoreColumn]:
-    return (_evenness(resources, nodes),)
-
-
-def _evenness(resources: tuple[str, ...], nodes: NodeView, more: Int64Column | int = 0) -> ScoreColumn:
+def _evenness(allocatable: Int64Column, used: Int64Column, more: Int64Column | int = 0) -> ScoreColumn:
     """0..100 for each node, rounded down, with so much more of each resource in use."""
-    allocatable, used = nodes.amounts(resources)
     everywhere = is_everywhere(allocatable)
     fractions = (used + more).astype(np.float64)  # before the division, which is slower on integers
     fractions /= (allocatable if everywhere else np.maximum(allocatable, 1)).astype(np.float64)

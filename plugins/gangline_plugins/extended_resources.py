@@ -49,6 +49,10 @@ class ExtendedResources:
         """Whether a plugin of the profile gives out devices."""
         return profile in self._profiles
 
+    def serving(self, resource: str) -> str | None:
+        """The name of the class that serves a resource; None if none does."""
+        return self._serving.get(resource)
+
     def of(self, cls: PodClass) -> Mapping[str, str]:
         """The name of the class that serves it, by each resource that pods of this class request, in order of name."""
         if not self._serving:

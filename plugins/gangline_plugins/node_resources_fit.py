@@ -29,6 +29,7 @@ from gangline import (
     requests,
 )
 from gangline_plugins.extended_resources import ExtendedResources
+from gangline_plugins.resource_amounts import amounts_of
 from gangline_plugins.resource_scoring import (
     ResourceSpec,
     ScoringStrategy,
@@ -101,7 +102,9 @@ class NodeResourcesFit:
         self._memo = memo_key(NodeResourcesFit, self._ignored, self._ignored_groups, handle.profile)
         self._extended = handle.state.shared(ExtendedResources, handle.state)
         self._profile = handle.profile
-        self._strategy: Strategy = build_strategy(args.scoring_strategy)
+        counted = [each.name for each in args.scoring_strategy.resources]
+        amounts, self.reads_own = amounts_of(handle, counted)
+        self._strategy: Strategy = build_strategy(args.scoring_strategy, amounts)
 
     @hookimpl
     def events_to_register(self) -> Sequence[EventHint]:

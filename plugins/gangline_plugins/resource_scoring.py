@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gangline import NodeView, PodClass, ScoreColumn, memo_key
+from gangline_plugins.resource_amounts import Amounts, advertised
 
 Int64Column = NDArray[np.int64]
 Strategy = Callable[[PodClass, NodeView], ScoreColumn]
@@ -53,16 +54,16 @@ class ScoringStrategy(msgspec.Struct, rename="camel", forbid_unknown_fields=True
     requested_to_capacity_ratio: Shape | None = None
 
 
-def build_strategy(strategy: ScoringStrategy) -> Strategy:
+def build_strategy(strategy: ScoringStrategy, amounts: Amounts = advertised) -> Strategy:
     """The function for a configured strategy. Raises ValueError for weights or shapes that make no sense."""
     resources = check_resources(strategy.resources) or [("cpu", 1), ("memory", 1)]
     if strategy.type == "LeastAllocated":
-        return _strategy(resources, _least, _unused)
+        return _strategy(resources, amounts, _least, _unused)
     if strategy.type == "MostAllocated":
-        return _strategy(resources, _most, min)
+        return _strategy(resources, amounts, _most, min)
     shape = strategy.requested_to_capacity_ratio
     points = check_shape(shape.shape if shape else [])
-    return _strategy(resources, _ratio(points))
+    return _strategy(resources, amounts, _ratio(points))
 
 
 def check_resources(resources: Sequence[ResourceSpec]) -> list[tuple[str, int]]:
@@ -102,9 +103,9 @@ class Share:
     numbers: tuple[tuple[int, float], ...]
     """`wanted` and `weights` as plain numbers."""
 
-    def used(self, nodes: NodeView) -> tuple[Int64Column, Int64Column]:
+    def used(self, nodes: NodeView, amounts: Amounts) -> tuple[Int64Column, Int64Column]:
         """Requested (without the pod) and allocatable amounts, with defaults for cpu and memory."""
-        allocatable, used = nodes.amounts(self.resources)
+        allocatable, used = amounts(self.resources, nodes)
         if self.resources == ("cpu", "memory"):
             return nodes.nonzero, allocatable
         used = used.copy()
@@ -130,6 +131,7 @@ def share_of(resources: Sequence[tuple[str, int]], wanted: Mapping[str, int]) ->
 
 def _strategy(
     resources: Sequence[tuple[str, int]],
+    amounts: Amounts,
     mean: Callable[[Share, Int64Column, Int64Column], ScoreColumn],
     part: Callable[[int, int], int] | None = None,
 ) -> Strategy:
@@ -142,10 +144,10 @@ def _strategy(
             share = cls.memo[memo] = share_of(resources, cls.requests.scoring)
         if not share.resources:
             return np.zeros(len(nodes))
-        used, allocatable = share.used(nodes)
+        used, allocatable = share.used(nodes, amounts)
         if part is not None and len(nodes) <= FEW:
             one_by_one = zip(used.T.tolist(), allocatable.T.tolist(), strict=True)
-            return np.array([_mean_of_one(share, *amounts, part) for amounts in one_by_one])
+            return np.array([_mean_of_one(share, *each, part) for each in one_by_one])
         return mean(share, used + share.wanted, allocatable)
 
     return score

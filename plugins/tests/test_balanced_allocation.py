@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gangline import PluginError, model
 from gangline.state.cache import Cache
-from gangline.testing import GPU, cluster, make_node, make_pod, make_runtime, run_score
+from gangline.testing import GPU, FakeHandle, cluster, make_node, make_pod, make_runtime, run_score
 from gangline_plugins.balanced_allocation import Args, NodeResourcesBalancedAllocation
 from gangline_plugins.resource_scoring import FEW, ResourceSpec
 
@@ -68,7 +68,9 @@ def test_a_resource_that_is_named_twice_is_refused_at_load() -> None:
 
 @given(st.lists(some.steps(), max_size=25))
 def test_what_is_kept_of_nodes_is_what_they_are(steps: list[some.Step]) -> None:
-    cache, long_lived = Cache(), PLUGIN(Args())
+    cache = Cache()
+    handle = FakeHandle(cache)
+    long_lived = PLUGIN(Args(), handle)
     for number in range(FEW):  # besides those of the steps, so that all nodes are many
         cache.upsert_node(make_node(f"more-{number}", cpu=number, memory="3Gi"))
     pod = cache.record(make_pod("p", cpu=2, memory="3Gi"))
@@ -76,4 +78,4 @@ def test_what_is_kept_of_nodes_is_what_they_are(steps: list[some.Step]) -> None:
     for step in steps:
         step(cache)
         nodes = cache.nodes.view()
-        assert long_lived.score(pod, nodes).tolist() == PLUGIN(Args()).score(pod, nodes).tolist()
+        assert long_lived.score(pod, nodes).tolist() == PLUGIN(Args(), handle).score(pod, nodes).tolist()

@@ -55,7 +55,7 @@ def rated(kind: Literal["LeastAllocated", "MostAllocated"]) -> Score:
 
 
 def balanced() -> Score:
-    return NodeResourcesBalancedAllocation(Args()).score
+    return NodeResourcesBalancedAllocation(Args(), FakeHandle(cluster([]))).score
 
 
 @pytest.mark.parametrize(

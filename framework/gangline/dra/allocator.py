@@ -26,6 +26,7 @@ from gangline.dra.selecting import Selectors
 from gangline.dra.sharing import Values
 from gangline.dra.solving import Solver
 from gangline.dra.standing import Standing
+from gangline.dra.stock import Stock, stock
 from gangline.dra.units import Units
 from gangline.dra.weighing import Chosen, Weighing
 from gangline.model.resource_claims import ResourceClaim, ResourceClaimAllocation
@@ -160,6 +161,10 @@ class PodAllocator:
     def wanted(self) -> tuple[int, int]:
         """How many GPUs are asked for, and the thousandths of each: see `units`."""
         return self._units.wanted(self._candidates)
+
+    def stock(self, nodes: NDArray[np.int64]) -> Stock:
+        """The devices of the nodes in these rows for the first request."""
+        return stock(self._candidates, self._layout, nodes)
 
     def alike(self, nodes: NDArray[np.int64]) -> Iterator[list[int]]:
         """The nodes in these rows, in groups that have the same: see `likeness`."""

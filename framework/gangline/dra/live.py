@@ -23,12 +23,21 @@ from gangline.dra.selecting import Selectors
 from gangline.dra.sharing import Values
 from gangline.dra.solving import Solver
 from gangline.dra.standing import Standing
+from gangline.dra.stock import Stock
 from gangline.dra.supply import Supply
 from gangline.dra.table import SEVERAL, DeviceTable
 from gangline.dra.usage import Usage
 from gangline.dra.weighing import Chosen
+from gangline.errors import InvalidObject
 from gangline.model.base import ObjectMeta
-from gangline.model.resource_claims import ResourceClaim, ResourceClaimAllocation, ResourceClaimSpec
+from gangline.model.resource_claims import (
+    DeviceClaim,
+    DeviceRequest,
+    ExactDeviceRequest,
+    ResourceClaim,
+    ResourceClaimAllocation,
+    ResourceClaimSpec,
+)
 from gangline.model.resource_slices import DeviceClass, ResourceSlice
 from gangline.sizes import BoundedCache
 from gangline.state.changes import Changes
@@ -263,6 +272,16 @@ class Devices:
         if not chosen:
             return question.losses(nodes)
         return question.pod.weighed(len(nodes.whole), nodes.rows, chosen)
+
+    def stock(self, device_class: str, nodes: NodeView) -> Stock:
+        """The devices of a class that the nodes of the view see; none if there is no such class."""
+        request = DeviceRequest("device", ExactDeviceRequest(device_class, allocation_mode="ExactCount", count=1))
+        claim = ResourceClaim(ObjectMeta(), ResourceClaimSpec(DeviceClaim([request])))
+        try:
+            question = self._question(self.asked([claim]))
+        except InvalidObject:
+            return Stock(np.zeros(len(nodes), dtype=np.int64), np.zeros(len(nodes), dtype=np.int64))
+        return question.pod.stock(nodes.rows)
 
     # GPUs
 

@@ -1,0 +1,32 @@
+"""How many devices that may be given to a request nodes see, and how many of them claims have."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gangline.dra.candidates import MEANT, Candidates
+from gangline.dra.layout import Layout
+from gangline.dra.rows import RowNumbers
+
+
+class Stock(NamedTuple):
+    """Devices, by node."""
+
+    total: NDArray[np.int64]
+    """All that the request means, whatever taints they have."""
+    given: NDArray[np.int64]
+    """Those of them of which a claim has something."""
+
+
+def stock(candidates: Candidates, layout: Layout, nodes: RowNumbers) -> Stock:
+    """The devices of these nodes for the first request of a question."""
+    rows, place, _ = layout.of(nodes)
+    meant = candidates.flags(0)[rows] & MEANT > 0
+    for at in np.flatnonzero(layout.is_hard(nodes)[place] & meant).tolist():  # devices may select nodes one by one
+        meant[at] = candidates.table.reaches(int(rows[at]), int(nodes[place[at]]))
+    given = meant & (candidates.standing.states[rows] > 0)
+    size = len(nodes)
+    return Stock(np.bincount(place[meant], minlength=size), np.bincount(place[given], minlength=size))
