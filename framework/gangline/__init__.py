@@ -70,7 +70,7 @@ from gangline.status import (
     unschedulable,
     wait,
 )
-from gangline.wire import custom_resources, permissions, scheduling_map, texts
+from gangline.wire import claim_templates, custom_resources, permissions, scheduling_map, texts
 
 __all__ = [
     "ANYWHERE",
@@ -153,6 +153,7 @@ __all__ = [
     "Victims",
     "WaitingPod",
     "annotation_values",
+    "claim_templates",
     "codes",
     "compile_selector",
     "custom_resources",

@@ -4,7 +4,8 @@ Rules
 - Only the scheduler writes allocations: a new pod with such an annotation loses it.
 - Variables with GPUs replace the user's values, with a warning; see `enforcing`. Variables of the fabric and of ranks
   are proposals: the user's values stay.
-- A pod with a claim requests the GPUs that the claim gives it; see `requesting`.
+- A pod with a claim requests the GPUs that the claim gives it; see `requesting`. If the claim names a DeviceClass, the
+  pod gets a ResourceClaim instead; see `claiming`.
 - A second review changes nothing more, so the API server may ask again after other webhooks.
 """
 
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 import msgspec
 
 from gangline.wire.custom_resources import ALLOCATED, AMD_GPU, CLAIM, SCHEDULING_MAP, GpuClaim
-from gangline_webhook import enforcing, fabric, mapping
+from gangline_webhook import claiming, enforcing, fabric, mapping
 from gangline_webhook.enforcing import Enforcement, Seen
 from gangline_webhook.pods import Container, EnvVar, Pod
 from gangline_webhook.ranks import Ranks
@@ -55,7 +56,7 @@ def mutate(pod: Pod, claim: GpuClaim | None, options: Options, ranks: Ranks = NO
     """
     if ranks.refusal:
         return Verdict(allowed=False, message=f"pod {pod.metadata.name or pod.metadata.generate_name}: {ranks.refusal}")
-    asked = requests_of(pod, claim, options.claim_requests) if claim is not None else Requests()
+    asked = _asked(pod, claim, options)
     if asked.refusal:
         return Verdict(allowed=False, message=f"pod {pod.metadata.name}: {asked.refusal}")
     patch = [*_without_forged(pod), *asked.patch]
@@ -71,6 +72,15 @@ def mutate(pod: Pod, claim: GpuClaim | None, options: Options, ranks: Ranks = NO
         warnings.append(f"{name} is set by Gangline, the pod's own values were replaced: {', '.join(values)}")
     warnings += enforcing.doubts(pod, seen, options.enforcement, asked.added)
     return Verdict(patch=tuple(patch), warnings=tuple(warnings))
+
+
+def _asked(pod: Pod, claim: GpuClaim | None, options: Options) -> Requests:
+    """The requests, or the ResourceClaim, that go with the pod's claim."""
+    if claim is None:
+        return Requests()
+    if claiming.is_carried(claim):
+        return claiming.entry_for(pod, claim)
+    return requests_of(pod, claim, options.claim_requests)
 
 
 def _forged(pod: Pod) -> list[str]:
@@ -92,6 +102,8 @@ def _seen(pod: Pod, claim: GpuClaim | None, options: Options, added: int) -> tup
     mapped = is_ours and bool(pod.annotation(SCHEDULING_MAP))
     if pod.annotation(CLAIM):
         warnings = [f"{SCHEDULING_MAP} is not read: the pod has a claim"] if mapped else []
+        if claiming.is_carried(claim):
+            return {}, warnings
         return enforcing.by_claim(pod, claim, options.enforcement, added), warnings
     if mapped:
         devices, warnings = mapping.visible_devices(pod)

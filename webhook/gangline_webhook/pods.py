@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from gangline.model import Object, ObjectMeta, ResourceRequirements
+from gangline.model import Object, ObjectMeta, PodResourceClaim, ResourceRequirements
 
 CUDA_VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 CUDA_DEVICE_ORDER = "CUDA_DEVICE_ORDER"
@@ -24,12 +24,24 @@ class EnvVar(Object):
     value_from: dict[str, Any] | None = None
 
 
+class NamedClaim(Object):
+    """An entry of the pod's spec.resourceClaims whose devices a container sees."""
+
+    name: str = ""
+
+
+class Resources(ResourceRequirements):
+    """resources of a container."""
+
+    claims: list[NamedClaim] | None = None
+
+
 class Container(Object):
     """A container or an init container."""
 
     name: str = ""
     env: list[EnvVar] | None = None
-    resources: ResourceRequirements | None = None
+    resources: Resources | None = None
     restart_policy: str = ""
 
 
@@ -40,6 +52,7 @@ class PodSpec(Object):
     subdomain: str = ""
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
+    resource_claims: list[PodResourceClaim] | None = None
 
 
 class Pod(Object):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from gangline.wire import claim_templates
 from gangline.wire.custom_resources import (
     ALLOCATED,
     ALLOCATED_UUIDS,
@@ -39,10 +40,13 @@ def validate_claim(claim: GpuClaim, old: GpuClaim | None = None) -> Verdict:
         return Verdict()
     spec = claim.spec
     faults = [*_devices(spec.devices), *_sharing(spec.devices), *_topology(spec.topology, spec.devices)]
+    faults += claim_templates.faults(spec)
     if spec.network is not None:
         faults += _network(spec.network)
     if old is not None and old.status.phase in IN_USE and _sharing_of(spec.devices) != _sharing_of(old.spec.devices):
         faults.append("spec.devices: how devices are shared cannot change once a pod has some; make another claim")
+    if old is not None and old.status.phase in IN_USE and spec.device_class_name != old.spec.device_class_name:
+        faults.append("spec.deviceClassName: cannot change once a pod has devices; make another claim")
     if faults:
         return Verdict(allowed=False, message=f"GpuClaim {claim.metadata.name}: {'; '.join(faults)}")
     return Verdict(warnings=tuple(_doubts(spec.topology, spec.devices)))

@@ -24,6 +24,8 @@ SCHEDULING_MAP = "gpu-scheduling-map"
 """On a pod: lines INDEX=NODE:DEVICES with the node and the devices of each pod of a workload."""
 MANAGED = "gpu.scheduling/managed"
 """On a Lease: "true" if the Lease locks a device."""
+CLAIM_TEMPLATE = "gpu.scheduling/claim-template"
+"""On a ResourceClaimTemplate: "true" if the scheduler made it for a GpuClaim with a deviceClassName."""
 LEASE_POD = "gpu.scheduling/pod"
 """On a Lease: the name of the pod, or a hash of a name with more than 63 characters."""
 LEASE_POD_NAMESPACE = "gpu.scheduling/pod-namespace"
@@ -93,6 +95,8 @@ class ClaimTopology(Object):
     mode: Literal["Required", "Preferred", "Ignore"] = "Preferred"
     min_bandwidth_gbps: int = msgspec.field(default=0, name="minBandwidthGBps")
     """GB/s between any two devices of the claim."""
+    link_attribute: str = ""
+    """With a DeviceClass: the attribute, DOMAIN/NAME, whose value linked devices have in common."""
 
 
 class ClaimNetwork(Object):
@@ -118,6 +122,8 @@ class GpuClaimSpec(Object):
     gang_ref: str = ""
     network: ClaimNetwork | None = None
     storage: ClaimStorage | None = None
+    device_class_name: str = ""
+    """The DeviceClass whose devices carry the claim out, as a ResourceClaim; "" for devices that agents report."""
 
 
 class GpuClaimStatus(Object):
@@ -128,7 +134,7 @@ class GpuClaimStatus(Object):
     node_name: str = ""
     gpu_ids: list[int] = []
     allocated: str = ""
-    """NODE:ID,ID"""
+    """NODE:ID,ID, or NODE:DEVICE,DEVICE with the names of devices of a DeviceClass."""
     message: str = ""
 
 

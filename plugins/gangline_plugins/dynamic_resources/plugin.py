@@ -37,6 +37,7 @@ from gangline import (
     resources,
     unschedulable,
 )
+from gangline_plugins.claim_profiles import ClaimProfiles
 from gangline_plugins.dynamic_resources.binding import IN_USE, LEFT_BEHIND, NOT_HERE, TAKEN_BACK, Binding, Reserved
 from gangline_plugins.dynamic_resources.claims import (
     MOST_CONSUMERS,
@@ -94,6 +95,7 @@ class DynamicResources:
         self._binding = Binding(handle, self._ledger, args.binding_timeout)
         self._extended = self._ledger.extended
         self._extended.served.give_out_in(handle)
+        handle.state.shared(ClaimProfiles).add(handle.profile, handle.state)
         self._order = args.allocation_order
         self._ledger.orders.add(handle.profile, args.allocation_order, handle.state)
         self._filter_timeout = float(args.filter_timeout)

@@ -1,4 +1,7 @@
-"""GpuClaim: a pod gets a node that can meet its claim, and exactly the devices there that meet it best."""
+"""GpuClaim: a pod gets a node that can meet its claim, and exactly the devices there that meet it best.
+
+A claim that names a DeviceClass gets no devices here: a ResourceClaim carries it out. See `carrying` and `upkeep`.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +30,14 @@ from gangline import (
     Status,
     custom_resources,
     hookimpl,
+    model,
     on,
     resources,
     unschedulable,
 )
 from gangline_plugins.gpu.allocation import Allocation
 from gangline_plugins.gpu.believing import AT_ONCE, SETTLE
+from gangline_plugins.gpu.carrying import Carrying, allocated
 from gangline_plugins.gpu.claim_status import ClaimStatuses
 from gangline_plugins.gpu.counting import count
 from gangline_plugins.gpu.decision_metrics import DecisionMetrics
@@ -40,14 +45,28 @@ from gangline_plugins.gpu.devices import DeviceTable, device_table
 from gangline_plugins.gpu.feasibility import REASONS, Feasibility, Limits
 from gangline_plugins.gpu.hardware import heartbeat, says_the_same
 from gangline_plugins.gpu.illness import Illness
-from gangline_plugins.gpu.wants import INVALID_CLAIM, FabricWant, Problem, Want, disagreement
+from gangline_plugins.gpu.upkeep import TEMPLATES, Upkeep
+from gangline_plugins.gpu.wants import (
+    DISAGREES,
+    INVALID_CLAIM,
+    Carried,
+    FabricWant,
+    Problem,
+    Want,
+    disagreement,
+    entry_of,
+)
 from gangline_plugins.telling import Teller
 
 WANT: StateKey[Want] = StateKey("GpuClaim want")
 FEASIBILITY: StateKey[Feasibility] = StateKey("GpuClaim feasibility")
 """Holds the verdict, the bandwidth and the wholeness of each node."""
+CARRIED: StateKey[Carried] = StateKey("GpuClaim carried")
+"""Instead of the want: a claim that a ResourceClaim carries out."""
 RESERVED: StateKey[Allocation] = StateKey("GpuClaim reserved")
 """The allocation that `reserve` made, as the binding writes it."""
+TOLD: StateKey[Carried] = StateKey("GpuClaim told")
+"""The carried claim whose status `reserve` has set."""
 _DECIDING = frozenset((custom_resources.CLAIM, custom_resources.SCHEDULING_MAP))
 """The annotations that say which devices a pod wants."""
 _PLENTY_OF_PORTS = 8.0
@@ -80,7 +99,7 @@ class GpuClaim:
     args_type = GpuClaimArgs
     reads = NODE | PODS
     reasons = REASONS
-    watches = (resources.GPU_CLAIMS, resources.GPU_NODE_STATUSES, resources.RESOURCE_CLAIMS)
+    watches = (resources.GPU_CLAIMS, resources.GPU_NODE_STATUSES, resources.RESOURCE_CLAIMS, TEMPLATES)
 
     def __init__(self, args: GpuClaimArgs, handle: Handle) -> None:
         self._handle = handle
@@ -99,6 +118,7 @@ class GpuClaim:
         self.reads_own = (self._feasibility.aged,)
         self._illness = handle.state.shared(Illness)
         self._statuses = ClaimStatuses(handle)
+        self._carrying = Carrying(handle)
         self._judged: tuple[custom_resources.GpuNodeStatus | None, bool] = (None, False)
         self._doubted = handle.metric(
             "gangline_unbelieved_allocations", "Pods that said to have devices and were not believed."
@@ -106,6 +126,7 @@ class GpuClaim:
         self._decisions = DecisionMetrics(handle)
         handle.run(self._look_at_doubts)
         handle.run(self._look_at_health)
+        handle.run(Upkeep(handle).run)
 
     @hookimpl
     def events_to_register(self) -> Sequence[EventHint]:
@@ -116,7 +137,18 @@ class GpuClaim:
             on("pods", Action.DELETE, self._frees_devices),
             on("nodes", Action.ADD | Action.UPDATE_NODE_LABEL),
             on("leases", Action.UPDATE | Action.DELETE),
+            on("resourceclaims", Action.ADD, _is_carried_out),
+            on("resourceclaimtemplates", Action.ADD, _is_carried_out),
         )
+
+    @hookimpl
+    def pre_enqueue(self, pod: PodInfo) -> Status | None:
+        """Hold pods for which no ResourceClaim can be made, and say why."""
+        if custom_resources.CLAIM not in pod.annotations or entry_of(pod) is None:
+            return None
+        carried = self._table.wants.asked(pod)
+        why = self._carrying.awaited(pod, carried) if isinstance(carried, Carried) else ""
+        return unschedulable(why, resolvable=False) if why else None
 
     @hookimpl
     def pre_cycle(self, pod: PodInfo) -> None:
@@ -125,7 +157,7 @@ class GpuClaim:
         self._table.forget(pod.uid)
         if (
             custom_resources.CLAIM in pod.annotations
-            and isinstance(self._want(pod), Want)
+            and isinstance(self._want(pod), Want | Carried)
             and self._statuses.is_new(pod)
         ):
             self._statuses.tell(pod, "Pending")
@@ -133,7 +165,7 @@ class GpuClaim:
     @hookimpl
     def identity(self, pod: PodInfo) -> Hashable:
         """The want of the pod's claim or map; None without both, because then the requests decide."""
-        return None if _DECIDING.isdisjoint(pod.annotations) else (self._table.wants.of(pod),)
+        return None if _DECIDING.isdisjoint(pod.annotations) else (self._want(pod),)
 
     @hookimpl
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
@@ -143,19 +175,24 @@ class GpuClaim:
             return SKIP
         if isinstance(want, Problem):
             return unschedulable(want.message, resolvable=False)
+        if isinstance(want, Carried):
+            cycle.write(CARRIED, want)
+            return None
         cycle.write(WANT, want)
         cycle.write(FEASIBILITY, self._feasibility)
         return None
 
-    def _want(self, pod: PodInfo) -> Want | Problem | None:
-        """The pod's want, or why it cannot be met; None if this plugin does not concern the pod."""
-        want = self._table.wants.of(pod)
+    def _want(self, pod: PodInfo) -> Want | Carried | Problem | None:
+        """What the pod's claim asks for, or why it cannot be met; None if this plugin does not concern the pod."""
+        want = self._table.wants.asked(pod)
         if want is None or isinstance(want, Problem):
             return want
+        if isinstance(want, Carried):
+            return self._carrying.judge(pod, want) or want
         if want.implicit and not self._implicit:
             return None
         if wrong := disagreement(pod, want):
-            return Problem(wrong, reason="GpuRequestDisagrees")
+            return Problem(wrong, DISAGREES)
         if self._requires_request and (lacking := _lacks_request(pod, want)):
             return Problem(lacking, reason="GpuRequestMissing")
         return want
@@ -163,6 +200,9 @@ class GpuClaim:
     @hookimpl
     def filter(self, cycle: Cycle, nodes: NodeView) -> CodeColumn:
         """Nodes that cannot meet the claim now, each with its first reason."""
+        carried = cycle.get(CARRIED)
+        if carried is not None:
+            return self._feasibility.without_devices(carried, nodes)
         return self._feasibility.of(cycle.read(WANT), nodes).codes
 
     @hookimpl
@@ -183,17 +223,22 @@ class GpuClaim:
     @hookimpl
     def pre_score(self, cycle: Cycle) -> Status | None:
         """Skip the score unless the claim prefers a fabric."""
-        want = cycle.get(WANT)
+        want = cycle.get(CARRIED) or cycle.get(WANT)
         return None if want is not None and want.fabric.has_preference else SKIP
 
     @hookimpl
     def score(self, cycle: Cycle, nodes: NodeView) -> ScoreColumn:
         """The mean of the scores for spare RDMA ports, preferred adapters, and cuFile."""
-        return 100.0 * _fabric_worth(cycle.read(WANT).fabric, self._table, nodes)
+        want = cycle.get(CARRIED) or cycle.read(WANT)
+        return 100.0 * _fabric_worth(want.fabric, self._table, nodes)
 
     @hookimpl
     def reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
         """Make the choice of devices firm; the binding writes them on the pod."""
+        carried = cycle.get(CARRIED)
+        if carried is not None:
+            cycle.write(TOLD, carried)
+            self._statuses.tell(pod, "Reserved", node)
         want = cycle.get(WANT)
         if want is None:
             return None
@@ -215,7 +260,8 @@ class GpuClaim:
     def unreserve(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
         """Forget the choice: the pod does not go to its node after all."""
         self._table.forget(pod.uid)
-        if cycle.get(WANT) is not None and custom_resources.ALLOCATED in cycle.annotations:
+        is_told = cycle.get(WANT) is not None and custom_resources.ALLOCATED in cycle.annotations
+        if is_told or cycle.get(TOLD) is not None:
             self._statuses.tell(pod, "Failed", message=f"the reservation on node {node} was given back")
 
     @hookimpl
@@ -223,9 +269,12 @@ class GpuClaim:
         """Write the devices into the claim's status. They come from `reserve`, because the table may follow the watch
         by now.
         """
-        allocation = cycle.get(RESERVED)
-        if allocation is not None:
-            self._statuses.tell(pod, "Bound", node, allocation)
+        reserved = cycle.get(RESERVED)
+        if reserved is not None:
+            self._statuses.tell(pod, "Bound", node, reserved)
+        if cycle.get(TOLD) is not None and (claim := self._carrying.of(pod)) is not None:
+            note = f"ResourceClaim {claim.metadata.name}"
+            self._statuses.tell(pod, "Bound", node, message=note, allocated=allocated(claim, node))
 
     async def _look_at_doubts(self) -> None:
         """Record an event on each pod whose annotation is not believed, after supporting objects have had time to
@@ -282,6 +331,11 @@ def _lacks_request(pod: PodInfo, want: Want) -> str:
     if want.implicit or want.exclusivity != "Exclusive" or pod.cls.requests.real.get(custom_resources.GPU, 0):
         return ""
     return f"the pod's claim gives it {want.count} GPUs: it has to request {custom_resources.GPU}: {want.count}"
+
+
+def _is_carried_out(pod: PodInfo, old: object, new: model.ResourceClaim | model.ResourceClaimTemplate) -> bool:
+    """Whether a ResourceClaim or a template came in the namespace of a pod whose claim such objects carry out."""
+    return new.metadata.namespace == pod.namespace and entry_of(pod) is not None
 
 
 def _is_its_claim(pod: PodInfo, old: custom_resources.GpuClaim | None, new: custom_resources.GpuClaim) -> bool:

@@ -30,15 +30,27 @@ class ClaimStatuses:
         """A claim always uses the same lock, so that its statuses are written in order."""
 
     def tell(
-        self, pod: PodInfo, phase: Phase, node: str = "", allocation: Allocation | None = None, message: str = ""
+        self,
+        pod: PodInfo,
+        phase: Phase,
+        node: str = "",
+        allocation: Allocation | None = None,
+        message: str = "",
+        allocated: str = "",
     ) -> None:
-        """Set the status of the pod's claim; does nothing for a pod without a claim."""
+        """Set the status of the pod's claim; does nothing for a pod without a claim.
+
+        `allocated` are the devices of a ResourceClaim, which are in no `allocation`.
+        """
         name = pod.annotations.get(custom_resources.CLAIM)
         claim: custom_resources.GpuClaim | None = self._store.get(name, pod.namespace) if name else None
-        if claim is None:
-            return
-        ids = list(allocation.ids) if allocation else []
-        status = custom_resources.GpuClaimStatus(phase, node, ids, f"{node}:{join(ids)}" if allocation else "", message)
+        if claim is not None:
+            ids = list(allocation.ids) if allocation else []
+            told = f"{node}:{join(ids)}" if allocation else allocated
+            self.set(claim, custom_resources.GpuClaimStatus(phase, node, ids, told, message))
+
+    def set(self, claim: custom_resources.GpuClaim, status: custom_resources.GpuClaimStatus) -> None:
+        """Set the status of a claim, unless that is its status already."""
         key = (claim.metadata.namespace, claim.metadata.name)
         if self._latest.get(key, claim.status) == status:
             return

@@ -23,7 +23,7 @@ from gangline_plugins.gpu.device_sets import Masks
 from gangline_plugins.gpu.devices import DeviceTable
 from gangline_plugins.gpu.links import MOST_DEVICES
 from gangline_plugins.gpu.node_devices import WHOLE
-from gangline_plugins.gpu.wants import ANY_PROFILE, Want
+from gangline_plugins.gpu.wants import ANY_PROFILE, Carried, FabricWant, Want
 
 AWAITED = 60.0
 """Seconds for which a node whose report is gone is expected to report again: until then plain requests do not go there,
@@ -178,17 +178,25 @@ class Feasibility:
         unusable = c.unusable[index]
         first: list[_Verdict] = [(unknown & ~unusable, Why.UNREPORTED), (unusable, Why.UNUSABLE)]
         if want.selector:
-            first.append((self._unselected(want, nodes), Why.SELECTOR))
+            first.append((_unselected(want.selector, nodes), Why.SELECTOR))
         if not limits.allow_unknown:
             first.append((c.heartbeat[index] < self._oldest, Why.STALE))
         _overrule(fits.codes, first)
-        self._judge_fabric(want, nodes, fits)
+        self._judge_fabric(want.fabric, nodes, fits.codes)
         if want.implicit and not limits.only_reported and np.count_nonzero(unknown):
             one = c.mps[index] | (limits.one_replica & (c.replicas[index] > 1))  # as node labels say
             is_too_many = one & (want.count > 1) & (want.exclusivity in ("Exclusive", "Replicas"))
             now_open = np.where(c.lost[index] > self._latest, Why.UNREPORTED, 0)
             fits.codes[unknown] = np.where(is_too_many, Why.ONE_REPLICA, now_open).astype(np.uint8)[unknown]
         return fits
+
+    def without_devices(self, carried: Carried, nodes: NodeView) -> CodeColumn:
+        """The verdicts on these nodes for a claim whose devices a ResourceClaim gives."""
+        codes = np.zeros(len(nodes), dtype=np.uint8)
+        self._judge_fabric(carried.fabric, nodes, codes)
+        if carried.selector:
+            _overrule(codes, ((_unselected(carried.selector, nodes), Why.SELECTOR),))
+        return codes
 
     def _reinterpret(self, want: Want, nodes: NodeView, fits: Fits) -> None:
         """On nodes where `nvidia.com/gpu` stands for replicas or MIG instances, judge by these."""
@@ -277,13 +285,9 @@ class Feasibility:
         _overrule(fits.codes, ((every[index] < want.count, Why.PROFILE), (free[index] < want.count, Why.NO_INSTANCE)))
         return fits
 
-    def _unselected(self, want: Want, nodes: NodeView) -> BoolColumn:
-        found = [nodes.label(key).equals(value) for key, value in want.selector]
-        return ~reduce(np.logical_and, found)
-
-    def _judge_fabric(self, want: Want, nodes: NodeView, fits: Fits) -> None:
+    def _judge_fabric(self, fabric: FabricWant, nodes: NodeView, codes: CodeColumn) -> None:
         """Reasons that no waiting can change replace those that it can."""
-        c, index, fabric = self._table.columns, nodes.index, want.fabric
+        c, index = self._table.columns, nodes.index
         if not (fabric.rdma or fabric.min_ports or fabric.cu_file == "Required"):
             return
         wrong: list[_Verdict] = []
@@ -293,8 +297,8 @@ class Feasibility:
             wrong.append((c.ports[index] < fabric.min_ports, Why.PORTS))
         if fabric.cu_file == "Required":
             wrong.append((~c.cu_file[index], Why.CU_FILE))
-        open_ = (fits.codes == 0) | (fits.codes > Why.CU_FILE)
-        _overrule(fits.codes, [(mask & open_, why) for mask, why in wrong])
+        open_ = (codes == 0) | (codes > Why.CU_FILE)
+        _overrule(codes, [(mask & open_, why) for mask, why in wrong])
 
     def _lacks_links(self, want: Want, nodes: NodeView, masks: Masks, places: Rows) -> Sequence[_Verdict]:
         """Which of these places in the view have no set of linked devices within `masks`, if links are required."""
@@ -307,6 +311,11 @@ class Feasibility:
         """The best sets within `masks`, each node by the table of its link class."""
         numbers = self._table.columns.link_class[nodes.index]
         return self._table.tables.look_up(numbers, masks, want.count, want.rule)
+
+
+def _unselected(selector: Sequence[tuple[str, str]], nodes: NodeView) -> BoolColumn:
+    found = [nodes.label(key).equals(value) for key, value in selector]
+    return ~reduce(np.logical_and, found)
 
 
 def _empty(size: int) -> Fits:

@@ -3,6 +3,7 @@
 Rules:
 - A claim takes precedence over plain requests.
 - Of plain requests for several such resources only the first counts here; NodeResourcesFit counts all of them.
+- A claim that names a DeviceClass is *carried*: a ResourceClaim gives the pod its devices, and the device table none.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from gangline import PodClass, PodInfo, State, custom_resources, resources
+from gangline import PodClass, PodInfo, State, claim_templates, custom_resources, model, resources
 from gangline_plugins.gpu.choosing import Rule
 from gangline_plugins.gpu.hardware import MOST_PORTS, profile_name
 from gangline_plugins.gpu.links import MOST_DEVICES
@@ -21,6 +22,10 @@ Exclusivity = Literal["Exclusive", "Shared", "MIG", "Replicas"]
 ANY_PROFILE = ""
 INVALID_CLAIM = "InvalidGpuClaim"
 """The reason of the event on a pod whose claim is invalid."""
+DISAGREES = "GpuRequestDisagrees"
+"""The reason of the event on a pod whose claim and requests would both count."""
+NOT_CARRIED = "GpuClaimNotCarriedOut"
+"""The reason of the event on a pod for whose claim no ResourceClaim can give devices, or one must not."""
 _PLAIN = Rule()
 _SPARE = 1024
 _MOST_INSTANCES = 64
@@ -81,6 +86,19 @@ class Want:
 
 
 @dataclass(frozen=True, slots=True)
+class Carried:
+    """A claim that a ResourceClaim of the pod carries out: what the claim asks of the node besides devices."""
+
+    claim: str
+    """NAMESPACE/NAME of the GpuClaim."""
+    device_class: str
+    template: str
+    """The name of the template from which new pods get their ResourceClaims."""
+    selector: tuple[tuple[str, str], ...] = ()
+    fabric: FabricWant = _NO_FABRIC
+
+
+@dataclass(frozen=True, slots=True)
 class Problem:
     """Why the pod's want cannot be determined or met."""
 
@@ -118,12 +136,17 @@ class Wants:
     def __init__(self, state: State) -> None:
         self._profiles = state.shared(MapProfiles)
         self._claims = state.store(resources.GPU_CLAIMS)
-        self._read: dict[tuple[str, str], tuple[custom_resources.GpuClaim, Want | Problem]] = {}
-        self._same: dict[Want | Problem, Want | Problem] = {}
+        self._read: dict[tuple[str, str], tuple[custom_resources.GpuClaim, Want | Carried | Problem]] = {}
+        self._same: dict[Want | Carried | Problem, Want | Carried | Problem] = {}
         """Equal wants share one object, which makes look-ups faster."""
 
     def of(self, pod: PodInfo) -> Want | Problem | None:
-        """The want of a pod; None if it wants no GPUs, or only those that its scheduling map names.
+        """The want of a pod; None if it wants no GPUs of the device table, or only those that its map names."""
+        found = self.asked(pod)
+        return None if isinstance(found, Carried) else found
+
+    def asked(self, pod: PodInfo) -> Want | Carried | Problem | None:
+        """As `of`, and for a pod whose ResourceClaim carries its claim out, what that asks of the node.
 
         A bound pod that did not get its map's devices has the want of its claim or request.
         """
@@ -137,9 +160,13 @@ class Wants:
         ):
             return None
         name = annotations.get(custom_resources.CLAIM)
-        return self._of_claim(pod.namespace, name) if name else plain_want(pod)
+        if not name:
+            return plain_want(pod)
+        asked = self._of_claim(pod.namespace, name)
+        wrong = "" if isinstance(asked, Problem) else _not_carried(pod, name, asked)
+        return Problem(wrong, NOT_CARRIED) if wrong else asked
 
-    def _of_claim(self, namespace: str, name: str) -> Want | Problem:
+    def _of_claim(self, namespace: str, name: str) -> Want | Carried | Problem:
         claim: custom_resources.GpuClaim | None = self._claims.get(name, namespace)
         if claim is None:
             self._read.pop((namespace, name), None)
@@ -165,17 +192,38 @@ def plain_want(pod: PodInfo) -> Want | None:
     return want
 
 
-def claim_want(claim: custom_resources.GpuClaim) -> Want | Problem:
+def entry_of(pod: PodInfo) -> model.PodResourceClaim | None:
+    """The entry of a pod's spec.resourceClaims that stands for its GpuClaim."""
+    return next((each for each in pod.cls.spec.resource_claims if each.name == claim_templates.ENTRY), None)
+
+
+def _not_carried(pod: PodInfo, name: str, asked: Want | Carried) -> str:
+    """Why a pod's claim and its entry for a ResourceClaim disagree: it would get devices twice, or none; "" if not."""
+    entry, claim = entry_of(pod), f'GpuClaim "{pod.namespace}/{name}"'
+    if isinstance(asked, Want):
+        return "" if entry is None else f"the pod has a ResourceClaim for {claim}, which names no DeviceClass"
+    if entry is None:
+        return f"{claim} is carried out by DeviceClass {asked.device_class}, and the pod has no ResourceClaim for it"
+    if not entry.resource_claim_template_name:
+        return f"the pod's entry {entry.name} in spec.resourceClaims names no template of {claim}"
+    return ""
+
+
+def claim_want(claim: custom_resources.GpuClaim) -> Want | Carried | Problem:
     """The want of a claim, or why the claim is invalid."""
     devices, topology = claim.spec.devices, claim.spec.topology
     wrong = _wrong(devices) or (
         "policy spread and topology.mode Required contradict each other for more than one device"
         if devices.policy == "spread" and topology.mode == "Required" and devices.count > 1
-        else ""
+        else next(claim_templates.faults(claim.spec), "")
     )
+    named = f"{claim.metadata.namespace}/{claim.metadata.name}"
     if wrong:
-        return Problem(f'GpuClaim "{claim.metadata.namespace}/{claim.metadata.name}": {wrong}', INVALID_CLAIM)
+        return Problem(f'GpuClaim "{named}": {wrong}', INVALID_CLAIM)
     labels = (claim.spec.selector.match_labels if claim.spec.selector else None) or {}
+    selector, fabric = tuple(sorted(labels.items())), _fabric(claim.spec)
+    if device_class := claim.spec.device_class_name:
+        return Carried(named, device_class, claim_templates.template_name(claim), selector, fabric)
     return Want(
         count=devices.count,
         exclusivity=devices.exclusivity,
@@ -188,8 +236,8 @@ def claim_want(claim: custom_resources.GpuClaim) -> Want | Problem:
         milli=round(1000 * (devices.fraction or 0)),
         memory_mib=1024 * (devices.memory_gi_b or 0),
         profile=profile_name(devices.mig_profile),
-        selector=tuple(sorted(labels.items())),
-        fabric=_fabric(claim.spec),
+        selector=selector,
+        fabric=fabric,
     )
 
 
@@ -221,8 +269,18 @@ def disagreement(pod: PodInfo, want: Want) -> str:
             gives, may = f"{want.count} MIG instances", f"it may request {want.count} of them, or none"
         case _:
             return ""
-    asked = ", ".join(f"{name}: {number}" for name, number in sorted(amounts.items()) if number and _is_gpu(name))
-    return f"the pod's claim gives it {gives}, and it requests {asked}: {may}"
+    return f"the pod's claim gives it {gives}, and it requests {_gpus_in(amounts)}: {may}"
+
+
+def excess(pod: PodInfo, carried: Carried) -> str:
+    """Which GPUs a pod requests besides the devices of its ResourceClaim, as both would count; "" if none."""
+    asked = _gpus_in(pod.cls.requests.real)
+    gives = f"the pod's claim gives it devices of DeviceClass {carried.device_class}"
+    return f"{gives}, and it requests {asked}: it may request no GPUs besides" if asked else ""
+
+
+def _gpus_in(amounts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name}: {number}" for name, number in sorted(amounts.items()) if number and _is_gpu(name))
 
 
 def _requests_gpus(cls: PodClass) -> bool:

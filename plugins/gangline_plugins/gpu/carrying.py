@@ -1,0 +1,60 @@
+"""GpuClaims that ResourceClaims carry out: what is wrong with the ResourceClaim of a pod, and which devices it has."""
+
+from __future__ import annotations
+
+from gangline import Handle, PodInfo, claim_templates, custom_resources, model, resources
+from gangline_plugins.claim_profiles import ClaimProfiles
+from gangline_plugins.gpu.wants import DISAGREES, NOT_CARRIED, Carried, Problem, entry_of, excess
+
+_LONGEST = 1024
+"""Characters of `status.allocated`; the CRD allows no more."""
+
+
+class Carrying:
+    """The ResourceClaims of pods of one profile."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._profile = handle.profile
+        self._profiles = handle.state.shared(ClaimProfiles)
+        self._claims = handle.state.store(resources.RESOURCE_CLAIMS)
+        self._templates = handle.state.store(resources.RESOURCE_CLAIM_TEMPLATES)
+
+    def of(self, pod: PodInfo) -> model.ResourceClaim | None:
+        """The ResourceClaim that was made for the pod's GpuClaim; None if it is not there."""
+        name = pod.claims.get(claim_templates.ENTRY)
+        found: model.ResourceClaim | None = self._claims.get(name, pod.namespace) if name else None
+        return found
+
+    def judge(self, pod: PodInfo, carried: Carried) -> Problem | None:
+        """Why the pod's ResourceClaim must not or cannot give the pod its devices; None if it can."""
+        if wrong := excess(pod, carried):
+            return Problem(wrong, DISAGREES)
+        if not self._profiles.has(self._profile):
+            why = f"profile {self._profile} has no plugin DynamicResources"
+            return Problem(f'GpuClaim "{carried.claim}" needs ResourceClaims, and {why}', NOT_CARRIED)
+        claim, entry = self.of(pod), entry_of(pod)
+        if claim is None or entry is None:
+            return None
+        name = pod.annotations.get(custom_resources.CLAIM, "")
+        if claim_templates.name_of(name, claim.spec) != entry.resource_claim_template_name:
+            why = f'ResourceClaim "{claim.metadata.name}" of the pod asks for something else'
+            return Problem(f'{why} than GpuClaim "{carried.claim}" did', NOT_CARRIED)
+        return None
+
+    def awaited(self, pod: PodInfo, carried: Carried) -> str:
+        """Why no ResourceClaim can be made for the pod yet; "" if it is there, or about to be."""
+        entry = entry_of(pod)
+        if entry is None or claim_templates.ENTRY in pod.claims:
+            return ""
+        name = entry.resource_claim_template_name or ""
+        if self._templates.get(name, pod.namespace) is not None:
+            return ""
+        missing = f'ResourceClaimTemplate "{name}" is not there'
+        if name == carried.template:
+            return f'{missing}: the scheduler makes it for GpuClaim "{carried.claim}"'
+        return f'{missing}: GpuClaim "{carried.claim}" has changed since the pod was made'
+
+
+def allocated(claim: model.ResourceClaim, node: str) -> str:
+    """NODE:DEVICE,DEVICE, as the status of a GpuClaim has it."""
+    return f"{node}:{','.join(each.device for each in claim.status.results)}"[:_LONGEST]
