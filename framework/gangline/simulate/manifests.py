@@ -27,7 +27,7 @@ RUN_SECONDS = "gangline.dev/run-seconds"
 """On a pod: after how many simulated seconds the pod succeeds; without the annotation it runs until it is deleted."""
 SUFFIXES = (".yaml", ".yml", ".json")
 WITH_TEMPLATE = ("Deployment", "ReplicaSet", "StatefulSet", "Job")
-FIRST = ("CustomResourceDefinition", "Namespace", "PriorityClass", "Node")
+FIRST = ("CustomResourceDefinition", "Namespace", "PriorityClass", "Node", "GpuClaim")
 """Kinds that other objects refer to: they are created first, wherever they are in the files."""
 
 

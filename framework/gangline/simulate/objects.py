@@ -10,8 +10,8 @@ from typing import Any
 from gangline.api.plugin import Clock
 from gangline.clock import rfc3339
 from gangline.kube.interface import EventType
-from gangline.kube.resources import NAMESPACES, NODES, PODS, PRIORITY_CLASSES, RESOURCE_CLAIMS, Resource
-from gangline.simulate import claim_rules, refusals
+from gangline.kube.resources import GPU_CLAIMS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, RESOURCE_CLAIMS, Resource
+from gangline.simulate import claim_entries, claim_rules, refusals
 from gangline.simulate.defaulting import default_node, default_pod
 from gangline.simulate.history import Change, Data, History, Revision, revision
 from gangline.simulate.merging import Path
@@ -159,11 +159,17 @@ class Objects:
         name = data.get("spec", {}).get("priorityClassName", "")
         if name and self.priority_class(name) is None:
             raise refusals.no_priority_class(data["metadata"]["name"], name)
-        pod = default_pod(data, self.priority_class(name), self._clock.now())
+        pod = default_pod(self._with_claim(data), self.priority_class(name), self._clock.now())
         if found := faults(pod["spec"]):
             why = f"[{', '.join(found)}]" if len(found) > 1 else found[0]
             raise refusals.invalid(PODS, data["metadata"]["name"], why)
         return pod
+
+    def _with_claim(self, pod: Data) -> Data:
+        """The pod as the webhook changes it for its GpuClaim."""
+        name = claim_entries.claim_of(pod)
+        found = self.collection(GPU_CLAIMS).objects.get((pod["metadata"]["namespace"], name)) if name else None
+        return pod if found is None else claim_entries.with_entry(pod, found.data)
 
     def _uid(self) -> str:
         serial = next(self._serials)
