@@ -17,7 +17,6 @@ class Carrying:
         self._profile = handle.profile
         self._profiles = handle.state.shared(ClaimProfiles)
         self._claims = handle.state.store(resources.RESOURCE_CLAIMS)
-        self._templates = handle.state.store(resources.RESOURCE_CLAIM_TEMPLATES)
 
     def of(self, pod: PodInfo) -> model.ResourceClaim | None:
         """The ResourceClaim that was made for the pod's GpuClaim; None if it is not there."""
@@ -40,19 +39,6 @@ class Carrying:
             why = f'ResourceClaim "{claim.metadata.name}" of the pod asks for something else'
             return Problem(f'{why} than GpuClaim "{carried.claim}" did', NOT_CARRIED)
         return None
-
-    def awaited(self, pod: PodInfo, carried: Carried) -> str:
-        """Why no ResourceClaim can be made for the pod yet; "" if it is there, or about to be."""
-        entry = entry_of(pod)
-        if entry is None or claim_templates.ENTRY in pod.claims:
-            return ""
-        name = entry.resource_claim_template_name or ""
-        if self._templates.get(name, pod.namespace) is not None:
-            return ""
-        missing = f'ResourceClaimTemplate "{name}" is not there'
-        if name == carried.template:
-            return f'{missing}: the scheduler makes it for GpuClaim "{carried.claim}"'
-        return f'{missing}: GpuClaim "{carried.claim}" has changed since the pod was made'
 
 
 def allocated(claim: model.ResourceClaim, node: str) -> str:

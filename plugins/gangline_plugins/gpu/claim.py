@@ -137,18 +137,8 @@ class GpuClaim:
             on("pods", Action.DELETE, self._frees_devices),
             on("nodes", Action.ADD | Action.UPDATE_NODE_LABEL),
             on("leases", Action.UPDATE | Action.DELETE),
-            on("resourceclaims", Action.ADD, _is_carried_out),
-            on("resourceclaimtemplates", Action.ADD, _is_carried_out),
+            on("resourceclaims", Action.ADD, _may_carry),
         )
-
-    @hookimpl
-    def pre_enqueue(self, pod: PodInfo) -> Status | None:
-        """Hold pods for which no ResourceClaim can be made, and say why."""
-        if custom_resources.CLAIM not in pod.annotations or entry_of(pod) is None:
-            return None
-        carried = self._table.wants.asked(pod)
-        why = self._carrying.awaited(pod, carried) if isinstance(carried, Carried) else ""
-        return unschedulable(why, resolvable=False) if why else None
 
     @hookimpl
     def pre_cycle(self, pod: PodInfo) -> None:
@@ -333,8 +323,8 @@ def _lacks_request(pod: PodInfo, want: Want) -> str:
     return f"the pod's claim gives it {want.count} GPUs: it has to request {custom_resources.GPU}: {want.count}"
 
 
-def _is_carried_out(pod: PodInfo, old: object, new: model.ResourceClaim | model.ResourceClaimTemplate) -> bool:
-    """Whether a ResourceClaim or a template came in the namespace of a pod whose claim such objects carry out."""
+def _may_carry(pod: PodInfo, old: object, new: model.ResourceClaim) -> bool:
+    """Whether a ResourceClaim came in the namespace of a pod whose claim a ResourceClaim carries out."""
     return new.metadata.namespace == pod.namespace and entry_of(pod) is not None
 
 

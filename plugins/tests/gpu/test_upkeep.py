@@ -1,0 +1,186 @@
+"""The ResourceClaimTemplates of GpuClaims: made, made again, removed when nothing needs them, never a stranger's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from gangline import NotFound, Unavailable, model
+from gangline.errors import ApiError, Forbidden
+from gangline.kube.resources import EVENTS, GPU_CLAIMS, RESOURCE_CLAIM_TEMPLATES, Resource
+from gangline.wire import claim_templates
+from gangline.wire.custom_resources import GpuClaim
+from gangline_plugins.gpu.upkeep import KEPT_FOR, SETTLED, plan
+
+from .carrying_cases import CarryingCluster, carried
+from .gpu_cases import claim
+
+TWO = {"spec": {"devices": {"count": 2}}}
+
+
+def template(of: GpuClaim, uid: str = "t") -> model.ResourceClaimTemplate:
+    made = claim_templates.template_of(of)
+    made.metadata.uid = uid
+    return made
+
+
+def change(of: GpuClaim, **fields: Any) -> GpuClaim:
+    metadata = msgspec.structs.replace(of.metadata, **{key: fields.pop(key) for key in ("uid",) if key in fields})
+    return msgspec.structs.replace(of, metadata=metadata, spec=msgspec.structs.replace(of.spec, **fields))
+
+
+def test_a_claim_needs_one_template_and_no_more_once_it_is_there() -> None:
+    wanted = carried()
+
+    assert plan(wanted, [], {}, 0.0).make == claim_templates.template_of(wanted)
+    assert plan(wanted, [template(wanted)], {}, 0.0) == type(plan(None, [], {}, 0.0))()
+
+
+@pytest.mark.parametrize(
+    ("now", "patience"),
+    [
+        pytest.param(change(carried(), devices=claim(count=2).spec.devices), KEPT_FOR, id="another spec"),
+        pytest.param(claim(), KEPT_FOR, id="no class any more"),
+        pytest.param(change(carried(), uid="other"), SETTLED, id="another claim of the name"),
+        pytest.param(None, SETTLED, id="no claim"),
+    ],
+)
+def test_a_template_that_nothing_needs_stays_for_a_while(now: GpuClaim | None, patience: float) -> None:
+    before = template(carried())
+
+    assert plan(now, [before], {}, 1000.0).leaving == (before,)
+    assert plan(now, [before], {"t": 1000.0}, 999.0 + patience).leaving == (before,)
+    assert plan(now, [before], {"t": 1000.0}, 1000.0 + patience).remove == (before,)
+
+
+@pytest.mark.parametrize("wrong", [claim(), carried(exclusivity="Shared"), carried(count=33)])
+def test_a_claim_that_no_resource_claim_can_carry_out_gets_no_template(wrong: GpuClaim) -> None:
+    assert plan(wrong, [], {}, 0.0).make is None
+
+
+def test_after_a_change_the_old_template_goes_when_its_time_has_passed() -> None:
+    cluster = CarryingCluster(a=4)
+
+    async def story() -> None:
+        cluster.add(carried())
+        await cluster.simulated.until(lambda: len(cluster.templates()) == 1)
+        (old,) = cluster.templates()
+        cluster.simulated.server.patch(GPU_CLAIMS, "claim", TWO, namespace="default")
+        await cluster.simulated.until(lambda: len(cluster.templates()) == 2)
+        await cluster.pass_time(KEPT_FOR - 5)
+        assert old in cluster.templates()
+        await cluster.simulated.until(lambda: len(cluster.templates()) == 1)
+        assert old not in cluster.templates()
+
+    cluster.play(story)
+
+
+def test_a_template_that_somebody_deletes_is_made_again() -> None:
+    cluster = CarryingCluster(a=4)
+
+    async def story() -> None:
+        cluster.add(carried())
+        await cluster.simulated.until(lambda: len(cluster.templates()) == 1)
+        ((name, before),) = cluster.templates().items()
+        cluster.simulated.server.delete(RESOURCE_CLAIM_TEMPLATES, name, namespace="default")
+        await cluster.simulated.until(lambda: len(cluster.templates()) == 1)
+        assert cluster.templates()[name].metadata.uid != before.metadata.uid
+
+    cluster.play(story)
+
+
+def test_the_templates_of_a_deleted_claim_go_and_a_new_claim_of_the_name_gets_its_own() -> None:
+    cluster = CarryingCluster(a=4)
+
+    async def story() -> None:
+        cluster.add(carried())
+        await cluster.simulated.until(lambda: len(cluster.templates()) == 1)
+        cluster.simulated.server.delete(GPU_CLAIMS, "claim", namespace="default")
+        cluster.add(change(carried(), uid="another"))
+
+        def owners() -> list[str]:
+            return [each.uid for found in cluster.templates().values() for each in found.metadata.owner_references]
+
+        await cluster.simulated.until(lambda: owners() == ["another"])
+        cluster.pod("p")
+        await cluster.bound("p")
+
+    cluster.play(story)
+
+
+def test_a_strangers_template_stays_as_it_is_and_the_claim_says_so_until_it_goes() -> None:
+    cluster = CarryingCluster(a=4)
+    name = claim_templates.template_name(carried())
+    theirs = model.ResourceClaimTemplate(model.ObjectMeta(name, "default"))
+
+    async def story() -> None:
+        cluster.simulated.create(RESOURCE_CLAIM_TEMPLATES, theirs)
+        cluster.add(carried())
+        await cluster.simulated.until(lambda: cluster.claim().status.phase == "Failed")
+        assert "exists, and does not belong to the GpuClaim" in cluster.claim().status.message
+        await cluster.pass_time(100)
+        assert cluster.templates()[name].spec == theirs.spec
+        cluster.simulated.server.delete(RESOURCE_CLAIM_TEMPLATES, name, namespace="default")
+        await cluster.simulated.until(lambda: cluster.claim().status.phase == "Pending")
+        cluster.pod("p")
+        await cluster.bound("p")
+
+    cluster.play(story)
+    assert [each.count_of for each in map(_Counted, cluster.simulated.list(EVENTS)) if each.is_about_templates] == [1]
+
+
+class _Counted:
+    """An event, and how often it was told."""
+
+    def __init__(self, event: model.Event) -> None:
+        self.is_about_templates = event.reason == "ClaimTemplateNotMade"
+        self.count_of = event.series.count if event.series is not None else 1
+
+
+@pytest.mark.parametrize(
+    ("error", "failed"),
+    [
+        (Unavailable(0, "", "no answer"), False),
+        (Forbidden(403, "Forbidden", "no"), True),
+        (NotFound(404, "", "no"), True),
+    ],
+    ids=["no answer", "no right to", "kind not served"],
+)
+def test_a_template_that_cannot_be_made_is_tried_again(error: ApiError, failed: bool) -> None:
+    cluster = CarryingCluster(a=4)
+    is_down = True
+
+    def faults(verb: str, resource: Resource[Any], name: str) -> Exception | None:
+        return error if is_down and verb == "create" and resource == RESOURCE_CLAIM_TEMPLATES else None
+
+    async def story() -> None:
+        nonlocal is_down
+        cluster.add(carried())
+        await cluster.pass_time(5)
+        assert (cluster.claim().status.phase == "Failed") == failed
+        cluster.pod("p")
+        await cluster.told("p", 'is not there: the scheduler makes it for GpuClaim "default/claim"')
+        is_down = False
+        await cluster.bound("p")
+
+    cluster.play(story, faults)
+
+
+def test_a_new_scheduler_goes_on_where_the_last_one_ended() -> None:
+    cluster = CarryingCluster(a=4)
+    cluster.add(carried())
+
+    async def first() -> None:
+        await cluster.simulated.until(lambda: len(cluster.templates()) == 1)
+
+    async def second() -> None:
+        await cluster.simulated.until(lambda: len(cluster.templates()) == 2)
+        await cluster.simulated.until(lambda: len(cluster.templates()) == 1, 2 * KEPT_FOR)
+
+    cluster.play(first)
+    cluster.simulated.server.patch(GPU_CLAIMS, "claim", TWO, namespace="default")
+    cluster.play(second)
+    (left,) = cluster.templates().values()
+    assert left.spec.spec.devices.requests[0].exactly.count == 2  # type: ignore[union-attr]
