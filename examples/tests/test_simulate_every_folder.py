@@ -21,6 +21,7 @@ FOLDERS = sorted(
 PLACED = {
     "arrivals": 16,
     "dra": 4,
+    "dra-claim": 4,
     "explain": 2,
     "gpu-scheduler-check": 5,
     "leaf-spine": 4,
@@ -104,6 +105,16 @@ def test_a_gang_with_claims_takes_both_racks_and_leaves_an_unhealthy_gpu_alone()
     ((name, why),) = [(pod["name"], pod["why"]) for pod in outcome["pending"]]
     assert name == "default/pair"
     assert "4 cannot allocate all claims" in why
+
+
+@pytest.mark.skipif(not entry_points(group="gangline.plugins", name="DynamicResources"), reason="no plugin for claims")
+def test_gpu_claims_with_a_device_class_are_carried_out_by_resource_claims() -> None:
+    outcome = msgspec.json.decode(simulated(EXAMPLES / "dra-claim", "-o", "json").stdout)
+
+    claimed = [devices for node in outcome["nodes"] for devices in node["claimed"].values()]
+    assert sorted(claimed) == [["gpu-0", "gpu-1"], ["gpu-0", "gpu-1"], ["gpu-2", "gpu-3"], ["gpu-2", "gpu-3"]]
+    ((name, why),) = [(pod["name"], pod["why"]) for pod in outcome["pending"]]
+    assert name.startswith("default/serve-") and "2 cannot allocate all claims" in why
 
 
 def test_the_slices_of_the_example_are_those_of_the_agent() -> None:

@@ -16,7 +16,7 @@ from gangline.testing import make_node, make_pod
 from gangline.wire import claim_templates
 from gangline.wire.custom_resources import ALLOCATED, CLAIM
 
-from .carrying_cases import ISLAND, WITHOUT, CarryingCluster, carried
+from .carrying_cases import ISLAND, WITH_CLAIMS, WITHOUT, CarryingCluster, carried
 from .gpu_cases import claim
 
 GANG = {"gang.scheduling.koordinator.sh/name": "a", "gang.scheduling.koordinator.sh/min-available": "4"}
@@ -113,7 +113,7 @@ def test_the_node_selector_of_the_claim_holds() -> None:
         pytest.param(
             make_pod("p", gpus=2, annotations={CLAIM: "claim"}),
             [carried(count=2)],
-            "",
+            WITH_CLAIMS,
             "GpuRequestDisagrees",
             "the pod's claim gives it devices of DeviceClass gpu.example.com, and it requests nvidia.com/gpu: 2",
             id="requests besides",
@@ -139,7 +139,7 @@ def test_the_node_selector_of_the_claim_holds() -> None:
         pytest.param(
             make_pod("p", annotations={CLAIM: "claim"}),
             [carried(exclusivity="Shared")],
-            "",
+            WITH_CLAIMS,
             "InvalidGpuClaim",
             "Shared cannot be carried out with spec.deviceClassName",
             id="no ResourceClaim can ask for it",
@@ -156,7 +156,7 @@ def test_a_pod_whose_claim_cannot_be_carried_out_waits_and_is_told_why(
         cluster.simulated.create(PODS, pod)
         await cluster.told("p", told)
 
-    cluster.play(story, **({"profile": profile} if profile else {}))
+    cluster.play(story, profile=profile)
     assert reason in {each.reason for each in cluster.simulated.list(EVENTS)}
     assert cluster.simulated.bound() == {} and cluster.given() == []
 
