@@ -16,6 +16,8 @@ class Carrying:
     def __init__(self, handle: Handle) -> None:
         self._profile = handle.profile
         self._profiles = handle.state.shared(ClaimProfiles)
+        self._last: tuple[model.ResourceClaim | None, str, str] = None, "", ""
+        """The claim that was looked at last, the name of its GpuClaim, and the name of its template."""
         self._claims = handle.state.store(resources.RESOURCE_CLAIMS)
 
     def of(self, pod: PodInfo) -> model.ResourceClaim | None:
@@ -34,11 +36,17 @@ class Carrying:
         claim, entry = self.of(pod), entry_of(pod)
         if claim is None or entry is None:
             return None
-        name = pod.annotations.get(custom_resources.CLAIM, "")
-        if claim_templates.name_of(name, claim.spec) != entry.resource_claim_template_name:
+        if self._template(pod, claim) != entry.resource_claim_template_name:
             why = f'ResourceClaim "{claim.metadata.name}" of the pod asks for something else'
             return Problem(f'{why} than GpuClaim "{carried.claim}" did', NOT_CARRIED)
         return None
+
+    def _template(self, pod: PodInfo, claim: model.ResourceClaim) -> str:
+        """The name of the template from which a ResourceClaim of the pod's GpuClaim is made, if it is made from one."""
+        name = pod.annotations.get(custom_resources.CLAIM, "")
+        if self._last[0] is not claim or self._last[1] != name:  # one decision asks several times
+            self._last = claim, name, claim_templates.name_of(name, claim.spec)
+        return self._last[2]
 
 
 def allocated(claim: model.ResourceClaim, node: str) -> str:

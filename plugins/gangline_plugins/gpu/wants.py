@@ -194,18 +194,22 @@ def plain_want(pod: PodInfo) -> Want | None:
 
 def entry_of(pod: PodInfo) -> model.PodResourceClaim | None:
     """The entry of a pod's spec.resourceClaims that stands for its GpuClaim."""
-    return next((each for each in pod.cls.spec.resource_claims if each.name == claim_templates.ENTRY), None)
+    entries = pod.cls.spec.resource_claims
+    return next((each for each in entries if each.name == claim_templates.ENTRY), None) if entries else None
 
 
 def _not_carried(pod: PodInfo, name: str, asked: Want | Carried) -> str:
     """Why a pod's claim and its entry for a ResourceClaim disagree: it would get devices twice, or none; "" if not."""
-    entry, claim = entry_of(pod), f'GpuClaim "{pod.namespace}/{name}"'
+    entry = entry_of(pod)
     if isinstance(asked, Want):
-        return "" if entry is None else f"the pod has a ResourceClaim for {claim}, which names no DeviceClass"
+        if entry is None:
+            return ""
+        return f'the pod has a ResourceClaim for GpuClaim "{pod.namespace}/{name}", which names no DeviceClass'
     if entry is None:
-        return f"{claim} is carried out by DeviceClass {asked.device_class}, and the pod has no ResourceClaim for it"
+        what = f'GpuClaim "{asked.claim}" is carried out by DeviceClass {asked.device_class}'
+        return f"{what}, and the pod has no ResourceClaim for it"
     if not entry.resource_claim_template_name:
-        return f"the pod's entry {entry.name} in spec.resourceClaims names no template of {claim}"
+        return f'the pod\'s entry {entry.name} in spec.resourceClaims names no template of GpuClaim "{asked.claim}"'
     return ""
 
 
