@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,7 +21,7 @@ from gangline_e2e.isolation import isolated
 from gangline_e2e.scheduler import Gangline
 from gangline_e2e.versions import GROUP
 from gangline_e2e.webhook import Webhook
-from gangline_e2e.workloads import Manifest, Manifests, gpu_pod, is_bound, kwok_node
+from gangline_e2e.workloads import Manifest, Manifests, gpu_pod, is_bound, is_unschedulable, kwok_node
 from gangline_webhook.registration import at_url, mutating, validating
 
 DRIVER = "gpu.example.com"
@@ -88,6 +90,16 @@ async def test_a_gang_of_such_pods_is_placed_as_a_whole(api: Api) -> None:
         for each in claim["status"]["allocation"]["devices"]["results"]
     ]
     assert len(set(devices)) == len(devices) == 6
+
+
+async def test_explain_says_why_such_a_pod_waits(api: Api, plane: ControlPlane) -> None:
+    labels = {"matchLabels": {"rack": "none"}}
+    await api.create_many([_claim("five", {"count": 5}), _claim("elsewhere", {"count": 1}, selector=labels)])
+    await api.create_many([_pod("greedy", "five"), _pod("picky", "elsewhere")])
+    await api.wait_for(api.pods, is_unschedulable, 2)
+
+    assert "cannot allocate all claims" in await _explained(plane, api, "greedy")
+    assert "didn't match the claim's selector" in await _explained(plane, api, "picky")
 
 
 async def test_after_a_change_new_pods_get_the_new_template_and_the_claim_goes_with_its_templates(api: Api) -> None:
@@ -187,8 +199,8 @@ def _slice(node: str) -> Manifest:
     return {"apiVersion": f"{GROUP}/v1", "kind": "ResourceSlice", "metadata": {"name": f"{node}-slice"}, "spec": spec}
 
 
-def _claim(name: str, devices: Manifest, topology: Manifest | None = None) -> Manifest:
-    spec = {"deviceClassName": DRIVER, "devices": devices, **({"topology": topology} if topology else {})}
+def _claim(name: str, devices: Manifest, topology: Manifest | None = None, **more: Manifest) -> Manifest:
+    spec = {"deviceClassName": DRIVER, "devices": devices, **({"topology": topology} if topology else {}), **more}
     return {"apiVersion": "gpu.scheduling/v1", "kind": "GpuClaim", "metadata": {"name": name}, "spec": spec}
 
 
@@ -211,6 +223,17 @@ def _leases(api: Api) -> str:
 async def _claims(api: Api, phase: str) -> Manifests:
     """The GpuClaims in a phase, as soon as there is one."""
     return await api.wait_for(_gpu_claims(api), lambda each: each.get("status", {}).get("phase") == phase, 1)
+
+
+async def _explained(plane: ControlPlane, api: Api, pod: str) -> str:
+    """What `gangline explain` prints about a pod."""
+    words = ["explain", f"{api.namespace}/{pod}", "--kubeconfig", str(plane.kubeconfig), "--profile", SCHEDULER]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "gangline", *words, stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await process.communicate()
+    assert process.returncode == 0, out
+    return out.decode()
 
 
 def _count(claim: Manifest) -> Any:

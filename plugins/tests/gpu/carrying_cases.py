@@ -41,6 +41,11 @@ profiles:
 - schedulerName: default-scheduler
   plugins: {multiPoint: {enabled: [{name: GangPermit}, {name: GpuClaim}, {name: DeviceLease}]%s}}
 """
+_ONE = PROFILE.partition("- schedulerName")[2] % ""
+TWO_PROFILES = PROFILE.partition("- schedulerName")[0] + "".join(
+    f"- schedulerName{_ONE.replace('default-scheduler', f'scheduler-{number}')}" for number in range(2)
+)
+PLUGINS = [DynamicResources, GpuClaimPlugin, DeviceLease]
 WITH_CLAIMS, WITHOUT = PROFILE % "", PROFILE % ", disabled: [{name: DynamicResources}]"
 
 
@@ -118,7 +123,7 @@ class CarryingCluster:
             client = SimulatedClient(server, faults=faults)
             async with (
                 running(ClaimController(server).run(), Kubelet(server, self.simulated.clock).run()),
-                self.simulated.scheduling(profile, client, plugins=[DynamicResources, GpuClaimPlugin, DeviceLease]),
+                self.simulated.scheduling(profile, client, plugins=PLUGINS),
             ):
                 await story()
 

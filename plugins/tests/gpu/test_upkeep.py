@@ -10,11 +10,12 @@ import pytest
 from gangline import NotFound, Unavailable, model
 from gangline.errors import ApiError, Forbidden
 from gangline.kube.resources import EVENTS, GPU_CLAIMS, RESOURCE_CLAIM_TEMPLATES, Resource
+from gangline.simulate import SimulatedClient
 from gangline.wire import claim_templates
 from gangline.wire.custom_resources import GpuClaim
 from gangline_plugins.gpu.upkeep import KEPT_FOR, SETTLED, plan
 
-from .carrying_cases import CarryingCluster, carried
+from .carrying_cases import PLUGINS, TWO_PROFILES, CarryingCluster, carried
 from .gpu_cases import claim
 
 TWO = {"spec": {"devices": {"count": 2}}}
@@ -167,6 +168,32 @@ def test_a_template_that_cannot_be_made_is_tried_again(error: ApiError, failed: 
         await cluster.bound("p")
 
     cluster.play(story, faults)
+
+
+def test_profiles_and_schedulers_take_turns_and_make_one_template() -> None:
+    cluster = CarryingCluster(a=4)
+    created: list[str] = []
+
+    def faults(verb: str, resource: Resource[Any], name: str) -> Exception | None:
+        if verb == "create" and resource == RESOURCE_CLAIM_TEMPLATES:
+            created.append(name)
+        return None
+
+    async def story() -> None:
+        client = SimulatedClient(cluster.simulated.server, faults=faults)
+        async with cluster.simulated.scheduling(TWO_PROFILES, client, plugins=PLUGINS):
+            cluster.add(*(carried(f"claim-{number}") for number in range(40)))
+            for number in range(4):
+                cluster.pod(f"p{number}", f"claim-{number}", scheduler_name=f"scheduler-{number % 2}")
+            await cluster.bound(*(f"p{number}" for number in range(4)))
+            await cluster.simulated.until(lambda: len(cluster.templates()) == 40)
+            await cluster.pass_time(60)
+
+    cluster.play(story, faults)
+    assert {each.metadata.owner_references[0].name for each in cluster.templates().values()} == {
+        f"claim-{number}" for number in range(40)
+    }
+    assert len(created) <= 2 * 40, "two schedulers, and each of them once"
 
 
 def test_a_new_scheduler_goes_on_where_the_last_one_ended() -> None:
