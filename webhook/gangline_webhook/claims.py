@@ -15,7 +15,10 @@ from gangline.wire.custom_resources import GpuClaim
 PATIENCE = 0.3
 """Seconds for the request for a claim that the watch has not delivered yet."""
 MISSING = "does not exist; the pod waits until it does"
-UNREADABLE = "cannot be read now; the pod gets device ids, which name no MIG instance, and no variables for the fabric"
+UNREADABLE = (
+    "cannot be read now; the pod gets device ids, which name no MIG instance, no variables for the fabric, and no "
+    "ResourceClaim if the claim names a DeviceClass"
+)
 
 
 @dataclass(frozen=True, slots=True)
