@@ -32,7 +32,7 @@ from gangline.profile.runtime import Runtime
 from gangline.queueing.units import Unit
 from gangline.state.cache import Cache
 from gangline.testing import make_node, make_pod
-from gangline_plugins.defragmentation import DefragmentationArgs, Plan, Planner
+from gangline_plugins.defragmentation import DefragmentationArgs, MovePlan, Planner
 
 BAR = 2000.0
 """Milliseconds that one plan may take at 2,000 nodes with 700 gangs."""
@@ -140,18 +140,18 @@ class Bench:
         self._waiting[key] = Unit(members, added=time.monotonic(), group=key)
         return key
 
-    def for_gang(self, key: str) -> Plan:
+    def for_gang(self, key: str) -> MovePlan:
         """A plan for a gang that waits."""
         attempt = self.runtime.handle.attempt(key)
         assert attempt is not None
         return Planner(self.runtime.handle, DefragmentationArgs(factor=1.0)).for_group(attempt)
 
-    def for_leaves(self, wanted: int) -> Plan:
+    def for_leaves(self, wanted: int) -> MovePlan:
         """A plan for complete leaves."""
         return Planner(self.runtime.handle, DefragmentationArgs(factor=1.0)).for_domains("leaf", wanted)
 
 
-def measure(work: Callable[[], Plan], runs: int) -> tuple[list[float], Plan]:
+def measure(work: Callable[[], MovePlan], runs: int) -> tuple[list[float], MovePlan]:
     """Milliseconds of each run, and the last plan; the first run, which fills caches, counts too."""
     times = []
     for _ in range(runs):
@@ -171,7 +171,7 @@ def main(nodes: int, gangs: int, runs: int, profile: str) -> None:
     """Measure and print."""
     bench = Bench(nodes, gangs, profile)
     table = Table("goal", "median ms", "most ms", "moves", "pods", "GPU-seconds", f"bar {BAR:g} ms", box=None)
-    goals: list[tuple[str, Callable[[], Plan]]] = []
+    goals: list[tuple[str, Callable[[], MovePlan]]] = []
     for case in CASES:
         key = bench.wait(case)
         goals.append((case.name, lambda key=key: bench.for_gang(key)))  # type: ignore[misc]  # a default argument

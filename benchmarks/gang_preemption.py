@@ -31,7 +31,7 @@ from gangline.state.pods import PodInfo
 from gangline.testing import FakeHandle, make_node, make_pod, make_runtime
 from gangline_plugins.gang_permit import GangPermit
 from gangline_plugins.gang_preemption import GangPreemption
-from gangline_plugins.gang_preemption.plugin import Plan
+from gangline_plugins.gang_preemption.plugin import EvictionPlan
 from gangline_plugins.node_resources_fit import NodeResourcesFit
 from gangline_plugins.topology_placement import TopologyPlacement
 
@@ -45,7 +45,7 @@ GROUP, REQUIRED = "scheduling.x-k8s.io/pod-group", "gangline.dev/topology-requir
 class Deciding(GangPreemption):
     """Decides, keeps the plan and how long it took, and evicts nobody."""
 
-    plan: Plan | Status
+    plan: EvictionPlan | Status
     milliseconds = 0.0
 
     @hookimpl
@@ -118,7 +118,7 @@ def runtime_for(cache: Cache) -> Runtime:
     return make_runtime(cache, NodeResourcesFit, GangPermit, TopologyPlacement, Deciding, handle=handle)
 
 
-def measure(cache: Cache, runtime: Runtime, case: Case, runs: int) -> tuple[list[float], Plan | Status]:
+def measure(cache: Cache, runtime: Runtime, case: Case, runs: int) -> tuple[list[float], EvictionPlan | Status]:
     """Milliseconds of each decision, and what it was."""
     times = []
     for run in range(runs + 1):
@@ -147,7 +147,7 @@ def main(nodes: int, gangs: int, runs: int) -> None:
     table = Table("gang", "median ms", "most ms", "victims", f"bar {BAR:g} ms", box=None)
     for case in CASES:
         times, plan = measure(cache, runtime, case, runs)
-        victims = str(len(plan.victims)) if isinstance(plan, Plan) else "no help"
+        victims = str(len(plan.victims)) if isinstance(plan, EvictionPlan) else "no help"
         verdict = "met" if max(times) < BAR else "missed"
         table.add_row(case.name, f"{median(times):.1f}", f"{max(times):.1f}", victims, verdict)
     console = Console(width=100)

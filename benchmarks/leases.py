@@ -30,7 +30,7 @@ from gangline.kube.resources import LEASES
 from gangline.state.cache import Cache
 from gangline_e2e.harness import ControlPlane, Options
 from gangline_plugins.gpu.allocation import Allocation
-from gangline_plugins.gpu.leases.holds import Part, parts_of
+from gangline_plugins.gpu.leases.holds import HoldPart, parts_of
 from gangline_plugins.gpu.leases.locks import Locks
 
 NAMESPACE = "kube-system"
@@ -45,7 +45,7 @@ class Run:
     released: float
 
 
-def pods_of(number: int, devices: int, whole_node: bool) -> list[list[Part]]:
+def pods_of(number: int, devices: int, whole_node: bool) -> list[list[HoldPart]]:
     """What each pod needs; nodes are filled one after the other."""
     made = []
     for pod in range(number):
@@ -57,10 +57,10 @@ def pods_of(number: int, devices: int, whole_node: bool) -> list[list[Part]]:
     return made
 
 
-async def measure(locks: Locks, pods: Sequence[Sequence[Part]], concurrency: int) -> Run:
+async def measure(locks: Locks, pods: Sequence[Sequence[HoldPart]], concurrency: int) -> Run:
     """Lock the devices of all pods, then release them."""
 
-    async def lock(parts: Sequence[Part]) -> None:
+    async def lock(parts: Sequence[HoldPart]) -> None:
         if await locks.acquire(parts, [0] * GPUS) is not None:
             raise click.ClickException("a device was taken: leases of an earlier run are there")
 
@@ -69,7 +69,7 @@ async def measure(locks: Locks, pods: Sequence[Sequence[Part]], concurrency: int
 
 
 async def rate(
-    work: Callable[[Sequence[Part]], Awaitable[None]], pods: Sequence[Sequence[Part]], concurrency: int
+    work: Callable[[Sequence[HoldPart]], Awaitable[None]], pods: Sequence[Sequence[HoldPart]], concurrency: int
 ) -> float:
     """Pods per second."""
     waiting = iter(pods)

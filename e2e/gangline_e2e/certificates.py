@@ -46,7 +46,7 @@ class Authority:
         """A client certificate: Kubernetes reads the user and its groups from the subject."""
         return self._write(name, self._authority.sign(subject_of(user, groups), [CLIENT]))
 
-    def _write(self, name: str, identity: certificates.Identity) -> Pair:
+    def _write(self, name: str, identity: certificates.CertificateIdentity) -> Pair:
         pair = Pair(self._folder / f"{name}.crt", self._folder / f"{name}.key")
         pair.certificate.write_bytes(identity.certificate_pem)
         write_secret(pair.key, identity.key_pem)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from gangline import ApiError, Conflict, NotFound
-from gangline.queueing.waiting import WaitingPod
+from gangline.queueing.waiting import PodAtPermit
 from gangline_plugins.preemption.evicting import Evictor, Preemptor
 
 from .default_preemption_cases import Cluster, cluster, node, pod
@@ -82,7 +82,7 @@ async def test_a_victim_that_is_marked_already_is_only_deleted() -> None:
 
 async def test_a_victim_held_at_permit_is_rejected_there() -> None:
     found = cluster([node("a")], [pod("v", 4, 1, "a")])
-    held = WaitingPod(found.cache.pods["v"], "a", {"Gang"})
+    held = PodAtPermit(found.cache.pods["v"], "a", {"Gang"})
     found.waiting.add(held)
 
     found.preempt(pod("p", 4, 10))

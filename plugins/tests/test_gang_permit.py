@@ -6,7 +6,7 @@ from framework.tests.gangs import Gangs, fabric
 
 from gangline import PodInfo
 from gangline.api.cycle_state import Cycle
-from gangline.queueing.waiting import WaitingPod
+from gangline.queueing.waiting import PodAtPermit
 from gangline.testing import make_pod
 from gangline_plugins.gang_permit import GangPermitArgs
 
@@ -17,7 +17,7 @@ def permitted(gangs: Gangs, pod: PodInfo, row: int) -> dict[str, float]:
     status, holds = gangs.runtime.permit(Cycle(), pod, gangs.cache.nodes.names[row])
     assert status.is_success
     if holds:
-        gangs.handle.waiting.add(WaitingPod(pod, gangs.cache.nodes.names[row], holds))
+        gangs.handle.waiting.add(PodAtPermit(pod, gangs.cache.nodes.names[row], holds))
     return holds
 
 

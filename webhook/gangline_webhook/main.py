@@ -22,7 +22,7 @@ from gangline.kube.client import HttpClient
 from gangline.process import logs
 from gangline.process.certificate_files import Certificates
 from gangline.process.endpoints import Endpoints, Served
-from gangline.process.listening import Limits, Listener
+from gangline.process.listening import Listener, ListeningLimits
 from gangline.process.version import version_option
 from gangline_webhook.bodies import PATIENCE
 from gangline_webhook.claims import Claims, NoClaims, WatchedClaims
@@ -168,7 +168,7 @@ async def _listen(settings: Settings, client: HttpClient | None, claims: Claims,
     metrics = Metrics()
     workloads = AskedWorkloads(client) if settings.ranks and client else NoWorkloads()
     reviewer = Reviewer(claims, settings.options, metrics, workloads=workloads)
-    limits = Limits(connections=MOST_CONNECTIONS, head=PATIENCE, request=PATIENCE + DEADLINE)
+    limits = ListeningLimits(connections=MOST_CONNECTIONS, head=PATIENCE, request=PATIENCE + DEADLINE)
     certificates = settings.certificates
     reviews = Listener(reviewer.application(), settings.addr, "--addr", lambda: certificates.context, limits)
     beside = Served(settings.endpoints, pages(metrics.registry, lambda: reviews.listening), client)

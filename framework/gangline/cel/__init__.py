@@ -10,7 +10,7 @@ Whatever the text is, the only errors are InvalidExpression, from compiling, and
 The length of the text, the nesting, the cost of an evaluation and the length of each value are bounded.
 """
 
-from gangline.cel.program import Device, Program, compile
+from gangline.cel.program import CelDevice, Program, compile
 from gangline.cel.reading import EVERYTHING
 
-__all__ = ["EVERYTHING", "Device", "Program", "compile"]
+__all__ = ["EVERYTHING", "CelDevice", "Program", "compile"]

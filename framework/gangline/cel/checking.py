@@ -24,7 +24,7 @@ from gangline.cel.kinds import (
     type_of,
 )
 from gangline.cel.overloads import Overload
-from gangline.cel.syntax import Call, Fold, Ident, ListOf, Literal, MapOf, Node, Select, dotted
+from gangline.cel.syntax import Call, Fold, Ident, ListOf, Literal, MapOf, Select, SyntaxNode, dotted
 from gangline.cel.unifying import Bindings, assignable, is_dyn, most_general, substituted
 from gangline.cel.values import Uint
 from gangline.errors import InvalidExpression
@@ -35,7 +35,7 @@ MOST_DEEP = 250
 _LITERALS = {bool: BOOL, int: INT, Uint: UINT, float: DOUBLE, str: STRING, bytes: BYTES, type(None): NULL}
 
 
-def check(tree: Node, functions: Mapping[str, Sequence[Overload]]) -> None:
+def check(tree: SyntaxNode, functions: Mapping[str, Sequence[Overload]]) -> None:
     """Writes types and overloads into the tree. Raises InvalidExpression."""
     checker = _Checker(functions)
     checker.check(tree)
@@ -54,13 +54,13 @@ class _Checker:
         self._scopes: list[dict[str, Type]] = [{"device": DEVICE}]
         self._fresh = 0
         self._depth = 0
-        self._seen: list[Node] = []
+        self._seen: list[SyntaxNode] = []
 
     def finish(self) -> None:
         for node in self._seen:
             node.type = substituted(self._bound, node.type, free_is_dyn=True)
 
-    def _wrong(self, node: Node, why: str) -> InvalidExpression:
+    def _wrong(self, node: SyntaxNode, why: str) -> InvalidExpression:
         return InvalidExpression(f"character {node.at + 1}: {why}")
 
     def _shown(self, one: Type) -> str:
@@ -77,7 +77,7 @@ class _Checker:
         self._fresh += 1
         return Type("param", f"#{self._fresh}")
 
-    def check(self, node: Node) -> Type:
+    def check(self, node: SyntaxNode) -> Type:
         self._depth += 1
         if self._depth > MOST_DEEP:
             raise InvalidExpression(f"more than {MOST_DEEP} operations within each other")
@@ -191,7 +191,7 @@ class _Checker:
             return most_general(previous, current)
         return DYN
 
-    def _entry(self, node: Node, optional: bool) -> Type:
+    def _entry(self, node: SyntaxNode, optional: bool) -> Type:
         own = node.type
         if optional:
             own, is_optional = unwrapped(own)
@@ -243,6 +243,6 @@ class _Checker:
             return DYN, DYN
         raise self._wrong(node.range, f"{self._shown(over)} is nothing to loop over")
 
-    def _expect(self, node: Node, wanted: Type) -> None:
+    def _expect(self, node: SyntaxNode, wanted: Type) -> None:
         if not self._fits([wanted], [node.type]):
             raise self._wrong(node, f"{self._shown(node.type)} where {self._shown(wanted)} is expected")

@@ -8,7 +8,7 @@ from typing import Any
 
 from gangline.cel.arithmetic import to_double, to_string
 from gangline.cel.kinds import Type
-from gangline.cel.syntax import ListOf, MapOf, Node
+from gangline.cel.syntax import ListOf, MapOf, SyntaxNode
 from gangline.cel.times import Duration, Timestamp, duration_text, timestamp_text
 from gangline.cel.values import Map, TypeValue, Uint, type_name
 from gangline.errors import ExpressionFailed
@@ -30,7 +30,7 @@ def formatted(text: str, args: list[Any]) -> str:
     return _walk(text, len(args), spell)
 
 
-def checked(text: str, args: list[Node]) -> int:
+def checked(text: str, args: list[SyntaxNode]) -> int:
     """How many arguments the clauses take. Raises ExpressionFailed for a clause that does not suit its argument."""
     used = 0
 
@@ -201,7 +201,7 @@ _SUITED = {
 }
 
 
-def _suit(letter: str, node: Node) -> None:
+def _suit(letter: str, node: SyntaxNode) -> None:
     one: Type = node.type
     if one.kind != "dyn" and one.kind not in _SUITED[letter]:
         raise _unsuited(letter, str(one))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gangline.cel.syntax import Call, Fold, Ident, ListOf, Literal, MapOf, Node, Select
+from gangline.cel.syntax import Call, Fold, Ident, ListOf, Literal, MapOf, Select, SyntaxNode
 from gangline.errors import InvalidExpression
 
 _RESULT = "@result"
 _FORBIDDEN = frozenset({_RESULT, "__result__"})
 
 
-def expanded(at: int, name: str, target: Node | None, args: list[Node]) -> Node | None:
+def expanded(at: int, name: str, target: SyntaxNode | None, args: list[SyntaxNode]) -> SyntaxNode | None:
     """What a macro call stands for; None for a call of a function. Raises InvalidExpression for a wrong use."""
     count = len(args)
     if target is None:
@@ -22,41 +22,49 @@ def expanded(at: int, name: str, target: Node | None, args: list[Node]) -> Node 
     return None if make is None else make(at, target, args)
 
 
-def _has(at: int, argument: Node) -> Node:
+def _has(at: int, argument: SyntaxNode) -> SyntaxNode:
     if not isinstance(argument, Select) or argument.optional or argument.test:
         raise InvalidExpression("has() takes a field selection")
     return Select(at, argument.operand, argument.name, test=True)
 
 
-def _variable(node: Node) -> str:
+def _variable(node: SyntaxNode) -> str:
     if not isinstance(node, Ident):
         raise InvalidExpression("the variable of a macro is a simple name")
     return node.name
 
 
-def _own_variable(node: Node) -> str:
+def _own_variable(node: SyntaxNode) -> str:
     name = _variable(node)
     if name in _FORBIDDEN:
         raise InvalidExpression(f"{name} is no name for a variable")
     return name
 
 
-def _let(at: int, name: str, value: Node, result: Node) -> Node:
+def _let(at: int, name: str, value: SyntaxNode, result: SyntaxNode) -> SyntaxNode:
     return Fold(at, ListOf(at, [], []), "#unused", "", name, value, Literal(at, False), Ident(at, name), result)
 
 
-def _bind(at: int, args: list[Node]) -> Node:
+def _bind(at: int, args: list[SyntaxNode]) -> SyntaxNode:
     return _let(at, _variable(args[0]), args[1], args[2])
 
 
-_Expand = Callable[[int, Node, list[Node]], Node]
+_Expand = Callable[[int, SyntaxNode, list[SyntaxNode]], SyntaxNode]
 
 
-def _fold(at: int, range_: Node, names: tuple[str, str], init: Node, condition: Node, step: Node, result: Node) -> Node:
+def _fold(
+    at: int,
+    range_: SyntaxNode,
+    names: tuple[str, str],
+    init: SyntaxNode,
+    condition: SyntaxNode,
+    step: SyntaxNode,
+    result: SyntaxNode,
+) -> SyntaxNode:
     return Fold(at, range_, names[0], names[1], _RESULT, init, condition, step, result)
 
 
-def _names(args: list[Node], two: bool) -> tuple[str, str]:
+def _names(args: list[SyntaxNode], two: bool) -> tuple[str, str]:
     first = _own_variable(args[0])
     second = _own_variable(args[1]) if two else ""
     if first == second:
@@ -64,12 +72,12 @@ def _names(args: list[Node], two: bool) -> tuple[str, str]:
     return first, second
 
 
-def _call(at: int, name: str, *args: Node) -> Node:
+def _call(at: int, name: str, *args: SyntaxNode) -> SyntaxNode:
     return Call(at, name, None, list(args))
 
 
 def _all(two: bool) -> _Expand:
-    def expand(at: int, target: Node, args: list[Node]) -> Node:
+    def expand(at: int, target: SyntaxNode, args: list[SyntaxNode]) -> SyntaxNode:
         condition = _call(at, "@not_strictly_false", Ident(at, _RESULT))
         step = _call(at, "_&&_", Ident(at, _RESULT), args[-1])
         return _fold(at, target, _names(args, two), Literal(at, True), condition, step, Ident(at, _RESULT))
@@ -78,7 +86,7 @@ def _all(two: bool) -> _Expand:
 
 
 def _exists(two: bool) -> _Expand:
-    def expand(at: int, target: Node, args: list[Node]) -> Node:
+    def expand(at: int, target: SyntaxNode, args: list[SyntaxNode]) -> SyntaxNode:
         condition = _call(at, "@not_strictly_false", _call(at, "!_", Ident(at, _RESULT)))
         step = _call(at, "_||_", Ident(at, _RESULT), args[-1])
         return _fold(at, target, _names(args, two), Literal(at, False), condition, step, Ident(at, _RESULT))
@@ -87,7 +95,7 @@ def _exists(two: bool) -> _Expand:
 
 
 def _exists_one(two: bool) -> _Expand:
-    def expand(at: int, target: Node, args: list[Node]) -> Node:
+    def expand(at: int, target: SyntaxNode, args: list[SyntaxNode]) -> SyntaxNode:
         more = _call(at, "_+_", Ident(at, _RESULT), Literal(at, 1))
         step = _call(at, "_?_:_", args[-1], more, Ident(at, _RESULT))
         result = _call(at, "_==_", Ident(at, _RESULT), Literal(at, 1))
@@ -96,8 +104,10 @@ def _exists_one(two: bool) -> _Expand:
     return expand
 
 
-def _collecting(two: bool, filtering: bool, add: Callable[[int, list[Node]], Node], empty: type[Node]) -> _Expand:
-    def expand(at: int, target: Node, args: list[Node]) -> Node:
+def _collecting(
+    two: bool, filtering: bool, add: Callable[[int, list[SyntaxNode]], SyntaxNode], empty: type[SyntaxNode]
+) -> _Expand:
+    def expand(at: int, target: SyntaxNode, args: list[SyntaxNode]) -> SyntaxNode:
         names = _names(args, two)
         step = add(at, args)
         if filtering:
@@ -108,24 +118,24 @@ def _collecting(two: bool, filtering: bool, add: Callable[[int, list[Node]], Nod
     return expand
 
 
-def _append_last(at: int, args: list[Node]) -> Node:
+def _append_last(at: int, args: list[SyntaxNode]) -> SyntaxNode:
     return _call(at, "_+_", Ident(at, _RESULT), ListOf(at, [args[-1]], [False]))
 
 
-def _append_first(at: int, args: list[Node]) -> Node:
+def _append_first(at: int, args: list[SyntaxNode]) -> SyntaxNode:
     return _call(at, "_+_", Ident(at, _RESULT), ListOf(at, [args[0]], [False]))
 
 
-def _insert(at: int, args: list[Node]) -> Node:
+def _insert(at: int, args: list[SyntaxNode]) -> SyntaxNode:
     return _call(at, "cel.@mapInsert", Ident(at, _RESULT), Ident(at, _variable(args[0])), args[-1])
 
 
-def _insert_map(at: int, args: list[Node]) -> Node:
+def _insert_map(at: int, args: list[SyntaxNode]) -> SyntaxNode:
     return _call(at, "cel.@mapInsert", Ident(at, _RESULT), args[-1])
 
 
 def _optional_map(flat: bool) -> _Expand:
-    def expand(at: int, target: Node, args: list[Node]) -> Node:
+    def expand(at: int, target: SyntaxNode, args: list[SyntaxNode]) -> SyntaxNode:
         inner = _let(at, _variable(args[0]), Call(at, "value", target, []), args[1])
         made = inner if flat else _call(at, "optional.of", inner)
         return _call(at, "_?_:_", Call(at, "hasValue", target, []), made, _call(at, "optional.none"))
@@ -133,7 +143,7 @@ def _optional_map(flat: bool) -> _Expand:
     return expand
 
 
-def _sort_by(at: int, target: Node, args: list[Node]) -> Node:
+def _sort_by(at: int, target: SyntaxNode, args: list[SyntaxNode]) -> SyntaxNode:
     if not isinstance(target, (ListOf, Select, Ident, Fold, Call)):
         raise InvalidExpression("sortBy() takes a list")
     name = "@sort_by_input"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from gangline.cel.lexing import Token, number, text_of, tokens
 from gangline.cel.macros import expanded
-from gangline.cel.syntax import Call, Ident, ListOf, Literal, MapOf, Node, Select
+from gangline.cel.syntax import Call, Ident, ListOf, Literal, MapOf, Select, SyntaxNode
 from gangline.errors import InvalidExpression
 
 MOST_NESTED = 100
@@ -49,7 +49,7 @@ _RESERVED = frozenset(
 )
 
 
-def parsed(text: str) -> Node:
+def parsed(text: str) -> SyntaxNode:
     """The tree of an expression, with macros expanded. Raises InvalidExpression."""
     parser = _Parser(tokens(text))
     tree = parser.expression()
@@ -86,12 +86,12 @@ class _Parser:
         self._next += 1
         return True
 
-    def expression(self) -> Node:
+    def expression(self) -> SyntaxNode:
         self._nested += 1
         if self._nested > MOST_NESTED:
             raise InvalidExpression(f"more than {MOST_NESTED} expressions within each other")
         first = condition = self._either()
-        arms: list[tuple[Node, Node]] = []
+        arms: list[tuple[SyntaxNode, SyntaxNode]] = []
         while self._accept("?"):
             truthy = self._either()
             self.take(":")
@@ -104,19 +104,19 @@ class _Parser:
         self._nested -= 1
         return condition
 
-    def _either(self) -> Node:
+    def _either(self) -> SyntaxNode:
         terms = [self._both()]
         while self._accept("||"):
             terms.append(self._both())
         return terms[0] if len(terms) == 1 else Call(terms[0].at, "_||_", None, terms)
 
-    def _both(self) -> Node:
+    def _both(self) -> SyntaxNode:
         terms = [self._binary(1)]
         while self._accept("&&"):
             terms.append(self._binary(1))
         return terms[0] if len(terms) == 1 else Call(terms[0].at, "_&&_", None, terms)
 
-    def _binary(self, level: int) -> Node:
+    def _binary(self, level: int) -> SyntaxNode:
         left = self._unary()
         links = 0
         while (found := _LEVEL.get(self._peek(), 0)) >= level:
@@ -132,7 +132,7 @@ class _Parser:
         if self._chained > MOST_CHAINED:
             raise InvalidExpression(f"more than {MOST_CHAINED} operators and selections in one chain")
 
-    def _unary(self) -> Node:
+    def _unary(self) -> SyntaxNode:
         sign, at = self._peek(), self._tokens[self._next].at
         if sign not in ("!", "-"):
             return self._member(False)
@@ -144,7 +144,7 @@ class _Parser:
         operand = self._member(False)
         return Call(at, "!_" if sign == "!" else "-_", None, [operand]) if count % 2 else operand
 
-    def _member(self, negative: bool) -> Node:
+    def _member(self, negative: bool) -> SyntaxNode:
         node = self._primary(negative)
         links = 0
         while True:
@@ -168,7 +168,7 @@ class _Parser:
             links += 1
             self._link()
 
-    def _primary(self, negative: bool) -> Node:
+    def _primary(self, negative: bool) -> SyntaxNode:
         token = self._advance()
         match token.kind:
             case "int" | "uint" | "float":
@@ -192,14 +192,14 @@ class _Parser:
         shown = token.text[:40] or "the end"
         raise InvalidExpression(f"character {token.at + 1}: {shown!r} where a value is expected")
 
-    def _name(self, token: Token, dot: str) -> Node:
+    def _name(self, token: Token, dot: str) -> SyntaxNode:
         if token.text in _RESERVED:
             raise InvalidExpression(f"character {token.at + 1}: {token.text} is a reserved word")
         return self._call(token.at, token.text, None) if self._peek() == "(" else Ident(token.at, dot + token.text)
 
-    def _call(self, at: int, name: str, target: Node | None) -> Node:
+    def _call(self, at: int, name: str, target: SyntaxNode | None) -> SyntaxNode:
         self.take("(")
-        args: list[Node] = []
+        args: list[SyntaxNode] = []
         if not self._accept(")"):
             args.append(self.expression())
             while self._accept(","):
@@ -208,7 +208,7 @@ class _Parser:
         macro = expanded(at, name, target, args)
         return Call(at, name, target, args) if macro is None else macro
 
-    def _list(self, at: int) -> Node:
+    def _list(self, at: int) -> SyntaxNode:
         made = ListOf(at, [], [])
         while not self._accept("]"):
             if self._accept(","):
@@ -223,7 +223,7 @@ class _Parser:
             made.items.append(self.expression())
         return made
 
-    def _map(self, at: int) -> Node:
+    def _map(self, at: int) -> SyntaxNode:
         made = MapOf(at, [], [], [])
         while not self._accept("}"):
             if self._accept(","):

@@ -21,7 +21,7 @@ def device_map(frame: list[Any]) -> Map:
     return Map({name: frame[slot] for name, slot in DEVICE_SLOTS.items()})
 
 
-class Step:
+class PathStep:
     """One select or index: `name` is the key, or `key` computes it."""
 
     KEYS: ClassVar = frozenset({str, int, Uint, bool, float})
@@ -33,7 +33,7 @@ class Step:
         self.optional = optional
 
 
-def chain(base: Run, steps: list[Step], cost: int, test: bool) -> Run:
+def chain(base: Run, steps: list[PathStep], cost: int, test: bool) -> Run:
     """The closure of a chain. `cost` comes on top of 1 for each step; with `test` it says whether the last exists."""
     cost += len(steps)
     if not test and not any(step.optional or step.key is not None for step in steps):
@@ -72,7 +72,7 @@ def _next(value: Any, name: Any) -> Any:
     return Optional(found) if present else NONE
 
 
-def _general(base: Run, steps: list[Step], cost: int, test: bool) -> Run:
+def _general(base: Run, steps: list[PathStep], cost: int, test: bool) -> Run:
     last = steps[-1]
     own = cost - len(steps)
 
@@ -86,7 +86,7 @@ def _general(base: Run, steps: list[Step], cost: int, test: bool) -> Run:
             value = value.get()
         for step in steps:
             key = step.name if step.key is None else step.key(frame)
-            if type(key) not in Step.KEYS:
+            if type(key) not in PathStep.KEYS:
                 raise ExpressionFailed("no key of a list or map")
             wrapped = wrapped or step.optional
             soft = wrapped or (test and step is last)

@@ -13,9 +13,9 @@ from gangline.cel import costs
 from gangline.cel.calling import Constant, chosen, function, member, spend
 from gangline.cel.folding import fold, variable
 from gangline.cel.functions import BY_ID, CONVERSIONS
-from gangline.cel.paths import DEVICE_SLOTS, FIRST_VARIABLE, Step, chain, device_map
+from gangline.cel.paths import DEVICE_SLOTS, FIRST_VARIABLE, PathStep, chain, device_map
 from gangline.cel.regexes import regex
-from gangline.cel.syntax import Call, Fold, Ident, ListOf, Literal, MapOf, Node, Select
+from gangline.cel.syntax import Call, Fold, Ident, ListOf, Literal, MapOf, Select, SyntaxNode
 from gangline.cel.values import (
     TYPE_VALUES,
     UNREADABLE,
@@ -33,14 +33,14 @@ Run = Callable[[list[Any]], Any]
 _REGEX_FUNCTIONS = frozenset({"matches", "find", "findAll"})
 
 
-class Planner:
+class CelPlanner:
     """Plans one expression; `slots` is the length of its frames afterwards."""
 
     def __init__(self) -> None:
         self._scopes: list[dict[str, Run]] = []
         self.slots = FIRST_VARIABLE
 
-    def plan(self, node: Node, free: bool = False) -> Run:
+    def plan(self, node: SyntaxNode, free: bool = False) -> Run:
         """The closure of a node. `free`: what a select or name costs for itself is left out, as within `?:`."""
         match node:
             case Literal():
@@ -80,21 +80,21 @@ class Planner:
                 return scope[name]
         return device_map
 
-    def _is_device(self, node: Node) -> bool:
+    def _is_device(self, node: SyntaxNode) -> bool:
         return isinstance(node, Ident) and not node.is_type and self._named(node.name) is device_map
 
-    def _path(self, node: Node, free: bool) -> Run:
-        steps: list[Step] = []
+    def _path(self, node: SyntaxNode, free: bool) -> Run:
+        steps: list[PathStep] = []
         test = isinstance(node, Select) and node.test
         while True:
             if isinstance(node, Select) and not node.type_name and not (node.test and steps):
-                steps.append(Step(node.name, None, node.optional))
+                steps.append(PathStep(node.name, None, node.optional))
                 node = node.operand
             elif isinstance(node, Call) and node.name in ("_[_]", "_[?_]"):
                 key = self.plan(node.args[1], free=True)
                 constant = key.value if isinstance(key, Constant) else None
-                step = Step(constant, None if isinstance(key, Constant) else key, node.name == "_[?_]")
-                if step.key is None and type(constant) not in Step.KEYS:
+                step = PathStep(constant, None if isinstance(key, Constant) else key, node.name == "_[?_]")
+                if step.key is None and type(constant) not in PathStep.KEYS:
                     raise InvalidExpression("no key of a list or map")
                 steps.append(step)
                 node = node.args[0]
@@ -219,13 +219,13 @@ class Planner:
             return _conditional(self.plan(step.args[0]), self._growth(step.args[1], slot), keep)
         return self._growth(step, slot) if self._grows(step, node) else self.plan(step)
 
-    def _grows(self, step: Node, node: Fold) -> bool:
+    def _grows(self, step: SyntaxNode, node: Fold) -> bool:
         if not isinstance(step, Call) or step.name not in ("_+_", "cel.@mapInsert"):
             return False
         first = step.args[0]
         return isinstance(node.init, (ListOf, MapOf)) and isinstance(first, Ident) and first.name == node.accumulator
 
-    def _growth(self, step: Node, slot: int) -> Run:
+    def _growth(self, step: SyntaxNode, slot: int) -> Run:
         assert isinstance(step, Call)
         read = self.plan(step.args[0])
         if step.name == "_+_":

@@ -11,7 +11,7 @@ from gangline.cel.functions import FUNCTIONS
 from gangline.cel.kinds import ANY, BOOL
 from gangline.cel.parsing import parsed
 from gangline.cel.paths import FIRST_VARIABLE
-from gangline.cel.planning import Planner
+from gangline.cel.planning import CelPlanner
 from gangline.cel.quantities import quantity_of
 from gangline.cel.reading import EVERYTHING, Reads, reads_of
 from gangline.cel.semvers import semver_of
@@ -34,11 +34,11 @@ class Program:
         self._run = run
         self._slots = slots
 
-    def __call__(self, device: Device) -> bool:
+    def __call__(self, device: CelDevice) -> bool:
         """Whether the expression selects the device. Raises ExpressionFailed."""
         return self.evaluated(device)[0]
 
-    def evaluated(self, device: Device) -> tuple[bool, int]:
+    def evaluated(self, device: CelDevice) -> tuple[bool, int]:
         """The answer and what it cost. Raises ExpressionFailed."""
         frame: list[Any] = [0, *device.fields, *([UNSET] * (self._slots - FIRST_VARIABLE))]
         try:
@@ -52,7 +52,7 @@ class Program:
         raise ExpressionFailed("the value of the expression is not a bool")
 
 
-class Device:
+class CelDevice:
     """A device as expressions see it; `fields` are driver, allowMultipleAllocations, attributes and capacity."""
 
     __slots__ = ("fields",)
@@ -61,7 +61,7 @@ class Device:
         self.fields = (driver, shared, attributes, capacity)
 
     @classmethod
-    def of(cls, device: Mapping[str, Any]) -> Device:
+    def of(cls, device: Mapping[str, Any]) -> CelDevice:
         """A device from its driver and the fields of the API. Raises ExpressionFailed for a value of no type."""
         driver = str(device.get("driver") or "")
         attributes = {name: _attribute(value) for name, value in (device.get("attributes") or {}).items()}
@@ -110,11 +110,11 @@ def compile(expression: str) -> Program:
         validate(tree)
         if tree.type not in (BOOL, ANY):
             raise InvalidExpression(f"must evaluate to bool or the unknown type, not {tree.type}")
-        planner = Planner()
+        planner = CelPlanner()
         run = planner.plan(tree)
         return Program(expression, run, planner.slots, reads_of(tree))
     except RecursionError:
         raise InvalidExpression("the expression is nested too deeply") from None
 
 
-__all__ = ["EVERYTHING", "LONGEST", "Device", "Program", "compile"]
+__all__ = ["EVERYTHING", "LONGEST", "CelDevice", "Program", "compile"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gangline.cel.syntax import Call, Fold, Ident, Literal, Node, Select, children
+from gangline.cel.syntax import Call, Fold, Ident, Literal, Select, SyntaxNode, children
 
 Path = tuple[str, ...]
 """`("driver",)`, `("allowMultipleAllocations",)`, or `("attributes" or "capacity", domain, name)`."""
@@ -13,13 +13,13 @@ EVERYTHING: Final = None
 """The whole device decides, for example because the expression loops over its attributes."""
 
 
-def reads_of(tree: Node) -> Reads:
+def reads_of(tree: SyntaxNode) -> Reads:
     """The paths that the expression reads, or EVERYTHING."""
     found: set[Path] = set()
     return frozenset(found) if _gather(tree, frozenset(), found) else EVERYTHING
 
 
-def _gather(node: Node, hidden: frozenset[str], found: set[Path]) -> bool:
+def _gather(node: SyntaxNode, hidden: frozenset[str], found: set[Path]) -> bool:
     """Adds the paths below a node; False when something else than a whole path is read."""
     path, keys = _path(node, hidden)
     if path is not None:
@@ -38,9 +38,9 @@ def _gather(node: Node, hidden: frozenset[str], found: set[Path]) -> bool:
     return all(_gather(each, hidden, found) for each in children(node))
 
 
-def _path(node: Node, hidden: frozenset[str]) -> tuple[Path | None, list[Node]]:
+def _path(node: SyntaxNode, hidden: frozenset[str]) -> tuple[Path | None, list[SyntaxNode]]:
     """The path of a chain that starts at the device, up to the first computed key, and the keys behind it."""
-    links: list[str | Node] = []
+    links: list[str | SyntaxNode] = []
     while True:
         if isinstance(node, Select):
             links.append(node.name)

@@ -9,7 +9,7 @@ from gangline.cel.kinds import DYN, Type
 
 
 @dataclass(slots=True, eq=False)
-class Node:
+class SyntaxNode:
     """An expression; `at` is its place in the text, for messages."""
 
     at: int
@@ -17,12 +17,12 @@ class Node:
 
 
 @dataclass(slots=True, eq=False)
-class Literal(Node):
+class Literal(SyntaxNode):
     value: Any
 
 
 @dataclass(slots=True, eq=False)
-class Ident(Node):
+class Ident(SyntaxNode):
     """A name, or a dotted name that stands for a type; `is_type` is set by the checker."""
 
     name: str
@@ -30,10 +30,10 @@ class Ident(Node):
 
 
 @dataclass(slots=True, eq=False)
-class Select(Node):
+class Select(SyntaxNode):
     """`operand.name`, `operand.?name`, or with `test` the presence of it."""
 
-    operand: Node
+    operand: SyntaxNode
     name: str
     test: bool = False
     optional: bool = False
@@ -42,43 +42,43 @@ class Select(Node):
 
 
 @dataclass(slots=True, eq=False)
-class Call(Node):
+class Call(SyntaxNode):
     """A function or an operator; `target` is None for a global call. `overloads` holds ids, set by the checker."""
 
     name: str
-    target: Node | None
-    args: list[Node]
+    target: SyntaxNode | None
+    args: list[SyntaxNode]
     overloads: tuple[str, ...] = field(default=(), init=False)
 
 
 @dataclass(slots=True, eq=False)
-class ListOf(Node):
-    items: list[Node]
+class ListOf(SyntaxNode):
+    items: list[SyntaxNode]
     optional: list[bool]
 
 
 @dataclass(slots=True, eq=False)
-class MapOf(Node):
-    keys: list[Node]
-    values: list[Node]
+class MapOf(SyntaxNode):
+    keys: list[SyntaxNode]
+    values: list[SyntaxNode]
     optional: list[bool]
 
 
 @dataclass(slots=True, eq=False)
-class Fold(Node):
+class Fold(SyntaxNode):
     """A loop over `range`: the accumulator starts as `init` and becomes `step`, while `condition` holds."""
 
-    range: Node
+    range: SyntaxNode
     variable: str
     second: str
     accumulator: str
-    init: Node
-    condition: Node
-    step: Node
-    result: Node
+    init: SyntaxNode
+    condition: SyntaxNode
+    step: SyntaxNode
+    result: SyntaxNode
 
 
-def children(node: Node) -> list[Node]:
+def children(node: SyntaxNode) -> list[SyntaxNode]:
     """The expressions directly within a node."""
     match node:
         case Select():
@@ -94,7 +94,7 @@ def children(node: Node) -> list[Node]:
     return []
 
 
-def dotted(node: Node) -> str | None:
+def dotted(node: SyntaxNode) -> str | None:
     """`a.b.c` as a text, None for anything else."""
     parts: list[str] = []
     while isinstance(node, Select) and not node.test and not node.optional:

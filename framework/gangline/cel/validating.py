@@ -5,14 +5,14 @@ from __future__ import annotations
 from gangline.cel.formatting import checked
 from gangline.cel.kinds import Type
 from gangline.cel.regexes import regex
-from gangline.cel.syntax import Call, ListOf, Literal, MapOf, Node, children
+from gangline.cel.syntax import Call, ListOf, Literal, MapOf, SyntaxNode, children
 from gangline.cel.times import duration_of, timestamp_of
 from gangline.errors import ExpressionFailed, InvalidExpression
 
 _PARSED = {"duration": duration_of, "timestamp": timestamp_of}
 
 
-def validate(node: Node, formatting: bool = False) -> None:
+def validate(node: SyntaxNode, formatting: bool = False) -> None:
     """Raises InvalidExpression. Within `format` lists may be mixed."""
     if isinstance(node, Call):
         formatting = formatting or node.name == "format"
@@ -44,7 +44,7 @@ def _validate_call(node: Call) -> None:
             raise ExpressionFailed(f"{len(first.items)} arguments of format(), and {used} are used")
 
 
-def _alike(nodes: list[Node], optional: list[bool]) -> None:
+def _alike(nodes: list[SyntaxNode], optional: list[bool]) -> None:
     common: Type | None = None
     for node, may_lack in zip(nodes, optional, strict=True):
         own = node.type.params[0] if may_lack and node.type.params else node.type

@@ -23,7 +23,7 @@ CLIENT = ExtendedKeyUsageOID.CLIENT_AUTH
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class CertificateIdentity:
     """A certificate and its private key."""
 
     certificate: x509.Certificate
@@ -62,7 +62,7 @@ class Authority:
         subject: x509.Name,
         usages: Sequence[x509.ObjectIdentifier],
         names: Sequence[x509.GeneralName] = (),
-    ) -> Identity:
+    ) -> CertificateIdentity:
         """A certificate with a fresh key, for the names and addresses given."""
         key = new_key()
         builder = self._builder(subject, key.public_key())
@@ -73,7 +73,7 @@ class Authority:
         builder = builder.add_extension(issuer, critical=False)
         if names:
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
-        return Identity(builder.sign(self._key, hashes.SHA256()), key)
+        return CertificateIdentity(builder.sign(self._key, hashes.SHA256()), key)
 
     def _builder(self, subject: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
         builder = x509.CertificateBuilder(

@@ -118,7 +118,7 @@ def run(
     collect_rarely()
     configuration = load(files)
     election = elected(configuration.leader_election, leader_elect, lock_name, lock_namespace)
-    program = Program(
+    program = RunProgram(
         configuration,
         [Path(file) for file in files],
         election,
@@ -149,7 +149,7 @@ def elected(
     return msgspec.structs.replace(election, **{field: value for field, value in given.items() if value is not None})
 
 
-class Program:
+class RunProgram:
     """The running parts of `gangline run`.
 
     The main loop watches the cluster, decides and binds. A second thread elects the leader and serves health and

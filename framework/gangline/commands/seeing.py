@@ -18,7 +18,7 @@ from gangline.state.topology import Topology
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Seen:
+class SeenCluster:
     """A cluster as it was when it was listed."""
 
     cluster: Cache
@@ -31,7 +31,7 @@ class Seen:
 
 def see(
     kubeconfig: str | None, files: Sequence[str], profile: str | None, scheduler: str | None = None, ask: bool = False
-) -> Seen:
+) -> SeenCluster:
     """The cluster as the profiles see it, with the running scheduler if it is asked for.
 
     Raises ApiError and ConfigError.
@@ -40,7 +40,7 @@ def see(
     cluster, pending, running = asyncio.run(_load(kubeconfig, scheduler, ask))
     runtimes = list(judging_runtimes(configuration, cluster).values())
     grouping = next((runtime for runtime in runtimes if runtime.handle.groups_pods), runtimes[0])
-    return Seen(cluster, pending, grouping.topology, running)
+    return SeenCluster(cluster, pending, grouping.topology, running)
 
 
 async def _load(

@@ -15,7 +15,7 @@ from rich.text import Text
 from gangline.commands import options
 from gangline.commands.output import console, table
 from gangline.commands.seeing import see
-from gangline.overview.device_use import DeviceUse, NodeDevices, device_use
+from gangline.overview.device_use import DeviceUse, NodeDeviceUse, device_use
 from gangline.overview.domain_use import DomainUse, domain_use, ready_nodes
 from gangline.overview.gpu_use import GpuUse, gpu_use
 from gangline.state.cache import Cache
@@ -61,7 +61,7 @@ def topology(
 
 def nodes_of(cluster: Cache, topology: Topology) -> Iterator[dict[str, Any]]:
     """Each node with its domains, widest first, its GPUs and devices, in the order of the topology."""
-    devices: dict[str, list[NodeDevices]] = {}
+    devices: dict[str, list[NodeDeviceUse]] = {}
     for each in device_use(cluster).nodes:
         devices.setdefault(each.node, []).append(each)
     ready = ready_nodes(cluster.nodes.objects[: cluster.nodes.size])

@@ -14,7 +14,7 @@ from gangline.deciding.scheduling import Decision
 from gangline.errors import GanglineError
 from gangline.profile.runtime import Runtime
 from gangline.queueing.units import Unit
-from gangline.queueing.waiting import WaitingPod
+from gangline.queueing.waiting import PodAtPermit
 from gangline.state.cache import Cache
 from gangline.state.pods import PodInfo
 from gangline.status import Status
@@ -57,7 +57,7 @@ def _reserve_one(pod: PodInfo, cycle: Cycle, unit: Unit, runtime: Runtime, cache
         _undo_one(cycle, pod, node, runtime, cache)
         return status
     if holds:
-        runtime.handle.waiting.add(WaitingPod(pod, node, holds))
+        runtime.handle.waiting.add(PodAtPermit(pod, node, holds))
     return Decision(unit, pod, node, cycle, runtime, holds)
 
 

@@ -26,21 +26,21 @@ Nothing here does I/O. `allocator` puts the parts together for one question, `qu
 nodes, and `live` tells table and usage of changes.
 """
 
-from gangline.dra.allocator import Allocator, PodAllocator, Verdict
-from gangline.dra.selecting import Compile, Program, Selectors, compile_selector
+from gangline.dra.allocator import Allocator, NodeVerdict, PodAllocator
+from gangline.dra.selecting import Compile, SelectorProgram, Selectors, compile_selector
 from gangline.dra.standing import Standing
-from gangline.dra.table import DeviceTable
+from gangline.dra.table import SliceTable
 from gangline.dra.usage import Usage
 
 __all__ = [
     "Allocator",
     "Compile",
-    "DeviceTable",
+    "NodeVerdict",
     "PodAllocator",
-    "Program",
+    "SelectorProgram",
     "Selectors",
+    "SliceTable",
     "Standing",
     "Usage",
-    "Verdict",
     "compile_selector",
 ]

@@ -14,19 +14,19 @@ from gangline.dra.asking import MOST_DEVICES, Alternative, Ask, read
 from gangline.dra.candidates import USABLE, Candidates
 from gangline.dra.counting import Counted, Counting, Outcomes
 from gangline.dra.cutting import Cut, Unallocatable, cut, problem_of, state_of
-from gangline.dra.layout import Layout
+from gangline.dra.layout import DeviceLayout
 from gangline.dra.likeness import alike
 from gangline.dra.links import Outline
 from gangline.dra.losses import Losses
-from gangline.dra.problem import Problem
+from gangline.dra.problem import NodeProblem
 from gangline.dra.reading import CONSUMES, SHAREABLE
 from gangline.dra.results import Gift, allocation
-from gangline.dra.search import Answer, Ending
+from gangline.dra.search import Ending, SearchAnswer
 from gangline.dra.selecting import Selectors
 from gangline.dra.sharing import Values
 from gangline.dra.solving import Solver
 from gangline.dra.standing import Standing
-from gangline.dra.stock import Stock, stock
+from gangline.dra.stock import DeviceStock, stock
 from gangline.dra.units import Units
 from gangline.dra.weighing import Chosen, Weighing
 from gangline.model.resource_claims import ResourceClaim, ResourceClaimAllocation
@@ -45,7 +45,7 @@ _FEW = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class NodeVerdict:
     """What a node has for the claims of a pod."""
 
     allocations: tuple[ResourceClaimAllocation, ...] | None = None
@@ -75,7 +75,7 @@ class Allocator:
         self._solver = solver if solver is not None else Solver()
         self.losses = Losses(standing, selectors.properties)
         self.units = Units(standing, self.losses)
-        self._layout = Layout(standing)
+        self._layout = DeviceLayout(standing)
 
     def ask(self, claims: Sequence[ResourceClaim]) -> PodAllocator:
         """What nodes have for the claims of a pod. Raises InvalidObject: no node can have anything for such claims."""
@@ -95,7 +95,7 @@ class PodAllocator:
         solver: Solver,
         losses: Losses,
         units: Units,
-        layout: Layout,
+        layout: DeviceLayout,
     ) -> None:
         self._ask = ask
         self._candidates = candidates
@@ -162,7 +162,7 @@ class PodAllocator:
         """How many GPUs are asked for, and the thousandths of each: see `units`."""
         return self._units.wanted(self._candidates)
 
-    def stock(self, nodes: NDArray[np.int64]) -> Stock:
+    def stock(self, nodes: NDArray[np.int64]) -> DeviceStock:
         """The devices of the nodes in these rows for the first request."""
         return stock(self._candidates, self._layout, nodes)
 
@@ -176,32 +176,32 @@ class PodAllocator:
         node_name: str,
         claims: Sequence[ResourceClaim] | None = None,
         order: Order = "upstream",
-    ) -> Verdict:
+    ) -> NodeVerdict:
         """What the node in this row has; for other claims of the same specs, if there are some."""
         found = self._found(node)
-        if isinstance(found, Verdict):
+        if isinstance(found, NodeVerdict):
             return found
         of_node, state, answer = found
         if order == "best":
             answer = self._improved(node, of_node, state, answer)
-        return Verdict(self._allocations(answer, of_node.devices.rows, node_name, claims or self._ask.claims))
+        return NodeVerdict(self._allocations(answer, of_node.devices.rows, node_name, claims or self._ask.claims))
 
-    def refusal(self, node: int) -> Verdict | None:
+    def refusal(self, node: int) -> NodeVerdict | None:
         """Why the node in this row has nothing for the claims; None if it has something for all of them."""
         found = self._found(node)
-        return found if isinstance(found, Verdict) else None
+        return found if isinstance(found, NodeVerdict) else None
 
-    def _found(self, node: int) -> tuple[Cut, Hashable | None, Answer] | Verdict:
+    def _found(self, node: int) -> tuple[Cut, Hashable | None, SearchAnswer] | NodeVerdict:
         """A solution for the node in this row, with the state of the node's devices; or why there is none."""
         try:
             found = self._cut(node)
             state = state_of(self._candidates, found)
             answer = self._answer(found, state)
         except Unallocatable as error:
-            return Verdict(error=str(error))
+            return NodeVerdict(error=str(error))
         return (found, state, answer) if answer.ending is Ending.FOUND else self._refusal(answer, found.devices.rows)
 
-    def _answer(self, found: Cut, state: Hashable | None) -> Answer:
+    def _answer(self, found: Cut, state: Hashable | None) -> SearchAnswer:
         """Raises Unallocatable."""
         answer = found.shape.answers.get(state) if state is not None else None
         if answer is None:
@@ -210,7 +210,7 @@ class PodAllocator:
                 self._solver.keep(found.shape, state, answer)
         return answer
 
-    def _improved(self, node: int, found: Cut, state: Hashable | None, first: Answer) -> Answer:
+    def _improved(self, node: int, found: Cut, state: Hashable | None, first: SearchAnswer) -> SearchAnswer:
         """The answer in the order `best`; where devices are neither shared nor have counters, kept by their states."""
         outline = self._outline(node, found) if found.is_plain and state is not None else None
         if outline is None:
@@ -228,11 +228,11 @@ class PodAllocator:
             self._cut_bytes += _POSITION_BYTES * len(found.devices.rows)
         return self._outlines[node]
 
-    def _solved_best(self, found: Cut, first: Answer) -> Answer:
+    def _solved_best(self, found: Cut, first: SearchAnswer) -> SearchAnswer:
         stakes = self._losses.stakes(found.devices.numbers, found.devices.pools)
         return self._solver.improve(problem_of(self._candidates, found), stakes, first)
 
-    def _solved(self, found: Cut) -> Answer:
+    def _solved(self, found: Cut) -> SearchAnswer:
         problem = problem_of(self._candidates, found)
         self._check_count(problem)
         return self._solver.solve(problem)
@@ -261,19 +261,19 @@ class PodAllocator:
         self._outlines.clear()
         self._cut_bytes = 0
 
-    def _check_count(self, problem: Problem) -> None:
+    def _check_count(self, problem: NodeProblem) -> None:
         """Raise Unallocatable if a claim gets more devices than it may have, whichever alternatives are chosen."""
         for requests in problem.requests:
             least = sum(min(problem.choices[number].count for number in numbers) for numbers in requests)
             if least > MOST_DEVICES:
                 raise Unallocatable(f"a claim asks for {least} devices, and at most {MOST_DEVICES} are allocated")
 
-    def _refusal(self, answer: Answer, rows: list[int]) -> Verdict:
+    def _refusal(self, answer: SearchAnswer, rows: list[int]) -> NodeVerdict:
         if answer.ending is Ending.GAVE_UP:
             text = f"no devices were found in {self._solver.most_steps} steps, and the search was given up"
-            return Verdict(error=text, is_exhaustive=False)
+            return NodeVerdict(error=text, is_exhaustive=False)
         if answer.culprit is None:
-            return Verdict()
+            return NodeVerdict()
         number, position = answer.culprit
         alternative = self._candidates.alternatives[number]
         claim = self._ask.named(alternative.claim)
@@ -281,13 +281,13 @@ class PodAllocator:
             failed, why = self._candidates.failure(number, rows[position])
             of_class = len(alternative.device_class.spec.selectors)
             of = f"class {alternative.device_class.metadata.name}" if failed < of_class else claim
-            return Verdict(error=f"{of}: selector #{failed if failed < of_class else failed - of_class}: {why}")
+            return NodeVerdict(error=f"{of}: selector #{failed if failed < of_class else failed - of_class}: {why}")
         device = "/".join(self._candidates.table.ids[rows[position]])
         why = f"cannot add device {device} because a claim constraint would not be satisfied"
-        return Verdict(error=f"{claim}, request {alternative.name}: {why}")
+        return NodeVerdict(error=f"{claim}, request {alternative.name}: {why}")
 
     def _allocations(
-        self, answer: Answer, rows: list[int], node_name: str, claims: Sequence[ResourceClaim]
+        self, answer: SearchAnswer, rows: list[int], node_name: str, claims: Sequence[ResourceClaim]
     ) -> tuple[ResourceClaimAllocation, ...]:
         found = []
         for number, claim in enumerate(claims):
@@ -297,7 +297,7 @@ class PodAllocator:
             found.append(allocation(claim, requests, chosen, gifts, node_name, self._share_id))
         return tuple(found)
 
-    def _chosen(self, answer: Answer, claim: int, request: int) -> Alternative:
+    def _chosen(self, answer: SearchAnswer, claim: int, request: int) -> Alternative:
         alternatives = self._ask.requests[claim][request].alternatives
         number = answer.chosen.get((claim, request))
         return alternatives[0] if number is None else self._candidates.alternatives[number]

@@ -61,7 +61,7 @@ class Alternative:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ClaimRequest:
     """A request: its alternatives, in the order of preference."""
 
     name: str
@@ -71,7 +71,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Constraint:
+class ClaimConstraint:
     """What the devices of a claim must have in common, or must not."""
 
     attribute: str
@@ -84,9 +84,9 @@ class Ask:
     """What the claims of one pod ask for together."""
 
     claims: tuple[ResourceClaim, ...]
-    requests: tuple[tuple[Request, ...], ...]
+    requests: tuple[tuple[ClaimRequest, ...], ...]
     """By claim."""
-    constraints: tuple[tuple[Constraint, ...], ...]
+    constraints: tuple[tuple[ClaimConstraint, ...], ...]
     """By claim."""
 
     def named(self, claim: int) -> str:
@@ -130,15 +130,15 @@ def _constraints(claim: ResourceClaim) -> list[DeviceConstraint]:
     return claim.spec.devices.constraints
 
 
-def _constraint(constraint: DeviceConstraint, path: str) -> Constraint:
+def _constraint(constraint: DeviceConstraint, path: str) -> ClaimConstraint:
     if constraint.match_attribute is not None:
-        return Constraint(constraint.match_attribute, False, tuple(constraint.requests))
+        return ClaimConstraint(constraint.match_attribute, False, tuple(constraint.requests))
     if constraint.distinct_attribute is not None:
-        return Constraint(constraint.distinct_attribute, True, tuple(constraint.requests))
+        return ClaimConstraint(constraint.distinct_attribute, True, tuple(constraint.requests))
     raise InvalidObject(path, None, "neither matchAttribute nor distinctAttribute")
 
 
-def _requests(number: int, claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> tuple[Request, ...]:
+def _requests(number: int, claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> tuple[ClaimRequest, ...]:
     found = []
     for i, request in enumerate(claim.spec.devices.requests):
         path = f"{_path(claim)}.requests[{i}]"
@@ -151,7 +151,7 @@ def _requests(number: int, claim: ResourceClaim, classes: Mapping[str, DeviceCla
         else:
             raise InvalidObject(path, None, "neither exactly nor firstAvailable")
         alternatives = tuple(_alternative(number, i, request, name, each, classes, path) for name, each in given)
-        found.append(Request(request.name, alternatives, bool(request.first_available)))
+        found.append(ClaimRequest(request.name, alternatives, bool(request.first_available)))
     return tuple(found)
 
 

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from gangline.dra.problem import Choice, Mask, Problem, positions
-from gangline.dra.search import Answer, Ending, is_free_of_order, solve
+from gangline.dra.problem import Choice, Mask, NodeProblem, positions
+from gangline.dra.search import Ending, SearchAnswer, is_free_of_order, solve
 from gangline.dra.stakes import Stakes
 
 MOST_STARTS = 16
@@ -25,7 +25,7 @@ _EQUAL = 1e-9
 """A difference that is no more than a rounding error."""
 
 
-def improved(problem: Problem, stakes: Stakes, first: Answer, most_steps: int) -> Answer:
+def improved(problem: NodeProblem, stakes: Stakes, first: SearchAnswer, most_steps: int) -> SearchAnswer:
     """The cheapest solution that is found, or `first`, a solution in the order of the positions, if none is cheaper."""
     if not first.given or not is_free_of_order(problem):
         return first
@@ -38,13 +38,13 @@ def improved(problem: Problem, stakes: Stakes, first: Answer, most_steps: int) -
     return best
 
 
-def loss_of(problem: Problem, stakes: Stakes, answer: Answer) -> float:
+def loss_of(problem: NodeProblem, stakes: Stakes, answer: SearchAnswer) -> float:
     """What is lost with the devices of an answer; nothing with those that are only observed."""
     taken = [position for _, number, position in answer.given if not problem.choices[number].is_admin]
     return stakes.loss(sorted(taken))
 
 
-def _orders(problem: Problem, stakes: Stakes, number: int) -> Iterator[list[int]]:
+def _orders(problem: NodeProblem, stakes: Stakes, number: int) -> Iterator[list[int]]:
     """Orders in which the positions are tried."""
     candidates: Mask = 0
     for choice in problem.choices:
@@ -68,13 +68,13 @@ def _orders(problem: Problem, stakes: Stakes, number: int) -> Iterator[list[int]
         yield [*sorted(by_loss, key=lambda position: far[position]), *rest]
 
 
-def _solved(problem: Problem, order: Sequence[int], most_steps: int) -> Answer:
+def _solved(problem: NodeProblem, order: Sequence[int], most_steps: int) -> SearchAnswer:
     """The first solution if the positions are tried in this order."""
     answer = solve(_reordered(problem, order), most_steps)
     return replace(answer, given=tuple((claim, choice, order[at]) for claim, choice, at in answer.given))
 
 
-def _reordered(problem: Problem, order: Sequence[int]) -> Problem:
+def _reordered(problem: NodeProblem, order: Sequence[int]) -> NodeProblem:
     """The same problem, with the device of position `order[i]` at position i."""
     place = {position: at for at, position in enumerate(order)}
 

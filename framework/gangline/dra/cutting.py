@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gangline.dra.candidates import FAILS, MEANT, USABLE, Candidates
-from gangline.dra.placed import Placed
-from gangline.dra.pools import Condition
-from gangline.dra.problem import Amounts, Choice, Mask, Problem, Rule
+from gangline.dra.placed import PlacedPool
+from gangline.dra.pools import PoolCondition
+from gangline.dra.problem import Amounts, Choice, Mask, NodeProblem, ProblemRule
 from gangline.dra.reading import CONSUMES, SHAREABLE, consumption
 from gangline.dra.rows import RowNumbers
-from gangline.dra.solving import Shape, Solver
+from gangline.dra.solving import ProblemShape, Solver
 from gangline.dra.standing import IN_USE, TAKEN
 
 
@@ -31,7 +31,7 @@ class _Devices:
     """By position: the row."""
     rows: list[int]
     """The same numbers."""
-    pools: list[Placed]
+    pools: list[PlacedPool]
     """By position."""
     reached: NDArray[np.bool_] | None
     """By position: whether the node may use the device; None if it may use all."""
@@ -42,12 +42,12 @@ class Cut:
     """What makes up the problem of a node, whatever is taken."""
 
     devices: _Devices
-    shape: Shape
+    shape: ProblemShape
     """What it has in common with other nodes: `shape.problem` is the problem while nothing is taken of the devices, and
     nothing is left of counters."""
-    counters: tuple[tuple[Placed, tuple[str, str]], ...]
+    counters: tuple[tuple[PlacedPool, tuple[str, str]], ...]
     """The counters of the problem: pool, counter set and name."""
-    consuming: tuple[Placed, ...]
+    consuming: tuple[PlacedPool, ...]
     """Pools with devices that consume counters."""
     is_plain: bool
     """Whether no device may be shared, nor consumes counters."""
@@ -61,12 +61,12 @@ def cut(candidates: Candidates, node: int, solver: Solver) -> Cut:
     if greedy is not None:
         for placed in pools:
             pool = placed.pool
-            if pool.condition is not Condition.USABLE:
+            if pool.condition is not PoolCondition.USABLE:
                 of = f"{candidates.ask.named(greedy.claim)}, request {greedy.name}"
-                state = "being updated" if pool.condition is Condition.INCOMPLETE else "invalid"
+                state = "being updated" if pool.condition is PoolCondition.INCOMPLETE else "invalid"
                 what = f"resource pool {pool.driver}/{pool.name} is currently {state}"
                 raise Unallocatable(f"{of}: asks for all devices, but {what}")
-    pools = [placed for placed in pools if placed.pool.condition is Condition.USABLE]
+    pools = [placed for placed in pools if placed.pool.condition is PoolCondition.USABLE]
     rows = np.concatenate([placed.rows for placed in pools]) if pools else np.arange(0)
     of_pool = [placed for placed in pools for _ in range(len(placed.rows))]
     found = np.flatnonzero(candidates.matter(rows)).tolist()
@@ -93,7 +93,7 @@ def state_of(candidates: Candidates, of: Cut) -> Hashable | None:
     return states, left, overdrawn
 
 
-def problem_of(candidates: Candidates, of: Cut) -> Problem:
+def problem_of(candidates: Candidates, of: Cut) -> NodeProblem:
     """The problem of a node as things stand. Raises Unallocatable."""
     states = candidates.standing.states[of.devices.numbers]
     if not of.is_plain or (states > TAKEN).any():
@@ -131,7 +131,7 @@ class _Problem:
         self._standing = candidates.standing
         self._table = candidates.table
         self.of = of
-        self.counters: list[tuple[Placed, tuple[str, str]]] = []
+        self.counters: list[tuple[PlacedPool, tuple[str, str]]] = []
         """The counters of the problem."""
         self._with_taken = with_taken
         states = self._standing.states[of.numbers] if with_taken else np.zeros(len(of.rows), dtype=np.uint8)
@@ -146,7 +146,7 @@ class _Problem:
         self._capacities: dict[tuple[int, str], int] = {}
         self._capacities_left: list[int] = []
 
-    def made(self) -> Problem:
+    def made(self) -> NodeProblem:
         ask = self._candidates.ask
         exhausted = self._exhausted()
         choices = tuple(self._choice(number, exhausted) for number in range(len(self._candidates.alternatives)))
@@ -159,7 +159,7 @@ class _Problem:
                 numbers.append(tuple(range(number, number + len(request.alternatives))))
                 number += len(request.alternatives)
             requests.append(tuple(numbers))
-        return Problem(
+        return NodeProblem(
             len(self.of.rows),
             choices,
             tuple(requests),
@@ -245,7 +245,7 @@ class _Problem:
             consumed[position] = tuple(pairs)
         return tuple(consumed), tuple(left)
 
-    def _rules(self, requests: list[tuple[tuple[int, ...], ...]]) -> tuple[tuple[Rule, ...], ...]:
+    def _rules(self, requests: list[tuple[tuple[int, ...], ...]]) -> tuple[tuple[ProblemRule, ...], ...]:
         candidates = self._candidates
         found = []
         for claim, constraints in enumerate(candidates.ask.constraints):
@@ -258,6 +258,6 @@ class _Problem:
                 choices = frozenset(
                     number for number in of_claim if candidates.alternatives[number].is_named_in(constraint.requests)
                 )
-                rules.append(Rule(constraint.is_distinct, values, choices))
+                rules.append(ProblemRule(constraint.is_distinct, values, choices))
             found.append(tuple(rules))
         return tuple(found)

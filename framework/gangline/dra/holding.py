@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gangline.dra.problem import MISSING, UNKNOWN, Choice, Mask, Problem
+from gangline.dra.problem import MISSING, UNKNOWN, Choice, Mask, NodeProblem
 
 
 class Violation(Exception):
@@ -31,7 +31,7 @@ class Holding:
         "shared",
     )
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: NodeProblem) -> None:
         self._problem = problem
         self._rules = [
             [[rule for rule in enumerate(rules) if choice in rule[1].choices] for choice in range(len(problem.choices))]

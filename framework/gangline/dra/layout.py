@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gangline.dra.placed import Placed
-from gangline.dra.pools import Condition
+from gangline.dra.placed import PlacedPool
+from gangline.dra.pools import PoolCondition
 from gangline.dra.rows import RowNumbers, grown
 from gangline.dra.standing import Standing
 from gangline.status import BoolColumn
@@ -25,7 +25,7 @@ _MOST_LEFT = 65_536
 _Left = tuple[tuple[tuple[tuple[str, str], int], ...], ...]
 
 
-class Listed(NamedTuple):
+class LaidOut(NamedTuple):
     """The devices of some nodes."""
 
     rows: RowNumbers
@@ -36,7 +36,7 @@ class Listed(NamedTuple):
     """By device: which of the pools of that node the device is in."""
 
 
-class Layout:
+class DeviceLayout:
     """The devices of all nodes that were asked about."""
 
     def __init__(self, standing: Standing) -> None:
@@ -70,14 +70,14 @@ class Layout:
         self._read(nodes)
         return int(self._lengths[nodes].sum())
 
-    def of(self, nodes: RowNumbers) -> Listed:
+    def of(self, nodes: RowNumbers) -> LaidOut:
         """The devices of these nodes."""
         self._read(nodes)
         lengths = self._lengths[nodes]
         ends = np.cumsum(lengths)
         total = int(ends[-1]) if len(ends) else 0
         at = np.arange(total) + np.repeat(self._starts[nodes] - 1 - (ends - lengths), lengths)
-        return Listed(self._rows[at], np.repeat(np.arange(len(nodes)), lengths), self._order[at])
+        return LaidOut(self._rows[at], np.repeat(np.arange(len(nodes)), lengths), self._order[at])
 
     def left(self, nodes: RowNumbers) -> NDArray[np.int64]:
         """For each of these nodes a number; where it is equal, as much is left of each counter of their pools."""
@@ -96,7 +96,7 @@ class Layout:
             self._left[node] = self._left_numbers[key] + 1
         return self._left[nodes]
 
-    def _left_of(self, placed: Placed) -> tuple[tuple[tuple[str, str], int], ...]:
+    def _left_of(self, placed: PlacedPool) -> tuple[tuple[tuple[str, str], int], ...]:
         return tuple(sorted(self._standing.left(placed).items()))
 
     def _follow_counters(self) -> None:
@@ -141,7 +141,7 @@ class Layout:
                 end += len(placed.rows)
             self._starts[node], self._lengths[node] = start + 1, end - start
             self._hard[node] = any(
-                [placed.selects_devices or placed.pool.condition is not Condition.USABLE for placed in pools]
+                [placed.selects_devices or placed.pool.condition is not PoolCondition.USABLE for placed in pools]
             )
         self._live += end - len(self._rows)
         self._rows, self._order = np.concatenate(parts), np.concatenate(orders)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gangline.dra.candidates import Candidates
-from gangline.dra.layout import Layout
+from gangline.dra.layout import DeviceLayout
 from gangline.dra.reading import CONSUMES, SHAREABLE
 from gangline.dra.rows import RowNumbers, kinds
 from gangline.dra.standing import IN_USE
@@ -23,7 +23,7 @@ _FEW = 3
 """So many nodes are not compared."""
 
 
-def alike(candidates: Candidates, layout: Layout, nodes: RowNumbers) -> Iterator[list[int]]:
+def alike(candidates: Candidates, layout: DeviceLayout, nodes: RowNumbers) -> Iterator[list[int]]:
     """The nodes, given by their rows, in groups with equal problems; a node that is hard to compare is alone."""
     if len(nodes) <= _FEW:
         yield from ([node] for node in nodes.tolist())
@@ -36,7 +36,7 @@ def alike(candidates: Candidates, layout: Layout, nodes: RowNumbers) -> Iterator
             yield from _groups(candidates, layout, some)
 
 
-def _groups(candidates: Candidates, layout: Layout, nodes: RowNumbers) -> Iterator[list[int]]:
+def _groups(candidates: Candidates, layout: DeviceLayout, nodes: RowNumbers) -> Iterator[list[int]]:
     rows, place, order = layout.of(nodes)
     flags = [candidates.flags(candidates.kind_of.index(kind)) for kind in range(len(set(candidates.kind_of)))]
     matters = candidates.matter(rows)

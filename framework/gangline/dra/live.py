@@ -14,18 +14,18 @@ import msgspec
 import numpy as np
 
 from gangline.deadline import POD_SECONDS, Deadline
-from gangline.dra.allocator import Allocator, Order, Verdict
+from gangline.dra.allocator import Allocator, NodeVerdict, Order
 from gangline.dra.asking import read
-from gangline.dra.pools import Condition
+from gangline.dra.pools import PoolCondition
 from gangline.dra.questions import FIRST_TEXT, Question
 from gangline.dra.reading import SHAREABLE
 from gangline.dra.selecting import Selectors
 from gangline.dra.sharing import Values
 from gangline.dra.solving import Solver
 from gangline.dra.standing import Standing
-from gangline.dra.stock import Stock
+from gangline.dra.stock import DeviceStock
 from gangline.dra.supply import Supply
-from gangline.dra.table import SEVERAL, DeviceTable
+from gangline.dra.table import SEVERAL, SliceTable
 from gangline.dra.usage import Usage
 from gangline.dra.weighing import Chosen
 from gangline.errors import InvalidObject
@@ -221,9 +221,11 @@ class Devices:
         if 0 <= number < len(texts):
             return _named(texts[number], claims)
         pools = self._standing.table.pools if self._standing is not None else ()
-        return INVALID_POOLS if any(pool.condition is Condition.INVALID for pool in pools) else NO_DEVICES
+        return INVALID_POOLS if any(pool.condition is PoolCondition.INVALID for pool in pools) else NO_DEVICES
 
-    def allocate(self, asked: Asked, claims: Sequence[ResourceClaim], row: int, order: Order = "upstream") -> Verdict:
+    def allocate(
+        self, asked: Asked, claims: Sequence[ResourceClaim], row: int, order: Order = "upstream"
+    ) -> NodeVerdict:
         """What the node of a row has for these claims, device by device. Raises InvalidObject.
 
         `claims` ask for what `asked` says.
@@ -273,14 +275,14 @@ class Devices:
             return question.losses(nodes)
         return question.pod.weighed(len(nodes.whole), nodes.rows, chosen)
 
-    def stock(self, device_class: str, nodes: NodeView) -> Stock:
+    def stock(self, device_class: str, nodes: NodeView) -> DeviceStock:
         """The devices of a class that the nodes of the view see; none if there is no such class."""
         request = DeviceRequest("device", ExactDeviceRequest(device_class, allocation_mode="ExactCount", count=1))
         claim = ResourceClaim(ObjectMeta(), ResourceClaimSpec(DeviceClaim([request])))
         try:
             question = self._question(self.asked([claim]))
         except InvalidObject:
-            return Stock(np.zeros(len(nodes), dtype=np.int64), np.zeros(len(nodes), dtype=np.int64))
+            return DeviceStock(np.zeros(len(nodes), dtype=np.int64), np.zeros(len(nodes), dtype=np.int64))
         return question.pod.stock(nodes.rows)
 
     # GPUs
@@ -321,7 +323,7 @@ class Devices:
             self._standing.table.settle(nodes)
             return self._standing, self._allocator
         names = sorted(self._slices)
-        table = DeviceTable([self._slices[name] for name in names], nodes, by_name=True)
+        table = SliceTable([self._slices[name] for name in names], nodes, by_name=True)
         self._numbers = {name: number for number, name in enumerate(names)}
         self._questions.clear()
         self._standing = Standing(table, self._usage)

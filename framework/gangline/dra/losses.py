@@ -24,12 +24,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gangline.dra.links import Links, Outline
-from gangline.dra.placed import Placed
-from gangline.dra.pools import Condition
+from gangline.dra.placed import PlacedPool
+from gangline.dra.pools import PoolCondition
 from gangline.dra.properties import Properties
 from gangline.dra.reading import CONSUMES, SHAREABLE, consumption
 from gangline.dra.rows import RowNumbers, grown
-from gangline.dra.sharing import Sharing, Sharings, State, Values
+from gangline.dra.sharing import CounterSharing, Sharings, State, Values
 from gangline.dra.stakes import CROWD, SIZE, Stakes
 from gangline.dra.standing import IN_USE, TAKEN, Standing
 from gangline.model.resource_slices import CounterSet
@@ -51,7 +51,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 class _Set:
     """A counter set of a pool."""
 
-    sharing: Sharing
+    sharing: CounterSharing
     counters: tuple[tuple[str, str], ...]
     """Counter set and name of each counter."""
     places: RowNumbers
@@ -78,7 +78,7 @@ class Losses:
         self._table = standing.table
         self._properties = properties
         self._links = Links(standing, properties)
-        self._divided: WeakKeyDictionary[Placed, _Divided] = WeakKeyDictionary()
+        self._divided: WeakKeyDictionary[PlacedPool, _Divided] = WeakKeyDictionary()
         self._sharings = Sharings()
         self._layouts: BoundedCache[tuple[bytes, bytes], _Layout] = BoundedCache(
             _MOST_BYTES, lambda _, sets: _LAYOUT_BYTES + _PART_BYTES * sum(len(each.places) for each in sets)
@@ -102,10 +102,10 @@ class Losses:
             self._position = touched.position
         return self._cells[:size]
 
-    def stakes(self, rows: RowNumbers, pools: Sequence[Placed]) -> Stakes:
+    def stakes(self, rows: RowNumbers, pools: Sequence[PlacedPool]) -> Stakes:
         """What a node loses with these devices: their rows, and the pool of each."""
         links, groups = self._links.groups(rows.tolist())
-        sets: list[tuple[Sharing, State]] = []
+        sets: list[tuple[CounterSharing, State]] = []
         parts: list[tuple[tuple[int, int], ...]] = [()] * len(rows)
         consuming = np.flatnonzero(self._consumes_more(rows))
         where = {(pools[at], int(rows[at])): at for at in consuming.tolist()}
@@ -147,7 +147,7 @@ class Losses:
         """Evaluate the devices that these nodes see, or all."""
         table, cells = self._table, self._cells
         if nodes is None:
-            pools = [placed for placed in table.placed if placed.pool.condition is Condition.USABLE]
+            pools = [placed for placed in table.placed if placed.pool.condition is PoolCondition.USABLE]
             rows = np.arange(len(table))
         else:
             pools = list(dict.fromkeys(placed for node in nodes for placed in table.pools_of(node)))
@@ -210,7 +210,7 @@ class Losses:
 
     # Counter sets
 
-    def left(self, placed: Placed, node: int) -> Values:
+    def left(self, placed: PlacedPool, node: int) -> Values:
         """By counter set of a pool that devices of a node consume: which fraction nothing consumes, on average over its
         counters."""
         left, divided = self._standing.left(placed), self._of_pool(placed)
@@ -232,13 +232,13 @@ class Losses:
             found += each.sharing.fraction([amounts.get(counter, 0) for counter in each.counters])
         return min(1.0, found)
 
-    def _state(self, placed: Placed, divided: _Divided, each: _Set) -> State:
+    def _state(self, placed: PlacedPool, divided: _Divided, each: _Set) -> State:
         left = self._standing.left(placed)
         taken = self._standing.states[divided.rows[each.places]] & TAKEN > 0
         mask = int.from_bytes(np.packbits(taken, bitorder="little").tobytes(), "little")
         return mask, tuple([left.get(counter, 0) for counter in each.counters])
 
-    def _of_pool(self, placed: Placed) -> _Divided:
+    def _of_pool(self, placed: PlacedPool) -> _Divided:
         found = self._divided.get(placed)
         if found is None:
             table, pool = self._table, placed.pool

@@ -13,7 +13,7 @@ from itertools import product
 from math import prod
 
 from gangline.dra.holding import Holding
-from gangline.dra.problem import MISSING, UNKNOWN, Mask, Problem
+from gangline.dra.problem import MISSING, UNKNOWN, Mask, NodeProblem
 
 _MOST_COMBINATIONS = 64
 """Combinations of values that are counted one by one; above, each rule is counted for itself."""
@@ -33,7 +33,7 @@ class _Need:
 class Outlook:
     """What the requests of a problem need."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: NodeProblem) -> None:
         self._problem = problem
         self._values = [[_masks(rule.values) for rule in rules] for rules in problem.rules]
         """By claim and rule: the devices of each value."""
@@ -150,7 +150,7 @@ class Outlook:
         return len(wanted) < 2 or _can_be_dealt(wanted)
 
 
-def _grouped(problem: Problem, counter: int) -> list[tuple[int, Mask]]:
+def _grouped(problem: NodeProblem, counter: int) -> list[tuple[int, Mask]]:
     """Amounts of a counter and who consumes them, ascending, without devices that may be shared."""
     groups: dict[int, Mask] = {}
     for position, amounts in enumerate(problem.counters):

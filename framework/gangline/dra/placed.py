@@ -10,7 +10,7 @@ from gangline.state.changes import Changes
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
-class Placed:
+class PlacedPool:
     """A pool, as some nodes see it, and the rows of its devices."""
 
     pool: Pool

@@ -19,7 +19,7 @@ from gangline.state.node_view import NodeView
 from gangline.status import BoolColumn
 
 
-class Condition(enum.Enum):
+class PoolCondition(enum.Enum):
     """Whether the devices of a pool may be allocated."""
 
     USABLE = "usable"
@@ -54,7 +54,7 @@ class Pool:
     name: str
     reach: Reach
     """The nodes."""
-    condition: Condition
+    condition: PoolCondition
     why: str = ""
     """What makes it invalid."""
     generation: int = 0
@@ -175,7 +175,7 @@ class _Group:
                 return
             of_generation = [n for n, each in zip(self._numbers, generations, strict=True) if each == generation]
             if len(of_generation) != wanted:
-                yield Pool(driver, name, reach, Condition.INCOMPLETE)
+                yield Pool(driver, name, reach, PoolCondition.INCOMPLETE)
                 return
             names = {slices[number].metadata.name for number in seen}
             if len(seen) != len(of_generation):
@@ -185,13 +185,13 @@ class _Group:
         with_devices = tuple(number for number in seen if not slices[number].spec.shared_counters)
         why = self._contradiction(with_devices, with_counters, [*seen, *unseen])
         if why:
-            yield Pool(driver, name, reach, Condition.INVALID, why)
+            yield Pool(driver, name, reach, PoolCondition.INVALID, why)
             return
         devices = [device for number in with_devices for device in slices[number].spec.devices]
         if devices:
             late = any(device.binding_conditions is not None for device in devices)
             found = with_devices, tuple(unseen), with_counters
-            yield Pool(driver, name, reach, Condition.USABLE, "", generation, *found, late)
+            yield Pool(driver, name, reach, PoolCondition.USABLE, "", generation, *found, late)
 
     def _contradiction(self, with_devices: Sequence[int], with_counters: Sequence[int], known: Sequence[int]) -> str:
         """What makes the pool invalid, or ""."""

@@ -38,7 +38,7 @@ class Choice:
     """By position: which capacities a share of the device consumes, and how much."""
 
 
-class Rule(NamedTuple):
+class ProblemRule(NamedTuple):
     """A constraint of a claim."""
 
     is_distinct: bool
@@ -49,7 +49,7 @@ class Rule(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class NodeProblem:
     """What the claims of a pod ask for on one node."""
 
     size: int
@@ -59,7 +59,7 @@ class Problem:
     """By claim and request: the numbers of its choices."""
     prioritized: tuple[tuple[bool, ...], ...]
     """By claim and request: whether it lists alternatives."""
-    rules: tuple[tuple[Rule, ...], ...]
+    rules: tuple[tuple[ProblemRule, ...], ...]
     """By claim."""
     shareable: Mask
     """Devices that may be given more than once."""

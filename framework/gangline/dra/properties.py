@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from gangline.dra.reading import TAINTED, is_blocking
 from gangline.dra.rows import RowColumn, RowNumbers, kinds
-from gangline.dra.table import DeviceTable
+from gangline.dra.table import SliceTable
 from gangline.model.resource_claims import DeviceToleration
 from gangline.model.resource_slices import Device, DeviceAttribute, DeviceCapacity, DeviceTaint
 from gangline.sizes import BoundedCache
@@ -40,7 +40,7 @@ V = TypeVar("V")
 class Coded(Generic[K]):
     """A column of numbers for values, and the value of each number."""
 
-    def __init__(self, table: DeviceTable, value_of: Callable[[int], K]) -> None:
+    def __init__(self, table: SliceTable, value_of: Callable[[int], K]) -> None:
         self.values: list[K] = []
         """By number."""
         self._numbers: dict[K, int] = {}
@@ -66,7 +66,7 @@ class Coded(Generic[K]):
 class Properties:
     """The columns of a table."""
 
-    def __init__(self, table: DeviceTable) -> None:
+    def __init__(self, table: SliceTable) -> None:
         self._table = table
         self._named: BoundedCache[tuple[str, str], RowColumn[np.int32]] = BoundedCache(
             _MOST_BYTES, lambda *_: 1024 + 4 * len(table)

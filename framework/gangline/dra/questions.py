@@ -8,7 +8,7 @@ from gangline.deadline import Deadline
 from gangline.dra.allocator import PodAllocator
 from gangline.dra.counting import FITS, OPEN, Outcomes
 from gangline.dra.sharing import Values
-from gangline.dra.table import DeviceTable
+from gangline.dra.table import SliceTable
 from gangline.state.changes import Changes
 from gangline.state.node_view import Int64Column, NodeView, Rows
 from gangline.status import BoolColumn, CodeColumn
@@ -27,7 +27,7 @@ _ROW_BYTES = 11
 class Question:
     """What the nodes have for claims of certain specs."""
 
-    def __init__(self, pod: PodAllocator, table: DeviceTable, texts: list[str]) -> None:
+    def __init__(self, pod: PodAllocator, table: SliceTable, texts: list[str]) -> None:
         self.pod = pod
         self._table = table
         self._texts = texts

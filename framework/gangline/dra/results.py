@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from gangline.dra.asking import Alternative, Request
+from gangline.dra.asking import Alternative, ClaimRequest
 from gangline.model.resource_claims import (
     AllocatedConfiguration,
     AllocatedDevice,
@@ -30,7 +30,7 @@ class Gift(NamedTuple):
 
 def allocation(
     claim: ResourceClaim,
-    requests: Sequence[Request],
+    requests: Sequence[ClaimRequest],
     chosen: Sequence[Alternative],
     gifts: Sequence[Gift],
     node_name: str,
@@ -74,7 +74,7 @@ def _of_classes(chosen: Sequence[Alternative]) -> list[AllocatedConfiguration]:
 
 
 def _of_claim(
-    claim: ResourceClaim, requests: Sequence[Request], chosen: Sequence[Alternative]
+    claim: ResourceClaim, requests: Sequence[ClaimRequest], chosen: Sequence[Alternative]
 ) -> list[AllocatedConfiguration]:
     """The configuration of the claim: once, or once for each request that it names."""
     found = []

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from gangline.dra.asking import MOST_DEVICES
 from gangline.dra.holding import Holding, Violation
 from gangline.dra.outlook import Outlook
-from gangline.dra.problem import Choice, Problem, Rule, positions
+from gangline.dra.problem import Choice, NodeProblem, ProblemRule, positions
 
 MOST_STEPS = 50_000
 """Steps of one search: devices that are tried, and ways there and back."""
@@ -38,7 +38,7 @@ class Ending(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SearchAnswer:
     """How a search ended, and with what."""
 
     ending: Ending
@@ -51,12 +51,12 @@ class Answer:
     steps: int = 0
 
 
-def solve(problem: Problem, most_steps: int = MOST_STEPS) -> Answer:
+def solve(problem: NodeProblem, most_steps: int = MOST_STEPS) -> SearchAnswer:
     """The first solution in kube-scheduler's order."""
     return _Search(problem, most_steps).run()
 
 
-def is_free_of_order(problem: Problem) -> bool:
+def is_free_of_order(problem: NodeProblem) -> bool:
     """Whether the order of the devices decides only which of them are given, not how the search ends."""
     return not _remembers_order(problem) and not _can_end_early(problem)
 
@@ -82,7 +82,7 @@ _Walk = Generator["_Walk", _Result, _Result]
 
 
 class _Search:
-    def __init__(self, problem: Problem, most_steps: int) -> None:
+    def __init__(self, problem: NodeProblem, most_steps: int) -> None:
         self._problem = problem
         self._holding = Holding(problem)
         self._most = most_steps
@@ -99,20 +99,20 @@ class _Search:
         self._has_turned_back = False
         self._dead: dict[Hashable, tuple[_Result, list[list[tuple[int, dict[int, int]]]] | None]] = {}
 
-    def run(self) -> Answer:
+    def run(self) -> SearchAnswer:
         """The answer. No recursion: the walks that are under way stand on a stack."""
         try:
             result = self._walk()
         except _Failure as failure:
-            return Answer(Ending.FAILED, culprit=failure.culprit, steps=self._steps)
+            return SearchAnswer(Ending.FAILED, culprit=failure.culprit, steps=self._steps)
         except Violation as violation:
-            return Answer(Ending.VIOLATED, culprit=(violation.choice, violation.position), steps=self._steps)
+            return SearchAnswer(Ending.VIOLATED, culprit=(violation.choice, violation.position), steps=self._steps)
         except _TooLong:
-            return Answer(Ending.GAVE_UP, steps=self._steps)
+            return SearchAnswer(Ending.GAVE_UP, steps=self._steps)
         if result is not _Result.FOUND:
-            return Answer(Ending.NONE, steps=self._steps)
+            return SearchAnswer(Ending.NONE, steps=self._steps)
         given = tuple((claim, choice, position) for claim, choice, position, _ in self._holding.given)
-        return Answer(Ending.FOUND, given, self._chosen, steps=self._steps)
+        return SearchAnswer(Ending.FOUND, given, self._chosen, steps=self._steps)
 
     def _walk(self) -> _Result:
         stack = [self._request(0, 0)]
@@ -255,11 +255,11 @@ def _copied(marks: list[list[tuple[int, dict[int, int]]]]) -> list[list[tuple[in
     return [[(count, dict(values)) for count, values in rules] for rules in marks]
 
 
-def _rules(problem: Problem) -> list[Rule]:
+def _rules(problem: NodeProblem) -> list[ProblemRule]:
     return [rule for rules in problem.rules for rule in rules]
 
 
-def _remembers_order(problem: Problem) -> bool:
+def _remembers_order(problem: NodeProblem) -> bool:
     """Whether what a rule remembers depends on the devices that were given and taken back before.
 
     A rule that wants distinct values remembers one value for each request, and forgets it when any device of the
@@ -271,17 +271,17 @@ def _remembers_order(problem: Problem) -> bool:
     )
 
 
-def _can_end_early(problem: Problem) -> bool:
+def _can_end_early(problem: NodeProblem) -> bool:
     """Whether a search may end at a device that it comes upon."""
     return any(choice.failures for choice in problem.choices) or _can_violate(problem)
 
 
-def _can_violate(problem: Problem) -> bool:
+def _can_violate(problem: NodeProblem) -> bool:
     """Whether a search may end because all devices are asked for and break a rule."""
     return any(problem.choices[number].every for rule in _rules(problem) for number in rule.choices)
 
 
-def _alike(problem: Problem) -> list[int]:
+def _alike(problem: NodeProblem) -> list[int]:
     """Masks of devices that differ in nothing that a search looks at."""
 
     def kind(position: int) -> Hashable:

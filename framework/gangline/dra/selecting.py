@@ -15,7 +15,7 @@ from gangline import cel
 from gangline.dra.properties import Codes, Properties
 from gangline.dra.reading import SHAREABLE
 from gangline.dra.rows import RowColumn, RowNumbers, kinds
-from gangline.dra.table import DeviceTable
+from gangline.dra.table import SliceTable
 from gangline.errors import GanglineError
 from gangline.sizes import BoundedCache
 
@@ -38,7 +38,7 @@ Path = tuple[str, ...]
 domain, name); any other path means everything."""
 
 
-class Program(Protocol):
+class SelectorProgram(Protocol):
     """A compiled expression."""
 
     @property
@@ -51,7 +51,7 @@ class Program(Protocol):
         ...
 
 
-Compile = Callable[[str], Program]
+Compile = Callable[[str], SelectorProgram]
 """Compiles an expression. Raises GanglineError."""
 
 
@@ -66,10 +66,10 @@ class _Selector:
         return self._program.reads
 
     def __call__(self, device: Mapping[str, Any], /) -> bool:
-        return self._program(cel.Device.of(device))
+        return self._program(cel.CelDevice.of(device))
 
 
-def compile_selector(expression: str) -> Program:
+def compile_selector(expression: str) -> SelectorProgram:
     """An expression as selectors have it. Raises GanglineError."""
     return _Selector(expression)
 
@@ -77,7 +77,7 @@ def compile_selector(expression: str) -> Program:
 class Selectors:
     """Verdicts of expressions on the devices of a table."""
 
-    def __init__(self, table: DeviceTable, compile_: Compile = compile_selector) -> None:
+    def __init__(self, table: SliceTable, compile_: Compile = compile_selector) -> None:
         self._table = table
         self.properties = Properties(table)
         """The columns of the table that expressions read."""
@@ -129,7 +129,7 @@ class _Judged:
         self,
         expression: str,
         compile_: Compile,
-        table: DeviceTable,
+        table: SliceTable,
         properties: Properties,
         failure: Callable[[str], int],
     ) -> None:
@@ -139,7 +139,7 @@ class _Judged:
         self._verdicts: dict[tuple[int, ...], int] = {}
         """By kind: what it says in each column that the expression reads."""
         self.column: RowColumn[np.int32] = RowColumn(table.rows, np.int32, self._evaluate)
-        self._program: Program | None = None
+        self._program: SelectorProgram | None = None
         self._columns: list[Callable[[], Codes]] = []
         """What the expression reads. Others may get columns with other codes; this expression keeps its own."""
         try:
@@ -184,7 +184,7 @@ class _Judged:
         column = of("/".join(path[1:]))
         return lambda: column.values
 
-    def _verdict(self, program: Program, kind: tuple[int, ...], row: int) -> int:
+    def _verdict(self, program: SelectorProgram, kind: tuple[int, ...], row: int) -> int:
         verdict = self._verdicts.get(kind)
         if verdict is None:
             try:

@@ -26,7 +26,7 @@ State = tuple[int, tuple[int, ...]]
 """A mask of the parts that are given, and what is left of each counter, in thousandths."""
 
 
-class Sharing:
+class CounterSharing:
     """Stands for all counter sets with the same amounts and the same parts."""
 
     def __init__(self, total: Sequence[int], parts: Sequence[Sequence[int]], known: Known | None = None) -> None:
@@ -77,7 +77,7 @@ class Sharing:
         return lost
 
 
-Known = BoundedCache[tuple[Sharing, State], Values]
+Known = BoundedCache[tuple[CounterSharing, State], Values]
 """The losses of the parts of sets, as they stood some time."""
 
 
@@ -91,12 +91,12 @@ class Sharings:
 
     def __init__(self) -> None:
         self._known = known_losses()
-        self._made: BoundedCache[tuple[tuple[int, ...], tuple[tuple[int, ...], ...]], Sharing] = BoundedCache(
+        self._made: BoundedCache[tuple[tuple[int, ...], tuple[tuple[int, ...], ...]], CounterSharing] = BoundedCache(
             _MOST_BYTES, lambda key, _: _SET_BYTES + 48 * len(key[0]) * (1 + len(key[1]))
         )
 
-    def of(self, total: Sequence[int], parts: Sequence[Sequence[int]]) -> Sharing:
+    def of(self, total: Sequence[int], parts: Sequence[Sequence[int]]) -> CounterSharing:
         """As `Sharing`."""
         key = tuple(total), tuple(map(tuple, parts))
         found = self._made.get(key)
-        return self._made.put(key, Sharing(total, parts, self._known)) if found is None else found
+        return self._made.put(key, CounterSharing(total, parts, self._known)) if found is None else found

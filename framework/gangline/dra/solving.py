@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from gangline.dra.best import improved
-from gangline.dra.problem import Problem
-from gangline.dra.search import MOST_STEPS, Answer, solve
+from gangline.dra.problem import NodeProblem
+from gangline.dra.search import MOST_STEPS, SearchAnswer, solve
 from gangline.dra.stakes import Stakes
 from gangline.sizes import BoundedCache
 
@@ -19,14 +19,14 @@ _STATE_BYTES = 500
 """The memory of an answer that a shape has for a state of its devices."""
 
 
-class Shape:
+class ProblemShape:
     """Stands for all nodes that have one problem while nothing is taken of their devices."""
 
     __slots__ = ("answers", "problem")
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: NodeProblem) -> None:
         self.problem = problem
-        self.answers: BoundedCache[Hashable, Answer] = BoundedCache(
+        self.answers: BoundedCache[Hashable, SearchAnswer] = BoundedCache(
             1 << 20, lambda *_: _STATE_BYTES + _POSITION_BYTES // 2 * problem.size
         )
         """By the states of the devices."""
@@ -37,22 +37,22 @@ class Solver:
 
     def __init__(self, most_steps: int = MOST_STEPS) -> None:
         self.most_steps = most_steps
-        self._answers: BoundedCache[Problem, Answer] = BoundedCache(_MOST_BYTES, _size)
-        self._improved: BoundedCache[tuple[Problem, Stakes], Answer] = BoundedCache(
+        self._answers: BoundedCache[NodeProblem, SearchAnswer] = BoundedCache(_MOST_BYTES, _size)
+        self._improved: BoundedCache[tuple[NodeProblem, Stakes], SearchAnswer] = BoundedCache(
             _MOST_BYTES, lambda key, _: 2 * _size(key[0], None)
         )
-        self._shapes: BoundedCache[Problem, Shape] = BoundedCache(
+        self._shapes: BoundedCache[NodeProblem, ProblemShape] = BoundedCache(
             _MOST_BYTES, lambda problem, shape: _size(problem, shape) + shape.answers.bytes
         )
 
-    def solve(self, problem: Problem) -> Answer:
+    def solve(self, problem: NodeProblem) -> SearchAnswer:
         """The answer to a problem."""
         answer = self._answers.get(problem)
         if answer is None:
             answer = self._answers.put(problem, solve(problem, self.most_steps))
         return answer
 
-    def improve(self, problem: Problem, stakes: Stakes, first: Answer) -> Answer:
+    def improve(self, problem: NodeProblem, stakes: Stakes, first: SearchAnswer) -> SearchAnswer:
         """The cheapest solution that is found; `first` is a solution, in the order of the positions."""
         key = problem, stakes
         answer = self._improved.get(key)
@@ -60,16 +60,16 @@ class Solver:
             answer = self._improved.put(key, improved(problem, stakes, first, self.most_steps))
         return answer
 
-    def shape(self, problem: Problem) -> Shape:
+    def shape(self, problem: NodeProblem) -> ProblemShape:
         """The shape of nodes that have this problem while nothing is taken."""
         shape = self._shapes.get(problem)
-        return self._shapes.put(problem, Shape(problem)) if shape is None else shape
+        return self._shapes.put(problem, ProblemShape(problem)) if shape is None else shape
 
-    def keep(self, shape: Shape, state: Hashable, answer: Answer) -> None:
+    def keep(self, shape: ProblemShape, state: Hashable, answer: SearchAnswer) -> None:
         """This is the answer to the problem of nodes of a shape whose devices are in this state."""
         shape.answers.put(state, answer)
         self._shapes.measure(shape.problem)
 
 
-def _size(problem: Problem, _: object) -> int:
+def _size(problem: NodeProblem, _: object) -> int:
     return _PROBLEM_BYTES + _POSITION_BYTES * problem.size * (1 + len(problem.choices))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import comb
 
-from gangline.dra.sharing import Sharing, State
+from gangline.dra.sharing import CounterSharing, State
 
 LEVELS = ("island", "clique", "resource.kubernetes.io/pcieRoot", "resource.kubernetes.io/numaNode")
 """Attributes by which devices are linked, the fastest link first: NVLink, one PCIe root, one NUMA node."""
@@ -27,7 +27,7 @@ Groups = tuple[tuple[tuple[int, int], ...], ...]
 class Stakes:
     """The devices of a problem, as `losses` sees them."""
 
-    sets: tuple[tuple[Sharing, State], ...]
+    sets: tuple[tuple[CounterSharing, State], ...]
     """The counter sets of the devices, and how they stand."""
     parts: tuple[tuple[tuple[int, int], ...], ...]
     """By position: the sets of whose counters the device consumes, and which part of each it is."""

@@ -11,10 +11,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from gangline.dra.placed import Placed, note_reach
+from gangline.dra.placed import PlacedPool, note_reach
 from gangline.dra.reading import CONSUMES, SHAREABLE, consumption
 from gangline.dra.rows import RowColumn, RowNumbers
-from gangline.dra.table import SEVERAL, DeviceTable
+from gangline.dra.table import SEVERAL, SliceTable
 from gangline.dra.usage import DeviceId, Usage
 from gangline.model.resource_claims import AllocatedDevice
 from gangline.quantity import milli
@@ -32,10 +32,10 @@ Left = dict[tuple[str, str], int]
 class Standing:
     """How the devices of a table stand; both go on from here together: see `take` and `give`."""
 
-    def __init__(self, table: DeviceTable, usage: Usage) -> None:
+    def __init__(self, table: SliceTable, usage: Usage) -> None:
         self.table = table
         self.usage = usage
-        self._left: WeakKeyDictionary[Placed, Left] = WeakKeyDictionary()
+        self._left: WeakKeyDictionary[PlacedPool, Left] = WeakKeyDictionary()
         self._has_left = False
         """Whether there has been an entry."""
         self._states: RowColumn[np.uint8] = RowColumn(
@@ -106,14 +106,14 @@ class Standing:
         """By capacity: the thousandths of a device that shares of allocated claims consume."""
         return self.usage.consumed.get(self.table.ids[row], {})
 
-    def is_exhausted(self, row: int, placed: Placed) -> bool:
+    def is_exhausted(self, row: int, placed: PlacedPool) -> bool:
         """Whether the device consumes counters of a pool in which some counter is below zero."""
         traits = self.table.traits_of(row)
         if not traits & CONSUMES or (traits & SHAREABLE and self.states.item(row) & IN_USE):
             return False
         return min(self.left(placed).values(), default=0) < 0
 
-    def left(self, placed: Placed) -> Left:
+    def left(self, placed: PlacedPool) -> Left:
         """The thousandths of counters that allocated devices leave; negative if they have too much."""
         left = self._left.get(placed)
         if left is None:

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gangline.dra.candidates import MEANT, Candidates
-from gangline.dra.layout import Layout
+from gangline.dra.layout import DeviceLayout
 from gangline.dra.rows import RowNumbers
 
 
-class Stock(NamedTuple):
+class DeviceStock(NamedTuple):
     """Devices, by node."""
 
     total: NDArray[np.int64]
@@ -21,7 +21,7 @@ class Stock(NamedTuple):
     """Those of them of which a claim has something."""
 
 
-def stock(candidates: Candidates, layout: Layout, nodes: RowNumbers) -> Stock:
+def stock(candidates: Candidates, layout: DeviceLayout, nodes: RowNumbers) -> DeviceStock:
     """The devices of these nodes for the first request of a question."""
     rows, place, _ = layout.of(nodes)
     meant = candidates.flags(0)[rows] & MEANT > 0
@@ -29,4 +29,4 @@ def stock(candidates: Candidates, layout: Layout, nodes: RowNumbers) -> Stock:
         meant[at] = candidates.table.reaches(int(rows[at]), int(nodes[place[at]]))
     given = meant & (candidates.standing.states[rows] > 0)
     size = len(nodes)
-    return Stock(np.bincount(place[meant], minlength=size), np.bincount(place[given], minlength=size))
+    return DeviceStock(np.bincount(place[meant], minlength=size), np.bincount(place[given], minlength=size))

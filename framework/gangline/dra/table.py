@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from gangline.dra.placed import Placed, note_reach
-from gangline.dra.pools import Condition, Pool, Reach, devices_reach, gather
+from gangline.dra.placed import PlacedPool, note_reach
+from gangline.dra.pools import Pool, PoolCondition, Reach, devices_reach, gather
 from gangline.dra.reading import check, traits_of
 from gangline.dra.rows import RowNumbers, Rows, grown
 from gangline.dra.usage import DeviceId
@@ -44,14 +44,14 @@ class _Group:
     nodes: set[str] = field(default_factory=set)
     """Names of nodes that slices have named."""
     pools: list[Pool] = field(default_factory=list)
-    placed: list[Placed] = field(default_factory=list)
+    placed: list[PlacedPool] = field(default_factory=list)
     rowed: dict[int, None] = field(default_factory=dict)
     """Slices whose devices have rows."""
     reached: dict[int, list[Reach]] = field(default_factory=dict)
     """By slice whose devices select nodes one by one: the nodes of each of its devices."""
 
 
-class DeviceTable:
+class SliceTable:
     """The devices of all pools that some node may use."""
 
     def __init__(self, slices: Iterable[ResourceSlice], nodes: NodeView, by_name: bool = False) -> None:
@@ -76,7 +76,7 @@ class DeviceTable:
         """By row: the number of its slice."""
         self.index: dict[DeviceId, list[int]] = {}
         """By driver, pool and name: the rows."""
-        self.placed_with: dict[int, list[Placed]] = {}
+        self.placed_with: dict[int, list[PlacedPool]] = {}
         """By slice: the pools that offer its devices to some nodes, or know them as those of other nodes."""
         self._node = np.zeros(0, dtype=np.int64)
         self._traits = np.zeros(0, dtype=np.uint8)
@@ -95,13 +95,13 @@ class DeviceTable:
         self._free: dict[int, list[range]] = {}
         """By number: as many rows on end that are free."""
         self._vacant = 0
-        self._own: dict[int, list[Placed]] = {}
+        self._own: dict[int, list[PlacedPool]] = {}
         """By row of a node: the pools that it alone sees as it does."""
-        self._common: dict[Placed, None] = {}
+        self._common: dict[PlacedPool, None] = {}
         """The other pools."""
-        self._wide: dict[Placed, None] = {}
+        self._wide: dict[PlacedPool, None] = {}
         """Pools with devices that several nodes may use."""
-        self._seen: dict[int, list[Placed]] = {}
+        self._seen: dict[int, list[PlacedPool]] = {}
         """By row of a node: what `pools_of` has found."""
         for each in slices:
             self.put(each)
@@ -197,7 +197,7 @@ class DeviceTable:
     def _settle(self, key: PoolKey, nodes: NodeView) -> None:
         group = self._groups[key]
         pools = gather(self.slices, sorted(group.members, key=self._order), nodes)
-        usable = [pool for pool in pools if pool.condition is Condition.USABLE]
+        usable = [pool for pool in pools if pool.condition is PoolCondition.USABLE]
         rowed = dict.fromkeys(number for pool in usable for number in (*pool.slices, *pool.others))
         reached = {
             number: devices_reach(self.slices[number], nodes)
@@ -292,12 +292,12 @@ class DeviceTable:
             for row in rows:
                 self.rows.note(row)
 
-    def _place(self, pool: Pool) -> Placed:
+    def _place(self, pool: Pool) -> PlacedPool:
         ranges = [np.arange(each.start, each.stop) for _, each in map(self._ranges.__getitem__, pool.slices)]
         rows = ranges[0] if len(ranges) == 1 else np.concatenate(ranges) if ranges else np.arange(0)
         specs = [self.slices[number].spec for number in pool.slices]
         has_wide = any(not spec.node_name and spec.devices for spec in specs)
-        placed = Placed(pool, rows, has_wide, any(spec.per_device_node_selection for spec in specs))
+        placed = PlacedPool(pool, rows, has_wide, any(spec.per_device_node_selection for spec in specs))
         if has_wide:
             self._wide[placed] = None
         if pool.reach.is_inverted or len(pool.reach.rows) > 1:
@@ -310,7 +310,7 @@ class DeviceTable:
         self._note(pool)
         return placed
 
-    def _withdraw(self, placed: Placed) -> None:
+    def _withdraw(self, placed: PlacedPool) -> None:
         pool = placed.pool
         self._wide.pop(placed, None)
         if placed in self._common:
@@ -339,7 +339,7 @@ class DeviceTable:
 
     # What there is
 
-    def pools_of(self, node: int) -> list[Placed]:
+    def pools_of(self, node: int) -> list[PlacedPool]:
         """The pools that a node sees, in the order in which they are tried."""
         found = self._seen.get(node)
         if found is None:
@@ -354,16 +354,16 @@ class DeviceTable:
         return (pool for group in self._groups.values() for pool in group.pools)
 
     @property
-    def placed(self) -> Iterator[Placed]:
+    def placed(self) -> Iterator[PlacedPool]:
         """All pools, with the rows of their devices; those that cannot be used have none."""
         return (placed for group in self._groups.values() for placed in group.placed)
 
     @property
-    def wide_pools(self) -> Iterable[Placed]:
+    def wide_pools(self) -> Iterable[PlacedPool]:
         """Pools with devices that several nodes may use."""
         return self._wide
 
-    def wide_pools_of(self, nodes: Sequence[int]) -> list[Placed]:
+    def wide_pools_of(self, nodes: Sequence[int]) -> list[PlacedPool]:
         """As `wide_pools`, for some nodes alone."""
         return [each for each in self._wide if any(node in each.pool.reach for node in nodes)]
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from gangline import cel, config, model
-from gangline.dra import Allocator, Compile, DeviceTable, Selectors, Standing, Usage, Verdict, compile_selector
+from gangline.dra import Allocator, Compile, NodeVerdict, Selectors, SliceTable, Standing, Usage, compile_selector
 from gangline.errors import InvalidObject
 from gangline.explain.case import converted, load_cluster
 from gangline.explain.report import Report, explain
@@ -96,7 +96,7 @@ def selects(expression: str, device: Mapping[str, Any]) -> bool:
 
     Raises ExpressionError for an expression that does not compile, or fails on this device.
     """
-    return cel.compile(expression)(cel.Device.of(device))
+    return cel.compile(expression)(cel.CelDevice.of(device))
 
 
 @cache
@@ -137,7 +137,7 @@ def allocate(case: dict[str, Any], compile_: Compile = compile_selector) -> dict
     classes = converted(case.get("deviceClasses") or [], list[DeviceClass], "deviceClasses")
     allocated = converted(case.get("allocatedClaims") or [], list[ResourceClaim], "allocatedClaims")
     claims = converted(case.get("claims") or [], list[ResourceClaim], "claims")
-    table = DeviceTable(slices, nodes)
+    table = SliceTable(slices, nodes)
     allocator = Allocator(
         Standing(table, Usage(allocated)),
         {each.metadata.name: each for each in classes},
@@ -151,7 +151,7 @@ def allocate(case: dict[str, Any], compile_: Compile = compile_selector) -> dict
     return {"nodes": {name: _allocated(pod.on(row, name)) for name, row in rows.items()}}
 
 
-def _allocated(verdict: Verdict) -> Any:
+def _allocated(verdict: NodeVerdict) -> Any:
     if verdict.error:
         return {"error": verdict.error}
     return None if verdict.allocations is None else [msgspec.to_builtins(each) for each in verdict.allocations]

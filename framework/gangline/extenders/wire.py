@@ -76,7 +76,7 @@ class ExtenderBindingArgs(Sent, frozen=True):
     node: str
 
 
-class Answer(msgspec.Struct, frozen=True, rename=lambda name: name.replace("_", "")):
+class ExtenderAnswer(msgspec.Struct, frozen=True, rename=lambda name: name.replace("_", "")):
     """The base of all answers: field names in lower case, as `decode` makes them."""
 
 
@@ -88,7 +88,7 @@ class _NamedList(msgspec.Struct, frozen=True):
     items: list[_Named] | None = None
 
 
-class ExtenderFilterResult(Answer, frozen=True):
+class ExtenderFilterResult(ExtenderAnswer, frozen=True):
     """The answer to filter; rejected nodes with the reason."""
 
     nodes: _NamedList | None = None
@@ -104,14 +104,14 @@ class ExtenderFilterResult(Answer, frozen=True):
         return [node.metadata.name for node in (self.nodes and self.nodes.items) or ()]
 
 
-class HostPriority(Answer, frozen=True):
+class HostPriority(ExtenderAnswer, frozen=True):
     """A node's score."""
 
     host: str = ""
     score: int = 0
 
 
-class ExtenderBindingResult(Answer, frozen=True):
+class ExtenderBindingResult(ExtenderAnswer, frozen=True):
     """The answer to bind."""
 
     error: str = ""
@@ -125,16 +125,16 @@ class ReturnedVictims:
     violations: int
 
 
-class _ReturnedVictims(Answer, frozen=True):
+class _ReturnedVictims(ExtenderAnswer, frozen=True):
     pods: list[Object] = []
     num_pdb_violations: int = 0
 
 
-class _ReturnedPod(Answer, frozen=True):
+class _ReturnedPod(ExtenderAnswer, frozen=True):
     uid: str = ""
 
 
-class _PreemptionResult(Answer, frozen=True):
+class _PreemptionResult(ExtenderAnswer, frozen=True):
     node_name_to_meta_victims: dict[str, Object | None] = {}
 
 

@@ -20,7 +20,7 @@ import msgspec
 
 from gangline.bounds import DEEPEST
 from gangline.errors import ApiError, InvalidObject, Unavailable
-from gangline.kube.faults import Status, from_status
+from gangline.kube.faults import ApiStatus, from_status
 from gangline.kube.interface import EventType, Listing, Unreadable, WatchEvent
 from gangline.kube.resources import Resource, T
 from gangline.model import ListMeta, ObjectMeta
@@ -78,7 +78,7 @@ class _Identified(msgspec.Struct):
     metadata: _Identity
 
 
-_status = msgspec.json.Decoder(Status)
+_status = msgspec.json.Decoder(ApiStatus)
 
 
 @cache

@@ -41,7 +41,7 @@ class _StatusDetails(msgspec.Struct, rename="camel"):
     retry_after_seconds: int | None = None
 
 
-class Status(msgspec.Struct, rename="camel"):
+class ApiStatus(msgspec.Struct, rename="camel"):
     """The body of a failure (kind Status of meta/v1)."""
 
     reason: str = ""
@@ -50,7 +50,7 @@ class Status(msgspec.Struct, rename="camel"):
     details: _StatusDetails | None = None
 
 
-def from_status(status: Status, retry_after: float | None = None) -> ApiError:
+def from_status(status: ApiStatus, retry_after: float | None = None) -> ApiError:
     """The exception for a Status; ``retry_after`` in seconds comes from the HTTP header."""
     if retry_after is None and status.details and status.details.retry_after_seconds:
         retry_after = float(status.details.retry_after_seconds)
@@ -66,9 +66,9 @@ def from_status(status: Status, retry_after: float | None = None) -> ApiError:
 def from_answer(code: int, phrase: str, headers: Mapping[str, str], body: bytes) -> ApiError:
     """The exception for an HTTP answer of 400 and above, whether or not its body is a Status."""
     try:
-        status = msgspec.json.decode(body, type=Status)
+        status = msgspec.json.decode(body, type=ApiStatus)
     except (msgspec.MsgspecError, ValueError, RecursionError):  # a proxy's page, or nothing
-        status = Status(message=body[:200].decode("utf-8", "replace").strip())
+        status = ApiStatus(message=body[:200].decode("utf-8", "replace").strip())
     status.code = code
     status.reason = status.reason or phrase.replace(" ", "")
     status.message = status.message or phrase

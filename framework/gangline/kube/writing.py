@@ -31,7 +31,7 @@ CONNECT_TIMEOUT = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpAnswer:
     """A whole answer of the API server."""
 
     status: int
@@ -43,7 +43,7 @@ class Answer:
 class Writer(Protocol):
     """Sends one request and waits for its answer. Raises OSError and TimeoutError, and Unavailable if it may not."""
 
-    async def request(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Answer:
+    async def request(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> HttpAnswer:
         """``target`` is path and query, encoded."""
         ...
 
@@ -59,14 +59,14 @@ class ProxiedWriter:
         self._server = server
         self._server_name = server_name
 
-    async def request(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Answer:
+    async def request(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> HttpAnswer:
         """See Writer."""
         url = URL(f"{self._server}{target}", encoded=True)
         async with self._session.request(
             method, url, data=body, headers=headers, server_hostname=self._server_name
         ) as answer:
             text = await answer.read()
-            return Answer(answer.status, answer.reason or "", answer.headers.get("Retry-After"), text)
+            return HttpAnswer(answer.status, answer.reason or "", answer.headers.get("Retry-After"), text)
 
     async def close(self) -> None:
         """The session belongs to somebody else."""
@@ -96,7 +96,7 @@ class KeptWriter:
         self._all: set[_Connection] = set()
         self._room = asyncio.Semaphore(connections)
 
-    async def request(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Answer:
+    async def request(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> HttpAnswer:
         """See Writer."""
         start = f"{method} {self._address.path}{target} HTTP/1.1\r\n"
         head = f"{start}{self._head}{_lines(headers)}Content-Length: {len(body)}\r\n\r\n"
@@ -151,12 +151,12 @@ class _Connection(asyncio.Protocol):
         self._loop = loop
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpResponseParser(self)
-        self._waiter: asyncio.Future[Answer] | None = None
+        self._waiter: asyncio.Future[HttpAnswer] | None = None
         self._phrase = ""
         self._retry_after: str | None = None
         self._body: list[bytes] = []
 
-    async def request(self, data: bytes) -> Answer:
+    async def request(self, data: bytes) -> HttpAnswer:
         """Send a request and wait for the whole answer."""
         assert self._transport is not None
         self._waiter = self._loop.create_future()
@@ -223,7 +223,7 @@ class _Connection(asyncio.Protocol):
             return  # an interim answer; the real one follows
         self.is_open = self.is_open and self._parser.should_keep_alive()
         if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(Answer(status, self._phrase, self._retry_after, b"".join(self._body)))
+            self._waiter.set_result(HttpAnswer(status, self._phrase, self._retry_after, b"".join(self._body)))
         if not self.is_open:
             self.close()
 

@@ -32,7 +32,7 @@ GroupListener = Callable[[GroupDecision, Sequence[Status], bool], None]
 """Called once per group with the result of each member, and whether binding was reached."""
 
 
-class Job(NamedTuple):
+class BindingJob(NamedTuple):
     """A piece of work in the binder's queue."""
 
     work: Callable[[], Awaitable[None]]
@@ -60,7 +60,7 @@ class Binder:
         self._failed = metrics.binding.series("failure")
         self._fault = metrics.fault
         self._concurrency = concurrency
-        self._ready: asyncio.Queue[Job] = asyncio.Queue()
+        self._ready: asyncio.Queue[BindingJob] = asyncio.Queue()
         self._group: asyncio.TaskGroup | None = None
         self._early: list[Coroutine[Any, Any, None]] = []
         self._busy = 0
@@ -102,7 +102,7 @@ class Binder:
         if decision.holds:
             self._start(self._hold(decision))
         else:
-            self._enqueue(Job(partial(self._carry_out, decision)))
+            self._enqueue(BindingJob(partial(self._carry_out, decision)))
 
     def submit_group(self, decision: GroupDecision) -> None:
         """Carry out the decision on a group."""
@@ -121,7 +121,7 @@ class Binder:
         except Exception as error:
             self._fault("binding", error)
 
-    def _enqueue(self, job: Job) -> None:
+    def _enqueue(self, job: BindingJob) -> None:
         self._ready.put_nowait(job)
         if self.pending >= 4 * self._concurrency:
             self._room.clear()
@@ -129,7 +129,7 @@ class Binder:
     async def _hold(self, decision: Decision) -> None:
         status = await self._verdict(decision)
         if status.is_success:
-            self._enqueue(Job(partial(self._carry_out, decision)))
+            self._enqueue(BindingJob(partial(self._carry_out, decision)))
         else:
             self._listener(decision, status)
 
@@ -203,7 +203,7 @@ class Binder:
             if barrier.is_open:
                 for member, status in zip(members, statuses, strict=True):
                     if status.is_success:
-                        self._enqueue(Job(partial(self._after, member), lambda: True))
+                        self._enqueue(BindingJob(partial(self._after, member), lambda: True))
         finally:
             if barrier.is_open:
                 self._behind_barrier -= 1
@@ -223,7 +223,7 @@ class Binder:
         for member in members:
             answer: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
             answers.append(answer)
-            self._enqueue(Job(partial(_answer, member, step, answer), has_begun))
+            self._enqueue(BindingJob(partial(_answer, member, step, answer), has_begun))
         return await asyncio.gather(*answers)
 
     def _observe(self, status: Status, start: float) -> None:

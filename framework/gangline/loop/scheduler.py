@@ -24,7 +24,7 @@ from gangline.loop.housekeeping import Housekeeping
 from gangline.loop.offering import Offered
 from gangline.loop.outcomes import Outcomes
 from gangline.loop.reporting import Reporter
-from gangline.loop.scheduling_cycles import Limits, SchedulingCycles
+from gangline.loop.scheduling_cycles import CycleLimits, SchedulingCycles
 from gangline.loop.watching import Cluster, PodHandler
 from gangline.profile.assembly import build_runtimes, gang_notes, group_events, ignored_resources, watched_by
 from gangline.profile.background import Background
@@ -120,7 +120,7 @@ class Scheduler:
         self.binder = binder = Binder(
             self.waiting, outcomes.finished, clock, metrics, options.concurrency, outcomes.group_finished
         )
-        limits = Limits(options.pod_deadline, options.gang_deadline)
+        limits = CycleLimits(options.pod_deadline, options.gang_deadline)
         self._cycles = SchedulingCycles(self._cluster, metrics, self.decisions, binder, outcomes, limits)
         self.reporter = Reporter(client, self.recorder, clock, metrics, lambda: binder.pending, self._still_waiting)
         census = Census(self.queue, lambda: self.runtimes, outcomes, metrics, self._pods.others)

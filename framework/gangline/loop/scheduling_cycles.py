@@ -30,7 +30,7 @@ SLICE = 0.004
 """Seconds of deciding after which watch events and bindings are handled."""
 
 
-class Limits(NamedTuple):
+class CycleLimits(NamedTuple):
     """Seconds of CPU time that a decision may take."""
 
     pod: float
@@ -49,7 +49,7 @@ class SchedulingCycles:
         decisions: Decisions,
         binder: Binder,
         outcomes: Outcomes,
-        limits: Limits,
+        limits: CycleLimits,
     ) -> None:
         self._cache = cluster.cache
         self._queue = cluster.queue

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
-from gangline.dra import DeviceTable, Selectors, Standing, Usage
-from gangline.dra.pools import Condition, Pool
+from gangline.dra import Selectors, SliceTable, Standing, Usage
+from gangline.dra.pools import Pool, PoolCondition
 from gangline.dra.reading import SHAREABLE, consumption
 from gangline.dra.selecting import YES
 from gangline.dra.standing import IN_USE
@@ -21,7 +21,7 @@ from gangline.state.cache import Cache
 from gangline.status import BoolColumn
 
 
-class NodeDevices(msgspec.Struct, rename="camel"):
+class NodeDeviceUse(msgspec.Struct, rename="camel"):
     """The devices that a driver offers on one node."""
 
     node: str
@@ -56,7 +56,7 @@ class UnusablePool(msgspec.Struct, rename="camel"):
 class DeviceUse(msgspec.Struct, rename="camel"):
     """All devices. Nodes are in the order of their names."""
 
-    nodes: list[NodeDevices] = []
+    nodes: list[NodeDeviceUse] = []
     classes: list[ClassDevices] = []
     unusable: list[UnusablePool] = []
 
@@ -65,23 +65,23 @@ def device_use(cluster: Cache) -> DeviceUse:
     """The devices of the cluster as it is now."""
     slices = sorted(cluster.store(RESOURCE_SLICES), key=lambda each: each.metadata.name)
     view = cluster.nodes.view()
-    table = DeviceTable(slices, view)
+    table = SliceTable(slices, view)
     standing = Standing(table, Usage(cluster.store(RESOURCE_CLAIMS)))
     selectors = Selectors(table)
     taken = standing.states > 0
     tainted = ~selectors.properties.tolerated((), np.arange(len(table)))
     free = ~standing.taken & ~tainted & _has_counters(standing)
-    found: dict[tuple[str, str], NodeDevices] = {}
+    found: dict[tuple[str, str], NodeDeviceUse] = {}
     for row in range(len(table)):
         driver, pool, _ = table.ids[row]
         node = view.names[table.node[row]] if table.node[row] >= 0 else pool
-        use = found.setdefault((node, driver), NodeDevices(node, driver, 0, 0, 0, 0))
+        use = found.setdefault((node, driver), NodeDeviceUse(node, driver, 0, 0, 0, 0))
         use.devices += 1
         use.taken += int(taken[row])
         use.free += int(free[row])
         use.tainted += int(tainted[row])
     classes = sorted(cluster.store(DEVICE_CLASSES), key=lambda each: each.metadata.name)
-    unusable = {(pool.driver, pool.name): pool for pool in table.pools if pool.condition is not Condition.USABLE}
+    unusable = {(pool.driver, pool.name): pool for pool in table.pools if pool.condition is not PoolCondition.USABLE}
     return DeviceUse(
         nodes=[use for _, use in sorted(found.items())],
         classes=[_of_class(each, selectors, free) for each in classes],
@@ -89,12 +89,12 @@ def device_use(cluster: Cache) -> DeviceUse:
     )
 
 
-def by_driver(use: DeviceUse) -> Iterator[tuple[NodeDevices, int]]:
+def by_driver(use: DeviceUse) -> Iterator[tuple[NodeDeviceUse, int]]:
     """For each driver the sums over its nodes, with ``node`` empty, and how many nodes these are."""
     for driver in sorted({each.driver for each in use.nodes}):
         mine = [each for each in use.nodes if each.driver == driver]
         sums = (sum(getattr(each, field) for each in mine) for field in ("devices", "taken", "free", "tainted"))
-        yield NodeDevices("", driver, *sums), len(mine)
+        yield NodeDeviceUse("", driver, *sums), len(mine)
 
 
 def _has_counters(standing: Standing) -> BoolColumn:

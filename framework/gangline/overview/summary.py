@@ -67,7 +67,7 @@ class InDomain(msgspec.Struct, rename="camel"):
     used: int
 
 
-class Reserved(msgspec.Struct, rename="camel"):
+class ReservedRoom(msgspec.Struct, rename="camel"):
     """Room that the scheduler keeps for a group."""
 
     nodes: int
@@ -91,10 +91,10 @@ class Gang(msgspec.Struct, rename="camel"):
     estimated_start: str = ""
     """RFC 3339, if the scheduler keeps room for the group."""
     message: str = ""
-    reserved: Reserved | None = None
+    reserved: ReservedRoom | None = None
 
 
-class Waiting(msgspec.Struct, rename="camel"):
+class WaitingUnits(msgspec.Struct, rename="camel"):
     """A pod on its own that waits, and the reason."""
 
     pod: str
@@ -110,7 +110,7 @@ class Overview(msgspec.Struct, rename="camel"):
     domains: list[InDomain]
     """The domains of all levels, the widest level first, in the order of the topology."""
     gangs: list[Gang]
-    waiting: list[Waiting]
+    waiting: list[WaitingUnits]
     devices: DeviceUse
     """The devices of dynamic resource allocation."""
     claims: list[ClaimUse]
@@ -233,10 +233,10 @@ def _gangs(
         )
 
 
-def _reserved(message: str) -> Reserved | None:
+def _reserved(message: str) -> ReservedRoom | None:
     """The room that is kept for a group, from the message that the scheduler gave its pods."""
     found = _KEPT.search(message)
-    return Reserved(int(found[1]), int(found[2]), found[3], found[4]) if found else None
+    return ReservedRoom(int(found[1]), int(found[2]), found[3], found[4]) if found else None
 
 
 def _name(group: PodGroup | None, key: str) -> str:
@@ -252,8 +252,8 @@ def _where(pods: Sequence[PodInfo], level: Domains | None) -> list[str]:
     return [level.path(d) for d in domains[:MOST_DOMAINS]] + ([f"and {more} more"] if more > 0 else [])
 
 
-def _waiting(pod: PodInfo, serves: Sequence[str] | None) -> Waiting:
-    return Waiting(pod.key, pod.scheduler_name, _why(pod, serves))
+def _waiting(pod: PodInfo, serves: Sequence[str] | None) -> WaitingUnits:
+    return WaitingUnits(pod.key, pod.scheduler_name, _why(pod, serves))
 
 
 def _why(pod: PodInfo, serves: Sequence[str] | None) -> str:

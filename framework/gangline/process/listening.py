@@ -35,7 +35,7 @@ BREATH = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ListeningLimits:
     """Limits of one listener; times in seconds."""
 
     connections: int = 256
@@ -71,7 +71,7 @@ class Listener:
         address: str,
         option: str,
         context: Callable[[], ssl.SSLContext] | None = None,
-        limits: Limits = Limits(),  # it is frozen
+        limits: ListeningLimits = ListeningLimits(),  # it is frozen
     ) -> None:
         self._address = address
         self._option = option

@@ -20,7 +20,7 @@ from gangline.failures import described
 from gangline.process.certificate_files import INTERVAL, Certificates, server_context
 
 if TYPE_CHECKING:
-    from gangline.certificates import Identity
+    from gangline.certificates import CertificateIdentity
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class ServerTLS:
         if files is None:
             tempfile.gettempdir()  # there must be one when the certificate is made
         self._files = files
-        self._own: Identity | None = None
+        self._own: CertificateIdentity | None = None
         self._has_complained = False
         self._authorities = ""
         self._context = self._build("")
@@ -111,7 +111,7 @@ class ServerTLS:
         return context
 
 
-def _self_signed(name: str) -> Identity:
+def _self_signed(name: str) -> CertificateIdentity:
     """A self-signed certificate, as kube-scheduler makes it: it encrypts, but does not prove the server's identity."""
     from cryptography import x509
 
@@ -122,7 +122,7 @@ def _self_signed(name: str) -> Identity:
     return authority.sign(subject_of(name), [SERVER], [x509.DNSName(name), x509.DNSName("localhost")])
 
 
-def _load(context: ssl.SSLContext, identity: Identity) -> None:
+def _load(context: ssl.SSLContext, identity: CertificateIdentity) -> None:
     """OpenSSL takes files alone; these are gone at once."""
     from gangline.certificates.signing import write_secret
 

@@ -13,7 +13,7 @@ from gangline.telemetry.series import Series
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-class Timed(Protocol):
+class TimedPoint(Protocol):
     """An object whose methods are measured."""
 
     seconds: Mapping[str, Series]
@@ -27,7 +27,7 @@ def measured(point: str) -> Callable[[Method], Method]:
         if inspect.iscoroutinefunction(method):
 
             @functools.wraps(method)
-            async def waits(self: Timed, *args: Any) -> Any:
+            async def waits(self: TimedPoint, *args: Any) -> Any:
                 start = time.perf_counter()
                 try:
                     return await method(self, *args)
@@ -37,7 +37,7 @@ def measured(point: str) -> Callable[[Method], Method]:
             return waits
 
         @functools.wraps(method)
-        def call(self: Timed, *args: Any) -> Any:
+        def call(self: TimedPoint, *args: Any) -> Any:
             start = time.perf_counter()
             try:
                 return method(self, *args)

@@ -8,7 +8,7 @@ from gangline.state.pods import PodInfo
 from gangline.status import SUCCESS, Status, unschedulable
 
 
-class WaitingPod:
+class PodAtPermit:
     """One held pod. It goes on when no plugin holds it any more; the first rejection ends it."""
 
     def __init__(self, pod: PodInfo, node: str, plugins: Iterable[str]) -> None:
@@ -67,21 +67,21 @@ class WaitingPods:
     """All held pods by UID; plugins reach it through their handle."""
 
     def __init__(self) -> None:
-        self._pods: dict[str, WaitingPod] = {}
-        self._held: dict[str, dict[str, WaitingPod]] = {}
+        self._pods: dict[str, PodAtPermit] = {}
+        self._held: dict[str, dict[str, PodAtPermit]] = {}
         """For each plugin the pods that it holds, by UID, and some pods that it has allowed since."""
 
-    def add(self, waiting: WaitingPod) -> None:
+    def add(self, waiting: PodAtPermit) -> None:
         """Hold a pod."""
         self._pods[waiting.pod.uid] = waiting
         for plugin in waiting.plugins:
             self._held.setdefault(plugin, {})[waiting.pod.uid] = waiting
 
-    def hold(self, pod: PodInfo, node: str, plugins: Iterable[str]) -> WaitingPod:
+    def hold(self, pod: PodInfo, node: str, plugins: Iterable[str]) -> PodAtPermit:
         """The held pod with its verdict so far; from now on held by these plugins if it was not held."""
         waiting = self._pods.get(pod.uid)
         if waiting is None:
-            waiting = WaitingPod(pod, node, plugins)
+            waiting = PodAtPermit(pod, node, plugins)
             self.add(waiting)
         return waiting
 
@@ -91,7 +91,7 @@ class WaitingPods:
         for plugin in waiting.plugins if waiting is not None else ():
             self._held.get(plugin, {}).pop(uid, None)
 
-    def held_by(self, plugin: str) -> list[WaitingPod]:
+    def held_by(self, plugin: str) -> list[PodAtPermit]:
         """The pods that this plugin still holds."""
         held = self._held.pop(plugin, None)
         if held is None:
@@ -101,11 +101,11 @@ class WaitingPods:
             self._held[plugin] = held
         return list(held.values())
 
-    def get(self, uid: str) -> WaitingPod | None:
+    def get(self, uid: str) -> PodAtPermit | None:
         """The held pod with this UID, or None."""
         return self._pods.get(uid)
 
-    def __iter__(self) -> Iterator[WaitingPod]:
+    def __iter__(self) -> Iterator[PodAtPermit]:
         return iter(list(self._pods.values()))
 
     def __len__(self) -> int:

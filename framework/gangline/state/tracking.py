@@ -49,7 +49,7 @@ _MOST_LEFT_OUT = 16
 Tell = Callable[[PodInfo, int], None]
 
 
-class Told(NamedTuple):
+class ToldTrackers(NamedTuple):
     """The trackers that want to be told of the pods of a class."""
 
     of: int
@@ -103,16 +103,18 @@ class Trackers:
         self.broken.pop(id(tracker), None)
         self._hopeless.discard(id(tracker))
 
-    def told(self, cls: PodClass) -> Told:
+    def told(self, cls: PodClass) -> ToldTrackers:
         """The trackers that are told of the pods of a class."""
-        told: Told | None = cls.memo.get(Told)
+        told: ToldTrackers | None = cls.memo.get(ToldTrackers)
         if told is None or told.of != self.version:
             trackers = [t.tracker for t in self._tracked.values() if self._concerns(t, cls)]
             adds, removes = tuple(each.add for each in trackers), tuple(each.remove for each in trackers)
-            told = cls.memo[Told] = Told(self.version, adds, removes)
+            told = cls.memo[ToldTrackers] = ToldTrackers(self.version, adds, removes)
         return told
 
-    def take_back(self, told: Told, failed: Tell, pod: PodInfo, row: int, error: BaseException) -> GanglineError:
+    def take_back(
+        self, told: ToldTrackers, failed: Tell, pod: PodInfo, row: int, error: BaseException
+    ) -> GanglineError:
         """A tracker raised for a pod: tell it and those before it of the removal; returns what to raise."""
         position = told.adds.index(failed)
         found = self._failures.raised(self._owner(failed).name, POINT, error)

@@ -21,7 +21,7 @@ _DIGITS = re.compile(r"[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class MapEntry:
     """The node (name or alias) and the devices of one pod; the devices as in the text, for example ``0,1``."""
 
     node: str
@@ -44,14 +44,14 @@ class Fault:
 class SchedulingMap:
     """A whole annotation: the entries by index, and the skipped lines."""
 
-    entries: Mapping[int, Entry]
+    entries: Mapping[int, MapEntry]
     faults: tuple[Fault, ...] = ()
 
 
 @lru_cache(maxsize=8)
 def parse(text: str) -> SchedulingMap:
     """The map in an annotation. Blank lines are ignored; the last of several lines for one index counts."""
-    entries: dict[int, Entry] = {}
+    entries: dict[int, MapEntry] = {}
     faults = []
     for number, line in enumerate(text.split("\n"), start=1):
         if not (bare := line.strip()):
@@ -80,7 +80,7 @@ def pod_index(metadata: ObjectMeta) -> int | None:
     return _index_in_name(metadata.name, metadata.generate_name)
 
 
-def _parse_line(line: str) -> tuple[int, Entry] | str:
+def _parse_line(line: str) -> tuple[int, MapEntry] | str:
     """The index and entry of a line, or why the line cannot be read."""
     index, equals, place = (part.strip() for part in line.partition("="))
     if not equals:
@@ -92,7 +92,7 @@ def _parse_line(line: str) -> tuple[int, Entry] | str:
         return "there is no ':' between the node and its devices"
     if not node:
         return "it names no node"
-    return int(index), Entry(node, devices)
+    return int(index), MapEntry(node, devices)
 
 
 def _index_in_name(name: str, prefix: str) -> int | None:

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from gangline import cel
 from gangline.errors import ExpressionError, ExpressionFailed, InvalidExpression
 
-_DEVICE = cel.Device.of({"driver": "gpu.example.com", "attributes": {"numa": {"int": 1}, "model": {"string": "H100"}}})
+_DEVICE = cel.CelDevice.of(
+    {"driver": "gpu.example.com", "attributes": {"numa": {"int": 1}, "model": {"string": "H100"}}}
+)
 _WORDS = [
     *("device", ".", "attributes", '["gpu.example.com"]', "numa", "(", ")", "[", "]", "{", "}", "?", ":", ",", "&&"),
     *("||", "==", "!", "-", "+", "1", "1u", "1.5", '"a"', "b'x'", "true", "null", "in", ".all(x, ", ".map(x, ", "x"),

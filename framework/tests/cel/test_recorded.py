@@ -18,7 +18,7 @@ def _answer(case: dict[str, Any], device: dict[str, Any]) -> tuple[str, int | No
     except InvalidExpression:
         return "compile error", None
     try:
-        value, cost = program.evaluated(cel.Device.of(device))
+        value, cost = program.evaluated(cel.CelDevice.of(device))
     except ExpressionFailed:
         return "runtime error", None
     return str(value).lower(), cost

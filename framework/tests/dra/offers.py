@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from gangline.dra import Allocator, DeviceTable, PodAllocator, Selectors, Standing, Usage
+from gangline.dra import Allocator, PodAllocator, Selectors, SliceTable, Standing, Usage
 from gangline.errors import GanglineError
 from gangline.model.resource_claims import ResourceClaim
 from gangline.model.resource_slices import DeviceClass, ResourceSlice
@@ -89,7 +89,7 @@ def ask(
 ) -> PodAllocator:
     """What the nodes, one for each letter, have for the claims of a pod."""
     view = cluster([make_node(name, labels={"zone": name}) for name in nodes]).nodes.view()
-    table = DeviceTable(slices, view)
+    table = SliceTable(slices, view)
     classes = {
         name: msgspec.convert({"metadata": {"name": name}, "spec": spec}, DeviceClass) for name, spec in CLASSES.items()
     }

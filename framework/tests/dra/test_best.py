@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 
 from gangline.dra.best import improved, loss_of
-from gangline.dra.problem import Problem
+from gangline.dra.problem import NodeProblem
 from gangline.dra.search import MOST_STEPS, Ending, solve
-from gangline.dra.sharing import Sharing
+from gangline.dra.sharing import CounterSharing
 from gangline.dra.stakes import CROWD, LEVELS, Stakes
 from gangline.model.resource_claims import ResourceClaim
 from gangline.model.resource_slices import ResourceSlice
@@ -35,9 +35,9 @@ PROFILES = {
 """Multiprocessors, slices and starts of partitions of one GPU."""
 
 
-def some_stakes(random: Random, of: Problem) -> Stakes:
+def some_stakes(random: Random, of: NodeProblem) -> Stakes:
     """Stakes of the positions of a problem: two counter sets, two groups on each level."""
-    sharings = [Sharing([4], [[random.randint(0, 4)] for _ in range(of.size)]) for _ in range(2)]
+    sharings = [CounterSharing([4], [[random.randint(0, 4)] for _ in range(of.size)]) for _ in range(2)]
     return Stakes(
         tuple((each, (0, (random.randint(0, 8),))) for each in sharings),
         tuple(((random.randrange(2), at),) if random.random() < 0.5 else () for at in range(of.size)),
@@ -86,7 +86,7 @@ def test_the_loss_of_a_part_is_what_becomes_impossible(random: Random) -> None:
     parts = [[random.randint(0, 4) for _ in total] for _ in range(random.randint(1, 6))]
     taken, left = random.getrandbits(len(parts)), [random.randint(0, each) for each in total]
 
-    losses = Sharing(total, parts).losses((taken, tuple(left)))
+    losses = CounterSharing(total, parts).losses((taken, tuple(left)))
 
     for part, loss in enumerate(losses.tolist()):
         is_possible = not taken >> part & 1 and all(have <= free for have, free in zip(parts[part], left, strict=True))

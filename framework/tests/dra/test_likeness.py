@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from gangline.dra.asking import read
 from gangline.dra.candidates import Candidates
 from gangline.dra.cutting import Unallocatable, cut, problem_of
-from gangline.dra.layout import Layout
+from gangline.dra.layout import DeviceLayout
 from gangline.dra.likeness import alike
-from gangline.dra.problem import Problem
+from gangline.dra.problem import NodeProblem
 from gangline.dra.selecting import Selectors
 from gangline.dra.solving import Solver
 from gangline.dra.standing import Standing
-from gangline.dra.table import DeviceTable
+from gangline.dra.table import SliceTable
 from gangline.dra.usage import Usage
 from gangline.model.resource_claims import ResourceClaim
 from gangline.testing import cluster, make_node
@@ -41,11 +41,11 @@ def candidates(random: Random, claims: list[ResourceClaim]) -> Candidates:
         for node in NODES
         if random.random() < 0.5
     ]
-    table = DeviceTable(slices, view)
+    table = SliceTable(slices, view)
     return Candidates(read(claims, {"gpu": device_class()}), Standing(table, Usage(taken)), Selectors(table))
 
 
-def problem(of: Candidates, node: int) -> Problem | str:
+def problem(of: Candidates, node: int) -> NodeProblem | str:
     try:
         return problem_of(of, cut(of, node, Solver()))
     except Unallocatable as error:
@@ -56,7 +56,7 @@ def problem(of: Candidates, node: int) -> Problem | str:
 def test_nodes_of_a_group_have_equal_problems(seed: int, claims: list[ResourceClaim]) -> None:
     of = candidates(Random(seed), claims)
 
-    groups = list(alike(of, Layout(of.standing), np.arange(len(NODES))))
+    groups = list(alike(of, DeviceLayout(of.standing), np.arange(len(NODES))))
 
     assert sorted(node for group in groups for node in group) == list(range(len(NODES)))
     for group in groups:
@@ -75,11 +75,11 @@ def test_nodes_that_differ_in_names_alone_are_alike() -> None:
         )
         for node in NODES
     ]
-    table = DeviceTable(slices, view)
+    table = SliceTable(slices, view)
     ask = read([claim(exactly(2), constraints=[{"matchAttribute": ROOT}])], {"gpu": device_class()})
     taken = Usage([allocated("c0", pool="c"), allocated("f1", pool="f"), allocated("h0", pool="h")])
     of = Candidates(ask, Standing(table, taken), Selectors(table))
 
-    groups = sorted(alike(of, Layout(of.standing), np.arange(len(NODES))), key=len)
+    groups = sorted(alike(of, DeviceLayout(of.standing), np.arange(len(NODES))), key=len)
 
     assert groups == [[5], [2, 7], [0, 1, 3, 4, 6, 8, 9, 10, 11]]

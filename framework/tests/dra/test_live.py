@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from gangline.deadline import Deadline
-from gangline.dra import Allocator, DeviceTable, Selectors, Standing, Usage, allocator, properties, selecting, solving
+from gangline.dra import Allocator, Selectors, SliceTable, Standing, Usage, allocator, properties, selecting, solving
 from gangline.dra import live as live_module
 from gangline.dra import table as table_module
 from gangline.dra.live import NO_DEVICES, Devices
@@ -190,7 +190,7 @@ class World:
     def check(self) -> None:
         """Hold all answers against those of an allocator that is made from scratch."""
         nodes = self.cache.nodes.view()
-        table = DeviceTable([self.slices[each] for each in sorted(self.slices)], nodes)
+        table = SliceTable([self.slices[each] for each in sorted(self.slices)], nodes)
         results = [each.devices.results for each in self.taken.values()]
         usage = Usage()
         for each in results:

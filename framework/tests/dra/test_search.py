@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from gangline.dra import search
 from gangline.dra.outlook import Outlook
-from gangline.dra.problem import Choice, Problem, Rule, positions
-from gangline.dra.search import MOST_STEPS, Answer, Ending, solve
+from gangline.dra.problem import Choice, NodeProblem, ProblemRule, positions
+from gangline.dra.search import MOST_STEPS, Ending, SearchAnswer, solve
 
 RANDOM = st.randoms(use_true_random=False)
 
@@ -21,16 +21,16 @@ RANDOM = st.randoms(use_true_random=False)
 def problem(
     size: int,
     claims: list[list[list[Choice]]],
-    rules: list[list[Rule]] | None = None,
+    rules: list[list[ProblemRule]] | None = None,
     counters: list[tuple[tuple[int, int], ...]] | None = None,
     counters_left: tuple[int, ...] = (),
     shareable: int = 0,
     capacities_left: tuple[int, ...] = (),
-) -> Problem:
+) -> NodeProblem:
     """A problem of claims of requests of alternatives."""
     choices = [choice for requests in claims for request in requests for choice in request]
     numbers = iter(range(len(choices)))
-    return Problem(
+    return NodeProblem(
         size,
         tuple(choices),
         tuple(tuple(tuple(next(numbers) for _ in request) for request in requests) for requests in claims),
@@ -49,7 +49,7 @@ def choice(base: int, count: int, candidates: int, size: int, **fields: object) 
     return Choice(base=base, count=count, candidates=candidates, **given_fields)  # type: ignore[arg-type]
 
 
-def some_problem(random: Random, *, distinct: bool = True, failing: bool = True) -> Problem:
+def some_problem(random: Random, *, distinct: bool = True, failing: bool = True) -> NodeProblem:
     """A small problem with some of everything."""
     size = random.randint(1, 6)
     everything = (1 << size) - 1
@@ -82,7 +82,7 @@ def some_problem(random: Random, *, distinct: bool = True, failing: bool = True)
         first = numbers.stop
         rules.append(
             [
-                Rule(
+                ProblemRule(
                     distinct and random.random() < 0.4,
                     tuple(random.choice([-2, -1, 0, 0, 1, 1, 2]) for _ in range(size)),
                     frozenset(number for number in numbers if random.random() < 0.8),
@@ -97,7 +97,7 @@ def some_problem(random: Random, *, distinct: bool = True, failing: bool = True)
     return problem(size, claims, rules, counters, left, shareable, (4,) * size)
 
 
-def is_valid(given: Problem, devices: list[tuple[int, int, int]]) -> bool:
+def is_valid(given: NodeProblem, devices: list[tuple[int, int, int]]) -> bool:
     """Whether devices (claim, choice, position) may be given together, whatever the order."""
     held: dict[int, list[tuple[int, int]]] = {}
     counters, capacities = list(given.counters_left), list(given.capacities_left)
@@ -124,7 +124,7 @@ def is_valid(given: Problem, devices: list[tuple[int, int, int]]) -> bool:
     return True
 
 
-def by_brute_force(given: Problem) -> bool:
+def by_brute_force(given: NodeProblem) -> bool:
     """Whether any devices at all may be given together."""
     requests = [(claim, numbers) for claim, of_claim in enumerate(given.requests) for numbers in of_claim]
 
@@ -145,7 +145,7 @@ def by_brute_force(given: Problem) -> bool:
     return extend(0, [])
 
 
-def by_trying_everything(given: Problem) -> Answer:
+def by_trying_everything(given: NodeProblem) -> SearchAnswer:
     """The same search without memory and without counting."""
     with (
         patch.object(search._Search, "_state", lambda *_: object()),
@@ -178,7 +178,10 @@ def test_there_is_a_solution_if_and_only_if_brute_force_finds_one(random: Random
 
 def test_two_values_that_nobody_shares_are_seen_without_trying_all() -> None:
     size = 48
-    rules = [Rule(False, tuple(range(size)), frozenset((0,))), Rule(False, tuple(range(size)), frozenset((1,)))]
+    rules = [
+        ProblemRule(False, tuple(range(size)), frozenset((0,))),
+        ProblemRule(False, tuple(range(size)), frozenset((1,))),
+    ]
     everything = (1 << size) - 1
     requests = [[choice(0, 2, everything, size)], [choice(1, 12, everything, size)]]
 

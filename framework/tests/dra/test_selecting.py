@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gangline.dra import DeviceTable, Selectors
+from gangline.dra import Selectors, SliceTable
 from gangline.testing import cluster, make_node
 
 from .offers import device, offer
@@ -45,7 +45,7 @@ DEVICES = [device(f"d{i}", attributes={"model": "xy"[i % 2], "uuid": str(i)}) fo
     ids=["one", "several", "flag", "a whole domain", "everything"],
 )
 def test_equal_devices_are_evaluated_once(reads: frozenset[tuple[str, ...]] | None, calls: int) -> None:
-    table = DeviceTable([offer("s", DEVICES)], cluster([make_node("a")]).nodes.view())
+    table = SliceTable([offer("s", DEVICES)], cluster([make_node("a")]).nodes.view())
     program = Counted(reads)
     selectors = Selectors(table, lambda _: program)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gangline.dra import DeviceTable, Selectors
+from gangline.dra import Selectors, SliceTable
 from gangline.dra.table import NOWHERE
 from gangline.testing import cluster, make_node
 
@@ -17,12 +17,12 @@ NODES = cluster([make_node(name) for name in "ab"]).nodes.view()
 TWO = [device("d0", attributes={"model": "x"}), device("d1", attributes={"model": "y"})]
 
 
-def table() -> DeviceTable:
+def table() -> SliceTable:
     """A pool of two devices on each of two nodes; the numbers of the slices are 0 and 1."""
-    return DeviceTable([offer(f"s-{node}", TWO, pool=node, nodeName=node) for node in "ab"], NODES, by_name=True)
+    return SliceTable([offer(f"s-{node}", TWO, pool=node, nodeName=node) for node in "ab"], NODES, by_name=True)
 
 
-def replace(of: DeviceTable, number: int, name: str, devices: list[dict[str, Any]], **spec: Any) -> int:
+def replace(of: SliceTable, number: int, name: str, devices: list[dict[str, Any]], **spec: Any) -> int:
     of.drop(number)
     new = of.put(offer(f"s-{name}", devices, pool=name, nodeName=name, **spec))
     of.settle(NODES)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cryptography import x509
 
-from gangline.certificates import Authority, Identity
+from gangline.certificates import Authority, CertificateIdentity
 from gangline.certificates.signing import CLIENT, SERVER, subject_of
 
 
@@ -24,7 +24,7 @@ class Certificates:
         self.server, self.server_key = self._write("server", authority.sign(subject_of("127.0.0.1"), [SERVER], here))
         self.client, self.client_key = self._write("client", authority.sign(subject_of("gangline"), [CLIENT], here))
 
-    def _write(self, file: str, identity: Identity) -> tuple[Path, Path]:
+    def _write(self, file: str, identity: CertificateIdentity) -> tuple[Path, Path]:
         certificate, key = self.folder / f"{file}.crt", self.folder / f"{file}.key"
         certificate.write_bytes(identity.certificate_pem)
         key.write_bytes(identity.key_pem)

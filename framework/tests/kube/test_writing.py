@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from gangline.errors import Unavailable
-from gangline.kube.writing import Answer, KeptWriter
+from gangline.kube.writing import HttpAnswer, KeptWriter
 from gangline.process.tenure import Tenure
 from gangline.testing import FakeClock
 
@@ -91,7 +91,7 @@ async def test_requests_share_one_connection_while_they_come_one_after_the_other
         first = await writer.request("POST", "/api?x=1", {"Content-Type": "text/plain"}, b"hello")
         second = await writer.request("POST", "/api", {}, b"")
 
-    assert (first, second.body) == (Answer(201, "Created", None, b"one"), b"two")
+    assert (first, second.body) == (HttpAnswer(201, "Created", None, b"one"), b"two")
     assert peer.connections == 1
     assert peer.requests[0].startswith(b"POST /base/api?x=1 HTTP/1.1\r\nHost: 127.0.0.1:")
     assert b"Content-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello" in peer.requests[0]

@@ -18,7 +18,7 @@ from gangline.errors import Conflict
 from gangline.loop.binding import Binder
 from gangline.profile.runtime import TOO_LATE, Runtime
 from gangline.queueing.units import Unit
-from gangline.queueing.waiting import WaitingPod, WaitingPods
+from gangline.queueing.waiting import PodAtPermit, WaitingPods
 from gangline.state.pods import PodInfo
 from gangline.status import Code
 from gangline.telemetry.metrics import Metrics
@@ -255,7 +255,7 @@ class GroupBench(Bench):
     def _end(self, statuses: Sequence[Status], bound: bool) -> None:
         self.ends.append(([status.message for status in statuses], bound))
 
-    async def held(self) -> dict[str, WaitingPod]:
+    async def held(self) -> dict[str, PodAtPermit]:
         await until(lambda: len(self.waiting) == 2)
         return {waiting.pod.name: waiting for waiting in self.waiting}
 

@@ -20,7 +20,7 @@ from gangline.loop.quarantine import Quarantine, what_a_pod_takes
 from gangline.loop.watching import Cluster, NodeHandler, PodHandler, StoreHandler
 from gangline.profile.recording import Condition, EventRecorder
 from gangline.queueing.queue import SchedulingQueue
-from gangline.queueing.waiting import WaitingPod, WaitingPods
+from gangline.queueing.waiting import PodAtPermit, WaitingPods
 from gangline.state.cache import Cache
 from gangline.telemetry.metrics import Metrics
 from gangline.testing import SCHEDULER, FakeClock, make_node, make_pod
@@ -190,7 +190,7 @@ def test_a_waiting_pod_that_is_terminating_leaves_the_queue(world: World) -> Non
 
 
 async def test_a_pod_held_at_permit_that_is_deleted_is_rejected(world: World) -> None:
-    held = WaitingPod(world.cache.record(pod()), "a", {"Gang"})
+    held = PodAtPermit(world.cache.record(pod()), "a", {"Gang"})
     world.waiting.add(held)
 
     world.pods.remove("default", "p", UID)

@@ -15,7 +15,7 @@ from gangline.commands.status import show
 from gangline.commands.topology import device_table, nodes_of
 from gangline.kube.resources import DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES, Resource
 from gangline.overview.claim_use import MOST_DEVICES, ClaimUse, claim_use, claims_of
-from gangline.overview.device_use import NodeDevices, by_driver, device_use
+from gangline.overview.device_use import NodeDeviceUse, by_driver, device_use
 from gangline.overview.gpu_use import gpu_use
 from gangline.overview.summary import overview
 from gangline.state.cache import Cache
@@ -85,13 +85,13 @@ def test_devices_are_counted_for_each_node_and_driver() -> None:
     use = device_use(cache)
 
     assert use.nodes == [
-        NodeDevices("a", GPU, devices=4, taken=1, free=2, tainted=1),
-        NodeDevices("b", GPU, devices=1, taken=0, free=1, tainted=0),
-        NodeDevices("b", "nic.example.com", devices=1, taken=0, free=1, tainted=0),
+        NodeDeviceUse("a", GPU, devices=4, taken=1, free=2, tainted=1),
+        NodeDeviceUse("b", GPU, devices=1, taken=0, free=1, tainted=0),
+        NodeDeviceUse("b", "nic.example.com", devices=1, taken=0, free=1, tainted=0),
     ]
     assert list(by_driver(use)) == [
-        (NodeDevices("", GPU, devices=5, taken=1, free=3, tainted=1), 2),
-        (NodeDevices("", "nic.example.com", devices=1, taken=0, free=1, tainted=0), 1),
+        (NodeDeviceUse("", GPU, devices=5, taken=1, free=3, tainted=1), 2),
+        (NodeDeviceUse("", "nic.example.com", devices=1, taken=0, free=1, tainted=0), 1),
     ]
 
 
@@ -228,7 +228,7 @@ def test_status_and_topology_show_them() -> None:
     assert "default/c " not in text
     assert f"a     {GPU}" in printed(device_table(device_use(cache)))
     devices = {node["node"]: node["devices"] for node in nodes_of(cache, topology)}
-    assert devices == {"a": [NodeDevices("a", GPU, 4, 1, 2, 1)], "b": []}
+    assert devices == {"a": [NodeDeviceUse("a", GPU, 4, 1, 2, 1)], "b": []}
     assert "default/c" in printed(claim_table(found.claims))
     assert msgspec.json.encode(found)
 

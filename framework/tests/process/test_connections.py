@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 from aiohttp import web
 
-from gangline.process.listening import Limits, Listener
+from gangline.process.listening import Listener, ListeningLimits
 
 MOST = 3
 ASKED = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -42,7 +42,7 @@ async def slow() -> Slow:
 
 @pytest.fixture
 async def listener(slow: Slow) -> AsyncIterator[Listener]:
-    made = Listener(slow.app, "127.0.0.1:0", "--listen", limits=Limits(connections=MOST))
+    made = Listener(slow.app, "127.0.0.1:0", "--listen", limits=ListeningLimits(connections=MOST))
     await made.start()
     yield made
     slow.go.set()

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from gangline.errors import ConfigError
-from gangline.process.listening import Limits, Listener, parse_address
+from gangline.process.listening import Listener, ListeningLimits, parse_address
 
 from ..eventually import until
 
@@ -41,7 +41,7 @@ GET = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
 
 
 @asynccontextmanager
-async def listening(limits: Limits, size: int = 2) -> AsyncIterator[Listener]:
+async def listening(limits: ListeningLimits, size: int = 2) -> AsyncIterator[Listener]:
     """A server whose only page has so many bytes."""
 
     async def page(request: web.Request) -> web.Response:
@@ -76,7 +76,7 @@ async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 
 @pytest.mark.parametrize("sent", [b"", b"G", GET[:-2]], ids=["nothing", "a byte", "all but the end"])
 async def test_a_connection_that_does_not_end_its_first_head_in_time_is_closed(sent: bytes) -> None:
-    async with listening(Limits(head=0.2)) as listener:
+    async with listening(ListeningLimits(head=0.2)) as listener:
         reader, writer = await opened(listener)
         writer.write(sent)
 
@@ -85,7 +85,7 @@ async def test_a_connection_that_does_not_end_its_first_head_in_time_is_closed(s
 
 
 async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
-    async with listening(Limits(request=0.2)) as listener:
+    async with listening(ListeningLimits(request=0.2)) as listener:
         reader, writer = await opened(listener)
         writer.write(GET[:-2] + b"Content-Length: 9\r\n\r\n1")
 
@@ -94,7 +94,7 @@ async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
 
 
 async def test_who_does_not_take_an_answer_is_cut_off() -> None:
-    async with listening(Limits(request=0.5), size=64 << 20) as listener:
+    async with listening(ListeningLimits(request=0.5), size=64 << 20) as listener:
         reader, writer = await opened(listener)
         cast(asyncio.Transport, writer.transport).pause_reading()
         writer.write(GET)
@@ -106,7 +106,7 @@ async def test_who_does_not_take_an_answer_is_cut_off() -> None:
 
 
 async def test_an_idle_connection_is_closed_after_a_while() -> None:
-    async with listening(Limits(idle=0.2)) as listener:
+    async with listening(ListeningLimits(idle=0.2)) as listener:
         reader, writer = await opened(listener)
         assert (await answered(reader, writer)).startswith(b"HTTP/1.1 200")
 
@@ -115,7 +115,7 @@ async def test_an_idle_connection_is_closed_after_a_while() -> None:
 
 
 async def test_slow_connections_give_way_to_a_good_one() -> None:
-    async with listening(Limits(connections=4, head=0.3)) as listener:
+    async with listening(ListeningLimits(connections=4, head=0.3)) as listener:
         slow = [await opened(listener) for _ in range(20)]
         good = await opened(listener)
 
@@ -125,7 +125,7 @@ async def test_slow_connections_give_way_to_a_good_one() -> None:
 
 
 async def test_keeping_a_connection_alive_goes_on_past_the_time_for_its_head() -> None:
-    async with listening(Limits(head=0.2)) as listener:
+    async with listening(ListeningLimits(head=0.2)) as listener:
         connection = await opened(listener)
         for _ in range(4):
             assert (await answered(*connection)).startswith(b"HTTP/1.1 200")
@@ -141,7 +141,7 @@ async def test_keeping_a_connection_alive_goes_on_past_the_time_for_its_head() -
 async def test_what_is_no_http_is_refused_without_a_word_in_the_log(
     sent: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with listening(Limits()) as listener:
+    async with listening(ListeningLimits()) as listener:
         reader, writer = await opened(listener)
         writer.write(sent)
 
@@ -151,7 +151,7 @@ async def test_what_is_no_http_is_refused_without_a_word_in_the_log(
 
 
 async def test_a_page_that_fails_is_logged_and_harms_its_request_alone(caplog: pytest.LogCaptureFixture) -> None:
-    async with listening(Limits()) as listener:
+    async with listening(ListeningLimits()) as listener:
         reader, writer = await opened(listener)
         writer.write(GET.replace(b"/ ", b"/?fail=yes ", 1))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gangline.queueing.waiting import WaitingPod, WaitingPods
+from gangline.queueing.waiting import PodAtPermit, WaitingPods
 from gangline.state.cache import Cache
 from gangline.status import SUCCESS, Status
 from gangline.testing import make_pod
@@ -11,7 +11,7 @@ POD = Cache().record(make_pod("p"))
 
 
 def test_a_pod_goes_on_when_the_last_plugin_lets_go() -> None:
-    waiting = WaitingPod(POD, "a", {"One", "Two"})
+    waiting = PodAtPermit(POD, "a", {"One", "Two"})
 
     waiting.allow("One")
     assert waiting.holding == {"Two"}
@@ -21,7 +21,7 @@ def test_a_pod_goes_on_when_the_last_plugin_lets_go() -> None:
 
 
 def test_one_rejection_ends_it_and_nothing_later_counts() -> None:
-    waiting = WaitingPod(POD, "a", {"One", "Two"})
+    waiting = PodAtPermit(POD, "a", {"One", "Two"})
 
     waiting.reject("One", "too late")
     waiting.reject("Two", "me too")
@@ -33,7 +33,7 @@ def test_one_rejection_ends_it_and_nothing_later_counts() -> None:
 
 
 def test_held_pods_are_found_by_uid() -> None:
-    pods, waiting = WaitingPods(), WaitingPod(POD, "a", {"One"})
+    pods, waiting = WaitingPods(), PodAtPermit(POD, "a", {"One"})
     pods.add(waiting)
 
     assert pods.get(POD.uid) is waiting and list(pods) == [waiting] and len(pods) == 1
@@ -54,7 +54,7 @@ def test_a_pod_that_is_held_already_keeps_its_verdict() -> None:
 
 
 def test_held_pods_are_found_by_who_holds_them_until_that_lets_go() -> None:
-    pods, waiting = WaitingPods(), WaitingPod(POD, "a", {"One", "Two"})
+    pods, waiting = WaitingPods(), PodAtPermit(POD, "a", {"One", "Two"})
     pods.add(waiting)
 
     waiting.allow("One")
@@ -65,7 +65,7 @@ def test_held_pods_are_found_by_who_holds_them_until_that_lets_go() -> None:
 
 
 def test_who_waits_for_the_end_is_told_of_it_even_if_it_has_come() -> None:
-    waiting = WaitingPod(POD, "a", {"One"})
+    waiting = PodAtPermit(POD, "a", {"One"})
     told: list[Status] = []
 
     waiting.allow("One")

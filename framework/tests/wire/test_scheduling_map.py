@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline.model import ObjectMeta, OwnerReference
-from gangline.wire.scheduling_map import Entry, parse, pod_index
+from gangline.wire.scheduling_map import MapEntry, parse, pod_index
 
 COMPLETION = "batch.kubernetes.io/job-completion-index"
 STATEFUL = "apps.kubernetes.io/pod-index"
@@ -18,25 +18,25 @@ def test_the_canonical_map_says_where_each_of_five_pods_goes() -> None:
 
     assert found.faults == ()
     assert found.entries == {
-        0: Entry("node1", "0,1"),
-        1: Entry("node2", "2"),
-        2: Entry("node3", "0,1,2"),
-        3: Entry("node4", "3"),
-        4: Entry("node4", "3"),
+        0: MapEntry("node1", "0,1"),
+        1: MapEntry("node2", "2"),
+        2: MapEntry("node3", "0,1,2"),
+        3: MapEntry("node4", "3"),
+        4: MapEntry("node4", "3"),
     }
 
 
 @pytest.mark.parametrize(
     ("line", "entry"),
     [
-        pytest.param("  0 = node1 : 0,1  ", Entry("node1", "0,1"), id="white space around every part"),
-        pytest.param("0=node1:0,1\r", Entry("node1", "0,1"), id="a line of DOS"),
-        pytest.param("0=node1:", Entry("node1", ""), id="no devices"),
-        pytest.param("0=node1:GPU-a=b:c", Entry("node1", "GPU-a=b:c"), id="only the first separators count"),
-        pytest.param("+0=node1:all", Entry("node1", "all"), id="devices are not read"),
+        pytest.param("  0 = node1 : 0,1  ", MapEntry("node1", "0,1"), id="white space around every part"),
+        pytest.param("0=node1:0,1\r", MapEntry("node1", "0,1"), id="a line of DOS"),
+        pytest.param("0=node1:", MapEntry("node1", ""), id="no devices"),
+        pytest.param("0=node1:GPU-a=b:c", MapEntry("node1", "GPU-a=b:c"), id="only the first separators count"),
+        pytest.param("+0=node1:all", MapEntry("node1", "all"), id="devices are not read"),
     ],
 )
-def test_a_line_is_read_leniently(line: str, entry: Entry) -> None:
+def test_a_line_is_read_leniently(line: str, entry: MapEntry) -> None:
     assert parse(line).entries == {0: entry}
 
 
@@ -57,17 +57,17 @@ def test_a_line_is_read_leniently(line: str, entry: Entry) -> None:
 def test_a_bad_line_is_reported_and_the_lines_around_it_count(line: str, why: str) -> None:
     found = parse(f"0=a:0\n\n{line}\n2=c:2")
 
-    assert found.entries == {0: Entry("a", "0"), 2: Entry("c", "2")}
+    assert found.entries == {0: MapEntry("a", "0"), 2: MapEntry("c", "2")}
     assert [fault.number for fault in found.faults] == [3]
     assert why in str(found.faults[0])
 
 
 def test_of_two_lines_for_one_index_the_last_counts() -> None:
-    assert parse("3=a:0\n3=b:1").entries == {3: Entry("b", "1")}
+    assert parse("3=a:0\n3=b:1").entries == {3: MapEntry("b", "1")}
 
 
 def test_negative_indices_are_kept_apart() -> None:
-    assert parse("-1=a:0\n1=b:1").entries == {-1: Entry("a", "0"), 1: Entry("b", "1")}
+    assert parse("-1=a:0\n1=b:1").entries == {-1: MapEntry("a", "0"), 1: MapEntry("b", "1")}
 
 
 @pytest.mark.parametrize("text", ["", "\n", "  \n\t\n"], ids=["empty", "one line", "white space"])

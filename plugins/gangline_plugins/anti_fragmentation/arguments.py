@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from gangline import InvalidObject, quantity
-from gangline_plugins.anti_fragmentation.typical import ANYWHERE, Kind, Typical, models
+from gangline_plugins.anti_fragmentation.typical import ANYWHERE, PodKind, Typical, models
 from gangline_plugins.gpu.links import MOST_DEVICES
 from gangline_plugins.gpu.node_devices import WHOLE
 
@@ -50,7 +50,7 @@ def typical_of(pods: Sequence[TypicalPod]) -> Typical:
     return tuple((_kind(pod, f"typicalPods[{i}]"), pod.popularity) for i, pod in enumerate(pods))
 
 
-def _kind(pod: TypicalPod, path: str) -> Kind:
+def _kind(pod: TypicalPod, path: str) -> PodKind:
     try:
         cpu = quantity.milli(pod.cpu)
     except InvalidObject as error:
@@ -58,6 +58,6 @@ def _kind(pod: TypicalPod, path: str) -> Kind:
     if not pod.gpus:
         if pod.fraction != 1.0 or pod.models:
             raise InvalidObject(path, None, "fraction and models mean nothing without gpus")
-        return Kind(cpu)
+        return PodKind(cpu)
     where = models(PRODUCT, pod.models) if pod.models else ANYWHERE
-    return Kind(cpu, pod.gpus, round(pod.fraction * WHOLE), where)
+    return PodKind(cpu, pod.gpus, round(pod.fraction * WHOLE), where)

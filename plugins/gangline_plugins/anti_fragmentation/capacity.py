@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gangline import NodeView, custom_resources, requests
-from gangline_plugins.anti_fragmentation.offered import Offered
+from gangline_plugins.anti_fragmentation.offered import OfferedGpus
 from gangline_plugins.gpu.columns import Columns
 from gangline_plugins.gpu.links import MOST_DEVICES
 from gangline_plugins.gpu.node_devices import WHOLE
@@ -25,7 +25,7 @@ def free_cpu(nodes: NodeView) -> Amounts:
     return nodes.allocatable(requests.CPU) - nodes.requested(requests.CPU)
 
 
-def all_devices(nodes: NodeView, columns: Columns, offered: Offered | None = None) -> Amounts:
+def all_devices(nodes: NodeView, columns: Columns, offered: OfferedGpus | None = None) -> Amounts:
     """Thousandths of all devices that can be allocated, free or not."""
     index = nodes.index
     advertised = nodes.allocatable(custom_resources.GPU)
@@ -37,7 +37,7 @@ def all_devices(nodes: NodeView, columns: Columns, offered: Offered | None = Non
     return found
 
 
-def free_devices(nodes: NodeView, columns: Columns, offered: Offered | None = None) -> Amounts:
+def free_devices(nodes: NodeView, columns: Columns, offered: OfferedGpus | None = None) -> Amounts:
     """Free thousandths of each device, nodes x 16; 0 without a device, or for one that cannot be allocated.
 
     A device with a pod on it has at most 999, because it is no longer available as a whole. If no agent reports, as

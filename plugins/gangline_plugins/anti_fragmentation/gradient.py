@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from gangline import NODE, BoolColumn, Changes, NodeView, Rows
 from gangline_plugins.anti_fragmentation.capacity import Amounts, all_devices, free_cpu, free_devices, free_of_row
-from gangline_plugins.anti_fragmentation.offered import Offered
+from gangline_plugins.anti_fragmentation.offered import OfferedGpus
 from gangline_plugins.anti_fragmentation.typical import ANYWHERE, Typical, Where
 from gangline_plugins.gpu.columns import Columns
 from gangline_plugins.gpu.links import MOST_DEVICES
@@ -56,7 +56,7 @@ class States(NamedTuple):
 class Gradient:
     """Typical pods, grouped by the devices that they want, and the state of each node for these groups."""
 
-    def __init__(self, kinds: Typical, columns: Columns, offered: Offered | None = None) -> None:
+    def __init__(self, kinds: Typical, columns: Columns, offered: OfferedGpus | None = None) -> None:
         self._columns = columns
         self.offered = offered
         self._kinds = [(kind, popularity) for kind, popularity in kinds if kind.count]

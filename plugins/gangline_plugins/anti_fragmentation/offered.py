@@ -12,7 +12,7 @@ from gangline_plugins.dynamic_resources.ledger import ledger
 NOTHING = (0, 0)
 
 
-class Offered:
+class OfferedGpus:
     """What the ledger of claims knows of GPUs."""
 
     def __init__(self, handle: Handle) -> None:

@@ -22,9 +22,9 @@ from gangline_plugins.anti_fragmentation.arguments import AntiFragmentationArgs,
 from gangline_plugins.anti_fragmentation.begun import Begun
 from gangline_plugins.anti_fragmentation.gradient import Values
 from gangline_plugins.anti_fragmentation.holes import Holes, Shares
-from gangline_plugins.anti_fragmentation.offered import Offered
-from gangline_plugins.anti_fragmentation.rating import Asked, Balanced, Published, score_of, worth_of
-from gangline_plugins.anti_fragmentation.typical import History, Kind, Typical, kind_of, typical
+from gangline_plugins.anti_fragmentation.offered import OfferedGpus
+from gangline_plugins.anti_fragmentation.rating import AskedAmounts, Balanced, Published, score_of, worth_of
+from gangline_plugins.anti_fragmentation.typical import PodHistory, PodKind, Typical, kind_of, typical
 from gangline_plugins.gpu.devices import device_table
 from gangline_plugins.gpu.links import MOST_DEVICES
 from gangline_plugins.gpu.node_devices import WHOLE
@@ -45,11 +45,11 @@ class AntiFragmentation:
     def __init__(self, args: AntiFragmentationArgs, handle: Handle) -> None:
         self._handle = handle
         self._table = device_table(handle.state)
-        self._offered = Offered(handle)
+        self._offered = OfferedGpus(handle)
         self._rating_type = Published if args.score == "published" else Balanced
         self._given = typical_of(args.typical_pods) if args.typical_pods else None
-        self._history: History[Kind] = History(args.half_life_seconds, handle.clock.now())
-        self._gangs: History[int] = History(args.half_life_seconds, handle.clock.now())
+        self._history: PodHistory[PodKind] = PodHistory(args.half_life_seconds, handle.clock.now())
+        self._gangs: PodHistory[int] = PodHistory(args.half_life_seconds, handle.clock.now())
         """For each counted pod the number of GPUs of its whole gang; 0 if it is in none."""
         self._gang_news = 0.0
         self._shares: Shares = {}
@@ -110,15 +110,15 @@ class AntiFragmentation:
             devices = self._rating.devices(asked, nodes.at(nodes.rows[row : row + 1]))
         self._table.move(pod, devices)
 
-    def _asked(self, pod: PodInfo) -> Asked:
+    def _asked(self, pod: PodInfo) -> AskedAmounts:
         want = self._table.wants.of(pod)
         cpu = pod.cls.requests.real.get(requests.CPU, 0)
         if want is None:
             count, milli = self._offered.wanted(pod)
-            return Asked(cpu, min(count, MOST_DEVICES), milli if count else 0)
+            return AskedAmounts(cpu, min(count, MOST_DEVICES), milli if count else 0)
         if not isinstance(want, Want) or want.exclusivity in ("MIG", "Replicas"):
-            return Asked(cpu)
-        return Asked(cpu, min(want.count, MOST_DEVICES), self._milli(want))
+            return AskedAmounts(cpu)
+        return AskedAmounts(cpu, min(want.count, MOST_DEVICES), self._milli(want))
 
     def _milli(self, want: Want) -> int:
         """Thousandths of a device; if the want is in memory, of the largest device."""
@@ -140,7 +140,7 @@ class AntiFragmentation:
             kind = kind_of(pod, asked.count, asked.milli, want.selector if isinstance(want, Want) else ())
             self._news += self._history.count(pod.uid, kind, now)
 
-    def _gpus_of_gang(self, pod: PodInfo, asked: Asked) -> int:
+    def _gpus_of_gang(self, pod: PodInfo, asked: AskedAmounts) -> int:
         membership = self._handle.group_of(pod) if asked.count else None
         if not isinstance(membership, Membership):
             return 0
@@ -166,7 +166,7 @@ class AntiFragmentation:
         self.typical = kinds
         """What placements are rated for."""
         rating = self._rating = self._rating_type(kinds, self._table.columns, self._offered)
-        self._scores: KeptColumns[Asked, tuple[Values]] = KeptColumns(
+        self._scores: KeptColumns[AskedAmounts, tuple[Values]] = KeptColumns(
             lambda asked, nodes: (rating.scores(asked, nodes),),
             _KEPT_BYTES,
             own=(rating.gradient.repriced, self._offered.changes),

@@ -15,7 +15,7 @@ from gangline import BoolColumn, NodeView
 from gangline_plugins.anti_fragmentation import published
 from gangline_plugins.anti_fragmentation.capacity import Amounts
 from gangline_plugins.anti_fragmentation.gradient import Gradient, Looks, Values
-from gangline_plugins.anti_fragmentation.offered import Offered
+from gangline_plugins.anti_fragmentation.offered import OfferedGpus
 from gangline_plugins.anti_fragmentation.typical import ANYWHERE, Typical, cpu_per_gpu
 from gangline_plugins.gpu.columns import Columns
 from gangline_plugins.gpu.links import MOST_DEVICES
@@ -44,7 +44,7 @@ def worth_of(scores: Values) -> Values:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedAmounts:
     """The amounts that a pod takes of a node."""
 
     cpu: int
@@ -68,12 +68,12 @@ class Asked:
 class Balanced:
     """The gain less charges for imbalance, scarce models and leftover."""
 
-    def __init__(self, kinds: Typical, columns: Columns, offered: Offered | None = None) -> None:
+    def __init__(self, kinds: Typical, columns: Columns, offered: OfferedGpus | None = None) -> None:
         self.gradient = Gradient(kinds, columns, offered)
         ratio = cpu_per_gpu(kinds)
         self._gpu_per_cpu = 1.0 / ratio if ratio else 0.0
 
-    def scores(self, asked: Asked, nodes: NodeView) -> Values:
+    def scores(self, asked: AskedAmounts, nodes: NodeView) -> Values:
         """0 to 100 for each node; undefined where the pod does not fit."""
         index, gradient = nodes.index, self.gradient
         now = gradient.now(index)
@@ -87,7 +87,7 @@ class Balanced:
         worth -= _LEFTOVER * (after.total + cpu_after)
         return score_of(worth)
 
-    def devices(self, asked: Asked, nodes: NodeView) -> tuple[int, ...]:
+    def devices(self, asked: AskedAmounts, nodes: NodeView) -> tuple[int, ...]:
         """None: the device table takes the fullest devices, as this score assumes."""
         return ()
 
@@ -95,11 +95,11 @@ class Balanced:
 class Published:
     """The gain alone, as a whole number; among several devices the first with the best score."""
 
-    def __init__(self, kinds: Typical, columns: Columns, offered: Offered | None = None) -> None:
+    def __init__(self, kinds: Typical, columns: Columns, offered: OfferedGpus | None = None) -> None:
         self.gradient = Gradient(kinds, columns, offered)
         self._kinds = kinds
 
-    def scores(self, asked: Asked, nodes: NodeView) -> Values:
+    def scores(self, asked: AskedAmounts, nodes: NodeView) -> Values:
         """0 to 100 for each node; undefined where the pod does not fit."""
         rows = nodes.rows
         free = self.gradient.free[rows]
@@ -109,20 +109,20 @@ class Published:
         taken = self._first(asked, free)
         return self._rated(asked, nodes, free, taken, _lost(self.gradient, free, asked))
 
-    def devices(self, asked: Asked, nodes: NodeView) -> tuple[int, ...]:
+    def devices(self, asked: AskedAmounts, nodes: NodeView) -> tuple[int, ...]:
         """The devices to take on the only node of the view."""
         free = self.gradient.free[nodes.rows]
         if asked.is_part and asked.count == 1:
             return (int(self._by_device(asked, nodes, free)[0].argmax()),)
         return tuple(np.flatnonzero(self._first(asked, free)[0]).tolist())
 
-    def _first(self, asked: Asked, free: Amounts) -> BoolColumn:
+    def _first(self, asked: AskedAmounts, free: Amounts) -> BoolColumn:
         """The devices that a pod takes if it does not choose, nodes x 16."""
         room = free >= max(asked.milli, 1)
         first: BoolColumn = room & (room.cumsum(axis=1) <= asked.count)
         return first
 
-    def _by_device(self, asked: Asked, nodes: NodeView, free: Amounts) -> Values:
+    def _by_device(self, asked: AskedAmounts, nodes: NodeView, free: Amounts) -> Values:
         """The score for each device, nodes x 16; -1 for a device without room."""
         at, device = np.nonzero(free >= asked.milli)
         scores = np.full(free.shape, -1.0)
@@ -133,7 +133,7 @@ class Published:
             scores[at, device] = self._rated(asked, nodes.at(nodes.rows[at]), free[at], taken, lost)
         return scores
 
-    def _rated(self, asked: Asked, nodes: NodeView, free: Amounts, taken: BoolColumn, lost: Looks) -> Values:
+    def _rated(self, asked: AskedAmounts, nodes: NodeView, free: Amounts, taken: BoolColumn, lost: Looks) -> Values:
         """The scores of nodes, which may be repeated, after the pod takes its share of the devices `taken`."""
         rows, gradient = nodes.rows, self.gradient
         now = gradient.now(rows)
@@ -157,7 +157,7 @@ class Published:
         return allowed
 
 
-def _lost(gradient: Gradient, free: Amounts, asked: Asked) -> Looks:
+def _lost(gradient: Gradient, free: Amounts, asked: AskedAmounts) -> Looks:
     """The amount that each group of typical pods can no longer use if the pod gets the fullest devices with room."""
     lost: Looks
     if not asked.is_part:

@@ -44,7 +44,7 @@ ANYWHERE = Where()
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class PodKind:
     """The amounts that pods of one kind ask for."""
 
     cpu: int
@@ -56,17 +56,17 @@ class Kind:
     where: Where = ANYWHERE
 
 
-Typical = tuple[tuple[Kind, float], ...]
+Typical = tuple[tuple[PodKind, float], ...]
 """Kinds with their popularity, the most popular first."""
 
 
-def kind_of(pod: PodInfo, count: int, milli: int, selector: tuple[tuple[str, str], ...]) -> Kind:
+def kind_of(pod: PodInfo, count: int, milli: int, selector: tuple[tuple[str, str], ...]) -> PodKind:
     """The kind of a pod that takes so many thousandths of so many devices, on nodes with the selector's labels."""
     cpu = pod.cls.requests.real.get(requests.CPU, 0)
-    return Kind(cpu, count, milli, _where(pod.spec, selector)) if count else Kind(cpu)
+    return PodKind(cpu, count, milli, _where(pod.spec, selector)) if count else PodKind(cpu)
 
 
-def typical(counts: Mapping[Kind, float], coverage: float = COVERAGE) -> Typical:
+def typical(counts: Mapping[PodKind, float], coverage: float = COVERAGE) -> Typical:
     """The most frequent kinds, until they cover this fraction of all pods."""
     total = sum(counts.values())
     found, covered = [], 0.0
@@ -81,7 +81,7 @@ def typical(counts: Mapping[Kind, float], coverage: float = COVERAGE) -> Typical
 Counted = TypeVar("Counted", bound=Hashable)
 
 
-class History(Generic[Counted]):
+class PodHistory(Generic[Counted]):
     """Counts pods by kind or by a different key, each pod once, with decay."""
 
     def __init__(self, half_life: float, now: float) -> None:
@@ -143,7 +143,7 @@ class History(Generic[Counted]):
         self.weight = sum(self._counts.values())
 
 
-def cpu_per_gpu(kinds: Iterable[tuple[Kind, float]]) -> float:
+def cpu_per_gpu(kinds: Iterable[tuple[PodKind, float]]) -> float:
     """Milli-CPU that typical pods with GPUs take per thousandth of a GPU; 0 if unknown."""
     with_gpu = [(kind, popularity) for kind, popularity in kinds if kind.count]
     gpu = sum(popularity * kind.count * kind.milli for kind, popularity in with_gpu)
@@ -164,7 +164,7 @@ def _where(spec: model.PodSpec, selector: tuple[tuple[str, str], ...]) -> Where:
     return Where(labels, msgspec.msgpack.encode(required) if required else b"")
 
 
-def _place(kind: Kind, count: float) -> tuple[float, int, int, int, tuple[tuple[str, str], ...], bytes]:
+def _place(kind: PodKind, count: float) -> tuple[float, int, int, int, tuple[tuple[str, str], ...], bytes]:
     return (count, kind.cpu, kind.milli, kind.count, kind.where.labels, kind.where.required)
 
 

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class CountLimits:
     """How much of the counts is kept for later use."""
 
     counted_bytes: int = 32 * 1024 * 1024
@@ -171,8 +171,8 @@ class _Counted:
 class PodCounts:
     """The tracker: groups of pods, and the queries that are counted over the groups."""
 
-    def __init__(self, state: State, limits: Limits | None = None) -> None:
-        self._limits = limits or Limits()
+    def __init__(self, state: State, limits: CountLimits | None = None) -> None:
+        self._limits = limits or CountLimits()
         self._namespaces = NamespaceLabels(state)
         self.clear()
 

@@ -21,7 +21,7 @@ Match = tuple["OwnedTerm", RowCounts]
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class AffinityTerm:
     """One affinity term: the pods that it matches, and the topology key."""
 
     clause: Clause
@@ -55,9 +55,9 @@ _NOBODY = Query(())
 class PodTerms:
     """All terms of one pod."""
 
-    affinity: tuple[Term, ...] = ()
-    anti: tuple[Term, ...] = ()
-    preferred: tuple[tuple[int, Term], ...] = ()
+    affinity: tuple[AffinityTerm, ...] = ()
+    anti: tuple[AffinityTerm, ...] = ()
+    preferred: tuple[tuple[int, AffinityTerm], ...] = ()
     """Terms with weights; the weights of anti-affinity terms are negative."""
     together: Query = _NOBODY
     """Pods that match every required affinity term."""
@@ -175,20 +175,20 @@ def _compile(pod: PodInfo) -> PodTerms:
     )
 
 
-def _terms(terms: Sequence[model.PodAffinityTerm], pod: PodInfo, path: str) -> tuple[Term, ...]:
+def _terms(terms: Sequence[model.PodAffinityTerm], pod: PodInfo, path: str) -> tuple[AffinityTerm, ...]:
     return tuple(_term(term, pod, f"spec.affinity.{path}[{i}]") for i, term in enumerate(terms))
 
 
 def _weighted(
     terms: Sequence[model.WeightedPodAffinityTerm], pod: PodInfo, path: str, sign: int
-) -> list[tuple[int, Term]]:
+) -> list[tuple[int, AffinityTerm]]:
     return [
         (sign * term.weight, _term(term.pod_affinity_term, pod, f"spec.affinity.{path}[{i}].podAffinityTerm"))
         for i, term in enumerate(terms)
     ]
 
 
-def _term(term: model.PodAffinityTerm, pod: PodInfo, path: str) -> Term:
+def _term(term: model.PodAffinityTerm, pod: PodInfo, path: str) -> AffinityTerm:
     own = not term.namespaces and term.namespace_selector is None
     selector = NOTHING
     if term.namespace_selector is not None:
@@ -198,7 +198,7 @@ def _term(term: model.PodAffinityTerm, pod: PodInfo, path: str) -> Term:
         frozenset((pod.namespace,) if own else term.namespaces),
         selector,
     )
-    return Term(clause, term.topology_key, Query((clause,)))
+    return AffinityTerm(clause, term.topology_key, Query((clause,)))
 
 
 def _selector(term: model.PodAffinityTerm, pod: PodInfo, path: str) -> Selector:

@@ -5,8 +5,8 @@ Only `applying`, `following`, `command` and the background work of `plugin` do I
 """
 
 from gangline_plugins.defragmentation.arguments import DefragmentationArgs
-from gangline_plugins.defragmentation.plan import Move, Plan, Protected, Step
+from gangline_plugins.defragmentation.plan import Move, MovePlan, MoveStep, Protected
 from gangline_plugins.defragmentation.planning import Planner
 from gangline_plugins.defragmentation.plugin import Defragmentation
 
-__all__ = ["Defragmentation", "DefragmentationArgs", "Move", "Plan", "Planner", "Protected", "Step"]
+__all__ = ["Defragmentation", "DefragmentationArgs", "Move", "MovePlan", "MoveStep", "Planner", "Protected"]

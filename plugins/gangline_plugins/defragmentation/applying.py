@@ -23,7 +23,7 @@ from gangline_plugins.defragmentation import record as records
 from gangline_plugins.defragmentation.arguments import DefragmentationArgs
 from gangline_plugins.defragmentation.checking import changed, lacks_room
 from gangline_plugins.defragmentation.following import Following
-from gangline_plugins.defragmentation.plan import Move, Plan, Step
+from gangline_plugins.defragmentation.plan import Move, MovePlan, MoveStep
 from gangline_plugins.defragmentation.record import CONFIG_MAP, Record, owner_in
 
 _ANSWER = 30.0
@@ -53,7 +53,7 @@ class Applying:
         self._say = say
         self._pods = Following(client)
 
-    async def carry_out(self, plan: Plan, record: Record) -> None:
+    async def carry_out(self, plan: MovePlan, record: Record) -> None:
         """Carry out all moves; the group has its nodes at the end. Raises Stopped and ApiError."""
         failure: GanglineError | None = None
         try:
@@ -66,7 +66,7 @@ class Applying:
         if failure is not None:
             raise failure
 
-    async def _within_record(self, plan: Plan, record: Record) -> None:
+    async def _within_record(self, plan: MovePlan, record: Record) -> None:
         await self._pods.listed.wait()
         await self._write_down(record)
         try:
@@ -149,7 +149,7 @@ class Applying:
 
     # Moving
 
-    async def _move_all(self, plan: Plan, record: Record) -> None:
+    async def _move_all(self, plan: MovePlan, record: Record) -> None:
         arrivals = _Arrivals(self._pods, plan.steps)
         for number, batch in enumerate(plan.batches):
             if plan.group and self._has_started(plan):
@@ -180,7 +180,7 @@ class Applying:
         if not arrivals.are_all_there():
             raise Stopped(arrivals.what_is_missing())
 
-    async def _evict(self, step: Step) -> None:
+    async def _evict(self, step: MoveStep) -> None:
         deadline = self._clock.monotonic() + self._args.timeout_seconds
         while True:
             try:
@@ -191,7 +191,7 @@ class Applying:
                     raise Stopped(f"pod {step.namespace}/{step.name} may not be evicted: {error.message}") from None
                 await asyncio.sleep(error.retry_after or _AGAIN)
 
-    def _has_started(self, plan: Plan) -> bool:
+    def _has_started(self, plan: MovePlan) -> bool:
         found = (self._pods.pods.get(uid) for uid in plan.members)
         return sum(pod is not None and bool(pod.spec.node_name) for pod in found) >= plan.needed
 
@@ -199,7 +199,7 @@ class Applying:
 class _Arrivals:
     """Which controllers have new pods on nodes since the moves began."""
 
-    def __init__(self, pods: Following, steps: Sequence[Step]) -> None:
+    def __init__(self, pods: Following, steps: Sequence[MoveStep]) -> None:
         self._pods = pods
         self._names = {step.owner: f"{step.namespace}/{step.name}" for step in steps}
         self._before = {uid for uid, pod in pods.pods.items() if pod.spec.node_name}
@@ -208,7 +208,7 @@ class _Arrivals:
             self._nodes[step.owner].add(step.destination)
         self._expected: Counter[str] = Counter()
 
-    def expect(self, steps: Sequence[Step]) -> None:
+    def expect(self, steps: Sequence[MoveStep]) -> None:
         """Expect one more new pod for each of these steps."""
         self._expected.update(step.owner for step in steps)
 

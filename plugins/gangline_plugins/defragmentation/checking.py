@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from gangline import model, requests
-from gangline_plugins.defragmentation.plan import Move, Step
+from gangline_plugins.defragmentation.plan import Move, MoveStep
 
 _OVER = ("Succeeded", "Failed")
 
@@ -23,7 +23,7 @@ def lacks_room(batch: Sequence[Move], pods: Mapping[str, model.Pod], nodes: Iter
     return next((why for name in names if (why := _node_is_not(name, by_name.get(name), batch, pods.values()))), "")
 
 
-def _pod_is_not(step: Step, pod: model.Pod | None) -> str:
+def _pod_is_not(step: MoveStep, pod: model.Pod | None) -> str:
     if pod is None or pod.metadata.deletion_timestamp is not None or pod.status.phase in _OVER:
         return f"pod {step.namespace}/{step.name} is gone, or on its way out"
     if pod.spec.node_name != step.source:

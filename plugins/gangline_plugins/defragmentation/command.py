@@ -17,7 +17,7 @@ from gangline import Handle, SystemClock
 from gangline.command_line import Judged, choose, connected, console, judge, options, table
 from gangline_plugins.defragmentation.applying import Applying
 from gangline_plugins.defragmentation.arguments import DefragmentationArgs
-from gangline_plugins.defragmentation.plan import Move, Plan
+from gangline_plugins.defragmentation.plan import Move, MovePlan
 from gangline_plugins.defragmentation.planning import Planner
 from gangline_plugins.defragmentation.plugin import Defragmentation
 from gangline_plugins.defragmentation.record import record_of
@@ -43,7 +43,7 @@ class Wish:
 class Found:
     """A plan, with the handle and the arguments that it was made with."""
 
-    plan: Plan
+    plan: MovePlan
     handle: Handle
     args: DefragmentationArgs
 
@@ -127,7 +127,7 @@ def find(judged: Judged, wish: Wish) -> Found:
     key = _key(judged, wish)
     if not key:
         runtime = next(iter(judged.runtimes.values()))
-        nothing = Plan("the gangs that wait", message="no move is needed: no gang waits", is_met=True)
+        nothing = MovePlan("the gangs that wait", message="no move is needed: no gang waits", is_met=True)
         return Found(nothing, runtime.handle, _args(runtime.profile.plugins, wish))
     runtime = judged.runtimes[judged.groups[key].pod.scheduler_name]
     attempt = runtime.handle.attempt(key)
@@ -163,7 +163,7 @@ def _args(plugins: Any, wish: Wish) -> DefragmentationArgs:
     return args if wish.most_moves is None else msgspec.structs.replace(args, most_moves=wish.most_moves)
 
 
-def show(found: Plan, screen: Console) -> None:
+def show(found: MovePlan, screen: Console) -> None:
     """Print a plan as a table."""
     if found.moves:
         rows = table("BATCH", "MOVE", "FROM", "TO", "GPU-SECONDS")

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from gangline import ANYWHERE, BoolColumn, Domains, GroupAttempt, Handle, PodInfo, Rows, Transaction
 from gangline_plugins.defragmentation.movable import Movable, each_once
 from gangline_plugins.defragmentation.moving import Moved, Mover, mask_of
-from gangline_plugins.gang_preemption.demand import Demand
+from gangline_plugins.gang_preemption.demand import GangDemand
 from gangline_plugins.gang_preemption.occupants import Removal
 from gangline_plugins.gang_preemption.room import Room
 from gangline_plugins.gang_preemption.searching import find_victims
@@ -58,7 +58,7 @@ class GroupPlanning:
         self._handle = handle
         self._attempt = attempt
         self._movable = movable
-        self._demand = Demand(handle, attempt, movable.occupants)
+        self._demand = GangDemand(handle, attempt, movable.occupants)
         self._size = self._demand.size
         self.tried: list[Rows] = []
         offered = movable.occupants.offered()

@@ -9,7 +9,7 @@ import numpy as np
 
 from gangline import BoolColumn, Handle, Membership, PodInfo, Transaction, custom_resources
 from gangline_plugins.defragmentation.movable import Movable
-from gangline_plugins.defragmentation.plan import Move, Step
+from gangline_plugins.defragmentation.plan import Move, MoveStep
 from gangline_plugins.defragmentation.record import owner_of
 from gangline_plugins.gpu.devices import device_table
 
@@ -94,10 +94,10 @@ def _move(moved: Moved, movable: Movable, handle: Handle, batch: int) -> Move:
     return Move(name, steps, movable.cost(moved.pods), batch)
 
 
-def _steps(moved: Moved, handle: Handle) -> Iterator[Step]:
+def _steps(moved: Moved, handle: Handle) -> Iterator[MoveStep]:
     names = handle.nodes.names
     for pod, source, destination in zip(moved.pods, moved.sources, moved.destinations, strict=True):
-        yield Step(
+        yield MoveStep(
             pod.namespace,
             pod.name,
             pod.uid,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 
-class Step(msgspec.Struct, frozen=True, rename="camel"):
+class MoveStep(msgspec.Struct, frozen=True, rename="camel"):
     """One pod is evicted from a node, and the replacement that its controller creates goes to another node."""
 
     namespace: str
@@ -26,7 +26,7 @@ class Move(msgspec.Struct, frozen=True, rename="camel"):
 
     name: str
     """ "pod default/a" or "gang default/b"."""
-    steps: list[Step]
+    steps: list[MoveStep]
     cost: float
     """GPU-seconds."""
     batch: int
@@ -40,7 +40,7 @@ class Protected(msgspec.Struct, frozen=True):
     why: str
 
 
-class Plan(msgspec.Struct, frozen=True, rename="camel"):
+class MovePlan(msgspec.Struct, frozen=True, rename="camel"):
     """The moves, or why there are none."""
 
     goal: str
@@ -67,7 +67,7 @@ class Plan(msgspec.Struct, frozen=True, rename="camel"):
     """The schedulerName."""
 
     @property
-    def steps(self) -> Sequence[Step]:
+    def steps(self) -> Sequence[MoveStep]:
         """The steps of all moves."""
         return [step for move in self.moves for step in move.steps]
 

@@ -16,7 +16,7 @@ from gangline_plugins.defragmentation.for_domains import DomainPlanning, use_of
 from gangline_plugins.defragmentation.for_group import Draft, GroupPlanning
 from gangline_plugins.defragmentation.movable import Movable, find_movable
 from gangline_plugins.defragmentation.moving import in_batches
-from gangline_plugins.defragmentation.plan import Plan, Protected
+from gangline_plugins.defragmentation.plan import MovePlan, Protected
 
 
 class Planner:
@@ -26,10 +26,10 @@ class Planner:
         self._handle = handle
         self._args = args
 
-    def for_group(self, attempt: GroupAttempt) -> Plan:
+    def for_group(self, attempt: GroupAttempt) -> MovePlan:
         """The moves after which a group fits."""
         group = attempt.group
-        goal = Plan(
+        goal = MovePlan(
             f"gang {group.namespace}/{group.name}",
             group=group.key,
             members=[pod.uid for pod in attempt.pods],
@@ -55,13 +55,13 @@ class Planner:
         rows = np.unique(np.fromiter(draft.placed.values(), dtype=np.intp))
         return self._weighed(goal, movable, draft, rows, gained, planning.tried)
 
-    def for_domains(self, level_name: str, count: int) -> Plan:
+    def for_domains(self, level_name: str, count: int) -> MovePlan:
         """The moves after which so many domains of a level have all their GPUs free. Raises InvalidObject."""
         level = self._handle.topology.find(level_name)
         if level is None:
             known = self._handle.topology.names()
             raise InvalidObject("level", level_name, f"is no level of the topology; there are {known}")
-        goal = Plan(f"complete domains of level {level.level}: {count}", profile=self._handle.profile)
+        goal = MovePlan(f"complete domains of level {level.level}: {count}", profile=self._handle.profile)
         use = use_of(level, self._handle)
         there, most = int(use.complete.sum()), int((use.gpus > 0).sum())
         if there >= count:
@@ -88,8 +88,8 @@ class Planner:
         return Costs(self._handle, args.restart_seconds, args.priority_seconds, placed)
 
     def _weighed(
-        self, goal: Plan, movable: Movable, draft: Draft, rows: Rows, gpus: float, tried: Sequence[Rows]
-    ) -> Plan:
+        self, goal: MovePlan, movable: Movable, draft: Draft, rows: Rows, gpus: float, tried: Sequence[Rows]
+    ) -> MovePlan:
         """The plan with its moves if it is worth its cost; otherwise without moves and with the reason."""
         worth, factor = gpus * self._args.worth_seconds, self._args.factor
         plan = msgspec.structs.replace(goal, cost=draft.cost, worth=worth, protected=_protected(movable, tried))
@@ -102,12 +102,12 @@ class Planner:
         moves = in_batches(draft.moved, movable, self._handle, self._args.most_moves)
         return msgspec.structs.replace(plan, moves=moves, frees=[names[row] for row in rows.tolist()])
 
-    def _refused(self, goal: Plan, movable: Movable, tried: Sequence[Rows], why: str) -> Plan:
+    def _refused(self, goal: MovePlan, movable: Movable, tried: Sequence[Rows], why: str) -> MovePlan:
         everywhere = [np.flatnonzero(self._handle.nodes.alive)]
         return msgspec.structs.replace(goal, message=why, protected=_protected(movable, tried or everywhere))
 
 
-def _met(goal: Plan, why: str) -> Plan:
+def _met(goal: MovePlan, why: str) -> MovePlan:
     return msgspec.structs.replace(goal, message=f"no move is needed: {why}", is_met=True)
 
 

@@ -50,7 +50,7 @@ from gangline_plugins.defragmentation import record as records
 from gangline_plugins.defragmentation.applying import Applying
 from gangline_plugins.defragmentation.arguments import DefragmentationArgs
 from gangline_plugins.defragmentation.holds import Holds
-from gangline_plugins.defragmentation.plan import Plan
+from gangline_plugins.defragmentation.plan import MovePlan
 from gangline_plugins.defragmentation.planning import Planner
 from gangline_plugins.defragmentation.record import CONFIG_MAP, HELD, Record, record_of
 
@@ -102,7 +102,7 @@ class Defragmentation:
         """The arguments of this profile."""
         return self._args
 
-    def record_of(self, plan: Plan) -> Record:
+    def record_of(self, plan: MovePlan) -> Record:
         """The record that is kept while a plan is carried out."""
         return record_of(plan, self._handle.nodes, uuid.uuid4().hex, 0.0)
 
@@ -217,7 +217,7 @@ class Defragmentation:
         own = {pod.uid for pod in attempt.pods}
         return any(not own.isdisjoint(pods) for pods in self._handle.nominated().values())
 
-    async def _carry_out(self, plan: Plan, first: PodInfo) -> None:
+    async def _carry_out(self, plan: MovePlan, first: PodInfo) -> None:
         said = f"moving {len(plan.steps)} pods, {plan.cost:,.0f} GPU-seconds, to make room for {plan.goal}"
         log.info("defragmentation: %s", said)
         self._tell(first, "Normal", "Defragmenting", said)

@@ -12,14 +12,14 @@ from collections.abc import Iterator
 import msgspec
 
 from gangline import InvalidObject, NodeView, PodInfo, model, texts
-from gangline_plugins.defragmentation.plan import Plan, Step
+from gangline_plugins.defragmentation.plan import MovePlan, MoveStep
 
 CONFIG_MAP = "gangline-moves"
 RECORD, HELD = "record", "held"
 """Keys of the ConfigMap's data."""
 
 
-class Hold(msgspec.Struct, frozen=True, rename="camel"):
+class HeldRoom(msgspec.Struct, frozen=True, rename="camel"):
     """Room on a node for the pod that a controller creates in place of an evicted one."""
 
     owner: str
@@ -43,7 +43,7 @@ class Record(msgspec.Struct, frozen=True, rename="camel"):
     """The key of the group for which the nodes are kept; "" if there is none."""
     nodes: list[str]
     """Nodes that are kept for the group; without a group, nodes that no pod may use."""
-    holds: list[Hold]
+    holds: list[HeldRoom]
 
 
 def owner_of(pod: PodInfo) -> str:
@@ -58,18 +58,18 @@ def owner_in(namespace: str, controller: model.OwnerReference | None) -> str:
     return f"{namespace}/{controller.uid}" if controller is not None else ""
 
 
-def record_of(plan: Plan, nodes: NodeView, id: str, until: float) -> Record:
+def record_of(plan: MovePlan, nodes: NodeView, id: str, until: float) -> Record:
     """The record of a plan, given all nodes."""
     holds = list(_holds(plan, nodes))
     return Record(id, until, plan.profile, plan.goal, plan.group, plan.frees, holds)
 
 
-def _holds(plan: Plan, nodes: NodeView) -> Iterator[Hold]:
+def _holds(plan: MovePlan, nodes: NodeView) -> Iterator[HeldRoom]:
     for step in plan.steps:
-        yield Hold(step.owner, step.destination, step.requests, _known(step, nodes))
+        yield HeldRoom(step.owner, step.destination, step.requests, _known(step, nodes))
 
 
-def _known(step: Step, nodes: NodeView) -> list[str]:
+def _known(step: MoveStep, nodes: NodeView) -> list[str]:
     row = nodes.row_of(step.destination)
     pods = nodes.pods(row).values() if row is not None else ()
     return [pod.uid for pod in pods if step.owner and owner_of(pod) == step.owner]

@@ -57,7 +57,7 @@ NOT_HERE = "resourceclaim not available on the node"
 
 
 @dataclass(slots=True, eq=False)
-class Reserved:
+class ReservedClaims:
     """The claims of a pod that is being bound."""
 
     claims: Claims
@@ -82,7 +82,7 @@ class Reserved:
         return tuple(self.chosen)
 
 
-class Binding:
+class ClaimBinding:
     """Writes claims for pods of one profile."""
 
     def __init__(self, handle: Handle, ledger: Ledger, timeout: float) -> None:
@@ -101,7 +101,7 @@ class Binding:
         view = self._handle.nodes.at(np.array([row], dtype=np.intp))
         return bool(node_selection.match_selector(allocation.node_selector, view)[0])
 
-    async def write(self, pod: PodInfo, node: str, reserved: Reserved) -> Status | None:
+    async def write(self, pod: PodInfo, node: str, reserved: ReservedClaims) -> Status | None:
         """Write all claims of a pod and wait for their devices. Raises ApiError."""
         for claim in list(reserved.claims):
             is_new = is_unwritten(claim.metadata.uid)
@@ -124,7 +124,7 @@ class Binding:
         return await self._compare(pod, reserved) or await self._wait(pod, reserved)
 
     async def _create(
-        self, pod: PodInfo, reserved: Reserved, claim: model.ResourceClaim
+        self, pod: PodInfo, reserved: ReservedClaims, claim: model.ResourceClaim
     ) -> model.ResourceClaim | Status:
         """Create the claim for the extended resources of a pod, and go on when the watch shows it and no other one."""
         uid = claim.metadata.uid
@@ -146,7 +146,7 @@ class Binding:
         await self._handle.client.patch(resources.PODS, pod.name, patch, namespace=pod.namespace, subresource="status")
 
     async def _write(
-        self, pod: PodInfo, node: str, reserved: Reserved, claim: model.ResourceClaim, chosen: Allocation
+        self, pod: PodInfo, node: str, reserved: ReservedClaims, claim: model.ResourceClaim, chosen: Allocation
     ) -> Status | None:
         uid = claim.metadata.uid
         for _ in range(_TRIES):
@@ -170,7 +170,9 @@ class Binding:
                 self._ledger.learn(claim)
         return Status(Code.ERROR, (f'resourceclaim "{claim.metadata.name}" keeps changing',))
 
-    async def _reserve(self, pod: PodInfo, reserved: Reserved, claim: model.ResourceClaim, chosen: Allocation) -> None:
+    async def _reserve(
+        self, pod: PodInfo, reserved: ReservedClaims, claim: model.ResourceClaim, chosen: Allocation
+    ) -> None:
         consumer = model.ResourceClaimConsumerReference(resource="pods", name=pod.name, uid=pod.uid)
         reserved.touched[claim.metadata.uid] = claim
         if claim.status.allocation is not None:
@@ -184,7 +186,7 @@ class Binding:
         reserved.versions[claim.metadata.uid] = version_of(allocated)
         self._ledger.learn(allocated)
 
-    async def _compare(self, pod: PodInfo, reserved: Reserved) -> Status | None:
+    async def _compare(self, pod: PodInfo, reserved: ReservedClaims) -> Status | None:
         """Give way to claims that other schedulers gave the same devices before, when the watch has shown them."""
         if not await self._ledger.has_seen(reserved.claims, SHOWN_WITHIN):
             return Status(Code.ERROR, (f"the watch has not shown the claims of the pod after {SHOWN_WITHIN:g} s",))
@@ -203,7 +205,7 @@ class Binding:
 
     # Conditions of devices
 
-    async def _wait(self, pod: PodInfo, reserved: Reserved) -> Status | None:
+    async def _wait(self, pod: PodInfo, reserved: ReservedClaims) -> Status | None:
         """Wait until the devices are ready; their drivers say so. Those of most drivers are at once."""
         deadline = self._handle.clock.monotonic() + self._timeout
         while True:
@@ -222,7 +224,7 @@ class Binding:
 
     # Taking back
 
-    async def take_back(self, pod: PodInfo, reserved: Reserved) -> None:
+    async def take_back(self, pod: PodInfo, reserved: ReservedClaims) -> None:
         """Remove the reservations of a pod that is not bound, and the devices of claims that nobody else uses.
 
         Another scheduler that serves the same pod may have bound it: then its claims stay.

@@ -13,7 +13,7 @@ Allocation = model.ResourceClaimAllocation
 
 
 @dataclass(slots=True, eq=False)
-class Entry:
+class ClaimEntry:
     """What is known of one claim."""
 
     claim: model.ResourceClaim | None = None
@@ -136,7 +136,7 @@ class Endings:
         """The UIDs of the claims that are reserved for a pod."""
         return frozenset(self._claims.get(uid, ()))
 
-    def is_free(self, entry: Entry) -> bool:
+    def is_free(self, entry: ClaimEntry) -> bool:
         """Whether all users of a claim count as ended: then others will take its devices from it, or delete it.
 
         Pods that are placed on trial are no users; they may get other devices for the claim.

@@ -24,10 +24,10 @@ from gangline.dra.live import Devices
 from gangline_plugins.default_preemption.levels import PriorityLevels
 from gangline_plugins.dynamic_resources.claims import ClaimProblem, Claims, PodClaims, uses_claims
 from gangline_plugins.dynamic_resources.conceding import Concessions
-from gangline_plugins.dynamic_resources.entries import Allocation, Endings, Entry
+from gangline_plugins.dynamic_resources.entries import Allocation, ClaimEntry, Endings
 from gangline_plugins.dynamic_resources.extended import ExtendedClaims
 from gangline_plugins.dynamic_resources.guests import Guests
-from gangline_plugins.dynamic_resources.listening import ClaimListener, Kept, NodeLabels
+from gangline_plugins.dynamic_resources.listening import ClaimListener, KeptListener, NodeLabels
 from gangline_plugins.dynamic_resources.orders import AllocationOrders
 from gangline_plugins.dynamic_resources.written import Written, version_of
 from gangline_plugins.extended_resources import ExtendedResources
@@ -43,7 +43,7 @@ class Ledger:
         self._state = state
         self._store = state.store(resources.RESOURCE_CLAIMS)
         self.claims = PodClaims(self._store)
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, ClaimEntry] = {}
         self._turns = itertools.count(1)
         self.levels = PriorityLevels()
         """The priorities of the pods with claims on each row."""
@@ -63,8 +63,8 @@ class Ledger:
         self.written = Written(self._store, self._nodes)
         self.extended = ExtendedClaims(state.shared(ExtendedResources, state), self._nodes, self._store)
         self.guests = Guests(state, self.devices, self._nodes, self._lacking, self.solve)
-        state.store(resources.RESOURCE_SLICES).subscribe(Kept(self._slice_changed))
-        state.store(resources.DEVICE_CLASSES).subscribe(Kept(self.devices.class_changed))
+        state.store(resources.RESOURCE_SLICES).subscribe(KeptListener(self._slice_changed))
+        state.store(resources.DEVICE_CLASSES).subscribe(KeptListener(self.devices.class_changed))
         state.follow_nodes(NodeLabels(self.devices.node_changed))
 
     def _slice_changed(self, old: model.ResourceSlice | None, new: model.ResourceSlice | None) -> None:
@@ -230,10 +230,10 @@ class Ledger:
 
     # What is known of a claim
 
-    def _entry(self, uid: str) -> Entry:
+    def _entry(self, uid: str) -> ClaimEntry:
         entry = self._entries.get(uid)
         if entry is None:
-            entry = self._entries[uid] = Entry()
+            entry = self._entries[uid] = ClaimEntry()
         return entry
 
     def _settle(self, uid: str) -> None:

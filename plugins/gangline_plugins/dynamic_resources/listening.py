@@ -51,7 +51,7 @@ class NodeLabels:
             self._tell(name)
 
 
-class Kept:
+class KeptListener:
     """Tells of changes of objects with what they were before."""
 
     def __init__(self, tell: Callable[[Any, Any], None]) -> None:

@@ -38,7 +38,14 @@ from gangline import (
     unschedulable,
 )
 from gangline_plugins.claim_profiles import ClaimProfiles
-from gangline_plugins.dynamic_resources.binding import IN_USE, LEFT_BEHIND, NOT_HERE, TAKEN_BACK, Binding, Reserved
+from gangline_plugins.dynamic_resources.binding import (
+    IN_USE,
+    LEFT_BEHIND,
+    NOT_HERE,
+    TAKEN_BACK,
+    ClaimBinding,
+    ReservedClaims,
+)
 from gangline_plugins.dynamic_resources.claims import (
     MOST_CONSUMERS,
     ClaimProblem,
@@ -59,7 +66,7 @@ _DROPPED = "deletion of ResourceClaim completed"
 
 
 _NEED: StateKey[Need] = StateKey("DynamicResources need")
-_RESERVED: StateKey[Reserved] = StateKey("DynamicResources reserved")
+_RESERVED: StateKey[ReservedClaims] = StateKey("DynamicResources reserved")
 
 
 class DynamicResourcesArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
@@ -92,7 +99,7 @@ class DynamicResources:
         self._ledger = ledger(handle)
         self._devices = self._ledger.devices
         self._judge = Judge(self._ledger)
-        self._binding = Binding(handle, self._ledger, args.binding_timeout)
+        self._binding = ClaimBinding(handle, self._ledger, args.binding_timeout)
         self._extended = self._ledger.extended
         self._extended.served.give_out_in(handle)
         handle.state.shared(ClaimProfiles).add(handle.profile, handle.state)
@@ -354,7 +361,7 @@ class DynamicResources:
         chosen = None if row is None else self._ledger.reserve(pod, claims, row)
         if chosen is None:
             return unschedulable(f"node {node} has no devices left for the claims of the pod")
-        reserved = Reserved(claims, chosen)
+        reserved = ReservedClaims(claims, chosen)
         cycle.write(_RESERVED, reserved)
         if not all(self._binding.reaches(each, node) for each in chosen.values()):
             return unschedulable(NOT_HERE)

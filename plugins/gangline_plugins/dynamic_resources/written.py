@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gangline import InvalidObject, NodeView, model
-from gangline.dra import DeviceTable, Standing, Usage
+from gangline.dra import SliceTable, Standing, Usage
 from gangline.dra.usage import DeviceId
 from gangline.quantity import milli
 
@@ -125,7 +125,7 @@ class Written:
             if not any(each.spec.shared_counters for each in offered):
                 continue
             earlier = self._earlier(set().union(*self._having[pool].values()), claim.metadata.uid, version)
-            table = DeviceTable(offered, self._nodes())
+            table = SliceTable(offered, self._nodes())
             standing = Standing(table, Usage([claim, *earlier]))
             seen = [placed for several in table.placed_with.values() for placed in several]
             if earlier and any(min(standing.left(each).values(), default=0) < 0 for each in seen):

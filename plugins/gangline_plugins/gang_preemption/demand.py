@@ -26,7 +26,7 @@ Holds = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Kind:
+class DemandKind:
     """Members with equal requests."""
 
     amounts: Amounts
@@ -51,7 +51,7 @@ class Kind:
         return holds
 
 
-class Demand:
+class GangDemand:
     """What one attempt needs, and the free amounts per node when only the pods being deleted have gone."""
 
     def __init__(self, handle: Handle, attempt: GroupAttempt, occupants: Occupants) -> None:
@@ -152,18 +152,18 @@ class Demand:
             return np.zeros((len(self._names), 0), dtype=np.int64)
         return np.array(columns).T[:, which]
 
-    def _kind(self, handle: Handle, roles: Sequence[Role], now: Amounts, others: Sequence[PodInfo]) -> Kind:
+    def _kind(self, handle: Handle, roles: Sequence[Role], now: Amounts, others: Sequence[PodInfo]) -> DemandKind:
         role, pod = roles[0], roles[0].pods[0]
         allowed = _reachable(handle, pod)
         nothing, something = np.zeros_like(allowed), np.ones_like(allowed)
         wanted = sum(len(each.pods) for each in roles)
-        bare = Kind(self._asked(pod), wanted, something, nothing, nothing)
+        bare = DemandKind(self._asked(pod), wanted, something, nothing, nothing)
         counted = bare.holds(now, something, slice(None)) > 0
         feasible = role.capacity[: self.size] > 0
         blocked = counted & ~feasible
         if blocked.any() and reaches_beyond(pod, others):
             blocked = nothing  # the pod that keeps the members off may be on another node
-        return Kind(bare.amounts, wanted, allowed, blocked, feasible & ~counted)
+        return DemandKind(bare.amounts, wanted, allowed, blocked, feasible & ~counted)
 
     def _alike(self, roles: Iterable[Role]) -> list[list[Role]]:
         """The roles, grouped by subgroup and equal requests."""
@@ -192,11 +192,11 @@ def _requests(pod: PodInfo) -> dict[str, int]:
     return {**pod.cls.requests.real, requests.PODS: 1}
 
 
-def _in_common(kinds: Sequence[Kind], wanted: int) -> Kind:
+def _in_common(kinds: Sequence[DemandKind], wanted: int) -> DemandKind:
     """A kind with the least that every member asks for, allowed wherever a member of any kind is."""
     allowed, known = (np.any([getattr(kind, name) for kind in kinds], axis=0) for name in ("allowed", "known"))
     blocked = np.zeros_like(allowed)
-    return Kind(np.min([kind.amounts for kind in kinds], axis=0), wanted, allowed, blocked, known)
+    return DemandKind(np.min([kind.amounts for kind in kinds], axis=0), wanted, allowed, blocked, known)
 
 
 def _reachable(handle: Handle, pod: PodInfo) -> BoolColumn:

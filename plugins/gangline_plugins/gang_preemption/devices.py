@@ -20,7 +20,7 @@ PLENTY = 2**40
 """Thousandths that count as free on a node whose devices are not known."""
 
 
-class Devices:
+class GangDevices:
     """The devices of all nodes at one moment."""
 
     def __init__(self, handle: Handle, size: int) -> None:
@@ -53,6 +53,6 @@ class Devices:
         return want.count * (want.milli if want.exclusivity == "Shared" else _WHOLE)
 
 
-def devices_for(handle: Handle, members: Iterable[PodInfo], size: int) -> Devices | None:
+def devices_for(handle: Handle, members: Iterable[PodInfo], size: int) -> GangDevices | None:
     """The devices of all nodes; None if none of these pods has a claim."""
-    return Devices(handle, size) if any(custom_resources.CLAIM in pod.annotations for pod in members) else None
+    return GangDevices(handle, size) if any(custom_resources.CLAIM in pod.annotations for pod in members) else None

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gangline import ANYWHERE, BoolColumn, Domains, GroupAttempt, NodeView, PodInfo, Rows, Topology
-from gangline_plugins.gang_preemption.demand import Demand, Holds
+from gangline_plugins.gang_preemption.demand import GangDemand, Holds
 from gangline_plugins.gang_preemption.occupants import Occupants
 from gangline_plugins.preemption.budgets import Budgets
 
@@ -34,7 +34,7 @@ class Stages:
     """The free amounts after the last stage."""
 
 
-def stages_of(demand: Demand, occupants: Occupants, budgets: Budgets) -> Stages:
+def stages_of(demand: GangDemand, occupants: Occupants, budgets: Budgets) -> Stages:
     """The stages, the first of which removes nobody."""
     levels = _levels(occupants, budgets)
     offered = occupants.offered()
@@ -65,7 +65,7 @@ def _breaks(pods: Sequence[PodInfo], budgets: Budgets) -> bool:
 
 
 def find_domains(
-    topology: Topology, attempt: GroupAttempt, nodes: NodeView, demand: Demand, stages: Stages
+    topology: Topology, attempt: GroupAttempt, nodes: NodeView, demand: GangDemand, stages: Stages
 ) -> list[tuple[Rows, bool]]:
     """The rows of each domain to examine, the most promising first, and whether the domain is at the group's widest
     level.

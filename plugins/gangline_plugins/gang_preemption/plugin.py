@@ -44,7 +44,7 @@ from gangline import (
     unschedulable,
 )
 from gangline_plugins.gang_preemption.costs import Cost, cost_of, first_start, in_order
-from gangline_plugins.gang_preemption.demand import Demand
+from gangline_plugins.gang_preemption.demand import GangDemand
 from gangline_plugins.gang_preemption.domains import Stages, find_domains, stages_of
 from gangline_plugins.gang_preemption.occupants import Occupants, Removal, find_occupants
 from gangline_plugins.gang_preemption.room import Room
@@ -59,7 +59,7 @@ MOST_SPARED = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Plan:
+class EvictionPlan:
     """The pods to evict, in the order of their eviction, and the nodes that the group gets: pod UID to row."""
 
     victims: Sequence[PodInfo]
@@ -113,7 +113,7 @@ class GangPreemption:
         self._evictor.start(_preemptor(attempt, tuple(sorted(set(nominated.values())))), plan.victims)
         return nominated
 
-    def decide(self, attempt: GroupAttempt, nodes: NodeView) -> Plan | Status:
+    def decide(self, attempt: GroupAttempt, nodes: NodeView) -> EvictionPlan | Status:
         """Find the pods to evict so that the whole group fits, or why there are none. Changes nothing."""
         refusal = self._refusal(attempt)
         if refusal:
@@ -121,13 +121,13 @@ class GangPreemption:
         with self._handle.state.foreseen() as is_under_way:
             return self._search(attempt, nodes, is_under_way)
 
-    def _search(self, attempt: GroupAttempt, nodes: NodeView, is_under_way: bool) -> Plan | Status:
+    def _search(self, attempt: GroupAttempt, nodes: NodeView, is_under_way: bool) -> EvictionPlan | Status:
         """`is_under_way` says that something comes free although its pods are gone already."""
         sparing = Sparing(self._handle, self._args)
         occupants = find_occupants(self._handle, attempt.group.key, priority_of(attempt), sparing)
         trials = Trials(self._handle, attempt, occupants.leaving)
         if (occupants.leaving or is_under_way) and (placed := trials.verify(())) is not None:
-            return Plan((), placed)
+            return EvictionPlan((), placed)
         if not occupants.pods:
             return unschedulable("preemption: no pods of lower priority that may be removed.")
         budgets = Budgets(self._handle.state.store(resources.PDBS))
@@ -145,7 +145,7 @@ class GangPreemption:
 
     def _drafts(self, attempt: GroupAttempt, nodes: NodeView, occupants: Occupants, budgets: Budgets) -> list[_Draft]:
         """A draft for each domain in which enough pods can be removed, the cheapest first."""
-        demand = Demand(self._handle, attempt, occupants)
+        demand = GangDemand(self._handle, attempt, occupants)
         stages = stages_of(demand, occupants, budgets)
         gains = _gains(demand, stages, occupants)
         drafts: list[_Draft] = []
@@ -166,14 +166,14 @@ def priority_of(attempt: GroupAttempt) -> int:
     return attempt.first.priority if attempt.group.priority is None else attempt.group.priority
 
 
-def _settled(drafts: Sequence[_Draft], trials: Trials, budgets: Budgets) -> Plan | None:
+def _settled(drafts: Sequence[_Draft], trials: Trials, budgets: Budgets) -> EvictionPlan | None:
     """The plan of the cheapest draft after which the group fits on the real columns; None if no plan is found.
 
     If a draft fails and its domain is the last resort, victims found by a search on the real columns compete with the
     drafts that follow. The loop may stop at the first draft that costs no less than the best plan so far: the plan
     found for a domain never costs less than the draft for that domain.
     """
-    best: tuple[Cost, Plan] | None = None
+    best: tuple[Cost, EvictionPlan] | None = None
     for draft in drafts:
         if best is not None and best[0] <= draft.cost:
             break
@@ -210,11 +210,11 @@ def _spared(
     return victims, placed
 
 
-def _plan(victims: Sequence[Removal], placed: Mapping[str, int]) -> Plan:
-    return Plan([pod for unit in victims for pod in unit.pods], placed)
+def _plan(victims: Sequence[Removal], placed: Mapping[str, int]) -> EvictionPlan:
+    return EvictionPlan([pod for unit in victims for pod in unit.pods], placed)
 
 
-def _gains(demand: Demand, stages: Stages, occupants: Occupants) -> NDArray[np.float64]:
+def _gains(demand: GangDemand, stages: Stages, occupants: Occupants) -> NDArray[np.float64]:
     """How many members of the group fit in the room that each pod gives back; 0 on nodes where no removal makes
     room.
     """

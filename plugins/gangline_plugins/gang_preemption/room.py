@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from gangline import Rows
-from gangline_plugins.gang_preemption.demand import Demand
+from gangline_plugins.gang_preemption.demand import GangDemand
 from gangline_plugins.gang_preemption.occupants import Occupants, Removal
 
 
 class Room:
     """The free amounts on the rows of a domain, as a `Ground`."""
 
-    def __init__(self, demand: Demand, occupants: Occupants, rows: Rows) -> None:
+    def __init__(self, demand: GangDemand, occupants: Occupants, rows: Rows) -> None:
         self._demand = demand
         self._rows = rows
         self._place = np.full(demand.size, -1, dtype=np.intp)

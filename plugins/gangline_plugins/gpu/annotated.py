@@ -10,13 +10,13 @@ from gangline_plugins.gpu.allocation import Allocation, names_instances
 from gangline_plugins.gpu.believing import Beliefs
 from gangline_plugins.gpu.node_devices import NodeDevices
 from gangline_plugins.gpu.sharing import shared
-from gangline_plugins.gpu.wants import Problem, Want
+from gangline_plugins.gpu.wants import Want, WantProblem
 
 
 def allocation_in(
     text: str,
     pod: PodInfo,
-    want: Want | Problem | None,
+    want: Want | WantProblem | None,
     row: int,
     node: NodeDevices,
     allocations: Mapping[str, Allocation],

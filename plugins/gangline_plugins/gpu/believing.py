@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 from gangline import PodInfo, State, custom_resources, model, permissions, resources, scheduling_map
 from gangline_plugins.gpu.links import MOST_DEVICES
-from gangline_plugins.gpu.wants import MapProfiles, Problem, Want, plain_want
+from gangline_plugins.gpu.wants import MapProfiles, Want, WantProblem, plain_want
 
 SETTLE = 5.0
 """Seconds between two rounds of `settle`; a pod is judged for good in its second round."""
@@ -94,7 +94,7 @@ class Beliefs:
     def judge(
         self,
         pod: PodInfo,
-        want: Want | Problem | None,
+        want: Want | WantProblem | None,
         said: Collection[int],
         present: int | None,
         shared: Collection[int],
@@ -167,20 +167,20 @@ class Beliefs:
         held = self.leases.held(pod.uid, pod.node_name) if self.leases is not None else frozenset[int]()
         return held | trusted if node == pod.node_name else held
 
-    def _others(self, pod: PodInfo, want: Want | Problem | None) -> frozenset[int]:
+    def _others(self, pod: PodInfo, want: Want | WantProblem | None) -> frozenset[int]:
         """The devices of the pod's node that are locked for other pods and that it cannot share with them."""
         if self.leases is None or (isinstance(want, Want) and want.exclusivity != "Exclusive"):
             return frozenset()
         holders = self.leases.holders(pod.node_name)
         return frozenset(id for id, uids in holders.items() if any(uid != pod.uid for uid in uids))
 
-    def _most(self, pod: PodInfo, want: Want | Problem | None, said: Collection[int]) -> int:
+    def _most(self, pod: PodInfo, want: Want | WantProblem | None, said: Collection[int]) -> int:
         """How many devices the pod may have by its claim, its request or its map."""
         plain = plain_want(pod)
         requested = plain.count if plain is not None else 0
         if isinstance(want, Want):
             return want.count
-        if isinstance(want, Problem):
+        if isinstance(want, WantProblem):
             return MOST_DEVICES if self.is_new(pod.uid) else requested
         return max(requested, len(self._mapped(pod).intersection(said)))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gangline import Handle, PodInfo, claim_templates, custom_resources, model, resources
 from gangline_plugins.claim_profiles import ClaimProfiles
-from gangline_plugins.gpu.wants import DISAGREES, NOT_CARRIED, Carried, Problem, entry_of, excess
+from gangline_plugins.gpu.wants import DISAGREES, NOT_CARRIED, Carried, WantProblem, entry_of, excess
 
 _LONGEST = 1024
 """Characters of `status.allocated`; the CRD allows no more."""
@@ -26,19 +26,19 @@ class Carrying:
         found: model.ResourceClaim | None = self._claims.get(name, pod.namespace) if name else None
         return found
 
-    def judge(self, pod: PodInfo, carried: Carried) -> Problem | None:
+    def judge(self, pod: PodInfo, carried: Carried) -> WantProblem | None:
         """Why the pod's ResourceClaim must not or cannot give the pod its devices; None if it can."""
         if wrong := excess(pod, carried):
-            return Problem(wrong, DISAGREES)
+            return WantProblem(wrong, DISAGREES)
         if not self._profiles.has(self._profile):
             why = f"profile {self._profile} has no plugin DynamicResources"
-            return Problem(f'GpuClaim "{carried.claim}" needs ResourceClaims, and {why}', NOT_CARRIED)
+            return WantProblem(f'GpuClaim "{carried.claim}" needs ResourceClaims, and {why}', NOT_CARRIED)
         claim, entry = self.of(pod), entry_of(pod)
         if claim is None or entry is None:
             return None
         if self._template(pod, claim) != entry.resource_claim_template_name:
             why = f'ResourceClaim "{claim.metadata.name}" of the pod asks for something else'
-            return Problem(f'{why} than GpuClaim "{carried.claim}" did', NOT_CARRIED)
+            return WantProblem(f'{why} than GpuClaim "{carried.claim}" did', NOT_CARRIED)
         return None
 
     def _template(self, pod: PodInfo, claim: model.ResourceClaim) -> str:

@@ -42,7 +42,7 @@ from gangline_plugins.gpu.claim_status import ClaimStatuses
 from gangline_plugins.gpu.counting import count
 from gangline_plugins.gpu.decision_metrics import DecisionMetrics
 from gangline_plugins.gpu.devices import DeviceTable, device_table
-from gangline_plugins.gpu.feasibility import REASONS, Feasibility, Limits
+from gangline_plugins.gpu.feasibility import REASONS, DeviceLimits, Feasibility
 from gangline_plugins.gpu.hardware import heartbeat, says_the_same
 from gangline_plugins.gpu.illness import Illness
 from gangline_plugins.gpu.upkeep import TEMPLATES, Upkeep
@@ -51,8 +51,8 @@ from gangline_plugins.gpu.wants import (
     INVALID_CLAIM,
     Carried,
     FabricWant,
-    Problem,
     Want,
+    WantProblem,
     disagreement,
     entry_of,
 )
@@ -106,7 +106,7 @@ class GpuClaim:
         self._teller = Teller(handle)
         self._implicit = args.implicit_claims
         self._requires_request = args.require_request
-        self._limits = Limits(
+        self._limits = DeviceLimits(
             args.stale_after_seconds,
             args.allow_unknown_health,
             args.fail_requests_greater_than_one,
@@ -163,7 +163,7 @@ class GpuClaim:
         want = self._want(pod)
         if want is None:
             return SKIP
-        if isinstance(want, Problem):
+        if isinstance(want, WantProblem):
             return unschedulable(want.message, resolvable=False)
         if isinstance(want, Carried):
             cycle.write(CARRIED, want)
@@ -172,19 +172,19 @@ class GpuClaim:
         cycle.write(FEASIBILITY, self._feasibility)
         return None
 
-    def _want(self, pod: PodInfo) -> Want | Carried | Problem | None:
+    def _want(self, pod: PodInfo) -> Want | Carried | WantProblem | None:
         """What the pod's claim asks for, or why it cannot be met; None if this plugin does not concern the pod."""
         want = self._table.wants.asked(pod)
-        if want is None or isinstance(want, Problem):
+        if want is None or isinstance(want, WantProblem):
             return want
         if isinstance(want, Carried):
             return self._carrying.judge(pod, want) or want
         if want.implicit and not self._implicit:
             return None
         if wrong := disagreement(pod, want):
-            return Problem(wrong, DISAGREES)
+            return WantProblem(wrong, DISAGREES)
         if self._requires_request and (lacking := _lacks_request(pod, want)):
-            return Problem(lacking, reason="GpuRequestMissing")
+            return WantProblem(lacking, reason="GpuRequestMissing")
         return want
 
     @hookimpl
@@ -199,7 +199,7 @@ class GpuClaim:
     def post_reject(self, pod: PodInfo, diagnosis: Diagnosis) -> None:
         """Record an event that says what is wrong with the pod's claim."""
         problem = self._want(pod)
-        if isinstance(problem, Problem) and problem.reason:
+        if isinstance(problem, WantProblem) and problem.reason:
             self._teller.once(pod, problem.reason, problem.message)
             if problem.reason == INVALID_CLAIM:
                 self._statuses.tell(pod, "Failed", message=problem.message)

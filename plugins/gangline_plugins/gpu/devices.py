@@ -40,7 +40,7 @@ from gangline_plugins.gpu.node_devices import NodeDevices
 from gangline_plugins.gpu.node_reports import NodeReports
 from gangline_plugins.gpu.publishing import Publisher
 from gangline_plugins.gpu.taken_off import OTHER, REMEMBERED, Before
-from gangline_plugins.gpu.wants import Problem, Want, Wants, plain_want
+from gangline_plugins.gpu.wants import Want, WantProblem, Wants, plain_want
 
 
 def device_table(state: State) -> DeviceTable:
@@ -200,7 +200,7 @@ class DeviceTable:
             return
         text = pod.annotations.get(custom_resources.ALLOCATED)
         want = self.wants.of(pod)
-        if isinstance(want, Problem):
+        if isinstance(want, WantProblem):
             if text is None:
                 return
             self._late.wait(pod)
@@ -233,7 +233,7 @@ class DeviceTable:
         """Undo the removal: the pod gets the devices that it had, even if its claim has changed since."""
         node = self.node_at(before.row)
         node.pods[pod.uid] = pod
-        if custom_resources.ALLOCATED in pod.annotations and isinstance(self.wants.of(pod), Problem):
+        if custom_resources.ALLOCATED in pod.annotations and isinstance(self.wants.of(pod), WantProblem):
             self._late.wait(pod)
         if before.allocation is not None:
             self._hold(pod.uid, node, before.allocation)
@@ -286,7 +286,7 @@ class DeviceTable:
     # Allocations
 
     def _allocate(
-        self, pod: PodInfo, want: Want | Problem | None, text: str | None, row: int, node: NodeDevices
+        self, pod: PodInfo, want: Want | WantProblem | None, text: str | None, row: int, node: NodeDevices
     ) -> Allocation | None:
         before, reserved = self._before.get(pod.uid), self._reserved.get(pod.uid)
         if text is None and reserved is not None and reserved.row == row:

@@ -74,7 +74,7 @@ REASONS = tuple(why.reason for why in Why)
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class DeviceLimits:
     """Which devices a profile lets pods use."""
 
     stale_after: float = 300.0
@@ -113,7 +113,7 @@ class _Answer:
 class Feasibility:
     """The verdicts of one profile. The scheduler keeps them for each identity of a pod."""
 
-    def __init__(self, table: DeviceTable, limits: Limits) -> None:
+    def __init__(self, table: DeviceTable, limits: DeviceLimits) -> None:
         self._table = table
         self._limits = limits
         self._looked = (-1, 0.0)

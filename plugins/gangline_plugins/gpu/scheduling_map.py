@@ -59,15 +59,15 @@ class GpuSchedulingMapArgs(msgspec.Struct, rename="camel", forbid_unknown_fields
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MapPlace:
     """The entry of a map for one pod, and the nodes that the entry names."""
 
-    entry: scheduling_map.Entry
+    entry: scheduling_map.MapEntry
     ids: tuple[int, ...]
     nodes: frozenset[str]
 
 
-PLACE: StateKey[Place] = StateKey("GpuSchedulingMap place")
+PLACE: StateKey[MapPlace] = StateKey("GpuSchedulingMap place")
 
 
 class GpuSchedulingMap:
@@ -131,7 +131,7 @@ class GpuSchedulingMap:
         nodes = self._nodes(entry.node)
         if not nodes:
             return _refuse(f"there is no node {entry.node}, by its name or its label {custom_resources.NODE_ALIAS}")
-        cycle.write(PLACE, Place(entry, ids, nodes))
+        cycle.write(PLACE, MapPlace(entry, ids, nodes))
         return Narrow(nodes)
 
     @hookimpl

@@ -59,7 +59,7 @@ Template = model.ResourceClaimTemplate
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class TemplatePlan:
     """What is to be done for one GpuClaim."""
 
     make: Template | None = None
@@ -70,7 +70,7 @@ class Plan:
 
 def plan(
     claim: custom_resources.GpuClaim | None, templates: Iterable[Template], since: Mapping[str, float], now: float
-) -> Plan:
+) -> TemplatePlan:
     """What is to be done, given all templates that GpuClaims of this name own, and since when they are not needed."""
     wanted = None
     if claim is not None and claim.spec.device_class_name and not any(claim_templates.faults(claim.spec)):
@@ -85,7 +85,7 @@ def plan(
             remove.append(each)
         else:
             leaving.append(each)
-    return Plan(wanted, tuple(remove), tuple(leaving))
+    return TemplatePlan(wanted, tuple(remove), tuple(leaving))
 
 
 def owner_of(template: Template) -> model.OwnerReference | None:

@@ -99,7 +99,7 @@ class Carried:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class WantProblem:
     """Why the pod's want cannot be determined or met."""
 
     message: str
@@ -136,16 +136,16 @@ class Wants:
     def __init__(self, state: State) -> None:
         self._profiles = state.shared(MapProfiles)
         self._claims = state.store(resources.GPU_CLAIMS)
-        self._read: dict[tuple[str, str], tuple[custom_resources.GpuClaim, Want | Carried | Problem]] = {}
-        self._same: dict[Want | Carried | Problem, Want | Carried | Problem] = {}
+        self._read: dict[tuple[str, str], tuple[custom_resources.GpuClaim, Want | Carried | WantProblem]] = {}
+        self._same: dict[Want | Carried | WantProblem, Want | Carried | WantProblem] = {}
         """Equal wants share one object, which makes look-ups faster."""
 
-    def of(self, pod: PodInfo) -> Want | Problem | None:
+    def of(self, pod: PodInfo) -> Want | WantProblem | None:
         """The want of a pod; None if it wants no GPUs of the device table, or only those that its map names."""
         found = self.asked(pod)
         return None if isinstance(found, Carried) else found
 
-    def asked(self, pod: PodInfo) -> Want | Carried | Problem | None:
+    def asked(self, pod: PodInfo) -> Want | Carried | WantProblem | None:
         """As `of`, and for a pod whose ResourceClaim carries its claim out, what that asks of the node.
 
         A bound pod that did not get its map's devices has the want of its claim or request.
@@ -163,14 +163,14 @@ class Wants:
         if not name:
             return plain_want(pod)
         asked = self._of_claim(pod.namespace, name)
-        wrong = "" if isinstance(asked, Problem) else _not_carried(pod, name, asked)
-        return Problem(wrong, NOT_CARRIED) if wrong else asked
+        wrong = "" if isinstance(asked, WantProblem) else _not_carried(pod, name, asked)
+        return WantProblem(wrong, NOT_CARRIED) if wrong else asked
 
-    def _of_claim(self, namespace: str, name: str) -> Want | Carried | Problem:
+    def _of_claim(self, namespace: str, name: str) -> Want | Carried | WantProblem:
         claim: custom_resources.GpuClaim | None = self._claims.get(name, namespace)
         if claim is None:
             self._read.pop((namespace, name), None)
-            return Problem(f'GpuClaim "{namespace}/{name}" not found')
+            return WantProblem(f'GpuClaim "{namespace}/{name}" not found')
         known = self._read.get((namespace, name))
         if known is not None and known[0] is claim:
             return known[1]
@@ -213,7 +213,7 @@ def _not_carried(pod: PodInfo, name: str, asked: Want | Carried) -> str:
     return ""
 
 
-def claim_want(claim: custom_resources.GpuClaim) -> Want | Carried | Problem:
+def claim_want(claim: custom_resources.GpuClaim) -> Want | Carried | WantProblem:
     """The want of a claim, or why the claim is invalid."""
     devices, topology = claim.spec.devices, claim.spec.topology
     wrong = _wrong(devices) or (
@@ -223,7 +223,7 @@ def claim_want(claim: custom_resources.GpuClaim) -> Want | Carried | Problem:
     )
     named = f"{claim.metadata.namespace}/{claim.metadata.name}"
     if wrong:
-        return Problem(f'GpuClaim "{named}": {wrong}', INVALID_CLAIM)
+        return WantProblem(f'GpuClaim "{named}": {wrong}', INVALID_CLAIM)
     labels = (claim.spec.selector.match_labels if claim.spec.selector else None) or {}
     selector, fabric = tuple(sorted(labels.items())), _fabric(claim.spec)
     if device_class := claim.spec.device_class_name:

@@ -55,7 +55,7 @@ class LeafSpineArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class LeafSpineSettings:
     """The settings that are in force."""
 
     weights: ScoringWeights = _WEIGHTS
@@ -72,16 +72,16 @@ class Settings:
     strict: bool = True
 
 
-def settings_of(args: LeafSpineArgs, later: Iterable[SchedulerConfigSpec] = ()) -> Settings:
+def settings_of(args: LeafSpineArgs, later: Iterable[SchedulerConfigSpec] = ()) -> LeafSpineSettings:
     """The settings of the arguments, overridden by the documents in order: the last one counts."""
     own = SchedulerConfigSpec(args.scoring_weights, args.topology_constraints)
-    settings = Settings(strict=args.strict)
+    settings = LeafSpineSettings(strict=args.strict)
     for spec in (own, *((args.spec,) if args.spec else ()), *later):
         settings = _with(settings, spec)
     return settings
 
 
-def _with(settings: Settings, spec: SchedulerConfigSpec) -> Settings:
+def _with(settings: LeafSpineSettings, spec: SchedulerConfigSpec) -> LeafSpineSettings:
     if spec.scoring_weights is not None:
         settings = replace(settings, weights=spec.scoring_weights)
     limits = spec.topology_constraints

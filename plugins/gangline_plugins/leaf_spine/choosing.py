@@ -20,19 +20,19 @@ from functools import cached_property
 import numpy as np
 
 from gangline import Rows
-from gangline_plugins.leaf_spine.arguments import Settings
+from gangline_plugins.leaf_spine.arguments import LeafSpineSettings
 from gangline_plugins.leaf_spine.demand import Demand, Stock
 from gangline_plugins.leaf_spine.history import GOOD
 from gangline_plugins.leaf_spine.layout import Bools, Ints, Layout
-from gangline_plugins.leaf_spine.limits import Limits, sizes_of, usable, usual
-from gangline_plugins.leaf_spine.terms import Offers, Values
+from gangline_plugins.leaf_spine.limits import DomainLimits, sizes_of, usable, usual
+from gangline_plugins.leaf_spine.terms import DomainOffers, Values
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
     """Placements that obey the rule equally well."""
 
-    offers: Offers
+    offers: DomainOffers
     name: Callable[[int], str]
     rows: Callable[[int], Rows]
 
@@ -40,10 +40,12 @@ class Batch:
         return len(self.offers.total)
 
 
-class Choice:
+class DomainChoice:
     """The placements for one demand."""
 
-    def __init__(self, layout: Layout, demand: Demand, limits: Limits, settings: Settings, history: Values) -> None:
+    def __init__(
+        self, layout: Layout, demand: Demand, limits: DomainLimits, settings: LeafSpineSettings, history: Values
+    ) -> None:
         self._layout = layout
         self.demand = demand
         self._settings = settings
@@ -146,12 +148,12 @@ class Choice:
         total, used = demand.stock.total[rows], demand.stock.used[rows]
         one, known = np.ones(len(rows), dtype=np.int64), leaf < len(layout)
         past = np.append(self._history, 1.0)[leaf]
-        node = Offers(total, used, np.where(used == 0, total, 0), one, one, past)
+        node = DomainOffers(total, used, np.where(used == 0, total, 0), one, one, past)
 
         def of_leaf(column: Ints, alone: Ints) -> Ints:
             return np.where(known, np.append(column, 0)[leaf], alone)
 
-        offers = Offers(
+        offers = DomainOffers(
             total=of_leaf(self._total, node.total),
             used=of_leaf(self._used, node.used),
             untouched=of_leaf(self._untouched, node.untouched),
@@ -274,7 +276,7 @@ class Choice:
         layout = self._layout
         history = np.concatenate(([0.0], np.cumsum(self._history)))
         one = np.ones(len(first), dtype=np.int64)
-        offers = Offers(
+        offers = DomainOffers(
             total=self._over(self._total, first, width),
             used=self._over(self._used, first, width),
             untouched=self._over(self._untouched, first, width),
@@ -292,14 +294,14 @@ class Choice:
         return Batch(offers, lambda i: layout.name_of(firsts[i], width), rows)
 
 
-def joined(found: Sequence[tuple[float, ...]]) -> Offers:
+def joined(found: Sequence[tuple[float, ...]]) -> DomainOffers:
     """The values of several placements as `Offers`."""
     columns = np.array(found)
     total, used, untouched, span, spines = columns[:, :5].astype(np.int64).T
-    return Offers(total, used, untouched, span, spines, columns[:, 5])
+    return DomainOffers(total, used, untouched, span, spines, columns[:, 5])
 
 
-def added(found: Sequence[tuple[float, ...]]) -> Offers:
+def added(found: Sequence[tuple[float, ...]]) -> DomainOffers:
     """The values of one placement, from those of its parts."""
     sums = np.array(found).sum(axis=0)
     return joined([(*sums[:3], max(1.0, sums[3]), max(1.0, sums[4]), sums[5] / len(found))])

@@ -20,7 +20,7 @@ import yaml
 
 from gangline import HOST, Action, EventHint, Handle, InvalidObject, Level, Named, PodInfo, model, on, resources
 from gangline_plugins.gpu.leases.plugin import own_namespace
-from gangline_plugins.leaf_spine.arguments import LeafSpineArgs, Settings, settings_of
+from gangline_plugins.leaf_spine.arguments import LeafSpineArgs, LeafSpineSettings, settings_of
 from gangline_plugins.leaf_spine.documents import Domain, Read, SchedulerConfigSpec, read_document
 from gangline_plugins.telling import Told
 
@@ -51,7 +51,7 @@ class Configured:
             for where in dict.fromkeys((*self._trusted, DEFAULT))
             for kind in _READ
         )
-        self.settings = Settings()
+        self.settings = LeafSpineSettings()
         self.domains: Mapping[str, Domain] = {}
         """The domains by name."""
         self.version = 0
@@ -99,7 +99,7 @@ class Configured:
             self.domains = domains
             self._describe()
 
-    def _read(self) -> tuple[Settings, dict[str, Domain]]:
+    def _read(self) -> tuple[LeafSpineSettings, dict[str, Domain]]:
         mapped = list(self._config_map())
         chosen = self._scheduler_config()
         specs = [each for each in mapped if isinstance(each, SchedulerConfigSpec)] + ([chosen] if chosen else [])

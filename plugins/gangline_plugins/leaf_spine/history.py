@@ -20,7 +20,7 @@ GOOD = 1.0
 _DIGITS = 3
 
 
-class History:
+class DomainHistory:
     """The average of each leaf, by its path."""
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class _Placed:
 class Observer:
     """Follows placed groups and adds their results to the history."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: DomainHistory) -> None:
         self._history = history
         self._placed: dict[tuple[str, str], _Placed] = {}
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gangline_plugins.gpu.node_devices import WHOLE
-from gangline_plugins.leaf_spine.arguments import Settings
+from gangline_plugins.leaf_spine.arguments import LeafSpineSettings
 from gangline_plugins.leaf_spine.demand import Demand
 from gangline_plugins.leaf_spine.documents import Domain
 from gangline_plugins.leaf_spine.layout import Bools, Ints, Layout
@@ -17,7 +17,7 @@ NO_LIMIT = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Limits:
+class DomainLimits:
     """The limits of each leaf, in the order of the line."""
 
     nodes: Ints
@@ -30,7 +30,7 @@ class Limits:
         return bool(self.nodes.min(initial=NO_LIMIT) < NO_LIMIT or self.amount.min(initial=NO_LIMIT) < NO_LIMIT)
 
 
-def limits_of(layout: Layout, settings: Settings, domains: Mapping[str, Domain]) -> Limits:
+def limits_of(layout: Layout, settings: LeafSpineSettings, domains: Mapping[str, Domain]) -> DomainLimits:
     """The limits of the settings and those of single leaves; the smaller one counts."""
     nodes = np.full(len(layout), settings.max_nodes or NO_LIMIT, dtype=np.int64)
     amount = np.full(len(layout), WHOLE * settings.max_gpus if settings.max_gpus else NO_LIMIT, dtype=np.int64)
@@ -41,10 +41,10 @@ def limits_of(layout: Layout, settings: Settings, domains: Mapping[str, Domain])
                 nodes[leaf] = min(nodes[leaf], domain.max_nodes)
             if domain is not None and domain.max_gpus:
                 amount[leaf] = min(amount[leaf], WHOLE * domain.max_gpus)
-    return Limits(nodes, amount)
+    return DomainLimits(nodes, amount)
 
 
-def usable(layout: Layout, demand: Demand, limits: Limits) -> Bools:
+def usable(layout: Layout, demand: Demand, limits: DomainLimits) -> Bools:
     """For each of `layout.rows` whether the group may use it. Where limits apply, the nodes that hold most members are
     kept.
     """
@@ -68,7 +68,7 @@ def usable(layout: Layout, demand: Demand, limits: Limits) -> Bools:
     return kept & may
 
 
-def sizes_of(layout: Layout, demand: Demand, limits: Limits) -> Ints:
+def sizes_of(layout: Layout, demand: Demand, limits: DomainLimits) -> Ints:
     """For each leaf how many of its nodes one group may use, regardless of the pods on them."""
     sizes = np.minimum(layout.sizes, limits.nodes)
     most = int(demand.most_on().max(initial=0))

@@ -44,12 +44,12 @@ from gangline import (
 from gangline_plugins.gpu.devices import device_table
 from gangline_plugins.gpu.leases.plugin import own_namespace
 from gangline_plugins.leaf_spine.arguments import LeafSpineArgs
-from gangline_plugins.leaf_spine.choosing import Choice, added, largest, loose_offer, offer
+from gangline_plugins.leaf_spine.choosing import DomainChoice, added, largest, loose_offer, offer
 from gangline_plugins.leaf_spine.configured import configured
 from gangline_plugins.leaf_spine.demand import Demand, counts_of, demand_of
 from gangline_plugins.leaf_spine.domain_status import DomainStatuses
 from gangline_plugins.leaf_spine.layout import Ints, Layout, find_leaves
-from gangline_plugins.leaf_spine.limits import Limits, limits_of
+from gangline_plugins.leaf_spine.limits import DomainLimits, limits_of
 from gangline_plugins.leaf_spine.remembering import Keeper, memory_of
 from gangline_plugins.leaf_spine.terms import Values, score
 
@@ -93,7 +93,7 @@ class LeafSpine:
         self._memory = memory_of(handle.state, handle.profile)
         self._members: OrderedDict[str, str] = OrderedDict()
         self._layout: Layout | None = None
-        self._limits: tuple[Layout | None, int, Limits | None] = (None, -1, None)
+        self._limits: tuple[Layout | None, int, DomainLimits | None] = (None, -1, None)
         self._history: tuple[Layout | None, int, Values] = (None, -1, np.zeros(0))
         self._rated: _Rated | None = None
         handle.run(Keeper(handle, self._memory, own_namespace()).run)
@@ -124,7 +124,7 @@ class LeafSpine:
             return None
         history, limits, settings = self._past(layout), self._limits_of(layout), self._configured.settings
         choices = [
-            Choice(layout, demand, limits, settings, history)
+            DomainChoice(layout, demand, limits, settings, history)
             for counts in counts_of(attempt)
             if (demand := demand_of(attempt, counts, nodes, self._table)) is not None
         ]
@@ -160,7 +160,7 @@ class LeafSpine:
 
     # Placements
 
-    def _placements(self, choices: Sequence[Choice], placed: Rows) -> Iterator[LeafPlacement]:
+    def _placements(self, choices: Sequence[DomainChoice], placed: Rows) -> Iterator[LeafPlacement]:
         tier = 0
         for choice in choices:
             for batch in choice.batches(placed):
@@ -188,7 +188,7 @@ class LeafSpine:
         if demand is None:
             return _Rated(attempt, layout, None, _NONE, _NONE, 1)
         settings = self._configured.settings
-        fewest = Choice(layout, demand, self._limits_of(layout), settings, self._past(layout)).fewest
+        fewest = DomainChoice(layout, demand, self._limits_of(layout), settings, self._past(layout)).fewest
         stock = demand.stock
         return _Rated(attempt, layout, demand, layout.sums(stock.total), layout.sums(stock.used), fewest)
 
@@ -225,7 +225,7 @@ class LeafSpine:
             self._history = (layout, history.version, past)
         return self._history[2]
 
-    def _limits_of(self, layout: Layout) -> Limits:
+    def _limits_of(self, layout: Layout) -> DomainLimits:
         known, version, limits = self._limits
         if limits is None or known is not layout or version != self._configured.version:
             limits = limits_of(layout, self._configured.settings, self._configured.domains)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 
 from gangline import ApiError, Handle, NotFound, State, resources
-from gangline_plugins.leaf_spine.history import History, Observer
+from gangline_plugins.leaf_spine.history import DomainHistory, Observer
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ class Memory:
     """History and observer of one profile."""
 
     def __init__(self, profile: str) -> None:
-        self.history = History()
+        self.history = DomainHistory()
         self.observer = Observer(self.history)
         self.is_read = False
         self.written = 0

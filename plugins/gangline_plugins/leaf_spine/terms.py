@@ -25,7 +25,7 @@ Values = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Offers:
+class DomainOffers:
     """The values from which placements are scored, one entry per placement."""
 
     total: Ints
@@ -38,11 +38,11 @@ class Offers:
     """Positions from the first to the last leaf, summed over the spines."""
     spines: Ints
     history: Values
-    node: Offers | None = None
+    node: DomainOffers | None = None
     """For placements on one node: the same values for the node alone."""
 
 
-def resource_availability(offers: Offers, amount: int) -> Values:
+def resource_availability(offers: DomainOffers, amount: int) -> Values:
     """The term resourceAvailability; the group is assumed to fill used leaves first."""
     room_beside = (offers.total - offers.untouched) - offers.used
     left_over = offers.untouched - np.maximum(0, amount - room_beside)
@@ -51,18 +51,18 @@ def resource_availability(offers: Offers, amount: int) -> Values:
     return kept if offers.node is None else np.minimum(kept, resource_availability(offers.node, amount))
 
 
-def topology_alignment(offers: Offers, fewest: int) -> Values:
+def topology_alignment(offers: DomainOffers, fewest: int) -> Values:
     """The term topologyAlignment."""
     return np.minimum(1.0, fewest / np.maximum(1, offers.span * offers.spines))
 
 
-def domain_utilization(offers: Offers, amount: int) -> Values:
+def domain_utilization(offers: DomainOffers, amount: int) -> Values:
     """The term domainUtilization."""
     part = np.minimum(1.0, _part(offers.used + amount, offers.total))
     return part if offers.node is None else (part + domain_utilization(offers.node, amount)) / 2
 
 
-def score(offers: Offers, amount: int, fewest: int, weights: ScoringWeights) -> Values:
+def score(offers: DomainOffers, amount: int, fewest: int, weights: ScoringWeights) -> Values:
     """The weighted sum of the terms, 0 to 100."""
     terms = (
         resource_availability(offers, amount),

@@ -8,7 +8,7 @@ import logging
 from enum import Enum
 
 from gangline import Action, ClusterEvent, Handle, custom_resources, moments
-from gangline_plugins.reservation.room import Kept
+from gangline_plugins.reservation.room import KeptRoom
 
 log = logging.getLogger(__name__)
 EVENTS = "gangline.dev/reservations"
@@ -57,20 +57,20 @@ class Notices:
             ("reason",),
         )
 
-    def began(self, kept: Kept) -> None:
+    def began(self, kept: KeptRoom) -> None:
         """Report that a reservation began."""
         note = f"Room is kept on {len(kept.rows)} nodes for {kept.name}, which is to start at {moments.shown(kept.at)}"
         log.info("%s", note)
         self._tell(kept, "Normal", "ReservationBegan", note)
 
-    def show(self, kept: Kept) -> None:
+    def show(self, kept: KeptRoom) -> None:
         """Update the gauges."""
         labels = (kept.namespace, kept.gang)
         self._nodes.labels(*labels).set(len(kept.rows))
         self._gpus.labels(*labels).set(kept.amount(custom_resources.GPU))
         self._since.labels(*labels).set(kept.since)
 
-    def ended(self, kept: Kept, why: End) -> None:
+    def ended(self, kept: KeptRoom, why: End) -> None:
         """Report that a reservation ended; pods that it kept out may be tried at once."""
         for gauge in (self._nodes, self._gpus, self._since):
             gauge.remove(kept.namespace, kept.gang)
@@ -80,6 +80,6 @@ class Notices:
         self._tell(kept, "Normal" if why is End.SERVED else "Warning", "ReservationEnded", note)
         self._handle.announce(ClusterEvent(EVENTS, Action.DELETE))
 
-    def _tell(self, kept: Kept, kind: str, reason: str, note: str) -> None:
+    def _tell(self, kept: KeptRoom, kind: str, reason: str, note: str) -> None:
         for pod in kept.pods[:_MOST_TOLD]:
             self._handle.recorder.event(pod, kind, reason, note, action="Reserving")

@@ -14,14 +14,16 @@ from gangline import GroupAttempt, PodInfo, Transaction
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ReservationPlan:
     """A group starts at `at` seconds since the epoch; `rows` maps the UID of each pod to its row."""
 
     at: float
     rows: Mapping[str, int]
 
 
-def plan(attempt: GroupAttempt, endings: Iterable[tuple[float, PodInfo]], transaction: Transaction) -> Plan | None:
+def plan(
+    attempt: GroupAttempt, endings: Iterable[tuple[float, PodInfo]], transaction: Transaction
+) -> ReservationPlan | None:
     """When and where the group fits if every pod ends at its stated time. None if the group does not fit even then.
 
     `endings` are the pods that end, with the times; all others stay. The search lets twice as many pods end
@@ -55,7 +57,7 @@ def _earliest(
     rows: Mapping[str, int],
     before: int,
     transaction: Transaction,
-) -> Plan:
+) -> ReservationPlan:
     """The plan with the fewest waves of ending pods. The group fits after `high` waves and does not fit after `low`
     waves.
     """
@@ -69,7 +71,7 @@ def _earliest(
             low = middle
         else:
             high, rows = middle, found
-    return Plan(waves[high - 1][0], rows)
+    return ReservationPlan(waves[high - 1][0], rows)
 
 
 def _end(pods: Iterable[PodInfo], transaction: Transaction) -> None:

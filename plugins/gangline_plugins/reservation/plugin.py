@@ -45,8 +45,8 @@ from gangline import (
 from gangline_plugins.reservation.arguments import ReservationArgs
 from gangline_plugins.reservation.ending import EVENTS, End, Notices
 from gangline_plugins.reservation.lifetimes import Lifetimes
-from gangline_plugins.reservation.planning import Plan, plan
-from gangline_plugins.reservation.room import Kept, Leaving
+from gangline_plugins.reservation.planning import ReservationPlan, plan
+from gangline_plugins.reservation.room import KeptRoom, Leaving
 
 LOOK = 1.0
 """Seconds between two checks whether the group is still complete."""
@@ -145,7 +145,7 @@ class Reservation:
             if self._tidy(self._handle.clock.now()) is None:
                 self._began.clear()
 
-    def _tidy(self, now: float) -> Kept | None:
+    def _tidy(self, now: float) -> KeptRoom | None:
         """The present reservation; None if there is none or it was due to end."""
         kept = self._leaving.kept
         if kept is None:
@@ -155,7 +155,7 @@ class Reservation:
             self._end(kept, end)
         return self._leaving.kept
 
-    def _end_at(self, kept: Kept, now: float) -> End | None:
+    def _end_at(self, kept: KeptRoom, now: float) -> End | None:
         if now >= kept.until:
             return End.LIMIT
         if now > kept.at + LATE:
@@ -165,7 +165,7 @@ class Reservation:
             return None if self._handle.is_queued(kept.key) else End.INCOMPLETE
         return None
 
-    def _end(self, kept: Kept, why: End) -> None:
+    def _end(self, kept: KeptRoom, why: End) -> None:
         self._leaving.drop()
         if why is End.SERVED:
             self._leaving.since.pop(kept.key, None)
@@ -188,7 +188,7 @@ class Reservation:
 
     # Its beginning
 
-    def _plan(self, attempt: GroupAttempt, nodes: NodeView, now: float) -> Plan | None:
+    def _plan(self, attempt: GroupAttempt, nodes: NodeView, now: float) -> ReservationPlan | None:
         kept = self._leaving.kept
         self._leaving.drop()  # while a new plan is made, the old one must not keep the group out of its own nodes
         try:
@@ -201,8 +201,14 @@ class Reservation:
             raise
 
     def _keep(
-        self, attempt: GroupAttempt, found: Plan, queued: float, now: float, nodes: NodeView, before: Kept | None
-    ) -> Kept:
+        self,
+        attempt: GroupAttempt,
+        found: ReservationPlan,
+        queued: float,
+        now: float,
+        nodes: NodeView,
+        before: KeptRoom | None,
+    ) -> KeptRoom:
         pods = {pod.uid: pod for pod in attempt.pods}
         rows = np.unique(np.fromiter(found.rows.values(), dtype=np.intp))
         wanted: dict[str, np.ndarray] = defaultdict(lambda: np.zeros(len(rows), dtype=np.int64))
@@ -212,7 +218,7 @@ class Reservation:
         group = attempt.group
         since = self._leaving.since.setdefault(group.key, now)
         until = since + self._args.max_reservation_seconds
-        kept = Kept(
+        kept = KeptRoom(
             group.key,
             group.namespace,
             group.name,
@@ -250,11 +256,11 @@ def _priority(attempt: GroupAttempt) -> int:
     return attempt.first.priority if group.priority is None else group.priority
 
 
-def _comes_first(attempt: GroupAttempt, queued: float, kept: Kept) -> bool:
+def _comes_first(attempt: GroupAttempt, queued: float, kept: KeptRoom) -> bool:
     return (-_priority(attempt), queued) < (-kept.priority, kept.queued)
 
 
-def _said(kept: Kept, nodes: NodeView) -> str:
+def _said(kept: KeptRoom, nodes: NodeView) -> str:
     names = [nodes.names[row] for row in kept.rows[:1].tolist()]
     return (
         f"room is kept on {len(kept.rows)} nodes ({names[0]}, ...) with {kept.amount(custom_resources.GPU)} GPUs since "

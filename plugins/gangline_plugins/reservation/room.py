@@ -12,7 +12,7 @@ from gangline import BoolColumn, NodeView, PodInfo, Rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Kept:
+class KeptRoom:
     """A group's reservation."""
 
     key: str
@@ -54,18 +54,18 @@ class Leaving:
         """When the group was last checked for being complete, in seconds since the epoch."""
         self.since: dict[str, float] = {}
         """When nodes were first kept for groups that have not started since, by group key."""
-        self._kept: Kept | None = None
+        self._kept: KeptRoom | None = None
         self._place: dict[int, int] = {}
         self._ends: Callable[[PodInfo], float] = lambda pod: np.inf
         self._leaving: dict[str, NDArray[np.int64]] = {}
         self._counted: dict[str, dict[str, int]] = {}
 
     @property
-    def kept(self) -> Kept | None:
+    def kept(self) -> KeptRoom | None:
         """The present reservation."""
         return self._kept
 
-    def keep(self, kept: Kept, ends: Callable[[PodInfo], float], nodes: NodeView) -> None:
+    def keep(self, kept: KeptRoom, ends: Callable[[PodInfo], float], nodes: NodeView) -> None:
         """Start over with a reservation; `ends` gives the time at which a pod ends."""
         self.drop()
         self._kept, self._ends = kept, ends

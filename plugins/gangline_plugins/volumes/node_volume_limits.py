@@ -57,7 +57,7 @@ class NodeVolumeLimits:
 
     def __init__(self, handle: Handle) -> None:
         self._objects = StorageObjects(handle.state)
-        self._limits = Limits(handle.state.store(resources.CSI_NODES))
+        self._limits = VolumeLimits(handle.state.store(resources.CSI_NODES))
         self._attachments = Attachments(handle.state.store(resources.VOLUME_ATTACHMENTS), self._objects)
         self._in_use = handle.state.tracker(UsesOfRows)
 
@@ -142,7 +142,7 @@ class NodeVolumeLimits:
         return Attachable(driver, key) if driver else None
 
 
-class Limits:
+class VolumeLimits:
     """The limits in the CSINodes, read again when one of them changes."""
 
     def __init__(self, store: Any) -> None:

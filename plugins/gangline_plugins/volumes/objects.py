@@ -21,7 +21,7 @@ _KIND_OF = {
 }
 
 
-class ClaimUse(NamedTuple):
+class VolumeClaimUse(NamedTuple):
     """A claim that a pod uses. The claim of an ephemeral volume is created for the pod and named after it."""
 
     name: str
@@ -52,10 +52,10 @@ class StorageObjects:
         return found
 
 
-def claims_of(pod: PodInfo) -> tuple[ClaimUse, ...]:
+def claims_of(pod: PodInfo) -> tuple[VolumeClaimUse, ...]:
     """The claims that a pod uses, one per volume, in the order of its volumes."""
     return tuple(
-        ClaimUse(f"{pod.name}-{use.name}" if use.ephemeral else use.name, use.ephemeral) for use in _uses(pod.cls)
+        VolumeClaimUse(f"{pod.name}-{use.name}" if use.ephemeral else use.name, use.ephemeral) for use in _uses(pod.cls)
     )
 
 
@@ -144,17 +144,17 @@ def _key(metadata: model.ObjectMeta) -> str:
     return f"{metadata.namespace}/{metadata.name}"
 
 
-def _uses(cls: PodClass) -> tuple[ClaimUse, ...]:
+def _uses(cls: PodClass) -> tuple[VolumeClaimUse, ...]:
     """As `claims_of`, but an ephemeral claim has only the name of the volume: pods of a class differ in their own."""
-    found: tuple[ClaimUse, ...] | None = cls.memo.get(ClaimUse)
+    found: tuple[VolumeClaimUse, ...] | None = cls.memo.get(VolumeClaimUse)
     if found is None:
-        found = cls.memo[ClaimUse] = tuple(_find_uses(cls.spec))
+        found = cls.memo[VolumeClaimUse] = tuple(_find_uses(cls.spec))
     return found
 
 
-def _find_uses(spec: model.PodSpec) -> Iterator[ClaimUse]:
+def _find_uses(spec: model.PodSpec) -> Iterator[VolumeClaimUse]:
     for volume in spec.volumes:
         if volume.persistent_volume_claim is not None:
-            yield ClaimUse(volume.persistent_volume_claim.claim_name, False)
+            yield VolumeClaimUse(volume.persistent_volume_claim.claim_name, False)
         elif volume.ephemeral is not None:
-            yield ClaimUse(volume.name, True)
+            yield VolumeClaimUse(volume.name, True)

@@ -28,8 +28,8 @@ from gangline_plugins.anti_fragmentation import AntiFragmentation
 from gangline_plugins.anti_fragmentation.arguments import PRODUCT, AntiFragmentationArgs, TypicalPod
 from gangline_plugins.anti_fragmentation.gradient import Gradient
 from gangline_plugins.anti_fragmentation.published import fragmentation
-from gangline_plugins.anti_fragmentation.rating import Asked, Balanced, Published
-from gangline_plugins.anti_fragmentation.typical import ANYWHERE, Kind, Typical, cpu_per_gpu, models
+from gangline_plugins.anti_fragmentation.rating import AskedAmounts, Balanced, Published
+from gangline_plugins.anti_fragmentation.typical import ANYWHERE, PodKind, Typical, cpu_per_gpu, models
 from gangline_plugins.gpu.claim import GpuClaim as GpuClaimPlugin
 from gangline_plugins.gpu.devices import device_table
 
@@ -74,13 +74,13 @@ def reference(kinds: Typical, model: str, cpu: int, free: list[int]) -> float:
 
 kinds_of = st.lists(
     st.builds(
-        Kind,
+        PodKind,
         cpu=st.integers(0, 12).map(lambda n: n * 1000),
         count=st.sampled_from([1, 1, 2, 4]),
         milli=st.sampled_from([*FRACTIONS, 1000]),
         where=st.sampled_from([ANYWHERE, ON_H100]),
     )
-    | st.sampled_from([Kind(2000), Kind(9000)]),
+    | st.sampled_from([PodKind(2000), PodKind(9000)]),
     min_size=1,
     max_size=10,
     unique=True,
@@ -151,7 +151,7 @@ def test_published_scores_are_those_of_the_best_device(
     rating = Published(kinds, device_table(cache).columns)
     view = cache.nodes.view()
     rating.gradient.refresh(view)
-    asked = Asked(*wanted)
+    asked = AskedAmounts(*wanted)
     cpu = view.allocatable("cpu") - view.requested("cpu")
 
     scores = rating.scores(asked, view)
@@ -199,7 +199,7 @@ def test_the_published_sum_is_the_authors_to_the_last_bit() -> None:
     chance = np.random.default_rng(3)
     weights = chance.random(40)
     kinds = tuple(
-        (Kind(int(cpu), int(count), int(milli)), weight)
+        (PodKind(int(cpu), int(count), int(milli)), weight)
         for cpu, count, milli, weight in zip(
             chance.integers(0, 16_000, 40),
             chance.choice([0, 1, 1, 1, 2], 40),
@@ -241,7 +241,7 @@ def test_balanced_scores_are_gain_less_imbalance_scarcity_and_leftover(
     rating = Balanced(kinds, device_table(cache).columns)
     view = cache.nodes.view()
     rating.gradient.refresh(view)
-    asked = Asked(*wanted)
+    asked = AskedAmounts(*wanted)
     prices = reference_prices(kinds, nodes)
     ratio = cpu_per_gpu(kinds)
 
@@ -301,7 +301,7 @@ def test_whole_gpus_are_rated_on_nodes_that_report_no_devices() -> None:
 
 def test_kept_scores_are_those_that_would_be_worked_out_anew() -> None:
     cache = fleet([(16 + 8 * i, 4, "H100" if i % 2 else "L40S") for i in range(6)])
-    kinds = ((Kind(8000, 1, 1000), 0.5), (Kind(3000, 1, 400, ON_H100), 0.5))
+    kinds = ((PodKind(8000, 1, 1000), 0.5), (PodKind(3000, 1, 400, ON_H100), 0.5))
     runtime = _runtime(cache)
     chance = np.random.default_rng(7)
 
@@ -312,7 +312,7 @@ def test_kept_scores_are_those_that_would_be_worked_out_anew() -> None:
         fresh = Balanced(kinds, device_table(cache).columns)
         fresh.gradient.refresh(cache.nodes.view())
         want = device_table(cache).wants.of(record)
-        asked = Asked(1000, 1, getattr(want, "milli", 0) or 1000)
+        asked = AskedAmounts(1000, 1, getattr(want, "milli", 0) or 1000)
         assert scores == pytest.approx(fresh.scores(asked, cache.nodes.view())[filtered.feasible])
         if filtered.feasible.any():
             cache.assume(record, runtime.evaluator.choose(filtered))

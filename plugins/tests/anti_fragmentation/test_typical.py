@@ -12,10 +12,10 @@ from gangline.state.cache import Cache
 from gangline.testing import FakeHandle, cluster, make_node, make_pod, make_runtime
 from gangline_plugins.anti_fragmentation import AntiFragmentation
 from gangline_plugins.anti_fragmentation.arguments import AntiFragmentationArgs, TypicalPod, typical_of
-from gangline_plugins.anti_fragmentation.typical import History, Kind, cpu_per_gpu, typical
+from gangline_plugins.anti_fragmentation.typical import PodHistory, PodKind, cpu_per_gpu, typical
 
 DAY = 86_400.0
-SMALL, LARGE = Kind(1000, 1, 1000), Kind(8000, 8, 1000)
+SMALL, LARGE = PodKind(1000, 1, 1000), PodKind(8000, 8, 1000)
 
 
 def ask(plugin: AntiFragmentation, cache: Cache, pod: Pod) -> list[float]:
@@ -26,14 +26,14 @@ def ask(plugin: AntiFragmentation, cache: Cache, pod: Pod) -> list[float]:
 
 
 def test_rare_kinds_are_left_out_and_the_rest_sums_to_one() -> None:
-    found = typical({SMALL: 60.0, LARGE: 37.0, Kind(500): 3.0})
+    found = typical({SMALL: 60.0, LARGE: 37.0, PodKind(500): 3.0})
 
     assert [kind for kind, _ in found] == [SMALL, LARGE]
     assert sum(popularity for _, popularity in found) == pytest.approx(1.0)
 
 
 def test_a_pod_counts_half_after_one_half_life() -> None:
-    history: History[Kind] = History(DAY, 0.0)
+    history: PodHistory[PodKind] = PodHistory(DAY, 0.0)
     history.count("a", SMALL, 0.0)
     history.count("b", LARGE, DAY)
 
@@ -41,7 +41,7 @@ def test_a_pod_counts_half_after_one_half_life() -> None:
 
 
 def test_a_pod_counts_once() -> None:
-    history: History[Kind] = History(DAY, 0.0)
+    history: PodHistory[PodKind] = PodHistory(DAY, 0.0)
     for _ in range(3):
         history.count("a", SMALL, 0.0)
     history.count("b", LARGE, 0.0)
@@ -50,7 +50,7 @@ def test_a_pod_counts_once() -> None:
 
 
 def test_counting_goes_on_after_a_thousand_half_lives() -> None:
-    history: History[Kind] = History(DAY, 0.0)
+    history: PodHistory[PodKind] = PodHistory(DAY, 0.0)
     history.count("a", SMALL, 0.0)
     history.count("b", LARGE, 1000 * DAY)
 
@@ -58,7 +58,7 @@ def test_counting_goes_on_after_a_thousand_half_lives() -> None:
 
 
 def test_cpu_beside_gpus_does_not_count_pods_without_gpus() -> None:
-    assert cpu_per_gpu([(Kind(16_000), 0.5), (Kind(8000, 2, 500), 0.5)]) == pytest.approx(8.0)
+    assert cpu_per_gpu([(PodKind(16_000), 0.5), (PodKind(8000, 2, 500), 0.5)]) == pytest.approx(8.0)
 
 
 def test_popularities_that_do_not_sum_to_one_are_refused() -> None:
@@ -97,7 +97,7 @@ def test_what_runs_is_counted_at_the_start_and_what_is_asked_for_later() -> None
     ask(plugin, cache, make_pod("new", 2, cpu=4))
 
     found = dict(plugin.typical)
-    assert found == pytest.approx({Kind(8000, 1, 1000): 0.75, Kind(4000, 2, 1000): 0.25})
+    assert found == pytest.approx({PodKind(8000, 1, 1000): 0.75, PodKind(4000, 2, 1000): 0.25})
 
 
 def test_what_is_typical_follows_what_is_asked_for() -> None:
@@ -109,7 +109,7 @@ def test_what_is_typical_follows_what_is_asked_for() -> None:
     handle.fake_clock.advance(30 * 3600)
     ask(plugin, cache, make_pod("new", 4, cpu=16))
 
-    assert [kind for kind, _ in plugin.typical] == [Kind(16_000, 4, 1000)]
+    assert [kind for kind, _ in plugin.typical] == [PodKind(16_000, 4, 1000)]
 
 
 def test_a_cluster_that_was_asked_for_nothing_yet_rates_by_what_is_left() -> None:

@@ -17,7 +17,7 @@ from gangline import PodInfo, Selector, compile_selector, model
 from gangline.kube.resources import NAMESPACES
 from gangline.state.cache import Cache
 from gangline_plugins.counting.columns import RowCounts
-from gangline_plugins.counting.counts import Clause, Limits, PodCounts, Query, SelectorIndex
+from gangline_plugins.counting.counts import Clause, CountLimits, PodCounts, Query, SelectorIndex
 from gangline_plugins.counting.inter_pod_affinity_terms import Effect, OwnedTerm, TermOwners, terms_of
 
 APPS = ("web", "db", "cache")
@@ -87,7 +87,7 @@ pods = st.builds(
 class Placements(RuleBasedStateMachine):
     """Random placements, removals, what-ifs and changes of namespaces."""
 
-    limits = Limits()
+    limits = CountLimits()
 
     @initialize()
     def build(self) -> None:
@@ -165,7 +165,7 @@ def recount(cache: Cache, query: Query) -> list[int]:
 class CrampedPlacements(Placements):
     """The same, with hardly anything kept for later."""
 
-    limits = Limits(counted_bytes=0, fewest_counted=2, empty_groups=1)
+    limits = CountLimits(counted_bytes=0, fewest_counted=2, empty_groups=1)
 
 
 @pytest.mark.parametrize("machine", [Placements, CrampedPlacements], ids=["roomy", "cramped"])
@@ -216,7 +216,7 @@ def test_memory_stays_bounded_when_every_pod_has_its_own_labels_and_terms() -> N
 
 
 def test_queries_that_nobody_asks_for_are_dropped() -> None:
-    counts = PodCounts(Cache(), Limits(counted_bytes=0))
+    counts = PodCounts(Cache(), CountLimits(counted_bytes=0))
     for i in range(500):
         counts.count(Query((Clause(selector(("app", "In", (f"a{i}",))), frozenset(("red",))),)))
 

@@ -15,7 +15,7 @@ from gangline.kube.resources import PDBS
 from gangline.profile.runtime import Runtime
 from gangline.queueing.units import Unit
 from gangline.testing import make_pod
-from gangline_plugins.defragmentation import DefragmentationArgs, Plan, Planner
+from gangline_plugins.defragmentation import DefragmentationArgs, MovePlan, Planner
 
 HOUR = 3600.0
 
@@ -77,7 +77,7 @@ class Fragmented:
             )
         )
 
-    def wants(self, size: int, gpus: int = 8, required: str = "leaf", **spec: Any) -> Plan:
+    def wants(self, size: int, gpus: int = 8, required: str = "leaf", **spec: Any) -> MovePlan:
         """The plan for a gang that waits."""
         annotations = {REQUIRED: required} if required else {}
         pods = self.gangs.gang("big", size, gpus, annotations=annotations, **spec)
@@ -93,7 +93,7 @@ class Fragmented:
         return Planner(self.handle, self.args)
 
 
-def moved(plan: Plan) -> dict[str, str]:
+def moved(plan: MovePlan) -> dict[str, str]:
     """The name of each pod that moves, and the leaf that it goes to."""
     assert not plan.message, plan.message
     return {step.name: step.destination.rsplit("-", 1)[0] for step in plan.steps}

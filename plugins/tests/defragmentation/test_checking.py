@@ -9,7 +9,7 @@ import pytest
 
 from gangline import model
 from gangline.testing import GPU, make_node, make_pod
-from gangline_plugins.defragmentation import Move, Step
+from gangline_plugins.defragmentation import Move, MoveStep
 from gangline_plugins.defragmentation.checking import changed, lacks_room
 
 
@@ -20,7 +20,7 @@ def pod(name: str, node: str, gpus: int = 4, **status: Any) -> model.Pod:
 
 def move(name: str, source: str, destination: str, gpus: int = 4) -> Move:
     uid = f"pod-default-{name}"
-    return Move(f"pod default/{name}", [Step("default", name, uid, "o", source, destination, {GPU: gpus})], 1.0, 0)
+    return Move(f"pod default/{name}", [MoveStep("default", name, uid, "o", source, destination, {GPU: gpus})], 1.0, 0)
 
 
 def said(batch: list[Move], *pods: model.Pod, **node: Any) -> str:
@@ -69,7 +69,7 @@ def test_moves_of_one_batch_share_the_room() -> None:
 
 def test_pods_that_move_together_may_take_each_others_room() -> None:
     steps = [
-        Step("default", name, f"pod-default-{name}", "o", source, destination, {GPU: 8})
+        MoveStep("default", name, f"pod-default-{name}", "o", source, destination, {GPU: 8})
         for name, source, destination in (("a", "n1", "n2"), ("b", "n2", "n1"))
     ]
 

@@ -11,13 +11,13 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from gangline import main
-from gangline_plugins.defragmentation import Move, Plan, Protected, Step
+from gangline_plugins.defragmentation import Move, MovePlan, MoveStep, Protected
 from gangline_plugins.defragmentation.command import show
 
 from .stories import WISH, Story
 
 
-def shown(plan: Plan) -> str:
+def shown(plan: MovePlan) -> str:
     screen = Console(file=io.StringIO(), width=160)
     show(plan, screen)
     text = screen.file
@@ -28,7 +28,7 @@ def shown(plan: Plan) -> str:
 def test_a_gang_is_found_by_its_name() -> None:
     story = Story()
 
-    async def play() -> Plan:
+    async def play() -> MovePlan:
         await story.fragment()
         return (await story.plan(dataclasses.replace(WISH, group="default/big"))).plan
 
@@ -51,7 +51,7 @@ def test_a_gang_that_is_not_there_is_named() -> None:
 def test_a_gang_that_has_its_nodes_needs_no_move() -> None:
     story = Story()
 
-    async def play() -> Plan:
+    async def play() -> MovePlan:
         await story.fragment(pods=0)
         await story.until(lambda: len(story.bound("big")) == 4)
         return (await story.plan(dataclasses.replace(WISH, group="default/big"))).plan
@@ -62,7 +62,7 @@ def test_a_gang_that_has_its_nodes_needs_no_move() -> None:
 def test_leaves_are_freed_and_at_most_so_many_pods_move_at_once() -> None:
     story = Story()
 
-    async def play() -> Plan:
+    async def play() -> MovePlan:
         await story.fragment()
         return (await story.plan(dataclasses.replace(WISH, free_leaves=1, most_moves=2))).plan
 
@@ -75,7 +75,7 @@ def test_leaves_are_freed_and_at_most_so_many_pods_move_at_once() -> None:
 def test_the_arguments_of_the_profile_count() -> None:
     story = Story(mostMoves=1)
 
-    async def play() -> Plan:
+    async def play() -> MovePlan:
         await story.fragment()
         return (await story.plan()).plan
 
@@ -83,8 +83,8 @@ def test_the_arguments_of_the_profile_count() -> None:
 
 
 def test_a_plan_is_shown_with_its_cost_what_it_frees_and_what_stays() -> None:
-    step = Step("default", "a", "uid", "owner", "n1", "n2", {})
-    plan = Plan(
+    step = MoveStep("default", "a", "uid", "owner", "n1", "n2", {})
+    plan = MovePlan(
         "gang default/big",
         moves=[Move("pod default/a", [step], 1234.0, 0)],
         cost=1234.0,
@@ -101,7 +101,7 @@ def test_a_plan_is_shown_with_its_cost_what_it_frees_and_what_stays() -> None:
 
 
 def test_why_nothing_is_moved_is_shown() -> None:
-    assert shown(Plan("gang default/big", message="no room")) == "gang default/big: no room\n"
+    assert shown(MovePlan("gang default/big", message="no room")) == "gang default/big: no room\n"
 
 
 def test_a_gang_and_leaves_exclude_each_other() -> None:

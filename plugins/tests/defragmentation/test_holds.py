@@ -10,7 +10,7 @@ from gangline.kube.resources import CONFIG_MAPS
 from gangline.status import SKIP
 from gangline_plugins.defragmentation import Defragmentation, DefragmentationArgs
 from gangline_plugins.defragmentation.holds import Holds
-from gangline_plugins.defragmentation.record import Hold, Record, read, written
+from gangline_plugins.defragmentation.record import HeldRoom, Record, read, written
 
 from .moving_cases import Fragmented
 
@@ -25,7 +25,7 @@ class Kept(Fragmented):
         self.holds = Holds()
         self.cache.track(self.holds)
         self.nodes = [f"s0-l0-n{n}" for n in range(4)]
-        hold = Hold("default/uid-moved", "s0-l1-n0", {GPU: 4, "cpu": 1000}, known or [])
+        hold = HeldRoom("default/uid-moved", "s0-l1-n0", {GPU: 4, "cpu": 1000}, known or [])
         self.record = Record("r", self.handle.clock.now() + 60.0, "default-scheduler", "", group, self.nodes, [hold])
         self.holds.take(self.record, self.handle.nodes)
 
@@ -87,7 +87,7 @@ def test_a_pod_that_was_on_the_node_before_does_not_use_up_the_room() -> None:
 def test_room_kept_on_a_node_that_is_gone_binds_nobody() -> None:
     cluster = Kept()
     cluster.holds.drop()
-    gone = msgspec.structs.replace(cluster.record, holds=[Hold("default/uid-moved", "gone", {GPU: 4}, [])])
+    gone = msgspec.structs.replace(cluster.record, holds=[HeldRoom("default/uid-moved", "gone", {GPU: 4}, [])])
 
     cluster.holds.take(gone, cluster.handle.nodes)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gangline.testing import GPU
-from gangline_plugins.defragmentation import Move, Plan
+from gangline_plugins.defragmentation import Move, MovePlan
 
 from .moving_cases import Fragmented
 
@@ -45,7 +45,7 @@ def amounts(cluster: Fragmented, move: Move, field: str) -> np.ndarray:
     return found
 
 
-def carried_out(cluster: Fragmented, plan: Plan) -> np.ndarray:
+def carried_out(cluster: Fragmented, plan: MovePlan) -> np.ndarray:
     """GPUs in use on each node in the end; every batch has its room before anybody else of it has left."""
     nodes = cluster.handle.nodes
     used = nodes.requested(GPU).copy()

@@ -15,7 +15,7 @@ from gangline.testing import FakeHandle, cluster, make_node, make_pod, make_runt
 from gangline.wire.custom_resources import ALLOW
 from gangline_plugins.gang_permit import GangPermit
 from gangline_plugins.gang_preemption import GangPreemption
-from gangline_plugins.gang_preemption.plugin import Plan
+from gangline_plugins.gang_preemption.plugin import EvictionPlan
 from gangline_plugins.node_resources_fit import NodeResourcesFit
 from gangline_plugins.taint_toleration import TaintToleration
 from gangline_plugins.topology_placement import TopologyPlacement
@@ -51,13 +51,13 @@ class Bench:
         self.handle = FakeHandle(self.cache, grouping=Groups(self.cache))
         self.handle.fake_clock.seconds = NOW
         self.allow("*")
-        self.plans: list[Plan | Status] = []
+        self.plans: list[EvictionPlan | Status] = []
         bench = self
 
         class Watched(GangPreemption):
             """Keeps what was decided."""
 
-            def decide(self, attempt: GroupAttempt, nodes: NodeView) -> Plan | Status:
+            def decide(self, attempt: GroupAttempt, nodes: NodeView) -> EvictionPlan | Status:
                 bench.plans.append(super().decide(attempt, nodes))
                 return bench.plans[-1]
 
@@ -158,7 +158,7 @@ class Bench:
         assert isinstance(decided, GroupRejection) and not decided.is_error, decided
         assert self.plans, decided.message
         plan = self.plans[-1]
-        assert isinstance(plan, Plan), plan.message
+        assert isinstance(plan, EvictionPlan), plan.message
         assert set(decided.nominated) == set(plan.placed)
         return sorted(pod.name for pod in plan.victims)
 

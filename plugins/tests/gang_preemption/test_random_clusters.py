@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gangline import model
 from gangline.deciding.group_decisions import GroupDecision
 from gangline.testing import GPU
-from gangline_plugins.gang_preemption.plugin import Plan
+from gangline_plugins.gang_preemption.plugin import EvictionPlan
 from gangline_plugins.node_ports import NodePorts
 
 from .preemption_cases import GROUP, ONE_LEAF, Bench
@@ -160,7 +160,7 @@ def test_victims_are_enough_and_none_is_one_too_many(story: Story) -> None:
     plan = bench.plans[-1]
 
     assert (bench.cache.nodes.requested == before).all()
-    if not isinstance(plan, Plan):
+    if not isinstance(plan, EvictionPlan):
         may_go = {p.name for p in bench.cache.pods.values() if p.priority < PRIORITY and not p.annotations}
         assert not story.is_placed(story.bench(without=may_go))
         return
@@ -173,7 +173,7 @@ def test_victims_are_enough_and_none_is_one_too_many(story: Story) -> None:
 @given(story=STORIES)
 def test_no_gang_is_left_in_pieces_and_no_pod_goes_that_may_not(story: Story) -> None:
     bench = story.bench()
-    if story.is_placed(bench) or not isinstance(plan := bench.plans[-1], Plan):
+    if story.is_placed(bench) or not isinstance(plan := bench.plans[-1], EvictionPlan):
         return
     victims = {pod.name for pod in plan.victims}
 

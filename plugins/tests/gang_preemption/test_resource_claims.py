@@ -14,7 +14,7 @@ from gangline import PodInfo, model
 from gangline.deciding.group_decisions import GroupDecision
 from gangline.kube.resources import DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from gangline_plugins.dynamic_resources import DynamicResources
-from gangline_plugins.gang_preemption.plugin import Plan
+from gangline_plugins.gang_preemption.plugin import EvictionPlan
 
 from .preemption_cases import Bench
 
@@ -198,7 +198,7 @@ def test_victims_are_enough_and_none_of_them_goes_in_vain(story: Story) -> None:
     if isinstance(bench.decide(bench.coming(story.size, story.count)), GroupDecision):
         return
     plan = bench.plans[-1]
-    if not isinstance(plan, Plan):
+    if not isinstance(plan, EvictionPlan):
         assert not story.fits({number for number, (*_, priority) in enumerate(story.users) if priority < 10})
         return
     victims = {int(pod.name[1:]) for pod in plan.victims}

@@ -18,7 +18,7 @@ from gangline_plugins.anti_fragmentation import AntiFragmentation
 from gangline_plugins.gpu.claim import GpuClaim as GpuClaimPlugin
 from gangline_plugins.gpu.devices import device_table
 from gangline_plugins.gpu.nvlink_topology import NVLinkTopology
-from gangline_plugins.gpu.wants import Problem, claim_want
+from gangline_plugins.gpu.wants import WantProblem, claim_want
 from gangline_plugins.node_resources_fit import NodeResourcesFit
 
 from .gpu_cases import claim, claim_pod, gpu_cluster, report
@@ -84,7 +84,7 @@ def test_profiles_of_instances_that_pods_make_up_leave_nothing_behind() -> None:
 def test_a_claim_for_more_memory_than_any_device_has_is_invalid() -> None:
     wanted = claim_want(claim(count=1, exclusivity="Shared", memory_gi_b=2**60))
 
-    assert isinstance(wanted, Problem) and "it must be 1 to 1048576" in wanted.message
+    assert isinstance(wanted, WantProblem) and "it must be 1 to 1048576" in wanted.message
 
 
 def test_a_claim_for_more_ports_than_any_node_has_is_refused() -> None:

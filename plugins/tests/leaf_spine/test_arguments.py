@@ -9,7 +9,7 @@ import pytest
 from gangline import InvalidObject
 from gangline.config.args import decode_args
 from gangline.errors import ConfigError
-from gangline_plugins.leaf_spine.arguments import LeafSpineArgs, Settings, settings_of
+from gangline_plugins.leaf_spine.arguments import LeafSpineArgs, LeafSpineSettings, settings_of
 from gangline_plugins.leaf_spine.documents import Domain, SchedulerConfigSpec, ScoringWeights, read_document
 
 DOCUMENT = {
@@ -56,13 +56,13 @@ def decoded(args: dict[str, Any]) -> LeafSpineArgs:
 def test_a_scheduler_config_loads_as_arguments() -> None:
     settings = settings_of(decoded(DOCUMENT))
 
-    assert settings == Settings(ScoringWeights(0.1, 0.2, 0.3, 0.4), max_nodes=4, max_gpus=32)
+    assert settings == LeafSpineSettings(ScoringWeights(0.1, 0.2, 0.3, 0.4), max_nodes=4, max_gpus=32)
 
 
 def test_a_topology_scheduler_config_of_the_other_group_loads_as_arguments() -> None:
     args = decoded(FULL)
 
-    assert settings_of(args) == Settings(max_nodes=2, max_gpus=16, min_leaves=3, max_leaves=8, crosses=False)
+    assert settings_of(args) == LeafSpineSettings(max_nodes=2, max_gpus=16, min_leaves=3, max_leaves=8, crosses=False)
     assert args.spec is not None
     assert [each.domain.name for each in args.spec.domain_configs] == ["leaf-1"]
 
@@ -71,7 +71,7 @@ def test_what_a_document_does_not_say_stays_as_it_was() -> None:
     args = decoded({"strict": False, "topologyConstraints": {"maxNodesPerLeaf": 2}})
     later = SchedulerConfigSpec(scoring_weights=ScoringWeights(1, 0, 0, 0))
 
-    assert settings_of(args, [later]) == Settings(ScoringWeights(1, 0, 0, 0), max_nodes=2, strict=False)
+    assert settings_of(args, [later]) == LeafSpineSettings(ScoringWeights(1, 0, 0, 0), max_nodes=2, strict=False)
 
 
 def test_weights_that_do_not_sum_to_one_are_refused_with_the_place() -> None:

@@ -15,7 +15,7 @@ from gangline.simulate import Faults, InMemoryServer, SimulatedClient, VirtualCl
 from gangline.simulate.client import no_faults
 from gangline.state.cache import Cache
 from gangline.testing import make_pod
-from gangline_plugins.leaf_spine.history import History, Observer
+from gangline_plugins.leaf_spine.history import DomainHistory, Observer
 from gangline_plugins.leaf_spine.remembering import HISTORY, Keeper, memory_of
 
 from .leaf_cases import Bench, fabric
@@ -69,7 +69,7 @@ class Story:
 
 
 def test_the_newest_placement_counts_a_fifth() -> None:
-    history = History()
+    history = DomainHistory()
     history.observe(LEAF, ran=False)
     after_failure = history.of(LEAF)
     history.observe(LEAF, ran=True)
@@ -80,7 +80,7 @@ def test_the_newest_placement_counts_a_fifth() -> None:
 
 
 def test_what_is_written_is_what_is_read_and_leaves_without_a_failure_are_left_out() -> None:
-    history, later = History(), History()
+    history, later = DomainHistory(), DomainHistory()
     history.observe(LEAF, ran=False)
     history.observe("spine-0/leaf-1", ran=True)
 
@@ -90,7 +90,7 @@ def test_what_is_written_is_what_is_read_and_leaves_without_a_failure_are_left_o
 
 @pytest.mark.parametrize("text", ["", "[]", '{"leaf": "good"}', '{"leaf": 2}'])
 def test_a_text_that_is_no_history_is_refused(text: str) -> None:
-    assert not History().load(text)
+    assert not DomainHistory().load(text)
 
 
 def test_a_gang_counts_as_run_once_all_of_its_pods_on_the_leaf_run() -> None:
@@ -240,7 +240,7 @@ async def test_bound_members_of_a_gang_are_followed_on_their_leaf() -> None:
 
 
 def test_an_observer_forgets_a_gang_that_has_ended() -> None:
-    observer = Observer(History())
+    observer = Observer(DomainHistory())
     pod = Cache().record(make_pod("a"))
     observer.placed("gang", LEAF, pod)
 

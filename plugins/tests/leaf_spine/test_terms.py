@@ -11,7 +11,7 @@ from gangline.testing import make_node
 from gangline_plugins.leaf_spine.arguments import LeafSpineArgs
 from gangline_plugins.leaf_spine.documents import ScoringWeights
 from gangline_plugins.leaf_spine.terms import (
-    Offers,
+    DomainOffers,
     domain_utilization,
     resource_availability,
     score,
@@ -28,11 +28,11 @@ def offers(
     span: int = 1,
     spines: int = 1,
     history: float = 1.0,
-    node: Offers | None = None,
-) -> Offers:
+    node: DomainOffers | None = None,
+) -> DomainOffers:
     untouched = (0 if used else total) if untouched is None else untouched
     one = np.ones(1, dtype=np.int64)
-    return Offers(one * total, one * used, one * untouched, one * span, one * spines, np.array([history]), node)
+    return DomainOffers(one * total, one * used, one * untouched, one * span, one * spines, np.array([history]), node)
 
 
 def only(**weight: float) -> LeafSpineArgs:

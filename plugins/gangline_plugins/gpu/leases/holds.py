@@ -79,7 +79,7 @@ Holders = Mapping[str, Hold]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class HoldPart:
     """What a pod needs of one lease."""
 
     lease: str
@@ -90,7 +90,7 @@ class Part:
 
 def parts_of(
     allocation: Allocation, node: str, uid: str, pod: str, by: str, whole_node: bool, term: str = ""
-) -> list[Part]:
+) -> list[HoldPart]:
     """What a pod with an allocation needs: one lease per device, in the order of their names, or one for the node."""
     a = allocation
     instances = a.uuids if a.exclusivity == "MIG" else ()
@@ -105,9 +105,9 @@ def parts_of(
             instances=instances,
             term=term,
         )
-        return [Part(lease_name(node), node, uid, hold)]
+        return [HoldPart(lease_name(node), node, uid, hold)]
     parts = [
-        Part(
+        HoldPart(
             lease_name(node, id),
             node,
             uid,

@@ -20,7 +20,7 @@ import msgspec
 from gangline import Client, Clock, Conflict, GanglineError, NotFound, Store, model, resources, rfc3339
 from gangline_plugins.gpu.leases.holds import (
     Hold,
-    Part,
+    HoldPart,
     holder_for,
     holders_of,
     in_the_way,
@@ -77,7 +77,7 @@ class Locks:
         """The UIDs of pods that the API server no longer has, the latest last."""
 
     async def acquire(
-        self, parts: Sequence[Part], memory: Sequence[int], siblings: Siblings = NO_SIBLINGS
+        self, parts: Sequence[HoldPart], memory: Sequence[int], siblings: Siblings = NO_SIBLINGS
     ) -> Taken | None:
         """Acquire all parts, or return the lease that could not be acquired and keep none.
 
@@ -94,7 +94,7 @@ class Locks:
                 return taken
         return None
 
-    async def restore(self, parts: Sequence[Part], memory: Sequence[int]) -> Taken | None:
+    async def restore(self, parts: Sequence[HoldPart], memory: Sequence[int]) -> Taken | None:
         """Acquire for a bound pod what it does not hold yet of these parts; returns the first lease that another live
         pod holds. What was acquired is kept. Raises ApiError.
         """
@@ -107,7 +107,7 @@ class Locks:
                     first = await self._take(part, memory) or first
         return first
 
-    async def release(self, parts: Sequence[Part]) -> None:
+    async def release(self, parts: Sequence[HoldPart]) -> None:
         """Release the leases of these parts, in reverse order. Raises ApiError after trying all of them."""
         failure: GanglineError | None = None
         for part in reversed(parts):
@@ -186,7 +186,7 @@ class Locks:
     def _lane(self, name: str) -> asyncio.Lock:
         return self._lanes[hash(name) % _LANES]
 
-    async def _take(self, part: Part, memory: Sequence[int], siblings: Siblings = NO_SIBLINGS) -> Taken | None:
+    async def _take(self, part: HoldPart, memory: Sequence[int], siblings: Siblings = NO_SIBLINGS) -> Taken | None:
         lease = self.newest(part.lease)
         problem: GanglineError | None = None
         for _ in range(_ATTEMPTS):
@@ -201,11 +201,13 @@ class Locks:
         assert problem is not None
         raise problem
 
-    async def _create(self, part: Part) -> None:
+    async def _create(self, part: HoldPart) -> None:
         new = lease_of(part.lease, self.namespace, part.node, {part.uid: part.hold}, self._now())
         self._wrote(await self._client.create(resources.LEASES, new, namespace=self.namespace))
 
-    async def _join(self, part: Part, lease: model.Lease, memory: Sequence[int], siblings: Siblings) -> Taken | None:
+    async def _join(
+        self, part: HoldPart, lease: model.Lease, memory: Sequence[int], siblings: Siblings
+    ) -> Taken | None:
         """Add a hold to an existing lease, and remove holds that are over. Raises Conflict, NotFound."""
         holders = holders_of(lease)
         while rivals := in_the_way(part.uid, part.hold, holders, memory):
@@ -225,7 +227,7 @@ class Locks:
         await self._replace(lease, part.node, holders)
         return None
 
-    async def _is_over(self, holder: str, hold: Hold, part: Part, siblings: Siblings) -> bool:
+    async def _is_over(self, holder: str, hold: Hold, part: HoldPart, siblings: Siblings) -> bool:
         uid = uid_of(holder)
         pod = await self.live_pod(hold, uid)
         if is_over(hold, uid, part.node, pod, self._held(uid, part.node)):
@@ -233,7 +235,7 @@ class Locks:
         waits = pod is not None and not pod.spec.node_name
         return waits and hold.is_older_than(part.hold.term) and uid in siblings()
 
-    async def _give_back(self, part: Part) -> None:
+    async def _give_back(self, part: HoldPart) -> None:
         for _ in range(_ATTEMPTS):
             lease = await self._get(part.lease)
             if lease is None:

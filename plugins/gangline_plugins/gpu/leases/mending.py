@@ -18,7 +18,7 @@ from gangline import GanglineError, Handle, NotFound, PodInfo, custom_resources,
 from gangline_plugins.gpu.allocation import Allocation, join
 from gangline_plugins.gpu.devices import DeviceTable
 from gangline_plugins.gpu.leases.book import LeaseBook
-from gangline_plugins.gpu.leases.holds import Part, parts_of
+from gangline_plugins.gpu.leases.holds import HoldPart, parts_of
 from gangline_plugins.gpu.leases.locks import Locks
 from gangline_plugins.gpu.leases.reaper import BREATH, SWEEP
 from gangline_plugins.gpu.wants import Want
@@ -177,7 +177,7 @@ class Mender:
         self._teller.once(pod, "DevicesLockedTwice", note)
         return False
 
-    def _parts(self, pod: PodInfo, allocation: Allocation) -> Sequence[Part]:
+    def _parts(self, pod: PodInfo, allocation: Allocation) -> Sequence[HoldPart]:
         attempt = self._book.next_attempt()
         term = self._handle.term.name
         parts = parts_of(allocation, pod.node_name, pod.uid, pod.key, attempt, self._whole_node, term)

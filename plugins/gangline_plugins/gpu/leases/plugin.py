@@ -45,13 +45,13 @@ from gangline import (
 from gangline_plugins.gpu.allocation import join
 from gangline_plugins.gpu.devices import device_table
 from gangline_plugins.gpu.leases.book import lease_book
-from gangline_plugins.gpu.leases.holds import Part, parts_of, uid_of
+from gangline_plugins.gpu.leases.holds import HoldPart, parts_of, uid_of
 from gangline_plugins.gpu.leases.locks import Locks, Taken
 from gangline_plugins.gpu.leases.mending import Mender
 from gangline_plugins.gpu.leases.reaper import BIND_WITHIN, Reaper
 from gangline_plugins.gpu.wants import Want
 
-PARTS: StateKey[Sequence[Part]] = StateKey("DeviceLease parts")
+PARTS: StateKey[Sequence[HoldPart]] = StateKey("DeviceLease parts")
 _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _NAMESPACE = "kube-system"
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 
 from gangline import LANDING, ApiError, GanglineError, Handle, custom_resources, model, resources, texts
 from gangline_plugins.gpu.leases.book import LeaseBook
-from gangline_plugins.gpu.leases.holds import Hold, Part, holders_of, is_over, node_of, uid_of
+from gangline_plugins.gpu.leases.holds import Hold, HoldPart, holders_of, is_over, node_of, uid_of
 from gangline_plugins.gpu.leases.leaders import Leaders
 from gangline_plugins.gpu.leases.locks import Locks
 
@@ -51,7 +51,7 @@ class Reaper:
         self._book = book
         self._store = handle.state.store(resources.LEASES)
         self._wake = asyncio.Event()
-        self._owed: list[Sequence[Part]] = []
+        self._owed: list[Sequence[HoldPart]] = []
         self._first_seen: dict[tuple[str, str], float] = {}
         """When holds of waiting pods were first seen, by lease and attempt."""
         self._died: dict[str, float] = {}
@@ -80,7 +80,7 @@ class Reaper:
             ahead = min(due, glance) if self._book.has_marks or self._unplaced else due
             await self._rest(ahead - self._handle.clock.monotonic())
 
-    async def give_back(self, parts: Sequence[Part]) -> None:
+    async def give_back(self, parts: Sequence[HoldPart]) -> None:
         """Release the leases of an attempt; what the API server fails to release is tried again with the next sweep."""
         try:
             await self._locks.release(parts)

@@ -18,7 +18,7 @@ from gangline_plugins.volumes.volume_binding.assumed import Assumed
 
 
 @dataclass(slots=True)
-class PodClaims:
+class PodVolumeClaims:
     """The claims of a pod."""
 
     bound: list[model.PersistentVolumeClaim] = field(default_factory=list)
@@ -28,12 +28,12 @@ class PodClaims:
 
 def sort_claims(
     pod: PodInfo, objects: StorageObjects, claims: Assumed[model.PersistentVolumeClaim]
-) -> PodClaims | Status:
+) -> PodVolumeClaims | Status:
     """The claims of a pod, or why it cannot run anywhere."""
     why = _unusable(pod, objects)
     if why is not None:
         return unschedulable(why, resolvable=False)
-    found = PodClaims()
+    found = PodVolumeClaims()
     immediate = False
     for use in claims_of(pod):
         claim = claims.get(use.name, pod.namespace)

@@ -32,7 +32,7 @@ selector.
 """
 
 
-class Shape(NamedTuple):
+class VolumeShape(NamedTuple):
     """The properties, besides the size, in which a claim and its volume must agree."""
 
     storage_class: str
@@ -46,7 +46,7 @@ class Facts:
 
     volume: model.PersistentVolume
     capacity: int
-    shape: Shape
+    shape: VolumeShape
     access: frozenset[str]
     groups: tuple[Group, ...]
 
@@ -65,7 +65,7 @@ class Catalogue:
         self._version = -1
         self._facts: dict[str, Facts] = {}
         self._kept: dict[tuple[str, str], list[Facts]] = {}
-        self._open: dict[tuple[Shape, frozenset[str]], Groups] = {}
+        self._open: dict[tuple[VolumeShape, frozenset[str]], Groups] = {}
 
     def facts(self, volume: model.PersistentVolume) -> Facts:
         """The facts about a stored volume. Raises InvalidQuantity."""
@@ -80,7 +80,7 @@ class Catalogue:
         self._refresh()
         return self._kept.get((namespace, claim), ())
 
-    def open_to(self, shape: Shape, access: Iterable[str]) -> list[Groups]:
+    def open_to(self, shape: VolumeShape, access: Iterable[str]) -> list[Groups]:
         """The volumes of a shape that offer these access modes and name no claim."""
         self._refresh()
         wanted = frozenset(access)
@@ -109,7 +109,7 @@ class Catalogue:
                     groups.setdefault(group, []).append(facts)
 
 
-class Choices:
+class VolumeChoices:
     """The volumes that the claims of one pod would get, claim by claim, smallest claim first."""
 
     def __init__(self, catalogue: Catalogue, assumed: Assumed[model.PersistentVolume], nodes: NodeView) -> None:
@@ -137,7 +137,9 @@ class Choices:
         self._taken.append(choice)
         return choice
 
-    def _kept(self, claim: model.PersistentVolumeClaim, size: int, shape: Shape) -> Iterator[model.PersistentVolume]:
+    def _kept(
+        self, claim: model.PersistentVolumeClaim, size: int, shape: VolumeShape
+    ) -> Iterator[model.PersistentVolume]:
         """The volumes that name the claim, or are assumed to name it."""
         facts = {
             f.volume.metadata.name: f for f in self._catalogue.kept_for(claim.metadata.namespace, claim.metadata.name)
@@ -149,7 +151,7 @@ class Choices:
             if found.shape == shape and found.capacity >= size and is_bound_to(volume, claim):
                 yield volume
 
-    def _smallest(self, claim: model.PersistentVolumeClaim, size: int, shape: Shape) -> ChoiceColumn:
+    def _smallest(self, claim: model.PersistentVolumeClaim, size: int, shape: VolumeShape) -> ChoiceColumn:
         """The smallest volume that the claim may use and that no earlier claim gets."""
         selector = compile_selector(claim.spec.selector) if claim.spec.selector is not None else None
         assumed = {volume.metadata.name for volume in self._assumed.assumed()}
@@ -229,12 +231,12 @@ def is_bound_to(volume: model.PersistentVolume, claim: model.PersistentVolumeCla
 
 def _facts(volume: model.PersistentVolume) -> Facts:
     spec = volume.spec
-    shape = Shape(class_of_volume(volume), spec.volume_mode or _FILESYSTEM, _attributes_class(spec))
+    shape = VolumeShape(class_of_volume(volume), spec.volume_mode or _FILESYSTEM, _attributes_class(spec))
     return Facts(volume, capacity_bytes(volume), shape, frozenset(spec.access_modes), tuple(_groups(volume)))
 
 
-def _shape_of(claim: model.PersistentVolumeClaim) -> Shape:
-    return Shape(class_of_claim(claim), claim.spec.volume_mode or _FILESYSTEM, _attributes_class(claim.spec))
+def _shape_of(claim: model.PersistentVolumeClaim) -> VolumeShape:
+    return VolumeShape(class_of_claim(claim), claim.spec.volume_mode or _FILESYSTEM, _attributes_class(claim.spec))
 
 
 def _attributes_class(spec: model.PersistentVolumeClaimSpec | model.PersistentVolumeSpec) -> str:

@@ -40,8 +40,8 @@ from gangline_plugins.volumes.objects import (
 )
 from gangline_plugins.volumes.volume_binding.assumed import Assumed
 from gangline_plugins.volumes.volume_binding.binding import Checks, PodVolumes, for_claim, for_node, wait_for, write
-from gangline_plugins.volumes.volume_binding.claims import PodClaims, sort_claims
-from gangline_plugins.volumes.volume_binding.matching import Catalogue, ChoiceColumn, Choices, reaches
+from gangline_plugins.volumes.volume_binding.claims import PodVolumeClaims, sort_claims
+from gangline_plugins.volumes.volume_binding.matching import Catalogue, ChoiceColumn, VolumeChoices, reaches
 from gangline_plugins.volumes.volume_binding.provisioning import Provisioning
 
 _REASONS = (
@@ -57,7 +57,7 @@ _REASONS = (
 class _Decision:
     """The decision about a pod's volumes in one attempt."""
 
-    claims: PodClaims
+    claims: PodVolumeClaims
     volumes: list[model.PersistentVolume] = field(default_factory=list)
     choices: list[tuple[model.PersistentVolumeClaim, ChoiceColumn]] = field(default_factory=list)
     """For each claim to bind the number of its volume on each row; -1 if a volume is to be provisioned."""
@@ -219,7 +219,7 @@ class VolumeBinding:
             row = nodes.row_of(selected)
             elsewhere |= nodes.rows != (-1 if row is None else row)
             to_make.append((claim, np.full(len(nodes), -1, dtype=np.int64)))
-        choices = Choices(self._catalogue, self._volumes, nodes)
+        choices = VolumeChoices(self._catalogue, self._volumes, nodes)
         to_match.sort(key=lambda claim: requested_bytes(claim) or 0)
         decision.choices = to_make + [(claim, choices.choose(claim)) for claim in to_match]
         decision.volumes = choices.volumes

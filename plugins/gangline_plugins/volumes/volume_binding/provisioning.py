@@ -16,7 +16,7 @@ from gangline_plugins.volumes.objects import StorageObjects, class_of_claim, lim
 _NO_PROVISIONER = "kubernetes.io/no-provisioner"
 
 
-class Outcome(NamedTuple):
+class ProvisioningOutcome(NamedTuple):
     """The nodes for which all claims can be provisioned, and the reasons for the others."""
 
     impossible: BoolColumn
@@ -31,7 +31,9 @@ class Provisioning:
         self._drivers = drivers
         self._capacities = capacities
 
-    def check(self, claims: Sequence[tuple[model.PersistentVolumeClaim, BoolColumn]], nodes: NodeView) -> Outcome:
+    def check(
+        self, claims: Sequence[tuple[model.PersistentVolumeClaim, BoolColumn]], nodes: NodeView
+    ) -> ProvisioningOutcome:
         """Check claims in order, each on the nodes where it needs a volume; the first failure on a node counts.
 
         Raises GanglineError for a claim whose class is not there.
@@ -48,7 +50,7 @@ class Provisioning:
             allowed = _allowed(storage_class.allowed_topologies, nodes)
             impossible |= where & ~allowed
             no_room |= where & allowed & ~self._has_room(claim, storage_class, nodes)
-        return Outcome(impossible, no_room)
+        return ProvisioningOutcome(impossible, no_room)
 
     def _class_of(self, claim: model.PersistentVolumeClaim) -> model.StorageClass:
         name = class_of_claim(claim)
