@@ -87,7 +87,7 @@ def known_losses() -> Known:
 
 
 class Sharings:
-    """Makes a `Sharing` for each kind of counter sets once."""
+    """Makes a `CounterSharing` for each kind of counter sets once."""
 
     def __init__(self) -> None:
         self._known = known_losses()
@@ -96,7 +96,7 @@ class Sharings:
         )
 
     def of(self, total: Sequence[int], parts: Sequence[Sequence[int]]) -> CounterSharing:
-        """As `Sharing`."""
+        """As `CounterSharing`."""
         key = tuple(total), tuple(map(tuple, parts))
         found = self._made.get(key)
         return self._made.put(key, CounterSharing(total, parts, self._known)) if found is None else found

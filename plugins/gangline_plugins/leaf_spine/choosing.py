@@ -295,7 +295,7 @@ class DomainChoice:
 
 
 def joined(found: Sequence[tuple[float, ...]]) -> DomainOffers:
-    """The values of several placements as `Offers`."""
+    """The values of several placements as `DomainOffers`."""
     columns = np.array(found)
     total, used, untouched, span, spines = columns[:, :5].astype(np.int64).T
     return DomainOffers(total, used, untouched, span, spines, columns[:, 5])

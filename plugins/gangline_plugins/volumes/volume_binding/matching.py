@@ -22,7 +22,7 @@ from gangline_plugins.volumes.objects import capacity_bytes, class_of_claim, cla
 from gangline_plugins.volumes.volume_binding.assumed import Assumed
 
 ChoiceColumn = NDArray[np.int64]
-"""For each node the number of the volume in `Choices.volumes`, -1 for none."""
+"""For each node the number of the volume in `VolumeChoices.volumes`, -1 for none."""
 _FILESYSTEM = "Filesystem"
 _AVAILABLE = "Available"
 _ANYWHERE = ("", "")
