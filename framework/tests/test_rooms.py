@@ -40,3 +40,24 @@ def test_plugins_may_import_what_is_public_and_nothing_else() -> None:
 
     assert allowed == {"model", "moments", "quantity", "command_line", "dra"}
     assert allowed - {"command_line", "dra"} <= set(gangline.__all__)
+
+
+OF_SEVERAL = {
+    "Args": "the arguments of the plugin of a module",
+    "GpuClaim": "the kind, and the plugin of that name",
+    "NodeAffinity": "a field of pods, and the plugin of that name",
+    "PodGroup": "the kinds of all dialects, and the one shape for them",
+}
+"""Names of several classes that mean the same."""
+
+
+def test_a_name_of_a_class_has_one_meaning() -> None:
+    found: dict[str, list[str]] = {}
+    for root in (ROOT / "framework" / "gangline", ROOT / "plugins" / "gangline_plugins"):
+        for path in root.rglob("*.py"):
+            for node in ast.parse(path.read_text()).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    found.setdefault(node.name, []).append(f"{path.relative_to(root)}")
+
+    assert len(found) > 500
+    assert {name: paths for name, paths in found.items() if len(paths) > 1 and name not in OF_SEVERAL} == {}

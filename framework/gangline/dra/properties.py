@@ -1,4 +1,4 @@
-"""What devices say of themselves, as columns over the device table: attributes, capacities, taints.
+"""What devices say of themselves, as columns over the slice table: attributes, capacities, taints.
 
 A column is made when a question first needs it, and kept; for devices that change it is extended.
 """

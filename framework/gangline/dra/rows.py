@@ -1,4 +1,4 @@
-"""Rows of the device table, and columns over them that are kept: only rows that have changed are evaluated again."""
+"""Rows of the slice table, and columns over them that are kept: only rows that have changed are evaluated again."""
 
 from __future__ import annotations
 

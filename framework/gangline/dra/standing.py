@@ -1,4 +1,4 @@
-"""The device table together with what is taken: which devices are free, and what is left of the counters of pools.
+"""The slice table together with what is taken: which devices are free, and what is left of the counters of pools.
 
 What a claim takes or gives back changes the rows of its devices alone.
 """

@@ -1,4 +1,4 @@
-"""The device table: a row for each device that some node may use.
+"""The slice table: a row for each device of a ResourceSlice that some node may use.
 
 Slices come and go one by one. `settle` then looks again at their pools alone: a slice that is still there keeps its
 rows, and one that takes the place of another gets its rows. `rows` notes which rows have another device, and `touched`
