@@ -78,7 +78,7 @@ def test_the_lease_is_named_by_the_options_that_schedulers_had_for_it(monkeypatc
         made.append(election)
         raise Seen
 
-    monkeypatch.setattr(run, "Program", program)
+    monkeypatch.setattr(run, "RunProgram", program)
     for words in (["--lock-object-name", "mine", "--lock-object-namespace", "team", "--master", ""], []):
         with pytest.raises(Seen):
             CliRunner().invoke(main.cli, ["run", *words], catch_exceptions=False)
