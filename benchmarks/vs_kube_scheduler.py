@@ -5,9 +5,9 @@
 Needs the control plane (`make control-plane`). For each scheduler: a fresh one, all pods created first, then the
 scheduler is started; the clock runs from its start to the binding of the last pod, as read from the API server. Both
 write events; kube-scheduler runs with QPS and burst 5000. CPU is of the scheduler process alone, until everything is
-written (events too); RSS is its peak. The order of the two is swapped from run to run. Nodes are objects and nothing
-more, so that no kubelet takes part. The workload `gang` is described in vs_kube_gangs.py, and the workloads `claims`
-and `claims-match` in vs_kube_claims.py.
+written (events too); RSS is its peak. Both show a ServiceAccount's token, as in a pod. The order of the two is swapped
+from run to run. Nodes are objects and nothing more, so that no kubelet takes part. The workload `gang` is described in
+vs_kube_gangs.py, and the workloads `claims` and `claims-match` in vs_kube_claims.py.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+import credentials
 import gangline_profiles
 import vs_kube_claims
 import vs_kube_gangs
@@ -110,24 +111,24 @@ async def told(cluster: api.Api) -> None:
         await asyncio.sleep(0.5)
 
 
-def start_kube_scheduler(plane: ControlPlane, folder: Path, *args: str) -> Callable[[], int]:
+def start_kube_scheduler(plane: ControlPlane, kubeconfig: Path, folder: Path, *args: str) -> Callable[[], int]:
     """A function that starts kube-scheduler and returns its process id."""
     config = folder / "kube-scheduler.yaml"
-    config.write_text(KUBE_SCHEDULER.format(kubeconfig=plane.kubeconfig))
+    config.write_text(KUBE_SCHEDULER.format(kubeconfig=kubeconfig))
     return lambda: (
         plane.start_component("kube-scheduler", [f"--config={config}", f"--secure-port={free_port()}", *args]).pid
     )
 
 
 def start_gangline(
-    plane: ControlPlane, folder: Path, processes: list[subprocess.Popen[bytes]], profile: str = GANGLINE
+    kubeconfig: Path, folder: Path, processes: list[subprocess.Popen[bytes]], profile: str = GANGLINE
 ) -> Callable[[], int]:
     """A function that starts Gangline and returns its process id."""
     config = folder / "gangline.yaml"
     config.write_text(profile)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed program has its byte code
-    command = [sys.executable, "-m", "gangline", "run", "--config", str(config), "--kubeconfig", str(plane.kubeconfig)]
+    command = [sys.executable, "-m", "gangline", "run", "--config", str(config), "--kubeconfig", str(kubeconfig)]
 
     def start() -> int:
         log = (folder / "gangline.log").open("ab")
@@ -153,8 +154,13 @@ async def one_run(workload: str, nodes: int, pods: int, first: str, folder: Path
         processes: list[subprocess.Popen[bytes]] = []
         with ControlPlane(own, Options(kwok=False)) as plane:
             try:
-                start = start_kube_scheduler(plane, own) if name == "kube" else start_gangline(plane, own, processes)
-                results.append(await on_plane(plane, workload, name, nodes, pods, start))
+                async with api.connect(plane.kubeconfig) as cluster:
+                    config = await credentials.service_account(cluster, plane.kubeconfig)
+                    if name == "kube":
+                        start = start_kube_scheduler(plane, config, own)
+                    else:
+                        start = start_gangline(config, own, processes)
+                    results.append(await on_plane(cluster, workload, name, nodes, pods, start))
             finally:
                 for process in processes:
                     process.terminate()
@@ -171,19 +177,18 @@ def ready_node(name: str) -> workloads.Manifest:
 
 
 async def on_plane(
-    plane: ControlPlane, workload: str, name: str, nodes: int, pods: int, start: Callable[[], int]
+    cluster: api.Api, workload: str, name: str, nodes: int, pods: int, start: Callable[[], int]
 ) -> Result:
     """Fill a control plane with nodes and let one scheduler work on it."""
     there, mine = [f"node-{i:05}" for i in range(nodes)], [f"{name}-{i:05}" for i in range(pods)]
-    async with api.connect(plane.kubeconfig) as cluster:
-        await cluster.create_many(map(ready_node, there))
-        if workload == "pods":
-            manifests, complete = [workloads.gpu_pod(each, gpus=1, scheduler_name=name) for each in mine], None
-        else:
-            await vs_kube_claims.prepare(cluster, there)
-            manifests = [vs_kube_claims.pod(each, name) for each in mine]
-            complete = partial(vs_kube_claims.give_claims, match=workload == "claims-match")
-        return await schedule(cluster, name, manifests, start, complete)
+    await cluster.create_many(map(ready_node, there))
+    if workload == "pods":
+        manifests, complete = [workloads.gpu_pod(each, gpus=1, scheduler_name=name) for each in mine], None
+    else:
+        await vs_kube_claims.prepare(cluster, there)
+        manifests = [vs_kube_claims.pod(each, name) for each in mine]
+        complete = partial(vs_kube_claims.give_claims, match=workload == "claims-match")
+    return await schedule(cluster, name, manifests, start, complete)
 
 
 def compare_gangs(nodes: int, pods: int, runs: int) -> None:
@@ -191,10 +196,10 @@ def compare_gangs(nodes: int, pods: int, runs: int) -> None:
     processes: list[subprocess.Popen[bytes]] = []
 
     def kube(plane: ControlPlane, folder: Path) -> int:
-        return start_kube_scheduler(plane, folder, vs_kube_gangs.FEATURES)()
+        return start_kube_scheduler(plane, plane.kubeconfig, folder, vs_kube_gangs.FEATURES)()
 
     def gangline(plane: ControlPlane, folder: Path) -> int:
-        return start_gangline(plane, folder, processes, gangline_profiles.read("gpu-scheduler"))()
+        return start_gangline(plane.kubeconfig, folder, processes, gangline_profiles.read("gpu-scheduler"))()
 
     try:
         vs_kube_gangs.compare(nodes, pods, runs, {"kube": kube, "gpu-scheduler": gangline})
