@@ -34,6 +34,7 @@ SAID = tuple(
         | {"gangline.dev/max-runtime", "gangline.dev/last-checkpoint", "gangline.dev/checkpoint-interval"}
         | {
             "gangline.dev/never-move",
+            "gangline.dev/recovery",
             "topology.gangline.dev/network-gbps",
             "gpu.scheduling/holders",
             "gpu.scheduling/devices",

@@ -53,7 +53,7 @@ def test_pods_that_belong_together_are_placed_together(name: str) -> None:
     (profile,) = load(read(name), name).profiles
 
     assert profile.scheduler_name == name
-    gangs = {"GangPermit", "TopologyPlacement", "TopologyAnnotations", "GangPreemption", "Reservation"}
+    gangs = {"GangPermit", "TopologyPlacement", "TopologyAnnotations", "GangPreemption", "Recovery", "Reservation"}
     assert gangs < enabled(profile)
     assert ("LeafSpine" in enabled(profile)) == (name == "topology-aware-scheduler")
 

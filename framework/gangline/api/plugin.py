@@ -291,6 +291,15 @@ class Handle(Protocol):
         """The waiting pods for which plugins make room on each node, by node name and UID."""
         ...
 
+    def expect(self, key: str, places: Iterable[tuple[PodInfo, str]]) -> None:
+        """Keep room for pods of a group that controllers are yet to create: records made by `anew`, with their nodes.
+
+        Other pods of the same or a lower priority leave them their room, as that of nominated pods, and the group comes
+        before others of its priority. What was kept for the group, by its key, is replaced. Give no places to end it;
+        end it when the configuration ends, too.
+        """
+        ...
+
     def preemption_is_reviewed(self, pod: PodInfo) -> bool:
         """Whether extenders have a say in which pods are removed for this pod; see `Proposal`."""
         ...

@@ -103,8 +103,12 @@ class GroupCycle:
         return {
             node: others
             for node, pods in nominations.items()
-            if (others := {uid: pod for uid, pod in pods.items() if uid not in own})
+            if (others := {uid: pod for uid, pod in pods.items() if uid not in own and not self._is_to_come(pod)})
         }
+
+    def _is_to_come(self, pod: PodInfo) -> bool:
+        """Whether a record stands for a pod of this group that is yet to be created: its room is that of the group."""
+        return pod.is_anew and self._runtime.group_key(pod) == self._group.key
 
     def begin(self) -> Steps[GroupAttempt]:
         """Read the cluster as it is now."""

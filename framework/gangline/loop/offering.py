@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
-from gangline.api.hints import ClusterEvent
+from gangline.api.hints import Action, ClusterEvent
 from gangline.deciding.what_if import WhatIf
 from gangline.extenders import Extenders
 from gangline.loop.watching import Cluster
@@ -32,6 +32,11 @@ class Offered(WhatIf):
         unit = self._cluster.queue.group(key)
         runtime = self._runtimes.get(unit.scheduler_name) if unit is not None else None
         return unit is not None and runtime is not None and runtime.admit(unit.everybody()).is_success
+
+    def expect(self, key: str, places: Iterable[tuple[PodInfo, str]]) -> None:
+        """See `Handle.expect`. Room that is given up may help others, as that of deleted pods."""
+        for pod in self._cluster.queue.nominations.expect(key, places):
+            self._cluster.happened("pods", Action.DELETE, pod, None)
 
     def is_reviewed(self, pod: PodInfo) -> bool:
         """Whether extenders have a say in which pods are removed for this pod."""

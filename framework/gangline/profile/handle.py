@@ -56,6 +56,9 @@ class Pending:
         """The waiting pods for which plugins make room on each node, by node name and UID."""
         return {}
 
+    def expect(self, key: str, places: Iterable[tuple[PodInfo, str]]) -> None:
+        """See `Handle.expect`."""
+
     def is_queued(self, key: str) -> bool:
         """Whether members of a group are queued, and are enough; by the group's key."""
         return False
@@ -129,6 +132,7 @@ class FrameworkHandle:
         self.run = services.background.run
         self.spawn = services.background.spawn
         self.nominated = services.pending.nominated
+        self.expect = services.pending.expect
         self.is_queued = services.pending.is_queued
         self.queued_members = services.pending.queued_members
         self.preemption_is_reviewed = services.pending.is_reviewed

@@ -1,8 +1,12 @@
-"""The nominations: for which waiting pods plugins make room, and on which nodes."""
+"""The nominations: for which waiting pods plugins make room, and on which nodes.
+
+Plugins may also expect pods that a controller has yet to create in place of others: see `PodInfo.anew`. Such pods are
+nominated too, so that other pods leave them their room. They end when the plugin says so.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 from gangline.state.pods import PodInfo
 
@@ -16,6 +20,8 @@ class Nominated:
     def __init__(self) -> None:
         self._by_node: dict[str, dict[str, PodInfo]] = {}
         self._node_of: dict[str, str] = {}
+        self._expected: dict[str, dict[str, PodInfo]] = {}
+        """By the keys of groups: the pods that are yet to be created, by UID."""
 
     @property
     def by_node(self) -> Nominations:
@@ -33,6 +39,25 @@ class Nominated:
         if node:
             self._node_of[pod.uid] = node
             self._by_node.setdefault(node, {})[pod.uid] = pod
+
+    def expect(self, group: str, places: Iterable[tuple[PodInfo, str]]) -> list[PodInfo]:
+        """Nominate pods of a group that are yet to be created, in place of those expected before, to these nodes.
+
+        Returns those that are expected no longer.
+        """
+        before, after = self._expected.pop(group, {}), dict(places)
+        for pod, node in after.items():
+            self.nominate(pod, node)
+        if after:
+            self._expected[group] = {pod.uid: pod for pod in after}
+        given_up = [pod for uid, pod in before.items() if uid not in self._expected.get(group, {})]
+        for pod in given_up:
+            self.nominate(pod, "")
+        return given_up
+
+    def is_expected(self, group: str) -> bool:
+        """Whether pods of this group are yet to be created, and have their room."""
+        return group in self._expected
 
     def renew(self, pod: PodInfo) -> None:
         """Store the newest record of a pod if the pod is nominated."""

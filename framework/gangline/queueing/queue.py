@@ -22,6 +22,7 @@ Rules:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -371,7 +372,9 @@ class SchedulingQueue:
         unit.since = now
         if unit.complete is None:
             unit.complete = now
-        key = self._profiles[unit.scheduler_name].sort_key(unit.pod, unit.added)
+        # Whom room is kept for comes before all others of the same priority.
+        since = -math.inf if self.nominations.is_expected(unit.group) else unit.added
+        key = self._profiles[unit.scheduler_name].sort_key(unit.pod, since)
         self._active.push(key, unit)
 
     def _wake(self, now: float) -> None:

@@ -28,6 +28,8 @@ from gangline.state.slots import Slot
 from gangline.wire.custom_resources import ALLOCATED, ALLOCATED_UUIDS
 
 _NO_ROWS: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
+_ANEW = "/anew"
+"""Ends the UID of a record that stands for a pod to come; no UID of the API server has a slash."""
 NO_CLAIMS: Mapping[str, str | None] = MappingProxyType({})
 """Shared by all pods without claims from templates."""
 _NO_AMOUNTS: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
@@ -170,8 +172,18 @@ class PodInfo(msgspec.Struct, frozen=True, eq=False, weakref=True):
     def anew(self) -> PodInfo:
         """The pod as its controller would create it again: without a node and without devices, for what-if."""
         annotations = {k: v for k, v in self.annotations.items() if k not in (ALLOCATED, ALLOCATED_UUIDS)}
-        uid = f"{self.uid}/anew"
+        uid = f"{self.origin}{_ANEW}"
         return msgspec.structs.replace(self, uid=uid, annotations=annotations, start_time="", slot=Slot())
+
+    @property
+    def is_anew(self) -> bool:
+        """Whether the record stands for a pod that a controller has yet to create: see `anew`."""
+        return self.uid.endswith(_ANEW)
+
+    @property
+    def origin(self) -> str:
+        """The UID of the pod in whose place this one is to come; its own for a pod that exists."""
+        return self.uid.removesuffix(_ANEW)
 
     @property
     def row(self) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from gangline import PodClass, PodInfo, model
 
 MOST_CLAIMS = 32
@@ -53,8 +55,14 @@ def claims_of(pod: PodInfo, store: Any) -> Claims:
         if claim is None:
             raise ClaimProblem(f'resourceclaim "{name}" not found')
         check(pod, claim)
-        found.append(claim)
+        found.append(_to_come(claim) if pod.is_anew and _is_made_for(pod, claim) else claim)
     return found
+
+
+def _to_come(claim: model.ResourceClaim) -> model.ResourceClaim:
+    """The claim that will be made for a pod that is yet to be created: as that of the pod before, without devices."""
+    metadata = msgspec.structs.replace(claim.metadata, uid=f"{claim.metadata.uid}/anew")
+    return msgspec.structs.replace(claim, metadata=metadata, status=type(claim.status)())
 
 
 class PodClaims:
@@ -79,11 +87,15 @@ class PodClaims:
 def check(pod: PodInfo, claim: model.ResourceClaim) -> None:
     """Raise ClaimProblem if the pod cannot use the claim."""
     name = claim.metadata.name
-    if claim.metadata.deletion_timestamp is not None:
+    is_owned = _is_made_for(pod, claim)
+    if claim.metadata.deletion_timestamp is not None and not (is_owned and pod.is_anew):
         raise ClaimProblem(f'resourceclaim "{name}" is being deleted')
-    is_owned = any([each.uid == pod.uid for each in claim.metadata.owner_references])
     if not is_owned and all(each.resource_claim_name != name for each in pod.cls.spec.resource_claims):
         raise ClaimProblem(f"ResourceClaim {pod.namespace}/{name} was not created for Pod {pod.key} (Pod is not owner)")
+
+
+def _is_made_for(pod: PodInfo, claim: model.ResourceClaim) -> bool:
+    return any([each.uid == pod.origin for each in claim.metadata.owner_references])
 
 
 def lacks_admin_access(claim: model.ResourceClaim, namespace: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Carries out a preemption: clears nominations, evicts the victims and records events. The only module here with I/O.
+"""Carries out a preemption: clears nominations, evicts the victims and records events. Does I/O, as `removing` does.
 
 Rules, as in kube-scheduler:
 - A victim that waits at permit is rejected there. A victim that is being deleted is left alone.
@@ -15,19 +15,14 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any
 
-from gangline import ApiError, Conflict, GanglineError, Handle, NotFound, PatchKind, PodInfo, resources
+from gangline import GanglineError, Handle, PodInfo
 from gangline_plugins.preemption.evictions import Evictions
-from gangline_plugins.preemption.precedence import DISRUPTION_TARGET, PREEMPTION
+from gangline_plugins.preemption.precedence import PREEMPTION
+from gangline_plugins.preemption.removing import Remover
 
 log = logging.getLogger(__name__)
 _AT_ONCE = 16
-_PAUSES = (0.01, 0.05, 0.25)
-"""Seconds to wait before each retry of writing a condition."""
-_MAY_PASS = frozenset((0, 409, 500, 503))
-"""The statuses after which a write is retried: no answer, conflict, internal error, unavailable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +60,7 @@ class Evictor:
     def __init__(self, handle: Handle, plugin: str, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         self._handle = handle
         self._plugin = plugin
-        self._sleep = sleep
+        self._remover = Remover(handle, sleep)
         self._running: dict[str, Sequence[PodInfo]] = {}
         self._evictions = handle.state.shared(Evictions, handle.state)
 
@@ -115,9 +110,9 @@ class Evictor:
         nominated = self._handle.nominated()
         others = [other for node in preemptor.nodes for other in nominated.get(node, {}).values()]
         for other in others:
-            if other.uid not in preemptor.members and other.priority < preemptor.priority:
+            if not other.is_anew and other.uid not in preemptor.members and other.priority < preemptor.priority:
                 try:
-                    await self._patch_status(other, {"nominatedNodeName": None})
+                    await self._remover.patch_status(other, {"nominatedNodeName": None})
                 except GanglineError as error:
                     log.error("pod %s: its nomination cannot be cleared: %s", other.key, error)
 
@@ -131,53 +126,7 @@ class Evictor:
             note += " (in scheduler memory)."
         else:
             async with limit:
-                if not await self._delete(preemptor, victim):
+                message = f"{preemptor.scheduler_name}: preempting to accommodate a higher priority pod"
+                if not await self._remover.remove(victim, PREEMPTION, message):
                     return
         self._handle.recorder.event(victim, "Normal", "Preempted", note, action="Preempting")
-
-    async def _delete(self, preemptor: Preemptor, victim: PodInfo) -> bool:
-        """Mark and delete a victim. False if the victim is gone, or a different pod has its name now. Raises
-        ApiError.
-        """
-        condition = {
-            "type": DISRUPTION_TARGET,
-            "status": "True",
-            "reason": PREEMPTION,
-            "message": f"{preemptor.scheduler_name}: preempting to accommodate a higher priority pod",
-        }
-        try:
-            if not _has(victim, condition):
-                moment = datetime.fromtimestamp(self._handle.clock.now(), UTC)
-                condition["lastTransitionTime"] = moment.strftime("%Y-%m-%dT%H:%M:%SZ")
-                await self._patch_status(victim, {"conditions": [condition]})
-            await self._handle.client.delete(resources.PODS, victim.name, namespace=victim.namespace, uid=victim.uid)
-        except (NotFound, Conflict):
-            return False
-        return True
-
-    async def _patch_status(self, pod: PodInfo, status: dict[str, Any]) -> None:
-        patch = {"metadata": {"uid": pod.uid}, "status": status}
-        for pause in (*_PAUSES, None):
-            try:
-                await self._handle.client.patch(
-                    resources.PODS,
-                    pod.name,
-                    patch,
-                    namespace=pod.namespace,
-                    subresource="status",
-                    kind=PatchKind.STRATEGIC,
-                )
-                return
-            except ApiError as error:
-                if pause is None or error.status not in _MAY_PASS:
-                    raise
-            await self._sleep(pause)
-
-
-def _has(pod: PodInfo, condition: dict[str, str]) -> bool:
-    known = pod.conditions.get(condition["type"])
-    return known is not None and (known.status, known.reason, known.message) == (
-        condition["status"],
-        condition["reason"],
-        condition["message"],
-    )

@@ -46,7 +46,7 @@ def test_each_pod_is_told_once_of_each_device_that_falls_ill_under_it() -> None:
     cache.store(GPU_NODE_STATUSES).upsert(ill(1, 7, reason="XID 79"))
     ((name, note),) = news(illness, cache)
     assert name == "first"
-    assert note.startswith("GPU 1 of node a, which the pod has, is unhealthy: XID 79; the pod stays")
+    assert note.startswith("GPU 1 of node a, which the pod has, is unhealthy: XID 79; a pod on its own stays")
     assert news(illness, cache) == []
 
     cache.store(GPU_NODE_STATUSES).upsert(ill(0, 1, 2))

@@ -1,0 +1,26 @@
+"""The plugin's arguments."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+
+class RecoveryArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """Arguments of Recovery."""
+
+    grace_seconds: Annotated[float, msgspec.Meta(ge=0)] = 10.0
+    """Seconds for which a node may be not ready, or be deleted, before its pods count as lost."""
+    room_seconds: Annotated[float, msgspec.Meta(gt=0)] = 120.0
+    """The longest time, in seconds, for which room is kept for the pods that controllers create in place of lost
+    ones, and for which an eviction that a disruption budget forbids is tried again.
+    """
+    release_seconds: Annotated[float, msgspec.Meta(ge=0)] = 600.0
+    """Seconds after which the members that are left of a gang are evicted, if no place was found for the lost ones; 0
+    leaves them where they are.
+    """
+    most_lost_fraction: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.55
+    """If more nodes than this fraction are not ready at the same time, no pods are moved for it: more likely, nobody
+    can see the nodes. Deleted nodes do not count.
+    """

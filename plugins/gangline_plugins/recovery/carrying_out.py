@@ -1,0 +1,75 @@
+"""Carries out a plan: removes lost members, and has the others evicted. Does the I/O.
+
+Rules:
+- A lost member is deleted, as kube-controller-manager would do later. Where nothing can run on its node any more, the
+  deletion does not wait for the node's word. No budget protects it: it does not work.
+- Other members are evicted through the Eviction API, so disruption budgets hold.
+- After a failure to remove lost members the others stay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Coroutine, Iterable, Sequence
+from typing import Any
+
+from gangline import Conflict, GanglineError, Handle, NotFound, PodInfo, TooManyRequests
+from gangline_plugins.preemption.removing import Remover
+
+REASON = "GangRecovery"
+"""The reason in the condition DisruptionTarget."""
+_AT_ONCE = 16
+_AGAIN = 1.0
+"""Seconds until an eviction that a budget forbids is tried again, unless the API server names a time."""
+
+
+class Refused(GanglineError):
+    """A disruption budget does not let a member go."""
+
+    def __init__(self, pod: PodInfo, why: str) -> None:
+        super().__init__(f"pod {pod.key} may not be evicted: {why}")
+
+
+class Removing:
+    """Removes pods of groups."""
+
+    def __init__(self, handle: Handle, patience: float) -> None:
+        self._handle = handle
+        self._remover = Remover(handle)
+        self._patience = patience
+
+    async def carry_out(
+        self, lost: Sequence[PodInfo], dead: Collection[str], evicted: Sequence[PodInfo], why: str
+    ) -> None:
+        """Remove lost members, then the others; `dead` names the nodes on which nothing can run any more.
+
+        Raises Refused and ApiError.
+        """
+        limit = asyncio.Semaphore(_AT_ONCE)
+        await self._all(self._remove(pod, pod.node_name in dead, why, limit) for pod in lost)
+        await self._all(self._evict(pod, limit) for pod in evicted)
+
+    async def _all(self, steps: Iterable[Coroutine[Any, Any, None]]) -> None:
+        """Take all steps at once; raises the first failure when all have ended."""
+        for ended in await asyncio.gather(*steps, return_exceptions=True):
+            if isinstance(ended, BaseException):
+                raise ended
+
+    async def _remove(self, pod: PodInfo, is_dead: bool, why: str, limit: asyncio.Semaphore) -> None:
+        async with limit:
+            await self._remover.remove(pod, REASON, why, 0 if is_dead else None)
+
+    async def _evict(self, pod: PodInfo, limit: asyncio.Semaphore) -> None:
+        clock = self._handle.clock
+        deadline = clock.monotonic() + self._patience
+        while True:
+            try:
+                async with limit:
+                    await self._handle.client.evict(pod.namespace, pod.name, pod.uid)
+                return
+            except (NotFound, Conflict):
+                return
+            except TooManyRequests as error:
+                if clock.monotonic() > deadline:
+                    raise Refused(pod, error.message) from None
+                await asyncio.sleep(error.retry_after or _AGAIN)

@@ -1,0 +1,276 @@
+"""The plugin: sees which groups have lost members, has places found for them, and keeps the room until all have come.
+
+A gang that loses a member does no work until the member is replaced. Without this plugin its pods are deleted minutes
+after their node was lost, others take the room that is left meanwhile, and a gang whose domain has become full waits
+beside empty ones for ever. With the plugin:
+
+1. A node that is not ready, out of service or deleted, and a GPU that its node reports as Unhealthy, is lost after
+   `graceSeconds`.
+2. For each gang with members there `planning` finds new places in a transaction, for the gang of the highest priority
+   first: for the lost members beside the others, or for all of them in another domain.
+3. The plugin keeps that room: other pods of the same or a lower priority leave it to the gang.
+4. Only then `carrying_out` removes the lost members, and the others where the policy or the move wants it. Their
+   controllers create new pods. These come before others of their priority, and find their room.
+5. Where no place is found, the gang is tried again, and after `releaseSeconds` its other members are released.
+
+A gang whose replacement finds no room beside the others, for whatever reason its member has gone, takes the same way
+from step 2: `pod_group_post_filter` says so.
+
+What is kept is in memory. A scheduler that takes over finds lost members and stranded gangs anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+
+from gangline import (
+    GANG_SECONDS,
+    Action,
+    BoolColumn,
+    Deadline,
+    EventHint,
+    GanglineError,
+    GroupAttempt,
+    Handle,
+    Membership,
+    PodGroup,
+    PodInfo,
+    Status,
+    hookimpl,
+    on,
+    unschedulable,
+)
+from gangline_plugins.recovery.arguments import RecoveryArgs
+from gangline_plugins.recovery.carrying_out import Removing
+from gangline_plugins.recovery.losses import Affected, DeviceHealth, Loss, NodeHealth, affected, pods_on
+from gangline_plugins.recovery.planning import RecoveryPlan, find_recovery
+from gangline_plugins.recovery.policies import RecoveryPolicy, policy_of
+from gangline_plugins.recovery.telling import RecoveryEnd, RecoveryNotices
+from gangline_plugins.recovery.under_way import Stranded, UnderWay
+
+log = logging.getLogger(__name__)
+_MOST_GROUPS = 64
+"""At most this many groups are planned for in one round; the others follow in the next."""
+_NEXT_ROUND = 0.05
+_LOOK = 30.0
+"""While nodes are lost, seconds until it is looked for pods that have come to them since."""
+_MOVING = "the gang moves to other nodes, and waits until its members have left the old ones"
+
+
+class Recovery:
+    """Replaces lost members of gangs, or moves the gangs, with the room found and kept before anything is evicted."""
+
+    name = "Recovery"
+    args_type = RecoveryArgs
+
+    def __init__(self, args: RecoveryArgs, handle: Handle) -> None:
+        self._args = args
+        self._handle = handle
+        self._changed = asyncio.Event()
+        self._health = NodeHealth(handle.clock.monotonic, self._changed.set)
+        self._devices = DeviceHealth(handle, self._changed.set)
+        self._lost: list[tuple[PodInfo, Loss]] = []
+        """The pods on lost nodes and devices, within the grace too, as of the last round."""
+        self._under_way = UnderWay(handle)
+        self._removing = Removing(handle, args.room_seconds)
+        self._notices = RecoveryNotices(handle)
+        self._is_blind = False
+        self._is_cut_short = False
+        handle.state.follow_nodes(self._health)
+        handle.state.at_end(self._under_way.end_all)
+        handle.run(self._work)
+
+    # Hooks
+
+    @hookimpl
+    def events_to_register(self) -> Sequence[EventHint]:
+        """A deleted pod: the last member of a moving gang may have left its node."""
+        return (on("pods", Action.DELETE, lambda pod, old, new: bool(self._under_way.recovering)),)
+
+    @hookimpl
+    def pre_enqueue(self, pod: PodInfo) -> Status | None:
+        """Hold the members of a gang that moves until the old ones have left: they would be placed beside those."""
+        key = self._key_of(pod) if self._under_way.recovering else ""
+        return unschedulable(_MOVING) if key and self._under_way.are_leaving(key) else None
+
+    @hookimpl
+    def pod_group_post_filter(self, attempt: GroupAttempt) -> Status | None:
+        """Remember a gang that runs in part and has no room for the rest beside it: it may have to move."""
+        group, now = attempt.group, self._handle.clock.monotonic()
+        if not attempt.placed or policy_of(self._handle, group, attempt.first) is RecoveryPolicy.NONE:
+            return None
+        if any(pod.terminating for pod in attempt.placed):
+            return unschedulable("recovery: members of the gang are being deleted")
+        if group.key in self._under_way.recovering:
+            self._under_way.end(group.key)  # the room that was kept does not serve
+        if group.key not in self._under_way.stranded:
+            self._under_way.strand(group, now, now, self._args.grace_seconds)
+            self._changed.set()
+        return unschedulable(
+            f"recovery: {len(attempt.placed)} members have nodes, and the gang moves as a whole if it finds room"
+        )
+
+    @hookimpl
+    async def post_bind(self, pod: PodInfo) -> None:
+        """A member is bound: if nobody else is to come, its gang has recovered."""
+        key = self._key_of(pod) if self._under_way.recovering else ""
+        found = self._under_way.arrived(key, pod) if key else None
+        if found is not None:
+            seconds = self._handle.clock.monotonic() - found.since
+            note = f"all lost members have nodes again, after {seconds:.1f} s"
+            self._notices.ended(found.group, [pod], RecoveryEnd.RECOVERED, note, seconds)
+
+    def _key_of(self, pod: PodInfo) -> str:
+        membership = self._handle.group_of(pod)
+        return membership.group.key if isinstance(membership, Membership) else ""
+
+    # In the background
+
+    async def _work(self) -> None:
+        try:
+            while True:
+                self._changed.clear()
+                self._round(self._handle.clock.monotonic())
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._pause(self._handle.clock.monotonic())):
+                        await self._changed.wait()
+        finally:
+            self._under_way.end_all()
+
+    def _pause(self, now: float) -> float | None:
+        """Seconds until something has to be looked at again; None if nothing has to."""
+        grace = self._args.grace_seconds
+        ends = [loss.since + grace for _, loss in self._lost if loss.since + grace > now]
+        times = [*ends, *self._under_way.moments()]
+        if self._is_cut_short:
+            times.append(now + _NEXT_ROUND)
+        if self._health.all:
+            times.append(now + _LOOK)
+        return max(0.0, min(times) - now) if times else None
+
+    def _round(self, now: float) -> None:
+        for late in self._under_way.late(now):
+            self._under_way.end(late.group.key)
+            if late.places:
+                note = f"{len(late.places)} members did not come in time; no more room is kept for them"
+                self._notices.ended(late.group, [late.first], RecoveryEnd.GIVEN_UP, note, now - late.since)
+        on_nodes = pods_on(self._handle, self._seen())
+        self._health.forget(set(self._health.all) - {loss.node for _, loss in on_nodes})
+        self._lost = [*on_nodes, *self._devices.losses(now)]
+        due = [(pod, loss) for pod, loss in self._lost if now >= loss.since + self._args.grace_seconds]
+        found = [each for each in affected(self._handle, due) if self._is_to_recover(each, now)]
+        self._is_cut_short = len(found) > _MOST_GROUPS
+        try:
+            with self._handle.within(Deadline(GANG_SECONDS)):
+                for each in found[:_MOST_GROUPS]:
+                    self._recover(each, now)
+                for stranded in self._under_way.due(now)[:_MOST_GROUPS]:
+                    if stranded.group.key not in {each.group.key for each in found}:
+                        self._try_again(stranded, now)
+        except GanglineError as error:
+            log.error("recovery of gangs: %s", error)
+
+    def _seen(self) -> Mapping[str, Loss]:
+        """The lost nodes, within the grace too; without those that are not ready if that is so of most."""
+        is_blind = self._health.is_blind(self._args.most_lost_fraction)
+        if is_blind and not self._is_blind:
+            log.error("recovery of gangs: most nodes are not ready, so nothing is moved because of that")
+        self._is_blind = is_blind
+        losses = self._health.all
+        return {name: loss for name, loss in losses.items() if loss.is_dead} if is_blind else losses
+
+    def _is_to_recover(self, each: Affected, now: float) -> bool:
+        under_way = self._under_way.recovering.get(each.group.key)
+        if under_way is not None and under_way.removed.issuperset(pod.uid for pod in each.lost):
+            return False
+        return not self._under_way.rests(each.group.key, now)
+
+    def _allowed(self) -> BoolColumn:
+        nodes = self._handle.nodes
+        allowed: BoolColumn = nodes.alive.copy()
+        allowed[[row for name in self._health.all if (row := nodes.row_of(name)) is not None]] = False
+        return allowed
+
+    def _recover(self, each: Affected, now: float) -> None:
+        """Begin the recovery of a group with members on lost nodes, or find that there is no place."""
+        group, policy = each.group, policy_of(self._handle, each.group, each.lost[0])
+        if policy is RecoveryPolicy.NONE:
+            return
+        awaited = self._under_way.recovering.get(group.key)
+        waiting = (
+            [pod for pod, _ in awaited.places] if awaited is not None else list(self._handle.queued_members(group.key))
+        )
+        self._under_way.end(group.key)
+        plan = find_recovery(self._handle, group, each.lost, waiting, policy, self._allowed())
+        why = "; ".join(loss.why for loss in list(each.losses.values())[:3])
+        if plan is not None:
+            dead = {loss.node for loss in each.losses.values() if loss.is_dead}
+            self._begin(group, plan, dead, f"{len(each.lost)} members are lost ({why})", each.since)
+            return
+        self._wait(self._under_way.strand(group, now, each.since), each.lost, why, now)
+
+    def _try_again(self, stranded: Stranded, now: float) -> None:
+        """Look once more at a group that runs in part and has no room for the rest."""
+        group = stranded.group
+        attempt = self._handle.attempt(group.key)
+        if attempt is None or not attempt.placed or not attempt.needed or self._is_helped(attempt):
+            del self._under_way.stranded[group.key]
+            return
+        policy = policy_of(self._handle, group, attempt.first)
+        plan = find_recovery(self._handle, group, (), attempt.pods, policy, self._allowed())
+        if plan is not None and plan.is_move:
+            self._begin(group, plan, (), "there is no room beside the other members", stranded.since)
+        elif plan is not None:
+            del self._under_way.stranded[group.key]  # the next attempt places it
+        else:
+            why = "there is no room beside the other members, nor for all of them elsewhere"
+            self._wait(self._under_way.strand(group, now, now), attempt.pods, why, now)
+
+    def _is_helped(self, attempt: GroupAttempt) -> bool:
+        """Whether a preemption makes room for the group."""
+        own = {pod.uid for pod in attempt.pods}
+        return any(not own.isdisjoint(pods) for pods in self._handle.nominated().values())
+
+    def _begin(self, group: PodGroup, plan: RecoveryPlan, dead: Collection[str], why: str, since: float) -> None:
+        nodes = sorted({node for _, node in plan.places})
+        where = f"room is kept on {', '.join(nodes[:3])}{' and others' if len(nodes) > 3 else ''}" if nodes else ""
+        how = "the gang moves as a whole" if plan.is_move else "all members restart" if plan.evicted else ""
+        note = "; ".join(part for part in (why, where, how) if part)
+        until = self._handle.clock.monotonic() + self._args.room_seconds
+        self._under_way.begin(group, plan, since, until)
+        self._notices.began(group, [*plan.lost, *plan.evicted], note)
+        self._handle.spawn(partial(self._carry_out, group, plan, dead, note))
+
+    async def _carry_out(self, group: PodGroup, plan: RecoveryPlan, dead: Collection[str], note: str) -> None:
+        try:
+            await self._removing.carry_out(plan.lost, dead, plan.evicted, note)
+        except GanglineError as error:
+            now = self._handle.clock.monotonic()
+            self._under_way.end(group.key)
+            self._under_way.strand(group, now, now)
+            self._notices.ended(group, [*plan.lost, *plan.evicted], RecoveryEnd.GIVEN_UP, str(error), 0.0)
+            self._changed.set()
+
+    def _wait(self, stranded: Stranded, pods: Sequence[PodInfo], why: str, now: float) -> None:
+        """Tell that a group waits for room, or release its members if it has waited for too long."""
+        group, release = stranded.group, self._args.release_seconds
+        if release and now >= stranded.since + release:
+            del self._under_way.stranded[group.key]
+            others = list(self._handle.members(group.key))
+            note = f"no place was found in {release:g} s, so {len(others)} members are released; {why}"
+            self._notices.ended(group, others, RecoveryEnd.RELEASED, note, now - stranded.since)
+            self._handle.spawn(partial(self._release, group, others, note))
+        elif not stranded.is_told:
+            stranded.is_told = True
+            after = f" in {stranded.since + release - now:.0f} s" if release else " never"
+            self._notices.waits(group, pods, f"{why}; it is tried again, and the other members are released{after}")
+
+    async def _release(self, group: PodGroup, pods: Sequence[PodInfo], note: str) -> None:
+        try:
+            await self._removing.carry_out((), (), pods, note)
+        except GanglineError as error:
+            log.error("gang %s/%s: %s", group.namespace, group.name, error)

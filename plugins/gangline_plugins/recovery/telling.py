@@ -1,0 +1,62 @@
+"""How users learn of a recovery: events on the members, metrics, and log lines."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from enum import StrEnum
+
+from gangline import Handle, PodGroup, PodInfo
+
+log = logging.getLogger(__name__)
+_MOST_TOLD = 8
+"""At most this many pods of a gang get an event."""
+_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
+
+
+class RecoveryEnd(StrEnum):
+    """How a recovery ended; the label of the metric."""
+
+    RECOVERED = "recovered"
+    """As many members as were lost have a node again."""
+    RELEASED = "released"
+    """No place was found in time, so the members that were left were evicted."""
+    GIVEN_UP = "given-up"
+    """The replacements did not come in time, or the members could not be removed."""
+
+
+class RecoveryNotices:
+    """Writes the events, log lines and metrics of recoveries."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._recorder = handle.recorder
+        self._ended = handle.metric("gangline_recoveries", "Recoveries that ended, by how they ended.", ("outcome",))
+        self._duration = handle.histogram(
+            "gangline_recovery_duration_seconds",
+            "From when a loss was seen until as many members as were lost have a node again.",
+            _BUCKETS,
+        )
+
+    def began(self, group: PodGroup, pods: Iterable[PodInfo], note: str) -> None:
+        """Report that places were found and members are being removed."""
+        self._tell(group, pods, "Normal", "GangRecovering", note)
+
+    def waits(self, group: PodGroup, pods: Iterable[PodInfo], note: str) -> None:
+        """Report that no place was found so far."""
+        self._tell(group, pods, "Warning", "GangRecoveryWaits", note)
+
+    def ended(self, group: PodGroup, pods: Iterable[PodInfo], outcome: RecoveryEnd, note: str, seconds: float) -> None:
+        """Report the end of a recovery that took so many seconds."""
+        self._ended.labels(outcome.value).inc()
+        if outcome is RecoveryEnd.RECOVERED:
+            self._duration.observe(seconds)
+        kind = "Normal" if outcome is RecoveryEnd.RECOVERED else "Warning"
+        reason = {RecoveryEnd.RECOVERED: "GangRecovered", RecoveryEnd.RELEASED: "GangReleased"}.get(
+            outcome, "GangRecoveryFailed"
+        )
+        self._tell(group, pods, kind, reason, note)
+
+    def _tell(self, group: PodGroup, pods: Iterable[PodInfo], kind: str, reason: str, note: str) -> None:
+        log.info("gang %s/%s: %s", group.namespace, group.name, note)
+        for pod, _ in zip(pods, range(_MOST_TOLD), strict=False):
+            self._recorder.event(pod, kind, reason, note, action="Recovering")

@@ -1,0 +1,133 @@
+"""Gangs on leaves of four nodes whose nodes are lost, with a scheduler, controllers and kubelets, in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+from framework.tests.gang_cluster import ONE_LEAF, GangCluster, profile_with
+
+from gangline import PatchKind, model
+from gangline.kube.resources import GPU_NODE_STATUSES, NODES, PDBS, PODS
+from gangline.simulate import Faults, Kubelet, SimulatedClient, Workloads, running
+from gangline.simulate.client import no_faults
+
+from ..gpu.gpu_cases import report
+
+Result = TypeVar("Result")
+
+
+class LossStory(GangCluster):
+    """Leaves of four nodes with eight GPUs each, and Jobs whose pods want a node each."""
+
+    def __init__(self, leaves: int = 2, faults: Faults = no_faults, more: str = "", **args: Any) -> None:
+        """`more` names one more plugin; `args` are those of Recovery."""
+        super().__init__(leaves)
+        self.profile = profile_with("Recovery", **args)
+        if more:
+            self.profile = self.profile.replace("{name: Recovery}", f"{{name: Recovery}}, {{name: {more}}}")
+        self.client = SimulatedClient(self.server, latency={"bind": 0.01}, faults=faults)
+
+    def add_job(self, name: str, size: int, annotations: Mapping[str, str] = ONE_LEAF, **spec: Any) -> None:
+        """A gang of pods, each made anew whenever it goes."""
+        sizes = {"parallelism": size, "completions": size, "completionMode": "Indexed"}
+        container = {"name": "main", "image": "main:1", "resources": {"limits": {"nvidia.com/gpu": 8}}}
+        template = {
+            "metadata": {"labels": {"app": name}, "annotations": dict(annotations)},
+            "spec": {"schedulerName": "gangs", "restartPolicy": "Never", "containers": [container], **spec},
+        }
+        meta = {"name": name, "annotations": dict(annotations)}
+        self.server.apply_manifest(
+            {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {**sizes, "template": template}}
+        )
+
+    def add_pods_of_one_node(self, name: str, number: int) -> None:
+        """Pods that want a node each, and each on its own."""
+        for each in range(number):
+            labels = {"app": name}
+            self.add_replica_set(f"{name}-{each}", labels)
+
+    def add_replica_set(self, name: str, labels: Mapping[str, str]) -> None:
+        """One pod that wants a node."""
+        container = {"name": "main", "image": "main:1", "resources": {"limits": {"nvidia.com/gpu": 8}}}
+        template = {
+            "metadata": {"labels": dict(labels)},
+            "spec": {"schedulerName": "gangs", "containers": [container]},
+        }
+        spec = {"replicas": 1, "selector": {"matchLabels": dict(labels)}, "template": template}
+        self.server.apply_manifest(
+            {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": name}, "spec": spec}
+        )
+
+    def add_budget(self, app: str) -> None:
+        """A disruption budget that lets none of these pods go."""
+        self.create(
+            PDBS,
+            model.PodDisruptionBudget(
+                metadata=model.ObjectMeta(name=app, namespace="default"),
+                spec=model.PodDisruptionBudgetSpec(selector=model.LabelSelector(match_labels={"app": app})),
+                status=model.PodDisruptionBudgetStatus(disruptions_allowed=0),
+            ),
+        )
+
+    def fail(self, *nodes: str, status: str = "Unknown") -> None:
+        """These nodes are not heard of any more, or are heard of again if the status is True.
+
+        They are tainted as kube-controller-manager does it.
+        """
+        for name in nodes:
+            taint = {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}
+            taints = [] if status == "True" else [taint]
+            self.server.patch(NODES, name, {"spec": {"taints": taints}}, kind=PatchKind.MERGE)
+            conditions = [{"type": "Ready", "status": status, "reason": "NodeStatusUnknown"}]
+            patch = {"status": {"conditions": conditions}}
+            self.server.patch(NODES, name, patch, subresource="status", kind=PatchKind.MERGE)
+
+    def report_gpus(self, *nodes: str, ill: Sequence[int] = ()) -> None:
+        """Agents report the GPUs of these nodes, some of which are ill."""
+        for name in nodes:
+            found = report(name, health=dict.fromkeys(ill, "Unhealthy"))
+            devices = [msgspec.structs.replace(d, reason="XID 79" if d.id in ill else "") for d in found.status.devices]
+            status = msgspec.structs.replace(found.status, devices=devices)
+            data = msgspec.to_builtins(msgspec.structs.replace(found, status=status))
+            self.server.apply(GPU_NODE_STATUSES, name, data, field_manager="agent")
+            self.server.apply(GPU_NODE_STATUSES, name, data, field_manager="agent", subresource="status")
+
+    def lose(self, *nodes: str) -> None:
+        """Delete these nodes."""
+        for name in nodes:
+            self.server.delete(NODES, name)
+
+    def nodes(self, prefix: str) -> list[str]:
+        """The nodes of the pods with this prefix, by the names of the pods."""
+        return [node for _, node in sorted(self.bound(prefix).items())]
+
+    def node_of(self, prefix: str, number: int) -> str:
+        """The node of one of the pods with this prefix."""
+        return self.nodes(prefix)[number]
+
+    def leaves_of(self, prefix: str) -> set[str]:
+        """The leaves on which pods with this prefix are."""
+        return {node.split("-")[0] for node in self.bound(prefix).values()}
+
+    def uids(self, prefix: str) -> set[str]:
+        """The UIDs of the pods with this prefix that are on a node and are not being deleted."""
+        names = self.bound(prefix)
+        return {pod.metadata.uid for pod in self.list(PODS) if pod.metadata.name in names}
+
+    async def told(self, words: str, seconds: float = 30.0) -> None:
+        """Wait until an event says this."""
+        await self.until(lambda: any(words in note for note in self.notes()), seconds)
+
+    async def runs(self, prefix: str, size: int, seconds: float = 60.0) -> float:
+        """Wait until so many pods with this prefix have a node."""
+        return await self.until(lambda: len(self.bound(prefix)) == size, seconds)
+
+    def play(self, story: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+        async def whole() -> Result:
+            parts = (Kubelet(self.server, self.clock).run(), Workloads(self.server).run())
+            async with self.scheduling(self.profile, self.client), running(*parts):
+                return await story()
+
+        return super().play(whole)
