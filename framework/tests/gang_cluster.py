@@ -41,8 +41,13 @@ class GangCluster(SimulatedCluster):
     def __init__(self, leaves: int = 2) -> None:
         super().__init__()
         for leaf in range(leaves):
-            labels = {SPINE: "spine-0", LEAF: f"leaf-{leaf}"}
-            self.create(NODES, *(make_node(f"l{leaf}-n{n}", cpu=64, memory="512Gi", labels=labels) for n in range(4)))
+            self.create(NODES, *(self.make_node(f"l{leaf}-n{n}") for n in range(4)))
+
+    @staticmethod
+    def make_node(name: str) -> model.Node:
+        """A node such as l0-n3, which is in leaf-0."""
+        labels = {SPINE: "spine-0", LEAF: f"leaf-{name[1:].split('-')[0]}"}
+        return make_node(name, cpu=64, memory="512Gi", labels=labels)
 
     def add_group(self, name: str, min_member: int) -> None:
         meta = model.ObjectMeta(name=name, namespace="default")

@@ -14,6 +14,7 @@ from gangline.groups.members import Grouping
 from gangline.kube.resources import SCHEDULER_PLUGINS_POD_GROUPS
 from gangline.profile.handle import Pending
 from gangline.profile.runtime import Runtime
+from gangline.queueing.nominating import Nominations
 from gangline.queueing.units import Unit
 from gangline.state.cache import Cache
 from gangline.state.pods import PodInfo
@@ -56,6 +57,7 @@ class Gangs:
         pending: Pending | None = None,
     ) -> None:
         self.cache = cache
+        self.nominations: Nominations = {}
         self.handle = FakeHandle(cache, grouping=grouping or Groups(cache), pending=pending)
         self.runtime: Runtime = make_runtime(
             cache, NodeResourcesFit, GangPermit, TopologyPlacement, *plugins, handle=self.handle, args=args
@@ -94,7 +96,7 @@ class Gangs:
     def decide(self, pods: Sequence[PodInfo], waited: float = 0.0) -> GroupDecision | GroupRejection:
         """One cycle for these members of one group."""
         unit = Unit(list(pods), added=1000.0 - waited, group=self.runtime.group_key(pods[0]))
-        return decide_group(unit, self.runtime, self.cache, {}, 1000.0)
+        return decide_group(unit, self.runtime, self.cache, self.nominations, 1000.0)
 
     def place(self, pods: Sequence[PodInfo], waited: float = 0.0) -> dict[str, str]:
         """Pod name to node, for a group that must find its place."""

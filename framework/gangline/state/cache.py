@@ -20,6 +20,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar, cast
 
+import msgspec
+
 from gangline.errors import GanglineError, InvalidObject
 from gangline.failures import Failures, being_built, cause_of, name_of
 from gangline.model import HasMetadata, Node, Pod
@@ -29,7 +31,7 @@ from gangline.state.nodes import MOST_PODS, Nodes
 from gangline.state.pods import PodInfo
 from gangline.state.resource_axis import ResourceAxis
 from gangline.state.scopes import Listeners, Scopes, Shared, Sharing
-from gangline.state.slots import name_node, put_on
+from gangline.state.slots import name_node, nominate
 from gangline.state.stores import Kind, Store
 from gangline.state.tracking import Tracker, Trackers, check_methods, heard
 from gangline.state.transaction import Transaction, UndoLog
@@ -340,7 +342,10 @@ class Cache:
         return [pod for uid in late if (pod := self.remove_pod(uid)) is not None]
 
     def _swap(self, known: PodInfo, pod: PodInfo) -> bool:
-        """Replace a record by a newer one if no column and no tracker would change."""
+        """Replace a record by a newer one if no column and no tracker would change.
+
+        Trackers keep the older record: both share a slot, so both say where the pod is.
+        """
         same = (
             known.row >= 0
             and known.cls is pod.cls
@@ -352,7 +357,8 @@ class Cache:
             and self.nodes.names[known.row] == pod.node_name
         )
         if same:
-            put_on(pod.slot, known.row)
+            nominate(known.slot, pod.nominated_node_name)
+            msgspec.structs.force_setattr(pod, "slot", known.slot)
             self.nodes.pods_on[known.row][pod.uid] = pod
         return same
 

@@ -382,3 +382,13 @@ def test_the_nodes_that_reject_members_are_counted_with_their_reasons() -> None:
 
     assert isinstance(decided, GroupRejection)
     assert "3 of 4 nodes would do for one such pod; 1 Insufficient nvidia.com/gpu" in decided.message
+
+
+def test_the_room_of_pods_to_come_is_left_to_their_group_alone() -> None:
+    gangs = Gangs(fabric(spines=1, leaves=1, nodes=2))
+    mine, others = gangs.gang("train", 2), gangs.gang("other", 2)
+    to_come = mine[0].anew()
+    gangs.nominations = {"s0-l0-n0": {to_come.uid: to_come}}
+
+    assert isinstance(gangs.decide(others), GroupRejection)
+    assert isinstance(gangs.decide(mine), GroupDecision)

@@ -475,3 +475,26 @@ class AnyHistory(RuleBasedStateMachine):
 
 TestAnyHistory = AnyHistory.TestCase
 TestAnyHistory.settings = settings(stateful_step_count=40)
+
+
+def test_room_for_pods_to_come_is_kept_until_they_have_come_or_nobody_expects_them() -> None:
+    q = queue()
+    first, second = pod("a").anew(), pod("b").anew()
+
+    assert q.nominations.expect("g", [(first, "x"), (second, "y")]) == []
+    assert q.nominations.by_node == {"x": {first.uid: first}, "y": {second.uid: second}}
+    assert q.nominations.is_expected("g") and not q.nominations.is_expected("h")
+    assert q.nominations.expect("g", [(second, "z")]) == [first]
+    assert q.nominations.by_node == {"z": {second.uid: second}}
+    assert q.nominations.expect("g", []) == [second]
+    assert not q.nominations.by_node and not q.nominations.is_expected("g")
+
+
+def test_a_group_that_is_expected_comes_before_others_of_its_priority() -> None:
+    q = SchedulingQueue()
+    q.serve(SCHEDULER, lambda pod, since: (-pod.priority, since), gate, {}, lambda pod: pod.labels.get("g", ""))
+    q.nominations.expect("late", [(pod("gone").anew(), "x")])
+    for number, (name, priority) in enumerate((("early", 0), ("late", 0), ("high", 1))):
+        q.add(pod(name, labels={"g": name}, priority=priority), float(number))
+
+    assert [popped(q, 5.0).group for _ in range(3)] == ["high", "late", "early"]

@@ -379,3 +379,26 @@ def _row(cache: Cache, node: str) -> int:
     row = cache.nodes.row_of(node)
     assert row is not None
     return row
+
+
+def test_an_older_record_of_a_pod_says_where_the_pod_is_too() -> None:
+    """Trackers keep the record of which they were told; news that concerns them not brings a newer one."""
+    cache = cluster([make_node("a")])
+    older = cache.record(make_pod("p", node="a"))
+    cache.upsert_pod(older)
+    pod = make_pod("p", node="a")
+    pod.status.phase = "Running"
+    newer = cache.record(pod)
+    cache.upsert_pod(newer)
+    assert cache.pods[older.uid] is newer and older is not newer
+
+    with cache.transaction() as tx:
+        tx.unplace(older)
+        assert newer.row == -1
+    assert newer.row == older.row == 0
+    cache.remove_node("a")
+    assert newer.row == older.row == -1
+    cache.upsert_pod(cache.record(make_pod("p", node="a", labels={"news": "yes"})))
+    cache.upsert_node(make_node("a"))
+
+    assert cache.pods[older.uid].row == 0

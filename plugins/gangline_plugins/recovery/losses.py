@@ -132,6 +132,11 @@ class Affected:
         return self.group.priority if self.group.priority is not None else max(pod.priority for pod in self.lost)
 
     @property
+    def dead(self) -> set[str]:
+        """The nodes on which nothing can run any more."""
+        return {loss.node for loss in self.losses.values() if loss.is_dead}
+
+    @property
     def since(self) -> float:
         """On the monotonic clock: when the first loss was seen."""
         return min(loss.since for loss in self.losses.values())

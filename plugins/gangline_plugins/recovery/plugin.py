@@ -208,10 +208,9 @@ class Recovery:
         plan = find_recovery(self._handle, group, each.lost, waiting, policy, self._allowed())
         why = "; ".join(loss.why for loss in list(each.losses.values())[:3])
         if plan is not None:
-            dead = {loss.node for loss in each.losses.values() if loss.is_dead}
-            self._begin(group, plan, dead, f"{len(each.lost)} members are lost ({why})", each.since)
+            self._begin(group, plan, each.dead, f"{len(each.lost)} members are lost ({why})", each.since)
             return
-        self._wait(self._under_way.strand(group, now, each.since), each.lost, why, now)
+        self._wait(self._under_way.strand(group, now, each.since), each.lost, why, now, each.lost, each.dead)
 
     def _try_again(self, stranded: Stranded, now: float) -> None:
         """Look once more at a group that runs in part and has no room for the rest."""
@@ -255,22 +254,38 @@ class Recovery:
             self._notices.ended(group, [*plan.lost, *plan.evicted], RecoveryEnd.GIVEN_UP, str(error), 0.0)
             self._changed.set()
 
-    def _wait(self, stranded: Stranded, pods: Sequence[PodInfo], why: str, now: float) -> None:
-        """Tell that a group waits for room, or release its members if it has waited for too long."""
+    def _wait(
+        self,
+        stranded: Stranded,
+        pods: Sequence[PodInfo],
+        why: str,
+        now: float,
+        lost: Sequence[PodInfo] = (),
+        dead: Collection[str] = (),
+    ) -> None:
+        """Tell `pods` that their group waits for room, or release its members if it has waited for too long."""
         group, release = stranded.group, self._args.release_seconds
         if release and now >= stranded.since + release:
             del self._under_way.stranded[group.key]
-            others = list(self._handle.members(group.key))
+            gone = {pod.uid for pod in lost}
+            others = [pod for pod in self._handle.members(group.key) if pod.uid not in gone]
             note = f"no place was found in {release:g} s, so {len(others)} members are released; {why}"
             self._notices.ended(group, others, RecoveryEnd.RELEASED, note, now - stranded.since)
-            self._handle.spawn(partial(self._release, group, others, note))
+            self._handle.spawn(partial(self._release, group, lost, dead, others, note))
         elif not stranded.is_told:
             stranded.is_told = True
             after = f" in {stranded.since + release - now:.0f} s" if release else " never"
             self._notices.waits(group, pods, f"{why}; it is tried again, and the other members are released{after}")
 
-    async def _release(self, group: PodGroup, pods: Sequence[PodInfo], note: str) -> None:
+    async def _release(
+        self,
+        group: PodGroup,
+        lost: Sequence[PodInfo],
+        dead: Collection[str],
+        others: Sequence[PodInfo],
+        note: str,
+    ) -> None:
         try:
-            await self._removing.carry_out((), (), pods, note)
+            await self._removing.carry_out(lost, dead, others, note)
         except GanglineError as error:
             log.error("gang %s/%s: %s", group.namespace, group.name, error)

@@ -9,12 +9,21 @@ import msgspec
 from framework.tests.gang_cluster import ONE_LEAF, GangCluster, profile_with
 
 from gangline import PatchKind, model
-from gangline.kube.resources import GPU_NODE_STATUSES, NODES, PDBS, PODS
-from gangline.simulate import Faults, Kubelet, SimulatedClient, Workloads, running
+from gangline.kube.resources import (
+    DEVICE_CLASSES,
+    GPU_NODE_STATUSES,
+    NODES,
+    PDBS,
+    PODS,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_SLICES,
+)
+from gangline.simulate import ClaimController, Faults, Kubelet, SimulatedClient, Workloads, running
 from gangline.simulate.client import no_faults
 
 from ..gpu.gpu_cases import report
 
+DRIVER = "gpu.example.com"
 Result = TypeVar("Result")
 
 
@@ -41,6 +50,20 @@ class LossStory(GangCluster):
         self.server.apply_manifest(
             {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {**sizes, "template": template}}
         )
+
+    def offer_devices(self) -> None:
+        """A driver offers one device on each node; a class and a template for claims of one."""
+        selector = model.DeviceSelector(model.CelDeviceSelector(f'device.driver == "{DRIVER}"'))
+        self.create(DEVICE_CLASSES, model.DeviceClass(model.ObjectMeta("gpu"), model.DeviceClassSpec([selector])))
+        for node in self.list(NODES):
+            name = node.metadata.name
+            pool = model.ResourcePool(name, 1, 1)
+            made = model.ResourceSliceSpec(driver=DRIVER, pool=pool, node_name=name, devices=[model.Device("gpu-0")])
+            self.create(RESOURCE_SLICES, model.ResourceSlice(model.ObjectMeta(name), made))
+        request = model.DeviceRequest("gpu", model.ExactDeviceRequest("gpu", allocation_mode="ExactCount", count=1))
+        template = model.ResourceClaimTemplateSpec(spec=model.ResourceClaimSpec(model.DeviceClaim([request])))
+        metadata = model.ObjectMeta("gpu", "default")
+        self.create(RESOURCE_CLAIM_TEMPLATES, model.ResourceClaimTemplate(metadata, template))
 
     def add_pods_of_one_node(self, name: str, number: int) -> None:
         """Pods that want a node each, and each on its own."""
@@ -99,6 +122,10 @@ class LossStory(GangCluster):
         for name in nodes:
             self.server.delete(NODES, name)
 
+    def list_nodes(self) -> Sequence[model.Node]:
+        """The nodes that there are."""
+        return self.list(NODES)
+
     def nodes(self, prefix: str) -> list[str]:
         """The nodes of the pods with this prefix, by the names of the pods."""
         return [node for _, node in sorted(self.bound(prefix).items())]
@@ -126,7 +153,8 @@ class LossStory(GangCluster):
 
     def play(self, story: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         async def whole() -> Result:
-            parts = (Kubelet(self.server, self.clock).run(), Workloads(self.server).run())
+            controllers = Workloads(self.server).run(), ClaimController(self.server).run()
+            parts = (Kubelet(self.server, self.clock).run(), *controllers)
             async with self.scheduling(self.profile, self.client), running(*parts):
                 return await story()
 

@@ -170,7 +170,7 @@ def test_a_gang_without_any_place_is_told_and_released_in_the_end() -> None:
 
     cluster.play(story)
 
-    assert any("no place was found in 100 s, so 4 members are released" in note for note in cluster.notes())
+    assert any("no place was found in 100 s, so 3 members are released" in note for note in cluster.notes())
 
 
 def test_a_gang_without_a_place_recovers_as_soon_as_there_is_one() -> None:
@@ -273,5 +273,20 @@ def test_a_member_on_an_ill_gpu_is_replaced() -> None:
         await cluster.runs("train", 3)
         assert node not in cluster.nodes("train")
         await cluster.told(f"GPU 3 of node {node} is unhealthy (XID 79)")
+
+    cluster.play(story)
+
+
+def test_a_gang_with_resource_claims_moves_too() -> None:
+    cluster = LossStory()
+
+    async def story() -> None:
+        cluster.offer_devices()
+        claims = [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]
+        cluster.add_job("train", 4, resourceClaims=claims)
+        await cluster.runs("train", 4)
+        (leaf,) = cluster.leaves_of("train")
+        cluster.fail(cluster.node_of("train", 2))
+        await cluster.until(lambda: len(cluster.bound("train")) == 4 and leaf not in cluster.leaves_of("train"), SOON)
 
     cluster.play(story)

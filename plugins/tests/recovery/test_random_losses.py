@@ -1,0 +1,92 @@
+"""Whatever happens to nodes: gangs keep their leaf, no node has two pods, and in the end all gangs run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gangline.kube.resources import NODES, PODS, REPLICA_SETS
+
+from .recovery_cases import LossStory
+
+ALL = [f"l{leaf}-n{number}" for leaf in range(3) for number in range(4)]
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["fail", "heal", "delete", "gang", "other", "wait", "remove"]),
+        st.integers(0, 11),
+        st.sampled_from([0.0, 0.5, 3.0, 11.0, 40.0]),
+    ),
+    max_size=14,
+)
+
+
+class Losses(LossStory):
+    """Steps at random, and a look at the objects every half second."""
+
+    def __init__(self) -> None:
+        super().__init__(leaves=3, releaseSeconds=60, roomSeconds=20)
+        self.gangs: dict[str, int] = {}
+        self.pods = 0
+
+    def step(self, what: str, number: int) -> None:
+        """One step."""
+        there = {node.metadata.name for node in self.list_nodes()}
+        node = ALL[number]
+        if what == "fail" and node in there:
+            self.fail(node)
+        elif what == "heal" and node in there:
+            self.fail(node, status="True")
+        elif what == "delete" and node in there and len(there) > 10:
+            self.lose(node)
+        elif what == "gang" and len(self.gangs) < 3:
+            name = f"gang{len(self.gangs)}"
+            self.gangs[name] = 2 + number % 3
+            self.add_job(name, self.gangs[name], priority=number % 2)
+        elif what == "other" and self.pods < 4:
+            self.pods += 1
+            self.add_pods_of_one_node(f"other{self.pods}", 1)
+        elif what == "remove" and (bound := sorted(self.bound("gang"))):
+            self.server.delete(PODS, bound[number % len(bound)], namespace="default")
+
+    def make_whole(self) -> None:
+        """All nodes are there and well, and only the gangs want them: each would have a leaf."""
+        there = {node.metadata.name for node in self.list_nodes()}
+        for node in sorted(there):
+            self.fail(node, status="True")
+        self.create(NODES, *(self.make_node(name) for name in ALL if name not in there))
+        for each in self.list(REPLICA_SETS):
+            self.server.delete(REPLICA_SETS, each.metadata.name, namespace="default")
+        for pod in self.list(PODS):
+            if pod.metadata.name.startswith("other"):
+                self.server.delete(PODS, pod.metadata.name, namespace="default")
+
+    def look(self) -> None:
+        """Judge the objects as they are."""
+        on = Counter(pod.spec.node_name for pod in self.list(PODS) if pod.spec.node_name)
+        assert max(on.values(), default=0) <= 1, on
+        for name, size in self.gangs.items():
+            assert len(self.bound(name)) <= size and len(self.leaves_of(name)) <= 1, self.bound(name)
+
+
+@given(STEPS)
+def test_gangs_survive_whatever_happens_to_nodes(steps: list[tuple[str, int, float]]) -> None:
+    cluster = Losses()
+
+    async def story() -> None:
+        cluster.step("gang", 2)
+        for what, number, seconds in steps:
+            cluster.step(what, number)
+            for _ in range(int(seconds * 2)):
+                await asyncio.sleep(0.5)
+                cluster.look()
+            await asyncio.sleep(0.01)
+        cluster.make_whole()
+        for _ in range(240):
+            await asyncio.sleep(0.5)
+            cluster.look()
+        assert {name: len(cluster.bound(name)) for name in cluster.gangs} == cluster.gangs
+
+    cluster.play(story)
