@@ -7,7 +7,7 @@ members are placed anew: the group moves as a whole, to a domain that holds it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
 from gangline import BoolColumn, Handle, PodGroup, PodInfo, Progress
@@ -33,18 +33,20 @@ def find_recovery(
     group: PodGroup,
     lost: Sequence[PodInfo],
     waiting: Sequence[PodInfo],
+    replaced: Container[str],
     policy: RecoveryPolicy,
     allowed: BoolColumn,
 ) -> RecoveryPlan | None:
     """The plan for a group; None if there is no room. Changes nothing.
 
-    `lost` are members whose nodes are lost, and `waiting` members that wait for a node in place of others. `allowed`
-    has one truth value per row.
+    `lost` are members whose nodes are lost, and `waiting` members that wait for a node in place of others: also of
+    those that are being deleted, which therefore count no more. `replaced` has the UIDs of the lost members in whose
+    place some of them wait. `allowed` has one truth value per row.
     """
     gone = {pod.uid for pod in lost}
-    others = [pod for pod in handle.members(group.key) if pod.uid not in gone]
+    others = [pod for pod in handle.members(group.key) if pod.uid not in gone and not pod.terminating]
     own = {pod.uid: pod.node_name for pod in others}
-    made = [pod.anew() for pod in lost]
+    made = [pod.anew() for pod in lost if pod.uid not in replaced]
     with handle.state.transaction() as tx:
         for pod in lost:
             if pod.row >= 0:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -31,6 +31,7 @@ from gangline import (
     GANG_SECONDS,
     Action,
     BoolColumn,
+    ClusterEvent,
     Deadline,
     EventHint,
     GanglineError,
@@ -58,6 +59,8 @@ _MOST_GROUPS = 64
 _NEXT_ROUND = 0.05
 _LOOK = 30.0
 """While nodes are lost, seconds until it is looked for pods that have come to them since."""
+_HAVE_LEFT = "gangline.dev/recoveries"
+"""The name under which the plugin is told that members of a moving gang have left."""
 _MOVING = "the gang moves to other nodes, and waits until its members have left the old ones"
 
 
@@ -78,6 +81,8 @@ class Recovery:
         self._under_way = UnderWay(handle)
         self._removing = Removing(handle, args.room_seconds)
         self._notices = RecoveryNotices(handle)
+        self._forced: set[str] = set()
+        """The UIDs of pods that were being removed when their node died, and were deleted once more."""
         self._is_blind = False
         self._is_cut_short = False
         handle.state.follow_nodes(self._health)
@@ -88,14 +93,17 @@ class Recovery:
 
     @hookimpl
     def events_to_register(self) -> Sequence[EventHint]:
-        """A deleted pod: the last member of a moving gang may have left its node."""
-        return (on("pods", Action.DELETE, lambda pod, old, new: bool(self._under_way.recovering)),)
+        """A deleted pod, or a lost node: the last member of a moving gang may have left its node."""
+        return (
+            on("pods", Action.DELETE, lambda pod, old, new: bool(self._under_way.recovering)),
+            on(_HAVE_LEFT, Action.UPDATE_OTHER),
+        )
 
     @hookimpl
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         """Hold the members of a gang that moves until the old ones have left: they would be placed beside those."""
         key = self._key_of(pod) if self._under_way.recovering else ""
-        return unschedulable(_MOVING) if key and self._under_way.are_leaving(key) else None
+        return unschedulable(_MOVING) if key and self._under_way.are_leaving(key, self._health.all) else None
 
     @hookimpl
     def pod_group_post_filter(self, attempt: GroupAttempt) -> Status | None:
@@ -113,6 +121,18 @@ class Recovery:
         return unschedulable(
             f"recovery: {len(attempt.placed)} members have nodes, and the gang moves as a whole if it finds room"
         )
+
+    @hookimpl
+    def reserve(self, pod: PodInfo, node: str) -> None:
+        """A member has a node: the room that was kept for it is its own now."""
+        if self._under_way.recovering:
+            self._under_way.comes(self._key_of(pod), pod, node)
+
+    @hookimpl
+    def unreserve(self, pod: PodInfo) -> None:
+        """The member was not bound: keep its room again."""
+        if self._under_way.recovering:
+            self._under_way.comes_not(self._key_of(pod), pod)
 
     @hookimpl
     async def post_bind(self, pod: PodInfo) -> None:
@@ -161,6 +181,7 @@ class Recovery:
         on_nodes = pods_on(self._handle, self._seen())
         self._health.forget(set(self._health.all) - {loss.node for _, loss in on_nodes})
         self._lost = [*on_nodes, *self._devices.losses(now)]
+        self._let_go()
         due = [(pod, loss) for pod, loss in self._lost if now >= loss.since + self._args.grace_seconds]
         found = [each for each in affected(self._handle, due) if self._is_to_recover(each, now)]
         self._is_cut_short = len(found) > _MOST_GROUPS
@@ -173,6 +194,27 @@ class Recovery:
                         self._try_again(stranded, now)
         except GanglineError as error:
             log.error("recovery of gangs: %s", error)
+
+    def _let_go(self) -> None:
+        """Members that were being removed are on lost nodes now: nobody waits for them, nor for a dead node's word."""
+        for pod, loss in self._lost:
+            if loss.is_dead and pod.terminating and pod.uid not in self._forced and self._is_removed(pod):
+                self._forced.add(pod.uid)
+                self._handle.spawn(partial(self._force, pod, loss))
+        self._forced.intersection_update(self._handle.state.pods)
+        held = self._under_way.held()
+        if not all(self._under_way.are_leaving(key, self._health.all) for key in held):
+            self._handle.announce(ClusterEvent(_HAVE_LEFT, Action.UPDATE_OTHER))
+
+    def _is_removed(self, pod: PodInfo) -> bool:
+        under_way = self._under_way.recovering.get(self._key_of(pod))
+        return under_way is not None and pod.uid in under_way.removed
+
+    async def _force(self, pod: PodInfo, loss: Loss) -> None:
+        try:
+            await self._removing.carry_out([pod], (loss.node,), (), loss.why)
+        except GanglineError as error:
+            log.error("pod %s: %s", pod.key, error)
 
     def _seen(self) -> Mapping[str, Loss]:
         """The lost nodes, within the grace too; without those that are not ready if that is so of most."""
@@ -200,17 +242,21 @@ class Recovery:
         group, policy = each.group, policy_of(self._handle, each.group, each.lost[0])
         if policy is RecoveryPolicy.NONE:
             return
-        awaited = self._under_way.recovering.get(group.key)
-        waiting = (
-            [pod for pod, _ in awaited.places] if awaited is not None else list(self._handle.queued_members(group.key))
-        )
+        waiting, replaced = self._waiting(group.key)
         self._under_way.end(group.key)
-        plan = find_recovery(self._handle, group, each.lost, waiting, policy, self._allowed())
+        plan = find_recovery(self._handle, group, each.lost, waiting, replaced, policy, self._allowed())
         why = "; ".join(loss.why for loss in list(each.losses.values())[:3])
         if plan is not None:
             self._begin(group, plan, each.dead, f"{len(each.lost)} members are lost ({why})", each.since)
             return
         self._wait(self._under_way.strand(group, now, each.since), each.lost, why, now, each.lost, each.dead)
+
+    def _waiting(self, key: str) -> tuple[list[PodInfo], Container[str]]:
+        """Members of a group that are to come or are queued, and the UIDs of those in whose place they are."""
+        awaited = self._under_way.recovering.get(key)
+        if awaited is None:
+            return list(self._handle.queued_members(key)), ()
+        return [pod for pod, _ in awaited.places], awaited.removed
 
     def _try_again(self, stranded: Stranded, now: float) -> None:
         """Look once more at a group that runs in part and has no room for the rest."""
@@ -220,7 +266,7 @@ class Recovery:
             del self._under_way.stranded[group.key]
             return
         policy = policy_of(self._handle, group, attempt.first)
-        plan = find_recovery(self._handle, group, (), attempt.pods, policy, self._allowed())
+        plan = find_recovery(self._handle, group, (), attempt.pods, (), policy, self._allowed())
         if plan is not None and plan.is_move:
             self._begin(group, plan, (), "there is no room beside the other members", stranded.since)
         elif plan is not None:

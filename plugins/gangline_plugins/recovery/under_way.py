@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 
 from gangline import Handle, PodGroup, PodInfo
@@ -28,11 +28,24 @@ class Recovering:
     """The pods that are still to come, and where room is kept for them."""
     first: PodInfo
     """A member, for events."""
+    is_held: bool = False
+    """Whether those removed were still there when this was last looked at."""
 
-    def arrived(self, pod: PodInfo) -> None:
-        """A pod of the group is bound: one pod fewer is to come, of the same kind and on the same node if possible."""
+    coming: dict[str, tuple[PodInfo, str]] = field(default_factory=dict)
+    """By UID of each pod that is being bound: whom it is taken for."""
+
+    def comes(self, pod: PodInfo, node: str) -> None:
+        """A pod of the group has a node: it is one of those to come, of its kind and for this node if possible."""
         if self.places:
-            self.places.remove(max(self.places, key=lambda each: (each[0].cls is pod.cls, each[1] == pod.node_name)))
+            place = max(self.places, key=lambda each: (each[0].cls is pod.cls, each[1] == node))
+            self.places.remove(place)
+            self.coming[pod.uid] = place
+
+    def comes_not(self, pod: PodInfo) -> None:
+        """The pod has lost its node again."""
+        place = self.coming.pop(pod.uid, None)
+        if place is not None:
+            self.places.append(place)
 
 
 @dataclass(slots=True, eq=False)
@@ -66,14 +79,26 @@ class UnderWay:
         self.stranded.pop(group.key, None)
         self.handle.expect(group.key, found.places)
 
+    def comes(self, key: str, pod: PodInfo, node: str) -> None:
+        """A pod of a group has a node, and is about to be bound."""
+        found = self.recovering.get(key)
+        if found is not None and pod.uid not in found.removed:
+            found.comes(pod, node)
+            self.handle.expect(key, found.places)
+
+    def comes_not(self, key: str, pod: PodInfo) -> None:
+        """A pod of a group was not bound after all."""
+        found = self.recovering.get(key)
+        if found is not None:
+            found.comes_not(pod)
+            self.handle.expect(key, found.places)
+
     def arrived(self, key: str, pod: PodInfo) -> Recovering | None:
         """A pod of a group is bound; returns the recovery if nobody else is to come."""
         found = self.recovering.get(key)
-        if found is None or pod.uid in found.removed:
+        if found is None or found.coming.pop(pod.uid, None) is None or found.places or found.coming:
             return None
-        found.arrived(pod)
-        self.handle.expect(key, found.places)
-        return None if found.places else self.recovering.pop(key)
+        return self.recovering.pop(key)
 
     def end(self, key: str) -> None:
         """Give the room of a group up."""
@@ -90,10 +115,18 @@ class UnderWay:
         """The recoveries that have taken too long."""
         return [each for each in self.recovering.values() if now >= each.until]
 
-    def are_leaving(self, key: str) -> bool:
-        """Whether members of a group that moves are still on their old nodes."""
+    def are_leaving(self, key: str, lost: Container[str]) -> bool:
+        """Whether members of a group that moves are still on their old nodes; on lost ones they may stay for long."""
         found = self.recovering.get(key)
-        return found is not None and found.is_move and any(uid in self.handle.state.pods for uid in found.removed)
+        if found is None or not found.is_move:
+            return False
+        pods = (self.handle.state.pods.get(uid) for uid in found.removed)
+        found.is_held = any(pod is not None and pod.row >= 0 and pod.node_name not in lost for pod in pods)
+        return found.is_held
+
+    def held(self) -> list[str]:
+        """The keys of the groups that were last seen to wait until their members have left."""
+        return [key for key, each in self.recovering.items() if each.is_held]
 
     def strand(self, group: PodGroup, now: float, since: float, pause: float = 0.0) -> Stranded:
         """A group has no place for lost members; it is tried again after `pause` seconds, or after twice as long as
