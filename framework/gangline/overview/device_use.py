@@ -15,7 +15,8 @@ from gangline.dra.pools import Pool, PoolCondition
 from gangline.dra.reading import SHAREABLE, consumption
 from gangline.dra.selecting import YES
 from gangline.dra.standing import IN_USE
-from gangline.kube.resources import DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES
+from gangline.dra.taint_rules import TaintRules
+from gangline.kube.resources import DEVICE_CLASSES, DEVICE_TAINT_RULES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from gangline.model.resource_slices import DeviceClass
 from gangline.state.cache import Cache
 from gangline.status import BoolColumn
@@ -63,7 +64,8 @@ class DeviceUse(msgspec.Struct, rename="camel"):
 
 def device_use(cluster: Cache) -> DeviceUse:
     """The devices of the cluster as it is now."""
-    slices = sorted(cluster.store(RESOURCE_SLICES), key=lambda each: each.metadata.name)
+    rules = TaintRules(cluster.store(DEVICE_TAINT_RULES))  # there are some only where a profile heeds them
+    slices = sorted(map(rules.applied, cluster.store(RESOURCE_SLICES)), key=lambda each: each.metadata.name)
     view = cluster.nodes.view()
     table = SliceTable(slices, view)
     standing = Standing(table, Usage(cluster.store(RESOURCE_CLAIMS)))

@@ -27,7 +27,8 @@ from gangline_plugins.dynamic_resources.conceding import Concessions
 from gangline_plugins.dynamic_resources.entries import Allocation, ClaimEntry, Endings
 from gangline_plugins.dynamic_resources.extended import ExtendedClaims
 from gangline_plugins.dynamic_resources.guests import Guests
-from gangline_plugins.dynamic_resources.listening import ClaimListener, KeptListener, NodeLabels
+from gangline_plugins.dynamic_resources.listening import ClaimListener, NodeLabels
+from gangline_plugins.dynamic_resources.offering import Offering
 from gangline_plugins.dynamic_resources.orders import AllocationOrders
 from gangline_plugins.dynamic_resources.written import Written, version_of
 from gangline_plugins.extended_resources import ExtendedResources
@@ -63,13 +64,8 @@ class Ledger:
         self.written = Written(self._store, self._nodes)
         self.extended = ExtendedClaims(state.shared(ExtendedResources, state), self._nodes, self._store)
         self.guests = Guests(state, self.devices, self._nodes, self._lacking, self.solve)
-        state.store(resources.RESOURCE_SLICES).subscribe(KeptListener(self._slice_changed))
-        state.store(resources.DEVICE_CLASSES).subscribe(KeptListener(self.devices.class_changed))
+        self.offering = Offering(state, self.devices, self.written)
         state.follow_nodes(NodeLabels(self.devices.node_changed))
-
-    def _slice_changed(self, old: model.ResourceSlice | None, new: model.ResourceSlice | None) -> None:
-        self.written.slice_changed(old, new)
-        self.devices.slice_changed(old, new)
 
     def _nodes(self) -> NodeView:
         if self.nodes is None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
+from typing import Any
 
-import msgspec
 import numpy as np
 
 from gangline import (
@@ -26,7 +26,6 @@ from gangline import (
     PodInfo,
     Reason,
     ScoreColumn,
-    Seconds,
     StateKey,
     Status,
     default_normalize,
@@ -38,6 +37,7 @@ from gangline import (
     unschedulable,
 )
 from gangline_plugins.claim_profiles import ClaimProfiles
+from gangline_plugins.dynamic_resources.arguments import DynamicResourcesArgs
 from gangline_plugins.dynamic_resources.binding import (
     IN_USE,
     LEFT_BEHIND,
@@ -58,7 +58,7 @@ from gangline_plugins.dynamic_resources.claims import (
 from gangline_plugins.dynamic_resources.extended import MOST_NAMES, is_extended, pod_of
 from gangline_plugins.dynamic_resources.judging import ELSEWHERE, FIRST_ERROR, OTHERS_HAVE, Judge, Need
 from gangline_plugins.dynamic_resources.ledger import ledger
-from gangline_plugins.dynamic_resources.orders import BEST, UPSTREAM, Order
+from gangline_plugins.dynamic_resources.orders import BEST
 from gangline_plugins.dynamic_resources.preferring import has_alternatives, most, preference
 
 _UNHELPED = "no new claims to deallocate"
@@ -69,21 +69,6 @@ _NEED: StateKey[Need] = StateKey("DynamicResources need")
 _RESERVED: StateKey[ReservedClaims] = StateKey("DynamicResources reserved")
 
 
-class DynamicResourcesArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """Arguments of DynamicResources."""
-
-    allocation_order: Order = UPSTREAM
-    """In which order devices are given: in that of kube-scheduler (`upstream`), or first those with which least is lost
-    for other claims (`best`), which decides between nodes too.
-    """
-    binding_timeout: Seconds = Seconds(600.0)
-    """The longest time that devices may take to become ready before the pod is tried again."""
-    filter_timeout: Seconds = Seconds(10.0)
-    """The longest time, in CPU seconds, that one search for devices on all nodes may take; 0 leaves only the limits
-    that every decision has. What is found by then is kept, and the pod is tried again.
-    """
-
-
 class DynamicResources:
     """Gives claims devices of the pod's node, and writes them before the pod is bound."""
 
@@ -91,13 +76,22 @@ class DynamicResources:
     args_type = DynamicResourcesArgs
     reads = NODE
     errors_from = FIRST_ERROR
-    watches = (resources.RESOURCE_CLAIMS, resources.RESOURCE_SLICES, resources.DEVICE_CLASSES, resources.NAMESPACES)
+    watches: tuple[resources.Resource[Any], ...] = (
+        resources.RESOURCE_CLAIMS,
+        resources.RESOURCE_SLICES,
+        resources.DEVICE_CLASSES,
+        resources.NAMESPACES,
+    )
 
     def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None:
         self._handle = handle
         self._namespaces = handle.state.store(resources.NAMESPACES)
         self._ledger = ledger(handle)
         self._devices = self._ledger.devices
+        self._heeds_taint_rules = args.feature_gates.taint_rules
+        if self._heeds_taint_rules:
+            self.watches = (*type(self).watches, resources.DEVICE_TAINT_RULES)
+            self._ledger.offering.heed_taint_rules()
         self._judge = Judge(self._ledger)
         self._binding = ClaimBinding(handle, self._ledger, args.binding_timeout)
         self._extended = self._ledger.extended
@@ -111,7 +105,10 @@ class DynamicResources:
     @hookimpl
     def events_to_register(self) -> Sequence[EventHint]:
         """Objects whose change gives a pod its claims, makes devices available, or shows devices."""
+        changed = Action.ADD | Action.UPDATE | Action.DELETE
+        rules = (on("devicetaintrules", changed, self._has_its_claims),) if self._heeds_taint_rules else ()
         return (
+            *rules,
             on("resourceclaims", Action.ADD | Action.UPDATE | Action.DELETE, self._is_news_of_claim),
             on("resourceslices", Action.ADD | Action.UPDATE | Action.DELETE, self._has_its_claims),
             on("deviceclasses", Action.ADD | Action.UPDATE, self._has_its_claims),
