@@ -114,6 +114,8 @@ def _collection(api: Api, kind: str) -> str:
         return api.pods
     if kind == "Node":
         return "/api/v1/nodes"
+    if kind == "DeviceTaintRule":
+        return "/apis/resource.k8s.io/v1beta2/devicetaintrules"
     if kind in CLUSTER_WIDE:
         return f"/apis/{API}/{CLUSTER_WIDE[kind]}"
     return f"/apis/{API}/namespaces/{api.namespace}/{kind.lower()}s"

@@ -104,6 +104,13 @@ class TaintedSlices:
             if self._rules.applied(each) != self._told[each.metadata.name]:
                 self._show(each)
 
+    def forget_rules(self) -> None:
+        """Rules count no more: tell of the slices that they have tainted."""
+        self._rules = TaintRules()
+        for each in [each for slices in self._by_pool.values() for each in slices.values()]:
+            if self._told[each.metadata.name] is not each:
+                self._show(each)
+
     def _show(self, each: ResourceSlice) -> None:
         name, shown = each.metadata.name, self._rules.applied(each)
         before = self._told.get(name)

@@ -31,6 +31,8 @@ class Resource(Generic[T]):
     """Whether the API server sends only the metadata of the objects."""
     older: tuple[Resource[T], ...] = field(default=(), compare=False)
     """The kind in older versions, newest first, for servers that do not have this one."""
+    gate: str = field(default="", compare=False)
+    """The feature gate of Kubernetes without which the API server does not serve the kind, though it knows it."""
     upgrade: Upgrade | None = field(default=None, compare=False)
     """Of an older version: makes the data of one object the data of the newest version."""
 
@@ -171,7 +173,13 @@ RESOURCE_CLAIM_TEMPLATES = _of_devices(
 RESOURCE_SLICES = _of_devices("resourceslices", model.ResourceSlice, upgrading.slice_upgraded, namespaced=False)
 DEVICE_CLASSES = _of_devices("deviceclasses", model.DeviceClass, upgrading.class_upgraded, namespaced=False)
 DEVICE_TAINT_RULES = Resource(
-    "resource.k8s.io", "v1beta2", "devicetaintrules", "DeviceTaintRule", model.DeviceTaintRule, namespaced=False
+    "resource.k8s.io",
+    "v1beta2",
+    "devicetaintrules",
+    "DeviceTaintRule",
+    model.DeviceTaintRule,
+    namespaced=False,
+    gate="DRADeviceTaintRules",
 )
 
 

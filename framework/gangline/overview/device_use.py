@@ -64,7 +64,7 @@ class DeviceUse(msgspec.Struct, rename="camel"):
 
 def device_use(cluster: Cache) -> DeviceUse:
     """The devices of the cluster as it is now."""
-    rules = TaintRules(cluster.store(DEVICE_TAINT_RULES))  # there are some only where a profile heeds them
+    rules = TaintRules(cluster.store(DEVICE_TAINT_RULES))
     slices = sorted(map(rules.applied, cluster.store(RESOURCE_SLICES)), key=lambda each: each.metadata.name)
     view = cluster.nodes.view()
     table = SliceTable(slices, view)

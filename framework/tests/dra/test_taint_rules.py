@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gangline.dra import DeviceTable, Selectors
+from gangline.dra import Selectors, SliceTable
 from gangline.dra.live import Devices
 from gangline.dra.taint_rules import TaintedSlices, TaintRules
 from gangline.model import DeviceTaintRule
@@ -112,7 +112,7 @@ def test_a_rule_tells_of_the_slices_that_it_selects_alone() -> None:
 
 def test_a_rule_changes_the_rows_of_the_devices_that_it_selects_alone() -> None:
     view = cluster([make_node(node) for node in NODES]).nodes.view()
-    table = DeviceTable([two(node) for node in NODES], view, by_name=True)
+    table = SliceTable([two(node) for node in NODES], view, by_name=True)
     before = table.rows.turnover
 
     table.drop(1)
@@ -129,7 +129,7 @@ class Twice:
         self.nodes = cluster([make_node(node) for node in NODES]).nodes.view()
         self.devices = Devices(lambda: self.nodes)
         self.devices.class_changed(None, CLASS)
-        self.table = DeviceTable([], self.nodes, by_name=True)
+        self.table = SliceTable([], self.nodes, by_name=True)
         self.numbers: dict[str, int] = {}
         self.tainted = TaintedSlices(self._told)
         self.slices: dict[str, ResourceSlice] = {}
@@ -143,6 +143,10 @@ class Twice:
             self.numbers[new.metadata.name] = self.table.put(new)
 
     def change(self, random: Random) -> None:
+        if random.random() < 0.05:
+            self.rules.clear()
+            self.tainted.forget_rules()
+            return
         if random.random() < 0.5:
             name = random.choice("rst")
             old, new = self.rules.pop(name, None), None if random.random() < 0.3 else some_rule(random, name)
@@ -175,10 +179,10 @@ class Twice:
             scratch.slice_changed(None, each)
         assert self.answers(self.devices) == self.answers(scratch)
         self.table.settle(self.nodes)
-        assert columns(self.table) == columns(DeviceTable(made, self.nodes))
+        assert columns(self.table) == columns(SliceTable(made, self.nodes))
 
 
-def columns(table: DeviceTable) -> dict[Any, Any]:
+def columns(table: SliceTable) -> dict[Any, Any]:
     """By device: its taints, its traits, and whether a claim with and without the toleration may have it."""
     rows = np.arange(len(table))
     properties = Selectors(table).properties

@@ -16,7 +16,6 @@ class Offering:
         self._state = state
         self._written = written
         self._slices = TaintedSlices(devices.slice_changed)
-        self._heeds_taint_rules = False
         state.store(resources.RESOURCE_SLICES).subscribe(KeptListener(self._slice_changed))
         state.store(resources.DEVICE_CLASSES).subscribe(KeptListener(devices.class_changed))
 
@@ -25,7 +24,13 @@ class Offering:
         self._slices.slice_changed(old, new)
 
     def heed_taint_rules(self) -> None:
-        """From now on devices have the taints of DeviceTaintRules too."""
-        if not self._heeds_taint_rules:
-            self._heeds_taint_rules = True
-            self._state.store(resources.DEVICE_TAINT_RULES).subscribe(KeptListener(self._slices.rule_changed))
+        """Devices have the taints of DeviceTaintRules too, until the last configuration ends that has asked for it."""
+        self._state.shared(_HeededTaintRules, self._state, self._slices)
+
+
+class _HeededTaintRules:
+    """Tells the slices of the rules that there are, as long as a profile heeds them."""
+
+    def __init__(self, state: State, slices: TaintedSlices) -> None:
+        state.at_end(slices.forget_rules)
+        state.store(resources.DEVICE_TAINT_RULES).subscribe(KeptListener(slices.rule_changed))
