@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import pytest
 import yaml
 
-from gangline_e2e.claims import tainting
+from gangline_e2e.claims import listing, tainting
 from gangline_e2e.claims.building import Created, Decided, Story
 from gangline_e2e.claims.telling import Outcome, prepare, tell
 from gangline_e2e.harness import ControlPlane, Options
@@ -17,8 +17,10 @@ from gangline_e2e.isolation import isolated
 from gangline_e2e.scheduler import Gangline, configuration, profile
 
 USER = "system:kube-scheduler"
-GATE = "--feature-gates=DRADeviceTaintRules=true"
-STORIES: Mapping[str, Story] = {story.name: story for story in tainting.STORIES}
+GATES = ("DRADeviceTaintRules", "DRAListTypeAttributes")
+GATE = "--feature-gates=" + ",".join(f"{gate}=true" for gate in GATES)
+TOGETHER = (*tainting.STORIES, *listing.STORIES)
+STORIES: Mapping[str, Story] = {story.name: story for story in TOGETHER}
 READING = {
     "apiVersion": "rbac.authorization.k8s.io/v1",
     "kind": "ClusterRole",
@@ -52,7 +54,7 @@ def theirs(own_control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFac
 def ours(own_control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcomes]:
     """All stories with Gangline."""
     with _fresh(tmp_path_factory) as plane, ExitStack() as stack:
-        args = {"DynamicResources": {"featureGates": {"DRADeviceTaintRules": True}}}
+        args = {"DynamicResources": {"featureGates": dict.fromkeys(GATES, True)}}
         config = configuration(profile("default-scheduler", args=args))
         scheduler = Gangline(plane.kubeconfig_for(USER), plane.folder / "gangline", config)
         stack.callback(scheduler.stop)
@@ -88,6 +90,6 @@ def _fresh(tmp_path_factory: pytest.TempPathFactory) -> ControlPlane:
 async def _told(plane: ControlPlane, start: Callable[[], object]) -> Outcomes:
     async with isolated(plane) as api:
         await api.create_many([READING, BOUND])
-        await prepare(api, tainting.STORIES)
+        await prepare(api, TOGETHER)
         await asyncio.to_thread(start)
-        return await tell(api, tainting.STORIES)
+        return await tell(api, TOGETHER)

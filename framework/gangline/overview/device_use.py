@@ -13,7 +13,7 @@ import numpy as np
 from gangline.dra import Selectors, SliceTable, Standing, Usage
 from gangline.dra.pools import Pool, PoolCondition
 from gangline.dra.reading import SHAREABLE, consumption
-from gangline.dra.selecting import YES
+from gangline.dra.selecting import YES, compile_with_lists
 from gangline.dra.standing import IN_USE
 from gangline.dra.taint_rules import TaintRules
 from gangline.kube.resources import DEVICE_CLASSES, DEVICE_TAINT_RULES, RESOURCE_CLAIMS, RESOURCE_SLICES
@@ -69,7 +69,7 @@ def device_use(cluster: Cache) -> DeviceUse:
     view = cluster.nodes.view()
     table = SliceTable(slices, view)
     standing = Standing(table, Usage(cluster.store(RESOURCE_CLAIMS)))
-    selectors = Selectors(table)
+    selectors = Selectors(table, compile_with_lists)  # where the API server has no lists, nothing reads any
     taken = standing.states > 0
     tainted = ~selectors.properties.tolerated((), np.arange(len(table)))
     free = ~standing.taken & ~tainted & _has_counters(standing)

@@ -15,6 +15,8 @@ class FeatureGates(msgspec.Struct, forbid_unknown_fields=True):
     """Whether devices have the taints of DeviceTaintRules too. What one profile turns on holds for all: the devices
     are those of all profiles.
     """
+    list_attributes: bool = msgspec.field(default=False, name="DRAListTypeAttributes")
+    """Whether selectors read attributes that are lists. What one profile turns on holds for all."""
 
 
 class DynamicResourcesArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):

@@ -14,6 +14,7 @@ class Offering:
 
     def __init__(self, state: State, devices: Devices, written: Written) -> None:
         self._state = state
+        self._devices = devices
         self._written = written
         self._slices = TaintedSlices(devices.slice_changed)
         state.store(resources.RESOURCE_SLICES).subscribe(KeptListener(self._slice_changed))
@@ -26,6 +27,18 @@ class Offering:
     def heed_taint_rules(self) -> None:
         """Devices have the taints of DeviceTaintRules too, until the last configuration ends that has asked for it."""
         self._state.shared(_HeededTaintRules, self._state, self._slices)
+
+    def read_lists(self) -> None:
+        """Selectors read attributes that are lists, until the last configuration ends that has asked for it."""
+        self._state.shared(_ReadLists, self._state, self._devices)
+
+
+class _ReadLists:
+    """Attributes may be lists, as long as a profile says so."""
+
+    def __init__(self, state: State, devices: Devices) -> None:
+        state.at_end(lambda: devices.read_lists(False))
+        devices.read_lists(True)
 
 
 class _HeededTaintRules:

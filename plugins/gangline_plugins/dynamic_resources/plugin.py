@@ -92,6 +92,8 @@ class DynamicResources:
         if self._heeds_taint_rules:
             self.watches = (*type(self).watches, resources.DEVICE_TAINT_RULES)
             self._ledger.offering.heed_taint_rules()
+        if args.feature_gates.list_attributes:
+            self._ledger.offering.read_lists()
         self._judge = Judge(self._ledger)
         self._binding = ClaimBinding(handle, self._ledger, args.binding_timeout)
         self._extended = self._ledger.extended

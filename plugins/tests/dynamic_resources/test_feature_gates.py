@@ -12,12 +12,13 @@ import pytest
 
 from gangline import config, model
 from gangline.errors import GanglineError
-from gangline.kube.resources import DEVICE_TAINT_RULES, PODS
+from gangline.kube.resources import DEVICE_TAINT_RULES, NODES, PODS
 from gangline.loop.scheduler import Scheduler
 from gangline.profile.registry import Catalog
 from gangline.simulate import InMemoryServer, SimulatedClient
+from gangline.testing import make_node
 
-from .claim_cases import DRIVER, Cluster
+from .claim_cases import DRIVER, Cluster, exactly
 
 TAINTS: Mapping[str, bool] = {"DRADeviceTaintRules": True}
 
@@ -138,6 +139,21 @@ def test_a_gate_that_is_not_known_is_refused(gates: Any) -> None:
             cluster.simulated.clock,
             Catalog.discover(),
         )
+
+
+@pytest.mark.parametrize(("gates", "at"), [({"DRAListTypeAttributes": True}, {"p": "a"}), ({}, {})])
+def test_selectors_read_lists_behind_their_gate(gates: Mapping[str, bool], at: Mapping[str, str]) -> None:
+    cluster = Cluster()
+    cluster.simulated.create(NODES, make_node("a"))
+    cluster.profile = profile(gates)
+    cluster.offer("a", model.Device("gpu-9", attributes={"roots": model.DeviceAttribute(strings=["pci0", "pci1"])}))
+    expression = f'device.attributes["{DRIVER}"].roots.includes("pci1")'
+    cluster.template("one", exactly(selectors=[model.DeviceSelector(model.CelDeviceSelector(expression))]))
+    cluster.pod("p", "one")
+
+    cluster.play(cluster.settle)
+
+    assert cluster.simulated.bound() == at
 
 
 def test_rules_count_as_long_as_the_configuration_in_use_turns_the_gate_on() -> None:
