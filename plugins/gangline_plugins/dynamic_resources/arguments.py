@@ -17,6 +17,8 @@ class FeatureGates(msgspec.Struct, forbid_unknown_fields=True):
     """
     list_attributes: bool = msgspec.field(default=False, name="DRAListTypeAttributes")
     """Whether selectors read attributes that are lists. What one profile turns on holds for all."""
+    workload_claims: bool = msgspec.field(default=False, name="DRAWorkloadResourceClaims")
+    """Whether the claims of PodGroups are reserved for these. What one profile turns on holds for all."""
 
 
 class DynamicResourcesArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
