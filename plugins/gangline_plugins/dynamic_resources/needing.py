@@ -69,7 +69,9 @@ def is_full(ledger: Ledger, pod: PodInfo, claim: model.ResourceClaim) -> bool:
 
 
 def left_for_group(ledger: Ledger, pod: PodInfo) -> Claims:
-    """The claims with devices that are reserved for the pod's PodGroup, and that no other pod with a node uses."""
+    """The claims of a pod without a node that have devices for its PodGroup, and that no pod with a node uses."""
+    if pod.row >= 0:
+        return []
     try:
         claims = [ledger.newest(each) for each in ledger.claims.of(pod)]
     except ClaimProblem:
@@ -79,6 +81,6 @@ def left_for_group(ledger: Ledger, pod: PodInfo) -> Claims:
         mine, uid = ledger.references.reserved_as(pod, claim), claim.metadata.uid
         if mine in ("", pod.uid) or claim.status.allocation is None or ledger.is_leaving(uid):
             continue
-        if not ledger.consumers(uid) - {pod.uid, mine}:
+        if not ledger.consumers(uid) - {mine}:
             found.append(claim)
     return found

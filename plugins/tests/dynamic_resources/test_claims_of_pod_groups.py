@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from gangline import Conflict, model
+from gangline import Conflict, config, model
 from gangline.kube.claim_writing import FINALIZER
 from gangline.kube.resources import NODES, POD_GROUPS_V1ALPHA2, PODS, RESOURCE_CLAIMS, Resource
 from gangline.simulate import InMemoryServer, SimulatedClient
+from gangline.simulate.session import simulate
 from gangline.state.cache import Cache
 from gangline.testing import make_node, make_pod
 from gangline_plugins.dynamic_resources.claims import ClaimProblem, check
@@ -121,8 +124,8 @@ def test_more_pods_than_consumers_may_share_a_claim_of_their_group() -> None:
 
 def made_for_group(cluster: GroupCluster, **owner: Any) -> None:
     """A claim that kube-controller-manager has made from a template for the PodGroup, or for somebody else."""
-    given = {"kind": "PodGroup", "name": "train", "uid": "u", "api_version": "scheduling.k8s.io/v1alpha2"} | owner
-    reference = model.OwnerReference(**given, controller=True)
+    given = {"kind": "PodGroup", "name": "train", "uid": "u", "apiVersion": "scheduling.k8s.io/v1alpha2"} | owner
+    reference = msgspec.convert({**given, "controller": True}, model.OwnerReference)
     metadata = model.ObjectMeta("train-gpu-x", "default", owner_references=[reference])
     cluster.simulated.create(RESOURCE_CLAIMS, model.ResourceClaim(metadata, spec()))
     for number in range(2):
@@ -148,7 +151,7 @@ def test_members_share_the_claim_that_was_made_for_their_group() -> None:
     [
         (GATE, {"name": "other"}, "neither Pod nor PodGroup train is the owner"),
         (GATE, {"kind": "Job"}, "neither Pod nor PodGroup train is the owner"),
-        (GATE, {"api_version": "scheduling.example.com/v1"}, "neither Pod nor PodGroup train is the owner"),
+        (GATE, {"apiVersion": "scheduling.example.com/v1"}, "neither Pod nor PodGroup train is the owner"),
         ({}, {}, "Pod is not owner"),
     ],
 )
@@ -331,3 +334,50 @@ def test_where_groups_are_not_served_the_log_says_so_once(caplog: pytest.LogCapt
 
     said = [each.getMessage() for each in caplog.records if "PodGroups" in each.getMessage()]
     assert said == ["the API server does not serve PodGroups (feature gate DRAWorkloadResourceClaims); none are read"]
+
+
+MANIFESTS = """\
+{apiVersion: v1, kind: Node, metadata: {name: a}, status: {allocatable: {cpu: 8, pods: 10}}}
+---
+{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: gpu}}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: a}
+spec:
+  driver: gpu.example.com
+  nodeName: a
+  pool: {name: a, generation: 1, resourceSliceCount: 1}
+  devices: [{name: gpu-0}]
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: one}
+spec: {spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu, allocationMode: ExactCount, count: 1}}]}}}
+---
+apiVersion: scheduling.k8s.io/v1alpha2
+kind: PodGroup
+metadata: {name: train}
+spec: {schedulingPolicy: {gang: {minCount: 2}}, resourceClaims: [{name: gpu, resourceClaimTemplateName: one}]}
+"""
+MEMBER = """\
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: NAME}
+spec:
+  schedulingGroup: {podGroupName: train}
+  containers: [{name: main, image: main}]
+  resourceClaims: [{name: gpu, resourceClaimTemplateName: one}]
+"""
+
+
+def test_a_simulation_shows_the_devices_of_a_group_at_each_member(tmp_path: Path) -> None:
+    file = tmp_path / "all.yaml"
+    file.write_text(MANIFESTS + "".join(MEMBER.replace("NAME", name) for name in ("m0", "m1")))
+
+    outcome = simulate([file], config.load(profile(), ""), 30.0)
+
+    assert outcome.warnings == []
+    assert outcome.nodes[0].claimed == dict.fromkeys(outcome.nodes[0].pods, ["gpu-0"])
+    assert len(outcome.nodes[0].pods) == 2

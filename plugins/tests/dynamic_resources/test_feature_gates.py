@@ -141,6 +141,19 @@ def test_a_gate_that_is_not_known_is_refused(gates: Any) -> None:
         )
 
 
+def test_rules_are_read_from_manifests() -> None:
+    cluster = two_pods(TAINTS)
+    taint = {"key": "broken", "effect": "NoExecute"}
+    metadata = {"name": "all"}
+    manifest = {"apiVersion": "resource.k8s.io/v1beta2", "kind": "DeviceTaintRule", "metadata": metadata}
+
+    warnings = cluster.simulated.server.apply_manifest({**manifest, "spec": {"taint": taint}})
+    cluster.play(cluster.settle)
+
+    assert warnings == []
+    assert not cluster.simulated.bound()
+
+
 @pytest.mark.parametrize(("gates", "at"), [({"DRAListTypeAttributes": True}, {"p": "a"}), ({}, {})])
 def test_selectors_read_lists_behind_their_gate(gates: Mapping[str, bool], at: Mapping[str, str]) -> None:
     cluster = Cluster()
