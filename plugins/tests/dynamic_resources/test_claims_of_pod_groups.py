@@ -379,5 +379,5 @@ def test_a_simulation_shows_the_devices_of_a_group_at_each_member(tmp_path: Path
     outcome = simulate([file], config.load(profile(), ""), 30.0)
 
     assert outcome.warnings == []
-    assert outcome.nodes[0].claimed == dict.fromkeys(outcome.nodes[0].pods, ["gpu-0"])
+    assert outcome.nodes[0].claimed == {key: ["gpu-0"] for key in outcome.nodes[0].pods}
     assert len(outcome.nodes[0].pods) == 2
