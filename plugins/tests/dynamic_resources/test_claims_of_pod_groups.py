@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gangline import Conflict, config, model
 from gangline.kube.claim_writing import FINALIZER
@@ -381,3 +385,62 @@ def test_a_simulation_shows_the_devices_of_a_group_at_each_member(tmp_path: Path
     assert outcome.warnings == []
     assert outcome.nodes[0].claimed == {key: ["gpu-0"] for key in outcome.nodes[0].pods}
     assert len(outcome.nodes[0].pods) == 2
+
+
+class Flaky:
+    """Refuses some writes, and some bindings, at random."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+
+    def __call__(self, verb: str, resource: Resource[Any], name: str) -> Exception | None:
+        is_write = verb == "bind" or (verb == "patch" and resource.plural == RESOURCE_CLAIMS.plural)
+        return Conflict(409, "Conflict", "not now") if is_write and self.random.random() < 0.2 else None
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(min_value=0, max_value=2**32))
+def test_whatever_fails_a_claim_of_a_group_ends_with_the_group_alone(seed: int) -> None:
+    random = Random(seed)
+    gangs = random.random() < 0.5
+    cluster = GroupCluster(gangs=gangs, **{node: random.randint(1, 2) for node in "ab"})
+    cluster.template("one")
+    cluster.claim("shared")
+    least = random.randint(1, 3)
+    cluster.group(least)
+    members = [f"m{number}" for number in range(random.randint(least, 4))]
+
+    async def story() -> None:
+        cluster.pod("alone", "one")
+        for name in members:
+            cluster.member(name)
+            cluster.member(f"short-{name}")
+            await asyncio.sleep(random.choice((0.0, 0.1, 3.0)))
+            cluster.simulated.server.delete(PODS, f"short-{name}", namespace="default")
+        await cluster.simulated.until(lambda: cluster.simulated.bound().keys() == {"alone", *members}, 1200)
+        await cluster.settle()
+
+    cluster.play(story, SimulatedClient(cluster.simulated.server, faults=Flaky(random)))
+
+    assert cluster.reserved() == [GROUP_REFERENCE]
+    assert len(set(cluster.given())) == len(cluster.given()) == 2
+    assert {cluster.simulated.bound()[name] for name in members} == {
+        each.pool for each in cluster.claims()["shared"].status.results
+    }
+
+
+@pytest.mark.parametrize(("gates", "is_listed"), [(GATE, True), ({}, False)])
+def test_groups_are_read_behind_the_gate_alone(gates: Mapping[str, bool], is_listed: bool) -> None:
+    cluster = GroupCluster(gates, gangs=False, a=1)
+    cluster.template("one")
+    cluster.pod("p", "one")
+    listed: set[str] = set()
+
+    def note(verb: str, resource: Resource[Any], name: str) -> None:
+        if verb == "list":
+            listed.add(resource.plural)
+
+    cluster.play(lambda: cluster.bound("p"), SimulatedClient(cluster.simulated.server, faults=note))
+
+    assert "resourceclaims" in listed
+    assert ("podgroups" in listed) == is_listed
