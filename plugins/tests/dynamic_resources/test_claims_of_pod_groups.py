@@ -444,3 +444,27 @@ def test_groups_are_read_behind_the_gate_alone(gates: Mapping[str, bool], is_lis
 
     assert "resourceclaims" in listed
     assert ("podgroups" in listed) == is_listed
+
+
+def test_groups_count_as_long_as_the_configuration_in_use_turns_the_gate_on() -> None:
+    cluster = GroupCluster(a=3)
+    gates: Sequence[Mapping[str, bool]] = (GATE, {}, GATE)
+    cluster.group(1, [entry("gpu", f"c{number}") for number in range(3)])
+    for number in range(3):
+        cluster.claim(f"c{number}")
+
+    async def story() -> None:
+        async with cluster.simulated.scheduling(profile(gangs=False)) as scheduler:
+            for number, each in enumerate(gates):
+                scheduler.use(config.load(profile(each, gangs=False), ""))
+                await cluster.settle()
+                cluster.member(f"m{number}", f"c{number}")
+                await cluster.bound(f"m{number}")
+
+    cluster.play(story, schedules=False)
+
+    assert [cluster.reserved(f"c{number}") for number in range(3)] == [
+        [GROUP_REFERENCE],
+        [("", "pods", "m1")],
+        [GROUP_REFERENCE],
+    ]

@@ -169,6 +169,30 @@ def test_selectors_read_lists_behind_their_gate(gates: Mapping[str, bool], at: M
     assert cluster.simulated.bound() == at
 
 
+def test_lists_are_read_as_long_as_the_configuration_in_use_turns_the_gate_on() -> None:
+    cluster = Cluster()
+    cluster.simulated.create(NODES, make_node("a"))
+    roots = model.DeviceAttribute(strings=["pci0", "pci1"])
+    cluster.offer("a", *(model.Device(f"gpu-{number}", attributes={"roots": roots}) for number in range(3)))
+    expression = f'device.attributes["{DRIVER}"].roots.includes("pci1")'
+    cluster.template("one", exactly(selectors=[model.DeviceSelector(model.CelDeviceSelector(expression))]))
+    gates = {"DRAListTypeAttributes": True}
+    found = []
+
+    async def story() -> None:
+        async with cluster.simulated.scheduling(profile(gates)) as scheduler:
+            for number, each in enumerate([gates, {}, gates]):
+                scheduler.use(config.load(profile(each), ""))
+                await cluster.settle()
+                cluster.pod(f"p{number}", "one")
+                await cluster.settle()
+                found.append(f"p{number}" in cluster.simulated.bound())
+
+    cluster.play(story, schedules=False)
+
+    assert found == [True, False, True]
+
+
 def test_rules_count_as_long_as_the_configuration_in_use_turns_the_gate_on() -> None:
     cluster = Cluster(a=1)
     cluster.profile = profile(TAINTS)
