@@ -403,7 +403,7 @@ class Flaky:
 def test_whatever_fails_a_claim_of_a_group_ends_with_the_group_alone(seed: int) -> None:
     random = Random(seed)
     gangs = random.random() < 0.5
-    cluster = GroupCluster(gangs=gangs, **{node: random.randint(1, 2) for node in "ab"})
+    cluster = GroupCluster(gangs=gangs, a=random.randint(1, 2), b=random.randint(1, 2))
     cluster.template("one")
     cluster.claim("shared")
     least = random.randint(1, 3)
