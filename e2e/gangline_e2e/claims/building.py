@@ -22,6 +22,10 @@ class Version(str):
     """The value of an attribute that is a semantic version."""
 
 
+Attribute = bool | int | str
+"""A value of an attribute; a list of these is a list."""
+
+
 @dataclass(frozen=True, slots=True)
 class Created:
     """A step: an object is created; of a pod it is waited for what becomes of it."""
@@ -95,7 +99,7 @@ def node(name: str = "a", **labels: str) -> Manifest:
 
 def device(
     name: str,
-    attributes: Mapping[str, bool | int | str] | None = None,
+    attributes: Mapping[str, Attribute | Sequence[Attribute]] | None = None,
     capacity: Mapping[str, str | Manifest] | None = None,
     **more: Any,
 ) -> Manifest:
@@ -221,8 +225,11 @@ def allocated(name: str, *results: str, at: str = "a", pool: str = "", request: 
     return Changed("ResourceClaim", f"@{name}", {"status": {"allocation": allocation}}, "status")
 
 
-def _attribute(value: bool | int | str) -> Manifest:
+def _attribute(value: Attribute | Sequence[Attribute]) -> Manifest:
     match value:
+        case list() | tuple():
+            kinds = [*_attribute(value[0])]
+            return {f"{kinds[0]}s": [str(each) if isinstance(each, str) else each for each in value]}
         case bool():
             return {"bool": value}
         case int():

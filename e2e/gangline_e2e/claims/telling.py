@@ -114,6 +114,10 @@ def _collection(api: Api, kind: str) -> str:
         return api.pods
     if kind == "Node":
         return "/api/v1/nodes"
+    if kind == "DeviceTaintRule":
+        return "/apis/resource.k8s.io/v1beta2/devicetaintrules"
+    if kind == "PodGroup":
+        return f"/apis/scheduling.k8s.io/v1alpha2/namespaces/{api.namespace}/podgroups"
     if kind in CLUSTER_WIDE:
         return f"/apis/{API}/{CLUSTER_WIDE[kind]}"
     return f"/apis/{API}/namespaces/{api.namespace}/{kind.lower()}s"
@@ -136,7 +140,7 @@ def _called(claim: Manifest, story: str) -> str:
 
 def _kept(claim: Manifest, story: str) -> Manifest:
     status = claim.get("status", {})
-    consumers = sorted(_short(each["name"], story) for each in status.get("reservedFor", []))
+    consumers = sorted(_consumer(each, story) for each in status.get("reservedFor", []))
     allocation = status.get("allocation")
     for result in (allocation or {}).get("devices", {}).get("results", []):
         if "shareID" in result:
@@ -145,6 +149,13 @@ def _kept(claim: Manifest, story: str) -> Manifest:
         allocation["allocationTimestamp"] = "some"
     finalizers = claim["metadata"].get("finalizers", [])
     return {"spec": claim["spec"], "allocation": allocation, "reservedFor": consumers, "finalizers": finalizers}
+
+
+def _consumer(reference: Manifest, story: str) -> str:
+    """The name of a pod; of anything else its resource, group and name, as RESOURCE.GROUP/NAME."""
+    name = _short(reference["name"], story)
+    kind = f"{reference['resource']}.{reference.get('apiGroup', '')}"
+    return name if kind == "pods." else f"{kind}/{name}"
 
 
 def _short(text: str, story: str) -> str:

@@ -98,6 +98,8 @@ _PRICED_BY_ID = frozenset(
         "_>_",
         "_>=_",
         "_+_",
+        "sort",
+        "@sortByAssociatedKeys",
     ]
 )
 """Functions whose costs depend on the overload, and are 1 where that is not known before."""

@@ -35,9 +35,9 @@ MOST_DEEP = 250
 _LITERALS = {bool: BOOL, int: INT, Uint: UINT, float: DOUBLE, str: STRING, bytes: BYTES, type(None): NULL}
 
 
-def check(tree: SyntaxNode, functions: Mapping[str, Sequence[Overload]]) -> None:
-    """Writes types and overloads into the tree. Raises InvalidExpression."""
-    checker = _Checker(functions)
+def check(tree: SyntaxNode, functions: Mapping[str, Sequence[Overload]], fields: Mapping[str, Type] = FIELDS) -> None:
+    """Writes types and overloads into the tree; `fields` are those of `device`. Raises InvalidExpression."""
+    checker = _Checker(functions, fields)
     checker.check(tree)
     checker.finish()
 
@@ -48,8 +48,9 @@ def unwrapped(one: Type) -> tuple[Type, bool]:
 
 
 class _Checker:
-    def __init__(self, functions: Mapping[str, Sequence[Overload]]) -> None:
+    def __init__(self, functions: Mapping[str, Sequence[Overload]], fields: Mapping[str, Type]) -> None:
         self._functions = functions
+        self._fields = fields
         self._bound: Bindings = {}
         self._scopes: list[dict[str, Type]] = [{"device": DEVICE}]
         self._fresh = 0
@@ -127,9 +128,9 @@ class _Checker:
         if operand.kind == "map":
             return operand.params[1]
         if operand == DEVICE:
-            if node.name not in FIELDS:
+            if node.name not in self._fields:
                 raise self._wrong(node, f"a device has no field {node.name}")
-            return FIELDS[node.name]
+            return self._fields[node.name]
         if operand.kind == "param":
             self._fits([DYN], [operand])
             return DYN

@@ -70,7 +70,9 @@ def _gathered() -> dict[str, list[Overload]]:
     return found
 
 
-FUNCTIONS = _gathered()
+WITHOUT_LISTS = _gathered()
+"""The functions of expressions for devices whose attributes are no lists."""
+FUNCTIONS = WITHOUT_LISTS | {each.name: [each] for each in lists.OF_ATTRIBUTES}
 BY_ID = {each.id: each for group in FUNCTIONS.values() for each in group}
 CONVERSIONS = frozenset({"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"})
 """Functions that are called while compiling when their argument is a constant."""

@@ -62,6 +62,8 @@ FIELDS = {
     "capacity": map_of(STRING, map_of(STRING, QUANTITY)),
 }
 """The fields of `device`."""
+FIELDS_WITH_LISTS = {**FIELDS, "attributes": map_of(STRING, map_of(STRING, DYN))}
+"""The fields of `device` where attributes may be lists: dyn can be looped over, any cannot."""
 
 TYPE_NAMES = {
     **{each.name or each.kind: each for each in (BOOL, INT, UINT, DOUBLE, STRING, BYTES, NULL)},

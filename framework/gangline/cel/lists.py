@@ -13,6 +13,8 @@ from gangline.cel.times import Duration
 from gangline.cel.values import Map, Uint, comparable, compared, contains, key_of, no_overload, same, type_name
 from gangline.errors import ExpressionFailed
 
+MOST_INCLUDING = 48
+"""Entries of a list that `includes` looks at, as many as a device has values in attributes."""
 _COMPARABLE = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
 _ZERO: dict[str, Any] = {"int": 0, "uint": Uint(0), "double": 0.0, "duration": Duration(0)}
 
@@ -71,6 +73,16 @@ def _distinct(items: list[Any]) -> list[Any]:
         if not contains(kept, each):
             kept.append(each)
     return kept
+
+
+def _includes(target: Any, wanted: Any) -> bool:
+    if type(target) is not list:
+        return same(target, wanted)
+    if any(same(each, wanted) for each in target[:MOST_INCLUDING]):
+        return True
+    if len(target) > MOST_INCLUDING:
+        raise ExpressionFailed(f"'includes' function cannot be applied to lists longer than {MOST_INCLUDING} values")
+    return False
 
 
 def _is_sorted(items: list[Any]) -> bool:
@@ -148,7 +160,7 @@ OVERLOADS = [
     Overload("list_a_index_of_int", "list<A>|indexOf(A) int", _index_of, costs.scans),
     Overload("list_a_last_index_of_int", "list<A>|lastIndexOf(A) int", _last_index_of, costs.scans),
     Overload("list_slice", "list<T>|slice(int; int) list<T>", _slice, costs.makes_list),
-    Overload("list_flatten", "list<list<T>>|flatten() list<T>", _flatten, costs.flattens),
+    Overload("list_flatten", "list<list<T>>|flatten() list<T>", _flatten, costs.flattens, loose=True),
     Overload("list_flatten_int", "list<dyn>|flatten(int) list<dyn>", _flatten, costs.flattens),
     *(Overload(f"list_{k}_sort", f"list<{k}>|sort() list<{k}>", _sort, costs.compares_all(0)) for k in _COMPARABLE),
     *(
@@ -174,3 +186,5 @@ OVERLOADS = [
     Overload("map_insert_key", "cel.@mapInsert(map<K,V>; K; V) map<K,V>", _insert),
     Overload("map_insert_map", "cel.@mapInsert(map<K,V>; map<K,V>) map<K,V>", _insert_all),
 ]
+OF_ATTRIBUTES = [Overload("dra_includes_dyn_dyn", "dyn|includes(dyn) bool", _includes)]
+"""Functions that are there where attributes may be lists."""

@@ -6,11 +6,12 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gangline.cel.kinds import Type, parsed
+from gangline.cel.kinds import ANY, Type, parsed
 from gangline.cel.values import Map, Optional, Uint, type_name
 
 Cost = Callable[[Sequence[Any], Any], int]
 """What a call costs, from its arguments and its result."""
+
 
 _SIGNATURE = re.compile(r"(?:(?P<target>[^|]+)\|)?(?P<name>[^(]+)\((?P<args>.*)\) (?P<result>\S+)")
 _EXACT: dict[str, type] = {"bool": bool, "int": int, "uint": Uint, "double": float, "string": str, "bytes": bytes}
@@ -24,7 +25,10 @@ class Overload:
 
     __slots__ = ("args", "cost", "guards", "id", "member", "name", "parameters", "result", "run")
 
-    def __init__(self, id: str, signature: str, run: Callable[..., Any], cost: Cost | None = None) -> None:
+    def __init__(
+        self, id: str, signature: str, run: Callable[..., Any], cost: Cost | None = None, loose: bool = False
+    ) -> None:
+        """`loose`: at run time nothing is asked of what lists and maps hold."""
         match = _SIGNATURE.fullmatch(signature)
         if match is None:
             raise ValueError(signature)
@@ -40,7 +44,8 @@ class Overload:
             self.parameters |= _parameters(each)
         self.run = run
         self.cost = cost
-        self.guards: tuple[Guard, ...] = tuple(map(guard, self.args))
+        kept = [Type(each.kind, each.name, (ANY,) * len(each.params)) if loose else each for each in self.args]
+        self.guards: tuple[Guard, ...] = tuple(map(guard, kept))
 
     def takes(self, values: Sequence[Any]) -> bool:
         """Whether the values are of the types that this overload takes."""

@@ -7,8 +7,8 @@ from typing import Any
 
 from gangline.cel.checking import check
 from gangline.cel.folding import UNSET
-from gangline.cel.functions import FUNCTIONS
-from gangline.cel.kinds import ANY, BOOL
+from gangline.cel.functions import FUNCTIONS, WITHOUT_LISTS
+from gangline.cel.kinds import ANY, BOOL, DYN, FIELDS, FIELDS_WITH_LISTS
 from gangline.cel.parsing import parsed
 from gangline.cel.paths import FIRST_VARIABLE
 from gangline.cel.planning import CelPlanner
@@ -61,10 +61,14 @@ class CelDevice:
         self.fields = (driver, shared, attributes, capacity)
 
     @classmethod
-    def of(cls, device: Mapping[str, Any]) -> CelDevice:
-        """A device from its driver and the fields of the API. Raises ExpressionFailed for a value of no type."""
+    def of(cls, device: Mapping[str, Any], has_lists: bool = False) -> CelDevice:
+        """A device from its driver and the fields of the API; without `has_lists` a list is a value of no type.
+
+        Raises ExpressionFailed for a value of no type.
+        """
         driver = str(device.get("driver") or "")
-        attributes = {name: _attribute(value) for name, value in (device.get("attributes") or {}).items()}
+        read = _attribute_or_list if has_lists else _attribute
+        attributes = {name: read(value) for name, value in (device.get("attributes") or {}).items()}
         capacity = {name: quantity_of(_value(value)) for name, value in (device.get("capacity") or {}).items()}
         shared = bool(device.get("allowMultipleAllocations"))
         return cls(driver, shared, _by_domain(attributes, driver), _by_domain(capacity, driver))
@@ -90,6 +94,17 @@ def _attribute(value: Mapping[str, Any]) -> Any:
     raise ExpressionFailed("unsupported attribute value")
 
 
+def _attribute_or_list(value: Mapping[str, Any]) -> Any:
+    for kind in _KINDS:
+        if kind not in value and f"{kind}s" in value:
+            return [_attribute({kind: one}) for one in value[f"{kind}s"]]
+    return _attribute(value)
+
+
+_KINDS = ("int", "bool", "string", "version")
+"""The types of attributes; the name of a list of one ends in an s."""
+
+
 def _by_domain(named: dict[str, Any], driver: str) -> Map:
     domains: dict[str, Map] = {}
     for name, value in named.items():
@@ -100,15 +115,18 @@ def _by_domain(named: dict[str, Any], driver: str) -> Map:
     return Map(dict(domains), default=EMPTY_MAP)
 
 
-def compile(expression: str) -> Program:
-    """The program of a selector. Raises InvalidExpression."""
+def compile(expression: str, has_lists: bool = False) -> Program:
+    """The program of a selector; with `has_lists` attributes may be lists. Raises InvalidExpression."""
     if len(expression) > LONGEST:
         raise InvalidExpression(f"{len(expression)} characters, and at most {LONGEST} are read")
     try:
         tree = parsed(expression)
-        check(tree, FUNCTIONS)
+        if has_lists:
+            check(tree, FUNCTIONS, FIELDS_WITH_LISTS)
+        else:
+            check(tree, WITHOUT_LISTS, FIELDS)
         validate(tree)
-        if tree.type not in (BOOL, ANY):
+        if tree.type not in ((BOOL, ANY, DYN) if has_lists else (BOOL, ANY)):
             raise InvalidExpression(f"must evaluate to bool or the unknown type, not {tree.type}")
         planner = CelPlanner()
         run = planner.plan(tree)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gangline.dra.candidates import FAILS, MEANT, USABLE, Candidates
 from gangline.dra.placed import PlacedPool
 from gangline.dra.pools import PoolCondition
-from gangline.dra.problem import Amounts, Choice, Mask, NodeProblem, ProblemRule
+from gangline.dra.problem import UNKNOWN, Amounts, Choice, Mask, NodeProblem, ProblemRule
 from gangline.dra.reading import CONSUMES, SHAREABLE, consumption
 from gangline.dra.rows import RowNumbers
 from gangline.dra.solving import ProblemShape, Solver
@@ -253,7 +253,10 @@ class _Problem:
             for constraint in constraints:
                 numbers: dict[int, int] = {}
                 codes = candidates.properties.attribute(constraint.attribute).values[self.of.numbers]
-                values = tuple(code if code < 0 else numbers.setdefault(code, len(numbers)) for code in codes.tolist())
+                values = tuple(
+                    numbers.setdefault(code, len(numbers)) if code >= 0 else max(code, UNKNOWN)  # as unknown: a list
+                    for code in codes.tolist()
+                )
                 of_claim = [number for each in requests[claim] for number in each]
                 choices = frozenset(
                     number for number in of_claim if candidates.alternatives[number].is_named_in(constraint.requests)

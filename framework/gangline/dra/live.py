@@ -19,7 +19,7 @@ from gangline.dra.asking import read
 from gangline.dra.pools import PoolCondition
 from gangline.dra.questions import FIRST_TEXT, Question
 from gangline.dra.reading import SHAREABLE
-from gangline.dra.selecting import Selectors
+from gangline.dra.selecting import Compile, Selectors, compile_selector, compile_with_lists
 from gangline.dra.sharing import Values
 from gangline.dra.solving import Solver
 from gangline.dra.standing import Standing
@@ -70,6 +70,7 @@ class Devices:
         self.changes = Changes()
         """The rows of nodes for which an answer may have changed."""
         self._nodes = nodes
+        self._compile: Compile = compile_selector
         self._slices: dict[str, ResourceSlice] = {}
         self._numbers: dict[str, int] = {}
         """By name of a slice: its number in the table."""
@@ -87,6 +88,20 @@ class Devices:
         self._solver = Solver()
 
     # What changes
+
+    def read_lists(self, is_on: bool) -> None:
+        """From now on selectors read attributes that are lists, or do so no more; at first they do not."""
+        compile_ = compile_with_lists if is_on else compile_selector
+        if compile_ is not self._compile:
+            self._compile = compile_
+            self._standing = self._allocator = None
+            self._forget_questions()
+
+    def _forget_questions(self) -> None:
+        self._questions.clear()
+        self._specs.clear()
+        self._asked = None
+        self.changes.note_all()
 
     def slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
         """A slice came (no `old`), changed, or went (no `new`)."""
@@ -136,10 +151,7 @@ class Devices:
             self._classes[new.metadata.name] = new
             if before is not None and before.spec == new.spec:
                 return
-        self._questions.clear()
-        self._specs.clear()
-        self._asked = None
-        self.changes.note_all()
+        self._forget_questions()
 
     def node_changed(self, name: str) -> None:
         """A node came, went, or its labels changed; without slices that changes no answer."""
@@ -327,7 +339,7 @@ class Devices:
         self._numbers = {name: number for number, name in enumerate(names)}
         self._questions.clear()
         self._standing = Standing(table, self._usage)
-        self._allocator = Allocator(self._standing, self._classes, Selectors(table), solver=self._solver)
+        self._allocator = Allocator(self._standing, self._classes, Selectors(table, self._compile), solver=self._solver)
         return self._standing, self._allocator
 
 

@@ -27,7 +27,7 @@ Codes = NDArray[np.int32]
 MISSING = -1
 """The code of an attribute that a device does not have."""
 UNKNOWN = -2
-"""The code of an attribute whose type is not known; it equals no other."""
+"""The code of an attribute whose type is not known; it equals no other. Lists have the codes below."""
 _MOST_BYTES = 64 << 20
 """The memory of all columns of attributes and capacities: expressions may name any number of them."""
 
@@ -175,7 +175,11 @@ def _attribute_codes(values: Iterable[DeviceAttribute | None], numbers: dict[Has
             codes.append(MISSING)
             continue
         typed = value.string or _typed(value)
-        codes.append(UNKNOWN if typed is None else numbers.setdefault(typed, len(numbers)))
+        if typed is not None:
+            codes.append(numbers.setdefault(typed, len(numbers)))
+        else:
+            items = _listed(value)
+            codes.append(UNKNOWN if items is None else UNKNOWN - 1 - numbers.setdefault(items, len(numbers)))
     return codes
 
 
@@ -192,6 +196,14 @@ def _typed(value: DeviceAttribute) -> Hashable | None:
     if value.bool_ is not None:
         return "bool", value.bool_
     return ("version", value.version) if value.version is not None else None
+
+
+def _listed(value: DeviceAttribute) -> Hashable | None:
+    """The values of a list with their type; None for no list."""
+    for each in (value.ints, value.bools, value.strings, value.versions):
+        if each is not None:
+            return "list", each is value.versions, *map(type, each[:1]), *each
+    return None
 
 
 def _tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:

@@ -58,20 +58,26 @@ Compile = Callable[[str], SelectorProgram]
 class _Selector:
     """An expression in CEL."""
 
-    def __init__(self, expression: str) -> None:
-        self._program = cel.compile(expression)
+    def __init__(self, expression: str, has_lists: bool) -> None:
+        self._program = cel.compile(expression, has_lists)
+        self._has_lists = has_lists
 
     @property
     def reads(self) -> frozenset[Path] | None:
         return self._program.reads
 
     def __call__(self, device: Mapping[str, Any], /) -> bool:
-        return self._program(cel.CelDevice.of(device))
+        return self._program(cel.CelDevice.of(device, self._has_lists))
 
 
 def compile_selector(expression: str) -> SelectorProgram:
     """An expression as selectors have it. Raises GanglineError."""
-    return _Selector(expression)
+    return _Selector(expression, has_lists=False)
+
+
+def compile_with_lists(expression: str) -> SelectorProgram:
+    """As `compile_selector`, for devices whose attributes may be lists (DRAListTypeAttributes)."""
+    return _Selector(expression, has_lists=True)
 
 
 class Selectors:

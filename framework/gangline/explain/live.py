@@ -9,6 +9,7 @@ from gangline.groups import SUCCEEDED, SUCCEEDED_PODS, WATCHES
 from gangline.kube.interface import Client
 from gangline.kube.resources import (
     DEVICE_CLASSES,
+    DEVICE_TAINT_RULES,
     GPU_CLAIMS,
     GPU_NODE_STATUSES,
     NODES,
@@ -27,6 +28,7 @@ _DEVICES: tuple[Resource[Any], ...] = (
     GPU_CLAIMS,
     RESOURCE_SLICES,
     DEVICE_CLASSES,
+    DEVICE_TAINT_RULES,
     RESOURCE_CLAIMS,
 )
 

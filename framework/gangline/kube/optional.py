@@ -7,11 +7,14 @@ served, and in which version, at the start, after every failure, when a new list
 from __future__ import annotations
 
 import asyncio
+import logging
 
 from gangline.errors import ApiError
 from gangline.kube.informer import Informer
 from gangline.kube.resources import T
 from gangline.kube.versions import newest
+
+log = logging.getLogger(__name__)
 
 LOOK_AGAIN = 30.0  # seconds between two questions whether the kind is served
 
@@ -20,6 +23,8 @@ class OptionalInformer(Informer[T]):
     """Follows one resource whenever it is served; `synced` is set while it is not."""
 
     _due: asyncio.Event | None = None
+    _is_missed = False
+    """Whether the log says that the kind is not served."""
 
     async def run(self) -> None:
         """Follows the resource until it is cancelled."""
@@ -52,6 +57,10 @@ class OptionalInformer(Informer[T]):
         served = await newest(self._client, self.resource)
         if served is not None:
             self._served = served
+        elif self.resource.gate and not self._is_missed:
+            self._is_missed = True
+            what = f"{self.resource.plural}.{self.resource.version}.{self.resource.group}"
+            log.warning("the API server does not serve %s (feature gate %s); none are read", what, self.resource.gate)
         return served is not None
 
     async def _wait(self, due: asyncio.Event) -> None:

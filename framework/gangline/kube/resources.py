@@ -31,6 +31,8 @@ class Resource(Generic[T]):
     """Whether the API server sends only the metadata of the objects."""
     older: tuple[Resource[T], ...] = field(default=(), compare=False)
     """The kind in older versions, newest first, for servers that do not have this one."""
+    gate: str = field(default="", compare=False)
+    """The feature gate of Kubernetes without which the API server does not serve the kind, though it knows it."""
     upgrade: Upgrade | None = field(default=None, compare=False)
     """Of an older version: makes the data of one object the data of the newest version."""
 
@@ -170,6 +172,15 @@ RESOURCE_CLAIM_TEMPLATES = _of_devices(
 )
 RESOURCE_SLICES = _of_devices("resourceslices", model.ResourceSlice, upgrading.slice_upgraded, namespaced=False)
 DEVICE_CLASSES = _of_devices("deviceclasses", model.DeviceClass, upgrading.class_upgraded, namespaced=False)
+DEVICE_TAINT_RULES = Resource(
+    "resource.k8s.io",
+    "v1beta2",
+    "devicetaintrules",
+    "DeviceTaintRule",
+    model.DeviceTaintRule,
+    namespaced=False,
+    gate="DRADeviceTaintRules",
+)
 
 
 def _pod_groups(group: str, version: str, type_: type[T]) -> Resource[T]:
@@ -190,7 +201,13 @@ TOPOLOGY_SCHEDULER_CONFIGS = Resource(
 )
 DOMAIN_CONFIGS = Resource(wire.TOPOLOGY_GROUP, wire.TOPOLOGY_VERSION, "domainconfigs", "DomainConfig", model.Document)
 
-DEVICES: tuple[Resource[Any], ...] = (RESOURCE_SLICES, DEVICE_CLASSES, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS)
+DEVICES: tuple[Resource[Any], ...] = (
+    RESOURCE_SLICES,
+    DEVICE_CLASSES,
+    DEVICE_TAINT_RULES,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
+)
 """The kinds of dynamic resource allocation."""
 STORED: tuple[Resource[Any], ...] = (
     NAMESPACES,

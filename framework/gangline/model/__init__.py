@@ -35,6 +35,7 @@ from gangline.model.controllers import (
     ReplicatedJob,
     ReplicatedJobStatus,
 )
+from gangline.model.device_taint_rules import DeviceTaintRule, DeviceTaintRuleSpec, DeviceTaintSelector, RuleTaint
 from gangline.model.nodes import ContainerImage, Node, NodeSpec, NodeStatus, Taint
 from gangline.model.pod_groups import (
     KaiPodGroup,
@@ -238,6 +239,9 @@ __all__ = [
     "DeviceSelector",
     "DeviceSubRequest",
     "DeviceTaint",
+    "DeviceTaintRule",
+    "DeviceTaintRuleSpec",
+    "DeviceTaintSelector",
     "DeviceToleration",
     "Document",
     "EphemeralVolume",
@@ -330,6 +334,7 @@ __all__ = [
     "ResourceSliceSpec",
     "Resources",
     "RestartRule",
+    "RuleTaint",
     "SchedulingGroup",
     "Secret",
     "Service",

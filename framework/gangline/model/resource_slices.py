@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from gangline.model.base import Object, ObjectMeta, Quantity
 from gangline.model.selecting import NodeSelector
 
+MOST_VALUES = 48
+"""Values of the attributes of one device; the API takes no more."""
+_Most = msgspec.Meta(max_length=MOST_VALUES)
+
 
 class DeviceAttribute(Object):
-    """The value of an attribute; exactly one of the fields is set."""
+    """The value of an attribute; exactly one of the fields is set, a list only behind DRAListTypeAttributes."""
 
     int_: int | None = msgspec.field(default=None, name="int")
     bool_: bool | None = msgspec.field(default=None, name="bool")
     string: str | None = None
     version: str | None = None
+    ints: Annotated[list[int], _Most] | None = None
+    bools: Annotated[list[bool], _Most] | None = None
+    strings: Annotated[list[str], _Most] | None = None
+    versions: Annotated[list[str], _Most] | None = None
 
 
 class CapacityRange(Object):

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from gangline.model.base import Object, ObjectMeta, PodCondition
+from gangline.model.pods import PodResourceClaim
 from gangline.model.selecting import LabelSelector
 
 
@@ -162,6 +163,8 @@ class PodGroupSpec(Object):
     """A word in v1alpha2, an object with one key from v1beta1 on."""
     priority: int | None = None
     priority_class_name: str = ""
+    resource_claims: list[PodResourceClaim] = []
+    """Claims that the pods of the group share."""
 
 
 class PodGroupStatus(Object):

@@ -13,9 +13,10 @@ import numpy as np
 from gangline.dra import Selectors, SliceTable, Standing, Usage
 from gangline.dra.pools import Pool, PoolCondition
 from gangline.dra.reading import SHAREABLE, consumption
-from gangline.dra.selecting import YES
+from gangline.dra.selecting import YES, compile_with_lists
 from gangline.dra.standing import IN_USE
-from gangline.kube.resources import DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES
+from gangline.dra.taint_rules import TaintRules
+from gangline.kube.resources import DEVICE_CLASSES, DEVICE_TAINT_RULES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from gangline.model.resource_slices import DeviceClass
 from gangline.state.cache import Cache
 from gangline.status import BoolColumn
@@ -63,11 +64,12 @@ class DeviceUse(msgspec.Struct, rename="camel"):
 
 def device_use(cluster: Cache) -> DeviceUse:
     """The devices of the cluster as it is now."""
-    slices = sorted(cluster.store(RESOURCE_SLICES), key=lambda each: each.metadata.name)
+    rules = TaintRules(cluster.store(DEVICE_TAINT_RULES))
+    slices = sorted(map(rules.applied, cluster.store(RESOURCE_SLICES)), key=lambda each: each.metadata.name)
     view = cluster.nodes.view()
     table = SliceTable(slices, view)
     standing = Standing(table, Usage(cluster.store(RESOURCE_CLAIMS)))
-    selectors = Selectors(table)
+    selectors = Selectors(table, compile_with_lists)  # where the API server has no lists, nothing reads any
     taken = standing.states > 0
     tainted = ~selectors.properties.tolerated((), np.arange(len(table)))
     free = ~standing.taken & ~tainted & _has_counters(standing)

@@ -2,7 +2,9 @@
 
 As kube-controller-manager does: a claim that is made for a pod has the pod as its owner, and its name stands in the
 status of the pod. A pod that has ended, or is gone, no longer reserves a claim; a claim that lost its last consumer so
-gives its devices back. A claim that was made for a pod is deleted with the pod, or when the pod has ended.
+gives its devices back. A claim that was made for a pod is deleted with the pod, or when the pod has ended. A claim in
+spec.resourceClaims of a PodGroup is made for the PodGroup and reserved for it until it is deleted: whether the feature
+DRAWorkloadResourceClaims is on shows in that field alone, which no other API server has.
 """
 
 from __future__ import annotations
@@ -16,15 +18,24 @@ from typing import Any
 from gangline.errors import Conflict, NotFound
 from gangline.kube.claim_writing import FINALIZER
 from gangline.kube.interface import EventType
-from gangline.kube.resources import PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, Resource
+from gangline.kube.resources import (
+    POD_GROUPS_V1ALPHA2,
+    POD_GROUPS_V1BETA1,
+    PODS,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
+    Resource,
+)
 from gangline.simulate.following import follow
-from gangline.simulate.history import Data, Notice
+from gangline.simulate.history import Data, Notice, Revision
 from gangline.simulate.server import InMemoryServer
 from gangline.simulate.workloads import FINISHED, controller
 
 ENTRY = "resource.kubernetes.io/pod-claim-name"
 """On a claim that was made for a pod: the entry of the pod's spec.resourceClaims."""
 
+POD_GROUPS = (POD_GROUPS_V1BETA1, POD_GROUPS_V1ALPHA2)
+"""An API server has one of the two."""
 Key = tuple[str, str]
 """Namespace and name."""
 
@@ -39,11 +50,13 @@ class ClaimController:
     async def run(self) -> None:
         """Makes claims and takes devices back until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            for resource, see in (
+            followed: list[tuple[Resource[Any], Callable[[Notice], None]]] = [
+                *((each, self._see_group) for each in POD_GROUPS),
                 (RESOURCE_CLAIM_TEMPLATES, self._see_template),
                 (RESOURCE_CLAIMS, self._see_claim),
                 (PODS, self._see_pod),
-            ):
+            ]
+            for resource, see in followed:
                 tasks.create_task(self._follow(resource, see), name=f"claims: {resource.plural}")
 
     async def _follow(self, resource: Resource[Any], see: Callable[[Notice], None]) -> None:
@@ -61,6 +74,20 @@ class ClaimController:
         owner = controller(notice.revision.data)
         if notice.type is EventType.DELETED and owner is not None and owner["kind"] == PODS.kind:
             self._make(self._get(PODS, namespace, owner["name"]))
+
+    def _see_group(self, notice: Notice) -> None:
+        """Pods waited for the group, or its claims are used no more."""
+        group = notice.revision.data
+        namespace, name = _key(group)
+        if not group.get("spec", {}).get("resourceClaims"):
+            return
+        if notice.type is not EventType.DELETED:
+            for pod in self._server.list(PODS, namespace=namespace):
+                if _group_of(pod.data) == name:
+                    self._make(self._get(PODS, *_key(pod.data)))
+            return
+        for claim in self._server.list(RESOURCE_CLAIMS, namespace=namespace):
+            self._tidy(*_key(claim.data))
 
     def _see_pod(self, notice: Notice) -> None:
         pod = notice.revision.data
@@ -91,13 +118,27 @@ class ClaimController:
             if template is None:
                 self._lacking[namespace, wanted].add((namespace, name))
                 continue
-            made[entry["name"]] = self._server.create(RESOURCE_CLAIMS, _made_from(template, pod, entry["name"])).data[
-                "metadata"
-            ]["name"]
+            made[entry["name"]] = self._made(template, pod, entry)
         if made:
             statuses = [*(each for each in before if each["name"] not in made), *map(_status, made.items())]
             status = {**pod["status"], "resourceClaimStatuses": statuses}
             self._server.replace(PODS, {**pod, "status": status}, subresource="status")
+
+    def _made(self, template: Data, pod: Data, entry: Data) -> str:
+        """The name of the claim for an entry of a pod: a new one, or that of the pod's group."""
+        group = self._group(pod["metadata"]["namespace"], _group_of(pod))
+        if group is None or entry not in group.get("spec", {}).get("resourceClaims", ()):
+            return _name_of(self._server.create(RESOURCE_CLAIMS, _made_from(template, pod, entry["name"], PODS)))
+        for claim in self._server.list(RESOURCE_CLAIMS, namespace=pod["metadata"]["namespace"]):
+            owner, annotations = controller(claim.data), claim.data["metadata"].get("annotations", {})
+            if owner and owner["uid"] == group["metadata"]["uid"] and annotations.get(ENTRY) == entry["name"]:
+                return _name_of(claim)
+        made = _made_from(template, group, entry["name"], POD_GROUPS_V1ALPHA2)
+        return _name_of(self._server.create(RESOURCE_CLAIMS, made))
+
+    def _group(self, namespace: str, name: str) -> Data | None:
+        found = (self._get(each, namespace, name) for each in POD_GROUPS if name)
+        return next((each for each in found if each is not None), None)
 
     def _reserve(self, claim: Data | None, pod: Data) -> None:
         """Reserve a claim that has devices for a pod that has a node without the help of a scheduler."""
@@ -105,8 +146,9 @@ class ClaimController:
             return
         consumers = claim["status"].get("reservedFor", [])
         metadata = pod["metadata"]
+        group = {"apiGroup": POD_GROUPS_V1ALPHA2.group, "resource": POD_GROUPS_V1ALPHA2.plural, "name": _group_of(pod)}
         if "deletionTimestamp" not in claim["metadata"] and not any(
-            each["uid"] == metadata["uid"] for each in consumers
+            each["uid"] == metadata["uid"] or group.items() <= each.items() for each in consumers
         ):
             consumer = {"resource": PODS.plural, "name": metadata["name"], "uid": metadata["uid"]}
             self._write(claim, {**claim["status"], "reservedFor": [*consumers, consumer]})
@@ -137,7 +179,10 @@ class ClaimController:
                 self._server.delete(RESOURCE_CLAIMS, name, namespace=namespace, uid=claim["metadata"]["uid"])
 
     def _is_alive(self, namespace: str, consumer: Mapping[str, Any]) -> bool:
-        """Whether a consumer still uses the claim; one that is no pod does as long as it says so."""
+        """Whether a consumer still uses the claim; one that is neither pod nor PodGroup does as long as it says so."""
+        if (consumer.get("apiGroup"), consumer["resource"]) == (POD_GROUPS_V1ALPHA2.group, POD_GROUPS_V1ALPHA2.plural):
+            group = self._group(namespace, consumer["name"])
+            return group is not None and group["metadata"]["uid"] == consumer["uid"]
         if consumer.get("apiGroup") or consumer.get("resource") != PODS.plural:
             return True
         pod = self._get(PODS, namespace, consumer["name"])
@@ -152,6 +197,15 @@ class ClaimController:
             return self._server.get(resource, name, namespace=namespace).data
         except NotFound:
             return None
+
+
+def _group_of(pod: Data) -> str:
+    """The name of the PodGroup of a pod; "" for none."""
+    return str((pod["spec"].get("schedulingGroup") or {}).get("podGroupName", ""))
+
+
+def _name_of(made: Revision) -> str:
+    return str(made.data["metadata"]["name"])
 
 
 def _key(data: Data) -> Key:
@@ -183,13 +237,13 @@ def _status(made: tuple[str, str]) -> Data:
     return {"name": entry, "resourceClaimName": claim}
 
 
-def _made_from(template: Data, pod: Data, entry: str) -> Data:
-    """The claim for an entry of a pod."""
-    spec, metadata = template.get("spec", {}), pod["metadata"]
+def _made_from(template: Data, whose: Data, entry: str, kind: Resource[Any]) -> Data:
+    """The claim for an entry of a pod or PodGroup."""
+    spec, metadata = template.get("spec", {}), whose["metadata"]
     given = spec.get("metadata", {})
     owner = {
-        "apiVersion": "v1",
-        "kind": PODS.kind,
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
         "name": metadata["name"],
         "uid": metadata["uid"],
         "controller": True,

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from gangline.config import SchedulerConfiguration
-from gangline.kube.resources import EVENTS, GPU_NODE_STATUSES, NODES, PODS, RESOURCE_CLAIMS
+from gangline.kube.resources import EVENTS, GPU_NODE_STATUSES, NODES, POD_GROUPS_V1ALPHA2, PODS, RESOURCE_CLAIMS
 from gangline.loop.scheduler import Options, Scheduler
 from gangline.model import Event, Node, Pod, ResourceClaim
 from gangline.overview.gpu_use import GPUS, device_ids
@@ -173,7 +173,7 @@ async def _arrivals(server: InMemoryServer, late: Sequence[Arrival], warnings: l
 def _uses(
     nodes: Sequence[Node], pods: Sequence[Pod], reports: Sequence[GpuNodeStatus], claims: Sequence[ResourceClaim]
 ) -> list[NodeUse]:
-    claimed = _claimed(claims)
+    claimed = _claimed(claims, pods)
     uses = {
         node.metadata.name: NodeUse(node.metadata.name, allocatable(node.status.allocatable, node.metadata.name))
         for node in nodes
@@ -202,13 +202,28 @@ def _uses(
     return sorted(uses.values(), key=lambda use: use.name)
 
 
-def _claimed(claims: Sequence[ResourceClaim]) -> dict[str, list[str]]:
-    """UID of a pod to the devices of the claims that it has reserved, in the order of the claims."""
+def _claimed(claims: Sequence[ResourceClaim], pods: Sequence[Pod]) -> dict[str, list[str]]:
+    """UID of a pod to the devices of the claims that are reserved for the pod or its PodGroup, claim by claim."""
+    members: dict[tuple[str, str], list[str]] = {}
+    for pod in pods:
+        for name in _claims_of_group(pod):
+            members.setdefault((pod.metadata.namespace, name), []).append(pod.metadata.uid)
     found: dict[str, list[str]] = {}
     for claim in claims:
         for consumer in claim.status.reserved_for:
-            found.setdefault(consumer.uid, []).extend(result.device for result in claim.status.results)
+            is_group = consumer.resource == POD_GROUPS_V1ALPHA2.plural
+            key = claim.metadata.namespace, claim.metadata.name
+            for uid in members.get(key, ()) if is_group else (consumer.uid,):
+                found.setdefault(uid, []).extend(result.device for result in claim.status.results)
     return found
+
+
+def _claims_of_group(pod: Pod) -> set[str]:
+    """The names of the claims that a pod of a PodGroup uses, its own and those of the group."""
+    if pod.spec.scheduling_group is None:
+        return set()
+    made = [each.resource_claim_name for each in pod.status.resource_claim_statuses]
+    return {name for name in (*made, *(each.resource_claim_name for each in pod.spec.resource_claims)) if name}
 
 
 def _why(pod: Pod, scheduler: Scheduler) -> str:

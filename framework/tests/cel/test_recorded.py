@@ -12,13 +12,13 @@ from gangline.errors import ExpressionFailed, InvalidExpression
 _DATA = Path(__file__).parent / "data"
 
 
-def _answer(case: dict[str, Any], device: dict[str, Any]) -> tuple[str, int | None]:
+def _answer(case: dict[str, Any], device: dict[str, Any], has_lists: bool = False) -> tuple[str, int | None]:
     try:
-        program = cel.compile(case["expression"])
+        program = cel.compile(case["expression"], has_lists)
     except InvalidExpression:
         return "compile error", None
     try:
-        value, cost = program.evaluated(cel.CelDevice.of(device))
+        value, cost = program.evaluated(cel.CelDevice.of(device, has_lists))
     except ExpressionFailed:
         return "runtime error", None
     return str(value).lower(), cost
@@ -39,3 +39,26 @@ def test_every_recorded_expression_has_the_recorded_answer() -> None:
     assert not wrong, "\n".join(wrong[:20])
     assert costs > 500
     assert dearer <= costs * 0.01  # a term that fails and is absorbed may be charged a little differently
+
+
+def test_every_recorded_expression_about_lists_has_the_recorded_answer_and_cost() -> None:
+    devices = json.loads((_DATA / "devices_with_lists.json").read_text())
+    cases = [json.loads(line) for line in (_DATA / "recorded_lists.jsonl").read_text().splitlines()]
+
+    answers = [_answer(case, devices[case["device"]], has_lists=True) for case in cases]
+
+    found = [
+        (case["expression"], answer, cost if "cost" in case else None)
+        for case, (answer, cost) in zip(cases, answers, strict=True)
+    ]
+    assert found == [(case["expression"], case["expect"], case.get("cost")) for case in cases]
+    assert sum("cost" in case for case in cases) > 200
+
+
+def test_without_lists_they_are_values_of_no_type_and_nothing_includes() -> None:
+    device = {"driver": "d", "attributes": {"roots": {"strings": ["a"]}, "one": {"string": "a"}}}
+    scalar = {"driver": "d", "attributes": {"one": {"string": "a"}}}
+
+    assert _answer({"expression": 'device.attributes["d"].one == "a"'}, device)[0] == "runtime error"
+    assert _answer({"expression": 'device.attributes["d"].one.includes("a")'}, scalar)[0] == "compile error"
+    assert _answer({"expression": 'device.attributes["d"].one.exists(x, x == "a")'}, scalar)[0] == "compile error"

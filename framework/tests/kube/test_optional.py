@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
@@ -212,3 +213,19 @@ def test_changes_are_seen_like_those_of_any_kind(name: str) -> None:
 
     play(case, story())
     assert case.names.there == [other for other in ("c", "d") if other != name]
+
+
+def test_the_log_says_once_that_a_kind_behind_a_gate_is_not_served(caplog: pytest.LogCaptureFixture) -> None:
+    case = Case()
+    gated = replace(GPU_CLAIMS, gate="Claims")
+    case.informer = OptionalInformer(case.client, gated, case.names, clock=case.clock.monotonic)
+
+    async def story() -> AsyncIterator[None]:
+        await asyncio.sleep(100)
+        yield
+
+    play(case, story())
+    assert case.client.asked > 3
+    assert [each.getMessage() for each in caplog.records] == [
+        "the API server does not serve gpuclaims.v1.gpu.scheduling (feature gate Claims); none are read"
+    ]

@@ -11,7 +11,7 @@ import pytest
 from gangline import model
 from gangline.errors import NotFound
 from gangline.kube.claim_writing import FINALIZER, ClaimWriter
-from gangline.kube.resources import PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
+from gangline.kube.resources import POD_GROUPS_V1ALPHA2, PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
 from gangline.simulate import ClaimController, Kubelet, SimulatedClient, SimulatedCluster, running
 from gangline.testing import make_pod
 
@@ -217,3 +217,34 @@ def test_pods_without_claims_are_left_alone(story: Story) -> None:
     story.play(told)
     with pytest.raises(NotFound):
         story.cluster.get(RESOURCE_CLAIMS, "p")
+
+
+def in_group(pod: model.Pod, group: str = "g") -> model.Pod:
+    pod.spec.scheduling_group = model.SchedulingGroup(group)
+    return pod
+
+
+def group_of(*entries: model.PodResourceClaim) -> model.PodGroup:
+    return model.PodGroup(model.ObjectMeta("g", "default"), model.PodGroupSpec(resource_claims=list(entries)))
+
+
+@pytest.mark.parametrize(
+    ("entry", "names"),
+    [("gpu", {"g-gpu"}), ("other", {"p-gpu", "q-gpu"})],
+    ids=["an entry of the group", "an entry of its own"],
+)
+def test_pods_share_the_claim_that_is_made_for_their_group(entry: str, names: set[str]) -> None:
+    story = Story()
+    story.cluster.create(RESOURCE_CLAIM_TEMPLATES, TEMPLATE)
+    story.cluster.create(PODS, in_group(claimant("late"), "another"))
+    story.cluster.create(POD_GROUPS_V1ALPHA2, group_of(model.PodResourceClaim(entry, None, "one-gpu")))
+    story.cluster.create(PODS, in_group(claimant("p")), in_group(claimant("q")))
+
+    story.play(lambda: asyncio.sleep(1))
+
+    made = [story.made(pod)["gpu"] or "" for pod in ("p", "q")]
+    assert {name.rpartition("-")[0] for name in made} == names
+    owners = {each.metadata.name: each.metadata.owner_references[0] for each in story.claims()}
+    kind = "PodGroup" if entry == "gpu" else "Pod"
+    assert {owners[name].kind for name in made} == {kind}
+    assert str(story.made("late")["gpu"]).startswith("late-gpu-")

@@ -35,7 +35,6 @@ from gangline_plugins.dynamic_resources.claims import (
     ClaimProblem,
     Claims,
     check,
-    is_reserved_for,
 )
 from gangline_plugins.dynamic_resources.entries import Allocation
 from gangline_plugins.dynamic_resources.extended import is_extended, is_unwritten, pod_of, written
@@ -152,11 +151,11 @@ class ClaimBinding:
         for _ in range(_TRIES):
             if claim.metadata.uid != uid:
                 return unschedulable(f'resourceclaim "{claim.metadata.name}" is another one now')
-            check(pod, claim)
+            check(pod, claim, self._ledger.references.group_of(pod))
             allocation = claim.status.allocation
             if allocation is not None and not self.reaches(allocation, node):
                 return unschedulable(NOT_HERE)
-            if allocation is not None and is_reserved_for(claim, pod.uid):
+            if allocation is not None and self._ledger.references.reserved_as(pod, claim):
                 return None
             if len(claim.status.reserved_for) >= MOST_CONSUMERS:
                 return unschedulable(IN_USE)
@@ -173,7 +172,7 @@ class ClaimBinding:
     async def _reserve(
         self, pod: PodInfo, reserved: ReservedClaims, claim: model.ResourceClaim, chosen: Allocation
     ) -> None:
-        consumer = model.ResourceClaimConsumerReference(resource="pods", name=pod.name, uid=pod.uid)
+        consumer = self._ledger.references.of(pod, claim)
         reserved.touched[claim.metadata.uid] = claim
         if claim.status.allocation is not None:
             self._ledger.learn(await self._writer.reserve(claim, consumer))
@@ -193,7 +192,7 @@ class ClaimBinding:
         for claim in reserved.claims:
             uid = claim.metadata.uid
             newest = self._ledger.newest(claim)
-            if newest.status.allocation is None or not is_reserved_for(newest, pod.uid):
+            if newest.status.allocation is None or not self._ledger.references.reserved_as(pod, newest):
                 return unschedulable(f'resourceclaim "{claim.metadata.name}" was given back')
             other = self._ledger.written.first(uid, reserved.versions.get(uid, 0))
             if other is not None:
@@ -295,12 +294,14 @@ class ClaimBinding:
                 if claim.metadata.uid != uid:
                     return
                 self._ledger.learn(claim)
-                others = {each.uid for each in claim.status.reserved_for} - {pod.uid}
-                is_mine = is_reserved_for(claim, pod.uid)
-                if claim.status.allocation is not None and not others and is_mine:
-                    self._ledger.learn(await self._writer.deallocate(claim, pod.uid))
-                elif is_mine:
-                    self._ledger.learn(await self._writer.release(claim, pod.uid))
+                mine = self._ledger.references.reserved_as(pod, claim)
+                if not mine or (mine != pod.uid and self._ledger.consumers(uid) - {pod.uid, mine}):
+                    return  # other pods of the PodGroup use the claim
+                others = {each.uid for each in claim.status.reserved_for} - {mine}
+                if claim.status.allocation is not None and not others:
+                    self._ledger.learn(await self._writer.deallocate(claim, mine))
+                else:
+                    self._ledger.learn(await self._writer.release(claim, mine))
                 return
             except NotFound:
                 return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -16,6 +17,9 @@ _MOST_KNOWN = 4096
 """Pods whose claims are kept."""
 ADMIN_LABEL = "resource.kubernetes.io/admin-access"
 """The label of a namespace whose claims may observe devices that others have."""
+
+GROUP_API = "scheduling.k8s.io"
+"""The API group of the PodGroups of Kubernetes."""
 
 Claims = list[model.ResourceClaim]
 
@@ -47,15 +51,15 @@ def names_of(pod: PodInfo) -> list[str]:
     return list(names)
 
 
-def claims_of(pod: PodInfo, store: Any) -> Claims:
-    """The claims of a pod in the store of claims. Raises ClaimProblem: one of them cannot be used."""
+def claims_of(pod: PodInfo, store: Any, group: str = "") -> Claims:
+    """The claims of a pod in the store of claims; `group` as in `check`. Raises ClaimProblem: one cannot be used."""
     found = []
     for name in names_of(pod):
         claim: model.ResourceClaim | None = store.get(name, pod.namespace)
         if claim is None:
             raise ClaimProblem(f'resourceclaim "{name}" not found')
-        check(pod, claim)
-        found.append(_to_come(claim) if pod.is_anew and _is_made_for(pod, claim) else claim)
+        check(pod, claim, group)
+        found.append(_to_come(claim) if pod.is_anew and is_made_for(pod, claim) else claim)
     return found
 
 
@@ -68,10 +72,12 @@ def _to_come(claim: model.ResourceClaim) -> model.ResourceClaim:
 class PodClaims:
     """`claims_of`, read once for a pod as long as no claim changes: a decision asks for the claims several times."""
 
-    def __init__(self, store: Any) -> None:
+    def __init__(self, store: Any, group_of: Callable[[PodInfo], str] = lambda pod: "") -> None:
+        """`group_of` names the PodGroup whose claims a pod may use besides its own."""
         self._store = store
+        self._group_of = group_of
         self._version = -1
-        self._known: dict[str, tuple[PodInfo, Claims]] = {}
+        self._known: dict[str, tuple[PodInfo, str, Claims]] = {}
 
     def of(self, pod: PodInfo) -> Claims:
         """The claims of a pod. Raises ClaimProblem: one of them cannot be used."""
@@ -79,23 +85,36 @@ class PodClaims:
             self._known.clear()
             self._version = self._store.version
         known = self._known.get(pod.uid)
-        if known is None or known[0] is not pod:
-            known = self._known[pod.uid] = pod, claims_of(pod, self._store)
-        return list(known[1])
+        group = self._group_of(pod)
+        if known is None or known[0] is not pod or known[1] != group:
+            known = self._known[pod.uid] = pod, group, claims_of(pod, self._store, group)
+        return list(known[2])
 
 
-def check(pod: PodInfo, claim: model.ResourceClaim) -> None:
-    """Raise ClaimProblem if the pod cannot use the claim."""
+def check(pod: PodInfo, claim: model.ResourceClaim, group: str = "") -> None:
+    """Raise ClaimProblem if the pod cannot use the claim. The pod may use those made for the PodGroup `group`, too."""
     name = claim.metadata.name
-    is_owned = _is_made_for(pod, claim)
+    is_owned = is_made_for(pod, claim)
     if claim.metadata.deletion_timestamp is not None and not (is_owned and pod.is_anew):
         raise ClaimProblem(f'resourceclaim "{name}" is being deleted')
-    if not is_owned and all(each.resource_claim_name != name for each in pod.cls.spec.resource_claims):
+    if is_owned or any([each.resource_claim_name == name for each in pod.cls.spec.resource_claims]):
+        return
+    if not group:
         raise ClaimProblem(f"ResourceClaim {pod.namespace}/{name} was not created for Pod {pod.key} (Pod is not owner)")
+    if not any(_is_group(each, group) for each in claim.metadata.owner_references):
+        owners = f"neither Pod nor PodGroup {group} is the owner"
+        raise ClaimProblem(f"ResourceClaim {pod.namespace}/{name} was not created for Pod {pod.key} ({owners})")
 
 
-def _is_made_for(pod: PodInfo, claim: model.ResourceClaim) -> bool:
+def is_made_for(pod: PodInfo, claim: model.ResourceClaim) -> bool:
+    """Whether the claim was made for this pod, or for the one in whose place it is to come."""
     return any([each.uid == pod.origin for each in claim.metadata.owner_references])
+
+
+def _is_group(owner: model.OwnerReference, name: str) -> bool:
+    """Whether an owner is the PodGroup of that name, whose UID a pod does not know."""
+    is_one = owner.kind == "PodGroup" and owner.api_version.partition("/")[0] == GROUP_API
+    return bool(owner.controller) and is_one and owner.name == name
 
 
 def lacks_admin_access(claim: model.ResourceClaim, namespace: Any) -> bool:
@@ -103,8 +122,3 @@ def lacks_admin_access(claim: model.ResourceClaim, namespace: Any) -> bool:
     asks = any(each.exactly is not None and each.exactly.admin_access for each in claim.spec.devices.requests)
     labels = namespace.metadata.labels if namespace is not None else None
     return asks and (labels or {}).get(ADMIN_LABEL) != "true"
-
-
-def is_reserved_for(claim: model.ResourceClaim, uid: str) -> bool:
-    """Whether the pod is among the consumers of the claim."""
-    return any(each.uid == uid for each in claim.status.reserved_for)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import msgspec
 
 from gangline import PodInfo, model
-from gangline_plugins.dynamic_resources.claims import Claims
+from gangline_plugins.dynamic_resources.claims import Claims, is_made_for
 
 
 class Concessions:
@@ -38,11 +38,11 @@ class Concessions:
 
     def of(self, pod: PodInfo, claims: Claims) -> Claims:
         """The claims as the pod wants them now: with the alternatives in reverse order if it makes do with the last."""
-        return [_reversed(claim) for claim in claims] if pod.uid in self._uids else claims
+        return [_reversed(pod, claim) for claim in claims] if pod.uid in self._uids else claims
 
 
-def _reversed(claim: model.ResourceClaim) -> model.ResourceClaim:
-    if not claim.metadata.owner_references:  # others may use the claim too
+def _reversed(pod: PodInfo, claim: model.ResourceClaim) -> model.ResourceClaim:
+    if not is_made_for(pod, claim):  # others may use the claim too
         return claim
     replace = msgspec.structs.replace
     requests = [

@@ -22,13 +22,15 @@ from collections.abc import Callable
 from gangline import Handle, InvalidObject, NodeView, PodClass, PodInfo, State, model, resources
 from gangline.dra.live import Devices
 from gangline_plugins.default_preemption.levels import PriorityLevels
-from gangline_plugins.dynamic_resources.claims import ClaimProblem, Claims, PodClaims, uses_claims
+from gangline_plugins.dynamic_resources.claims import ClaimProblem, Claims, PodClaims, is_made_for, uses_claims
 from gangline_plugins.dynamic_resources.conceding import Concessions
 from gangline_plugins.dynamic_resources.entries import Allocation, ClaimEntry, Endings
 from gangline_plugins.dynamic_resources.extended import ExtendedClaims
 from gangline_plugins.dynamic_resources.guests import Guests
-from gangline_plugins.dynamic_resources.listening import ClaimListener, KeptListener, NodeLabels
+from gangline_plugins.dynamic_resources.listening import ClaimListener, NodeLabels
+from gangline_plugins.dynamic_resources.offering import Offering
 from gangline_plugins.dynamic_resources.orders import AllocationOrders
+from gangline_plugins.dynamic_resources.referring import References
 from gangline_plugins.dynamic_resources.written import Written, version_of
 from gangline_plugins.extended_resources import ExtendedResources
 
@@ -42,7 +44,6 @@ class Ledger:
     def __init__(self, state: State) -> None:
         self._state = state
         self._store = state.store(resources.RESOURCE_CLAIMS)
-        self.claims = PodClaims(self._store)
         self._entries: dict[str, ClaimEntry] = {}
         self._turns = itertools.count(1)
         self.levels = PriorityLevels()
@@ -58,18 +59,15 @@ class Ledger:
         self.nodes: Callable[[], NodeView] | None = None
         """All nodes; the plugin says how to get them, as only its handle has them."""
         self.devices = Devices(self._nodes)
+        self.references = References(state, self.devices.changes)
+        self.claims = PodClaims(self._store, self.references.group_of)
         self.orders = AllocationOrders()
         self._store.subscribe(ClaimListener(self.learn, self.gone))
         self.written = Written(self._store, self._nodes)
         self.extended = ExtendedClaims(state.shared(ExtendedResources, state), self._nodes, self._store)
         self.guests = Guests(state, self.devices, self._nodes, self._lacking, self.solve)
-        state.store(resources.RESOURCE_SLICES).subscribe(KeptListener(self._slice_changed))
-        state.store(resources.DEVICE_CLASSES).subscribe(KeptListener(self.devices.class_changed))
+        self.offering = Offering(state, self.devices, self.written)
         state.follow_nodes(NodeLabels(self.devices.node_changed))
-
-    def _slice_changed(self, old: model.ResourceSlice | None, new: model.ResourceSlice | None) -> None:
-        self.written.slice_changed(old, new)
-        self.devices.slice_changed(old, new)
 
     def _nodes(self) -> NodeView:
         if self.nodes is None:
@@ -290,7 +288,7 @@ class Ledger:
 
     def own(self, pod: PodInfo) -> Claims:
         """The claims without devices that were made for a pod; none if the pod has a claim that cannot be used."""
-        return [each for each in self._lacking(pod) if each.metadata.owner_references]
+        return [each for each in self._lacking(pod) if is_made_for(pod, each)]
 
     def allocation(self, uid: str) -> Allocation | None:
         """What a claim has."""

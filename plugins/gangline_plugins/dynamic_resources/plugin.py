@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
+from typing import Any
 
-import msgspec
 import numpy as np
 
 from gangline import (
@@ -26,7 +26,6 @@ from gangline import (
     PodInfo,
     Reason,
     ScoreColumn,
-    Seconds,
     StateKey,
     Status,
     default_normalize,
@@ -38,6 +37,7 @@ from gangline import (
     unschedulable,
 )
 from gangline_plugins.claim_profiles import ClaimProfiles
+from gangline_plugins.dynamic_resources.arguments import DynamicResourcesArgs
 from gangline_plugins.dynamic_resources.binding import (
     IN_USE,
     LEFT_BEHIND,
@@ -47,41 +47,26 @@ from gangline_plugins.dynamic_resources.binding import (
     ReservedClaims,
 )
 from gangline_plugins.dynamic_resources.claims import (
-    MOST_CONSUMERS,
     ClaimProblem,
     Claims,
-    is_reserved_for,
-    lacks_admin_access,
     names_of,
     uses_claims,
 )
-from gangline_plugins.dynamic_resources.extended import MOST_NAMES, is_extended, pod_of
+from gangline_plugins.dynamic_resources.extended import is_extended, pod_of
 from gangline_plugins.dynamic_resources.judging import ELSEWHERE, FIRST_ERROR, OTHERS_HAVE, Judge, Need
 from gangline_plugins.dynamic_resources.ledger import ledger
-from gangline_plugins.dynamic_resources.orders import BEST, UPSTREAM, Order
+from gangline_plugins.dynamic_resources.needing import Needs, is_full, left_for_group
+from gangline_plugins.dynamic_resources.orders import BEST
 from gangline_plugins.dynamic_resources.preferring import has_alternatives, most, preference
+from gangline_plugins.dynamic_resources.referring import POD_GROUPS, say_unless_served
 
 _UNHELPED = "no new claims to deallocate"
 _DROPPED = "deletion of ResourceClaim completed"
+_GIVEN_BACK = "deallocation of ResourceClaim completed"
 
 
 _NEED: StateKey[Need] = StateKey("DynamicResources need")
 _RESERVED: StateKey[ReservedClaims] = StateKey("DynamicResources reserved")
-
-
-class DynamicResourcesArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """Arguments of DynamicResources."""
-
-    allocation_order: Order = UPSTREAM
-    """In which order devices are given: in that of kube-scheduler (`upstream`), or first those with which least is lost
-    for other claims (`best`), which decides between nodes too.
-    """
-    binding_timeout: Seconds = Seconds(600.0)
-    """The longest time that devices may take to become ready before the pod is tried again."""
-    filter_timeout: Seconds = Seconds(10.0)
-    """The longest time, in CPU seconds, that one search for devices on all nodes may take; 0 leaves only the limits
-    that every decision has. What is found by then is kept, and the pod is tried again.
-    """
 
 
 class DynamicResources:
@@ -91,13 +76,28 @@ class DynamicResources:
     args_type = DynamicResourcesArgs
     reads = NODE
     errors_from = FIRST_ERROR
-    watches = (resources.RESOURCE_CLAIMS, resources.RESOURCE_SLICES, resources.DEVICE_CLASSES, resources.NAMESPACES)
+    watches: tuple[resources.Resource[Any], ...] = (
+        resources.RESOURCE_CLAIMS,
+        resources.RESOURCE_SLICES,
+        resources.DEVICE_CLASSES,
+        resources.NAMESPACES,
+    )
 
     def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None:
         self._handle = handle
-        self._namespaces = handle.state.store(resources.NAMESPACES)
         self._ledger = ledger(handle)
         self._devices = self._ledger.devices
+        self._heeds_taint_rules = args.feature_gates.taint_rules
+        if self._heeds_taint_rules:
+            self.watches = (*type(self).watches, resources.DEVICE_TAINT_RULES)
+            self._ledger.offering.heed_taint_rules()
+        if args.feature_gates.list_attributes:
+            self._ledger.offering.read_lists()
+        if args.feature_gates.workload_claims:
+            self.watches = (*self.watches, *POD_GROUPS)
+            self._ledger.references.heed_groups()
+            handle.run(lambda: say_unless_served(handle.client))
+        self._needs = Needs(handle, self._ledger)
         self._judge = Judge(self._ledger)
         self._binding = ClaimBinding(handle, self._ledger, args.binding_timeout)
         self._extended = self._ledger.extended
@@ -111,7 +111,12 @@ class DynamicResources:
     @hookimpl
     def events_to_register(self) -> Sequence[EventHint]:
         """Objects whose change gives a pod its claims, makes devices available, or shows devices."""
+        changed = Action.ADD | Action.UPDATE | Action.DELETE
+        rules = (on("devicetaintrules", changed, self._has_its_claims),) if self._heeds_taint_rules else ()
+        groups = [on(each.key, Action.ADD, self._is_of_group) for each in POD_GROUPS if each in self.watches]
         return (
+            *rules,
+            *groups,
             on("resourceclaims", Action.ADD | Action.UPDATE | Action.DELETE, self._is_news_of_claim),
             on("resourceslices", Action.ADD | Action.UPDATE | Action.DELETE, self._has_its_claims),
             on("deviceclasses", Action.ADD | Action.UPDATE, self._has_its_claims),
@@ -120,6 +125,10 @@ class DynamicResources:
             on("pods", Action.DELETE, lambda pod, old, new: old is None or self._concerns(old)),
             on(TAKEN_BACK, Action.UPDATE_OTHER),
         )
+
+    def _is_of_group(self, pod: PodInfo, old: object, new: model.PodGroup | None) -> bool:
+        """Whether the pod waits for its PodGroup, and that is it."""
+        return new is None or (new.metadata.namespace, new.metadata.name) == (pod.namespace, pod.group)
 
     def _is_news_of_claim(self, pod: PodInfo, old: model.ResourceClaim | None, new: model.ResourceClaim | None) -> bool:
         """Whether the claim is one of the pod's, or has given devices back."""
@@ -169,7 +178,7 @@ class DynamicResources:
         served = self._extended.served.of(pod.cls)
         if not served and not uses_claims(pod.cls):
             return None
-        need = self._need(pod)
+        need = self._needs.of(pod)
         if isinstance(need, str):
             return need
         try:
@@ -188,7 +197,7 @@ class DynamicResources:
         """Check the claims; pods without claims skip the plugin."""
         if not self._concerns(pod):
             return SKIP_CLASS
-        need = self._need(pod)
+        need = self._needs.of(pod)
         if isinstance(need, str):
             return unschedulable(need, resolvable=False)
         if not need.own and not need.named and need.pod is None:
@@ -201,35 +210,6 @@ class DynamicResources:
                 return unschedulable(str(error), resolvable=False)
         cycle.write(_NEED, need)
         return None
-
-    def _need(self, pod: PodInfo) -> Need | str:
-        """What the pod needs, or why it cannot be placed anywhere now."""
-        try:
-            claims = self._ledger.claims.of(pod)
-        except ClaimProblem as problem:
-            return str(problem)
-        is_single = self._handle.group_of(pod) is None  # a group may have a priority of its own, as its victims may
-        need = Need([], [], priority=pod.priority if is_single else None)
-        for claim in claims:
-            newest = self._ledger.newest(claim)
-            uid = claim.metadata.uid
-            if lacks_admin_access(claim, self._namespaces.get(claim.metadata.namespace)):
-                name = f"{claim.metadata.namespace}/{claim.metadata.name}"
-                return f"claim {name} asks for admin access, and its namespace does not allow it"
-            consumers = self._ledger.consumers(uid) - {pod.uid}
-            if self._ledger.is_leaving(uid) or len(consumers) >= MOST_CONSUMERS:
-                return IN_USE
-            if (is_single or newest.metadata.owner_references) and not self._ledger.has_devices(uid):
-                need.own.append(newest)
-            else:
-                need.named.append(newest)
-        if served := self._extended.served.of(pod.cls):
-            if len(served) > MOST_NAMES:
-                return f"the pod requests {len(served)} resources that devices serve, and at most {MOST_NAMES} are read"
-            need.pod, need.left = pod, self._extended.there(pod)
-            if pod.uid in self._extended.leaving and not need.left:
-                return LEFT_BEHIND
-        return need
 
     @hookimpl
     def filter(self, cycle: Cycle, nodes: NodeView) -> CodeColumn:
@@ -257,7 +237,7 @@ class DynamicResources:
 
     def _lacking(self, pod: PodInfo) -> Claims:
         """The claims of a pod without devices, in the order in which they are asked about."""
-        need = self._need(pod)
+        need = self._needs.of(pod)
         return [] if isinstance(need, str) else self._judge.lacking(need)
 
     @hookimpl
@@ -280,19 +260,23 @@ class DynamicResources:
         for claim in need.named:
             newest = self._ledger.newest(claim)
             allocation = newest.status.allocation
-            if (
-                allocation is None
-                or allocation.node_selector is None
-                or self._ledger.consumers(claim.metadata.uid) - {pod.uid}
-            ):
+            if allocation is None or allocation.node_selector is None or self._is_used(pod, newest):
                 continue
             if bool((node_selection.match_selector(allocation.node_selector, nodes) & nodes.alive).all()):
                 continue
-            self._ledger.leaving(claim.metadata.uid, True)
-            uid = pod.uid if is_reserved_for(newest, pod.uid) else ""
-            self._handle.spawn(partial(self._binding.deallocate, newest, uid))
-            return unschedulable("deallocation of ResourceClaim completed")
+            self._give_back(pod, newest)
+            return unschedulable(_GIVEN_BACK)
         return unschedulable("still not schedulable")
+
+    def _is_used(self, pod: PodInfo, claim: model.ResourceClaim) -> bool:
+        """Whether pods besides this one use a claim."""
+        mine = self._ledger.references.reserved_as(pod, claim)
+        return bool(self._ledger.consumers(claim.metadata.uid) - {pod.uid, mine})
+
+    def _give_back(self, pod: PodInfo, claim: model.ResourceClaim) -> None:
+        self._ledger.leaving(claim.metadata.uid, True)
+        uid = self._ledger.references.reserved_as(pod, claim)
+        self._handle.spawn(partial(self._binding.deallocate, claim, uid))
 
     @hookimpl
     def pod_group_concede(self, attempt: GroupAttempt) -> AbstractContextManager[None] | None:
@@ -302,11 +286,17 @@ class DynamicResources:
 
     @hookimpl
     def pod_group_post_filter(self, attempt: GroupAttempt) -> Status | None:
-        """Delete what earlier attempts have left behind of claims for extended resources of the members."""
+        """Give back what earlier attempts have left behind: claims for extended resources, devices of PodGroups."""
         found = [(pod, left) for pod in attempt.pods if (left := self._extended.there(pod)) and pod.row < 0]
         for pod, left in found:
             self._drop(pod, left)
-        return unschedulable(_DROPPED) if found else None
+        if found:
+            return unschedulable(_DROPPED)
+        for pod in attempt.pods if self._ledger.references.has_groups else ():
+            for claim in left_for_group(self._ledger, pod):
+                self._give_back(pod, claim)
+                return unschedulable(_GIVEN_BACK)
+        return None
 
     def _drop(self, pod: PodInfo, left: Claims) -> None:
         if pod.uid not in self._extended.leaving:
@@ -365,9 +355,10 @@ class DynamicResources:
         cycle.write(_RESERVED, reserved)
         if not all(self._binding.reaches(each, node) for each in chosen.values()):
             return unschedulable(NOT_HERE)
-        if any(len(self._ledger.consumers(uid) | {pod.uid}) > MOST_CONSUMERS for uid in chosen):
-            return unschedulable(IN_USE)
-        return None
+        try:
+            return unschedulable(IN_USE) if any(is_full(self._ledger, pod, each) for each in claims) else None
+        except ClaimProblem as problem:
+            return unschedulable(str(problem))
 
     @hookimpl
     def unreserve(self, cycle: Cycle, pod: PodInfo, node: str) -> None:

@@ -16,8 +16,8 @@ from gangline.testing import FakeHandle, cluster, make_node, make_pod, make_runt
 from gangline_plugins.default_preemption import Args, DefaultPreemption
 from gangline_plugins.default_preemption.importance import Candidate
 from gangline_plugins.dynamic_resources import DynamicResources
+from gangline_plugins.dynamic_resources.arguments import DynamicResourcesArgs
 from gangline_plugins.dynamic_resources.ledger import ledger
-from gangline_plugins.dynamic_resources.plugin import DynamicResourcesArgs
 
 from .claim_cases import DRIVER, exactly, spec
 

@@ -1,0 +1,86 @@
+"""What a pod needs of a node, read from its claims and from the classes that serve its extended resources."""
+
+from __future__ import annotations
+
+from gangline import Handle, PodInfo, model, resources
+from gangline_plugins.dynamic_resources.binding import IN_USE, LEFT_BEHIND
+from gangline_plugins.dynamic_resources.claims import (
+    MOST_CONSUMERS,
+    ClaimProblem,
+    Claims,
+    is_made_for,
+    lacks_admin_access,
+)
+from gangline_plugins.dynamic_resources.extended import MOST_NAMES
+from gangline_plugins.dynamic_resources.judging import Need
+from gangline_plugins.dynamic_resources.ledger import Ledger
+
+
+class Needs:
+    """Reads what pods need now."""
+
+    def __init__(self, handle: Handle, ledger: Ledger) -> None:
+        self._handle = handle
+        self._ledger = ledger
+        self._namespaces = handle.state.store(resources.NAMESPACES)
+
+    def of(self, pod: PodInfo) -> Need | str:
+        """What the pod needs, or why it cannot be placed anywhere now."""
+        is_single = self._handle.group_of(pod) is None  # a group may have a priority of its own, as its victims may
+        need = Need([], [], priority=pod.priority if is_single else None)
+        try:
+            for claim in self._ledger.claims.of(pod):
+                if why := self._read(pod, claim, is_single, need):
+                    return why
+        except ClaimProblem as problem:
+            return str(problem)
+        extended = self._ledger.extended
+        if served := extended.served.of(pod.cls):
+            if len(served) > MOST_NAMES:
+                return f"the pod requests {len(served)} resources that devices serve, and at most {MOST_NAMES} are read"
+            need.pod, need.left = pod, extended.there(pod)
+            if pod.uid in extended.leaving and not need.left:
+                return LEFT_BEHIND
+        return need
+
+    def _read(self, pod: PodInfo, claim: model.ResourceClaim, is_single: bool, need: Need) -> str:
+        """Add a claim to what the pod needs; answers why the pod cannot use the claim, or "". Raises ClaimProblem."""
+        newest = self._ledger.newest(claim)
+        uid = claim.metadata.uid
+        if lacks_admin_access(claim, self._namespaces.get(claim.metadata.namespace)):
+            name = f"{claim.metadata.namespace}/{claim.metadata.name}"
+            return f"claim {name} asks for admin access, and its namespace does not allow it"
+        if self._ledger.is_leaving(uid) or is_full(self._ledger, pod, newest):
+            return IN_USE
+        if (is_single or is_made_for(pod, newest)) and not self._ledger.has_devices(uid):
+            need.own.append(newest)
+        else:
+            need.named.append(newest)
+        return ""
+
+
+def is_full(ledger: Ledger, pod: PodInfo, claim: model.ResourceClaim) -> bool:
+    """Whether a claim has so many consumers that it cannot be reserved for the pod. Raises ClaimProblem."""
+    consumer = ledger.references.of(pod, claim).uid
+    reserved = {each.uid for each in claim.status.reserved_for}
+    if consumer != pod.uid:
+        return len(reserved - {consumer}) >= MOST_CONSUMERS
+    return len(ledger.consumers(claim.metadata.uid) - {pod.uid}) >= MOST_CONSUMERS
+
+
+def left_for_group(ledger: Ledger, pod: PodInfo) -> Claims:
+    """The claims of a pod without a node that have devices for its PodGroup, and that no pod with a node uses."""
+    if pod.row >= 0:
+        return []
+    try:
+        claims = [ledger.newest(each) for each in ledger.claims.of(pod)]
+    except ClaimProblem:
+        return []
+    found = []
+    for claim in claims:
+        mine, uid = ledger.references.reserved_as(pod, claim), claim.metadata.uid
+        if mine in ("", pod.uid) or claim.status.allocation is None or ledger.is_leaving(uid):
+            continue
+        if not ledger.consumers(uid) - {mine}:
+            found.append(claim)
+    return found

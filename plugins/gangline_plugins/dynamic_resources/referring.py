@@ -1,0 +1,97 @@
+"""For whom a claim is reserved: for a pod, or behind DRAWorkloadResourceClaims for the PodGroup of Kubernetes it is in.
+
+A claim is the group's if an entry of spec.resourceClaims of the PodGroup equals the pod's entry. Such a claim keeps its
+devices until the PodGroup is deleted: kube-controller-manager takes them back then, whatever has become of the pods.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from gangline import Changes, Client, PodInfo, State, model, resources
+from gangline_plugins.dynamic_resources.claims import GROUP_API, ClaimProblem
+
+POD_GROUPS = (resources.POD_GROUPS_V1BETA1, resources.POD_GROUPS_V1ALPHA2)
+"""The API server has one of the two."""
+_PLURAL = "podgroups"
+_MOST_ENTRIES = 4
+"""Claims of one PodGroup; the API takes no more."""
+
+log = logging.getLogger(__name__)
+
+Reference = model.ResourceClaimConsumerReference
+
+
+class References:
+    """What status.reservedFor of claims says, or is to say, for pods."""
+
+    def __init__(self, state: State, changes: Changes) -> None:
+        """`changes` is told when PodGroups begin to count, or count no more."""
+        self._state = state
+        self._changes = changes
+        self.has_groups = False
+        """Whether claims may be those of PodGroups."""
+
+    def heed_groups(self) -> None:
+        """Claims may be those of PodGroups, until the last configuration ends that has asked for it."""
+        self._state.shared(_HeededGroups, self._state, self.set_groups)
+
+    def set_groups(self, is_on: bool) -> None:
+        """Claims may be those of PodGroups from now on, or no more."""
+        self.has_groups = is_on
+        self._changes.note_all()
+
+    def group_of(self, pod: PodInfo) -> str:
+        """The name of the PodGroup whose claims the pod may use; "" for none."""
+        return pod.group if self.has_groups else ""
+
+    def of(self, pod: PodInfo, claim: model.ResourceClaim) -> Reference:
+        """For whom the claim has to be reserved so that the pod may use it. Raises ClaimProblem: no PodGroup."""
+        own = Reference(resource="pods", name=pod.name, uid=pod.uid)
+        name = self.group_of(pod)
+        if not name:
+            return own
+        stores = [self._state.store(each) for each in POD_GROUPS]
+        group = next((found for store in stores if (found := store.get(name, pod.namespace)) is not None), None)
+        if group is None:
+            raise ClaimProblem(f'podgroup "{name}" not found')
+        entry = _entry_of(pod, claim.metadata.name)
+        if entry is None or entry not in group.spec.resource_claims[:_MOST_ENTRIES]:
+            return own
+        return Reference(GROUP_API, _PLURAL, group.metadata.name, group.metadata.uid)
+
+    def reserved_as(self, pod: PodInfo, claim: model.ResourceClaim) -> str:
+        """The UID of the consumer as which the pod may use the devices of the claim; "" if it may not.
+
+        A pod does not know the UID of its PodGroup, so the name counts.
+        """
+        name = self.group_of(pod)
+        for each in claim.status.reserved_for:
+            if each.uid == pod.uid:
+                return pod.uid
+            if name and each.name == name and each.resource == _PLURAL and each.api_group == GROUP_API:
+                return each.uid
+        return ""
+
+
+async def say_unless_served(client: Client) -> None:
+    """Write to the log if the API server has no PodGroups. Raises ApiError."""
+    for each in POD_GROUPS:
+        if each.plural in await client.served(each.group, each.version):
+            return
+    log.warning("the API server does not serve PodGroups (feature gate DRAWorkloadResourceClaims); none are read")
+
+
+class _HeededGroups:
+    """Claims may be those of PodGroups, as long as a profile says so."""
+
+    def __init__(self, state: State, set_groups: Callable[[bool], None]) -> None:
+        state.at_end(lambda: set_groups(False))
+        set_groups(True)
+
+
+def _entry_of(pod: PodInfo, claim: str) -> model.PodResourceClaim | None:
+    """The entry of a pod that means a claim."""
+    entries = pod.cls.spec.resource_claims
+    return next((each for each in entries if claim in (each.resource_claim_name, pod.claims.get(each.name))), None)
