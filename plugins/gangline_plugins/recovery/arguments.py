@@ -20,6 +20,8 @@ class RecoveryArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     """Seconds after which the members that are left of a gang are evicted, if no place was found for the lost ones; 0
     leaves them where they are.
     """
+    penalty_half_life_seconds: Annotated[float, msgspec.Meta(ge=0)] = 3600.0
+    """Seconds after which a loss counts half against its node when nodes are scored; 0 forgets losses at once."""
     most_lost_fraction: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.55
     """If more nodes than this fraction are not ready at the same time, no pods are moved for it: more likely, nobody
     can see the nodes. Deleted nodes do not count.

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from gangline import Handle, Membership, PodGroup, PodInfo, custom_resources, model, resources
 from gangline_plugins.gpu.devices import device_table
 from gangline_plugins.gpu.illness import on_ill_devices
+from gangline_plugins.recovery.wear import NodeWear
 
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 """Who taints a node with this says that nothing runs there any more."""
@@ -30,9 +31,10 @@ class Loss:
 class NodeHealth:
     """Follows nodes, and knows the lost ones."""
 
-    def __init__(self, monotonic: Callable[[], float], changed: Callable[[], None]) -> None:
+    def __init__(self, monotonic: Callable[[], float], changed: Callable[[], None], wear: NodeWear) -> None:
         self._monotonic = monotonic
         self._changed = changed
+        self._wear = wear
         self._losses: dict[str, Loss] = {}
         self._there: set[str] = set()
 
@@ -48,6 +50,8 @@ class NodeHealth:
             return
         if before is None or (before.why, before.is_dead) != (why, is_dead):
             since = self._monotonic() if before is None else before.since
+            if before is None:
+                self._wear.failed(name, since)
             self._losses[name] = Loss(name, why, since, is_dead)
             self._changed()
 
@@ -90,8 +94,9 @@ def _fault(node: model.Node) -> tuple[str, bool]:
 class DeviceHealth:
     """Knows the bound pods on GPUs that their nodes report as Unhealthy."""
 
-    def __init__(self, handle: Handle, changed: Callable[[], None]) -> None:
+    def __init__(self, handle: Handle, changed: Callable[[], None], wear: NodeWear) -> None:
         self._handle = handle
+        self._wear = wear
         self._table = device_table(handle.state)
         self._changed = changed
         self._since: dict[str, float] = {}
@@ -111,6 +116,8 @@ class DeviceHealth:
         found: dict[str, tuple[PodInfo, Loss]] = {}
         for pod, id, reason in on_ill_devices(self._table, self._handle.state):
             since = self._since.get(pod.uid, now)
+            if pod.uid not in self._since and pod.uid not in found:
+                self._wear.failed(pod.node_name, now)
             why = f"GPU {id} of node {pod.node_name} is unhealthy{f' ({reason[:_MOST_SHOWN]})' if reason else ''}"
             found.setdefault(pod.uid, (pod, Loss(pod.node_name, why, since)))
         self._since = {uid: loss.since for uid, (_, loss) in found.items()}

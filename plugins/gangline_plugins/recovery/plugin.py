@@ -29,6 +29,7 @@ from functools import partial
 
 from gangline import (
     GANG_SECONDS,
+    SKIP,
     Action,
     BoolColumn,
     ClusterEvent,
@@ -38,8 +39,10 @@ from gangline import (
     GroupAttempt,
     Handle,
     Membership,
+    NodeView,
     PodGroup,
     PodInfo,
+    ScoreColumn,
     Status,
     hookimpl,
     on,
@@ -52,6 +55,7 @@ from gangline_plugins.recovery.planning import RecoveryPlan, find_recovery
 from gangline_plugins.recovery.policies import RecoveryPolicy, policy_of
 from gangline_plugins.recovery.telling import RecoveryEnd, RecoveryNotices
 from gangline_plugins.recovery.under_way import Stranded, UnderWay
+from gangline_plugins.recovery.wear import NodeWear
 
 log = logging.getLogger(__name__)
 _MOST_GROUPS = 64
@@ -74,8 +78,9 @@ class Recovery:
         self._args = args
         self._handle = handle
         self._changed = asyncio.Event()
-        self._health = NodeHealth(handle.clock.monotonic, self._changed.set)
-        self._devices = DeviceHealth(handle, self._changed.set)
+        self._wear = NodeWear(args.penalty_half_life_seconds)
+        self._health = NodeHealth(handle.clock.monotonic, self._changed.set, self._wear)
+        self._devices = DeviceHealth(handle, self._changed.set, self._wear)
         self._lost: list[tuple[PodInfo, Loss]] = []
         """The pods on lost nodes and devices, within the grace too, as of the last round."""
         self._under_way = UnderWay(handle)
@@ -121,6 +126,16 @@ class Recovery:
         return unschedulable(
             f"recovery: {len(attempt.placed)} members have nodes, and the gang moves as a whole if it finds room"
         )
+
+    @hookimpl
+    def pre_score(self) -> Status | None:
+        """Skip the score while no node has failed lately."""
+        return None if self._wear.any else SKIP
+
+    @hookimpl
+    def score(self, nodes: NodeView) -> ScoreColumn:
+        """100, and less for nodes that were lost lately: the more often and the later, the less."""
+        return self._wear.scores(nodes, self._handle.clock.monotonic())
 
     @hookimpl
     def reserve(self, pod: PodInfo, node: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -288,5 +289,20 @@ def test_a_gang_with_resource_claims_moves_too() -> None:
         (leaf,) = cluster.leaves_of("train")
         cluster.fail(cluster.node_of("train", 2))
         await cluster.until(lambda: len(cluster.bound("train")) == 4 and leaf not in cluster.leaves_of("train"), SOON)
+
+    cluster.play(story)
+
+
+def test_a_node_that_has_failed_is_avoided_for_a_while() -> None:
+    cluster = LossStory(leaves=1, graceSeconds=3600)
+
+    async def story() -> None:
+        cluster.fail("l0-n0")
+        await asyncio.sleep(1.0)
+        cluster.fail("l0-n0", status="True")
+        await asyncio.sleep(1.0)
+        cluster.add_pods_of_one_node("small", 3)
+        await cluster.runs("small", 3)
+        assert "l0-n0" not in cluster.nodes("small")
 
     cluster.play(story)
