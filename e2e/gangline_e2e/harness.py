@@ -82,6 +82,11 @@ class ControlPlane:
         return f"https://127.0.0.1:{self._ports.apiserver}"
 
     @property
+    def etcd_url(self) -> str:
+        """Where etcd listens; `tls_for` has the certificate that it asks for."""
+        return f"https://127.0.0.1:{self._ports.etcd}"
+
+    @property
     def processes(self) -> dict[str, Process]:
         """What was started and not stopped, by name, in the order of starting."""
         return dict(self._running)
@@ -139,9 +144,13 @@ class ControlPlane:
 
     def restart_apiserver(self) -> None:
         """Kill the API server, if it runs, and start it on the same port with the same data."""
-        if "kube-apiserver" in self._running:
-            self.kill("kube-apiserver")
-        self._start_core("kube-apiserver")
+        self.restart("kube-apiserver")
+
+    def restart(self, name: str) -> None:
+        """Kill a component of the control plane, if it runs, and start it on the same port with the same data."""
+        if name in self._running:
+            self.kill(name)
+        self._start_core(name)
 
     def start_component(
         self, name: str, args: Sequence[str], ready_url: str | None = None, env: Mapping[str, str] = NO_ENV
@@ -263,20 +272,21 @@ class ControlPlane:
     def _answers(self, url: str) -> bool:
         """Whether an address answers 200 to this control plane's administrator."""
         try:
-            with urllib.request.urlopen(url, timeout=2, context=self._tls(url)) as answer:
+            context = None if url.startswith("http:") else self.tls_for(url)
+            with urllib.request.urlopen(url, timeout=2, context=context) as answer:
                 return bool(answer.status == 200)
         except (OSError, http.client.HTTPException):
             return False
 
-    def _tls(self, url: str) -> ssl.SSLContext | None:
-        if self._secrets is None or url.startswith("http:"):
-            return None
+    def tls_for(self, url: str) -> ssl.SSLContext:
+        """How this control plane's administrator connects to one of its addresses; to etcd as the API server does."""
+        secrets = self._made()
         pki = self.folder / "pki"
-        if url.startswith(f"https://127.0.0.1:{self._ports.etcd}/"):
-            context = ssl.create_default_context(cafile=self._secrets.etcd_authority)
-            context.load_cert_chain(self._secrets.etcd.certificate, self._secrets.etcd.key)
+        if url.startswith(f"{self.etcd_url}/") or url == self.etcd_url:
+            context = ssl.create_default_context(cafile=secrets.etcd_authority)
+            context.load_cert_chain(secrets.etcd.certificate, secrets.etcd.key)
         else:
-            context = ssl.create_default_context(cafile=self._secrets.authority)
+            context = ssl.create_default_context(cafile=secrets.authority)
             context.load_cert_chain(pki / "admin.crt", pki / "admin.key")
         return context
 

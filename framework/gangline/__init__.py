@@ -29,6 +29,7 @@ from gangline.errors import (
     TooManyRequests,
     Unavailable,
 )
+from gangline.failpoints import failpoint
 from gangline.groups import FOLLOWED as group_watches
 from gangline.groups import keys as group_keys
 from gangline.groups import parsing as annotation_values
@@ -159,6 +160,7 @@ __all__ = [
     "custom_resources",
     "default_normalize",
     "expected",
+    "failpoint",
     "from_map",
     "gpu_use",
     "gpus_of",

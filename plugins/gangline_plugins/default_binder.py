@@ -17,6 +17,7 @@ from gangline import (
     Status,
     TooManyRequests,
     Unavailable,
+    failpoint,
     hookimpl,
     resources,
     unschedulable,
@@ -69,7 +70,9 @@ class DefaultBinder:
         """One try. After a try without an answer, a Conflict may come from this scheduler's own binding."""
         client = self._handle.client
         try:
+            failpoint("bind.before-write")
             await client.bind(pod.namespace, pod.name, pod.uid, node, cycle.annotations)
+            failpoint("bind.after-write")
         except Conflict:
             if not unsure:
                 raise

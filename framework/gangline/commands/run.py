@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+import os
 import random
 import signal
 import socket
@@ -16,7 +17,7 @@ import click
 import msgspec
 import uvloop
 
-from gangline import config
+from gangline import config, failpoints
 from gangline.clock import SystemClock
 from gangline.commands import old_options, options, profiles
 from gangline.deadline import GANG_SECONDS, POD_SECONDS
@@ -114,6 +115,7 @@ def run(
     $SCHEDULER_NAME. It leaves pods that name no scheduler to kube-scheduler, unless a file says otherwise.
     """
     logs.configure(log_level, log_format)
+    failpoints.arm(os.environ.get(failpoints.VARIABLE, ""))
     keep_memory()
     collect_rarely()
     configuration = load(files)

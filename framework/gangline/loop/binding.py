@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from gangline.api.plugin import Clock
 from gangline.deciding.group_decisions import GroupDecision
 from gangline.deciding.scheduling import Decision
+from gangline.failpoints import failpoint
 from gangline.queueing.waiting import WaitingPods
 from gangline.status import SUCCESS, Status, unschedulable
 from gangline.telemetry.metrics import Metrics
@@ -190,12 +191,15 @@ class Binder:
         members = decision.members
         together = _Together(self._waiting, members)
         statuses: Sequence[Status] = await asyncio.gather(*(together.end(m, self._verdict) for m in members))
+        failpoint("bind.before-locks")
         if all(status.is_success for status in statuses):
             statuses = await self._each(members, lambda m: m.runtime.pre_bind(m.cycle, m.pod, m.node), lambda: False)
+        failpoint("bind.before-barrier")
         barrier = _Barrier(decision, self._opened)
         try:
             if all(status.is_success for status in statuses):
                 statuses = await self._each(members, barrier.bind, lambda: barrier.is_open)
+            failpoint("bind.after-group")
             for status in statuses:
                 self._observe(status, start)
             if self._group_listener is not None:
@@ -275,6 +279,7 @@ class _Barrier:
             self.is_open = all(status.is_success for status in self._found.values())
             if self.is_open:
                 self._on_open()
+                failpoint("bind.after-barrier")
         if not self.is_open:
             return self._found[member.pod.uid]
         return await member.runtime.bind(member.cycle, member.pod, member.node)

@@ -24,6 +24,7 @@ from gangline import (
     NotFound,
     PodInfo,
     Status,
+    failpoint,
     model,
     node_selection,
     resources,
@@ -178,10 +179,13 @@ class ClaimBinding:
             self._ledger.learn(await self._writer.reserve(claim, consumer))
             return
         if _FINALIZER not in claim.metadata.finalizers:
+            failpoint("claim.before-finalizer")
             claim = await self._writer.protect(claim)
             self._ledger.learn(claim)
+        failpoint("claim.before-status")
         stamped = msgspec.structs.replace(chosen, allocation_timestamp=rfc3339(self._handle.clock.now()))
         allocated = await self._writer.allocate(claim, stamped, consumer)
+        failpoint("claim.after-status")
         reserved.versions[claim.metadata.uid] = version_of(allocated)
         self._ledger.learn(allocated)
 

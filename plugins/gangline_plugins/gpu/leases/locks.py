@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from gangline import Client, Clock, Conflict, GanglineError, NotFound, Store, model, resources, rfc3339
+from gangline import Client, Clock, Conflict, GanglineError, NotFound, Store, failpoint, model, resources, rfc3339
 from gangline_plugins.gpu.leases.holds import (
     Hold,
     HoldPart,
@@ -203,6 +203,7 @@ class Locks:
 
     async def _create(self, part: HoldPart) -> None:
         new = lease_of(part.lease, self.namespace, part.node, {part.uid: part.hold}, self._now())
+        failpoint("lock.before-write")
         self._wrote(await self._client.create(resources.LEASES, new, namespace=self.namespace))
 
     async def _join(
@@ -255,6 +256,7 @@ class Locks:
             await self._replace(lease, node_of(lease), holders)
             return
         self._written.pop(metadata.name, None)
+        failpoint("lock.before-removal")
         with suppress(NotFound):
             await self._client.delete(
                 resources.LEASES,
@@ -263,6 +265,7 @@ class Locks:
                 uid=metadata.uid,
                 resource_version=metadata.resource_version,
             )
+        failpoint("lock.after-removal")
         seen = self._store.get(metadata.name, self.namespace)
         if seen is not None and seen.metadata.uid == metadata.uid:
             self._deleted[metadata.name] = metadata.uid
@@ -270,10 +273,12 @@ class Locks:
     async def _replace(self, lease: model.Lease, node: str, holders: dict[str, Hold]) -> None:
         name = lease.metadata.name
         new = lease_of(name, self.namespace, node, holders, self._now(), lease)
+        failpoint("lock.before-write")
         self._wrote(await self._client.replace(resources.LEASES, new))
 
     def _wrote(self, lease: model.Lease) -> None:
         """Remember what was written, unless the watch was faster than the answer."""
+        failpoint("lock.after-write")
         seen = self._store.get(lease.metadata.name, self.namespace)
         if seen is None or seen.metadata.resource_version != lease.metadata.resource_version:
             self._written[lease.metadata.name] = lease

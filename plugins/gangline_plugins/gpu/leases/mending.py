@@ -14,7 +14,7 @@ import asyncio
 import logging
 from collections.abc import Iterator, Sequence
 
-from gangline import GanglineError, Handle, NotFound, PodInfo, custom_resources, model, resources, texts
+from gangline import GanglineError, Handle, NotFound, PodInfo, custom_resources, failpoint, model, resources, texts
 from gangline_plugins.gpu.allocation import Allocation, join
 from gangline_plugins.gpu.devices import DeviceTable
 from gangline_plugins.gpu.leases.book import LeaseBook
@@ -156,6 +156,7 @@ class Mender:
         firm = self._table.reserve(pod.uid)
         if firm is None or not await self._lock(pod, firm):
             return
+        failpoint("annotation.before-write")
         await self._handle.client.patch(
             resources.PODS,
             pod.name,
@@ -163,6 +164,7 @@ class Mender:
             namespace=pod.namespace,
             subresource="status",
         )
+        failpoint("annotation.after-write")
         note = f"the pod was bound while its node did not report its GPUs: it has GPU {join(firm.ids)} now"
         self._handle.recorder.event(pod, "Warning", "DevicesChosenLate", note)
         self._mended.labels("devices").inc()

@@ -1,0 +1,1 @@
+"""The judge of a history: it imports the standard library alone, and knows of Gangline the annotations of pods."""
