@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -58,9 +58,9 @@ from gangline_plugins.recovery.under_way import Stranded, UnderWay
 from gangline_plugins.recovery.wear import NodeWear
 
 log = logging.getLogger(__name__)
-_MOST_GROUPS = 64
-"""At most this many groups are planned for in one round; the others follow in the next."""
-_NEXT_ROUND = 0.05
+_AT_ONCE_SECONDS = 0.05
+"""CPU time for the plans of one round; the other groups follow in the next, so that the loop is not held."""
+_NEXT_ROUND = 0.01
 _LOOK = 30.0
 """While nodes are lost, seconds until it is looked for pods that have come to them since."""
 _HAVE_LEFT = "gangline.dev/recoveries"
@@ -199,16 +199,26 @@ class Recovery:
         self._let_go()
         due = [(pod, loss) for pod, loss in self._lost if now >= loss.since + self._args.grace_seconds]
         found = [each for each in affected(self._handle, due) if self._is_to_recover(each, now)]
-        self._is_cut_short = len(found) > _MOST_GROUPS
-        try:
-            with self._handle.within(Deadline(GANG_SECONDS)):
-                for each in found[:_MOST_GROUPS]:
-                    self._recover(each, now)
-                for stranded in self._under_way.due(now)[:_MOST_GROUPS]:
-                    if stranded.group.key not in {each.group.key for each in found}:
-                        self._try_again(stranded, now)
-        except GanglineError as error:
-            log.error("recovery of gangs: %s", error)
+        lost = {each.group.key for each in found}
+        steps = [(each.group, partial(self._recover, each, now)) for each in found]
+        for stranded in self._under_way.due(now):
+            if stranded.group.key not in lost:
+                steps.append((stranded.group, partial(self._try_again, stranded, now)))
+        self._is_cut_short = self._plan(steps, now)
+
+    def _plan(self, steps: Sequence[tuple[PodGroup, Callable[[], None]]], now: float) -> bool:
+        """Plan for groups one after the other; whether time was up before the last. A fault harms its group alone."""
+        budget = Deadline(_AT_ONCE_SECONDS)
+        for group, step in steps:
+            if budget.passed:
+                return True
+            try:
+                with self._handle.within(Deadline(GANG_SECONDS)):
+                    step()
+            except GanglineError as error:
+                self._under_way.strand(group, now, now)
+                log.error("gang %s/%s: its recovery: %s", group.namespace, group.name, error)
+        return False
 
     def _let_go(self) -> None:
         """Members that were being removed are on lost nodes now: nobody waits for them, nor for a dead node's word."""

@@ -26,7 +26,10 @@ class RecoveryPolicy(StrEnum):
 
 
 def policy_of(handle: Handle, group: PodGroup, pod: PodInfo) -> RecoveryPolicy:
-    """The policy for a group, given one of its members; an unreadable one is told in an event."""
+    """The policy for a group, given one of its members; an unreadable one is told in an event.
+
+    Pods that no controller makes anew are left alone, unless the annotation says otherwise.
+    """
     said = handle.workload(pod).get(RECOVERY)
     if said is not None:
         if said in list(RecoveryPolicy):
@@ -34,6 +37,8 @@ def policy_of(handle: Handle, group: PodGroup, pod: PodInfo) -> RecoveryPolicy:
         note = f'{RECOVERY} has to be replace, restart or none, not "{said[:_MOST_SHOWN]}"; the default applies'
         Teller(handle).once(pod, "InvalidRecovery", note)
     controller = pod.controller
+    if controller is None:
+        return RecoveryPolicy.NONE
     if group.dialect in _RESTARTING_DIALECTS or (controller is not None and controller.kind in _RESTARTING_OWNERS):
         return RecoveryPolicy.RESTART
     return RecoveryPolicy.REPLACE

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from framework.tests.gang_cluster import ONE_LEAF
 
 from gangline import PatchKind
 from gangline.kube.resources import NODES, PODS, REPLICA_SETS
@@ -147,13 +148,27 @@ def test_room_that_nobody_comes_for_is_given_to_others() -> None:
     cluster = LossStory(roomSeconds=30)
 
     async def story() -> None:
-        cluster.add_gang("alone", 4)  # no controller makes these pods anew
+        notes = {**ONE_LEAF, "gangline.dev/recovery": "replace"}
+        cluster.add_gang("alone", 4, notes)  # no controller makes these pods anew
         await cluster.runs("alone", 4)
         cluster.fail(cluster.node_of("alone", 2))
         await cluster.until(lambda: len(cluster.bound("alone")) == 0, SOON)
         cluster.add_pods_of_one_node("greedy", 7)
         await cluster.runs("greedy", 7, 40.0)
         await cluster.told("did not come in time")
+
+    cluster.play(story)
+
+
+def test_pods_that_nobody_would_make_anew_are_left_alone() -> None:
+    cluster = LossStory()
+
+    async def story() -> None:
+        cluster.add_gang("alone", 4)
+        await cluster.runs("alone", 4)
+        cluster.fail(cluster.node_of("alone", 2))
+        with pytest.raises(TimeoutError):
+            await cluster.until(lambda: len(cluster.bound("alone")) < 4, 120.0)
 
     cluster.play(story)
 
