@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack
 from typing import Any, TypeVar
 
 import msgspec
@@ -36,6 +37,7 @@ class LossStory(GangCluster):
         self.profile = profile_with("Recovery", **args)
         if more:
             self.profile = self.profile.replace("{name: Recovery}", f"{{name: Recovery}}, {{name: {more}}}")
+        self._life = AsyncExitStack()
         self.client = SimulatedClient(self.server, latency={"bind": 0.01}, faults=faults)
 
     def add_job(self, name: str, size: int, annotations: Mapping[str, str] = ONE_LEAF, **spec: Any) -> None:
@@ -151,11 +153,17 @@ class LossStory(GangCluster):
         """Wait until so many pods with this prefix have a node."""
         return await self.until(lambda: len(self.bound(prefix)) == size, seconds)
 
+    async def restart(self) -> None:
+        """The scheduler ends, and another one begins."""
+        await self._life.aclose()
+        await self._life.enter_async_context(self.scheduling(self.profile, self.client))
+
     def play(self, story: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         async def whole() -> Result:
             controllers = Workloads(self.server).run(), ClaimController(self.server).run()
             parts = (Kubelet(self.server, self.clock).run(), *controllers)
-            async with self.scheduling(self.profile, self.client), running(*parts):
+            async with running(*parts), self._life:
+                await self._life.enter_async_context(self.scheduling(self.profile, self.client))
                 return await story()
 
         return super().play(whole)

@@ -1,21 +1,31 @@
-"""Whatever happens to nodes: gangs keep their leaf, no node has two pods, and in the end all gangs run."""
+"""Whatever nodes, writes and schedulers do: gangs keep their leaf, no node has two pods, and all gangs run in the end."""
 
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import Counter
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangline.kube.resources import NODES, PODS, REPLICA_SETS
+from gangline.errors import Conflict, NotFound, TooManyRequests, Unavailable
+from gangline.kube.resources import NODES, PODS, REPLICA_SETS, Resource
 
 from .recovery_cases import LossStory
 
 ALL = [f"l{leaf}-n{number}" for leaf in range(3) for number in range(4)]
+WRITES = ("bind", "patch", "delete", "evict")
+FAULTS = (
+    Unavailable(503, "", "no"),
+    TooManyRequests(429, "", "later"),
+    Conflict(409, "", "changed"),
+    NotFound(404, "", ""),
+)
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["fail", "heal", "delete", "gang", "other", "wait", "remove"]),
+        st.sampled_from(["fail", "heal", "delete", "gang", "other", "wait", "remove", "restart"]),
         st.integers(0, 11),
         st.sampled_from([0.0, 0.5, 3.0, 11.0, 40.0]),
     ),
@@ -26,10 +36,18 @@ STEPS = st.lists(
 class Losses(LossStory):
     """Steps at random, and a look at the objects every half second."""
 
-    def __init__(self) -> None:
-        super().__init__(leaves=3, releaseSeconds=60, roomSeconds=20)
+    def __init__(self, seed: int) -> None:
+        super().__init__(leaves=3, faults=self.fault, releaseSeconds=60, roomSeconds=20)
+        self._chance = random.Random(seed)
+        self.is_faulty = True
         self.gangs: dict[str, int] = {}
         self.pods = 0
+
+    def fault(self, verb: str, resource: Resource[Any], name: str) -> Exception | None:
+        """One of six writes of pods fails, in one way or another."""
+        if not self.is_faulty or resource != PODS or verb not in WRITES or self._chance.random() > 1 / 6:
+            return None
+        return self._chance.choice(FAULTS)
 
     def step(self, what: str, number: int) -> None:
         """One step."""
@@ -71,19 +89,22 @@ class Losses(LossStory):
             assert len(self.bound(name)) <= size and len(self.leaves_of(name)) <= 1, self.bound(name)
 
 
-@given(STEPS)
-def test_gangs_survive_whatever_happens_to_nodes(steps: list[tuple[str, int, float]]) -> None:
-    cluster = Losses()
+@given(STEPS, st.integers(0, 1 << 20))
+def test_gangs_survive_whatever_happens_to_nodes(steps: list[tuple[str, int, float]], seed: int) -> None:
+    cluster = Losses(seed)
 
     async def story() -> None:
         cluster.step("gang", 2)
         for what, number, seconds in steps:
+            if what == "restart":
+                await cluster.restart()
             cluster.step(what, number)
             for _ in range(int(seconds * 2)):
                 await asyncio.sleep(0.5)
                 cluster.look()
             await asyncio.sleep(0.01)
         cluster.make_whole()
+        cluster.is_faulty = False
         for _ in range(240):
             await asyncio.sleep(0.5)
             cluster.look()
