@@ -7,6 +7,15 @@ from typing import Annotated
 import msgspec
 
 
+class SparesArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """Nodes that are kept free in each domain of a level."""
+
+    level: str
+    """The name of the level, for example leaf."""
+    nodes: Annotated[int, msgspec.Meta(ge=1)]
+    """How many nodes of each domain."""
+
+
 class RecoveryArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     """Arguments of Recovery."""
 
@@ -22,6 +31,12 @@ class RecoveryArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     """
     penalty_half_life_seconds: Annotated[float, msgspec.Meta(ge=0)] = 3600.0
     """Seconds after which a loss counts half against its node when nodes are scored; 0 forgets losses at once."""
+    spares: Annotated[list[SparesArgs], msgspec.Meta(max_length=8)] = []
+    """Nodes that only gangs that have lost members may use."""
+    lent_below_priority: int | None = None
+    """Pods of a lower priority than this may use spares, and are evicted when a gang needs these. Without this argument
+    no pods may.
+    """
     most_lost_fraction: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.55
     """If more nodes than this fraction are not ready at the same time, no pods are moved for it: more likely, nobody
     can see the nodes. Deleted nodes do not count.

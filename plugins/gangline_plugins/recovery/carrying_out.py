@@ -39,13 +39,19 @@ class Removing:
         self._patience = patience
 
     async def carry_out(
-        self, lost: Sequence[PodInfo], dead: Collection[str], evicted: Sequence[PodInfo], why: str
+        self,
+        lost: Sequence[PodInfo],
+        dead: Collection[str],
+        evicted: Sequence[PodInfo],
+        why: str,
+        lent: Sequence[PodInfo] = (),
     ) -> None:
-        """Remove lost members, then the others; `dead` names the nodes on which nothing can run any more.
+        """Remove pods from lent spares and lost members, then the others; `dead` names nodes where nothing can run.
 
         Raises Refused and ApiError.
         """
         limit = asyncio.Semaphore(_AT_ONCE)
+        await self._all(self._remove(pod, False, why, limit) for pod in lent)
         await self._all(self._remove(pod, pod.node_name in dead, why, limit) for pod in lost)
         await self._all(self._evict(pod, limit) for pod in evicted)
 

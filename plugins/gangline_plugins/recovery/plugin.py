@@ -33,6 +33,7 @@ from gangline import (
     Action,
     BoolColumn,
     ClusterEvent,
+    CodeColumn,
     Deadline,
     EventHint,
     GanglineError,
@@ -42,8 +43,11 @@ from gangline import (
     NodeView,
     PodGroup,
     PodInfo,
+    Progress,
+    Reason,
     ScoreColumn,
     Status,
+    codes,
     hookimpl,
     on,
     unschedulable,
@@ -51,8 +55,9 @@ from gangline import (
 from gangline_plugins.recovery.arguments import RecoveryArgs
 from gangline_plugins.recovery.carrying_out import Removing
 from gangline_plugins.recovery.losses import Affected, DeviceHealth, Loss, NodeHealth, affected, pods_on
-from gangline_plugins.recovery.planning import RecoveryPlan, find_recovery
+from gangline_plugins.recovery.planning import Places, RecoveryPlan, find_recovery
 from gangline_plugins.recovery.policies import RecoveryPolicy, policy_of
+from gangline_plugins.recovery.spares import Spares
 from gangline_plugins.recovery.telling import RecoveryEnd, RecoveryNotices
 from gangline_plugins.recovery.under_way import Stranded, UnderWay
 from gangline_plugins.recovery.wear import NodeWear
@@ -73,6 +78,7 @@ class Recovery:
 
     name = "Recovery"
     args_type = RecoveryArgs
+    reasons = (Reason("node(s) were spares for gangs that lose members", resolvable=False),)
 
     def __init__(self, args: RecoveryArgs, handle: Handle) -> None:
         self._args = args
@@ -84,6 +90,7 @@ class Recovery:
         self._lost: list[tuple[PodInfo, Loss]] = []
         """The pods on lost nodes and devices, within the grace too, as of the last round."""
         self._under_way = UnderWay(handle)
+        self._spares = Spares(handle, args.spares, args.lent_below_priority)
         self._removing = Removing(handle, args.room_seconds)
         self._notices = RecoveryNotices(handle)
         self._forced: set[str] = set()
@@ -100,8 +107,9 @@ class Recovery:
     def events_to_register(self) -> Sequence[EventHint]:
         """A deleted pod, or a lost node: the last member of a moving gang may have left its node."""
         return (
-            on("pods", Action.DELETE, lambda pod, old, new: bool(self._under_way.recovering)),
+            on("pods", Action.DELETE, lambda pod, old, new: bool(self._under_way.recovering) or self._spares.any),
             on(_HAVE_LEFT, Action.UPDATE_OTHER),
+            on("nodes", Action.ADD | Action.UPDATE, lambda pod, old, new: self._spares.any),
         )
 
     @hookimpl
@@ -109,6 +117,27 @@ class Recovery:
         """Hold the members of a gang that moves until the old ones have left: they would be placed beside those."""
         key = self._key_of(pod) if self._under_way.recovering else ""
         return unschedulable(_MOVING) if key and self._under_way.are_leaving(key, self._health.all) else None
+
+    @hookimpl
+    def pre_filter(self, pod: PodInfo) -> Status | None:
+        """Skip the filter where no spares are kept from the pod."""
+        if not self._spares.any or self._spares.are_lent_to(pod) or self._has_lost_members(pod):
+            return SKIP
+        return None
+
+    @hookimpl
+    def filter(self, nodes: NodeView) -> CodeColumn:
+        """Reject spares."""
+        return codes(self._spares.kept(self._allowed())[nodes.index])
+
+    def _has_lost_members(self, pod: PodInfo) -> bool:
+        """Whether the pod's gang recovers, or runs in part."""
+        membership = self._handle.group_of(pod)
+        if not isinstance(membership, Membership):
+            return False
+        group = membership.group
+        is_partial = Progress.of(group, len(self._handle.members(group.key))).is_partial
+        return is_partial or group.key in self._under_way.recovering
 
     @hookimpl
     def pod_group_post_filter(self, attempt: GroupAttempt) -> Status | None:
@@ -213,7 +242,7 @@ class Recovery:
             if budget.passed:
                 return True
             try:
-                with self._handle.within(Deadline(GANG_SECONDS)):
+                with self._handle.within(Deadline(GANG_SECONDS)), self._spares.lifted():
                     step()
             except GanglineError as error:
                 self._under_way.strand(group, now, now)
@@ -262,6 +291,9 @@ class Recovery:
         allowed[[row for name in self._health.all if (row := nodes.row_of(name)) is not None]] = False
         return allowed
 
+    def _places(self) -> Places:
+        return Places(self._handle, self._allowed(), self._spares.lent)
+
     def _recover(self, each: Affected, now: float) -> None:
         """Begin the recovery of a group with members on lost nodes, or find that there is no place."""
         group, policy = each.group, policy_of(self._handle, each.group, each.lost[0])
@@ -269,7 +301,7 @@ class Recovery:
             return
         waiting, replaced = self._waiting(group.key)
         self._under_way.end(group.key)
-        plan = find_recovery(self._handle, group, each.lost, waiting, replaced, policy, self._allowed())
+        plan = find_recovery(self._handle, group, each.lost, waiting, replaced, policy, self._places())
         why = "; ".join(loss.why for loss in list(each.losses.values())[:3])
         if plan is not None:
             self._begin(group, plan, each.dead, f"{len(each.lost)} members are lost ({why})", each.since)
@@ -291,8 +323,8 @@ class Recovery:
             del self._under_way.stranded[group.key]
             return
         policy = policy_of(self._handle, group, attempt.first)
-        plan = find_recovery(self._handle, group, (), attempt.pods, (), policy, self._allowed())
-        if plan is not None and plan.is_move:
+        plan = find_recovery(self._handle, group, (), attempt.pods, (), policy, self._places())
+        if plan is not None and (plan.is_move or plan.lent):
             self._begin(group, plan, (), "there is no room beside the other members", stranded.since)
         elif plan is not None:
             del self._under_way.stranded[group.key]  # the next attempt places it
@@ -309,15 +341,16 @@ class Recovery:
         nodes = sorted({node for _, node in plan.places})
         where = f"room is kept on {', '.join(nodes[:3])}{' and others' if len(nodes) > 3 else ''}" if nodes else ""
         how = "the gang moves as a whole" if plan.is_move else "all members restart" if plan.evicted else ""
-        note = "; ".join(part for part in (why, where, how) if part)
+        left = f"{len(plan.lent)} pods leave lent spares" if plan.lent else ""
+        note = "; ".join(part for part in (why, where, how, left) if part)
         until = self._handle.clock.monotonic() + self._args.room_seconds
         self._under_way.begin(group, plan, since, until)
-        self._notices.began(group, [*plan.lost, *plan.evicted], note)
+        self._notices.began(group, [*plan.lost, *plan.evicted, *plan.lent], note)
         self._handle.spawn(partial(self._carry_out, group, plan, dead, note))
 
     async def _carry_out(self, group: PodGroup, plan: RecoveryPlan, dead: Collection[str], note: str) -> None:
         try:
-            await self._removing.carry_out(plan.lost, dead, plan.evicted, note)
+            await self._removing.carry_out(plan.lost, dead, plan.evicted, note, plan.lent)
         except GanglineError as error:
             now = self._handle.clock.monotonic()
             self._under_way.end(group.key)

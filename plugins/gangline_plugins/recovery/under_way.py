@@ -73,8 +73,9 @@ class UnderWay:
     def begin(self, group: PodGroup, plan: RecoveryPlan, since: float, until: float) -> None:
         """Keep the room of a plan."""
         pods = [*plan.lost, *plan.evicted]
+        first = (pods or [pod for pod, _ in plan.places])[0]
         removed = frozenset(pod.uid for pod in pods)
-        found = Recovering(group, since, until, removed, plan.is_move, list(plan.places), pods[0])
+        found = Recovering(group, since, until, removed, plan.is_move, list(plan.places), first)
         self.recovering[group.key] = found
         self.stranded.pop(group.key, None)
         self.handle.expect(group.key, found.places)

@@ -67,18 +67,17 @@ class LossStory(GangCluster):
         metadata = model.ObjectMeta("gpu", "default")
         self.create(RESOURCE_CLAIM_TEMPLATES, model.ResourceClaimTemplate(metadata, template))
 
-    def add_pods_of_one_node(self, name: str, number: int) -> None:
+    def add_pods_of_one_node(self, name: str, number: int, **spec: Any) -> None:
         """Pods that want a node each, and each on its own."""
         for each in range(number):
-            labels = {"app": name}
-            self.add_replica_set(f"{name}-{each}", labels)
+            self.add_replica_set(f"{name}-{each}", {"app": f"{name}-{each}"}, **spec)
 
-    def add_replica_set(self, name: str, labels: Mapping[str, str]) -> None:
+    def add_replica_set(self, name: str, labels: Mapping[str, str], **of_pod: Any) -> None:
         """One pod that wants a node."""
         container = {"name": "main", "image": "main:1", "resources": {"limits": {"nvidia.com/gpu": 8}}}
         template = {
             "metadata": {"labels": dict(labels)},
-            "spec": {"schedulerName": "gangs", "containers": [container]},
+            "spec": {"schedulerName": "gangs", "containers": [container], **of_pod},
         }
         spec = {"replicas": 1, "selector": {"matchLabels": dict(labels)}, "template": template}
         self.server.apply_manifest(
@@ -118,6 +117,14 @@ class LossStory(GangCluster):
             data = msgspec.to_builtins(msgspec.structs.replace(found, status=status))
             self.server.apply(GPU_NODE_STATUSES, name, data, field_manager="agent")
             self.server.apply(GPU_NODE_STATUSES, name, data, field_manager="agent", subresource="status")
+
+    def cordon(self, node: str) -> None:
+        """No more pods come to the node."""
+        self.server.patch(NODES, node, {"spec": {"unschedulable": True}}, kind=PatchKind.MERGE)
+
+    def delete_pod(self, name: str) -> None:
+        """Somebody deletes a pod."""
+        self.server.delete(PODS, name, namespace="default")
 
     def lose(self, *nodes: str) -> None:
         """Delete these nodes."""

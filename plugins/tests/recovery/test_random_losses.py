@@ -1,4 +1,4 @@
-"""Whatever nodes, writes and schedulers do: gangs keep their leaf, no node has two pods, and all gangs run in the end."""
+"""Whatever nodes, writes and schedulers do: gangs keep their leaf, no node has two pods, all gangs run in the end."""
 
 from __future__ import annotations
 

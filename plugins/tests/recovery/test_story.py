@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from framework.tests.gang_cluster import ONE_LEAF
 
-from gangline import PatchKind
-from gangline.kube.resources import NODES, PODS, REPLICA_SETS
+from gangline.kube.resources import REPLICA_SETS
 
 from .recovery_cases import LossStory
 
@@ -202,7 +201,7 @@ def test_a_gang_without_a_place_recovers_as_soon_as_there_is_one() -> None:
         await cluster.told("it is tried again", SOON)
         for number, name in enumerate(sorted(cluster.bound("other"))):
             cluster.server.delete(REPLICA_SETS, f"other-{number}", namespace="default")
-            cluster.server.delete(PODS, name, namespace="default")
+            cluster.delete_pod(name)
         await cluster.until(lambda: len(cluster.bound("train")) == 4 and leaf not in cluster.leaves_of("train"), 60.0)
 
     cluster.play(story)
@@ -237,10 +236,8 @@ def test_a_gang_whose_replacement_finds_its_leaf_full_moves_as_a_whole() -> None
         cluster.add_job("train", 4, priority=0)
         await cluster.runs("train", 4)
         (leaf,) = cluster.leaves_of("train")
-        node = cluster.node_of("train", 1)
-        taint = {"key": "maintenance", "effect": "NoSchedule"}
-        cluster.server.patch(NODES, node, {"spec": {"taints": [taint]}}, kind=PatchKind.MERGE)
-        cluster.server.delete(PODS, sorted(cluster.bound("train"))[1], namespace="default")
+        cluster.cordon(cluster.node_of("train", 1))
+        cluster.delete_pod(sorted(cluster.bound("train"))[1])
         await cluster.until(lambda: len(cluster.bound("train")) == 4 and leaf not in cluster.leaves_of("train"), 30.0)
 
     cluster.play(story)

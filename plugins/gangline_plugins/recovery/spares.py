@@ -1,0 +1,74 @@
+"""Spares: nodes that are kept free in each domain for gangs that lose members, and lent to pods of a low priority.
+
+Of each domain of a level the last free nodes, in the order of the columns, are spares: so many as the profile says, or
+all free nodes if there are fewer. A node is free if no pod on it has GPUs. Which nodes are spares follows from the
+cluster as it is, so nothing is kept in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+
+from gangline import BoolColumn, Handle, PodInfo, custom_resources
+from gangline_plugins.gpu.devices import device_table
+from gangline_plugins.recovery.arguments import SparesArgs
+
+_MOST_LENT = 4096
+"""At most this many pods on lent nodes are looked at for one plan."""
+
+
+class Spares:
+    """Knows which nodes are spares now, and who may use them."""
+
+    def __init__(self, handle: Handle, args: Sequence[SparesArgs], lent_below: int | None) -> None:
+        self._handle = handle
+        self._args = args
+        self._lent_below = lent_below
+        self._table = device_table(handle.state)
+        self.are_lifted = False
+        """Whether a gang that has lost members is being planned for now."""
+
+    @property
+    def any(self) -> bool:
+        """Whether nodes are kept from pods now."""
+        return bool(self._args) and not self.are_lifted
+
+    @contextmanager
+    def lifted(self) -> Iterator[None]:
+        """In this block spares are as other nodes: a gang that has lost members is being planned for."""
+        self.are_lifted = True
+        try:
+            yield
+        finally:
+            self.are_lifted = False
+
+    def are_lent_to(self, pod: PodInfo) -> bool:
+        """Whether the pod may use spares until a gang needs them."""
+        return self._lent_below is not None and pod.priority < self._lent_below
+
+    def lent(self) -> list[PodInfo]:
+        """The pods that leave their nodes to a gang that has lost members; none if no spares are lent."""
+        if not self._args or self._lent_below is None:
+            return []
+        pods = (pod for pod in self._handle.state.pods.values() if pod.row >= 0 and self.are_lent_to(pod))
+        return [pod for pod, _ in zip(pods, range(_MOST_LENT), strict=False) if not pod.terminating]
+
+    def kept(self, usable: BoolColumn) -> BoolColumn:
+        """The nodes that are spares, for all rows; `usable` marks the nodes that are not lost."""
+        nodes = self._handle.nodes
+        gpus, used = nodes.allocatable(custom_resources.GPU), nodes.requested(custom_resources.GPU)
+        free = usable & (gpus > 0) & (used == 0) & (self._table.columns.busy[nodes.index] == 0)
+        kept = nodes.full(False)
+        for each in self._args:
+            level = self._handle.topology.find(each.level)
+            if level is None:
+                continue
+            rows = np.flatnonzero(free & (level.ids >= 0))[::-1]
+            rows = rows[np.argsort(level.ids[rows], kind="stable")]
+            domains = level.ids[rows]
+            rank = np.arange(len(rows)) - np.searchsorted(domains, domains)
+            kept[rows[rank < each.nodes]] = True
+        return kept
