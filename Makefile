@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup run test fuzz e2e e2e-large control-plane lint docs lock image image-check bench clean
+.PHONY: help setup run test fuzz chaos chaos-long e2e e2e-large control-plane lint docs lock image image-check bench clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -32,6 +32,12 @@ test: setup ## unit tests, or those of a room of the framework: ROOM=queueing
 
 fuzz: setup ## odd inputs of every kind, for an hour or MINUTES=5; what fails is kept in .fuzz/
 	$(BIN)/python -m gangline_fuzz run --minutes $(or $(MINUTES),60) $(if $(SEED),--seed $(SEED))
+
+chaos: setup control-plane ## faults on a real control plane for SECONDS=480 (SEED=1), judged by the history of etcd; kept in .chaos/
+	$(BIN)/python -m gangline_chaos run --seconds $(or $(SECONDS),480) $(if $(SEED),--seed $(SEED))
+
+chaos-long: ## the same for two hours
+	$(MAKE) chaos SECONDS=7200
 
 control-plane: setup ## build etcd, kube-apiserver, kube-scheduler, kube-controller-manager, kwok and helm (needs Go)
 	$(BIN)/python -m gangline_e2e build

@@ -290,6 +290,13 @@ class ControlPlane:
             context.load_cert_chain(pki / "admin.crt", pki / "admin.key")
         return context
 
+    def server_tls(self) -> ssl.SSLContext:
+        """With the API server's certificate, for a server that stands in for it."""
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        pair = self._made().server
+        context.load_cert_chain(pair.certificate, pair.key)
+        return context
+
 
 def drop_data(folder: Path) -> None:
     """Remove what a stopped control plane leaves in its folder, except the logs."""

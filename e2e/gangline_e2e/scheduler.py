@@ -18,7 +18,7 @@ from gangline_e2e import processes
 from gangline_e2e.api import Api
 from gangline_e2e.errors import HarnessError, StartFailed
 from gangline_e2e.ports import free_ports
-from gangline_e2e.processes import Process
+from gangline_e2e.processes import NO_ENV, Process
 from gangline_e2e.workloads import Manifest
 
 START_S = 30.0
@@ -29,7 +29,7 @@ NAME = "gangline"
 
 class Gangline:
     """One scheduler process; its configuration file and its log stand in ``folder``. ``more`` are options for it,
-    and ``start_s`` is how many seconds it has to become ready.
+    ``start_s`` is how many seconds it has to become ready, and ``env`` are variables for it.
 
     As a context manager it starts on entry, and on exit it stops, if it runs still.
     """
@@ -44,6 +44,7 @@ class Gangline:
         python_path: Path | None = None,
         more: Sequence[str] = (),
         start_s: float = START_S,
+        env: Mapping[str, str] = NO_ENV,
     ) -> None:
         self.config_file = folder / "config.yaml"
         self.log_file = folder / "gangline.log"
@@ -51,6 +52,8 @@ class Gangline:
         self._leader_elect = leader_elect
         self._more = more
         self._start_s = start_s
+        self.env = env
+        """For the next start."""
         self._python_path = python_path
         self._process: Process | None = None
         self.url = ""
@@ -67,11 +70,7 @@ class Gangline:
 
     def start(self) -> None:
         """Start it and wait until /readyz answers 200; StartFailed shows the end of its log."""
-        if self.alive():
-            raise HarnessError(f"{NAME}: runs already")
-        listen, secure = (f"127.0.0.1:{port}" for port in free_ports(2))
-        self.url, self.secure_url = f"http://{listen}", f"https://{secure}"
-        process = self._process = processes.start(NAME, self._command(listen, secure), self.log_file)
+        process = self.launch()
         deadline = time.monotonic() + self._start_s
         while not _answers(f"{self.url}/readyz"):
             if not process.alive() or time.monotonic() > deadline:
@@ -79,6 +78,15 @@ class Gangline:
                 self.stop()
                 raise StartFailed(f"{NAME}: {why}; {self.log_file} ends with:{processes.last_lines(self.log_file)}")
             time.sleep(POLL_S)
+
+    def launch(self) -> Process:
+        """Start it, and do not wait for anything."""
+        if self.alive():
+            raise HarnessError(f"{NAME}: runs already")
+        listen, secure = (f"127.0.0.1:{port}" for port in free_ports(2))
+        self.url, self.secure_url = f"http://{listen}", f"https://{secure}"
+        self._process = processes.start(NAME, self._command(listen, secure), self.log_file, self.env)
+        return self._process
 
     def stop(self) -> None:
         """Stop it as a pod is stopped: SIGTERM, and SIGKILL if that does not end it. Fine if it has ended."""
@@ -147,12 +155,12 @@ def configuration(*profiles: Manifest, **settings: Any) -> Manifest:
     }
 
 
-def election(api: Api, name: str, lease_s: float, retry_s: float = 1.0) -> Manifest:
+def election(api: Api, name: str, lease_s: float, retry_s: float = 1.0, renew_s: float = 3.0) -> Manifest:
     """Settings of a leader election for the lease of this name in the namespace of ``api``."""
     return {
         "leaderElect": True,
         "leaseDuration": f"{lease_s:g}s",
-        "renewDeadline": "3s",
+        "renewDeadline": f"{renew_s:g}s",
         "retryPeriod": f"{retry_s:g}s",
         "resourceNamespace": api.namespace,
         "resourceName": name,

@@ -17,9 +17,12 @@ from gangline_chaos.judge.world import CLAIMS, LEASES, NODES, PODS, REPORTS, Wor
 
 IN_PART_S = 30.0
 """Seconds for which a gang may be on nodes in part."""
+LOOK_S = 0.25
+MOMENT_S = 10.0
+"""Seconds for which locks and annotations may differ at the end: pods end by themselves then, too."""
 SETTLED_S = 100.0
-"""Seconds in which locks and annotations come to agree. A lock of a dead leader is freed a minute after the next one
-leads, at the next sweep, which is every 30 s.
+"""Seconds in which locks and annotations come to agree, and pods that have room are bound. A lock of a dead leader is
+freed a minute after the next one leads, at the next sweep, which is every 30 s.
 """
 
 
@@ -58,6 +61,9 @@ class Judge:
         self.bound = 0
         """How many times a pod was bound."""
         self._last = Change(0.0, 0, "", None)
+        self._is_stale = False
+        """Whether something has changed since the lasting rules were checked."""
+        self._looked_at = -LOOK_S
         self._active: set[str] = set()
         self._calm_since = 0.0
         self._broken: dict[tuple[str, str], str] = {}
@@ -100,13 +106,7 @@ class Judge:
             self._look_at_node(change.key.removeprefix(NODES))
         if change.key.startswith((PODS, CLAIMS)) and self.world.claims:
             self._look("device claimed twice", rules.claims_given_twice(self.world), None)
-        if change.key.startswith((PODS, NODES, LEASES, REPORTS)):
-            self._look_lasting("locks differ", rules.locks_that_differ(self.world), change.at)
-            self._look_lasting("devices missing", rules.devices_missing(self.world), change.at)
-            partly: Broken = {}
-            for gang in self.world.gangs:
-                partly |= rules.gang_in_part(self.world, gang)
-            self._look_lasting("gang in part", partly, change.at)
+        self._is_stale = self._is_stale or change.key.startswith((PODS, NODES, LEASES, REPORTS))
 
     def _pod_changed(self, old: Pod | None, new: Pod | None, at: float) -> None:
         for rule, subject, text in rules.wrong_changes(old, new):
@@ -150,7 +150,16 @@ class Judge:
             self._since.setdefault((rule, subject), at)
 
     def _look_at_lasting(self, now: float) -> None:
-        """Report what has been broken for too long while there was no fault."""
+        """Report what has been broken for too long while there was no fault. Lasting rules are checked every LOOK_S."""
+        if self._is_stale and now >= self._looked_at + LOOK_S:
+            self._is_stale, self._looked_at = False, now
+            partly: Broken = {}
+            for gang in self.world.gangs:
+                partly |= rules.gang_in_part(self.world, gang)
+            self._look_lasting("gang in part", partly, now)
+            self._look_lasting("locks differ", rules.locks_that_differ(self.world), now)
+            self._look_lasting("devices missing", rules.devices_missing(self.world), now)
+            self._look_lasting("waits for long", rules.left_waiting(self.world), now)
         if self._active:
             return
         for (rule, subject), since in self._since.items():
@@ -168,8 +177,10 @@ class Judge:
             ("locks differ at the end", rules.locks_that_differ(world)),
             ("devices missing at the end", rules.devices_missing(world)),
         ):
+            lasting = rule.removesuffix(" at the end")
             for subject, text in found.items():
-                self._report(rule, subject, text, at)
+                if lasting == rule or at - self._since.get((lasting, subject), at) > MOMENT_S:
+                    self._report(rule, subject, text, at)
         for fault, ended, _ in self._pending:
             self._report("not recovered", fault, f"pods wait since its end at {ended:.1f} s", at)
 

@@ -1,7 +1,8 @@
 """Writes the status of GpuClaims in the background, so that no pod waits for it.
 
 Several pods may use one claim; the status shows the latest event of any of them. Statuses that were replaced before
-they were written are never written. A status that cannot be written is dropped: no decision depends on it.
+they were written are never written. A status that the API server does not take now is tried again, unless a later one
+has replaced it meanwhile; one that the API server refuses is dropped, because no decision depends on it.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from typing import Literal
 
 import msgspec
 
-from gangline import Handle, NotFound, PodInfo, custom_resources, resources
+from gangline import Handle, NotFound, PodInfo, TooManyRequests, Unavailable, custom_resources, resources
 from gangline_plugins.gpu.allocation import Allocation, join
 
 Phase = Literal["Pending", "Reserved", "Bound", "Failed"]
 _WRITERS = 16
+FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0
+"""Seconds between two tries to write a status; the wait doubles each time."""
 
 
 class ClaimStatuses:
@@ -28,6 +31,8 @@ class ClaimStatuses:
         self._latest: dict[tuple[str, str], custom_resources.GpuClaimStatus] = {}
         self._locks = [asyncio.Lock() for _ in range(_WRITERS)]
         """A claim always uses the same lock, so that its statuses are written in order."""
+        self._trying: set[tuple[str, str]] = set()
+        """The claims whose statuses a task is writing."""
 
     def tell(
         self,
@@ -65,16 +70,31 @@ class ClaimStatuses:
         return claim is not None and not claim.status.phase
 
     async def _write(self, key: tuple[str, str]) -> None:
-        """Write the latest status, if that is not done yet. Raises ApiError."""
+        """Write the latest status, if that is not done yet, and if no other task is at it. Raises ApiError."""
+        if key in self._trying:
+            return
+        wait = FIRST_WAIT
+        self._trying.add(key)
+        try:
+            while key in self._latest:
+                if not await self._try(key):
+                    await asyncio.sleep(wait)
+                    wait = min(2 * wait, LONGEST_WAIT)
+        finally:
+            self._trying.discard(key)
+
+    async def _try(self, key: tuple[str, str]) -> bool:
+        """Write the latest status; whether the API server has answered. Raises ApiError."""
         async with self._locks[hash(key) % _WRITERS]:
-            status = self._latest.pop(key, None)
-            if status is None:
-                return
-            namespace, name = key
+            status, (namespace, name) = self._latest.pop(key), key
             fields = {field.encode_name: getattr(status, field.name) for field in msgspec.structs.fields(status)}
             try:
                 await self._handle.client.patch(
                     resources.GPU_CLAIMS, name, {"status": fields}, namespace=namespace, subresource="status"
                 )
             except NotFound:
-                return
+                pass
+            except (TooManyRequests, Unavailable):
+                self._latest.setdefault(key, status)
+                return False
+            return True

@@ -178,3 +178,26 @@ def test_locks_of_a_former_scheduler_never_keep_a_gang_waiting_that_is_placed_el
     cluster.play(story)
 
     assert len(cluster.held()) == count * members
+
+
+@pytest.mark.parametrize(("nodes", "within"), [(4, 15.0), (2, 75.0)], ids=["room elsewhere", "no room elsewhere"])
+def test_members_that_change_places_with_each_other_are_bound_although_their_leader_has_died(
+    nodes: int, within: float
+) -> None:
+    cluster = LeaseCluster(nodes=nodes)
+    cluster.add_claim(count=4)
+    uids = {name: cluster.add_pod(name, annotations=GANG) for name in NAMES}
+    places = {"a-0": ("node-0", 4), "a-1": ("node-0", 0), "a-2": ("node-1", 4), "a-3": ("node-1", 0)}
+    for name, (node, start) in places.items():
+        for id in range(start, start + 4):
+            hold = Hold(pod=f"default/{name}", by="dead.1", ids=(id,), term="locks/us/9")
+            cluster.add_lease(lease_of(f"gpu-{node}-{id}", NAMESPACE, node, {uids[name]: hold}, NOW))
+
+    async def story() -> None:
+        async with cluster.scheduler(gangs=True, term=Term("locks/us/10", 60.0)):
+            await cluster.until_bound(*NAMES, seconds=within)
+            await cluster.until(lambda: cluster.held() == cluster.allocated(), 90)
+
+    cluster.play(story)
+
+    assert len(cluster.held()) == 16

@@ -229,7 +229,8 @@ class LeaseBook:
             return
         self.suspects.add(pod.uid)
         self._wake()
-        if pod.uid in self._lifted and not (self._is_group and pod.uid in self._visitors):  # tried in another place
+        is_tried = self._is_group and pod.uid in self._visitors  # in another place
+        if (pod.uid in self._lifted and not is_tried) or (pod.uid in self._disputed and pod.uid not in self._marks):
             self._lifted.discard(pod.uid)
             self._mark(pod.uid)
 

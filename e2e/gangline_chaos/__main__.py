@@ -1,0 +1,66 @@
+"""Breaks things and judges what becomes of it: `python -m gangline_chaos run`, and `judge FILE` for a run's history."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from gangline_chaos import figures
+from gangline_chaos.faults import FAULTS
+from gangline_chaos.judge.history import read
+from gangline_chaos.judge.judging import Judge
+from gangline_chaos.judge.judging import judge as judged_from
+from gangline_chaos.running import Plan
+from gangline_chaos.running import run as play
+
+FOLDER = Path(".chaos")
+
+
+@click.group()
+def cli() -> None:
+    """Faults of every kind on a real control plane, judged by the history of etcd."""
+
+
+@cli.command()
+@click.option(
+    "--seconds", type=click.FloatRange(min=1), default=480.0, show_default=True, help="How long faults go on."
+)
+@click.option("--seed", type=int, default=None, help="Of faults and workload. Default: another one at each run.")
+@click.option("--fault", "names", multiple=True, type=click.Choice(list(FAULTS)), help="Only these. Default: all.")
+@click.option(
+    "--folder", type=click.Path(path_type=Path), default=FOLDER, show_default=True, help="For logs and history."
+)
+def run(seconds: float, seed: int | None, names: tuple[str, ...], folder: Path) -> None:
+    """Break things for so long; exit 1 if the history breaks a rule."""
+    seed = int(time.time()) if seed is None else seed
+    place = folder / f"seed-{seed}-{time.strftime('%Y%m%dT%H%M%S')}"
+    place.mkdir(parents=True)
+    path = asyncio.run(play(Plan(seed, seconds, names or tuple(FAULTS)), place, lambda text: click.echo(text)))
+    judged = judged_from(read(path))
+    _show(judged)
+    only = "".join(f" --fault {name}" for name in names)
+    click.echo(f"again: {sys.executable} -m gangline_chaos run --seconds {seconds:g} --seed {seed}{only}")
+    click.echo(f"judge again: {sys.executable} -m gangline_chaos judge {path}")
+    sys.exit(1 if judged.violations else 0)
+
+
+@cli.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+def judge(file: Path) -> None:
+    """Judge a history once more; exit 1 if it breaks a rule."""
+    judged = judged_from(read(file))
+    _show(judged)
+    sys.exit(1 if judged.violations else 0)
+
+
+def _show(judged: Judge) -> None:
+    for line in figures.lines(judged):
+        click.echo(line)
+
+
+if __name__ == "__main__":
+    cli(prog_name="python -m gangline_chaos")

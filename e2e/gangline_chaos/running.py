@@ -1,0 +1,215 @@
+"""One run: a control plane, schedulers and a workload, fault after fault, and the history that is judged afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from gangline_chaos.answering import RoughServer
+from gangline_chaos.faults import FAULTS, Fault
+from gangline_chaos.judge.history import HistoryFile, Mark
+from gangline_chaos.network import Gates
+from gangline_chaos.recorder import Recorder
+from gangline_chaos.schedulers import Replicas
+from gangline_chaos.site import ELECTION, LEASE_S, Site
+from gangline_chaos.units import FABRIC, driver_objects
+from gangline_chaos.workload import Workload
+from gangline_e2e.api import Api
+from gangline_e2e.day import fabric
+from gangline_e2e.devices import LEASES, MANAGED, disagreements
+from gangline_e2e.errors import Refused, WaitedTooLong
+from gangline_e2e.gang_crds import install_foreign
+from gangline_e2e.gpu_crds import install
+from gangline_e2e.gpu_fleet import configuration
+from gangline_e2e.harness import ControlPlane, Options
+from gangline_e2e.isolation import isolated
+from gangline_e2e.scheduler import election
+from gangline_e2e.workloads import is_bound
+
+OPTIONS = Options(apiserver_args=("--storage-media-type=application/json", "--etcd-compaction-interval=0"))
+"""etcd has JSON, and the whole history."""
+REPLICAS = 2
+STAYS_S = (1.5, 12.0)
+RECOVERS_S = 90.0
+"""How long a run waits after a fault for the pods that wait; then it goes on, and the judge has the word."""
+SETTLES_S = 150.0
+POLL_S = 0.4
+LONGEST_PAUSE_S = 1.5
+SURGE_S = 1.0
+"""New units come within this time before each fault."""
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How long a run is, and of which faults it consists."""
+
+    seed: int
+    seconds: float = 480.0
+    faults: tuple[str, ...] = tuple(FAULTS)
+    """Names; they come in a random order, each as often as the others."""
+    stays_s: tuple[float, float] = STAYS_S
+    lease_s: float = LEASE_S
+
+
+def chosen(plan: Plan) -> Iterator[Fault]:
+    """The faults of a run without end, in their order."""
+    rng = random.Random(f"faults {plan.seed}")
+    while True:
+        names = list(plan.faults)
+        rng.shuffle(names)
+        yield from (FAULTS[name] for name in names)
+
+
+async def run(plan: Plan, folder: Path, say: Say) -> Path:
+    """Play a plan; the file with its history."""
+    path = folder / "history.jsonl.gz"
+    with HistoryFile(path) as history:
+        async with built(plan, folder, history) as site:
+            await _play(site, plan, history, say)
+            await settle(site, history, say)
+    return path
+
+
+@asynccontextmanager
+async def built(plan: Plan, folder: Path, history: HistoryFile) -> AsyncIterator[Site]:
+    """Everything runs, and ends with the block."""
+    async with AsyncExitStack() as stack:
+        plane = await asyncio.to_thread(ControlPlane(folder / "control-plane", OPTIONS).__enter__)
+        stack.push_async_callback(asyncio.to_thread, plane.close)
+        recorder = Recorder(plane.etcd_url, plane.tls_for(plane.etcd_url), history.add)
+        port = urlsplit(plane.url).port
+        assert port is not None
+        gates = await stack.enter_async_context(Gates(port, REPLICAS))
+        rough = RoughServer(plane.url, plane.tls_for(plane.url), random.Random(f"answers {plan.seed}"))
+        await stack.enter_async_context(rough.running(plane.server_tls()))
+        api = await stack.enter_async_context(isolated(plane))
+        await stack.enter_async_context(_in_background(recorder.run()))
+        await _furnish(api)
+        config = configuration(api.namespace)
+        config["leaderElection"] = election(api, ELECTION, plan.lease_s, plan.lease_s / 4, 0.75 * plan.lease_s)
+
+        def ended(name: str, how: str) -> None:
+            history.add(Mark(recorder.now(), "ended", name, how))
+
+        replicas = Replicas(plane.kubeconfig, folder, config, gates.each, ended)
+        workload = Workload(api, random.Random(f"units {plan.seed}"), plan.stays_s)
+        await stack.enter_async_context(_in_background(replicas.run()))
+        yield Site(plane, api, recorder, gates, rough, replicas, workload)
+
+
+@asynccontextmanager
+async def _in_background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Do some work until the block ends; a fault in the work ends the block."""
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(work)
+        yield
+        task.cancel()
+
+
+async def _furnish(api: Api) -> None:
+    """Nodes with reports, and devices of a driver."""
+    await install(api)
+    await install_foreign(api)
+    await fabric.build(api, FABRIC)
+    await api.create_many(driver_objects(FABRIC))
+
+
+async def _play(site: Site, plan: Plan, history: HistoryFile, say: Say) -> None:
+    """Fault after fault, until the time is over."""
+    await site.replicas.leader()
+    rng = random.Random(f"times {plan.seed}")
+    end = time.monotonic() + plan.seconds
+    async with _in_background(site.workload.run()):
+        for number, fault in enumerate(chosen(plan)):
+            await asyncio.sleep(rng.uniform(0.2, LONGEST_PAUSE_S))
+            if time.monotonic() > end:
+                return
+            await play_fault(site, fault, rng, f"{fault.name}-{number}", history, say)
+
+
+async def play_fault(site: Site, fault: Fault, rng: random.Random, name: str, history: HistoryFile, say: Say) -> None:
+    """One fault: it begins, lasts, ends, and is recovered from."""
+    history.add(Mark(site.recorder.now(), "begin", name))
+    seconds = rng.uniform(fault.shortest_s, fault.longest_s)
+    site.workload.surges = True
+    await asyncio.sleep(rng.uniform(0.0, SURGE_S))
+    async with fault.begin(site, rng) as what:
+        await asyncio.sleep(seconds)
+    await site.recorder.caught_up()
+    history.add(Mark(site.recorder.now(), "end", name, what))
+    began = time.monotonic()
+    recovered = await _recovered(site)
+    took = time.monotonic() - began
+    how = "recovered" if recovered else "NOT recovered"
+    say(f"{site.recorder.now():7.1f} s  {name} ({what}) for {seconds:.1f} s, {how} in {took:.1f} s")
+
+
+async def _recovered(site: Site) -> bool:
+    """Wait until the pods that wait now have nodes or are gone."""
+    waiting: set[str] | None = None
+    deadline = time.monotonic() + RECOVERS_S
+    while time.monotonic() < deadline:
+        try:
+            found = await site.api.list(site.api.pods)
+        except (aiohttp.ClientError, OSError, Refused):
+            await asyncio.sleep(POLL_S)
+            continue
+        now = {pod["metadata"]["uid"] for pod in found if not is_bound(pod)}
+        waiting = now if waiting is None else waiting & now
+        if not waiting:
+            return True
+        await asyncio.sleep(POLL_S)
+    return False
+
+
+async def settle(site: Site, history: HistoryFile, say: Say) -> None:
+    """No more faults: all pods get nodes, all locks agree, all units go, all locks go."""
+    site.workload.grows = False
+    await site.replicas.leader()
+    async with _in_background(site.workload.run()):
+        await _until(site, lambda: _all_bound(site), "all pods are bound", say)
+        await _until(site, lambda: _locks_agree(site), "locks agree with annotations", say)
+    await site.recorder.caught_up()
+    history.add(Mark(site.recorder.now(), "quiet", "all bound"))
+    await site.workload.end()
+    await _until(site, lambda: _locks_agree(site, empty=True), "no locks are left", say)
+    for name, text in (await asyncio.to_thread(site.replicas.tracebacks)).items():
+        history.add(Mark(site.recorder.now(), "ended", name, f"a traceback in its log: {text}"))
+    for process in site.plane.processes.values():
+        if not process.alive():
+            history.add(Mark(site.recorder.now(), "ended", process.name, "it does not run any more"))
+    await site.recorder.caught_up()
+    history.add(Mark(site.recorder.now(), "quiet", "all gone"))
+
+
+async def _until(site: Site, holds: Callable[[], Awaitable[bool]], what: str, say: Say) -> None:
+    """Wait for a condition as long as a run may take to settle; if it does not come, the judge has the word."""
+    began = time.monotonic()
+    try:
+        await site.api.until(holds, what, SETTLES_S)
+        say(f"{site.recorder.now():7.1f} s  {what}, after {time.monotonic() - began:.1f} s")
+    except WaitedTooLong as error:
+        say(f"{site.recorder.now():7.1f} s  {error}")
+
+
+async def _all_bound(site: Site) -> bool:
+    return all(map(is_bound, await site.api.list(site.api.pods)))
+
+
+async def _locks_agree(site: Site, empty: bool = False) -> bool:
+    leases = await site.api.list(LEASES.format(site.api.namespace), labelSelector=MANAGED)
+    pods = await site.api.list(site.api.pods)
+    if empty and (pods or leases):
+        return False
+    live = [pod for pod in pods if pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")]
+    return not disagreements(live, leases)

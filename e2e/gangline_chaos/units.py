@@ -1,0 +1,137 @@
+"""What the workload consists of: gangs, single pods, pods with shares of a device, pods with ResourceClaims."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+from gangline_chaos.judge import objects as told
+from gangline_e2e import gangs
+from gangline_e2e.day.fabric import Fabric
+from gangline_e2e.day.objects import COMPLETES, paths
+from gangline_e2e.devices import CLAIM
+from gangline_e2e.gangs import ANYWHERE, LEAF, SPINE, Dialect, Gang, Rule, pod_of
+from gangline_e2e.gpu_crds import claim
+from gangline_e2e.workloads import Manifest, Manifests
+
+FABRIC = Fabric(nodes=12, gpus=8, leaves=4, spines=2)
+"""Leaves of 3 nodes, spines of 2 leaves."""
+DIALECTS: tuple[Dialect, ...] = (gangs.koordinator, gangs.scheduler_plugins, gangs.kueue, gangs.volcano)
+CORES = 11
+"""Of a pod for each of its GPUs: 8 of them and a few small pods fill a node of 96 cores."""
+MOST = {"": 40, SPINE: 24, LEAF: 12}
+"""The GPUs of a gang, by the level that it requires: half of what is there at most."""
+SHARES = (200, 250, 500, 700)
+"""Thousandths."""
+DRIVER = CLASS = "nic.example.com"
+CARDS = 4
+"""Devices of the driver on each node."""
+RESOURCES = "resource.k8s.io/v1"
+CLAIMS = f"/apis/{RESOURCES}/namespaces/{{}}/resourceclaims"
+
+
+@dataclass(slots=True)
+class Unit:
+    """Pods that come and go together."""
+
+    name: str
+    gpus: int
+    """In all, a share counting as one."""
+    objects: Manifests
+    claims: Manifests
+    """ResourceClaims; objects and claims are made before the pods."""
+    pods: Manifests
+    seconds: float
+    """How long it stays when it has its nodes."""
+    placed_at: float | None = None
+    made_at: float = field(default=0.0)
+
+    def paths(self, namespace: str) -> list[str]:
+        """Where the objects and claims are."""
+        claims = [f"{CLAIMS.format(namespace)}/{each['metadata']['name']}" for each in self.claims]
+        return [*paths(namespace, self.objects), *claims]
+
+
+def make(rng: random.Random, number: int, seconds: tuple[float, float]) -> Unit:
+    """The next unit of a workload; it stays for a time between these seconds."""
+    kind = rng.choices(("gang", "single", "share", "claims"), (5, 3, 3, 2))[0]
+    name = f"{kind}-{number}"
+    stays = rng.uniform(*seconds)
+    match kind:
+        case "gang":
+            return gang(rng, name, stays)
+        case "single":
+            gpus = rng.randint(1, 8)
+            pod = _cores(pod_of(name, 0, gpus), CORES * gpus)
+            if rng.random() < 0.3:
+                pod["metadata"]["annotations"][COMPLETES] = f"{stays:.1f}s"
+            return Unit(name, gpus, [], [], [pod], stays)
+        case "share":
+            milli = rng.choice(SHARES)
+            spec: Manifest = {"devices": {"count": 1, "exclusivity": "Shared", "fraction": milli / told.WHOLE}}
+            pod = pod_of(name, 0, 0, annotations={CLAIM: name, told.SHARE: str(milli)})
+            return Unit(name, 1, [claim(name, **spec)], [], [pod], stays)
+    return with_claims(rng, name, stays)
+
+
+def driver_objects(fabric: Fabric) -> Manifests:
+    """The DeviceClass, and a slice with the devices of each node."""
+    expression = f'device.driver == "{DRIVER}"'
+    made: Manifests = [
+        {
+            "apiVersion": RESOURCES,
+            "kind": "DeviceClass",
+            "metadata": {"name": CLASS},
+            "spec": {"selectors": [{"cel": {"expression": expression}}]},
+        }
+    ]
+    for number in range(fabric.nodes):
+        name = fabric.name(number)
+        spec = {
+            "driver": DRIVER,
+            "nodeName": name,
+            "pool": {"name": name, "generation": 1, "resourceSliceCount": 1},
+            "devices": [{"name": f"nic-{card}"} for card in range(CARDS)],
+        }
+        made.append({"apiVersion": RESOURCES, "kind": "ResourceSlice", "metadata": {"name": name}, "spec": spec})
+    return made
+
+
+def gang(rng: random.Random, name: str, stays: float) -> Unit:
+    """A gang of 4 to 8 pods that requires a leaf, a spine or nothing."""
+    level = rng.choice((LEAF, SPINE, ""))
+    size = rng.randint(4, 8)
+    gpus = rng.randint(1, min(8, MOST[level] // size))
+    rule = Rule(required=level) if level else ANYWHERE
+    made: Gang = rng.choice(DIALECTS)(name, size, rule, gpus)
+    within = {LEAF: f"{SPINE},{LEAF}", SPINE: SPINE, "": ""}[level]
+    for pod in made.pods:
+        pod["metadata"]["labels"][told.GANG] = name
+        pod["metadata"]["annotations"] |= {told.LEAST: str(made.min_member), told.WITHIN: within}
+        _cores(pod, CORES * gpus)
+    return Unit(name, size * gpus, made.objects, [], made.pods, stays)
+
+
+def with_claims(rng: random.Random, name: str, stays: float) -> Unit:
+    """A gang of pods, or a single one, each with a claim of its own for one or two network cards and one GPU."""
+    size = rng.choice((1, 1, 3))
+    made = (
+        gangs.koordinator(name, size, ANYWHERE, 1) if size > 1 else Gang(name, 1, 1, ANYWHERE, [], [pod_of(name, 0, 1)])
+    )
+    claims = []
+    for number, pod in enumerate(made.pods):
+        own = f"{name}-{number}"
+        exactly = {"deviceClassName": CLASS, "allocationMode": "ExactCount", "count": rng.randint(1, 2)}
+        spec = {"devices": {"requests": [{"name": "nic", "exactly": exactly}]}}
+        claims.append({"apiVersion": RESOURCES, "kind": "ResourceClaim", "metadata": {"name": own}, "spec": spec})
+        pod["spec"]["resourceClaims"] = [{"name": "nic", "resourceClaimName": own}]
+        pod["spec"]["containers"][0]["resources"]["claims"] = [{"name": "nic"}]
+        if size > 1:
+            pod["metadata"]["labels"][told.GANG] = name
+            pod["metadata"]["annotations"] |= {told.LEAST: str(size)}
+    return Unit(name, size, [], claims, made.pods, stays)
+
+
+def _cores(pod: Manifest, cores: int) -> Manifest:
+    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = str(cores)
+    return pod
