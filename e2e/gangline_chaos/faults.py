@@ -94,7 +94,7 @@ async def failpoint(site: Site, rng: random.Random) -> AsyncIterator[str]:
     said = f"{rng.choice(ON_THE_WAY)}=exit@{rng.randint(1, MOST_PASSES)}"
 
     async def surge() -> None:
-        site.workload.surges = True
+        site.workload.surge = 1
 
     died = await dies_at(site, said, surge)
     yield said if died else f"{said}, was not reached"

@@ -57,6 +57,8 @@ class Plan:
     seconds: float = 480.0
     faults: tuple[str, ...] = tuple(FAULTS)
     """Names; they come in a random order, each as often as the others."""
+    at_least: int = 0
+    """So many faults, however long that takes."""
     stays_s: tuple[float, float] = STAYS_S
     lease_s: float = LEASE_S
 
@@ -132,7 +134,7 @@ async def _play(site: Site, plan: Plan, history: HistoryFile, say: Say) -> None:
     async with _in_background(site.workload.run()):
         for number, fault in enumerate(chosen(plan)):
             await asyncio.sleep(rng.uniform(0.2, LONGEST_PAUSE_S))
-            if time.monotonic() > end:
+            if time.monotonic() > end and number >= plan.at_least:
                 return
             await play_fault(site, fault, rng, f"{fault.name}-{number}", history, say)
 
@@ -141,9 +143,10 @@ async def play_fault(site: Site, fault: Fault, rng: random.Random, name: str, hi
     """One fault: it begins, lasts, ends, and is recovered from."""
     history.add(Mark(site.recorder.now(), "begin", name))
     seconds = rng.uniform(fault.shortest_s, fault.longest_s)
-    site.workload.surges = True
+    site.workload.surge = 1
     await asyncio.sleep(rng.uniform(0.0, SURGE_S))
     async with fault.begin(site, rng) as what:
+        site.workload.surge = 2
         await asyncio.sleep(seconds)
     await site.recorder.caught_up()
     history.add(Mark(site.recorder.now(), "end", name, what))

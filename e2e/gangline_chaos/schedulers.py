@@ -37,7 +37,7 @@ class Replica:
         self.gate = gate
         self.scheduler = scheduler
         self.is_expected_to_end = False
-        """The process is killed, or kills itself at a failpoint."""
+        """The process is stopped or killed, or kills itself at a failpoint."""
 
     def leads(self) -> bool:
         """Whether it says that it leads; False for a process that does not answer."""
@@ -78,7 +78,7 @@ class Replica:
         process = self.scheduler.process
         code = process.popen.returncode if process.popen is not None else None
         last = processes.last_lines(self.scheduler.log_file, 1).strip()
-        if LOST in last or (self.is_expected_to_end and code == -signal.SIGKILL):
+        if LOST in last or (self.is_expected_to_end and code in (0, -signal.SIGKILL)):
             return ""
         return f"exit {code}: {last[:500]}"
 

@@ -17,9 +17,9 @@ from gangline_e2e.workloads import Manifest, is_bound, is_succeeded
 
 TICK_S = 0.4
 RETRY_S = 0.2
-MOST_GPUS = 56
+MOST_GPUS = 44
 """That units ask for at a time, of 96."""
-SURGE, SURGE_GPUS = 4, 16
+SURGE, SURGE_GPUS = 4, 14
 """Units that come together with a fault, and how many GPUs more are asked for then."""
 PATIENCE_S = 12.0
 """When pods wait longer, a unit that has its nodes ends early: perhaps the pods lack room."""
@@ -40,8 +40,8 @@ class Workload:
         self._ended = 0.0
         self.grows = True
         """Whether new units come."""
-        self.surges = False
-        """Whether several come next, so that a fault that begins now finds work in progress."""
+        self.surge = 0
+        """More work comes next: 1 so that a fault meets work in progress, 2 for new work during the fault."""
         self.pods: dict[str, Manifest] = {}
         """By name, as they were listed last."""
 
@@ -95,12 +95,12 @@ class Workload:
             is_placed = all(pod is not None and is_bound(pod) for pod in there)
             unit.placed_at = (unit.placed_at or now) if is_placed else None
         await self._retire(now)
-        most = MOST_GPUS + SURGE_GPUS if self.surges else MOST_GPUS
-        for _ in range(SURGE if self.surges else 1):
+        most = MOST_GPUS + self.surge * SURGE_GPUS
+        for _ in range(SURGE if self.surge else 1):
             if self.grows and sum(unit.gpus for unit in self._units.values()) < most:
                 self._count += 1
                 await self.add(make(self._rng, self._count, self._seconds))
-        self.surges = False
+        self.surge = 0
 
     async def _collect(self) -> None:
         """List the pods, and remove those whose node is gone."""
