@@ -45,6 +45,7 @@ from gangline_plugins.gpu.devices import DeviceTable, device_table
 from gangline_plugins.gpu.feasibility import REASONS, DeviceLimits, Feasibility
 from gangline_plugins.gpu.hardware import heartbeat, says_the_same
 from gangline_plugins.gpu.illness import Illness
+from gangline_plugins.gpu.late_statuses import LateStatuses
 from gangline_plugins.gpu.upkeep import TEMPLATES, Upkeep
 from gangline_plugins.gpu.wants import (
     DISAGREES,
@@ -127,6 +128,7 @@ class GpuClaim:
         handle.run(self._look_at_doubts)
         handle.run(self._look_at_health)
         handle.run(Upkeep(handle).run)
+        handle.run(LateStatuses(handle, self._table, self._statuses).run)
 
     @hookimpl
     def events_to_register(self) -> Sequence[EventHint]:

@@ -10,6 +10,7 @@ import pytest
 from gangline.errors import ApiError, TooManyRequests, Unavailable
 from gangline.kube.resources import GPU_CLAIMS, Resource
 from gangline_plugins.gpu.claim_status import LONGEST_WAIT
+from gangline_plugins.gpu.late_statuses import LOOK
 
 from .lease_cases import LeaseCluster
 
@@ -47,3 +48,41 @@ def test_a_status_that_the_api_server_does_not_take_is_tried_again(
 
     assert cluster.get(GPU_CLAIMS, "claim").status.gpu_ids == [0, 1]
     assert not [record for record in caplog.records if record.exc_info]
+
+
+@pytest.mark.parametrize("phase", ["", "Pending", "Reserved"])
+def test_a_claim_says_that_it_is_bound_although_the_scheduler_has_died_after_the_bind(phase: str) -> None:
+    cluster = LeaseCluster(nodes=1)
+    cluster.add_claim(count=2)
+    cluster.add_pod("train")
+
+    def dies(verb: str, resource: Resource[Any], name: str) -> Exception | None:
+        return Unavailable(503, "ServiceUnavailable", "down") if resource is GPU_CLAIMS and verb == "patch" else None
+
+    async def story() -> None:
+        async with cluster.scheduler(faults=dies):
+            await cluster.until_bound("train")
+        assert not cluster.get(GPU_CLAIMS, "claim").status.phase
+        cluster.server.patch(GPU_CLAIMS, "claim", {"status": {"phase": phase}}, subresource="status")
+        async with cluster.scheduler():
+            await cluster.until(lambda: cluster.get(GPU_CLAIMS, "claim").status.phase == "Bound", 3 * LOOK)
+
+    cluster.play(story)
+
+    status = cluster.get(GPU_CLAIMS, "claim").status
+    assert (status.node_name, status.gpu_ids, status.allocated) == ("node-0", [0, 1], "node-0:0,1")
+
+
+def test_a_claim_whose_pod_waits_is_not_said_to_be_bound() -> None:
+    cluster = LeaseCluster(nodes=1)
+    cluster.add_claim(count=9)
+    cluster.add_pod("train")
+    cluster.server.patch(GPU_CLAIMS, "claim", {"status": {"phase": "Pending"}}, subresource="status")
+
+    async def story() -> None:
+        async with cluster.scheduler():
+            await asyncio.sleep(4 * LOOK)
+
+    cluster.play(story)
+
+    assert cluster.get(GPU_CLAIMS, "claim").status.phase == "Pending"
