@@ -26,6 +26,8 @@ SHARES = (200, 250, 500, 700)
 DRIVER = CLASS = "nic.example.com"
 CARDS = 4
 """Devices of the driver on each node."""
+LONGER, SHARE_LONGER = 20.0, 0.02
+"""Units that see many faults."""
 RESOURCES = "resource.k8s.io/v1"
 CLAIMS = f"/apis/{RESOURCES}/namespaces/{{}}/resourceclaims"
 
@@ -53,10 +55,10 @@ class Unit:
 
 
 def make(rng: random.Random, number: int, seconds: tuple[float, float]) -> Unit:
-    """The next unit of a workload; it stays for a time between these seconds."""
+    """The next unit of a workload; it stays for a time between these seconds, and a few units for much longer."""
     kind = rng.choices(("gang", "single", "share", "claims"), (5, 3, 3, 2))[0]
     name = f"{kind}-{number}"
-    stays = rng.uniform(*seconds)
+    stays = rng.uniform(*seconds) * (LONGER if rng.random() < SHARE_LONGER else 1)
     match kind:
         case "gang":
             return gang(rng, name, stays)
