@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from gangline import Handle, NotFound, PodInfo, TooManyRequests, Unavailable, custom_resources, resources
+from gangline import Conflict, Handle, NotFound, PodInfo, TooManyRequests, Unavailable, custom_resources, resources
 from gangline_plugins.gpu.allocation import Allocation, join
 
 Phase = Literal["Pending", "Reserved", "Bound", "Failed"]
@@ -94,7 +94,7 @@ class ClaimStatuses:
                 )
             except NotFound:
                 pass
-            except (TooManyRequests, Unavailable):
+            except (Conflict, TooManyRequests, Unavailable):  # Conflict: others have changed the claim meanwhile
                 self._latest.setdefault(key, status)
                 return False
             return True

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gangline.errors import ApiError, TooManyRequests, Unavailable
+from gangline.errors import ApiError, Conflict, TooManyRequests, Unavailable
 from gangline.kube.resources import GPU_CLAIMS, Resource
 from gangline_plugins.gpu.claim_status import LONGEST_WAIT
 from gangline_plugins.gpu.late_statuses import LOOK
@@ -15,10 +15,14 @@ from gangline_plugins.gpu.late_statuses import LOOK
 from .lease_cases import LeaseCluster
 
 DOWN_S = 20.0
-FAULTS = [Unavailable(503, "ServiceUnavailable", "down"), TooManyRequests(429, "TooManyRequests", "later", 1.0)]
+FAULTS = [
+    Conflict(409, "Conflict", "changed"),
+    Unavailable(503, "ServiceUnavailable", "down"),
+    TooManyRequests(429, "TooManyRequests", "later", 1.0),
+]
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=["no answer", "too many requests"])
+@pytest.mark.parametrize("fault", FAULTS, ids=["conflict", "no answer", "too many requests"])
 def test_a_status_that_the_api_server_does_not_take_is_tried_again(
     fault: ApiError, caplog: pytest.LogCaptureFixture
 ) -> None:
