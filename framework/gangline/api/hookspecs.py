@@ -198,7 +198,7 @@ class Hooks:
         """Try to help a pod group that has no placement. Called only then, in order, until one plugin succeeds.
 
         A mapping nominates nodes: pod UID to the node on which the plugin makes room. A Status explains why nothing
-        helps.
+        helps; one that is not resolvable takes the nominations of the waiting members back, if no later plugin helps.
         """
 
 

@@ -37,7 +37,7 @@ class GroupRejection:
     plugins: frozenset[str]
     group: PodGroup | None = None
     nominated: Mapping[str, str] = field(default_factory=dict)
-    """For each pod UID the node on which plugins make room for the pod."""
+    """For each pod UID the node on which plugins make room for the pod; "" if there is none any more."""
     is_error: bool = False
     retry_after: float | None = None
     """Seconds after which another topology level is allowed."""

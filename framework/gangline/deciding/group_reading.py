@@ -18,8 +18,10 @@ def read_group(members: Sequence[PodInfo], runtime: Runtime) -> tuple[PodGroup |
     """The group of these pods, or the problem with it; like members form one role each, sorted by rank."""
     found: dict[RoleKey, list[tuple[float, PodInfo]]] = {}
     first: PodGroup | None = None
+    held = ""
     for pod in members:
-        if not runtime.lets_in(pod).is_success:
+        if not (status := runtime.lets_in(pod)).is_success:
+            held = held or status.message
             continue
         membership = runtime.handle.group_of(pod)
         if not isinstance(membership, Membership):
@@ -35,7 +37,7 @@ def read_group(members: Sequence[PodInfo], runtime: Runtime) -> tuple[PodGroup |
         key = (membership.subgroup, likeness(pod, runtime))
         found.setdefault(key, []).append((rank, pod))
     if first is None:
-        return "the group has no members", {}
+        return held or "the group has no members", {}
     return first, {key: _by_rank(ranked) for key, ranked in found.items()}
 
 

@@ -250,15 +250,21 @@ class Runtime:
 
     @measured("pod_group_post_filter")
     def group_post_filter(self, attempt: GroupAttempt) -> tuple[Mapping[str, str], str]:
-        """The nominations of the first plugin that can help, by pod UID, and the plugins' messages."""
+        """The nominations of the first plugin that can help, by pod UID, and the plugins' messages.
+
+        "" takes older nominations back, because nothing can help.
+        """
         said: list[str] = []
+        is_hopeless = False
         for impl in self._at("pod_group_post_filter"):
             answer = impl.call(attempt, self.handle.nodes)
             if isinstance(answer, Status):
                 said.append(answer.message)
+                is_hopeless = is_hopeless or answer.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
             elif answer:
                 return answer, ", ".join(said)
-        return {}, "; ".join(each.rstrip(".") for each in said if each)
+        given_up = {pod.uid: "" for pod in attempt.pods if is_hopeless and pod.row < 0 and pod.nominated_node_name}
+        return given_up, "; ".join(each.rstrip(".") for each in said if each)
 
     @measured("reserve")
     def reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:

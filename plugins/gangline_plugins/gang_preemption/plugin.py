@@ -129,11 +129,12 @@ class GangPreemption:
         if (occupants.leaving or is_under_way) and (placed := trials.verify(())) is not None:
             return EvictionPlan((), placed)
         if not occupants.pods:
-            return unschedulable("preemption: no pods of lower priority that may be removed.")
+            return unschedulable("preemption: no pods of lower priority that may be removed.", resolvable=False)
         budgets = Budgets(self._handle.state.store(resources.PDBS))
         drafts = self._drafts(attempt, nodes, occupants, budgets)
         return _settled(drafts, trials, budgets) or unschedulable(
-            "preemption: the whole gang would not fit if all pods of lower priority that may be removed were gone."
+            "preemption: the whole gang would not fit if all pods of lower priority that may be removed were gone.",
+            resolvable=False,
         )
 
     def _refusal(self, attempt: GroupAttempt) -> str:

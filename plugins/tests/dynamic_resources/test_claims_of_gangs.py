@@ -192,6 +192,20 @@ def test_a_gang_whose_claim_is_not_there_is_held_until_it_comes() -> None:
     cluster.check()
 
 
+def test_a_member_that_waits_for_its_claim_beside_a_running_gang_says_so() -> None:
+    cluster = Cluster(a=2)
+    enough = {**GANG, "gang.scheduling.koordinator.sh/min-available": "2"}
+
+    async def story() -> None:
+        cluster.template("one")
+        for number, template in enumerate(("one", "one", "missing")):
+            cluster.pod(f"g{number}", template, annotations=enough)
+        await cluster.bound("g0", "g1")
+        await cluster.told("g2", "ResourceClaim not created yet")
+
+    cluster.play(story)
+
+
 def test_nobody_is_evicted_for_the_devices_of_a_gang_without_a_plugin_for_that() -> None:
     cluster = Cluster(a=2)
 

@@ -13,6 +13,7 @@ from framework.tests.gang_cluster import ONE_LEAF, GangCluster, profile_with
 from gangline import ApiError
 from gangline.kube.resources import EVENTS, PODS, Resource
 from gangline.simulate import Kubelet, SimulatedClient, running
+from gangline.testing import make_pod
 
 
 class Cluster(GangCluster):
@@ -96,3 +97,24 @@ def test_after_a_deletion_that_failed_the_rest_of_the_gang_goes_too() -> None:
 
     assert cluster.sizes() == {"high": 4} and not cluster.failing
     assert {pod.metadata.name for pod in cluster.list(PODS)} == {f"high-{n}" for n in range(4)}
+
+
+def test_a_gang_that_lost_its_room_to_a_higher_pod_keeps_nothing_from_lower_ones() -> None:
+    cluster = Cluster(leaves=1)
+    cluster.add_gang("low", 4, {}, priority=0)
+
+    async def story() -> None:
+        async with cluster.running():
+            await cluster.until(lambda: len(cluster.bound()) == 4)
+            cluster.add_gang("high", 4, {}, priority=100)
+            await cluster.until(lambda: not cluster.bound())
+            cluster.create(PODS, make_pod("top", gpus=8, priority=1000, scheduler_name="gangs"))
+            await cluster.until(lambda: "top" in cluster.bound())
+            cluster.create(PODS, make_pod("later", gpus=8, priority=0, scheduler_name="gangs"))
+            await cluster.until(lambda: "later" in cluster.bound())
+            await asyncio.sleep(60)
+
+    cluster.play(story)
+
+    assert set(cluster.bound()) == {"top", "later"}
+    assert not any(pod.status.nominated_node_name for pod in cluster.list(PODS) if not pod.spec.node_name)
