@@ -9,7 +9,15 @@ import msgspec
 
 from gangline import model
 from gangline.errors import InvalidObject
-from gangline.kube.resources import DEVICES, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, STORED, Resource
+from gangline.kube.resources import (
+    DEVICES,
+    GPU_CLAIMS,
+    GPU_NODE_STATUSES,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
+    STORED,
+    Resource,
+)
 from gangline.state.cache import Cache
 
 T = TypeVar("T")
@@ -18,7 +26,7 @@ T = TypeVar("T")
 def load_cluster(case: Mapping[str, Any]) -> Cache:
     """A cache with the objects of a case. Raises GanglineError for the first object that cannot be used."""
     cluster = Cache()
-    for resource in (*STORED, *DEVICES):
+    for resource in (*STORED, *DEVICES, GPU_NODE_STATUSES, GPU_CLAIMS):
         store = cluster.store(resource)
         for obj in _objects(case, resource):
             store.upsert(obj)

@@ -6,7 +6,7 @@ from typing import Any
 
 from gangline import model
 from gangline.explain.case import load_cluster, make_claims
-from gangline.kube.resources import DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES
+from gangline.kube.resources import DEVICE_CLASSES, GPU_CLAIMS, GPU_NODE_STATUSES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from gangline.testing import make_pod
 
 SLICE: dict[str, Any] = {
@@ -61,3 +61,14 @@ def test_the_pod_of_a_case_gets_the_claims_of_its_templates_unless_it_has_them()
     }
     made = cluster.store(RESOURCE_CLAIMS).get("p-one", "default")
     assert made is not None and made.spec == EXACTLY and made.metadata.owner_references[0].uid == pod.metadata.uid
+
+
+def test_the_gpu_claims_of_a_case_are_read() -> None:
+    claim = {"metadata": {"name": "pair", "namespace": "default"}, "spec": {"devices": {"count": 2}}}
+    report = {"metadata": {"name": "a"}}
+
+    cluster = load_cluster({"gpuclaims": [claim], "gpunodestatuses": [report]})
+
+    found = cluster.store(GPU_CLAIMS).get("pair", "default")
+    assert found is not None and found.spec.devices.count == 2
+    assert cluster.store(GPU_NODE_STATUSES).get("a") is not None
