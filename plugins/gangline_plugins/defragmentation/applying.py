@@ -25,11 +25,10 @@ from gangline_plugins.defragmentation.checking import changed, lacks_room
 from gangline_plugins.defragmentation.following import Following
 from gangline_plugins.defragmentation.plan import Move, MovePlan, MoveStep
 from gangline_plugins.defragmentation.record import CONFIG_MAP, Record, owner_in
+from gangline_plugins.preemption.removing import evict_patiently
 
 _ANSWER = 30.0
 """Seconds within which a scheduler has to confirm that it keeps the room."""
-_AGAIN = 1.0
-"""Seconds until an eviction that a budget forbids is tried again, unless the API server names a time."""
 
 
 class Stopped(GanglineError):
@@ -181,15 +180,11 @@ class Applying:
             raise Stopped(arrivals.what_is_missing())
 
     async def _evict(self, step: MoveStep) -> None:
-        deadline = self._clock.monotonic() + self._args.timeout_seconds
-        while True:
-            try:
-                await self._client.evict(step.namespace, step.name, step.uid)
-                return
-            except TooManyRequests as error:
-                if self._clock.monotonic() > deadline:
-                    raise Stopped(f"pod {step.namespace}/{step.name} may not be evicted: {error.message}") from None
-                await asyncio.sleep(error.retry_after or _AGAIN)
+        try:
+            which = step.namespace, step.name, step.uid
+            await evict_patiently(self._client, self._clock, which, self._args.timeout_seconds)
+        except TooManyRequests as error:
+            raise Stopped(f"pod {step.namespace}/{step.name} may not be evicted: {error.message}") from None
 
     def _has_started(self, plan: MovePlan) -> bool:
         found = (self._pods.pods.get(uid) for uid in plan.members)

@@ -53,6 +53,7 @@ from gangline_plugins.defragmentation.holds import Holds
 from gangline_plugins.defragmentation.plan import MovePlan
 from gangline_plugins.defragmentation.planning import Planner
 from gangline_plugins.defragmentation.record import CONFIG_MAP, HELD, Record, record_of
+from gangline_plugins.preemption.helping import is_helped
 
 log = logging.getLogger(__name__)
 _MOST_PLANS = 3
@@ -198,7 +199,7 @@ class Defragmentation:
             try:
                 with self._handle.within(Deadline(GANG_SECONDS)):
                     attempt = self._handle.attempt(key)
-                    if attempt is None or self._is_helped(attempt):
+                    if attempt is None or is_helped(self._handle, attempt):
                         continue
                     plan = self.planner.for_group(attempt)
                 if plan.moves:
@@ -211,11 +212,6 @@ class Defragmentation:
                 return True
             await asyncio.sleep(0)
         return False
-
-    def _is_helped(self, attempt: GroupAttempt) -> bool:
-        """Whether a preemption is making room for the group."""
-        own = {pod.uid for pod in attempt.pods}
-        return any(not own.isdisjoint(pods) for pods in self._handle.nominated().values())
 
     async def _carry_out(self, plan: MovePlan, first: PodInfo) -> None:
         said = f"moving {len(plan.steps)} pods, {plan.cost:,.0f} GPU-seconds, to make room for {plan.goal}"

@@ -7,16 +7,54 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import UTC, datetime
 from typing import Any
 
-from gangline import ApiError, Conflict, Handle, NotFound, PatchKind, PodInfo, resources
+from gangline import (
+    ApiError,
+    Client,
+    Clock,
+    Conflict,
+    Handle,
+    NotFound,
+    PatchKind,
+    PodInfo,
+    TooManyRequests,
+    resources,
+)
 from gangline_plugins.preemption.precedence import DISRUPTION_TARGET
 
+_AGAIN = 1.0
+"""Seconds until an eviction that a budget forbids is tried again, unless the API server names a time."""
 _PAUSES = (0.01, 0.05, 0.25)
 """Seconds to wait before each retry of writing a condition."""
 _MAY_PASS = frozenset((0, 409, 500, 503))
 """The statuses after which a write is retried: no answer, conflict, internal error, unavailable."""
+
+
+async def evict_patiently(
+    client: Client,
+    clock: Clock,
+    pod: tuple[str, str, str],
+    patience: float,
+    limit: AbstractAsyncContextManager[Any] | None = None,
+) -> None:
+    """Have a pod evicted as far as disruption budgets allow it, and ask again for so many seconds if one does not now.
+
+    The pod is given by namespace, name and UID. Each try is made within `limit`, and none of the pauses between them.
+    Raises TooManyRequests when the time is over, and ApiError.
+    """
+    deadline = clock.monotonic() + patience
+    while True:
+        try:
+            async with limit or nullcontext():
+                await client.evict(*pod)
+            return
+        except TooManyRequests as error:
+            if clock.monotonic() > deadline:
+                raise
+            await asyncio.sleep(error.retry_after or _AGAIN)
 
 
 class Remover:

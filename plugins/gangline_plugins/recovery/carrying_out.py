@@ -14,13 +14,11 @@ from collections.abc import Collection, Coroutine, Iterable, Sequence
 from typing import Any
 
 from gangline import Conflict, GanglineError, Handle, NotFound, PodInfo, TooManyRequests
-from gangline_plugins.preemption.removing import Remover
+from gangline_plugins.preemption.removing import Remover, evict_patiently
 
 REASON = "GangRecovery"
 """The reason in the condition DisruptionTarget."""
 _AT_ONCE = 16
-_AGAIN = 1.0
-"""Seconds until an eviction that a budget forbids is tried again, unless the API server names a time."""
 
 
 class Refused(GanglineError):
@@ -66,16 +64,10 @@ class Removing:
             await self._remover.remove(pod, REASON, why, 0 if is_dead else None)
 
     async def _evict(self, pod: PodInfo, limit: asyncio.Semaphore) -> None:
-        clock = self._handle.clock
-        deadline = clock.monotonic() + self._patience
-        while True:
-            try:
-                async with limit:
-                    await self._handle.client.evict(pod.namespace, pod.name, pod.uid)
-                return
-            except (NotFound, Conflict):
-                return
-            except TooManyRequests as error:
-                if clock.monotonic() > deadline:
-                    raise Refused(pod, error.message) from None
-                await asyncio.sleep(error.retry_after or _AGAIN)
+        handle, which = self._handle, (pod.namespace, pod.name, pod.uid)
+        try:
+            await evict_patiently(handle.client, handle.clock, which, self._patience, limit)
+        except (NotFound, Conflict):
+            return
+        except TooManyRequests as error:
+            raise Refused(pod, error.message) from None

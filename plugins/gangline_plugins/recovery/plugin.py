@@ -52,6 +52,7 @@ from gangline import (
     on,
     unschedulable,
 )
+from gangline_plugins.preemption.helping import is_helped
 from gangline_plugins.recovery.arguments import RecoveryArgs
 from gangline_plugins.recovery.carrying_out import Removing
 from gangline_plugins.recovery.losses import Affected, DeviceHealth, Loss, NodeHealth, affected, pods_on
@@ -319,7 +320,7 @@ class Recovery:
         """Look once more at a group that runs in part and has no room for the rest."""
         group = stranded.group
         attempt = self._handle.attempt(group.key)
-        if attempt is None or not attempt.placed or not attempt.needed or self._is_helped(attempt):
+        if attempt is None or not attempt.placed or not attempt.needed or is_helped(self._handle, attempt):
             del self._under_way.stranded[group.key]
             return
         policy = policy_of(self._handle, group, attempt.first)
@@ -331,11 +332,6 @@ class Recovery:
         else:
             why = "there is no room beside the other members, nor for all of them elsewhere"
             self._wait(self._under_way.strand(group, now, now), attempt.pods, why, now)
-
-    def _is_helped(self, attempt: GroupAttempt) -> bool:
-        """Whether a preemption makes room for the group."""
-        own = {pod.uid for pod in attempt.pods}
-        return any(not own.isdisjoint(pods) for pods in self._handle.nominated().values())
 
     def _begin(self, group: PodGroup, plan: RecoveryPlan, dead: Collection[str], why: str, since: float) -> None:
         nodes = sorted({node for _, node in plan.places})

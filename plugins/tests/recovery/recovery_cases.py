@@ -152,6 +152,10 @@ class LossStory(GangCluster):
         names = self.bound(prefix)
         return {pod.metadata.uid for pod in self.list(PODS) if pod.metadata.name in names}
 
+    async def moved(self, prefix: str, size: int, leaf: str, seconds: float) -> None:
+        """Wait until so many pods with this prefix have a node, and none of them in that leaf."""
+        await self.until(lambda: len(self.bound(prefix)) == size and leaf not in self.leaves_of(prefix), seconds)
+
     async def told(self, words: str, seconds: float = 30.0) -> None:
         """Wait until an event says this."""
         await self.until(lambda: any(words in note for note in self.notes()), seconds)

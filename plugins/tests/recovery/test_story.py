@@ -44,7 +44,7 @@ def test_a_gang_whose_leaf_has_no_room_moves_as_a_whole() -> None:
         await cluster.runs("train", 4)
         (leaf,) = cluster.leaves_of("train")
         cluster.fail(cluster.node_of("train", 2))
-        await cluster.until(lambda: len(cluster.bound("train")) == 4 and leaf not in cluster.leaves_of("train"), SOON)
+        await cluster.moved("train", 4, leaf, SOON)
         assert len(cluster.leaves_of("train")) == 1
 
     cluster.play(story)
@@ -60,7 +60,7 @@ def test_the_members_of_a_deleted_node_are_replaced() -> None:
         await cluster.runs("train", 4)
         (leaf,) = cluster.leaves_of("train")
         cluster.lose(cluster.node_of("train", 2))
-        await cluster.until(lambda: len(cluster.bound("train")) == 4 and leaf not in cluster.leaves_of("train"), SOON)
+        await cluster.moved("train", 4, leaf, SOON)
 
     cluster.play(story)
 
@@ -137,7 +137,7 @@ def test_no_other_pod_takes_the_room_that_is_kept() -> None:
         cluster.fail(cluster.node_of("train", 2))
         await cluster.told("room is kept on", SOON)
         cluster.add_pods_of_one_node("greedy", 8)
-        await cluster.until(lambda: len(cluster.bound("train")) == 4 and leaf not in cluster.leaves_of("train"), SOON)
+        await cluster.moved("train", 4, leaf, SOON)
         await cluster.runs("greedy", 3)  # on what the gang has left, without the lost node
 
     cluster.play(story)
@@ -202,7 +202,7 @@ def test_a_gang_without_a_place_recovers_as_soon_as_there_is_one() -> None:
         for number, name in enumerate(sorted(cluster.bound("other"))):
             cluster.server.delete(REPLICA_SETS, f"other-{number}", namespace="default")
             cluster.delete_pod(name)
-        await cluster.until(lambda: len(cluster.bound("train")) == 4 and leaf not in cluster.leaves_of("train"), 60.0)
+        await cluster.moved("train", 4, leaf, 60.0)
 
     cluster.play(story)
 
@@ -238,7 +238,7 @@ def test_a_gang_whose_replacement_finds_its_leaf_full_moves_as_a_whole() -> None
         (leaf,) = cluster.leaves_of("train")
         cluster.cordon(cluster.node_of("train", 1))
         cluster.delete_pod(sorted(cluster.bound("train"))[1])
-        await cluster.until(lambda: len(cluster.bound("train")) == 4 and leaf not in cluster.leaves_of("train"), 30.0)
+        await cluster.moved("train", 4, leaf, 30.0)
 
     cluster.play(story)
 
@@ -300,7 +300,7 @@ def test_a_gang_with_resource_claims_moves_too() -> None:
         await cluster.runs("train", 4)
         (leaf,) = cluster.leaves_of("train")
         cluster.fail(cluster.node_of("train", 2))
-        await cluster.until(lambda: len(cluster.bound("train")) == 4 and leaf not in cluster.leaves_of("train"), SOON)
+        await cluster.moved("train", 4, leaf, SOON)
 
     cluster.play(story)
 
