@@ -9,6 +9,7 @@ from itertools import count
 
 import pytest
 
+from gangline.failpoints import VARIABLE
 from gangline_e2e.api import Api
 from gangline_e2e.claims.building import API, Story, class_, devices, exactly, node, offer, pod, template
 from gangline_e2e.claims.judging import devices_of, disagreements, unfinished
@@ -21,6 +22,8 @@ from gangline_e2e.workloads import Manifest, Manifests, is_bound
 NODES, DEVICES = 5, 8
 PODS = 60
 SETTLED_S = 60.0
+DEATHS = ("claim.before-status=exit@2", "claim.after-status=exit@9", "claim.before-status=exit@5")
+"""Where the scheduler dies, one time after the other."""
 GANG = {"gang.scheduling.koordinator.sh/name": "a", "gang.scheduling.koordinator.sh/min-available": "8"}
 POLICY = "claims-of-g3-stay-without-devices"
 ADMISSION = "admissionregistration.k8s.io/v1"
@@ -67,23 +70,29 @@ async def test_a_scheduler_killed_while_it_writes_claims_loses_no_device(
     """Meanwhile the driver replaces its slices, and somebody changes the claims again and again."""
     story = _story("killed")
     await api.create_many(story.there)
-    await api.create_many(_pods(story, PODS, ("one",)))
-    async with _running(_annotate(api)), _running(_replace_slices(api, story)):
-        scheduler = start_gangline(plane.kubeconfig, configuration(profile("one")))
-        protected, allocated = list[str](), list[str]()
-        for bound in (1, 10, 25):
-            await api.wait_for(api.pods, is_bound, bound, SETTLED_S)
-            scheduler.kill()
-            early, late = unfinished(await _claims(api), await api.list(api.pods))
-            protected, allocated = protected + early, allocated + late
-            await _delete_users(api, late[::2])
-            scheduler.start()
-        there = len(await api.list(api.pods))
-        await api.wait_for(api.pods, is_bound, min(there, NODES * DEVICES), SETTLED_S)
+    async with _running(_replace_slices(api, story)):
+        scheduler = start_gangline(plane.kubeconfig, configuration(profile("one")), env={VARIABLE: DEATHS[0]})
+        await api.create_many(_pods(story, PODS, ("one",)))
+        async with _running(_annotate(api)):
+            protected, allocated = list[str](), list[str]()
+            for death in (*DEATHS[1:], ""):
+                assert await asyncio.to_thread(scheduler.process.wait, SETTLED_S), scheduler.env
+                early, late = unfinished(await _claims(api), await api.list(api.pods))
+                protected, allocated = protected + early, allocated + late
+                await _delete_users(api, late[::2])
+                scheduler.env = {VARIABLE: death}
+                scheduler.launch()
+            for bound in (10, 25):
+                await api.wait_for(api.pods, is_bound, bound, SETTLED_S)
+                scheduler.kill()
+                await _delete_users(api, unfinished(await _claims(api), await api.list(api.pods))[1][::2])
+                scheduler.start()
+            there = len(await api.list(api.pods))
+            await api.wait_for(api.pods, is_bound, min(there, NODES * DEVICES), SETTLED_S)
     await _settle(api)
 
-    assert protected, "no kill came between a finalizer and the devices"
-    assert allocated, "no kill came between the devices and the binding"
+    assert protected, "no death came between a finalizer and the devices"
+    assert allocated, "no death came between the devices and the binding"
     bound_pods = [each for each in await api.list(api.pods) if is_bound(each)]
     assert len(bound_pods) == min(there, NODES * DEVICES)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Callable
 from typing import Protocol
 
 from gangline import State, custom_resources, model, resources
@@ -40,6 +41,8 @@ class NodeReports:
     def __init__(self, columns: Columns, classes: LinkClasses, state: State, table: Table) -> None:
         self.count = 0
         """Grows by 1 with each report of an agent, and with each one that is gone."""
+        self.arrived: list[Callable[[int], None]] = []
+        """Called with the row of a node whose devices are known from now on."""
         self._columns = columns
         self._classes = classes
         self._state = state
@@ -127,6 +130,10 @@ class NodeReports:
         problem = found if isinstance(found, str) else ""
         if problem and problem != node.problem:
             log.warning("%s; pods with claims do not go to the node", problem)
+        was_known = node.hardware is not None
         node.problem = problem
         node.hardware = None if isinstance(found, str) else found
         self._table.settle(row, node)
+        if node.hardware is not None and not was_known:
+            for tell in self.arrived:
+                tell(row)

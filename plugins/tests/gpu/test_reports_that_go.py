@@ -74,7 +74,7 @@ def test_a_pod_that_was_bound_without_devices_gets_them_when_its_node_reports_th
             await cluster.until_bound("train", seconds=5)
             assert ALLOCATED not in (cluster.pod("train").metadata.annotations or {})
             cluster.create(GPU_NODE_STATUSES, report("node-0"))
-            await cluster.until(lambda: len(cluster.held()) == 2, 40)
+            await cluster.until(lambda: len(cluster.held()) == 2, 4)
             await cluster.until(lambda: ALLOCATED in (cluster.pod("train").metadata.annotations or {}), 5)
             await asyncio.sleep(60)
 

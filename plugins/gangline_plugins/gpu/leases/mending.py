@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from gangline import GanglineError, Handle, NotFound, PodInfo, custom_resources, failpoint, model, resources, texts
 from gangline_plugins.gpu.allocation import Allocation, join
@@ -51,8 +52,9 @@ class Mender:
         self._due: dict[str, None] = {}
         self._begun: set[str] = set()
         """Pods without an annotation for which devices are chosen."""
-        book.bereaved.append(self._lost)
-        handle.state.at_end(lambda: book.bereaved.remove(self._lost))
+        for source, hear in ((book.bereaved, self._lost), (table.reports.arrived, self._reported)):
+            source.append(hear)
+            handle.state.at_end(partial(source.remove, hear))
 
     async def run(self) -> None:
         """Mend until cancelled."""
@@ -83,6 +85,13 @@ class Mender:
         if pod is not None and pod.scheduler_name == self._handle.profile:
             self._due[uid] = None
             self._wake.set()
+
+    def _reported(self, row: int) -> None:
+        """A node reports its devices for the first time: pods on it may have been bound without any."""
+        for uid in {uid for uids in self._table.holders(row).values() for uid in uids}:
+            pod = self._pods.get(uid)
+            if pod is not None and custom_resources.ALLOCATED not in pod.annotations:
+                self._lost(uid)
 
     async def _sweep(self) -> None:
         """Find the pods that lack something."""
