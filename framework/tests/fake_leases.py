@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import copy
+from collections.abc import AsyncIterator
 from typing import cast
 
-from gangline.errors import ApiError, Conflict, NotFound, Unavailable
-from gangline.kube.interface import Client
+from gangline.errors import ApiError, Conflict, Forbidden, NotFound, Unavailable
+from gangline.kube.interface import Client, EventType, WatchEvent
 from gangline.kube.resources import LEASES, Resource
 from gangline.model import Lease, LeaseSpec, ObjectMeta
 
@@ -17,6 +18,9 @@ class LeaseStore:
 
     def __init__(self) -> None:
         self.leases: dict[tuple[str, str], Lease] = {}
+        self.history: list[Lease] = []
+        self.written = asyncio.Event()
+        """Another one at each write."""
         self._version = 0
 
     def write(self, lease: Lease) -> Lease:
@@ -24,6 +28,9 @@ class LeaseStore:
         stored = copy.deepcopy(lease)
         stored.metadata.resource_version = str(self._version)
         self.leases[stored.metadata.namespace, stored.metadata.name] = stored
+        self.history.append(stored)
+        self.written.set()
+        self.written = asyncio.Event()
         return copy.deepcopy(stored)
 
     def put(self, namespace: str, name: str, spec: LeaseSpec) -> None:
@@ -39,6 +46,8 @@ class LeaseClient:
         self.hangs = False
         self.latency = 0.01  # seconds, each way
         self.asked: list[str] = []
+        self.refused: set[str] = set()
+        """Verbs that the replica has no right to."""
         self._store = store
 
     def as_client(self) -> Client:
@@ -58,6 +67,20 @@ class LeaseClient:
         if found is None:
             raise NotFound(404, "NotFound", f'leases "{name}" not found')
         return copy.deepcopy(found)
+
+    async def watch(
+        self, resource: Resource[Lease], *, resource_version: str, namespace: str, field_selector: str
+    ) -> AsyncIterator[WatchEvent[Lease]]:
+        await self._travel("watch", resource)
+        seen = int(resource_version)
+        while True:
+            written = self._store.written
+            for lease in [each for each in self._store.history if int(each.metadata.resource_version) > seen]:
+                await self._answer()
+                seen = int(lease.metadata.resource_version)
+                if (lease.metadata.namespace, f"metadata.name={lease.metadata.name}") == (namespace, field_selector):
+                    yield WatchEvent(EventType.MODIFIED, copy.deepcopy(lease), lease.metadata.resource_version)
+            await written.wait()
 
     async def create(self, resource: Resource[Lease], obj: Lease, *, namespace: str | None = None) -> Lease:
         await self._travel("create", resource)
@@ -81,6 +104,11 @@ class LeaseClient:
     async def _travel(self, verb: str, resource: Resource[Lease]) -> None:
         assert resource is LEASES
         self.asked.append(verb)
+        if verb in self.refused:
+            raise Forbidden(403, "Forbidden", f"leases is forbidden: {verb}")
+        await self._answer()
+
+    async def _answer(self) -> None:
         if self.hangs:
             await asyncio.Event().wait()
         await asyncio.sleep(self.latency)

@@ -173,7 +173,9 @@ class RunProgram:
         self._election = election
         self._kubeconfig = kubeconfig
         self._endpoints = endpoints
-        self._options = dataclasses.replace(options, term=lambda: self._tenure.term)
+        self._options = dataclasses.replace(
+            options, term=lambda: self._tenure.term, handed_over=lambda: self._tenure.handed_over
+        )
         self._clock = SystemClock()
         self._tenure = Tenure(self._clock)
         self._heartbeat = Heartbeat(self._clock, hang_limit)
@@ -185,10 +187,14 @@ class RunProgram:
         async with (
             LoopThread("beside", uvloop.new_event_loop) as thread,
             HttpClient(
-                auth.load(self._kubeconfig), connections=self._options.concurrency + 64, may_write=may_write
+                auth.load(self._kubeconfig),
+                connections=self._options.concurrency + 64,
+                may_write=may_write,
+                on_written=self._options.writes.note,
             ) as client,
         ):
             scheduler = Scheduler(self._configuration, client, self._clock, Catalog.discover(), self._options, metrics)
+            self._tenure.hands_over = scheduler.hands_over
             beside = Beside(
                 lambda: auth.load(self._kubeconfig),
                 self._endpoints,

@@ -40,12 +40,20 @@ def log_invalid(resource: Resource[Any], namespace: str, name: str, error: Inval
     log.warning("skipped an object that cannot be used: %s", error)
 
 
+OnWritten = Callable[[Resource[Any], str], None]
+
+
+def written_by_nobody(resource: Resource[Any], version: str) -> None:
+    """The default: nobody wants to know what was written."""
+
+
 class HttpClient:
     """Implements `gangline.kube.interface.Client`; make it inside a running event loop.
 
     ``timeout`` is in seconds, for everything but watches; a list may take longer while data keeps
     coming. ``connections`` bounds the open connections, those of watches included. ``may_write`` is asked before
-    each write is sent; one that it forbids is Unavailable.
+    each write is sent; one that it forbids is Unavailable. ``on_written`` is told the resourceVersion of what was
+    written, where the API server says it.
     """
 
     def __init__(
@@ -57,8 +65,10 @@ class HttpClient:
         on_invalid: decoding.OnInvalid = log_invalid,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         may_write: Callable[[], bool] = lambda: True,
+        on_written: OnWritten = written_by_nobody,
     ) -> None:
         self.invalid_objects = 0
+        self._on_written = on_written
         self._on_invalid = on_invalid
         self._transport = Transport(
             credentials, timeout=timeout, connections=connections, sleep=sleep, may_write=may_write
@@ -256,7 +266,9 @@ class HttpClient:
         query: Mapping[str, str] | None = None,
     ) -> T:
         answer = await self._transport.send(method, path, body, content_type, query or {})
-        return decoding.decode_object(resource, answer)
+        written = decoding.decode_object(resource, answer)
+        self._on_written(resource, written.metadata.resource_version)
+        return written
 
     def _report(self, resource: Resource[Any], namespace: str, name: str, error: InvalidObject) -> None:
         self.invalid_objects += 1

@@ -23,6 +23,7 @@ from contextlib import aclosing
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from gangline.errors import ApiError, Forbidden, Gone, Invalid, Unavailable
+from gangline.kube.handing_over import number
 from gangline.kube.interface import Client, EventType, Listing, Unreadable, WatchEvent
 from gangline.kube.resources import Resource, T
 from gangline.model import HasMetadata, ObjectMeta
@@ -75,6 +76,8 @@ class Informer(Generic[T]):
     ) -> None:
         self.synced = asyncio.Event()
         self.resource_version = ""
+        self.last_seen = 0
+        """The highest resourceVersion of an object that the handler has seen; 0 if there was none."""
         self.relists = 0
         self.reconnects = 0
         self.events = 0
@@ -97,6 +100,7 @@ class Informer(Generic[T]):
         self._complaint = ""
         self._watching: asyncio.Timeout | None = None
         self._resting: asyncio.Future[None] | None = None
+        self._moved = asyncio.Event()  # the handler has seen more
 
     async def run(self) -> None:
         """Follows the resource until it is cancelled."""
@@ -127,6 +131,25 @@ class Informer(Generic[T]):
             self._resting.cancel()
         if self._watching is not None and not self._watching.expired():
             self._watching.reschedule(0)
+
+    def has_reached(self, version: int) -> bool:
+        """Whether the handler has seen everything up to a resourceVersion."""
+        return number(self.resource_version) >= version
+
+    async def reached(self, version: int) -> None:
+        """Wait until that is so."""
+        while not self.has_reached(version):
+            await self.moved()
+
+    async def moved(self) -> None:
+        """Wait until the handler has seen more."""
+        self._moved.clear()
+        await self._moved.wait()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it follows all objects."""
+        return not (self._namespace or self._label_selector or self._field_selector)
 
     @property
     def known(self) -> Collection[Key]:
@@ -194,6 +217,7 @@ class Informer(Generic[T]):
         for unreadable in page.invalid:
             self._set_aside(unreadable)
         for count, obj in enumerate(page.items, start=1):
+            self.last_seen = max(self.last_seen, number(obj.metadata.resource_version))
             self._upsert(obj)
             if not count % BREATH:
                 await asyncio.sleep(0)
@@ -236,12 +260,15 @@ class Informer(Generic[T]):
                 self._remove(*self._key(event.object.metadata))
             else:
                 self._upsert(event.object)
+        if event.object is not None:
+            self.last_seen = number(event.resource_version)
         if event.resource_version:
             self._reach(event.resource_version)
 
     def _reach(self, version: str) -> None:
         self.resource_version = version
         self._on_reached(version)
+        self._moved.set()
 
     def _key(self, metadata: ObjectMeta) -> tuple[str, str]:
         """Namespace and name; a cluster-wide kind has no namespace, whatever an object of it says."""

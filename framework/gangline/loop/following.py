@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
+from gangline.kube.handing_over import Writes, number
 from gangline.kube.informer import Handler, Informer, Key
 from gangline.kube.interface import Client
 from gangline.kube.optional import OptionalInformer
@@ -15,8 +17,10 @@ from gangline.loop.watching import Cluster, NodeHandler, PodHandler, StoreHandle
 from gangline.telemetry.metrics import Metrics
 
 WRITTEN = frozenset((PODS, PVCS, PVS, CONFIG_MAPS, RESOURCE_CLAIMS))
-"""The kinds that leaders write and read for decisions; a new leader lists them anew first. Device locks are not among
-them, because the API server judges each lock anew."""
+"""The kinds that leaders write and read for decisions; a new leader has to have seen all writes before it decides.
+Device locks are not among them, because the API server judges each lock anew."""
+TOLD_WITHIN = 0.5
+"""Seconds that a watch may take to tell what the last leader has written."""
 LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 
 
@@ -63,13 +67,46 @@ class Informers:
         while waiting := next((each for each in self if not each.synced.is_set()), None):
             await waiting.synced.wait()
 
-    def catch_up(self) -> None:
-        """Take over from another leader: list anew what leaders write; go on watching everything else."""
+    async def catch_up(self, versions: Mapping[str, int]) -> None:
+        """Take over from another leader: have everything that it has written.
+
+        It has left these resourceVersions by kind, see `kube.handing_over`. What leaders write is listed anew where it
+        has left none, or where the watch does not get there in time. Everything else is watched on.
+        """
+        left = [informer for informer in self._telling() if informer.resource.key in versions]
         for informer in self:
-            if informer.resource in WRITTEN:
+            if informer.resource in WRITTEN and informer not in left:
                 informer.relist()
             else:
                 informer.resume()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(TOLD_WITHIN):
+                for informer in left:
+                    await informer.reached(versions[informer.resource.key])
+        for informer in left:
+            if not informer.has_reached(versions[informer.resource.key]):
+                informer.relist()
+
+    async def confirmed(self, writes: Writes) -> None:
+        """Wait until the watches have told everything that this process has written."""
+        for informer in self._telling():
+            while informer.resource is PODS and self._cluster.cache.unconfirmed:
+                await informer.moved()
+            await informer.reached(writes.last(informer.resource))
+
+    def told(self, writes: Writes) -> dict[str, int]:
+        """What the next leader has to have seen, by kind: of what leaders write, but kinds that the watch has not told
+        whole. Any thread may ask.
+        """
+        return {
+            informer.resource.key: informer.last_seen
+            for informer in self._telling()
+            if number(informer.resource_version) and informer.last_seen >= writes.last(informer.resource)
+        }
+
+    def _telling(self) -> list[Informer[Any]]:
+        """Those that see every write of a leader; bindings and changes of pods that have ended are no concern."""
+        return [each for each in self if each.resource in WRITTEN and (each.is_whole or each.resource is PODS)]
 
     def follow(self, selections: Iterable[Selection[Any]]) -> None:
         """Follow these selections of plugins from now on, and no others."""

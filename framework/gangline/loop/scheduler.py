@@ -6,8 +6,8 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
-from dataclasses import dataclass
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
 
 from gangline.api.plugin import Clock
 from gangline.api.term import Term
@@ -15,11 +15,13 @@ from gangline.config import SchedulerConfiguration
 from gangline.deadline import GANG_SECONDS, POD_SECONDS
 from gangline.extenders import EXTENDER, Asker, Extenders, HttpAsker
 from gangline.groups import Groups
+from gangline.kube import handing_over
+from gangline.kube.handing_over import Writes
 from gangline.kube.interface import Client
 from gangline.loop.binding import Binder
 from gangline.loop.census import Census
 from gangline.loop.decisions import Decisions
-from gangline.loop.following import Informers
+from gangline.loop.following import TOLD_WITHIN, Informers
 from gangline.loop.housekeeping import Housekeeping
 from gangline.loop.offering import Offered
 from gangline.loop.outcomes import Outcomes
@@ -59,6 +61,10 @@ class Options:
     """The name of this process, for events and locks; no other process has it."""
     term: Callable[[], Term] = Term
     """See `Handle.term`."""
+    handed_over: Callable[[], str] = str
+    """What the leader before has left to this process; see `kube.handing_over`. Asked when this process leads."""
+    writes: Writes = field(default_factory=Writes)
+    """What the client has written."""
     seed: int | None = None
     """The seed of the random choice among equal nodes; None for a different one at each start."""
     pod_deadline: float = POD_SECONDS
@@ -110,7 +116,7 @@ class Scheduler:
         self._client = client
         self._random = random.Random(options.seed)
         self._asker = asker or HttpAsker()
-        self._term = options.term
+        self._options = options
         self._leading: asyncio.TaskGroup | None = None
         self._deciding: asyncio.Task[None] | None = None
         self._cluster = Cluster(self.cache, self.queue, self.waiting, self.recorder, clock, self._enqueued)
@@ -161,7 +167,7 @@ class Scheduler:
             self.groups,
             ignored_resources(config),
             runtimes,
-            self._term,
+            self._options.term,
         )
         scope.callback(background.end)
         with self.cache.scopes.opened(scope):
@@ -221,16 +227,16 @@ class Scheduler:
     async def lead(self) -> None:
         """Decide and bind until cancelled.
 
-        A standby that takes over first lists anew what the last leader may have written. A process that has just
-        started has listed everything already.
+        A standby that takes over first sees to it that it has everything that the last leader has written. A process
+        that has just started has listed everything already.
         """
         began = self._clock.monotonic()
         if began - self._started > FRESH:
-            self.informers.catch_up()
+            await self.informers.catch_up(handing_over.read(self._options.handed_over()))
         await self.synced()
         self._read_groups_anew()
         log.info(
-            "scheduling for %s: %d nodes, %d pods waiting; all was listed within %.1f s",
+            "scheduling for %s: %d nodes, %d pods waiting; all was known within %.1f s",
             ", ".join(self.runtimes),
             self.cache.nodes.count,
             sum(self.queue.counts().values()),
@@ -252,7 +258,7 @@ class Scheduler:
         """Before `lead` is cancelled in good order: decide no more, and carry out the bindings that have begun.
 
         Returns whether no binding is under way: at once if this process does not lead, after `FINISHING` seconds at the
-        latest.
+        latest. Before that it waits a moment for the watches to tell what was written, so that this can be handed over.
         """
         if self._deciding is None:
             return True
@@ -263,7 +269,14 @@ class Scheduler:
         except TimeoutError:
             log.warning("stopping with %d bindings under way: %g s have passed", self.binder.pending, FINISHING)
             return False
+        with suppress(TimeoutError):
+            async with asyncio.timeout(TOLD_WITHIN):
+                await self.informers.confirmed(self._options.writes)
         return True
+
+    def hands_over(self) -> str:
+        """What this process leaves to the next leader at its end; see `kube.handing_over`. Any thread may ask."""
+        return "" if self.cache.unconfirmed else handing_over.said(self.informers.told(self._options.writes))
 
     def _read_groups_anew(self) -> None:
         """Pods may have been listed before the objects from which their groups are read."""

@@ -4,10 +4,13 @@ Rules
 - Only the local clock decides whether another replica's lease has expired: the time counts from the moment at which
   this process first saw the current record, so the clocks of replicas need not agree.
 - A write names the resourceVersion of the record that it is based on; after a Conflict the replica does not lead.
+- A candidate watches the lease: it tries at once when the lease is given up, and when the lease has run out. Also
+  without a watch it tries every retry period or two.
 - The leader stops before its lease can have expired: a deadline cancels its work, and only a renewal extends the
   deadline. `Tenure` has the same deadline for writes of another thread, where a cancellation may come late.
 - A process that hangs must lose the lease: while there is a ``complaint`` the lease is not taken or renewed.
 - The lease is released after the work has ended, never before, and not if something that was sent may still arrive.
+  With it goes what the next leader need not find out by itself; see `kube.handing_over`.
 """
 
 from __future__ import annotations
@@ -16,21 +19,25 @@ import asyncio
 import enum
 import logging
 import math
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing, suppress
 from random import Random
+from typing import cast
 
 from gangline.api.plugin import Clock
 from gangline.clock import rfc3339
 from gangline.config import LeaderElection
 from gangline.errors import Conflict, GanglineError, LeadershipLost, NotFound
-from gangline.kube.interface import Client
+from gangline.kube.handing_over import ANNOTATION, number
+from gangline.kube.interface import Client, EventType, WatchEvent
 from gangline.kube.resources import LEASES
 from gangline.model import Lease, LeaseSpec, ObjectMeta
 from gangline.process.tenure import Tenure
 
 log = logging.getLogger(__name__)
 
+TICK = 0.002
+"""Seconds; timers are not more exact."""
 JITTER = 1.2
 """A candidate waits one to 1 + JITTER retry periods between two tries."""
 
@@ -106,6 +113,10 @@ class Elector:
         self._written: Lease | None = None  # the lease as this replica wrote it last, while nothing says it has changed
         self._complaint = ""
         self._was_released = False
+        self._handed_over = ""
+        self._version = ""  # of the lease as it was read or watched last
+        self._tried_at = -math.inf
+        self._given_up = asyncio.Event()
         # client-go waits one retry period after a renewal and then tries for the renew deadline.
         self._term = min(settings.retry_period + settings.renew_deadline, settings.lease_duration)
 
@@ -132,13 +143,61 @@ class Elector:
     async def _acquire(self) -> float:
         """Tries until this replica has the lease; returns when the lease expires, in the loop's time."""
         log.info("waiting to become the leader: lease %s, identity %s", self._name, self._identity)
-        while True:
-            began, began_at = asyncio.get_running_loop().time(), self._clock.monotonic()
-            if await self._try():
-                number = (self._record.lease_transitions or 0) if self._record is not None else 0
-                self._tenure.begin(self._name, number, self._was_released, began_at, began_at + self._term)
-                return began + self._term
-            await asyncio.sleep(self._settings.retry_period * (1 + JITTER * self._rng.random()))
+        watching: asyncio.Task[None] | None = None
+        try:
+            while True:
+                self._given_up.clear()
+                began, self._tried_at = asyncio.get_running_loop().time(), self._clock.monotonic()
+                if await self._try():
+                    self._begin_tenure(self._tried_at)
+                    return began + self._term
+                if self._version and (watching is None or watching.done()):
+                    watching = asyncio.create_task(self._watch())
+                await self._rest()
+        finally:
+            if watching is not None:
+                watching.cancel()
+                await asyncio.wait([watching])
+
+    def _begin_tenure(self, began: float) -> None:
+        number = (self._record.lease_transitions or 0) if self._record is not None else 0
+        until = began + self._term
+        self._tenure.begin(self._name, number, self._was_released, began, until, self._handed_over)
+
+    async def _rest(self) -> None:
+        """Sleep until the next try."""
+        usual = self._tried_at + self._settings.retry_period * (1 + JITTER * self._rng.random())
+        while (pause := min(usual, self._runs_out_at + TICK) - self._clock.monotonic()) > TICK / 2:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._given_up.wait()
+                    return
+
+    @property
+    def _runs_out_at(self) -> float:
+        """When the lease of another replica runs out; infinite if it had run out at the last try."""
+        duration = (self._record.lease_duration_seconds or 0) if self._record is not None else 0
+        when = self._observed_at + duration
+        return when if when > self._tried_at else math.inf
+
+    async def _watch(self) -> None:
+        """Follow the lease until the watch ends; the next try reads the lease."""
+        stream = self._client.watch(
+            LEASES,
+            resource_version=self._version,
+            namespace=self._settings.resource_namespace,
+            field_selector=f"metadata.name={self._settings.resource_name}",
+        )
+        try:
+            async with aclosing(cast("AsyncGenerator[WatchEvent[Lease], None]", stream)) as events:
+                async for event in events:
+                    if event.object is not None and number(event.resource_version) > number(self._version):
+                        self._version = event.resource_version
+                        self._observe(event.object.spec)
+                        if event.type is EventType.DELETED or not event.object.spec.holder_identity:
+                            self._given_up.set()
+        except GanglineError as error:
+            log.debug("lease %s is not watched: %s", self._name, error)
 
     async def _lead(self, lead: Callable[[], Awaitable[None]], tenure: asyncio.Timeout) -> None:
         """Runs ``lead`` in this task, so that a cancellation reaches it while renewals go on until it has ended."""
@@ -219,11 +278,14 @@ class Elector:
     async def _take_or_renew(self) -> bool:
         lease = await self._read()
         if lease is not None:
+            self._version = lease.metadata.resource_version
             self._observe(lease.spec)
         action = decide(lease.spec if lease else None, self._observed_at, self._clock.monotonic(), self._identity)
         if action is LeaseStep.WAIT:
             return False
         self._was_released = lease is not None and not lease.spec.holder_identity
+        if lease is not None:
+            self._handed_over = (lease.metadata.annotations or {}).pop(ANNOTATION, "")
         await self._write(action, lease)
         return True
 
@@ -243,6 +305,7 @@ class Elector:
             self._written = await self._client.create(LEASES, Lease(meta, spec))
         else:
             self._written = await self._client.replace(LEASES, Lease(lease.metadata, spec))
+        self._version = self._written.metadata.resource_version
         self._observe(self._written.spec)
 
     def _observe(self, spec: LeaseSpec) -> None:
@@ -268,6 +331,8 @@ class Elector:
                     return
                 given = claim(lease.spec, LeaseStep.RENEW, "", 1, self._clock.now())
                 given.acquire_time = given.renew_time
+                if handed_over := self._tenure.hands_over():
+                    lease.metadata.annotations = {**(lease.metadata.annotations or {}), ANNOTATION: handed_over}
                 released = await self._client.replace(LEASES, Lease(lease.metadata, given))
                 self._observe(released.spec)
         except (GanglineError, TimeoutError) as error:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Callable
 
 from gangline.api.plugin import Clock
 from gangline.api.term import LANDING, Term
@@ -25,12 +26,19 @@ class Tenure:
         """When the process leads, or led last."""
         self.is_clean = True
         """Whether everything that was sent in the term has arrived, if the term ends now."""
+        self.handed_over = ""
+        """What the leader before has left to this process; see `kube.handing_over`."""
+        self.hands_over: Callable[[], str] = str
+        """Says what this process leaves to the next leader; called when nothing is written any more."""
 
-    def begin(self, election: str, number: int, was_released: bool, began: float, until: float) -> None:
+    def begin(
+        self, election: str, number: int, was_released: bool, began: float, until: float, handed_over: str = ""
+    ) -> None:
         """The process leads since it `began`, and may write until then.
 
         `was_released`: the last leader has given up the lease, and not lost it.
         """
+        self.handed_over = handed_over if was_released else ""
         self.term = Term(f"{election}/{number}", began if was_released else began + LANDING)
         self._until = until
 

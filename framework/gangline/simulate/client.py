@@ -11,7 +11,7 @@ import msgspec
 
 from gangline.errors import Unavailable
 from gangline.kube import decoding
-from gangline.kube.client import log_invalid
+from gangline.kube.client import OnWritten, log_invalid, written_by_nobody
 from gangline.kube.interface import Listing, PatchKind, WatchEvent
 from gangline.kube.resources import PODS, Resource, T
 from gangline.simulate.history import Watch
@@ -41,11 +41,13 @@ class SimulatedClient:
         latency: Mapping[str, float] = MappingProxyType({}),
         faults: Faults = no_faults,
         on_invalid: decoding.OnInvalid = log_invalid,
+        on_written: OnWritten = written_by_nobody,
     ) -> None:
         self._server = server
         self._latency = latency
         self._faults = faults
         self._on_invalid = on_invalid
+        self._on_written = on_written
         self._watches: dict[Watch, None] = {}
         self._closed = False
 
@@ -135,7 +137,7 @@ class SimulatedClient:
             obj.metadata.name,
             lambda: self._server.create(resource, data, namespace=namespace).body,
         )
-        return decoding.decode_object(resource, body)
+        return self._written(resource, body)
 
     async def replace(self, resource: Resource[T], obj: T, *, subresource: str | None = None) -> T:
         """See the interface."""
@@ -146,7 +148,7 @@ class SimulatedClient:
             obj.metadata.name,
             lambda: self._server.replace(resource, data, subresource=subresource).body,
         )
-        return decoding.decode_object(resource, body)
+        return self._written(resource, body)
 
     async def patch(
         self,
@@ -165,7 +167,7 @@ class SimulatedClient:
             new = self._server.patch(resource, name, data, namespace=namespace, subresource=subresource, kind=kind)
             return new.body
 
-        return decoding.decode_object(resource, await self._call("patch", resource, name, act))
+        return self._written(resource, await self._call("patch", resource, name, act))
 
     async def apply(
         self,
@@ -193,7 +195,7 @@ class SimulatedClient:
             )
             return new.body
 
-        return decoding.decode_object(resource, await self._call("apply", resource, name, act))
+        return self._written(resource, await self._call("apply", resource, name, act))
 
     async def delete(
         self,
@@ -226,6 +228,11 @@ class SimulatedClient:
     async def evict(self, namespace: str, name: str, uid: str) -> None:
         """See the interface."""
         await self._call("evict", PODS, name, lambda: self._server.evict(namespace, name, uid))
+
+    def _written(self, resource: Resource[T], body: bytes) -> T:
+        written = decoding.decode_object(resource, body)
+        self._on_written(resource, written.metadata.resource_version)
+        return written
 
     async def _call(self, verb: str, resource: Resource[Any], name: str, act: Callable[[], Answer]) -> Answer:
         """Lets the server act in the middle of the call's latency."""

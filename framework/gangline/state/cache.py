@@ -108,6 +108,11 @@ class Cache:
         return uid in self._uprooted
 
     @property
+    def unconfirmed(self) -> bool:
+        """Whether the watch has to confirm a pod whose binding the API server has accepted. Any thread may ask."""
+        return any(until is not None for until in list(self._assumed.values()))
+
+    @property
     def assumed(self) -> int:
         """The number of assumed pods."""
         return len(self._assumed)

@@ -15,6 +15,7 @@ from gangline.api.term import LANDING, Term
 from gangline.clock import rfc3339
 from gangline.config import LeaderElection
 from gangline.errors import LeadershipLost
+from gangline.kube.handing_over import ANNOTATION
 from gangline.model import LeaseSpec
 from gangline.process.leading import JITTER, Elector, LeaseStep, claim, decide
 from gangline.process.tenure import Tenure
@@ -304,6 +305,84 @@ def test_a_standby_takes_over_at_its_next_try_when_the_leader_is_stopped() -> No
     in_virtual_time(story)
 
 
+@pytest.mark.parametrize(
+    ("refused", "within"), [(set(), 0.2), ({"watch"}, LONGEST_WAIT)], ids=["watched", "not watched"]
+)
+def test_a_lease_that_is_given_up_is_taken_at_once_where_it_is_watched(refused: set[str], within: float) -> None:
+    async def story(world: World) -> None:
+        leader, took = world.start("0"), []
+        await leader.leads()
+        for turn in range(1, 9):
+            standby = world.start(str(turn))
+            standby.client.refused = refused
+            await asyncio.sleep(60 + turn / 3)
+            await leader.stop()
+            began = world.now
+            took.append(await standby.leads() - began)
+            leader = standby
+
+        assert max(took) <= within
+        assert (max(took) <= 0.2) == (not refused)
+
+    in_virtual_time(story)
+
+
+@pytest.mark.parametrize(("refused", "late"), [(set(), 0.2), ({"watch"}, LONGEST_WAIT)], ids=["watched", "not watched"])
+def test_the_lease_of_a_dead_leader_is_taken_as_soon_as_it_has_run_out(refused: set[str], late: float) -> None:
+    async def story(world: World) -> None:
+        a = world.start("a")
+        await a.leads()
+        standbys = [world.start("b"), world.start("c")]
+        for each in standbys:
+            each.client.refused = refused
+        await asyncio.sleep(61.0)
+        a.client.cut()
+        cut = world.now
+        await world.until(lambda: any(each.elector.is_leading for each in standbys))
+
+        low = SETTINGS.lease_duration - SETTINGS.retry_period
+        assert low <= world.now - cut <= SETTINGS.lease_duration + late
+        assert sum(each.elector.is_leading for each in standbys) == 1
+
+    in_virtual_time(story)
+
+
+def test_a_lease_that_is_given_up_again_and_again_but_cannot_be_taken_is_tried_once_each_time() -> None:
+    async def story(world: World) -> None:
+        world.store.put(*LEASE, LeaseSpec(holder_identity="x", lease_duration_seconds=15))
+        b = world.start("b")
+        b.client.refused = {"replace"}
+        await asyncio.sleep(60)
+        b.client.asked.clear()
+        for number in range(20):
+            world.store.put(*LEASE, LeaseSpec(holder_identity="", lease_transitions=number))
+            await asyncio.sleep(0.5)
+
+        assert 20 <= b.client.asked.count("replace") <= 20 + 10 / SETTINGS.retry_period
+
+    in_virtual_time(story)
+
+
+def test_what_a_leader_hands_over_reaches_the_next_one_and_nobody_else() -> None:
+    async def story(world: World) -> None:
+        a = world.start("a")
+        await a.leads()
+        b, c = world.start("b"), world.start("c")
+        a.tenure.hands_over = lambda: "pods=7"
+        await asyncio.sleep(60)
+        await a.stop()
+        await world.until(lambda: b.elector.is_leading or c.elector.is_leading)
+        second, third = (b, c) if b.elector.is_leading else (c, b)
+        assert (a.tenure.handed_over, second.tenure.handed_over) == ("", "pods=7")
+        assert ANNOTATION not in (world.store.leases[LEASE].metadata.annotations or {})
+        second.client.cut()
+        await third.leads()
+
+        assert third.tenure.handed_over == ""
+
+    in_virtual_time(story)
+
+
 def test_the_lease_is_kept_while_stopped_work_winds_down_and_released_then() -> None:
     async def story(world: World) -> None:
         a = world.start("a", winds_down=40.0)
@@ -331,7 +410,7 @@ def test_a_replica_stopped_while_it_waits_leaves_the_lease_alone() -> None:
         await b.stop()
 
         assert b.running.cancelled()
-        assert set(b.client.asked) == {"get"}
+        assert set(b.client.asked) == {"get", "watch"}
         assert a.elector.is_leading
 
     in_virtual_time(story)

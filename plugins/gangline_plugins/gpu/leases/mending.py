@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 from gangline import GanglineError, Handle, NotFound, PodInfo, custom_resources, failpoint, model, resources, texts
 from gangline_plugins.gpu.allocation import Allocation, join
@@ -52,9 +51,10 @@ class Mender:
         self._due: dict[str, None] = {}
         self._begun: set[str] = set()
         """Pods without an annotation for which devices are chosen."""
-        for source, hear in ((book.bereaved, self._lost), (table.reports.arrived, self._reported)):
-            source.append(hear)
-            handle.state.at_end(partial(source.remove, hear))
+        book.bereaved.append(self._lost)
+        handle.state.at_end(lambda: book.bereaved.remove(self._lost))
+        table.reports.arrived.append(self._reported)
+        handle.state.at_end(lambda: table.reports.arrived.remove(self._reported))
 
     async def run(self) -> None:
         """Mend until cancelled."""
