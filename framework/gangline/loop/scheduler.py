@@ -25,6 +25,7 @@ from gangline.loop.following import TOLD_WITHIN, Informers
 from gangline.loop.housekeeping import Housekeeping
 from gangline.loop.offering import Offered
 from gangline.loop.outcomes import Outcomes
+from gangline.loop.rehearsing import Rehearsals
 from gangline.loop.reporting import Reporter
 from gangline.loop.scheduling_cycles import CycleLimits, SchedulingCycles
 from gangline.loop.watching import Cluster, PodHandler
@@ -131,6 +132,7 @@ class Scheduler:
         self.reporter = Reporter(client, self.recorder, clock, metrics, lambda: binder.pending, self._still_waiting)
         census = Census(self.queue, lambda: self.runtimes, outcomes, metrics, self._pods.others)
         self._housekeeping = Housekeeping(self.cache, clock, self.informers, census, metrics)
+        self._rehearsals = Rehearsals(lambda: self.runtimes, self._stands_by, metrics)
         self._noted: set[str] = set()
         self._take(self._built(config))
 
@@ -206,8 +208,12 @@ class Scheduler:
         self.queue.start_over(self._clock.monotonic())
         self._cluster.wake()
 
+    def _stands_by(self) -> bool:
+        return self._leading is None and self._cluster.is_listed
+
     def _enqueued(self, pod: PodInfo) -> None:
         if (runtime := self.runtimes.get(pod.scheduler_name)) is not None:
+            self._rehearsals.note(pod)
             runtime.enqueued(pod)
 
     async def watch(self) -> None:
@@ -215,6 +221,7 @@ class Scheduler:
         async with asyncio.TaskGroup() as group:
             self.informers.start(group)
             group.create_task(self._housekeeping.run())
+            group.create_task(self._rehearsals.run())
 
     async def synced(self) -> None:
         """Wait until all objects are listed."""
