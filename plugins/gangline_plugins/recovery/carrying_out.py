@@ -2,7 +2,9 @@
 
 Rules:
 - A lost member is deleted, as kube-controller-manager would do later. Where nothing can run on its node any more, the
-  deletion does not wait for the node's word. No budget protects it: it does not work.
+  deletion does not wait for the node's word, and the pod is marked as failed, as kube-controller-manager marks the pods
+  of such nodes: a Job with a pod failure policy waits for that. No budget protects it: it does not work.
+- Pods on spares that are lent to them are preempted.
 - Other members are evicted through the Eviction API, so disruption budgets hold.
 - After a failure to remove lost members the others stay.
 """
@@ -14,10 +16,11 @@ from collections.abc import Collection, Coroutine, Iterable, Sequence
 from typing import Any
 
 from gangline import Conflict, GanglineError, Handle, NotFound, PodInfo, TooManyRequests
+from gangline_plugins.preemption.precedence import PREEMPTION
 from gangline_plugins.preemption.removing import Remover, evict_patiently
 
 REASON = "GangRecovery"
-"""The reason in the condition DisruptionTarget."""
+"""The reason in the condition DisruptionTarget of lost members."""
 _AT_ONCE = 16
 
 
@@ -49,8 +52,8 @@ class Removing:
         Raises Refused and ApiError.
         """
         limit = asyncio.Semaphore(_AT_ONCE)
-        await self._all(self._remove(pod, False, why, limit) for pod in lent)
-        await self._all(self._remove(pod, pod.node_name in dead, why, limit) for pod in lost)
+        await self._all(self._remove(pod, False, PREEMPTION, why, limit) for pod in lent)
+        await self._all(self._remove(pod, pod.node_name in dead, REASON, why, limit) for pod in lost)
         await self._all(self._evict(pod, limit) for pod in evicted)
 
     async def _all(self, steps: Iterable[Coroutine[Any, Any, None]]) -> None:
@@ -59,9 +62,9 @@ class Removing:
             if isinstance(ended, BaseException):
                 raise ended
 
-    async def _remove(self, pod: PodInfo, is_dead: bool, why: str, limit: asyncio.Semaphore) -> None:
+    async def _remove(self, pod: PodInfo, is_dead: bool, reason: str, why: str, limit: asyncio.Semaphore) -> None:
         async with limit:
-            await self._remover.remove(pod, REASON, why, 0 if is_dead else None)
+            await self._remover.remove(pod, reason, why, is_dead)
 
     async def _evict(self, pod: PodInfo, limit: asyncio.Semaphore) -> None:
         handle, which = self._handle, (pod.namespace, pod.name, pod.uid)
