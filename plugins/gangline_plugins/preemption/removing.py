@@ -86,10 +86,14 @@ class Remover:
         With `is_dead` nothing can run on the pod's node any more. No kubelet will say how such a pod has ended, and
         controllers that wait for that word would wait for long, so the pod is marked as failed and leaves at once.
         """
-        status = self._status(pod, reason, message, is_dead)
-        if status and not await self._written(pod, lambda: self._patch_status(pod, status)):
+        if not await self.mark(pod, reason, message, is_dead):
             return False
         return await self._written(pod, lambda: self._delete(pod, 0 if is_dead else None))
+
+    async def mark(self, pod: PodInfo, reason: str, message: str, is_dead: bool = False) -> bool:
+        """Say in a pod's status that it is about to be removed, and why. False if the pod is gone. Raises ApiError."""
+        status = self._status(pod, reason, message, is_dead)
+        return not status or await self._written(pod, lambda: self._patch_status(pod, status))
 
     async def patch_status(self, pod: PodInfo, status: dict[str, Any]) -> None:
         """Change the status of a pod if it still exists; tried a few times where that may help. Raises ApiError."""
