@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -14,6 +14,9 @@ from gangline_e2e.workloads import Manifest, is_bound
 DISRUPTION_TARGET = "DisruptionTarget"
 IGNORE = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": DISRUPTION_TARGET, "status": "True"}]}]}
 """The pod failure policy that ignores disruptions."""
+ONE_LEAF = {"gangline.dev/topology-required": "leaf"}
+SUSPEND = {"gangline.dev/eviction": "suspend"}
+NOTHING: Mapping[str, str] = {}
 
 
 class Disruptions:
@@ -37,16 +40,15 @@ class Disruptions:
             else:
                 self._pods[uid] = pod
 
-    async def add(self, name: str, size: int, gpus: int = 8, **annotations: str) -> set[str]:
+    async def add(self, name: str, size: int, annotations: Mapping[str, str] = NOTHING, gpus: int = 8) -> set[str]:
         """A Job that may not fail, once its pods are bound; returns their UIDs. It ignores disruptions, unless it wants
         to be suspended.
         """
-        notes = {f"gangline.dev/{key.replace('_', '-')}": value for key, value in annotations.items()}
         rules: dict[str, Any] = {"backoffLimit": 0}
-        if "eviction" not in annotations:
+        if not SUSPEND.items() <= annotations.items():
             rules["podFailurePolicy"] = IGNORE
-        manifest = gangs.job_of(name, size, gpus, notes, completionMode="Indexed", **rules)
-        manifest["spec"]["template"]["metadata"]["annotations"] = notes
+        manifest = gangs.job_of(name, size, gpus, annotations, completionMode="Indexed", **rules)
+        manifest["spec"]["template"]["metadata"]["annotations"] = dict(annotations)
         await self.api.create(manifest)
         return await self.runs(name, size)
 

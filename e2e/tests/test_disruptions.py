@@ -16,7 +16,7 @@ import yaml
 import gangline_profiles
 from gangline_e2e import gangs, node_losses
 from gangline_e2e.api import connect
-from gangline_e2e.disruptions import Disruptions, following
+from gangline_e2e.disruptions import ONE_LEAF, Disruptions, following
 from gangline_e2e.gpu_crds import install
 from gangline_e2e.harness import ControlPlane, Options
 from gangline_e2e.workloads import Manifest, gpu_pod, priority_class
@@ -64,7 +64,7 @@ async def test_a_job_that_a_pod_preempts_counts_no_failure(story: Disruptions) -
 
 
 async def test_jobs_that_a_gang_preempts_count_no_failures(story: Disruptions) -> None:
-    before = {name: await story.add(name, 2, topology_required="leaf") for name in ("train", "other")}
+    before = {name: await story.add(name, 2, ONE_LEAF) for name in ("train", "other")}
 
     await story.add_urgent(4)
 
@@ -80,7 +80,7 @@ async def test_a_job_that_is_moved_aside_counts_no_failure(story: Disruptions) -
         await story.cordon(closed)
         before[name] = await story.add(name, 1, gpus=1)
         await story.cordon()
-    await story.add("big", 2, topology_required="leaf")
+    await story.add("big", 2, ONE_LEAF)
 
     after = {name: await story.runs(name, 1) for name in before}
     (moved,) = (name for name in before if before[name] != after[name])

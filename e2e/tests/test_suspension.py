@@ -14,7 +14,7 @@ import yaml
 import gangline_profiles
 from gangline_e2e import gangs, node_losses
 from gangline_e2e.api import connect
-from gangline_e2e.disruptions import Disruptions, following
+from gangline_e2e.disruptions import ONE_LEAF, SUSPEND, Disruptions, following
 from gangline_e2e.gpu_crds import install
 from gangline_e2e.harness import ControlPlane, Options
 from gangline_e2e.scheduler import Gangline
@@ -24,7 +24,7 @@ StartControlPlane = Callable[[Options], ControlPlane]
 LEAF = 5
 BACKOFF = 160.0
 """Seconds for which the Job controller would wait before it creates pods in place of five that were evicted."""
-WANTS = {"topology_required": "leaf", "eviction": "suspend"}
+WANTS = {**ONE_LEAF, **SUSPEND}
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -73,7 +73,7 @@ def _configuration() -> Manifest:
 async def test_a_preempted_job_is_suspended_and_starts_again_when_there_is_room(story: Suspensions) -> None:
     jobs = story.jobs
     await jobs.cordon(1)
-    before = await jobs.add("train", LEAF, **WANTS)
+    before = await jobs.add("train", LEAF, WANTS)
 
     await jobs.add_urgent(LEAF)
     was_suspended = await jobs.is_suspended("train")
@@ -90,7 +90,7 @@ async def test_a_preempted_job_is_suspended_and_starts_again_when_there_is_room(
 async def test_a_scheduler_that_takes_over_resumes_what_the_last_one_suspended(story: Suspensions) -> None:
     jobs = story.jobs
     await jobs.cordon(1)
-    before = await jobs.add("train", LEAF, **WANTS)
+    before = await jobs.add("train", LEAF, WANTS)
 
     await jobs.add_urgent(LEAF)
     story.scheduler.kill()
@@ -107,7 +107,7 @@ async def test_a_job_that_moves_to_another_leaf_does_not_wait_for_the_backoff_of
     story: Suspensions,
 ) -> None:
     jobs = story.jobs
-    before = await jobs.add("train", LEAF, **WANTS)
+    before = await jobs.add("train", LEAF, WANTS)
     _, node = jobs.some_of(before)
 
     began = time.monotonic()
@@ -124,7 +124,7 @@ async def test_a_job_that_moves_to_another_leaf_does_not_wait_for_the_backoff_of
 async def test_who_resumes_a_job_by_hand_wins(story: Suspensions) -> None:
     jobs = story.jobs
     await jobs.cordon(1)
-    before = await jobs.add("train", LEAF, **WANTS)
+    before = await jobs.add("train", LEAF, WANTS)
 
     await jobs.add_urgent(LEAF)
     await jobs.api.merge(jobs.path("train"), {"spec": {"suspend": False}})

@@ -14,11 +14,9 @@ import msgspec
 from gangline import moments, rfc3339, texts
 
 SUSPENDED_BY = "gangline.dev/suspended-by"
-"""Written on a Job or JobSet that the scheduler has suspended: the profile that resumes it. Remove it to keep the
-object suspended.
-"""
+"""On a Job or JobSet: the profile that has suspended it and resumes it. Remove it to keep the object suspended."""
 SUSPENSION = "gangline.dev/suspension"
-"""Written with it: when and why, as JSON."""
+"""On a Job or JobSet: when and why the scheduler has suspended it, as JSON."""
 _MOST_WHY = 200
 
 

@@ -45,8 +45,12 @@ class Suspending:
         """See `Suspenders.take_off`."""
         limit = asyncio.Semaphore(_AT_ONCE)
         found = whole_owners(self._handle, pods)
-        left = await asyncio.gather(*(self._suspend(each, why, mark, is_restart, limit) for each in found))
-        remaining = {pod.uid for each in left for pod in each}
+        steps = (self._suspend(each, why, mark, is_restart, limit) for each in found)
+        remaining: set[str] = set()
+        for left in await asyncio.gather(*steps, return_exceptions=True):
+            if isinstance(left, BaseException):
+                raise left
+            remaining.update(pod.uid for pod in left)
         suspended = {pod.uid for each in found for pod in each.pods} - remaining
         return [pod for pod in pods if pod.uid not in suspended]
 
@@ -65,7 +69,8 @@ class Suspending:
         self._writer.tell(owner, "Normal", "SuspendedByScheduler", note)
         left = await self._staying(owned.pods)
         if is_restart and await self._writer.resume(owner):
-            self._writer.tell(owner, "Normal", "ResumedByScheduler", "its pods are going, and room is kept for the next ones")
+            note = "its pods are going, and room is kept for the next ones"
+            self._writer.tell(owner, "Normal", "ResumedByScheduler", note)
         return left
 
     async def _staying(self, pods: Sequence[PodInfo]) -> list[PodInfo]:

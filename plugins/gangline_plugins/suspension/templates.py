@@ -90,7 +90,7 @@ def _of_job(owner: SuspendableOwner, job: WholeJob) -> Iterator[model.Pod]:
 
 
 def _of_job_set(state: State, owner: SuspendableOwner, job_set: WholeJobSet) -> Iterator[model.Pod]:
-    for part in job_set.spec.replicated_jobs:
+    for part in (each for each in job_set.spec.replicated_jobs if _size(each.template) > 0):
         for number in range(part.replicas):
             name = f"{owner.name}-{part.name}-{number}"
             known = state.store(resources.JOBS).get(name, owner.namespace)
@@ -105,12 +105,10 @@ def _of_job_set(state: State, owner: SuspendableOwner, job_set: WholeJobSet) -> 
 
 def _pods(job: WholeJob, namespace: str, name: str, uid: str, labels: Mapping[str, str]) -> Iterator[model.Pod]:
     spec, template = job.spec, job.spec.template
-    at_once = 1 if spec.parallelism is None else spec.parallelism
-    number = at_once if spec.completions is None else min(at_once, spec.completions - job.status.succeeded)
     is_indexed = spec.completion_mode == "Indexed"
     reference = model.OwnerReference("Job", name, uid, "batch/v1", controller=True)
     pod_spec = _defaulted(template.spec)
-    for index in range(number):
+    for index in range(_size(job)):
         mark = {custom_resources.COMPLETION_INDEX: str(index)} if is_indexed else {}
         made = dict.fromkeys(_NAME_LABELS, name)
         meta = model.ObjectMeta(
@@ -122,6 +120,12 @@ def _pods(job: WholeJob, namespace: str, name: str, uid: str, labels: Mapping[st
             owner_references=[reference],
         )
         yield model.Pod(metadata=meta, spec=pod_spec)
+
+
+def _size(job: WholeJob) -> int:
+    """How many pods the Job would create at once."""
+    at_once = 1 if job.spec.parallelism is None else job.spec.parallelism
+    return at_once if job.spec.completions is None else min(at_once, job.spec.completions - job.status.succeeded)
 
 
 def _defaulted(spec: model.PodSpec) -> model.PodSpec:

@@ -11,7 +11,7 @@ from framework.tests.gang_cluster import ONE_LEAF
 from gangline import model
 from gangline.errors import ApiError
 from gangline.kube.interface import PatchKind
-from gangline.kube.resources import JOBS, PODS, PRIORITY_CLASSES
+from gangline.kube.resources import JOB_SETS, JOBS, PODS, PRIORITY_CLASSES
 
 from ..recovery.recovery_cases import LossStory
 
@@ -233,6 +233,111 @@ def test_a_gang_that_moves_is_suspended_for_a_moment_and_gets_its_room() -> None
 
     assert not cluster.is_suspended()
     assert any("as soon as its pods are gone" in note for note in cluster.notes())
+
+
+def test_a_scheduler_that_ends_between_suspending_and_resuming_is_followed_by_one_that_resumes() -> None:
+    cluster = Suspensions(leaves=2, resume=3600)
+
+    async def story() -> None:
+        cluster.add_job("train", 4, {**ONE_LEAF, **SUSPEND})
+        await cluster.runs("train", 4)
+        (leaf,) = cluster.leaves_of("train")
+        cluster.fail(cluster.node_of("train", 2))
+        await cluster.until(cluster.is_suspended, 20.0)
+        await cluster.restart()
+        was_suspended = cluster.is_suspended()
+        await cluster.moved("train", 4, leaf, 20.0)
+        assert was_suspended
+
+    cluster.play(story)
+
+    assert not cluster.is_suspended()
+
+
+def test_of_two_jobs_with_room_for_one_the_other_stays_suspended() -> None:
+    cluster = Suspensions(leaves=2, resume=3600)
+
+    async def story() -> list[str]:
+        for name in ("first", "second"):
+            cluster.add_job(name, 4, {**ONE_LEAF, **SUSPEND})
+            await cluster.runs(name, 4)
+        for name in ("urgent-a", "urgent-b"):
+            cluster.add_job(name, 4, ONE_LEAF, priorityClassName="urgent")
+            await cluster.runs(name, 4)
+        assert cluster.is_suspended("first") and cluster.is_suspended("second")
+        cluster.end("urgent-a")
+        await cluster.until(lambda: len(cluster.bound("first")) + len(cluster.bound("second")) == 4, 20.0)
+        with pytest.raises(TimeoutError):
+            await cluster.until(lambda: not cluster.is_suspended("first") and not cluster.is_suspended("second"), 60.0)
+        return [name for name in ("first", "second") if cluster.is_suspended(name)]
+
+    assert len(cluster.play(story)) == 1
+
+
+class OfJobSet(Suspensions):
+    """A JobSet of one Job with four pods."""
+
+    def add_job_set(self) -> None:
+        """Create it, and the Job that its controller makes."""
+        self.add_job("set-workers-0", 4, {**ONE_LEAF, **SUSPEND})
+        job = self.job("set-workers-0")
+        parts = [{"name": "workers", "replicas": 1, "template": {"spec": job["spec"]}}]
+        made = {
+            "apiVersion": JOB_SETS.api_version,
+            "kind": "JobSet",
+            "metadata": {"name": "set", "annotations": SUSPEND},
+        }
+        self.server.apply_manifest({**made, "spec": {"replicatedJobs": parts}})
+        owner = {"apiVersion": JOB_SETS.api_version, "kind": "JobSet", "name": "set", "controller": True}
+        owner["uid"] = self.job_set()["metadata"]["uid"]
+        self.server.patch(JOBS, "set-workers-0", {"metadata": {"ownerReferences": [owner]}}, namespace="default")
+
+    def job_set(self) -> Mapping[str, Any]:
+        """It, as it is stored."""
+        data: Mapping[str, Any] = self.server.get(JOB_SETS, "set", namespace="default").data
+        return data
+
+    def is_set_suspended(self) -> bool:
+        """Whether it is suspended."""
+        return bool(self.job_set()["spec"].get("suspend"))
+
+    def control(self) -> None:
+        """Its controller does to its Job what somebody has done to it."""
+        self.change("set-workers-0", {"suspend": self.is_set_suspended()})
+
+
+def test_the_job_set_of_a_preempted_job_is_suspended_and_resumed() -> None:
+    cluster = OfJobSet(resume=3600)
+
+    async def story() -> None:
+        cluster.add_job_set()
+        await cluster.runs("set", 4)
+        cluster.add_urgent()
+        await cluster.until(cluster.is_set_suspended, 20.0)
+        cluster.control()
+        await cluster.runs("urgent", 4, 20.0)
+        cluster.end("urgent")
+        await cluster.until(lambda: not cluster.is_set_suspended(), 20.0)
+        cluster.control()
+        await cluster.runs("set", 4, 20.0)
+
+    cluster.play(story)
+
+    assert BY not in (cluster.job_set()["metadata"].get("annotations") or {})
+
+
+def test_pods_that_no_controller_deletes_are_evicted_after_half_a_minute() -> None:
+    cluster = OfJobSet(resume=3600)
+
+    async def story() -> float:
+        cluster.add_job_set()
+        await cluster.runs("set", 4)
+        before = cluster.uids("set")
+        cluster.add_urgent()
+        await cluster.until(cluster.is_set_suspended, 20.0)
+        return await cluster.until(lambda: before.isdisjoint(cluster.uids("set")), 60.0)
+
+    assert 25.0 < cluster.play(story) < 40.0
 
 
 def test_a_disruption_budget_keeps_a_released_job_from_being_suspended() -> None:
