@@ -20,6 +20,7 @@ from gangline_e2e.workloads import KWOK_NODE, Manifest, Manifests, gpu_pod
 NODES = "/api/v1/nodes"
 GANG = "example.com/gang"
 POD_GROUP = "scheduling.x-k8s.io/pod-group"
+OUT_OF_SERVICE = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
 UNREACHABLE = {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}
 
 
@@ -121,6 +122,13 @@ async def _cut_off(api: Api, node: str) -> None:
         f"{NODES}/{node}", {"metadata": {"annotations": {KWOK_NODE: None}}, "spec": {"taints": [UNREACHABLE]}}
     )
     await api.merge(f"{NODES}/{node}/status", {"status": {"conditions": [_ready("Unknown")]}})
+
+
+async def put_out_of_service(api: Api, nodes: Iterable[str]) -> None:
+    """Nobody hears of these nodes any more, and an administrator says that nothing runs there."""
+    await cut_off(api, nodes)
+    taints = [UNREACHABLE, OUT_OF_SERVICE]
+    await asyncio.gather(*(api.merge(f"{NODES}/{node}", {"spec": {"taints": taints}}) for node in nodes))
 
 
 async def heal(api: Api, nodes: Iterable[str]) -> None:

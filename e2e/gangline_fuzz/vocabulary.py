@@ -35,6 +35,9 @@ SAID = tuple(
         | {
             "gangline.dev/never-move",
             "gangline.dev/recovery",
+            "gangline.dev/eviction",
+            "gangline.dev/suspended-by",
+            "gangline.dev/suspension",
             "topology.gangline.dev/network-gbps",
             "gpu.scheduling/holders",
             "gpu.scheduling/devices",

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from gangline import ApiError, Handle, PodInfo, Proposal, Status, config, model
+from gangline import ApiError, Handle, NotFound, PodInfo, Proposal, Status, config, model
 from gangline.clock import SystemClock
 from gangline.explain.case import load_cluster
 from gangline.kube.interface import NoClient
@@ -65,6 +65,14 @@ class Client(NoClient):
 
     calls: list[tuple[str, str, Any]] = field(default_factory=list)
     failures: dict[tuple[str, str], list[ApiError]] = field(default_factory=dict)
+    there: set[str] = field(default_factory=set)
+    """The pods that exist, by their names, which are their UIDs."""
+
+    async def get(self, resource: Any, name: str, **options: Any) -> Any:
+        """GET."""
+        if name not in self.there:
+            raise NotFound(404, "NotFound", "gone")
+        return model.Pod(metadata=model.ObjectMeta(name=name, uid=name))
 
     async def patch(self, resource: Any, name: str, patch: Any, **options: Any) -> Any:
         """PATCH."""

@@ -115,6 +115,32 @@ async def test_another_pod_with_the_name_of_a_victim_is_left_alone() -> None:
     assert [event[0] for event in found.recorder.events] == ["low"]
 
 
+@pytest.mark.parametrize("verb", ["patch", "delete"])
+async def test_a_victim_that_somebody_else_writes_at_the_same_moment_is_evicted_all_the_same(verb: str) -> None:
+    found = full_node()
+    found.client.there = {"high", "low"}
+    found.client.failures[(verb, "high")] = [Conflict(409, "Conflict", "the object has been modified")]
+
+    found.preempt(pod("p", 4, 10))
+    await found.carry_out()
+
+    assert sorted(set(deletions(found))) == ["high", "low"]
+    assert sorted(event[0] for event in found.recorder.events) == ["high", "low"]
+
+
+async def test_a_victim_whose_removal_always_conflicts_is_a_failure_so_that_it_is_tried_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    found = cluster([node("a")], [pod("v", 4, 1, "a")])
+    found.client.there = {"v"}
+    found.client.failures[("delete", "v")] = [Conflict(409, "Conflict", "the object has been modified")] * 9
+    evictor = Evictor(found.handle, "DefaultPreemption")
+
+    await evictor.evict(Preemptor.of(found.pod(pod("p", 4, 10)), "a"), [found.cache.pods["v"]])
+
+    assert not evictor.is_running("p") and "the object has been modified" in caplog.text
+
+
 async def test_after_a_failure_the_last_victim_stays(caplog: pytest.LogCaptureFixture) -> None:
     found = full_node()
     found.client.failures[("delete", "high")] = [FORBIDDEN]

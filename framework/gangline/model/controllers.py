@@ -61,6 +61,7 @@ class JobSetSpec(Object):
 
     replicated_jobs: list[ReplicatedJob] = []
     startup_policy: JobSetStartup | None = None
+    suspend: bool | None = None
 
 
 class ReplicatedJobStatus(Object):

@@ -1,19 +1,23 @@
-"""Simulates the controllers of workloads: when a pod finishes or is deleted, the next pod is created."""
+"""Simulates the controllers of workloads: when a pod finishes or is deleted, the next pod is created.
+
+A Job that is suspended loses its pods, and gets new ones when it is resumed.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
 from typing import Any
 
-from gangline.errors import NotFound
+from gangline.errors import Conflict, NotFound
 from gangline.kube.interface import EventType
-from gangline.kube.resources import JOBS, PODS
+from gangline.kube.resources import JOBS, PODS, Resource
 from gangline.simulate.following import follow
 from gangline.simulate.history import Notice
 from gangline.simulate.server import InMemoryServer
-from gangline.simulate.workloads import OWNERS, controller, is_over, missing
+from gangline.simulate.workloads import OWNERS, controller, is_over, missing, reference_of
 
 
 class Workloads:
@@ -22,12 +26,33 @@ class Workloads:
     def __init__(self, server: InMemoryServer) -> None:
         self._server = server
         self._owned: defaultdict[str, dict[str, Mapping[str, Any]]] = defaultdict(dict)  # by UIDs: owner, pod
+        self._suspended: set[str] = set()  # by UID: Jobs
 
     async def run(self) -> None:
         """Creates pods until cancelled."""
-        async with aclosing(follow(self._server, PODS)) as notices:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._follow(PODS, self._see), name="controllers pods")
+            tasks.create_task(self._follow(JOBS, self._see_job), name="controllers jobs")
+
+    async def _follow(self, resource: Resource[Any], see: Callable[[Notice], None]) -> None:
+        async with aclosing(follow(self._server, resource)) as notices:
             async for notice in notices:
-                self._see(notice)
+                see(notice)
+
+    def _see_job(self, notice: Notice) -> None:
+        """Delete the pods of a Job that has been suspended, and create those of a Job that has been resumed."""
+        job = notice.revision.data
+        uid, namespace = job["metadata"]["uid"], job["metadata"].get("namespace")
+        if notice.type is EventType.DELETED or not job["spec"].get("suspend"):
+            if uid in self._suspended and notice.type is not EventType.DELETED:
+                self._make_missing(reference_of(job), namespace)
+            self._suspended.discard(uid)
+        elif uid not in self._suspended:
+            self._suspended.add(uid)
+            for pod in [pod for pod in self._owned[uid].values() if not is_over(pod)]:
+                with suppress(NotFound, Conflict):
+                    metadata = pod["metadata"]
+                    self._server.delete(PODS, metadata["name"], namespace=namespace, uid=metadata["uid"])
 
     def _see(self, notice: Notice) -> None:
         """Notes a change of a pod, and creates the pods that its owner lacks."""

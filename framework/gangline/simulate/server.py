@@ -31,6 +31,12 @@ from gangline.simulate.workloads import DEPLOYMENTS, FINISHED
 HISTORY = 100_000  # changes per kind that a watch may go back
 KNOWN = (*(each for each in vars(resources).values() if isinstance(each, Resource)), DEPLOYMENTS)
 NAMES = ("default", "kube-node-lease", "kube-public", "kube-system")
+_EVICTED = {
+    "type": "DisruptionTarget",
+    "status": "True",
+    "reason": "EvictionByEvictionAPI",
+    "message": "Eviction API: evicting",
+}
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 
@@ -230,7 +236,7 @@ class InMemoryServer:
         return self._objects.write(collection, (namespace, name), old, bound)
 
     def evict(self, namespace: str, name: str, uid: str) -> None:
-        """Deletes a pod if all of its disruption budgets allow one more disruption; each budget counts it."""
+        """Marks and deletes a pod if all of its disruption budgets allow one more disruption; each budget counts it."""
         pod = self._objects.collection(PODS).current((namespace, name))
         check_preconditions(PODS, pod, uid, None)
         budgets = [each for each in self.list(PDBS, namespace=namespace) if evicting.covers(each.data, pod.data)]
@@ -241,6 +247,8 @@ class InMemoryServer:
             self.patch(
                 PDBS, each.data["metadata"]["name"], {"status": status}, namespace=namespace, subresource="status"
             )
+        status = with_condition(pod.data["status"], _EVICTED, self._clock.now())
+        self.patch(PODS, name, {"status": status}, namespace=namespace, subresource="status")
         self.delete(PODS, name, namespace=namespace, uid=uid)
 
 

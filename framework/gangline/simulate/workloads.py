@@ -111,7 +111,7 @@ def _replica_set(deployment: Mapping[str, Any]) -> Data:
             "name": f"{deployment['metadata']['name']}-{mark['pod-template-hash']}",
             "namespace": deployment["metadata"]["namespace"],
             "labels": labelled["metadata"]["labels"],
-            "ownerReferences": [_reference(deployment)],
+            "ownerReferences": [reference_of(deployment)],
         },
         "spec": {
             "replicas": _number(deployment, "replicas"),
@@ -135,7 +135,7 @@ def _pod(
         for field, extra in (("labels", labels), ("annotations", annotations))
         if metadata.get(field) or extra
     }
-    own = {"namespace": owner["metadata"]["namespace"], "ownerReferences": [_reference(owner)]}
+    own = {"namespace": owner["metadata"]["namespace"], "ownerReferences": [reference_of(owner)]}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -144,7 +144,8 @@ def _pod(
     }
 
 
-def _reference(owner: Mapping[str, Any]) -> Data:
+def reference_of(owner: Mapping[str, Any]) -> Data:
+    """The owner reference of the objects that a workload creates."""
     return {
         "apiVersion": owner["apiVersion"],
         "kind": owner["kind"],

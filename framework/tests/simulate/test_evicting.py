@@ -65,3 +65,14 @@ def test_another_pod_of_the_name_is_not_evicted(server: InMemoryServer) -> None:
         server.evict("default", "c", "c")
 
     assert names(server) == ["a", "b"]
+
+
+def test_an_evicted_pod_says_so(server: InMemoryServer) -> None:
+    server.bind("default", "a", "a", "n", {})
+
+    server.evict("default", "a", "a")
+
+    pod = server.get(PODS, "a", namespace="default").data
+    assert "deletionTimestamp" in pod["metadata"]
+    (said,) = (each for each in pod["status"]["conditions"] if each["type"] == "DisruptionTarget")
+    assert (said["status"], said["reason"]) == ("True", "EvictionByEvictionAPI")

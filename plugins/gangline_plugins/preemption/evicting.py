@@ -3,7 +3,7 @@
 Rules, as in kube-scheduler:
 - A victim that waits at permit is rejected there. A victim that is being deleted is left alone.
 - Every other victim first gets the condition DisruptionTarget and is then deleted. A victim that is already gone is no
-  failure.
+  failure. A workload that has asked for it is suspended instead, if all of its pods are victims.
 - The last victim is evicted after all others were accepted. After a failure nothing more is evicted; the waiting pod
   preempts again at its next attempt.
 - A successful preemption lasts until each victim is gone or is known to be terminating.
@@ -15,11 +15,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from gangline import GanglineError, Handle, PodInfo
 from gangline_plugins.preemption.evictions import Evictions
 from gangline_plugins.preemption.precedence import PREEMPTION
 from gangline_plugins.preemption.removing import Remover
+from gangline_plugins.suspension.suspenders import Suspenders
 
 log = logging.getLogger(__name__)
 _AT_ONCE = 16
@@ -63,6 +65,7 @@ class Evictor:
         self._remover = Remover(handle, sleep)
         self._running: dict[str, Sequence[PodInfo]] = {}
         self._evictions = handle.state.shared(Evictions, handle.state)
+        self._suspenders = handle.state.shared(Suspenders)
 
     def is_running(self, uid: str) -> bool:
         """Whether some victims of the preemptor with this UID still have to be evicted."""
@@ -83,11 +86,7 @@ class Evictor:
         is_done = False
         try:
             await self._clear_nominations(preemptor)
-            limit = asyncio.Semaphore(_AT_ONCE)
-            async with asyncio.TaskGroup() as group:  # the first failure ends the others
-                for victim in victims[:-1]:
-                    group.create_task(self._preempt(preemptor, victim, limit))
-            await self._preempt(preemptor, victims[-1], limit)
+            await self._preempt_all(preemptor, await self._suspend(preemptor, victims))
             is_done = True
         except* GanglineError as failures:
             for error in failures.exceptions:
@@ -116,9 +115,30 @@ class Evictor:
                 except GanglineError as error:
                     log.error("pod %s: its nomination cannot be cleared: %s", other.key, error)
 
+    async def _suspend(self, preemptor: Preemptor, victims: Sequence[PodInfo]) -> Sequence[PodInfo]:
+        """Suspend the workloads that have asked for it and of which all pods are victims; returns the other victims."""
+        why = f"preempted by {preemptor.by}"
+        left = await self._suspenders.take_off(victims, why, partial(self._mark, preemptor))
+        uids = {pod.uid for pod in left}
+        for victim in victims:
+            if victim.uid not in uids:
+                note = f"Preempted by {preemptor.by} on {_place(preemptor, victim)}"
+                self._handle.recorder.event(victim, "Normal", "Preempted", note, action="Preempting")
+        return left
+
+    async def _mark(self, preemptor: Preemptor, victim: PodInfo) -> None:
+        await self._remover.mark(victim, PREEMPTION, _message(preemptor))
+
+    async def _preempt_all(self, preemptor: Preemptor, victims: Sequence[PodInfo]) -> None:
+        limit = asyncio.Semaphore(_AT_ONCE)
+        async with asyncio.TaskGroup() as group:  # the first failure ends the others
+            for victim in victims[:-1]:
+                group.create_task(self._preempt(preemptor, victim, limit))
+        for last in victims[-1:]:
+            await self._preempt(preemptor, last, limit)
+
     async def _preempt(self, preemptor: Preemptor, victim: PodInfo, limit: asyncio.Semaphore) -> None:
-        place = f"node {victim.node_name}" if victim.node_name else preemptor.place
-        note = f"Preempted by {preemptor.by} on {place}"
+        note = f"Preempted by {preemptor.by} on {_place(preemptor, victim)}"
         waiting = self._handle.waiting.get(victim.uid)
         if waiting is not None:
             waiting.reject(self._plugin, "preempted")
@@ -126,7 +146,14 @@ class Evictor:
             note += " (in scheduler memory)."
         else:
             async with limit:
-                message = f"{preemptor.scheduler_name}: preempting to accommodate a higher priority pod"
-                if not await self._remover.remove(victim, PREEMPTION, message):
+                if not await self._remover.remove(victim, PREEMPTION, _message(preemptor)):
                     return
         self._handle.recorder.event(victim, "Normal", "Preempted", note, action="Preempting")
+
+
+def _place(preemptor: Preemptor, victim: PodInfo) -> str:
+    return f"node {victim.node_name}" if victim.node_name else preemptor.place
+
+
+def _message(preemptor: Preemptor) -> str:
+    return f"{preemptor.scheduler_name}: preempting to accommodate a higher priority pod"

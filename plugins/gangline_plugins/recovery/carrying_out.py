@@ -2,8 +2,11 @@
 
 Rules:
 - A lost member is deleted, as kube-controller-manager would do later. Where nothing can run on its node any more, the
-  deletion does not wait for the node's word. No budget protects it: it does not work.
-- Other members are evicted through the Eviction API, so disruption budgets hold.
+  deletion does not wait for the node's word, and the pod is marked as failed, as kube-controller-manager marks the pods
+  of such nodes: a Job with a pod failure policy waits for that. No budget protects it: it does not work.
+- Pods on spares that are lent to them are preempted.
+- Other members are evicted through the Eviction API, so disruption budgets hold. A workload that has asked for it is
+  suspended instead if all of its pods go and no budget forbids that; for a restart it is resumed at once.
 - After a failure to remove lost members the others stay.
 """
 
@@ -11,13 +14,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Coroutine, Iterable, Sequence
+from functools import partial
 from typing import Any
 
-from gangline import Conflict, GanglineError, Handle, NotFound, PodInfo, TooManyRequests
+from gangline import Conflict, GanglineError, Handle, NotFound, PodInfo, TooManyRequests, resources
+from gangline_plugins.preemption.budgets import Budgets
+from gangline_plugins.preemption.precedence import PREEMPTION
 from gangline_plugins.preemption.removing import Remover, evict_patiently
+from gangline_plugins.suspension.suspenders import Suspenders
 
 REASON = "GangRecovery"
-"""The reason in the condition DisruptionTarget."""
+"""The reason in the condition DisruptionTarget of lost members."""
 _AT_ONCE = 16
 
 
@@ -34,6 +41,7 @@ class Removing:
     def __init__(self, handle: Handle, patience: float) -> None:
         self._handle = handle
         self._remover = Remover(handle)
+        self._suspenders = handle.state.shared(Suspenders)
         self._patience = patience
 
     async def carry_out(
@@ -43,15 +51,31 @@ class Removing:
         evicted: Sequence[PodInfo],
         why: str,
         lent: Sequence[PodInfo] = (),
+        is_restart: bool = True,
     ) -> None:
         """Remove pods from lent spares and lost members, then the others; `dead` names nodes where nothing can run.
 
-        Raises Refused and ApiError.
+        A workload that is suspended for it is resumed at once if `is_restart`. Raises Refused and ApiError.
         """
         limit = asyncio.Semaphore(_AT_ONCE)
-        await self._all(self._remove(pod, False, why, limit) for pod in lent)
-        await self._all(self._remove(pod, pod.node_name in dead, why, limit) for pod in lost)
-        await self._all(self._evict(pod, limit) for pod in evicted)
+        await self._all(self._remove(pod, False, PREEMPTION, why, limit) for pod in lent)
+        left = await self._suspend(lost, evicted, why, is_restart)
+        lost = [pod for pod in lost if pod.uid in left or pod.node_name in dead]
+        await self._all(self._remove(pod, pod.node_name in dead, REASON, why, limit) for pod in lost)
+        await self._all(self._evict(pod, limit) for pod in evicted if pod.uid in left)
+
+    async def _suspend(
+        self, lost: Sequence[PodInfo], evicted: Sequence[PodInfo], why: str, is_restart: bool
+    ) -> Collection[str]:
+        """Suspend the workloads that ask for it, if all of their pods go and no budget protects one that works.
+
+        Returns the UIDs of the pods that are left.
+        """
+        pods = [*lost, *evicted]
+        if not evicted or Budgets(self._handle.state.store(resources.PDBS)).split(evicted)[0]:
+            return {pod.uid for pod in pods}
+        mark = partial(self._remover.mark, reason=REASON, message=why)
+        return {pod.uid for pod in await self._suspenders.take_off(pods, why, mark, is_restart)}
 
     async def _all(self, steps: Iterable[Coroutine[Any, Any, None]]) -> None:
         """Take all steps at once; raises the first failure when all have ended."""
@@ -59,9 +83,9 @@ class Removing:
             if isinstance(ended, BaseException):
                 raise ended
 
-    async def _remove(self, pod: PodInfo, is_dead: bool, why: str, limit: asyncio.Semaphore) -> None:
+    async def _remove(self, pod: PodInfo, is_dead: bool, reason: str, why: str, limit: asyncio.Semaphore) -> None:
         async with limit:
-            await self._remover.remove(pod, REASON, why, 0 if is_dead else None)
+            await self._remover.remove(pod, reason, why, is_dead)
 
     async def _evict(self, pod: PodInfo, limit: asyncio.Semaphore) -> None:
         handle, which = self._handle, (pod.namespace, pod.name, pod.uid)

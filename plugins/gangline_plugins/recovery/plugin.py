@@ -386,6 +386,6 @@ class Recovery:
         note: str,
     ) -> None:
         try:
-            await self._removing.carry_out(lost, dead, others, note)
+            await self._removing.carry_out(lost, dead, others, note, is_restart=False)
         except GanglineError as error:
             log.error("gang %s/%s: %s", group.namespace, group.name, error)

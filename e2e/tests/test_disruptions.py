@@ -1,0 +1,121 @@
+"""A Job that may not fail ignores disruptions: whoever takes its pods off a node, none of them counts as a failure.
+
+The Job controller creates the next pods late, all the same: ten seconds after one pod has failed, twice as long after
+each further one. So the Jobs are small here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+import yaml
+
+import gangline_profiles
+from gangline_e2e import gangs, node_losses
+from gangline_e2e.api import connect
+from gangline_e2e.disruptions import ONE_LEAF, Disruptions, following
+from gangline_e2e.gpu_crds import install
+from gangline_e2e.harness import ControlPlane, Options
+from gangline_e2e.workloads import Manifest, gpu_pod, priority_class
+
+StartControlPlane = Callable[[Options], ControlPlane]
+PATIENCE_OF_THE_COLLECTOR = 20.0
+"""Seconds: kube-controller-manager lets pods of dead nodes go only after more than this."""
+
+pytestmark = pytest.mark.timeout(240)
+
+
+@pytest.fixture
+async def story(
+    start_control_plane: StartControlPlane, start_gangline: Callable[..., Any]
+) -> AsyncIterator[Disruptions]:
+    plane = start_control_plane(Options(controller_manager=True))
+    async with connect(plane.kubeconfig) as api:
+        await install(api)
+        await api.create(priority_class("urgent", 100))
+        await api.create_many(gangs.fabric(spines=1, leaves=2, nodes=2))
+        start_gangline(plane.kubeconfig, _configuration())
+        async with following(api) as found:
+            yield found
+
+
+def _configuration() -> Manifest:
+    config: dict[str, Any] = yaml.safe_load(gangline_profiles.read(gangs.PROFILE))
+    config["profiles"][0]["pluginConfig"] += [
+        {"name": "Recovery", "args": {"graceSeconds": 0.5, "releaseSeconds": 3}},
+        {"name": "Defragmentation", "args": {"intervalSeconds": 1}},
+    ]
+    return config
+
+
+async def test_a_job_that_a_pod_preempts_counts_no_failure(story: Disruptions) -> None:
+    await story.cordon(1)
+    before = await story.add("train", 2)
+
+    spec = {"priorityClassName": "urgent"}
+    await story.api.create(gpu_pod("urgent", gpus=8, scheduler_name=gangs.PROFILE, spec=spec))
+    await story.is_made_anew("train", 2, before)
+
+    assert story.said(before) == {"PreemptionByScheduler"}
+    assert await story.failures("train") == 0
+
+
+async def test_jobs_that_a_gang_preempts_count_no_failures(story: Disruptions) -> None:
+    before = {name: await story.add(name, 2, ONE_LEAF) for name in ("train", "other")}
+
+    await story.add_urgent(4)
+
+    for name, pods in before.items():
+        await story.is_made_anew(name, 2, pods)
+        assert story.said(pods) == {"PreemptionByScheduler"}
+        assert await story.failures(name) == 0
+
+
+async def test_a_job_that_is_moved_aside_counts_no_failure(story: Disruptions) -> None:
+    before = {}
+    for name, closed in (("first", 1), ("second", 0)):
+        await story.cordon(closed)
+        before[name] = await story.add(name, 1, gpus=1)
+        await story.cordon()
+    await story.add("big", 2, ONE_LEAF)
+
+    after = {name: await story.runs(name, 1) for name in before}
+    (moved,) = (name for name in before if before[name] != after[name])
+    assert story.said(before[moved]) == {"EvictionByEvictionAPI"}
+    assert await story.failures(moved) == 0
+
+
+@pytest.mark.parametrize("is_deleted", [True, False], ids=["deleted", "out of service"])
+async def test_a_job_that_loses_a_dead_node_is_whole_again_in_seconds_and_counts_no_failure(
+    story: Disruptions, is_deleted: bool
+) -> None:
+    before = await story.add("train", 3)
+    lost, node = story.some_of(before)
+
+    began = time.monotonic()
+    if is_deleted:
+        await node_losses.delete(story.api, [node])
+    else:
+        await node_losses.put_out_of_service(story.api, [node])
+    after = await story.runs("train", 3, but=lost)
+
+    assert time.monotonic() - began < PATIENCE_OF_THE_COLLECTOR
+    assert before - after == {lost} and story.said({lost}) == {"GangRecovery"}
+    assert await story.failures("train") == 0
+
+
+async def test_a_job_that_is_released_for_want_of_room_counts_no_failure(story: Disruptions) -> None:
+    await story.cordon(1)
+    before = await story.add("train", 2)
+    lost, node = story.some_of(before)
+
+    await node_losses.cut_off(story.api, [node])
+    await story.are_removed(before)
+    await node_losses.heal(story.api, [node])
+    await story.is_made_anew("train", 2, before)
+
+    assert story.said({lost}) == {"GangRecovery"} and story.said(before - {lost}) == {"EvictionByEvictionAPI"}
+    assert await story.failures("train") == 0

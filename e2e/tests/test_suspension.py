@@ -1,0 +1,134 @@
+"""Jobs that ask for it are suspended instead of losing pod by pod: no pod counts as failed, and none comes late."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import yaml
+
+import gangline_profiles
+from gangline_e2e import gangs, node_losses
+from gangline_e2e.api import connect
+from gangline_e2e.disruptions import ONE_LEAF, SUSPEND, Disruptions, following
+from gangline_e2e.gpu_crds import install
+from gangline_e2e.harness import ControlPlane, Options
+from gangline_e2e.scheduler import Gangline
+from gangline_e2e.workloads import Manifest, priority_class
+
+StartControlPlane = Callable[[Options], ControlPlane]
+LEAF = 5
+BACKOFF = 160.0
+"""Seconds for which the Job controller would wait before it creates pods in place of five that were evicted."""
+WANTS = {**ONE_LEAF, **SUSPEND}
+
+pytestmark = pytest.mark.timeout(240)
+
+
+@dataclass(frozen=True, slots=True)
+class Suspensions:
+    """Two leaves of five nodes, and the packaged scheduler."""
+
+    jobs: Disruptions
+    scheduler: Gangline
+
+    async def is_resumed(self, job: str) -> None:
+        """Wait until a Job runs again, and nothing on it speaks of a suspension."""
+
+        async def is_as_before() -> bool:
+            found = await self.jobs.api.get(self.jobs.path(job))
+            notes = found["metadata"].get("annotations", {})
+            return not found["spec"].get("suspend") and not any("susp" in key for key in notes)
+
+        await self.jobs.api.until(is_as_before, f"{job} is resumed")
+
+
+@pytest.fixture
+async def story(
+    start_control_plane: StartControlPlane, start_gangline: Callable[..., Any]
+) -> AsyncIterator[Suspensions]:
+    plane = start_control_plane(Options(controller_manager=True))
+    async with connect(plane.kubeconfig) as api:
+        await install(api)
+        await api.create(priority_class("urgent", 100))
+        await api.create_many(gangs.fabric(spines=1, leaves=2, nodes=LEAF))
+        scheduler = start_gangline(plane.kubeconfig, _configuration())
+        async with following(api) as found:
+            yield Suspensions(found, scheduler)
+
+
+def _configuration() -> Manifest:
+    config: dict[str, Any] = yaml.safe_load(gangline_profiles.read(gangs.PROFILE))
+    config["profiles"][0]["pluginConfig"] += [
+        {"name": "Recovery", "args": {"graceSeconds": 0.5}},
+        {"name": "Suspension", "args": {"resumeSeconds": 3600}},
+    ]
+    return config
+
+
+async def test_a_preempted_job_is_suspended_and_starts_again_when_there_is_room(story: Suspensions) -> None:
+    jobs = story.jobs
+    await jobs.cordon(1)
+    before = await jobs.add("train", LEAF, WANTS)
+
+    await jobs.add_urgent(LEAF)
+    was_suspended = await jobs.is_suspended("train")
+    await jobs.end("urgent")
+    await jobs.is_made_anew("train", LEAF, before)
+    await jobs.runs("train", LEAF)
+
+    await story.is_resumed("train")
+    assert was_suspended and jobs.said(before) == {"PreemptionByScheduler"}
+    assert await jobs.failures("train") == 0
+    assert {"SuspendedByScheduler", "ResumedByScheduler"} <= await jobs.events_of("train")
+
+
+async def test_a_scheduler_that_takes_over_resumes_what_the_last_one_suspended(story: Suspensions) -> None:
+    jobs = story.jobs
+    await jobs.cordon(1)
+    before = await jobs.add("train", LEAF, WANTS)
+
+    await jobs.add_urgent(LEAF)
+    story.scheduler.kill()
+    await jobs.end("urgent")
+    was_suspended = await jobs.is_suspended("train")
+    await asyncio.to_thread(story.scheduler.start)
+    await jobs.is_made_anew("train", LEAF, before)
+    await jobs.runs("train", LEAF)
+
+    assert was_suspended and await jobs.failures("train") == 0
+
+
+async def test_a_job_that_moves_to_another_leaf_does_not_wait_for_the_backoff_of_its_controller(
+    story: Suspensions,
+) -> None:
+    jobs = story.jobs
+    before = await jobs.add("train", LEAF, WANTS)
+    _, node = jobs.some_of(before)
+
+    began = time.monotonic()
+    await node_losses.delete(jobs.api, [node])
+    await jobs.is_made_anew("train", LEAF, before)
+    await jobs.runs("train", LEAF)
+
+    assert time.monotonic() - began < BACKOFF / 4
+    await story.is_resumed("train")
+    assert jobs.said(before) == {"GangRecovery"}
+    assert await jobs.failures("train") == 0
+
+
+async def test_who_resumes_a_job_by_hand_wins(story: Suspensions) -> None:
+    jobs = story.jobs
+    await jobs.cordon(1)
+    before = await jobs.add("train", LEAF, WANTS)
+
+    await jobs.add_urgent(LEAF)
+    await jobs.api.merge(jobs.path("train"), {"spec": {"suspend": False}})
+    await jobs.is_made_anew("train", LEAF, before)
+
+    await story.is_resumed("train")
+    assert "ResumedByScheduler" not in await jobs.events_of("train")

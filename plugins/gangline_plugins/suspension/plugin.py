@@ -1,0 +1,101 @@
+"""The plugin: lets preemption and recovery suspend workloads instead of evicting their pods, and resumes them.
+
+The pods of a Job that are evicted count as failed unless a pod failure policy says otherwise, and even then the Job
+controller creates the next ones late: twice as late after each pod. A Job that is suspended loses its pods without any
+of that. So an owner may ask for it with the annotation `gangline.dev/eviction: suspend`. The modules:
+
+- `owning` decides which owners may be suspended: those all of whose pods have to go.
+- `suspending` suspends them; `suspenders` is where other plugins ask for it.
+- `resuming` looks every few seconds whether the pods of suspended owners have room (`templates`), and resumes them.
+- `record` is what stands on a suspended owner; `writing` makes every write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import msgspec
+
+from gangline import Action, EventHint, Handle, PodInfo, Status, hookimpl, on, resources, unschedulable
+from gangline_plugins.suspension.owning import job_of
+from gangline_plugins.suspension.record import SUSPENDED_BY
+from gangline_plugins.suspension.resuming import Resuming, suspended_by
+from gangline_plugins.suspension.suspenders import Suspenders
+from gangline_plugins.suspension.suspending import Suspending
+from gangline_plugins.suspension.writing import OwnerWriter
+
+_PAUSE = 5.0
+"""Seconds between two looks at the owners that are suspended."""
+_SUSPENDED = "its owner is suspended, so its controller is about to delete it"
+
+
+class SuspensionArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """Arguments of Suspension."""
+
+    resume_seconds: Annotated[float, msgspec.Meta(ge=0)] = 300.0
+    """Seconds after which a workload is resumed although there is no room for its pods; they wait in the queue then."""
+
+
+class Suspension:
+    """Suspends workloads of this profile that ask for it, and resumes them."""
+
+    name = "Suspension"
+    args_type = SuspensionArgs
+    watches = (resources.JOBS, resources.JOB_SETS)
+
+    def __init__(self, args: SuspensionArgs, handle: Handle) -> None:
+        self._handle = handle
+        writer = OwnerWriter(handle)
+        until = f"when there is room, or after {args.resume_seconds:g} s"
+        suspending = Suspending(handle, writer, until)
+        self._resuming = Resuming(handle, writer, args.resume_seconds)
+        self._changed = asyncio.Event()
+        self._suspended: dict[str, Any] = {}
+        """By UID: the owners with a record of this profile."""
+        suspenders = handle.state.shared(Suspenders)
+        suspenders.add(handle.profile, suspending)
+        handle.state.at_end(lambda: suspenders.remove(handle.profile, suspending))
+        handle.state.store(resources.JOBS).subscribe(self)
+        handle.state.store(resources.JOB_SETS).subscribe(self)
+        handle.run(self._work)
+
+    # The owners
+
+    def on_upsert(self, obj: Any) -> None:
+        """A Job or JobSet came or has changed."""
+        if suspended_by(self._handle.profile, (obj,)):
+            self._suspended[obj.metadata.uid] = obj
+            self._changed.set()
+        else:
+            self._suspended.pop(obj.metadata.uid, None)
+
+    def on_remove(self, obj: Any) -> None:
+        """A Job or JobSet went."""
+        self._suspended.pop(obj.metadata.uid, None)
+
+    # Hooks
+
+    @hookimpl
+    def events_to_register(self) -> Sequence[EventHint]:
+        """A Job that is resumed."""
+        return (on("jobs", Action.UPDATE),)
+
+    @hookimpl
+    def pre_enqueue(self, pod: PodInfo) -> Status | None:
+        """Hold the pods of a Job that is being suspended: they would take nodes for a moment, and go."""
+        if not self._suspended or pod.is_anew or SUSPENDED_BY not in self._handle.workload(pod):
+            return None
+        job = job_of(self._handle.state, pod)
+        return unschedulable(_SUSPENDED) if job is not None and job.spec.suspend else None
+
+    # In the background
+
+    async def _work(self) -> None:
+        while True:
+            while self._suspended:
+                await self._resuming.look(list(self._suspended.values()))
+                await asyncio.sleep(_PAUSE)
+            self._changed.clear()
+            await self._changed.wait()

@@ -1,0 +1,53 @@
+"""What is written on an owner that Gangline has suspended: who did it, when, why, and how its spec was then.
+
+The record is all that is remembered, so any later leader can go on. `generation` counts the changes of the spec, and is
+how a user's hand is told: if it is not the one that the suspension made, somebody has changed the spec since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from gangline import moments, rfc3339, texts
+
+SUSPENDED_BY = "gangline.dev/suspended-by"
+"""On a Job or JobSet: the profile that has suspended it and resumes it. Remove it to keep the object suspended."""
+SUSPENSION = "gangline.dev/suspension"
+"""On a Job or JobSet: when and why the scheduler has suspended it, as JSON."""
+_MOST_WHY = 200
+
+
+class SuspensionRecord(msgspec.Struct, frozen=True):
+    """When and why an owner was suspended."""
+
+    at: str
+    """RFC 3339."""
+    generation: int
+    """metadata.generation after the suspension."""
+    priority: int
+    """The priority of the pods."""
+    why: str
+
+    @property
+    def since(self) -> float:
+        """Seconds since the epoch. Raises ValueError."""
+        return moments.moment(self.at)
+
+
+def written(profile: str, now: float, generation: int, priority: int, why: str) -> dict[str, str]:
+    """The annotations of a suspension."""
+    record = SuspensionRecord(rfc3339(now), generation, priority, why[:_MOST_WHY])
+    return {SUSPENDED_BY: profile, SUSPENSION: msgspec.json.encode(record).decode()}
+
+
+def removed() -> dict[str, Any]:
+    """What takes the annotations away, in a patch."""
+    return {SUSPENDED_BY: None, SUSPENSION: None}
+
+
+def read(annotations: Mapping[str, str]) -> SuspensionRecord:
+    """The record in these annotations. Raises InvalidObject."""
+    return texts.from_json(SUSPENSION, annotations.get(SUSPENSION, ""), SuspensionRecord)

@@ -1,0 +1,149 @@
+"""Resumes owners that this profile has suspended: when their pods would have room, or when their time is over.
+
+All that is known stands on the owners, so a scheduler that has just taken over goes on as the last one would have.
+Somebody's hand always wins: an owner that runs again, or whose spec has been changed since, is let go.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from gangline import GANG_SECONDS, Deadline, GanglineError, Handle, Membership, PodInfo, model, resources
+from gangline_plugins.suspension import record as records
+from gangline_plugins.suspension.owning import SuspendableOwner, owner_of
+from gangline_plugins.suspension.record import SUSPENDED_BY, SuspensionRecord
+from gangline_plugins.suspension.templates import WHOLE, pods_to_come
+from gangline_plugins.suspension.writing import OwnerWriter, is_ours
+
+log = logging.getLogger(__name__)
+_AT_ONCE_SECONDS = 0.05
+"""CPU time of one round for trying out whether owners have room; those that are left come first in the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class SuspendedOwner:
+    """An owner with the record of its suspension."""
+
+    owner: SuspendableOwner
+    record: SuspensionRecord
+    since: float
+    """Seconds since the epoch."""
+
+
+class Resuming:
+    """Looks at the suspended owners of one profile."""
+
+    def __init__(self, handle: Handle, writer: OwnerWriter, resume_seconds: float) -> None:
+        self._handle = handle
+        self._writer = writer
+        self._resume_seconds = resume_seconds
+        self._looked_at: dict[str, int] = {}
+        """By UID of an owner: the number of the round in which it was tried out last."""
+        self._round = 0
+
+    async def look(self, found: Iterable[Any]) -> None:
+        """One round over the objects that have records of this profile. At most one is resumed because it has room:
+        the next round sees what is left then.
+        """
+        self._round += 1
+        waiting: list[SuspendedOwner] = []
+        for obj in found:
+            each = self._read(obj)
+            if each is None:
+                await self._let_go(obj)
+            else:
+                waiting.append(each)
+        await self._look_at(waiting)
+
+    async def _look_at(self, waiting: list[SuspendedOwner]) -> None:
+        self._looked_at = {each.owner.uid: self._looked_at.get(each.owner.uid, 0) for each in waiting}
+        running, busy = self._with_pods(waiting)
+        over = [each for each in waiting if self._is_over(each) and each.owner.uid not in running]
+        for each in over:
+            await self._resume(each, f"it was suspended for {self._resume_seconds:g} s")
+        budget = Deadline(_AT_ONCE_SECONDS)
+        for each in sorted((each for each in waiting if each not in over), key=self._order):
+            if budget.passed:
+                return
+            self._looked_at[each.owner.uid] = self._round
+            if each.owner.uid not in busy and await self._has_room(each):
+                await self._resume(each, "there is room for it")
+                return
+
+    def _order(self, each: SuspendedOwner) -> tuple[int, int, float, str]:
+        """Who was looked at longest ago comes first, then the higher priority, then the longer suspension."""
+        return self._looked_at[each.owner.uid], -each.record.priority, each.since, each.owner.uid
+
+    def _read(self, obj: Any) -> SuspendedOwner | None:
+        """The suspension; None if this profile has no say in it any more."""
+        if not obj.spec.suspend or not is_ours(obj, self._handle.profile):
+            return None
+        try:
+            record = records.read(obj.metadata.annotations or {})
+            return SuspendedOwner(_owner(obj), record, record.since)
+        except (GanglineError, ValueError):
+            return None
+
+    def _is_over(self, each: SuspendedOwner) -> bool:
+        return self._handle.clock.now() >= each.since + self._resume_seconds
+
+    async def _let_go(self, obj: Any) -> None:
+        owner = _owner(obj)
+        if await self._writer.let_go(owner) and obj.spec.suspend:
+            note = "it was changed after the scheduler had suspended it, so it is left to whoever has changed it"
+            self._writer.tell(owner, "Normal", "SuspensionLeft", note)
+
+    async def _resume(self, each: SuspendedOwner, why: str) -> None:
+        if await self._writer.resume(each.owner):
+            log.info("%s is resumed: %s", each.owner.key, why)
+            self._writer.tell(each.owner, "Normal", "ResumedByScheduler", why)
+
+    def _with_pods(self, waiting: list[SuspendedOwner]) -> tuple[set[str], set[str]]:
+        """The UIDs of owners with pods on nodes: of those whose controllers have not deleted them yet, and of all."""
+        namespaces = {each.owner.namespace for each in waiting}
+        running: set[str] = set()
+        busy: set[str] = set()
+        for pod in self._handle.state.pods.values():
+            owner = owner_of(self._handle.state, pod) if pod.namespace in namespaces else None
+            if owner is not None:
+                busy.add(owner.uid)
+                if not pod.terminating:
+                    running.add(owner.uid)
+        return running, busy
+
+    async def _has_room(self, each: SuspendedOwner) -> bool:
+        """Whether all pods that the owner would create, or those that start first, fit now."""
+        owner = each.owner
+        try:
+            found = await self._handle.client.get(WHOLE[owner.resource.kind], owner.name, namespace=owner.namespace)
+            pods = self._first(pods_to_come(self._handle.state, owner, found, each.record.priority))
+            if not pods or any(pod.scheduler_name != self._handle.profile for pod in pods):
+                return False
+            with self._handle.within(Deadline(GANG_SECONDS)):
+                places = self._handle.find_places(pods, self._handle.nodes.alive)
+        except GanglineError as error:
+            log.info("%s: whether it has room: %s", owner.key, error)
+            return False
+        return places is not None and len(places) == len(pods)
+
+    def _first(self, pods: list[PodInfo]) -> list[PodInfo]:
+        """The pods of the first one's group, or the first one alone if it is in no group."""
+        memberships = [(pod, self._handle.group_of(pod)) for pod in pods]
+        first = memberships[0][1] if memberships else None
+        if not isinstance(first, Membership):
+            return pods[:1]
+        key = first.group.key
+        return [pod for pod, each in memberships if isinstance(each, Membership) and each.group.key == key]
+
+
+def suspended_by(profile: str, objects: Iterable[Any]) -> list[Any]:
+    """The Jobs or JobSets with a record of this profile."""
+    return [each for each in objects if (each.metadata.annotations or {}).get(SUSPENDED_BY) == profile]
+
+
+def _owner(obj: Any) -> SuspendableOwner:
+    resource: resources.Resource[Any] = resources.JOBS if isinstance(obj, model.Job) else resources.JOB_SETS
+    return SuspendableOwner(resource, obj.metadata.namespace, obj.metadata.name, obj.metadata.uid)
