@@ -13,7 +13,8 @@ import asyncio
 from collections.abc import Collection, Coroutine, Iterable, Sequence
 from typing import Any
 
-from gangline import Conflict, GanglineError, Handle, NotFound, PodInfo, TooManyRequests
+from gangline import Conflict, GanglineError, Handle, NotFound, PodInfo, TooManyRequests, resources
+from gangline_plugins.preemption.budgets import Budgets
 from gangline_plugins.preemption.removing import Remover, evict_patiently
 
 REASON = "GangRecovery"
@@ -35,6 +36,14 @@ class Removing:
         self._handle = handle
         self._remover = Remover(handle)
         self._patience = patience
+
+    def protected(self, pods: Sequence[PodInfo]) -> str:
+        """Why disruption budgets do not let all of these pods go now; "" if they do."""
+        violating, _ = Budgets(self._handle.state.store(resources.PDBS)).split(pods)
+        if not violating:
+            return ""
+        others = f" and {len(violating) - 1} others" if len(violating) > 1 else ""
+        return f"disruption budgets protect pod {violating[0].key}{others}"
 
     async def carry_out(
         self,

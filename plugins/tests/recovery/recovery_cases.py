@@ -12,6 +12,7 @@ from framework.tests.gang_cluster import ONE_LEAF, GangCluster, profile_with
 from gangline import PatchKind, model
 from gangline.kube.resources import (
     DEVICE_CLASSES,
+    EVENTS,
     GPU_NODE_STATUSES,
     NODES,
     PDBS,
@@ -84,14 +85,14 @@ class LossStory(GangCluster):
             {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": name}, "spec": spec}
         )
 
-    def add_budget(self, app: str) -> None:
-        """A disruption budget that lets none of these pods go."""
+    def add_budget(self, app: str, allowed: int = 0) -> None:
+        """A disruption budget that lets so many of these pods go."""
         self.create(
             PDBS,
             model.PodDisruptionBudget(
                 metadata=model.ObjectMeta(name=app, namespace="default"),
                 spec=model.PodDisruptionBudgetSpec(selector=model.LabelSelector(match_labels={"app": app})),
-                status=model.PodDisruptionBudgetStatus(disruptions_allowed=0),
+                status=model.PodDisruptionBudgetStatus(disruptions_allowed=allowed),
             ),
         )
 
@@ -117,6 +118,15 @@ class LossStory(GangCluster):
             data = msgspec.to_builtins(msgspec.structs.replace(found, status=status))
             self.server.apply(GPU_NODE_STATUSES, name, data, field_manager="agent")
             self.server.apply(GPU_NODE_STATUSES, name, data, field_manager="agent", subresource="status")
+
+    def hold(self, pod: str, *finalizers: str) -> None:
+        """Somebody holds a pod by finalizers, or lets it go."""
+        patch = {"metadata": {"finalizers": list(finalizers) or None}}
+        self.server.patch(PODS, pod, patch, namespace="default", kind=PatchKind.MERGE)
+
+    def told_as(self, reason: str) -> list[str]:
+        """What the events with this reason say, those of all pods."""
+        return [each.note for each in self.list(EVENTS) if each.reason == reason]
 
     def cordon(self, node: str) -> None:
         """No more pods come to the node."""

@@ -1,0 +1,148 @@
+"""Gangs in trouble while they recover: nothing is evicted in vain, nothing waits for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from gangline import NodeView, PodInfo, Status, hookimpl
+from gangline.kube.interface import PatchKind
+from gangline.kube.resources import JOBS, NODES
+
+from .recovery_cases import LossStory
+
+SOON = 15.0
+RESTART = {"gangline.dev/topology-required": "leaf", "gangline.dev/recovery": "restart"}
+
+
+def test_a_gang_moves_though_a_member_is_held_on_its_old_node() -> None:
+    cluster = LossStory()
+
+    async def story() -> None:
+        cluster.add_job("train", 4)
+        await cluster.runs("train", 4)
+        (leaf,) = cluster.leaves_of("train")
+        cluster.hold(sorted(cluster.bound("train"))[0], "example.com/never")
+        cluster.fail(cluster.node_of("train", 2))
+        await cluster.moved("train", 4, leaf, SOON)
+
+    cluster.play(story)
+
+
+def test_a_gang_that_restarts_goes_elsewhere_when_a_member_is_held_for_longer_than_its_room() -> None:
+    cluster = LossStory(roomSeconds=30)
+
+    async def story() -> None:
+        cluster.add_job("train", 3, RESTART)
+        await cluster.runs("train", 3)
+        held = sorted(cluster.bound("train"))[0]
+        cluster.hold(held, "example.com/never")
+        cluster.fail(cluster.node_of("train", 2))
+        await cluster.until(lambda: held not in cluster.bound("train"), SOON)
+        await cluster.runs("train", 3, 45.0)
+
+    cluster.play(story)
+
+
+def test_a_gang_that_restarts_moves_when_a_member_would_not_get_its_node_again() -> None:
+    cluster = LossStory()
+
+    async def story() -> None:
+        cluster.add_job("train", 3, RESTART)
+        await cluster.runs("train", 3)
+        (leaf,) = cluster.leaves_of("train")
+        cluster.cordon(cluster.node_of("train", 1))
+        cluster.fail(cluster.node_of("train", 2))
+        await cluster.moved("train", 3, leaf, SOON)
+
+    cluster.play(story)
+
+
+def test_a_gang_does_not_move_while_a_member_that_somebody_deleted_still_ends() -> None:
+    cluster = LossStory(graceSeconds=5)
+
+    async def story() -> None:
+        cluster.add_job("train", 4)
+        await cluster.runs("train", 4)
+        before, (leaf,) = cluster.uids("train"), cluster.leaves_of("train")
+        gone = sorted(cluster.bound("train"))[1]
+        cluster.hold(gone, "example.com/saving")
+        cluster.delete_pod(gone)
+        await asyncio.sleep(60.0)
+        cluster.hold(gone)
+        await cluster.runs("train", 4, 10.0)
+        assert cluster.leaves_of("train") == {leaf} and len(before & cluster.uids("train")) == 3
+
+    cluster.play(story)
+
+
+def test_a_gang_moves_when_a_member_that_somebody_deleted_never_ends() -> None:
+    cluster = LossStory(graceSeconds=5, roomSeconds=30)
+
+    async def story() -> None:
+        cluster.add_job("train", 4)
+        await cluster.runs("train", 4)
+        (leaf,) = cluster.leaves_of("train")
+        gone = sorted(cluster.bound("train"))[1]
+        cluster.hold(gone, "example.com/never")
+        cluster.delete_pod(gone)
+        await cluster.moved("train", 4, leaf, 60.0)
+
+    cluster.play(story)
+
+
+def test_nodes_that_come_back_one_after_the_other_after_most_were_not_ready_lose_nothing() -> None:
+    cluster = LossStory()
+
+    async def story() -> None:
+        cluster.add_job("train", 4)
+        await cluster.runs("train", 4)
+        before, names = cluster.uids("train"), [node.metadata.name for node in cluster.list_nodes()]
+        cluster.fail(*names)
+        await asyncio.sleep(120.0)
+        for name in reversed(names):
+            cluster.fail(name, status="True")
+            await asyncio.sleep(1.0)
+        assert cluster.uids("train") == before
+        cluster.fail(cluster.node_of("train", 0))
+        await cluster.until(lambda: cluster.uids("train") != before, SOON)
+
+    cluster.play(story)
+
+
+@pytest.mark.timeout(60)
+def test_a_gang_that_waits_for_room_is_left_alone_once_its_policy_is_none() -> None:
+    cluster = LossStory(leaves=1, releaseSeconds=100)
+
+    async def story() -> None:
+        cluster.add_job("train", 4, {})
+        await cluster.runs("train", 4)
+        before = cluster.uids("train")
+        cluster.fail(cluster.node_of("train", 2))
+        await cluster.told("it is tried again", SOON)
+        notes = {"metadata": {"annotations": {"gangline.dev/recovery": "none"}}}
+        cluster.server.patch(JOBS, "train", notes, namespace="default", kind=PatchKind.MERGE)
+        await asyncio.sleep(300.0)
+        assert cluster.uids("train") == before and not cluster.told_as("GangReleased")
+
+    cluster.play(story)
+
+
+def test_a_gang_with_a_replacement_without_room_is_left_alone_once_its_policy_is_none() -> None:
+    cluster = LossStory(graceSeconds=20)
+
+    async def story() -> None:
+        cluster.add_job("train", 4)
+        await cluster.runs("train", 4)
+        cluster.cordon(cluster.node_of("train", 1))
+        cluster.delete_pod(sorted(cluster.bound("train"))[1])
+        await cluster.until(lambda: any("moves as a whole if" in note for note in cluster.notes()))
+        before = cluster.uids("train")
+        notes = {"metadata": {"annotations": {"gangline.dev/recovery": "none"}}}
+        cluster.server.patch(JOBS, "train", notes, namespace="default", kind=PatchKind.MERGE)
+        await asyncio.sleep(60.0)
+        assert cluster.uids("train") == before
+
+    cluster.play(story)
