@@ -29,6 +29,11 @@ DRIVER = "gpu.example.com"
 Result = TypeVar("Result")
 
 
+def gpu_container(gpus: int) -> dict[str, Any]:
+    """A container that wants so many GPUs."""
+    return {"name": "main", "image": "main:1", "resources": {"limits": {"nvidia.com/gpu": gpus}}}
+
+
 class LossStory(GangCluster):
     """Leaves of four nodes with eight GPUs each, and Jobs whose pods want a node each."""
 
@@ -44,10 +49,9 @@ class LossStory(GangCluster):
     def add_job(self, name: str, size: int, annotations: Mapping[str, str] = ONE_LEAF, **spec: Any) -> None:
         """A gang of pods, each made anew whenever it goes."""
         sizes = {"parallelism": size, "completions": size, "completionMode": "Indexed"}
-        container = {"name": "main", "image": "main:1", "resources": {"limits": {"nvidia.com/gpu": 8}}}
         template = {
             "metadata": {"labels": {"app": name}, "annotations": dict(annotations)},
-            "spec": {"schedulerName": "gangs", "restartPolicy": "Never", "containers": [container], **spec},
+            "spec": {"schedulerName": "gangs", "restartPolicy": "Never", "containers": [gpu_container(8)], **spec},
         }
         meta = {"name": name, "annotations": dict(annotations)}
         self.server.apply_manifest(
@@ -75,10 +79,9 @@ class LossStory(GangCluster):
 
     def add_replica_set(self, name: str, labels: Mapping[str, str], **of_pod: Any) -> None:
         """One pod that wants a node."""
-        container = {"name": "main", "image": "main:1", "resources": {"limits": {"nvidia.com/gpu": 8}}}
         template = {
             "metadata": {"labels": dict(labels)},
-            "spec": {"schedulerName": "gangs", "containers": [container], **of_pod},
+            "spec": {"schedulerName": "gangs", "containers": [gpu_container(8)], **of_pod},
         }
         spec = {"replicas": 1, "selector": {"matchLabels": dict(labels)}, "template": template}
         self.server.apply_manifest(
