@@ -31,11 +31,15 @@ class RecoveryPlan:
     evicted: Sequence[PodInfo]
     """Other members, which start anew."""
     places: Sequence[tuple[PodInfo, str]]
-    """Records of the pods to come, with the nodes on which room is kept for them."""
+    """Records of the pods to come, with the nodes on which room is kept for them; "" for no node."""
     is_move: bool
     """Whether the other members get new nodes too."""
     lent: Sequence[PodInfo] = ()
     """Pods on spares, which leave them to the group."""
+
+    def without_room(self) -> RecoveryPlan:
+        """The same without room that is kept: whoever has it now has to be preempted first."""
+        return replace(self, places=[(pod, "") for pod, _ in self.places], lent=())
 
     def of_the_lost(self) -> RecoveryPlan:
         """The same without the other members: they run on."""

@@ -29,7 +29,7 @@ from gangline_plugins.recovery.carrying_out import Removing
 from gangline_plugins.recovery.losses import Affected, DeviceHealth, Loss, NodeHealth, affected, pods_on
 from gangline_plugins.recovery.planning import Places, RecoveryPlan, find_recovery
 from gangline_plugins.recovery.policies import RecoveryPolicy, policy_of
-from gangline_plugins.recovery.spares import Spares
+from gangline_plugins.recovery.spares import Spares, pods_below
 from gangline_plugins.recovery.telling import RecoveryEnd, RecoveryNotices
 from gangline_plugins.recovery.under_way import HAVE_LEFT, LONGEST_PAUSE, Recovering, UnderWay
 from gangline_plugins.recovery.wear import NodeWear
@@ -213,9 +213,19 @@ class RecoveryRounds:
             return
         waiting, replaced = self._waiting(group.key)
         self._under_way.end(group.key)
-        places = Places(self._handle, self.allowed(), self._spares.lent)
-        plan = find_recovery(self._handle, group, each.lost, waiting, replaced, policy, places)
-        self._settle(_case_of(each), plan, f"{len(each.lost)} members are lost ({_why(each)})", _NO_PLACE, now)
+
+        def find(leaving: Callable[[], Sequence[PodInfo]]) -> RecoveryPlan | None:
+            places = Places(self._handle, self.allowed(), leaving)
+            return find_recovery(self._handle, group, each.lost, waiting, replaced, policy, places)
+
+        case, plan = _case_of(each), find(self._spares.lent)
+        if plan is None and policy is RecoveryPolicy.REPLACE and each.lost[0].spec.preemption_policy != "Never":
+            weaker = find(partial(pods_below, self._handle, each.priority))
+            if weaker is not None and not weaker.is_move:
+                note = f"{case.why}; pods of a lower priority have to make room"
+                self._begin(case, weaker.without_room(), note)
+                return
+        self._settle(case, plan, "and there is no room for them beside the others, nor for all elsewhere", now)
 
     def _waiting(self, key: str) -> tuple[list[PodInfo], Container[str]]:
         """Members of a group that are to come or are queued, and the UIDs of those in whose place they are."""
@@ -238,26 +248,27 @@ class RecoveryRounds:
         places = Places(self._handle, self.allowed(), self._spares.lent)
         plan = find_recovery(self._handle, group, (), attempt.pods, (), policy, places)
         if plan is None or plan.evicted or plan.lent:
-            self._settle(case, plan, case.why, "nor for all of them elsewhere", now)
+            self._settle(case, plan, "nor for all of them elsewhere", now)
         else:
             self._under_way.forget(group.key)  # the next attempt places it
 
-    def _settle(self, case: _Case, plan: RecoveryPlan | None, begins: str, lacks: str, now: float) -> None:
+    def _settle(self, case: _Case, plan: RecoveryPlan | None, lacks: str, now: float) -> None:
         """Begin what was planned, unless budgets forbid it; otherwise the group waits."""
         protected = self._removing.protected(plan.evicted) if plan is not None else ""
         if plan is None:
             self._wait(case, f"{case.why}, {lacks}", now)
         elif not protected:
-            self._begin(case, plan, begins)
+            self._begin(case, plan, case.why)
         elif plan.is_move:
             self._wait(case, f"{case.why}, and the gang would move as a whole, but {protected}", now)
         else:
-            self._begin(case, plan.of_the_lost(), f"{begins}; the others run on, because {protected}")
+            self._begin(case, plan.of_the_lost(), f"{case.why}; the others run on, because {protected}")
 
     def _begin(self, case: _Case, plan: RecoveryPlan, why: str) -> None:
-        nodes = sorted({node for _, node in plan.places})
+        nodes = sorted({node for _, node in plan.places if node})
         where = f"room is kept on {', '.join(nodes[:3])}{' and others' if len(nodes) > 3 else ''}" if nodes else ""
         how = "the gang moves as a whole" if plan.is_move else "all members restart" if plan.evicted else ""
+        how = how if plan.places else "the others are enough, and there is no room for more of them now"
         left = f"{len(plan.lent)} pods leave lent spares" if plan.lent else ""
         note = "; ".join(part for part in (why, where, how, left) if part)
         found = self._under_way.begin(case.group, plan, case.since)
@@ -305,12 +316,6 @@ class RecoveryRounds:
             log.error("gang %s/%s: %s", case.group.namespace, case.group.name, error)
 
 
-_NO_PLACE = "and there is no room for them beside the others, nor for all elsewhere"
-
-
 def _case_of(each: Affected) -> _Case:
-    return _Case(each.group, each.since, each.lost, each.dead, _why(each))
-
-
-def _why(each: Affected) -> str:
-    return "; ".join(loss.why for loss in list(each.losses.values())[:3])
+    why = "; ".join(loss.why for loss in list(each.losses.values())[:3])
+    return _Case(each.group, each.since, each.lost, each.dead, f"{len(each.lost)} members are lost ({why})")

@@ -21,7 +21,13 @@ from gangline_plugins.recovery.arguments import SparesArgs
 log = logging.getLogger(__name__)
 _KEPT_BYTES = 1 << 20
 _MOST_LENT = 4096
-"""At most this many pods on lent nodes are looked at for one plan."""
+"""At most this many pods that may have to leave are looked at for one plan."""
+
+
+def pods_below(handle: Handle, priority: int) -> list[PodInfo]:
+    """Pods on nodes of a lower priority than this, a bounded number of them; none that end anyway."""
+    pods = (pod for pod in handle.state.pods.values() if pod.row >= 0 and pod.priority < priority)
+    return [pod for pod, _ in zip(pods, range(_MOST_LENT), strict=False) if not pod.terminating]
 
 
 class Spares:
@@ -60,8 +66,7 @@ class Spares:
         """The pods that leave their nodes to a gang that has lost members; none if no spares are lent."""
         if not self._args or self._lent_below is None:
             return []
-        pods = (pod for pod in self._handle.state.pods.values() if pod.row >= 0 and self.are_lent_to(pod))
-        return [pod for pod, _ in zip(pods, range(_MOST_LENT), strict=False) if not pod.terminating]
+        return pods_below(self._handle, self._lent_below)
 
     def kept(self, usable: BoolColumn) -> BoolColumn:
         """The nodes that are spares, for all rows; `usable` marks the nodes to which pods may come."""

@@ -44,6 +44,11 @@ class Recovering:
         """Whether members are being removed now."""
         return self.until == inf
 
+    @property
+    def rooms(self) -> list[tuple[PodInfo, str]]:
+        """The pods that are still to come and for which room is kept."""
+        return [(pod, node) for pod, node in self.places if node]
+
     def comes(self, pod: PodInfo, node: str) -> None:
         """A pod of the group has a node: it is one of those to come, of its kind and for this node if possible."""
         if self.places:
@@ -88,7 +93,7 @@ class UnderWay:
         found = Recovering(group, since, removed, bool(plan.evicted), plan.is_move, list(plan.places), first)
         self.recovering[group.key] = found
         self.stranded.pop(group.key, None)
-        self.handle.expect(group.key, found.places)
+        self.handle.expect(group.key, found.rooms)
         return found
 
     def is_current(self, found: Recovering) -> bool:
@@ -100,14 +105,14 @@ class UnderWay:
         found = self.recovering.get(key)
         if found is not None and pod.uid not in found.removed:
             found.comes(pod, node)
-            self.handle.expect(key, found.places)
+            self.handle.expect(key, found.rooms)
 
     def comes_not(self, key: str, pod: PodInfo) -> None:
         """A pod of a group was not bound after all."""
         found = self.recovering.get(key)
         if found is not None:
             found.comes_not(pod)
-            self.handle.expect(key, found.places)
+            self.handle.expect(key, found.rooms)
 
     def arrived(self, key: str, pod: PodInfo) -> Recovering | None:
         """A pod of a group is bound; returns the recovery if nobody else is to come."""

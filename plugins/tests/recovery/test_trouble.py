@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+from typing import Any
 
 import pytest
 
-from gangline import NodeView, PodInfo, Status, hookimpl
 from gangline.kube.interface import PatchKind
-from gangline.kube.resources import JOBS, NODES
+from gangline.kube.resources import JOBS
 
 from .recovery_cases import LossStory
 
@@ -142,6 +141,45 @@ def test_a_gang_with_a_replacement_without_room_is_left_alone_once_its_policy_is
         before = cluster.uids("train")
         notes = {"metadata": {"annotations": {"gangline.dev/recovery": "none"}}}
         cluster.server.patch(JOBS, "train", notes, namespace="default", kind=PatchKind.MERGE)
+        await asyncio.sleep(60.0)
+        assert cluster.uids("train") == before
+
+    cluster.play(story)
+
+
+def test_a_gang_without_room_preempts_pods_of_a_lower_priority_beside_its_members() -> None:
+    cluster = LossStory(more="GangPreemption")
+
+    async def story() -> None:
+        cluster.add_job("train", 3, priority=100)
+        await cluster.runs("train", 3)
+        before, (leaf,) = cluster.uids("train"), cluster.leaves_of("train")
+        cluster.add_pods_of_one_node("other", 5, priority=0)
+        await cluster.runs("other", 5)
+        lost = cluster.node_of("train", 2)
+        cluster.fail(lost)
+        await cluster.until(lambda: len(cluster.bound("train")) == 3 and lost not in cluster.nodes("train"), SOON)
+        assert cluster.leaves_of("train") == {leaf} and len(before & cluster.uids("train")) == 2
+        assert len(cluster.bound("other")) == 4
+        await cluster.told("all lost members have nodes again")
+
+    cluster.play(story)
+
+
+@pytest.mark.parametrize(
+    "own", [{"priority": 0}, {"priority": 100, "preemptionPolicy": "Never"}], ids=["equal", "never"]
+)
+def test_a_gang_that_may_preempt_nobody_waits_with_its_lost_members(own: dict[str, Any]) -> None:
+    cluster = LossStory(more="GangPreemption")
+
+    async def story() -> None:
+        cluster.add_job("train", 3, **own)
+        await cluster.runs("train", 3)
+        cluster.add_pods_of_one_node("other", 5, priority=0)
+        await cluster.runs("other", 5)
+        before = cluster.uids("train")
+        cluster.fail(cluster.node_of("train", 2))
+        await cluster.told("it is tried again")
         await asyncio.sleep(60.0)
         assert cluster.uids("train") == before
 
