@@ -117,7 +117,8 @@ class Recovery:
         under_way = self._under_way.recovering.get(group.key)
         if under_way is not None and under_way.is_removing:
             return unschedulable("recovery: members of the gang are being removed")
-        self._under_way.end(group.key)  # the room that was kept does not serve
+        if under_way is not None and under_way.rooms:
+            self._under_way.end(group.key)  # the room that was kept does not serve
         self._rounds.await_room(group)
         return unschedulable(
             f"recovery: {len(attempt.placed)} members have nodes, and the gang moves as a whole if it finds room"
