@@ -3,8 +3,9 @@
 Rules:
 - A lost member is deleted, as kube-controller-manager would do later. Where nothing can run on its node any more, the
   deletion does not wait for the node's word. No budget protects it: it does not work.
-- Other members are evicted through the Eviction API, so disruption budgets hold.
-- After a failure to remove lost members the others stay.
+- Other members are evicted through the Eviction API, so disruption budgets hold. They go first: as long as lost members
+  are there, a scheduler that takes over sees that the gang has lost members, and what is left to do.
+- After a failure to evict a member the lost ones stay.
 """
 
 from __future__ import annotations
@@ -53,14 +54,14 @@ class Removing:
         why: str,
         lent: Sequence[PodInfo] = (),
     ) -> None:
-        """Remove pods from lent spares and lost members, then the others; `dead` names nodes where nothing can run.
+        """Remove pods from lent spares, then evict members, then remove lost ones; nothing can run on `dead` nodes.
 
         Raises Refused and ApiError.
         """
         limit = asyncio.Semaphore(_AT_ONCE)
         await self._all(self._remove(pod, False, why, limit) for pod in lent)
-        await self._all(self._remove(pod, pod.node_name in dead, why, limit) for pod in lost)
         await self._all(self._evict(pod, limit) for pod in evicted)
+        await self._all(self._remove(pod, pod.node_name in dead, why, limit) for pod in lost)
 
     async def _all(self, steps: Iterable[Coroutine[Any, Any, None]]) -> None:
         """Take all steps at once; raises the first failure when all have ended."""

@@ -282,7 +282,7 @@ class RecoveryRounds:
         except GanglineError as error:
             if self._under_way.is_current(found):
                 self._under_way.end(group.key)
-                self._under_way.strand(group, clock.monotonic(), clock.monotonic())
+                self._under_way.strand(group, clock.monotonic(), clock.monotonic(), LONGEST_PAUSE)
             self._notices.ended(group, [*plan.lost, *plan.evicted], RecoveryEnd.GIVEN_UP, str(error), 0.0)
         finally:
             found.until = clock.monotonic() + self._args.room_seconds

@@ -75,6 +75,8 @@ class Stranded:
     pause: float = 1.0
     """Seconds until the try after the next one."""
     is_told: bool = False
+    has_failed: bool = False
+    """Whether no plan was found; otherwise members that are lost meanwhile need not wait for the next try."""
 
 
 @dataclass(slots=True, eq=False)
@@ -162,14 +164,15 @@ class UnderWay:
         found = self.stranded.setdefault(group.key, Stranded(group, now, now + pause))
         found.next_try = min(found.next_try, now + pause)
 
-    def strand(self, group: PodGroup, now: float, since: float) -> Stranded:
-        """A group has no place for lost members; it is tried again after a second, or after twice as long as before."""
+    def strand(self, group: PodGroup, now: float, since: float, pause: float = 1.0) -> Stranded:
+        """A group has no place for lost members; it is tried again after `pause`, or after twice as long as before."""
         found = self.stranded.get(group.key)
         if found is None:
-            found = self.stranded[group.key] = Stranded(group, since, now + 1.0)
+            found = self.stranded[group.key] = Stranded(group, since, now + pause)
         else:
             found.pause = min(LONGEST_PAUSE, 2.0 * found.pause)
             found.next_try = now + found.pause
+        found.has_failed = True
         return found
 
     def forget(self, key: str) -> None:
@@ -179,7 +182,7 @@ class UnderWay:
     def rests(self, key: str, now: float) -> bool:
         """Whether a group without a place is not to be tried again yet."""
         found = self.stranded.get(key)
-        return found is not None and now < found.next_try
+        return found is not None and found.has_failed and now < found.next_try
 
     def due(self, now: float) -> list[Stranded]:
         """The groups without a place that are to be tried again."""

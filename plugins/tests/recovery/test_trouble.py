@@ -9,6 +9,7 @@ import pytest
 
 from gangline.kube.interface import PatchKind
 from gangline.kube.resources import JOBS
+from gangline.simulate import SimulatedClient
 
 from .recovery_cases import LossStory
 
@@ -182,5 +183,23 @@ def test_a_gang_that_may_preempt_nobody_waits_with_its_lost_members(own: dict[st
         await cluster.told("it is tried again")
         await asyncio.sleep(60.0)
         assert cluster.uids("train") == before
+
+    cluster.play(story)
+
+
+@pytest.mark.parametrize("killed", [10.5, 11.5, 12.5, 13.5, 14.5, 15.5])
+def test_all_members_start_anew_though_the_scheduler_is_killed_meanwhile(killed: float) -> None:
+    cluster = LossStory()
+    cluster.client = SimulatedClient(cluster.server, latency={"evict": 2.0, "patch": 1.0, "delete": 1.0, "bind": 1.0})
+
+    async def story() -> None:
+        cluster.add_job("train", 3, RESTART)
+        await cluster.runs("train", 3)
+        before, lost = cluster.uids("train"), cluster.node_of("train", 2)
+        cluster.fail(lost)
+        await asyncio.sleep(killed)
+        await cluster.restart()
+        await cluster.until(lambda: not before & cluster.uids("train") and len(cluster.bound("train")) == 3, 60.0)
+        assert len(cluster.leaves_of("train")) == 1 and lost not in cluster.nodes("train")
 
     cluster.play(story)
