@@ -9,8 +9,9 @@ beside empty ones for ever. With the plugin:
 2. For each gang with members there `planning` finds new places in a transaction, for the gang of the highest priority
    first: for the lost members beside the others, or for all of them in another domain.
 3. The plugin keeps that room: other pods of the same or a lower priority leave it to the gang.
-4. Only then `carrying_out` removes the lost members, and the others where the policy or the move wants it. Their
-   controllers create new pods. These come before others of their priority, and find their room.
+4. Only then `carrying_out` evicts the other members where the policy or the move wants it and budgets allow it, and
+   removes the lost ones. Their controllers create new pods. These come before others of their priority, and find their
+   room. `rounds` does these steps in the background.
 5. Where no place is found, the gang is tried again, and after `releaseSeconds` its other members are released.
 
 A gang whose replacement finds no room beside the others, for whatever reason its member has gone, takes the same way

@@ -37,12 +37,20 @@ def gpu_container(gpus: int) -> dict[str, Any]:
 class LossStory(GangCluster):
     """Leaves of four nodes with eight GPUs each, and Jobs whose pods want a node each."""
 
-    def __init__(self, leaves: int = 2, faults: Faults = no_faults, more: str = "", **args: Any) -> None:
-        """`more` names one more plugin; `args` are those of Recovery."""
+    def __init__(
+        self,
+        leaves: int = 2,
+        faults: Faults = no_faults,
+        more: str = "",
+        plugins: Sequence[type[Any]] = (),
+        **args: Any,
+    ) -> None:
+        """`more` names one more plugin, which may be one of `plugins`; `args` are those of Recovery."""
         super().__init__(leaves)
         self.profile = profile_with("Recovery", **args)
         if more:
             self.profile = self.profile.replace("{name: Recovery}", f"{{name: Recovery}}, {{name: {more}}}")
+        self._plugins = plugins
         self._life = AsyncExitStack()
         self.client = SimulatedClient(self.server, latency={"bind": 0.01}, faults=faults)
 
@@ -180,14 +188,14 @@ class LossStory(GangCluster):
     async def restart(self) -> None:
         """The scheduler ends, and another one begins."""
         await self._life.aclose()
-        await self._life.enter_async_context(self.scheduling(self.profile, self.client))
+        await self._life.enter_async_context(self.scheduling(self.profile, self.client, plugins=self._plugins))
 
     def play(self, story: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         async def whole() -> Result:
             controllers = Workloads(self.server).run(), ClaimController(self.server).run()
             parts = (Kubelet(self.server, self.clock).run(), *controllers)
             async with running(*parts), self._life:
-                await self._life.enter_async_context(self.scheduling(self.profile, self.client))
+                await self._life.enter_async_context(self.scheduling(self.profile, self.client, plugins=self._plugins))
                 return await story()
 
         return super().play(whole)

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from gangline import PodInfo, Status, hookimpl
+from gangline.errors import Unavailable
 from gangline.kube.interface import PatchKind
-from gangline.kube.resources import JOBS
+from gangline.kube.resources import EVENTS, JOBS, Resource
 from gangline.simulate import SimulatedClient
 
 from .recovery_cases import LossStory
@@ -201,5 +203,53 @@ def test_all_members_start_anew_though_the_scheduler_is_killed_meanwhile(killed:
         await cluster.restart()
         await cluster.until(lambda: not before & cluster.uids("train") and len(cluster.bound("train")) == 3, 60.0)
         assert len(cluster.leaves_of("train")) == 1 and lost not in cluster.nodes("train")
+
+    cluster.play(story)
+
+
+def test_members_that_cannot_be_released_are_not_told_so_again_and_again() -> None:
+    def refuse(verb: str, resource: Resource[Any], name: str) -> Exception | None:
+        return Unavailable(503, "", "no") if verb in ("evict", "delete") else None
+
+    cluster = LossStory(leaves=1, releaseSeconds=60, faults=refuse)
+
+    async def story() -> None:
+        cluster.add_job("train", 4)
+        await cluster.runs("train", 4)
+        lost = cluster.node_of("train", 2)
+        cluster.fail(lost)
+        await cluster.told("3 members are released", 90.0)
+        for _ in range(20):  # each change of the node makes a round
+            cluster.fail(lost)
+            await asyncio.sleep(1.0)
+        assert len(cluster.told_as("GangReleased")) == 3
+        told = [each for each in cluster.list(EVENTS) if each.reason == "GangReleased"]
+        assert all(each.series is None for each in told)
+
+    cluster.play(story)
+
+
+class NoWord:
+    """Has no verdict on the pods that are yet to be created."""
+
+    name = "NoWord"
+
+    @hookimpl
+    def pre_filter(self, pod: PodInfo) -> Status | None:
+        if pod.is_anew:
+            raise ValueError("no word")
+        return None
+
+
+def test_a_gang_for_which_planning_fails_is_told_why_and_released_in_the_end() -> None:
+    cluster = LossStory(more="NoWord", plugins=[NoWord], releaseSeconds=60)
+
+    async def story() -> None:
+        cluster.add_job("train", 3)
+        await cluster.runs("train", 3)
+        before = cluster.uids("train")
+        cluster.fail(cluster.node_of("train", 2))
+        await cluster.told("no word; it is tried again within 30 s; the other members are released in 50 s", SOON)
+        await cluster.until(lambda: not before & cluster.uids("train"), 120.0)
 
     cluster.play(story)
