@@ -20,7 +20,7 @@ import msgspec
 
 from gangline.api.pod_group import Membership, PodGroup
 from gangline.errors import InvalidObject
-from gangline.groups.members import GroupMembers, Grouping
+from gangline.groups.members import Grouping, GroupMembers
 from gangline.kube.resources import Resource, Selection
 from gangline.model import Object, ObjectMeta, Pod, PodSpec, SchedulingGroup
 from gangline.state.pods import PodInfo

@@ -27,8 +27,8 @@ class Kubelet:
 
     ``start_seconds`` pass between binding and running; a deleted pod ends after ``stop_seconds``, or its grace period
     if that is shorter. Pods on a node that does not exist do not start. Pods on a node that nobody hears of, whose
-    condition Ready is Unknown, neither start nor end until it is heard of again or its Node is deleted. New nodes become
-    ready, unless they have a Ready condition.
+    condition Ready is Unknown, neither start nor end until it is heard of again or its Node is deleted. New nodes
+    become ready, unless they have a Ready condition.
     """
 
     def __init__(

@@ -65,13 +65,19 @@ class Remover:
         self._sleep = sleep
 
     async def remove(self, pod: PodInfo, reason: str, message: str, grace_period_seconds: int | None = None) -> bool:
-        """Mark and delete a pod. False if the pod is gone, or a different pod has its name now. Raises ApiError."""
+        """Mark and delete a pod. False if the pod is gone, or a different pod has its name now. Raises ApiError.
+
+        A grace period of 0 says that nothing of the pod runs any more, and nobody would write how it ended: it is marked
+        as failed, as kube-controller-manager does it for pods of deleted nodes. Some Jobs wait for that.
+        """
         condition = {"type": DISRUPTION_TARGET, "status": "True", "reason": reason, "message": message}
+        is_over = grace_period_seconds == 0
         try:
-            if not _has(pod, condition):
+            if is_over or not _has(pod, condition):
                 moment = datetime.fromtimestamp(self._handle.clock.now(), UTC)
                 condition["lastTransitionTime"] = moment.strftime("%Y-%m-%dT%H:%M:%SZ")
-                await self.patch_status(pod, {"conditions": [condition]})
+                phase = {"phase": "Failed"} if is_over else {}
+                await self.patch_status(pod, {**phase, "conditions": [condition]})
             await self._handle.client.delete(
                 resources.PODS,
                 pod.name,

@@ -10,7 +10,7 @@ import pytest
 from gangline import PodInfo, Status, hookimpl
 from gangline.errors import Unavailable
 from gangline.kube.interface import PatchKind
-from gangline.kube.resources import EVENTS, JOBS, Resource
+from gangline.kube.resources import EVENTS, JOBS, PODS, Resource
 from gangline.simulate import SimulatedClient
 
 from .recovery_cases import LossStory
@@ -251,5 +251,19 @@ def test_a_gang_for_which_planning_fails_is_told_why_and_released_in_the_end() -
         cluster.fail(cluster.node_of("train", 2))
         await cluster.told("no word; it is tried again within 30 s; the other members are released in 50 s", SOON)
         await cluster.until(lambda: not before & cluster.uids("train"), 120.0)
+
+    cluster.play(story)
+
+
+def test_members_of_a_deleted_node_are_marked_as_failed_which_some_jobs_wait_for() -> None:
+    cluster = LossStory()
+
+    async def story() -> None:
+        cluster.add_job("train", 3)
+        await cluster.runs("train", 3)
+        (name,) = [name for name, node in cluster.bound("train").items() if node == cluster.node_of("train", 0)]
+        cluster.hold(name, "batch.kubernetes.io/job-tracking")
+        cluster.lose(cluster.node_of("train", 0))
+        await cluster.until(lambda: cluster.get(PODS, name, "default").status.phase == "Failed", SOON)
 
     cluster.play(story)
