@@ -67,8 +67,8 @@ class Remover:
     async def remove(self, pod: PodInfo, reason: str, message: str, grace_period_seconds: int | None = None) -> bool:
         """Mark and delete a pod. False if the pod is gone, or a different pod has its name now. Raises ApiError.
 
-        A grace period of 0 says that nothing of the pod runs any more, and nobody would write how it ended: it is marked
-        as failed, as kube-controller-manager does it for pods of deleted nodes. Some Jobs wait for that.
+        A grace period of 0 says that nothing of the pod runs any more, and nobody would write how it ended: it is
+        marked as failed, as kube-controller-manager does it for pods of deleted nodes. Some Jobs wait for that.
         """
         condition = {"type": DISRUPTION_TARGET, "status": "True", "reason": reason, "message": message}
         is_over = grace_period_seconds == 0
