@@ -269,7 +269,14 @@ class Handle(Protocol):
         ...
 
     def members(self, key: str) -> Collection[PodInfo]:
-        """The members of a group that have a node; `key` is the group's key."""
+        """The members of a group that have a node and are not being deleted; `key` is the group's key."""
+        ...
+
+    def leaving_members(self, key: str) -> Collection[PodInfo]:
+        """The members of a group that are being deleted and are still on their nodes; `key` is the group's key.
+
+        The group needs others in their place, and does not wait until they have left.
+        """
         ...
 
     def is_queued(self, key: str) -> bool:

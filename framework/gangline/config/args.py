@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -46,9 +47,23 @@ def decode_args(file: str, path: str, args: Mapping[str, Any] | None, type_: typ
         raise explained(error, file, path, data, type_) from error
     except Exception as error:  # of the plugin's own type
         raise ConfigError(file, path, f"cannot be read as {type_.__name__}: {error!r}") from error
+    for field in infinite_fields(data):
+        raise ConfigError(file, f"{path}{field}", "must be a finite number")
     for field, known in unknown_fields(data, _shape(type_)):  # whatever the type itself says of them
         raise ConfigError(file, f"{path}{field}", f"unknown field; {did_you_mean(field.rpartition('.')[2], known)}")
     return decoded
+
+
+def infinite_fields(data: object, path: str = "") -> Iterator[str]:
+    """The paths of numbers that are infinite or not a number: no setting means something with them."""
+    if isinstance(data, float) and not math.isfinite(data):
+        yield path
+    elif isinstance(data, Mapping):
+        for key, value in data.items():
+            yield from infinite_fields(value, f"{path}.{key}")
+    elif isinstance(data, list):
+        for index, value in enumerate(data):
+            yield from infinite_fields(value, f"{path}[{index}]")
 
 
 @lru_cache(maxsize=1024)

@@ -26,22 +26,22 @@ class Grouping(Protocol):
         ...
 
 
-class PlacedMembers:
-    """Tracks the members of groups; a pod whose group was unknown when it was placed is looked at again."""
+class GroupMembers:
+    """Pods by the keys of their groups; a pod whose group was unknown when it was added is looked at again."""
 
     def __init__(self, groups: Grouping) -> None:
         self._groups = groups
         self.clear()
 
     def clear(self) -> None:
-        """Forget all placements."""
+        """Forget all pods."""
         self._by_key: dict[str, dict[str, PodInfo]] = {}
         self._key_of: dict[str, str] = {}
         self._unknown: dict[str, PodInfo] = {}
         self._version = -1
 
     def add(self, pod: PodInfo, row: int) -> None:
-        """The pod is on the row now."""
+        """Add a pod; the row does not matter."""
         membership = self._groups.of(pod)
         if isinstance(membership, Membership):
             key = membership.group.key
@@ -51,7 +51,7 @@ class PlacedMembers:
             self._unknown[pod.uid] = pod
 
     def remove(self, pod: PodInfo, row: int) -> None:
-        """The pod is no longer on the row."""
+        """Forget a pod, if it was added."""
         self._unknown.pop(pod.uid, None)
         key = self._key_of.pop(pod.uid, None)
         if key is not None:
@@ -61,27 +61,65 @@ class PlacedMembers:
                 del self._by_key[key]
 
     def of(self, key: str) -> Collection[PodInfo]:
-        """The members of a group that have a node."""
+        """The pods of a group."""
         self._look_again()
         return self._by_key.get(key, _NOBODY).values()
 
     def groups(self) -> dict[str, dict[str, PodInfo]]:
-        """The groups with members that have a node: key to members by UID; read-only."""
+        """The groups that have pods here: key to pods by UID; read-only."""
         self._look_again()
         return self._by_key
-
-    def start_over(self, pods: Collection[PodInfo]) -> None:
-        """Read the groups of all pods anew, after all objects have been listed."""
-        self.clear()
-        for pod in pods:
-            if pod.row >= 0:
-                self.add(pod, pod.row)
 
     def _look_again(self) -> None:
         if self._unknown and self._version != self._groups.version:
             self._version = self._groups.version
             unknown, self._unknown = self._unknown, {}
             for pod in unknown.values():
+                self.add(pod, pod.row)
+
+
+class PlacedMembers:
+    """Tracks the members of groups that have a node: those that stay apart from those that are being deleted.
+
+    A member that is being deleted does no work for its group any more, and another pod takes its place. It may still
+    be on its node for long, for ever if nobody hears of the node.
+    """
+
+    def __init__(self, groups: Grouping) -> None:
+        self._staying = GroupMembers(groups)
+        self._leaving = GroupMembers(groups)
+
+    def clear(self) -> None:
+        """Forget all placements."""
+        self._staying.clear()
+        self._leaving.clear()
+
+    def add(self, pod: PodInfo, row: int) -> None:
+        """The pod is on the row now."""
+        (self._leaving if pod.terminating else self._staying).add(pod, row)
+
+    def remove(self, pod: PodInfo, row: int) -> None:
+        """The pod is no longer on the row."""
+        self._staying.remove(pod, row)
+        self._leaving.remove(pod, row)
+
+    def of(self, key: str) -> Collection[PodInfo]:
+        """The members of a group that have a node and are not being deleted."""
+        return self._staying.of(key)
+
+    def leaving(self, key: str) -> Collection[PodInfo]:
+        """The members of a group that are being deleted and are still on their nodes."""
+        return self._leaving.of(key)
+
+    def groups(self) -> dict[str, dict[str, PodInfo]]:
+        """The groups with members that `of` has: key to members by UID; read-only."""
+        return self._staying.groups()
+
+    def start_over(self, pods: Collection[PodInfo]) -> None:
+        """Read the groups of all pods anew, after all objects have been listed."""
+        self.clear()
+        for pod in pods:
+            if pod.row >= 0:
                 self.add(pod, pod.row)
 
 

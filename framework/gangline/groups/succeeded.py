@@ -20,7 +20,7 @@ import msgspec
 
 from gangline.api.pod_group import Membership, PodGroup
 from gangline.errors import InvalidObject
-from gangline.groups.members import Grouping, PlacedMembers
+from gangline.groups.members import Grouping, GroupMembers
 from gangline.kube.resources import Resource, Selection
 from gangline.model import Object, ObjectMeta, Pod, PodSpec, SchedulingGroup
 from gangline.state.pods import PodInfo
@@ -60,7 +60,7 @@ class Succeeded:
         self._record = record
         self._owner_of = owner_of
         self._changed = changed
-        self._members = PlacedMembers(groups)
+        self._members = GroupMembers(groups)
         self._pods: dict[str, PodInfo] = {}
         self._counts: dict[tuple[str, str], Counts] = {}
         self._reduced: dict[tuple[str, str], tuple[PodGroup, PodGroup]] = {}

@@ -186,8 +186,12 @@ class FrameworkHandle:
         return self.grouping.of(pod)
 
     def members(self, key: str) -> Collection[PodInfo]:
-        """The members of a group that have a node; `key` is the group's key."""
+        """The members of a group that have a node and are not being deleted; `key` is the group's key."""
         return self.placed.of(key)
+
+    def leaving_members(self, key: str) -> Collection[PodInfo]:
+        """The members of a group that are being deleted and are still on their nodes; `key` is the group's key."""
+        return self.placed.leaving(key)
 
     def metric(self, name: str, help: str, labels: Iterable[str] = ()) -> Counter:
         """A counter of the plugin; the same one for all profiles and for all calls with the same name."""

@@ -26,8 +26,9 @@ class Kubelet:
     """Runs the pods of every node of a server.
 
     ``start_seconds`` pass between binding and running; a deleted pod ends after ``stop_seconds``, or its grace period
-    if that is shorter. Pods on a node that does not exist do not change. New nodes become ready, unless they have a
-    Ready condition.
+    if that is shorter. Pods on a node that does not exist do not start. Pods on a node that nobody hears of, whose
+    condition Ready is Unknown, neither start nor end until it is heard of again or its Node is deleted. New nodes
+    become ready, unless they have a Ready condition.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class Kubelet:
         self._stop_seconds = stop_seconds
         self._running: dict[str, asyncio.Task[None]] = {}  # what happens next to a pod, by its UID
         self._ending: set[str] = set()  # UIDs
+        self._node_changed = asyncio.Event()
 
     async def run(self) -> None:
         """Runs nodes and pods until cancelled."""
@@ -55,6 +57,8 @@ class Kubelet:
         data = notice.revision.data
         if notice.type is EventType.ADDED:
             self._change_status(NODES, data, lambda status: _with_ready(status, self._clock.now()))
+        self._node_changed.set()
+        self._node_changed = asyncio.Event()
 
     def _see_pod(self, notice: Notice, tasks: asyncio.TaskGroup) -> None:
         """Starts the next step of a pod, unless the step is under way."""
@@ -83,7 +87,7 @@ class Kubelet:
         elapsed = 0.0
         if pod["status"]["phase"] == "Pending":
             await asyncio.sleep(self._start_seconds)
-            if not self._node_exists(pod) or not self._change_status(PODS, pod, self._started):
+            if await self._node_heard_of(pod) is None or not self._change_status(PODS, pod, self._started):
                 return
         elif pod["status"]["phase"] == "Running" and "startTime" in pod["status"]:
             elapsed = self._clock.now() - datetime.fromisoformat(pod["status"]["startTime"]).timestamp()
@@ -103,6 +107,7 @@ class Kubelet:
     async def _end(self, pod: Mapping[str, Any]) -> None:
         metadata = pod["metadata"]
         await asyncio.sleep(min(self._stop_seconds, metadata["deletionGracePeriodSeconds"]))
+        await self._node_heard_of(pod)
         with suppress(NotFound, Conflict):  # somebody was faster
             self._server.delete(
                 PODS,
@@ -112,12 +117,16 @@ class Kubelet:
                 grace_period_seconds=0,
             )
 
-    def _node_exists(self, pod: Mapping[str, Any]) -> bool:
-        try:
-            self._server.get(NODES, pod["spec"]["nodeName"])
-        except NotFound:
-            return False
-        return True
+    async def _node_heard_of(self, pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """The node of a pod as soon as it is heard of; None if there is no such node, or no more."""
+        while True:
+            try:
+                node = self._server.get(NODES, pod["spec"]["nodeName"]).data
+            except NotFound:
+                return None
+            if _is_heard_of(node):
+                return node
+            await self._node_changed.wait()
 
     def _started(self, status: Data) -> Data:
         now = self._clock.now()
@@ -146,6 +155,12 @@ class Kubelet:
         changed = {**current, "status": change(current.get("status", {}))}
         self._server.replace(resource, changed, subresource="status")
         return True
+
+
+def _is_heard_of(node: Mapping[str, Any]) -> bool:
+    """Whether the control plane hears of a node."""
+    conditions = node.get("status", {}).get("conditions", [])
+    return not any(each["type"] == "Ready" and each["status"] == "Unknown" for each in conditions)
 
 
 def _with_ready(status: Data, now: float) -> Data:

@@ -36,6 +36,7 @@ class FitArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields
     mode: Mode = Mode.FAST
     low: int = 0
     high: int = 10
+    timeout: float = 1.0
 
     def __post_init__(self) -> None:
         if self.low > self.high:
@@ -96,6 +97,8 @@ def test_arguments_become_the_plugins_struct() -> None:
             {"bindTimeout": 9},
             'a.bindTimeout: expected a duration such as "15s", "1m30s" or "100ms", got 9',
         ),
+        ({"timeout": float("inf")}, "a.timeout: must be a finite number"),
+        ({"timeout": float("nan")}, "a.timeout: must be a finite number"),
         ({"low": 11}, "a: low must not be above high"),
     ],
 )

@@ -155,3 +155,36 @@ def test_a_gang_that_a_scheduler_left_bound_in_part_comes_before_all_others() ->
     cluster.play(story)
 
     assert not cluster.bound("a")
+
+
+def test_members_that_are_being_deleted_do_not_count_for_those_that_come_in_their_place() -> None:
+    cluster = GangCluster()
+    cluster.add_gang("a", 4, annotations={})
+    cluster.add_gang("b", 2, annotations={})
+
+    async def story() -> None:
+        async with cluster.scheduler():
+            await cluster.until(lambda: len(cluster.bound()) == 6)
+            for number in range(4):
+                cluster.server.delete(PODS, f"a-{number}", namespace="default")  # and they stay on their nodes
+            cluster.add_pods("a", 4, 5, 6, 7, annotations={})
+            await cluster.until(lambda: "2 of 4 pods fit" in cluster.message("a-7"))
+
+    cluster.play(story)
+
+    assert not cluster.bound("a")
+
+
+def test_the_leaf_of_members_that_are_being_deleted_does_not_bind_those_that_come_in_their_place() -> None:
+    cluster = GangCluster()
+    cluster.add_gang("a", 4)
+
+    async def story() -> None:
+        async with cluster.scheduler():
+            await cluster.until(lambda: len(cluster.bound()) == 4)
+            for number in range(4):
+                cluster.server.delete(PODS, f"a-{number}", namespace="default")
+            cluster.add_pods("a", 4, 5, 6, 7)
+            await cluster.until(lambda: len(cluster.bound("a")) == 4)
+
+    cluster.play(story)

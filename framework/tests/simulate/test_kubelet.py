@@ -208,3 +208,28 @@ def test_gpu_nodes_are_spread_over_domains(server: InMemoryServer) -> None:
         "example.com/leaf": "leaf-8",
     }
     assert server.get(NODES, "gpu-00000").data["status"]["allocatable"]["nvidia.com/gpu"] == "4"
+
+
+@in_virtual_time
+async def test_pods_on_a_node_that_is_not_heard_of_do_not_end_until_it_is(
+    clock: VirtualClock, server: InMemoryServer
+) -> None:
+    server.apply_manifest(node("n"))
+    server.apply_manifest(pod("a"))
+    async with running(Kubelet(server, clock)):
+        server.bind("default", "a", "", "n", {})
+        await asyncio.sleep(5)
+        server.patch(
+            NODES, "n", {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}, subresource="status"
+        )
+        server.delete(PODS, "a", namespace="default")
+        await asyncio.sleep(600)
+        assert "deletionTimestamp" in server.get(PODS, "a").data["metadata"]
+
+        server.patch(
+            NODES, "n", {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, subresource="status"
+        )
+        await asyncio.sleep(5)
+
+        with pytest.raises(NotFound):
+            server.get(PODS, "a")

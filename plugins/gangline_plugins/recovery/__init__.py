@@ -1,7 +1,7 @@
 """Recovery: a gang that loses members gets new nodes for them, or moves as a whole, before anything is evicted.
 
 `losses` knows which nodes are lost, `policies` what each gang asks for, `planning` finds new places in a transaction.
-`plugin` keeps the room and decides when; `carrying_out` does the I/O.
+`rounds` decides when and keeps the room, `carrying_out` does the I/O, `plugin` has the hooks.
 """
 
 from gangline_plugins.recovery.arguments import RecoveryArgs

@@ -10,7 +10,7 @@ import msgspec
 class SparesArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     """Nodes that are kept free in each domain of a level."""
 
-    level: str
+    level: Annotated[str, msgspec.Meta(min_length=1)]
     """The name of the level, for example leaf."""
     nodes: Annotated[int, msgspec.Meta(ge=1)]
     """How many nodes of each domain."""
@@ -22,8 +22,9 @@ class RecoveryArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     grace_seconds: Annotated[float, msgspec.Meta(ge=0)] = 10.0
     """Seconds for which a node may be not ready, or be deleted, before its pods count as lost."""
     room_seconds: Annotated[float, msgspec.Meta(gt=0)] = 120.0
-    """The longest time, in seconds, for which room is kept for the pods that controllers create in place of lost
-    ones, and for which an eviction that a disruption budget forbids is tried again.
+    """The longest time, in seconds, for which room is kept for the pods that controllers create, after members were
+    removed; for which an eviction that is refused is tried again; and for which room of members that are ending is
+    waited for.
     """
     release_seconds: Annotated[float, msgspec.Meta(ge=0)] = 600.0
     """Seconds after which the members that are left of a gang are evicted, if no place was found for the lost ones; 0
@@ -34,8 +35,8 @@ class RecoveryArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     spares: Annotated[list[SparesArgs], msgspec.Meta(max_length=8)] = []
     """Nodes that only gangs that have lost members may use."""
     lent_below_priority: int | None = None
-    """Pods of a lower priority than this may use spares, and are evicted when a gang needs these. Without this argument
-    no pods may.
+    """Pods of a lower priority than this may use spares, and are deleted when a gang needs their nodes. Without this
+    argument no pods may.
     """
     most_lost_fraction: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.55
     """If more nodes than this fraction are not ready at the same time, no pods are moved for it: more likely, nobody

@@ -5,9 +5,11 @@ Rules:
   deletion does not wait for the node's word, and the pod is marked as failed, as kube-controller-manager marks the pods
   of such nodes: a Job with a pod failure policy waits for that. No budget protects it: it does not work.
 - Pods on spares that are lent to them are preempted.
-- Other members are evicted through the Eviction API, so disruption budgets hold. A workload that has asked for it is
-  suspended instead if all of its pods go and no budget forbids that; for a restart it is resumed at once.
-- After a failure to remove lost members the others stay.
+- Other members are evicted through the Eviction API, so disruption budgets hold. They go first: as long as lost members
+  are there, a scheduler that takes over sees that the gang has lost members, and what is left to do.
+- A workload that has asked for it is suspended instead if all of its pods go and no budget forbids that; for a restart
+  it is resumed at once.
+- After a failure to evict a member the lost ones stay.
 """
 
 from __future__ import annotations
@@ -44,6 +46,14 @@ class Removing:
         self._suspenders = handle.state.shared(Suspenders)
         self._patience = patience
 
+    def protected(self, pods: Sequence[PodInfo]) -> str:
+        """Why disruption budgets do not let all of these pods go now; "" if they do."""
+        violating, _ = Budgets(self._handle.state.store(resources.PDBS)).split(pods)
+        if not violating:
+            return ""
+        others = f" and {len(violating) - 1} others" if len(violating) > 1 else ""
+        return f"disruption budgets protect pod {violating[0].key}{others}"
+
     async def carry_out(
         self,
         lost: Sequence[PodInfo],
@@ -53,16 +63,16 @@ class Removing:
         lent: Sequence[PodInfo] = (),
         is_restart: bool = True,
     ) -> None:
-        """Remove pods from lent spares and lost members, then the others; `dead` names nodes where nothing can run.
+        """Remove pods from lent spares, then evict members, then remove lost ones; nothing can run on `dead` nodes.
 
         A workload that is suspended for it is resumed at once if `is_restart`. Raises Refused and ApiError.
         """
         limit = asyncio.Semaphore(_AT_ONCE)
         await self._all(self._remove(pod, False, PREEMPTION, why, limit) for pod in lent)
         left = await self._suspend(lost, evicted, why, is_restart)
+        await self._all(self._evict(pod, limit) for pod in evicted if pod.uid in left)
         lost = [pod for pod in lost if pod.uid in left or pod.node_name in dead]
         await self._all(self._remove(pod, pod.node_name in dead, REASON, why, limit) for pod in lost)
-        await self._all(self._evict(pod, limit) for pod in evicted if pod.uid in left)
 
     async def _suspend(
         self, lost: Sequence[PodInfo], evicted: Sequence[PodInfo], why: str, is_restart: bool
@@ -72,7 +82,7 @@ class Removing:
         Returns the UIDs of the pods that are left.
         """
         pods = [*lost, *evicted]
-        if not evicted or Budgets(self._handle.state.store(resources.PDBS)).split(evicted)[0]:
+        if not evicted or self.protected(evicted):
             return {pod.uid for pod in pods}
         mark = partial(self._remover.mark, reason=REASON, message=why)
         return {pod.uid for pod in await self._suspenders.take_off(pods, why, mark, is_restart)}

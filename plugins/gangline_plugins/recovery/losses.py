@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gangline import Handle, Membership, PodGroup, PodInfo, custom_resources, model, resources
 from gangline_plugins.gpu.devices import device_table
@@ -73,6 +73,11 @@ class NodeHealth:
         for name in names:
             if name not in self._there:
                 self._losses.pop(name, None)
+
+    def begin_anew(self) -> None:
+        """The nodes that are not ready count as lost from now on: until now, nobody could say what they were."""
+        now = self._monotonic()
+        self._losses = {name: loss if loss.is_dead else replace(loss, since=now) for name, loss in self._losses.items()}
 
     def is_blind(self, most: float) -> bool:
         """Whether so many of the nodes that exist are not ready that this says more about who looks at them."""

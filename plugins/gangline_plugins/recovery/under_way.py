@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
+from math import inf
 
-from gangline import Handle, PodGroup, PodInfo
+from gangline import Action, ClusterEvent, Handle, PodGroup, PodInfo
 from gangline_plugins.recovery.planning import RecoveryPlan
 
-_LONGEST_PAUSE = 30.0
+LONGEST_PAUSE = 30.0
+"""Seconds between two tries for a group without a place, at most."""
+HAVE_LEFT = ClusterEvent("gangline.dev/recoveries", Action.UPDATE_OTHER)
+"""Members have left, or end, for which new ones have waited."""
 
 
 @dataclass(slots=True, eq=False)
@@ -18,21 +22,32 @@ class Recovering:
     group: PodGroup
     since: float
     """On the monotonic clock: when the loss was seen."""
-    until: float
-    """On the monotonic clock: when the room is given up."""
     removed: frozenset[str]
     """The UIDs of the members that are being removed."""
+    starts_anew: bool
+    """Whether all members are removed, so that none of the new ones is placed before."""
     is_move: bool
-    """Whether all members get new nodes, so that none is placed before those removed are gone."""
+    """Whether the members get new nodes, so that the old ones need not have left theirs before."""
     places: list[tuple[PodInfo, str]]
     """The pods that are still to come, and where room is kept for them."""
     first: PodInfo
     """A member, for events."""
+    until: float = inf
+    """On the monotonic clock: when the room is given up. It is kept while members are being removed."""
     is_held: bool = False
-    """Whether those removed were still there when this was last looked at."""
-
+    """Whether new members had to wait for old ones when this was last looked at."""
     coming: dict[str, tuple[PodInfo, str]] = field(default_factory=dict)
     """By UID of each pod that is being bound: whom it is taken for."""
+
+    @property
+    def is_removing(self) -> bool:
+        """Whether members are being removed now."""
+        return self.until == inf
+
+    @property
+    def rooms(self) -> list[tuple[PodInfo, str]]:
+        """The pods that are still to come and for which room is kept."""
+        return [(pod, node) for pod, node in self.places if node]
 
     def comes(self, pod: PodInfo, node: str) -> None:
         """A pod of the group has a node: it is one of those to come, of its kind and for this node if possible."""
@@ -60,6 +75,8 @@ class Stranded:
     pause: float = 1.0
     """Seconds until the try after the next one."""
     is_told: bool = False
+    has_failed: bool = False
+    """Whether no plan was found; otherwise members that are lost meanwhile need not wait for the next try."""
 
 
 @dataclass(slots=True, eq=False)
@@ -70,29 +87,34 @@ class UnderWay:
     recovering: dict[str, Recovering] = field(default_factory=dict)
     stranded: dict[str, Stranded] = field(default_factory=dict)
 
-    def begin(self, group: PodGroup, plan: RecoveryPlan, since: float, until: float) -> None:
-        """Keep the room of a plan."""
+    def begin(self, group: PodGroup, plan: RecoveryPlan, since: float) -> Recovering:
+        """Keep the room of a plan until its end, or for as long as `are_removed` says."""
         pods = [*plan.lost, *plan.evicted]
         first = (pods or [pod for pod, _ in plan.places])[0]
         removed = frozenset(pod.uid for pod in pods)
-        found = Recovering(group, since, until, removed, plan.is_move, list(plan.places), first)
+        found = Recovering(group, since, removed, bool(plan.evicted), plan.is_move, list(plan.places), first)
         self.recovering[group.key] = found
         self.stranded.pop(group.key, None)
-        self.handle.expect(group.key, found.places)
+        self.handle.expect(group.key, found.rooms)
+        return found
+
+    def is_current(self, found: Recovering) -> bool:
+        """Whether a recovery has neither ended nor made way for another one."""
+        return self.recovering.get(found.group.key) is found
 
     def comes(self, key: str, pod: PodInfo, node: str) -> None:
         """A pod of a group has a node, and is about to be bound."""
         found = self.recovering.get(key)
         if found is not None and pod.uid not in found.removed:
             found.comes(pod, node)
-            self.handle.expect(key, found.places)
+            self.handle.expect(key, found.rooms)
 
     def comes_not(self, key: str, pod: PodInfo) -> None:
         """A pod of a group was not bound after all."""
         found = self.recovering.get(key)
         if found is not None:
             found.comes_not(pod)
-            self.handle.expect(key, found.places)
+            self.handle.expect(key, found.rooms)
 
     def arrived(self, key: str, pod: PodInfo) -> Recovering | None:
         """A pod of a group is bound; returns the recovery if nobody else is to come."""
@@ -103,8 +125,11 @@ class UnderWay:
 
     def end(self, key: str) -> None:
         """Give the room of a group up."""
-        if self.recovering.pop(key, None) is not None:
+        found = self.recovering.pop(key, None)
+        if found is not None:
             self.handle.expect(key, ())
+            if found.is_held:
+                self.handle.announce(HAVE_LEFT)
 
     def end_all(self) -> None:
         """Give all room up."""
@@ -117,34 +142,47 @@ class UnderWay:
         return [each for each in self.recovering.values() if now >= each.until]
 
     def are_leaving(self, key: str, lost: Container[str]) -> bool:
-        """Whether members of a group that moves are still on their old nodes; on lost ones they may stay for long."""
+        """Whether new members of a group that starts anew have to wait for old ones.
+
+        Those on lost nodes may stay for long, so nobody waits for them. Where the group keeps its nodes, the old ones
+        have to be gone; where it moves, it is enough that they end.
+        """
         found = self.recovering.get(key)
-        if found is None or not found.is_move:
+        if found is None or not found.starts_anew:
             return False
-        pods = (self.handle.state.pods.get(uid) for uid in found.removed)
-        found.is_held = any(pod is not None and pod.row >= 0 and pod.node_name not in lost for pod in pods)
+        pods = [pod for uid in found.removed if (pod := self.handle.state.pods.get(uid)) is not None]
+        there = [pod for pod in pods if pod.row >= 0 and pod.node_name not in lost]
+        found.is_held = any(not found.is_move or not pod.terminating for pod in there)
         return found.is_held
 
     def held(self) -> list[str]:
         """The keys of the groups that were last seen to wait until their members have left."""
         return [key for key, each in self.recovering.items() if each.is_held]
 
-    def strand(self, group: PodGroup, now: float, since: float, pause: float = 0.0) -> Stranded:
-        """A group has no place for lost members; it is tried again after `pause` seconds, or after twice as long as
-        before.
-        """
+    def await_room(self, group: PodGroup, now: float, pause: float) -> None:
+        """A group that runs in part has no place for the rest; it is tried again in `pause` seconds at the latest."""
+        found = self.stranded.setdefault(group.key, Stranded(group, now, now + pause))
+        found.next_try = min(found.next_try, now + pause)
+
+    def strand(self, group: PodGroup, now: float, since: float, pause: float = 1.0) -> Stranded:
+        """A group has no place for lost members; it is tried again after `pause`, or after twice as long as before."""
         found = self.stranded.get(group.key)
         if found is None:
-            found = self.stranded[group.key] = Stranded(group, since, now + (pause or 1.0))
+            found = self.stranded[group.key] = Stranded(group, since, now + pause)
         else:
-            found.pause = min(_LONGEST_PAUSE, 2.0 * found.pause)
+            found.pause = min(LONGEST_PAUSE, 2.0 * found.pause)
             found.next_try = now + found.pause
+        found.has_failed = True
         return found
+
+    def forget(self, key: str) -> None:
+        """A group does not wait for a place any more."""
+        self.stranded.pop(key, None)
 
     def rests(self, key: str, now: float) -> bool:
         """Whether a group without a place is not to be tried again yet."""
         found = self.stranded.get(key)
-        return found is not None and now < found.next_try
+        return found is not None and found.has_failed and now < found.next_try
 
     def due(self, now: float) -> list[Stranded]:
         """The groups without a place that are to be tried again."""
@@ -152,5 +190,5 @@ class UnderWay:
 
     def moments(self) -> Iterator[float]:
         """When, on the monotonic clock, something has to be looked at again."""
-        yield from (each.until for each in self.recovering.values())
+        yield from (each.until for each in self.recovering.values() if not each.is_removing)
         yield from (each.next_try for each in self.stranded.values())

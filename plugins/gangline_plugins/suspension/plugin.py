@@ -27,7 +27,7 @@ from gangline_plugins.suspension.suspending import Suspending
 from gangline_plugins.suspension.writing import OwnerWriter
 
 _PAUSE = 5.0
-"""Seconds between two looks at the owners that are suspended."""
+"""Seconds between two looks at the owners that are suspended, and from the first suspension to the first look."""
 _SUSPENDED = "its owner is suspended, so its controller is about to delete it"
 
 
@@ -95,7 +95,7 @@ class Suspension:
     async def _work(self) -> None:
         while True:
             while self._suspended:
-                await self._resuming.look(list(self._suspended.values()))
                 await asyncio.sleep(_PAUSE)
+                await self._resuming.look(list(self._suspended.values()))
             self._changed.clear()
             await self._changed.wait()

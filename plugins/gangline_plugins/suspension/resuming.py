@@ -60,16 +60,16 @@ class Resuming:
 
     async def _look_at(self, waiting: list[SuspendedOwner]) -> None:
         self._looked_at = {each.owner.uid: self._looked_at.get(each.owner.uid, 0) for each in waiting}
-        running, busy = self._with_pods(waiting)
-        over = [each for each in waiting if self._is_over(each) and each.owner.uid not in running]
-        for each in over:
+        running = self._running(waiting)
+        stopped = [each for each in waiting if each.owner.uid not in running]
+        for each in filter(self._is_over, stopped):
             await self._resume(each, f"it was suspended for {self._resume_seconds:g} s")
         budget = Deadline(_AT_ONCE_SECONDS)
-        for each in sorted((each for each in waiting if each not in over), key=self._order):
+        for each in sorted((each for each in stopped if not self._is_over(each)), key=self._order):
             if budget.passed:
                 return
             self._looked_at[each.owner.uid] = self._round
-            if each.owner.uid not in busy and await self._has_room(each):
+            if await self._has_room(each):
                 await self._resume(each, "there is room for it")
                 return
 
@@ -101,18 +101,15 @@ class Resuming:
             log.info("%s is resumed: %s", each.owner.key, why)
             self._writer.tell(each.owner, "Normal", "ResumedByScheduler", why)
 
-    def _with_pods(self, waiting: list[SuspendedOwner]) -> tuple[set[str], set[str]]:
-        """The UIDs of owners with pods on nodes: of those whose controllers have not deleted them yet, and of all."""
+    def _running(self, waiting: list[SuspendedOwner]) -> set[str]:
+        """The UIDs of owners with pods on nodes that their controllers have not deleted yet.
+
+        Pods that are being deleted do not count: on a node that is not heard of they stay for ever.
+        """
         namespaces = {each.owner.namespace for each in waiting}
-        running: set[str] = set()
-        busy: set[str] = set()
-        for pod in self._handle.state.pods.values():
-            owner = owner_of(self._handle.state, pod) if pod.namespace in namespaces else None
-            if owner is not None:
-                busy.add(owner.uid)
-                if not pod.terminating:
-                    running.add(owner.uid)
-        return running, busy
+        placed = (pod for pod in self._handle.state.pods.values() if pod.namespace in namespaces)
+        owners = (owner_of(self._handle.state, pod) for pod in placed if not pod.terminating)
+        return {owner.uid for owner in owners if owner is not None}
 
     async def _has_room(self, each: SuspendedOwner) -> bool:
         """Whether all pods that the owner would create, or those that start first, fit now."""

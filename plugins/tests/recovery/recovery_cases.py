@@ -12,6 +12,7 @@ from framework.tests.gang_cluster import ONE_LEAF, GangCluster, profile_with
 from gangline import PatchKind, model
 from gangline.kube.resources import (
     DEVICE_CLASSES,
+    EVENTS,
     GPU_NODE_STATUSES,
     NODES,
     PDBS,
@@ -28,25 +29,37 @@ DRIVER = "gpu.example.com"
 Result = TypeVar("Result")
 
 
+def gpu_container(gpus: int) -> dict[str, Any]:
+    """A container that wants so many GPUs."""
+    return {"name": "main", "image": "main:1", "resources": {"limits": {"nvidia.com/gpu": gpus}}}
+
+
 class LossStory(GangCluster):
     """Leaves of four nodes with eight GPUs each, and Jobs whose pods want a node each."""
 
-    def __init__(self, leaves: int = 2, faults: Faults = no_faults, more: str = "", **args: Any) -> None:
-        """`more` names one more plugin; `args` are those of Recovery."""
+    def __init__(
+        self,
+        leaves: int = 2,
+        faults: Faults = no_faults,
+        more: str = "",
+        plugins: Sequence[type[Any]] = (),
+        **args: Any,
+    ) -> None:
+        """`more` names one more plugin, which may be one of `plugins`; `args` are those of Recovery."""
         super().__init__(leaves)
         self.profile = profile_with("Recovery", **args)
         if more:
             self.profile = self.profile.replace("{name: Recovery}", f"{{name: Recovery}}, {{name: {more}}}")
+        self._plugins = plugins
         self._life = AsyncExitStack()
         self.client = SimulatedClient(self.server, latency={"bind": 0.01}, faults=faults)
 
     def add_job(self, name: str, size: int, annotations: Mapping[str, str] = ONE_LEAF, **spec: Any) -> None:
         """A gang of pods, each made anew whenever it goes."""
         sizes = {"parallelism": size, "completions": size, "completionMode": "Indexed"}
-        container = {"name": "main", "image": "main:1", "resources": {"limits": {"nvidia.com/gpu": 8}}}
         template = {
             "metadata": {"labels": {"app": name}, "annotations": dict(annotations)},
-            "spec": {"schedulerName": "gangs", "restartPolicy": "Never", "containers": [container], **spec},
+            "spec": {"schedulerName": "gangs", "restartPolicy": "Never", "containers": [gpu_container(8)], **spec},
         }
         meta = {"name": name, "annotations": dict(annotations)}
         self.server.apply_manifest(
@@ -74,24 +87,23 @@ class LossStory(GangCluster):
 
     def add_replica_set(self, name: str, labels: Mapping[str, str], **of_pod: Any) -> None:
         """One pod that wants a node."""
-        container = {"name": "main", "image": "main:1", "resources": {"limits": {"nvidia.com/gpu": 8}}}
         template = {
             "metadata": {"labels": dict(labels)},
-            "spec": {"schedulerName": "gangs", "containers": [container], **of_pod},
+            "spec": {"schedulerName": "gangs", "containers": [gpu_container(8)], **of_pod},
         }
         spec = {"replicas": 1, "selector": {"matchLabels": dict(labels)}, "template": template}
         self.server.apply_manifest(
             {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": name}, "spec": spec}
         )
 
-    def add_budget(self, app: str) -> None:
-        """A disruption budget that lets none of these pods go."""
+    def add_budget(self, app: str, allowed: int = 0) -> None:
+        """A disruption budget that lets so many of these pods go."""
         self.create(
             PDBS,
             model.PodDisruptionBudget(
                 metadata=model.ObjectMeta(name=app, namespace="default"),
                 spec=model.PodDisruptionBudgetSpec(selector=model.LabelSelector(match_labels={"app": app})),
-                status=model.PodDisruptionBudgetStatus(disruptions_allowed=0),
+                status=model.PodDisruptionBudgetStatus(disruptions_allowed=allowed),
             ),
         )
 
@@ -117,6 +129,15 @@ class LossStory(GangCluster):
             data = msgspec.to_builtins(msgspec.structs.replace(found, status=status))
             self.server.apply(GPU_NODE_STATUSES, name, data, field_manager="agent")
             self.server.apply(GPU_NODE_STATUSES, name, data, field_manager="agent", subresource="status")
+
+    def hold(self, pod: str, *finalizers: str) -> None:
+        """Somebody holds a pod by finalizers, or lets it go."""
+        patch = {"metadata": {"finalizers": list(finalizers) or None}}
+        self.server.patch(PODS, pod, patch, namespace="default", kind=PatchKind.MERGE)
+
+    def told_as(self, reason: str) -> list[str]:
+        """What the events with this reason say, those of all pods."""
+        return [each.note for each in self.list(EVENTS) if each.reason == reason]
 
     def cordon(self, node: str) -> None:
         """No more pods come to the node."""
@@ -167,14 +188,14 @@ class LossStory(GangCluster):
     async def restart(self) -> None:
         """The scheduler ends, and another one begins."""
         await self._life.aclose()
-        await self._life.enter_async_context(self.scheduling(self.profile, self.client))
+        await self._life.enter_async_context(self.scheduling(self.profile, self.client, plugins=self._plugins))
 
     def play(self, story: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         async def whole() -> Result:
             controllers = Workloads(self.server).run(), ClaimController(self.server).run()
             parts = (Kubelet(self.server, self.clock).run(), *controllers)
             async with running(*parts), self._life:
-                await self._life.enter_async_context(self.scheduling(self.profile, self.client))
+                await self._life.enter_async_context(self.scheduling(self.profile, self.client, plugins=self._plugins))
                 return await story()
 
         return super().play(whole)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from .recovery_cases import LossStory
+import asyncio
+import logging
+
+import pytest
+
+from .recovery_cases import LossStory, gpu_container
 
 SPARE = [{"level": "leaf", "nodes": 1}]
 SOON = 15.0
@@ -88,3 +93,78 @@ def test_a_member_that_somebody_deleted_gets_a_lent_spare_too() -> None:
         assert cluster.leaves_of("train") == {leaf} and len(cluster.bound("lent")) == 4
 
     cluster.play(story)
+
+
+def test_a_cordoned_node_is_no_spare() -> None:
+    cluster = LossStory(leaves=1, spares=SPARE)
+
+    async def story() -> None:
+        cluster.cordon("l0-n3")
+        cluster.add_pods_of_one_node("small", 4)
+        await cluster.runs("small", 2)
+        await cluster.told("node(s) were spares for gangs that lose members")
+        await asyncio.sleep(30.0)
+        assert len(cluster.bound("small")) == 2
+
+    cluster.play(story)
+
+
+def test_pods_on_lent_spares_cost_others_no_room() -> None:
+    cluster = LossStory(leaves=1, spares=SPARE, lentBelowPriority=0)
+
+    async def story() -> None:
+        cluster.add_pods_of_one_node("lent", 1, priority=-10)
+        await cluster.runs("lent", 1)
+        cluster.add_pods_of_one_node("small", 4)
+        await cluster.runs("small", 3)
+        assert len(cluster.bound("lent")) == 1
+
+    cluster.play(story)
+
+
+def test_pods_of_low_priority_on_all_nodes_do_not_undo_the_spares() -> None:
+    cluster = LossStory(leaves=1, spares=SPARE, lentBelowPriority=0, more="DefaultPreemption")
+
+    async def story() -> None:
+        cluster.add_pods_of_one_node("lent", 4, priority=-10)
+        await cluster.runs("lent", 4)
+        cluster.add_pods_of_one_node("small", 4)
+        await cluster.runs("small", 3)
+        await asyncio.sleep(30.0)
+        assert len(cluster.bound("small")) == 3 and len(cluster.bound("lent")) == 1
+
+    cluster.play(story)
+
+
+def test_only_the_pods_that_a_gang_needs_gone_leave_a_lent_spare() -> None:
+    cluster = LossStory(leaves=1, spares=SPARE, lentBelowPriority=0)
+
+    async def story() -> None:
+        cluster.add_job("train", 3, containers=[gpu_container(5)])
+        await cluster.runs("train", 3)
+        (spare,) = {node.metadata.name for node in cluster.list_nodes()} - set(cluster.nodes("train"))
+        for number in range(8):
+            place = {"nodeSelector": {"kubernetes.io/hostname": spare}, "priority": -10 - number}
+            cluster.add_replica_set(f"lent-{number}", {"app": f"l{number}"}, containers=[gpu_container(1)], **place)
+        await cluster.runs("lent", 8)
+        cluster.fail(cluster.node_of("train", 2))
+        await cluster.told("5 pods leave lent spares", SOON)
+        await asyncio.sleep(10.0)
+        left = {name.rsplit("-", 1)[0] for name in cluster.bound("lent")}
+        assert len(cluster.bound("train")) == 3 and left == {f"lent-{number}" for number in range(3)}
+
+    cluster.play(story)
+
+
+def test_a_level_that_no_node_has_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = LossStory(spares=[{"level": "leef", "nodes": 1}])
+
+    async def story() -> None:
+        cluster.add_pods_of_one_node("small", 8)
+        await cluster.runs("small", 8)
+
+    with caplog.at_level(logging.WARNING):
+        cluster.play(story)
+
+    said = [each.message for each in caplog.records if "spares" in each.message]
+    assert said == ["Recovery keeps no spares of the level leef: no node has it; the levels are: spine, leaf, host"]

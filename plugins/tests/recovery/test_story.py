@@ -259,20 +259,6 @@ def test_while_most_nodes_are_not_ready_nothing_is_moved() -> None:
     cluster.play(story)
 
 
-def test_a_budget_that_lets_no_member_go_is_told_and_nobody_else_waits_for_the_room() -> None:
-    cluster = LossStory(roomSeconds=20)
-
-    async def story() -> None:
-        cluster.add_job("train", 4)
-        await cluster.runs("train", 4)
-        cluster.add_budget("train")
-        cluster.fail(cluster.node_of("train", 2))
-        await cluster.told("may not be evicted", 60.0)
-        assert len(cluster.bound("train")) == 3
-
-    cluster.play(story)
-
-
 def test_a_member_on_an_ill_gpu_is_replaced() -> None:
     cluster = LossStory(more="GpuClaim")
 

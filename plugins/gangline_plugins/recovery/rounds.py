@@ -1,0 +1,321 @@
+"""The work in the background: round for round, plans are made for the gangs that have lost members, and carried out.
+
+A round follows each change, and each moment at which something is due: the end of a grace, of kept room, of a pause.
+While members of a gang are being removed, nothing else is planned for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+
+from gangline import (
+    GANG_SECONDS,
+    BoolColumn,
+    Deadline,
+    GanglineError,
+    Handle,
+    Membership,
+    PodGroup,
+    PodInfo,
+)
+from gangline_plugins.preemption.helping import is_helped
+from gangline_plugins.recovery.arguments import RecoveryArgs
+from gangline_plugins.recovery.carrying_out import Removing
+from gangline_plugins.recovery.losses import Affected, DeviceHealth, Loss, NodeHealth, affected, pods_on
+from gangline_plugins.recovery.planning import Places, RecoveryPlan, find_recovery
+from gangline_plugins.recovery.policies import RecoveryPolicy, policy_of
+from gangline_plugins.recovery.spares import Spares, pods_below
+from gangline_plugins.recovery.telling import RecoveryEnd, RecoveryNotices
+from gangline_plugins.recovery.under_way import HAVE_LEFT, LONGEST_PAUSE, Recovering, UnderWay
+from gangline_plugins.recovery.wear import NodeWear
+
+log = logging.getLogger(__name__)
+_AT_ONCE_SECONDS = 0.05
+"""CPU time for the plans of one round; the other groups follow in the next, so that the loop is not held."""
+_NEXT_ROUND = 0.01
+_LOOK = 30.0
+"""While nodes are lost, seconds until it is looked for pods that have come to them since."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Case:
+    """A group that is to be planned for."""
+
+    group: PodGroup
+    since: float
+    """On the monotonic clock: when its trouble was first seen."""
+    lost: Sequence[PodInfo]
+    dead: Collection[str]
+    """The nodes on which nothing can run any more."""
+    why: str
+
+
+class RecoveryRounds:
+    """Sees which groups have lost members, has places found for them, and has pods removed."""
+
+    def __init__(self, args: RecoveryArgs, handle: Handle, wear: NodeWear, under_way: UnderWay, spares: Spares) -> None:
+        self._args = args
+        self._handle = handle
+        self._changed = asyncio.Event()
+        self.health = NodeHealth(handle.clock.monotonic, self._changed.set, wear)
+        """The nodes that are lost."""
+        self._devices = DeviceHealth(handle, self._changed.set, wear)
+        self._lost: list[tuple[PodInfo, Loss]] = []
+        """The pods on lost nodes and devices, within the grace too, as of the last round."""
+        self._under_way = under_way
+        self._spares = spares
+        self._removing = Removing(handle, args.room_seconds)
+        self._notices = RecoveryNotices(handle)
+        self._forced: set[str] = set()
+        """The UIDs of pods that were being removed when their node died, and were deleted once more."""
+        self._is_blind = False
+        self._is_cut_short = False
+
+    def allowed(self) -> BoolColumn:
+        """For each row whether pods may come to the node: it is there, not lost and not cordoned."""
+        nodes = self._handle.nodes
+        allowed: BoolColumn = nodes.alive & ~nodes.unschedulable
+        allowed[[row for name in self.health.all if (row := nodes.row_of(name)) is not None]] = False
+        return allowed
+
+    def await_room(self, group: PodGroup) -> None:
+        """A group runs in part and has no room for the rest: it may have to move.
+
+        Members that are being deleted may still give the room, if their nodes can do that.
+        """
+        leaving = self._handle.leaving_members(group.key)
+        may_leave = any(pod.node_name not in self.health.all for pod in leaving)
+        pause = self._args.room_seconds if may_leave else self._args.grace_seconds
+        self._under_way.await_room(group, self._handle.clock.monotonic(), pause)
+        self._changed.set()
+
+    def arrived(self, key: str, pod: PodInfo) -> None:
+        """A pod of a group is bound: if nobody else is to come, the group has recovered."""
+        found = self._under_way.arrived(key, pod)
+        if found is not None:
+            seconds = self._handle.clock.monotonic() - found.since
+            note = f"all lost members have nodes again, after {seconds:.1f} s"
+            self._notices.ended(found.group, [pod], RecoveryEnd.RECOVERED, note, seconds)
+
+    async def run(self) -> None:
+        """Make rounds until cancelled."""
+        try:
+            while True:
+                self._changed.clear()
+                self._round(self._handle.clock.monotonic())
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._pause(self._handle.clock.monotonic())):
+                        await self._changed.wait()
+        finally:
+            self._under_way.end_all()
+
+    def _pause(self, now: float) -> float | None:
+        """Seconds until something has to be looked at again; None if nothing has to."""
+        grace = self._args.grace_seconds
+        ends = [loss.since + grace for _, loss in self._lost if loss.since + grace > now]
+        times = [*ends, *self._under_way.moments()]
+        if self._is_cut_short:
+            times.append(now + _NEXT_ROUND)
+        if self.health.all:
+            times.append(now + _LOOK)
+        return max(0.0, min(times) - now) if times else None
+
+    # What is to be done
+
+    def _round(self, now: float) -> None:
+        for late in self._under_way.late(now):
+            self._under_way.end(late.group.key)
+            if late.places:
+                note = f"{len(late.places)} members did not come in time; no more room is kept for them"
+                self._notices.ended(late.group, [late.first], RecoveryEnd.GIVEN_UP, note, now - late.since)
+        on_nodes = pods_on(self._handle, self._seen())
+        self.health.forget(set(self.health.all) - {loss.node for _, loss in on_nodes})
+        self._lost = [*on_nodes, *self._devices.losses(now)]
+        self._let_go()
+        due = [(pod, loss) for pod, loss in self._lost if now >= loss.since + self._args.grace_seconds]
+        found = [each for each in affected(self._handle, due) if self._is_to_recover(each, now)]
+        steps = [(_case_of(each), partial(self._recover, each, now)) for each in found]
+        lost = {each.group.key for each in found}
+        for stranded in self._under_way.due(now):
+            if stranded.group.key not in lost:
+                case = _Case(stranded.group, stranded.since, (), (), "there is no room beside the other members")
+                steps.append((case, partial(self._try_again, case)))
+        self._is_cut_short = self._plan(steps, now)
+
+    def _plan(self, steps: Sequence[tuple[_Case, Callable[[], None]]], now: float) -> bool:
+        """Plan for groups one after the other; whether time was up before the last. A fault harms its group alone."""
+        budget = Deadline(_AT_ONCE_SECONDS)
+        for case, step in steps:
+            if budget.passed:
+                return True
+            try:
+                with self._handle.within(Deadline(GANG_SECONDS)), self._spares.lifted():
+                    step()
+            except GanglineError as error:
+                log.error("gang %s/%s: its recovery: %s", case.group.namespace, case.group.name, error)
+                self._wait(case, f"{case.why}; {error}", now)
+        return False
+
+    def _let_go(self) -> None:
+        """Members that were being removed are on lost nodes now: nobody waits for them, nor for a dead node's word."""
+        for pod, loss in self._lost:
+            if loss.is_dead and pod.terminating and pod.uid not in self._forced and self._is_removed(pod):
+                self._forced.add(pod.uid)
+                self._handle.spawn(partial(self._force, pod, loss))
+        self._forced.intersection_update(self._handle.state.pods)
+        held = self._under_way.held()
+        if not all(self._under_way.are_leaving(key, self.health.all) for key in held):
+            self._handle.announce(HAVE_LEFT)
+
+    def _is_removed(self, pod: PodInfo) -> bool:
+        membership = self._handle.group_of(pod)
+        key = membership.group.key if isinstance(membership, Membership) else ""
+        under_way = self._under_way.recovering.get(key)
+        return under_way is not None and pod.uid in under_way.removed
+
+    async def _force(self, pod: PodInfo, loss: Loss) -> None:
+        try:
+            await self._removing.carry_out([pod], (loss.node,), (), loss.why)
+        except GanglineError as error:
+            log.error("pod %s: %s", pod.key, error)
+
+    def _seen(self) -> Mapping[str, Loss]:
+        """The lost nodes, within the grace too; without those that are not ready if that is so of most."""
+        is_blind = self.health.is_blind(self._args.most_lost_fraction)
+        if is_blind and not self._is_blind:
+            log.error("recovery of gangs: most nodes are not ready, so nothing is moved because of that")
+        elif self._is_blind and not is_blind:
+            log.info("recovery of gangs: most nodes are ready again; the others have as much grace as if lost now")
+            self.health.begin_anew()
+        self._is_blind = is_blind
+        losses = self.health.all
+        return {name: loss for name, loss in losses.items() if loss.is_dead} if is_blind else losses
+
+    def _is_to_recover(self, each: Affected, now: float) -> bool:
+        under_way = self._under_way.recovering.get(each.group.key)
+        if under_way is not None:
+            is_known = under_way.removed.issuperset(pod.uid for pod in each.lost)
+            return not is_known and not under_way.is_removing
+        return not self._under_way.rests(each.group.key, now)
+
+    # Plans
+
+    def _recover(self, each: Affected, now: float) -> None:
+        """Begin the recovery of a group with members on lost nodes, or find that there is no place."""
+        group, policy = each.group, policy_of(self._handle, each.group, each.lost[0])
+        if policy is RecoveryPolicy.NONE:
+            self._under_way.forget(group.key)
+            return
+        waiting, replaced = self._waiting(group.key)
+        self._under_way.end(group.key)
+
+        def find(leaving: Callable[[], Sequence[PodInfo]]) -> RecoveryPlan | None:
+            places = Places(self._handle, self.allowed(), leaving)
+            return find_recovery(self._handle, group, each.lost, waiting, replaced, policy, places)
+
+        case, plan = _case_of(each), find(self._spares.lent)
+        if plan is None and policy is RecoveryPolicy.REPLACE and each.lost[0].spec.preemption_policy != "Never":
+            weaker = find(partial(pods_below, self._handle, each.priority))
+            if weaker is not None and not weaker.is_move:
+                note = f"{case.why}; pods of a lower priority have to make room"
+                self._begin(case, weaker.without_room(), note)
+                return
+        self._settle(case, plan, "and there is no room for them beside the others, nor for all elsewhere", now)
+
+    def _waiting(self, key: str) -> tuple[list[PodInfo], Container[str]]:
+        """Members of a group that are to come or are queued, and the UIDs of those in whose place they are."""
+        awaited = self._under_way.recovering.get(key)
+        if awaited is None:
+            return list(self._handle.queued_members(key)), ()
+        return [pod for pod, _ in awaited.places], awaited.removed
+
+    def _try_again(self, case: _Case) -> None:
+        """Look once more at a group that runs in part and has no room for the rest."""
+        group, now = case.group, self._handle.clock.monotonic()
+        attempt = self._handle.attempt(group.key)
+        if attempt is None or not attempt.placed or not attempt.needed or is_helped(self._handle, attempt):
+            self._under_way.forget(group.key)
+            return
+        policy = policy_of(self._handle, group, attempt.first)
+        if policy is RecoveryPolicy.NONE:
+            self._under_way.forget(group.key)
+            return
+        places = Places(self._handle, self.allowed(), self._spares.lent)
+        plan = find_recovery(self._handle, group, (), attempt.pods, (), policy, places)
+        if plan is None or plan.evicted or plan.lent:
+            self._settle(case, plan, "nor for all of them elsewhere", now)
+        else:
+            self._under_way.forget(group.key)  # the next attempt places it
+
+    def _settle(self, case: _Case, plan: RecoveryPlan | None, lacks: str, now: float) -> None:
+        """Begin what was planned, unless budgets forbid it; otherwise the group waits."""
+        protected = self._removing.protected(plan.evicted) if plan is not None else ""
+        if plan is None:
+            self._wait(case, f"{case.why}, {lacks}", now)
+        elif not protected:
+            self._begin(case, plan, case.why)
+        elif plan.is_move:
+            self._wait(case, f"{case.why}, and the gang would move as a whole, but {protected}", now)
+        else:
+            self._begin(case, plan.of_the_lost(), f"{case.why}; the others run on, because {protected}")
+
+    def _begin(self, case: _Case, plan: RecoveryPlan, why: str) -> None:
+        nodes = sorted({node for _, node in plan.places if node})
+        where = f"room is kept on {', '.join(nodes[:3])}{' and others' if len(nodes) > 3 else ''}" if nodes else ""
+        how = "the gang moves as a whole" if plan.is_move else "all members restart" if plan.evicted else ""
+        how = how if plan.places else "the others are enough, and there is no room for more of them now"
+        left = f"{len(plan.lent)} pods leave lent spares" if plan.lent else ""
+        note = "; ".join(part for part in (why, where, how, left) if part)
+        found = self._under_way.begin(case.group, plan, case.since)
+        self._notices.began(case.group, [*plan.lost, *plan.evicted, *plan.lent], note)
+        self._handle.spawn(partial(self._carry_out, found, plan, case.dead, note))
+
+    async def _carry_out(self, found: Recovering, plan: RecoveryPlan, dead: Collection[str], note: str) -> None:
+        group, clock = found.group, self._handle.clock
+        try:
+            await self._removing.carry_out(plan.lost, dead, plan.evicted, note, plan.lent)
+        except GanglineError as error:
+            if self._under_way.is_current(found):
+                self._under_way.end(group.key)
+                self._under_way.strand(group, clock.monotonic(), clock.monotonic(), LONGEST_PAUSE)
+            self._notices.ended(group, [*plan.lost, *plan.evicted], RecoveryEnd.GIVEN_UP, str(error), 0.0)
+        finally:
+            found.until = clock.monotonic() + self._args.room_seconds
+            self._changed.set()
+
+    # No place
+
+    def _wait(self, case: _Case, why: str, now: float) -> None:
+        """Tell the members of a group that it waits for room, or release them if it has waited for too long."""
+        group, release = case.group, self._args.release_seconds
+        stranded = self._under_way.strand(group, now, case.since)
+        gone = {pod.uid for pod in case.lost}
+        others = [pod for pod in self._handle.members(group.key) if pod.uid not in gone]
+        protected = self._removing.protected(others)
+        if release and now >= stranded.since + release and not protected:
+            note = f"no place was found in {release:g} s, so {len(others)} members are released; {why}"
+            self._notices.ended(group, others or case.lost, RecoveryEnd.RELEASED, note, now - stranded.since)
+            stranded.since, stranded.is_told = now, False
+            self._handle.spawn(partial(self._release, case, others, note))
+        elif not stranded.is_told:
+            stranded.is_told = True
+            then = f"are released in {stranded.since + release - now:.0f} s" if release else "stay where they are"
+            later = f"; the other members {then}{f', unless {protected}' if release and protected else ''}"
+            note = f"{why}; it is tried again within {LONGEST_PAUSE:g} s{later if others else ''}"
+            self._notices.waits(group, [*case.lost, *self._handle.queued_members(group.key), *others], note)
+
+    async def _release(self, case: _Case, others: Sequence[PodInfo], note: str) -> None:
+        try:
+            await self._removing.carry_out(case.lost, case.dead, others, note, is_restart=False)
+        except GanglineError as error:
+            log.error("gang %s/%s: %s", case.group.namespace, case.group.name, error)
+
+
+def _case_of(each: Affected) -> _Case:
+    why = "; ".join(loss.why for loss in list(each.losses.values())[:3])
+    return _Case(each.group, each.since, each.lost, each.dead, f"{len(each.lost)} members are lost ({why})")
