@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from gangline import (
+    SKIP,
     SKIP_CLASS,
     Action,
     BoolColumn,
@@ -171,6 +172,12 @@ class VolumeBinding:
             self._volumes.restore(match.volume)
         for provision in to_bind.provisions:
             self._claims.restore(provision.claim)
+
+    @hookimpl
+    def pre_bind_pre_flight(self, cycle: Cycle) -> Status | None:
+        """Whether claims have to be bound, for which controllers and drivers may take long."""
+        to_bind = cycle.get(_TO_BIND)
+        return None if to_bind is not None and (to_bind.matches or to_bind.provisions) else SKIP
 
     @hookimpl
     async def pre_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
