@@ -43,7 +43,7 @@ from gangline_plugins.volumes.volume_binding.assumed import Assumed
 from gangline_plugins.volumes.volume_binding.binding import Checks, PodVolumes, for_claim, for_node, wait_for, write
 from gangline_plugins.volumes.volume_binding.claims import PodVolumeClaims, sort_claims
 from gangline_plugins.volumes.volume_binding.matching import Catalogue, ChoiceColumn, VolumeChoices, reaches
-from gangline_plugins.volumes.volume_binding.provisioning import Provisioning
+from gangline_plugins.volumes.volume_binding.provisioning import VolumeProvisioning
 
 _REASONS = (
     Reason("node(s) didn't match PersistentVolume's node affinity", resolvable=False),
@@ -91,7 +91,7 @@ class VolumeBinding:
         self._volumes: Assumed[model.PersistentVolume] = Assumed(state.store(resources.PVS))
         self._claims: Assumed[model.PersistentVolumeClaim] = Assumed(state.store(resources.PVCS))
         self._catalogue = Catalogue(state.store(resources.PVS))
-        self._provisioning = Provisioning(
+        self._provisioning = VolumeProvisioning(
             self._objects, state.store(resources.CSI_DRIVERS), state.store(resources.CSI_STORAGE_CAPACITIES)
         )
         self._checks = Checks(handle)
