@@ -51,7 +51,10 @@ VALUE_SETS: dict[str, Manifest] = {
             "runtimeClassName": "nvidia",
             "nodeSelector": {"a": "b"},
         },
-        "scheduler": {"extraRules": [{"apiGroups": ["example.com"], "resources": ["racks"], "verbs": ["list"]}]},
+        "scheduler": {
+            "extraRules": [{"apiGroups": ["example.com"], "resources": ["racks"], "verbs": ["list"]}],
+            "provisioningRequests": True,
+        },
     },
 }
 NOT_WATCHED = (
@@ -63,6 +66,8 @@ NOT_WATCHED = (
     resources.TOKEN_REVIEWS,
     resources.SUBJECT_ACCESS_REVIEWS,
     resources.RESOURCE_CLAIM_TEMPLATES,
+    resources.POD_TEMPLATES,
+    resources.PROVISIONING_REQUESTS,
 )
 KINDS = [each for each in vars(resources).values() if isinstance(each, Resource) and each not in NOT_WATCHED]
 SERVERS = ("Deployment/gpu-scheduler", "Deployment/gpu-scheduler-webhook", "DaemonSet/gpu-scheduler-agent")
@@ -270,6 +275,17 @@ async def test_the_scheduler_may_follow_every_kind_that_it_knows(helm: Helm, res
         for verb in rule["verbs"]
     }
     assert verbs >= {"list", "watch"}
+
+
+@pytest.mark.parametrize("enabled", [False, True], ids=["off", "on"])
+async def test_the_scheduler_may_ask_for_nodes_only_if_a_value_says_so(helm: Helm, enabled: bool) -> None:
+    rendered = await helm.render({"scheduler": {"provisioningRequests": enabled}})
+
+    rules = one(rendered, "ClusterRole", "gpu-scheduler-scheduler")["rules"]
+    verbs = {resource: set(rule["verbs"]) for rule in rules for resource in rule.get("resources", ())}
+    expected = {"get", "list", "watch", "create", "delete"} if enabled else set()
+    assert verbs.get("provisioningrequests", set()) == expected
+    assert ("podtemplates" in verbs) == enabled
 
 
 @pytest.mark.parametrize(

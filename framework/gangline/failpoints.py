@@ -26,7 +26,9 @@ VARIABLE = "GANGLINE_FAILPOINTS"
 LONGEST_SLEEP = 600.0
 NAMES: Mapping[str, str] = MappingProxyType(
     {
-        "bind.before-locks": "A group is decided, and nothing is written for it.",
+        "bind.before-locks": "A group is decided, and nothing is written for it but nominations.",
+        "nominate.before-write": "A pod whose binding takes long is decided; before its nomination is written.",
+        "nominate.after-write": "After that.",
         "lock.before-write": "Before a lease is created or replaced to lock devices.",
         "lock.after-write": "After that, before the next lease of the pod.",
         "lock.before-removal": "Before a lease that is no longer needed is deleted.",

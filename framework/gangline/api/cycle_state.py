@@ -34,7 +34,7 @@ class Cycle:
     values that follow from the identity. The values that other plugins write belong to this attempt alone.
     """
 
-    __slots__ = ("_shared", "_state", "annotations", "bind_by", "deadline", "feasible", "skipped")
+    __slots__ = ("_shared", "_state", "annotations", "bind_by", "deadline", "feasible", "idle_at_pre_bind", "skipped")
 
     def __init__(
         self,
@@ -56,6 +56,8 @@ class Cycle:
         """
         self.feasible = _NO_NODES
         """The nodes that passed every filter, one truth value per row; set from pre_score on."""
+        self.idle_at_pre_bind: Set[str] = frozenset()
+        """The plugins whose pre_bind has nothing to do for this pod, and is not called."""
 
     def write(self, key: StateKey[T], value: T) -> None:
         """Remember a value under a key."""

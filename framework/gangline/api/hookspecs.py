@@ -159,6 +159,15 @@ class Hooks:
         """Allow, reject, or `wait(seconds)`, a finite number: the pod is held until `handle.waiting` lets it go."""
 
     @hookspec
+    def pre_bind_pre_flight(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
+        """Whether `pre_bind` of this plugin will do something for the pod; must be quick, and do nothing yet.
+
+        SKIP: `pre_bind` is not called for this pod. None or SUCCESS: the binding may take long, so the scheduler writes
+        the node to status.nominatedNodeName of the pod first, for autoscalers and other schedulers to read. For a
+        plugin without this method `pre_bind` is always called, and counts as quick.
+        """
+
+    @hookspec
     async def pre_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
         """Do what is needed on the API before the pod is bound: locks, volumes. Async; may wait."""
 
@@ -220,5 +229,5 @@ POINTS = (
     "pod_group_post_filter",
 )
 """The extension points for which a profile lists plugins."""
-UNLISTED = ("pre_cycle", "post_enqueue", "post_reject", "unreserve", "pod_group_concede")
+UNLISTED = ("pre_cycle", "post_enqueue", "post_reject", "unreserve", "pre_bind_pre_flight", "pod_group_concede")
 """The extension points at which every plugin of a profile is called that has the method."""

@@ -10,7 +10,7 @@ import random
 import signal
 import socket
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -20,6 +20,7 @@ import uvloop
 from gangline import config, failpoints
 from gangline.clock import SystemClock
 from gangline.commands import old_options, options, profiles
+from gangline.commands.feature_gates import EXPECTED_NODES, FEATURE_GATES
 from gangline.deadline import GANG_SECONDS, POD_SECONDS
 from gangline.kube import auth
 from gangline.kube.client import HttpClient
@@ -89,6 +90,7 @@ log = logging.getLogger(__name__)
     show_default=True,
     help="Seconds of CPU time that the decision on a whole pod group may take.",
 )
+@FEATURE_GATES
 @options.LOG_FORMAT
 @options.LOG_LEVEL
 def run(
@@ -106,6 +108,7 @@ def run(
     concurrency: int,
     pod_deadline: float,
     gang_deadline: float,
+    gates: Mapping[str, bool],
     log_format: logs.Form,
     log_level: str,
 ) -> None:
@@ -127,7 +130,13 @@ def run(
         kubeconfig or configuration.client_connection.kubeconfig or None,
         Endpoints(listen, secure_listen, pair_of_files(tls_cert_file, tls_private_key_file), plain_metrics),
         hang_limit,
-        Options(concurrency, _identity(), pod_deadline=pod_deadline, gang_deadline=gang_deadline),
+        Options(
+            concurrency,
+            _identity(),
+            pod_deadline=pod_deadline,
+            gang_deadline=gang_deadline,
+            tells_expected_nodes=gates[EXPECTED_NODES],
+        ),
     )
     with LastResort() as last_resort, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(program.run(last_resort))

@@ -50,6 +50,7 @@ NOT_LISTED = (
     "post_reject",
     "normalize_score",
     "unreserve",
+    "pre_bind_pre_flight",
     "pod_group_concede",
 )
 """The hooks for which a profile lists no plugins."""

@@ -19,6 +19,7 @@ import numpy as np
 from gangline.api.cycle_state import Cycle
 from gangline.api.pod_group import ANYWHERE, GroupAttempt, Membership, PodGroup, Role
 from gangline.deciding.counts import Counts, apart, together
+from gangline.deciding.meant import drawn_to, meant_for
 from gangline.groups.progress import Progress
 from gangline.groups.room import GroupRoom, Part
 from gangline.groups.strategy import strategy_of
@@ -238,7 +239,8 @@ class Filler:
             allowed &= np.isin(np.arange(len(level)), where) & (len(where) == 1)
         enough = np.flatnonzero(allowed)
         short = sums[enough] < sum(len(role.pods) for role in part.roles)
-        for domain in enough[np.lexsort((level.order[enough], sums[enough], short))].tolist():
+        meant = np.isin(enough, level.ids[meant_for(first.pods, self._cache.nodes)])
+        for domain in enough[np.lexsort((level.order[enough], sums[enough], ~meant, short))].tolist():
             yield rows[ids == domain]
 
     def _fill_part(self, part: Part, rows: Rows, tx: Transaction) -> Steps[bool]:
@@ -266,7 +268,7 @@ class Filler:
             return (yield from self._fill_one_by_one(waiting, rows, tx))
         while waiting:
             filtered, capacity = self._now(waiting)
-            counts = self._counts(filtered, rows, capacity, len(waiting))
+            counts = self._counts(filtered, rows, capacity, waiting)
             taken = self._put(waiting, rows, counts, filtered, tx)
             if not taken:
                 break
@@ -301,7 +303,7 @@ class Filler:
         placed = 0
         for pod in pods:
             filtered = self._feasible(pod)
-            counts = self._counts(filtered, rows, filtered.feasible.astype(np.int64), 1)
+            counts = self._counts(filtered, rows, filtered.feasible.astype(np.int64), [pod])
             if not counts.any():
                 break
             placed += self._place(pod, int(rows[int(counts.argmax())]), filtered, tx)
@@ -322,9 +324,12 @@ class Filler:
         tx.place(pod, row)
         return True
 
-    def _counts(self, filtered: Filtered, rows: Rows, capacity: Int64Column, wanted: int) -> Counts:
+    def _counts(self, filtered: Filtered, rows: Rows, capacity: Int64Column, pods: Sequence[PodInfo]) -> Counts:
+        """How many of these like pods each node takes."""
+        wanted = len(pods)
         switches = self._runtime.topology.switches()
-        wishes = self._runtime.evaluator.wishes(filtered)
+        meant = meant_for(pods, self._cache.nodes)
+        wishes = drawn_to(meant, self._runtime.evaluator.wishes(filtered), filtered)
         if wishes is not None:
             capacity = best_first(wishes, rows, capacity, wanted)
         strategy = strategy_of(self._runtime.handle.workload(filtered.pod))

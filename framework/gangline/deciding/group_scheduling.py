@@ -27,6 +27,7 @@ from gangline.deciding.group_filling import Filler, Steps, to_the_end
 from gangline.deciding.group_reading import RoleKey
 from gangline.deciding.group_reserving import reserve_members
 from gangline.deciding.group_words import why_none
+from gangline.deciding.meant import drawn_to, meant_for
 from gangline.deciding.scheduling import find_feasible
 from gangline.errors import GanglineError
 from gangline.groups.progress import Progress
@@ -245,7 +246,10 @@ class GroupCycle:
         """The placements whose capacity is large enough, the best first."""
         roles = self._attempt.roles
         weight = self._runtime.placement_weight
-        wishes = [self._runtime.evaluator.wishes(filtered) for filtered in self._filtered]
+        wishes = [
+            drawn_to(meant_for(role.pods, self._cache.nodes), self._runtime.evaluator.wishes(filtered), filtered)
+            for role, filtered in zip(roles, self._filtered, strict=False)  # of the first kinds of members
+        ]
         large, lacking = [], []
         for placement in placements:
             holds = [int(role.capacity[placement.rows].sum()) for role in roles]

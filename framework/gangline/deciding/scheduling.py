@@ -34,6 +34,8 @@ class Decision:
     """The number of feasible nodes; 0 without a choice: for a member of a gang, or after room was made."""
     scores: tuple[tuple[tuple[str, int], ...], list[float]] | None = None
     """The plugins with their weights, and the score that each gave the node; see `Evaluator.scores_at`."""
+    is_expected: bool = False
+    """Whether the node was written to status.nominatedNodeName, because the binding takes long."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,7 +73,7 @@ def decide(
             outcome.feasible, outcome.scores = filtered.count, scores
         return outcome
     except GanglineError as error:
-        return Rejection(unit, pod, str(error), frozenset(), is_error=True, is_late=exceeded(error))
+        return failed(unit, error)
     finally:
         runtime.evaluator.deadline = NO_DEADLINE
 
@@ -126,17 +128,23 @@ def choose(pod: PodInfo, runtime: Runtime, cache: Cache, filtered: Filtered, bon
 
 def _unschedulable(unit: Unit, runtime: Runtime, filtered: Filtered) -> Rejection:
     if filtered.status is not None and filtered.status.code is Code.ERROR:
-        return Rejection(unit, unit.pod, filtered.status.message, frozenset(), is_error=True)
+        return Rejection(unit, unit.pod, filtered.status.message, frozenset(), "", is_error=True)
     diagnosis = runtime.evaluator.diagnose(filtered)
     rejection = Rejection(unit, unit.pod, diagnosis.message(), runtime.reject(diagnosis))
     if not diagnosis.nodes.count:
-        return rejection
+        return replace(rejection, nominated_node_name="")
     try:
         return helped(rejection, *runtime.post_filter(diagnosis))
     except GanglineError as error:
         if not exceeded(error):
             raise
         return replace(rejection, message=f"{rejection.message} {error}", is_error=True, is_late=True)
+
+
+def failed(unit: Unit, error: GanglineError) -> Rejection:
+    """The rejection of a pod because of a fault; the pod keeps its nomination if only the time was too short."""
+    is_late = exceeded(error)
+    return Rejection(unit, unit.pod, str(error), frozenset(), None if is_late else "", is_error=True, is_late=is_late)
 
 
 def helped(rejection: Rejection, nominated: str | None, said: str) -> Rejection:
@@ -172,7 +180,7 @@ def give_back(runtime: Runtime, cache: Cache, cycle: Cycle, pod: PodInfo, node: 
 
 
 def rejection_of(unit: Unit, status: Status) -> Rejection:
-    """The rejection of a pod by a plugin after its node was chosen."""
+    """The rejection of a pod by a plugin after its node was chosen: as in kube-scheduler, its nomination ends."""
     is_error = status.code is Code.ERROR
     plugins = frozenset((status.plugin,)) if status.plugin and not is_error else frozenset()
-    return Rejection(unit, unit.pod, status.message, plugins, is_error=is_error)
+    return Rejection(unit, unit.pod, status.message, plugins, "", is_error=is_error)

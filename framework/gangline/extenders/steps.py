@@ -10,13 +10,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gangline.api.proposal import Victims
-from gangline.deadline import POD_SECONDS, Deadline, exceeded
-from gangline.deciding.scheduling import Decision, Rejection, choose, commit, find_feasible, helped
+from gangline.deadline import POD_SECONDS, Deadline
+from gangline.deciding.scheduling import Decision, Rejection, choose, commit, failed, find_feasible, helped
 from gangline.errors import ExtenderError, GanglineError
 from gangline.extenders import deciding
 from gangline.extenders.deciding import Verdicts
@@ -53,7 +53,7 @@ class Attempt:
         except GanglineError as error:
             if not self._is_waiting():
                 return None
-            return Rejection(self.unit, self.unit.pod, str(error), frozenset(), is_error=True, is_late=exceeded(error))
+            return failed(self.unit, error)
 
     async def _decide(self) -> Decision | Rejection | None:
         filtered = self._filter()
@@ -93,7 +93,7 @@ class Attempt:
         filtered.feasible = filtered.feasible & deciding.mask(verdicts.passed, nodes)
         if not filtered.feasible.any():
             why = "no node that the extenders left is still feasible"
-            return Rejection(unit, unit.pod, why, frozenset(), is_error=True)
+            return Rejection(unit, unit.pod, why, frozenset(), "", is_error=True)
         with self._in_time():
             row = choose(unit.pod, self.runtime, self.cache, filtered, deciding.bonus(scores, nodes))
         return commit(unit, self.runtime, self.cache, filtered.cycle, row)
@@ -106,7 +106,7 @@ class Attempt:
         plugins = self.runtime.reject(diagnosis) | ({deciding.EXTENDER} if failed else set())
         rejection = Rejection(self.unit, self.unit.pod, diagnosis.message(), plugins)
         if not diagnosis.nodes.count:
-            return rejection
+            return replace(rejection, nominated_node_name="")
         steps = self.runtime.post_filter_steps(diagnosis)
         try:
             with self._in_time():

@@ -192,6 +192,10 @@ POD_GROUPS_V1BETA1 = _pod_groups("scheduling.k8s.io", "v1beta1", model.PodGroup)
 POD_GROUPS_V1ALPHA2 = _pod_groups("scheduling.k8s.io", "v1alpha2", model.PodGroup)
 SCHEDULER_PLUGINS_POD_GROUPS = _pod_groups("scheduling.x-k8s.io", "v1alpha1", model.PodGroup)
 KAI_POD_GROUPS = _pod_groups("scheduling.run.ai", "v2alpha2", model.KaiPodGroup)
+POD_TEMPLATES = Resource("", "v1", "podtemplates", "PodTemplate", model.PodTemplateObject)
+PROVISIONING_REQUESTS = Resource(
+    "autoscaling.x-k8s.io", "v1", "provisioningrequests", "ProvisioningRequest", model.ProvisioningRequest
+)
 VOLCANO_POD_GROUPS = _pod_groups("scheduling.volcano.sh", "v1beta1", model.VolcanoPodGroup)
 SCHEDULER_CONFIGS = Resource(
     wire.TOPOLOGY_GROUP, wire.TOPOLOGY_VERSION, "schedulerconfigs", "SchedulerConfig", model.Document

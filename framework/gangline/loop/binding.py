@@ -7,6 +7,10 @@ member or node, is noticed while no member is bound.
 A scheduler that is told to stop carries out what has begun (`Binder.finish`): pods whose pre-binds or bind are under
 way, and every member of a group behind the barrier. A group in part would wait for the next leader, and until then its
 devices would be idle. What has not begun is dropped: the next leader decides on such pods anew.
+
+Before a binding that takes long, because the pod waits at permit or a plugin has something to do at pre-bind, the
+chosen node is written to the status of the pod: see `expecting`. Members of a group are bound at the same time, so the
+node of each is written if one of them takes long.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from gangline.deciding.group_decisions import GroupDecision
 from gangline.deciding.scheduling import Decision
 from gangline.failpoints import failpoint
 from gangline.queueing.waiting import WaitingPods
-from gangline.status import SUCCESS, Status, unschedulable
+from gangline.status import SKIP, SUCCESS, Code, Status, unschedulable
 from gangline.telemetry.metrics import Metrics
 
 log = logging.getLogger(__name__)
@@ -31,6 +35,8 @@ Listener = Callable[[Decision, Status], None]
 """Called once per decision with SUCCESS, or with the status that says what failed."""
 GroupListener = Callable[[GroupDecision, Sequence[Status], bool], None]
 """Called once per group with the result of each member, and whether binding was reached."""
+Expect = Callable[[Decision], Awaitable[Status]]
+"""Writes to the status of a pod which node it is meant for."""
 
 
 class BindingJob(NamedTuple):
@@ -52,10 +58,12 @@ class Binder:
         metrics: Metrics,
         concurrency: int = 64,
         group_listener: GroupListener | None = None,
+        expect: Expect | None = None,
     ) -> None:
         self._waiting = waiting
         self._listener = listener
         self._group_listener = group_listener
+        self._expect = expect
         self._clock = clock
         self._succeeded = metrics.binding.series("success")
         self._failed = metrics.binding.series("failure")
@@ -128,11 +136,26 @@ class Binder:
             self._room.clear()
 
     async def _hold(self, decision: Decision) -> None:
-        status = await self._verdict(decision)
+        flight = self._pre_flight(decision)
+        if flight.code is Code.ERROR:
+            self._listener(decision, flight)
+            return
+        status, _ = await asyncio.gather(self._verdict(decision), self._told([decision]))
         if status.is_success:
-            self._enqueue(BindingJob(partial(self._carry_out, decision)))
+            self._enqueue(BindingJob(partial(self._bind, decision)))
         else:
             self._listener(decision, status)
+
+    def _pre_flight(self, decision: Decision) -> Status:
+        """Whether the pre-binds may take long: SUCCESS if so, SKIP if not; an error if they cannot be begun."""
+        if self._expect is None:
+            return SKIP
+        return decision.runtime.pre_flight(decision.cycle, decision.pod, decision.node)
+
+    async def _told(self, members: Sequence[Decision]) -> None:
+        """Write for which nodes these pods are meant, with the usual limit on concurrency."""
+        if self._expect is not None:
+            await self._each(members, self._expect, lambda: False)
 
     async def _verdict(self, decision: Decision) -> Status:
         """Wait until every plugin allows the pod, one rejects it, or the first time-out passes."""
@@ -177,6 +200,17 @@ class Binder:
             self._finished.set()
 
     async def _carry_out(self, decision: Decision) -> None:
+        """Bind a pod that nothing holds at permit."""
+        flight = self._pre_flight(decision)
+        if flight.code is Code.ERROR:
+            self._observe(flight, self._clock.monotonic())
+            self._listener(decision, flight)
+            return
+        if flight.is_success and self._expect is not None:
+            await self._expect(decision)
+        await self._bind(decision)
+
+    async def _bind(self, decision: Decision) -> None:
         start = self._clock.monotonic()
         status = await decision.runtime.pre_bind(decision.cycle, decision.pod, decision.node)
         if status.is_success:
@@ -189,8 +223,7 @@ class Binder:
     async def _carry_out_group(self, decision: GroupDecision) -> None:
         start = self._clock.monotonic()
         members = decision.members
-        together = _Together(self._waiting, members)
-        statuses: Sequence[Status] = await asyncio.gather(*(together.end(m, self._verdict) for m in members))
+        statuses = await self._permitted(members)
         failpoint("bind.before-locks")
         if all(status.is_success for status in statuses):
             statuses = await self._each(members, lambda m: m.runtime.pre_bind(m.cycle, m.pod, m.node), lambda: False)
@@ -212,6 +245,26 @@ class Binder:
             if barrier.is_open:
                 self._behind_barrier -= 1
                 self._ended()
+
+    async def _permitted(self, members: Sequence[Decision]) -> Sequence[Status]:
+        """The verdicts of permit on the members of a group; meanwhile their nodes are written if one takes long."""
+        flights = [self._pre_flight(member) for member in members]
+        if any(flight.code is Code.ERROR for flight in flights):
+            for member in members:
+                self._waiting.remove(member.pod.uid)
+            return [flight if flight.code is Code.ERROR else SUCCESS for flight in flights]
+        takes_long = any(flight.is_success for flight in flights) or any(map(self._waits, members))
+        together = _Together(self._waiting, members)
+        statuses, _ = await asyncio.gather(
+            asyncio.gather(*(together.end(member, self._verdict) for member in members)),
+            self._told(members if takes_long else ()),
+        )
+        return statuses
+
+    def _waits(self, member: Decision) -> bool:
+        """Whether a plugin holds a member still."""
+        waiting = self._waiting.get(member.pod.uid)
+        return bool(member.holds) and (waiting is None or waiting.verdict is None)
 
     def _opened(self) -> None:
         self._behind_barrier += 1

@@ -47,6 +47,8 @@ class Outcomes:
             return
         lost = self._cache.has_lost_node(decision.pod.uid)
         self._give_back(decision)
+        if decision.is_expected:
+            nominate(decision.unit.pod.slot, decision.node)
         rejection = replace(rejection_of(decision.unit, status), has_lost_node=lost)
         self.rejected(rejection, decision.runtime.name)
         self._freed(decision.pod)
@@ -100,7 +102,10 @@ class Outcomes:
         member, status = next(each for each in failed if not each[1].is_success)
         why = f"gang {group.namespace}/{group.name}: pod {member.pod.name}: {status.message}"
         rejected = rejection_of(unit, status)
-        rejection = GroupRejection(unit, why, rejected.plugins, group, is_error=rejected.is_error, has_lost_node=lost)
+        taken_back = {each.pod.uid: "" for each, _ in failed if each.is_expected or each.pod.nominated_node_name}
+        rejection = GroupRejection(
+            unit, why, rejected.plugins, group, taken_back, is_error=rejected.is_error, has_lost_node=lost
+        )
         self._requeue_group(rejection, runtime.name)
         self._freed(member.pod)
 

@@ -21,6 +21,7 @@ from gangline.kube.interface import Client
 from gangline.loop.binding import Binder
 from gangline.loop.census import Census
 from gangline.loop.decisions import Decisions
+from gangline.loop.expecting import ExpectedPlacements
 from gangline.loop.following import TOLD_WITHIN, Informers
 from gangline.loop.housekeeping import Housekeeping
 from gangline.loop.offering import Offered
@@ -72,6 +73,10 @@ class Options:
     """Seconds of CPU time that the decision on one pod may take."""
     gang_deadline: float = GANG_SECONDS
     """Seconds of CPU time that the decision on a whole group may take."""
+    tells_expected_nodes: bool = True
+    """The feature gate NominatedNodeNameForExpectation: whether the node of a pod whose binding takes long is written
+    to its status before.
+    """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,7 +130,13 @@ class Scheduler:
         self.informers = Informers(client, self._cluster, self._pods, metrics)
         self.outcomes = outcomes = Outcomes(self._cluster, metrics)
         self.binder = binder = Binder(
-            self.waiting, outcomes.finished, clock, metrics, options.concurrency, outcomes.group_finished
+            self.waiting,
+            outcomes.finished,
+            clock,
+            metrics,
+            options.concurrency,
+            outcomes.group_finished,
+            ExpectedPlacements(client).write if options.tells_expected_nodes else None,
         )
         limits = CycleLimits(options.pod_deadline, options.gang_deadline)
         self._cycles = SchedulingCycles(self._cluster, metrics, self.decisions, binder, outcomes, limits)

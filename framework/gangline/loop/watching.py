@@ -120,7 +120,9 @@ class PodHandler:
             c.happened("pods", Action.DELETE, pod, None)
 
     def _wait_no_longer(self, uid: str) -> PodInfo | None:
-        """The pod will not be bound; returns it if its whole group leaves with it, which frees room."""
+        """The pod will not be bound; returns it if that frees room: its whole group leaves with it, or its nomination
+        ends.
+        """
         c = self._cluster
         waiting = c.waiting.get(uid)
         if waiting is not None:
@@ -131,7 +133,8 @@ class PodHandler:
         pod = c.queue.remove(uid)
         if unit.group:
             c.wake()
-        return pod if unit.group and unit.place is Place.GONE else None
+        frees = (unit.group and unit.place is Place.GONE) or (pod is not None and pod.nominated_node_name)
+        return pod if frees else None
 
     def _bound(self, record: PodInfo) -> None:
         c = self._cluster
@@ -162,8 +165,10 @@ class PodHandler:
             return
         if c.cache.is_assumed(record.uid) and c.queue.get(record.uid) is None:
             return  # we have bound it; the watch has not told yet
-        c.queue.update(record, c.clock.monotonic())
+        before = c.queue.update(record, c.clock.monotonic())
         c.enqueued(record)
+        if before is not None and before.nominated_in_status not in ("", record.nominated_in_status):
+            c.happened("pods", Action.DELETE, before, None)  # others may have the room on that node now
         c.wake()
 
 

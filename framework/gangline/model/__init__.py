@@ -61,6 +61,14 @@ from gangline.model.pods import (
     SchedulingGroup,
     Toleration,
 )
+from gangline.model.provisioning import (
+    PodTemplateContent,
+    PodTemplateObject,
+    ProvisioningPodSet,
+    ProvisioningRequest,
+    ProvisioningRequestSpec,
+    ProvisioningRequestStatus,
+)
 from gangline.model.resource_claims import (
     AllocatedConfiguration,
     AllocatedDevice,
@@ -312,8 +320,14 @@ __all__ = [
     "PodSpec",
     "PodStatus",
     "PodTemplate",
+    "PodTemplateContent",
+    "PodTemplateObject",
     "PreferredSchedulingTerm",
     "PriorityClass",
+    "ProvisioningPodSet",
+    "ProvisioningRequest",
+    "ProvisioningRequestSpec",
+    "ProvisioningRequestStatus",
     "Quantity",
     "ReplicaSet",
     "ReplicatedJob",

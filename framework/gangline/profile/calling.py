@@ -34,6 +34,7 @@ _TYPES: dict[str, tuple[type[Any], ...]] = {
     "pre_score": (Status,),
     "reserve": (Status,),
     "permit": (Status,),
+    "pre_bind_pre_flight": (Status,),
     "pre_bind": (Status,),
     "bind": (Status,),
     "pod_group_concede": (AbstractContextManager,),
@@ -44,6 +45,7 @@ _CODES: dict[str, tuple[Code, ...]] = {
     "pre_filter": (Code.SKIP, Code.SKIP_CLASS),
     "pre_score": (Code.SKIP,),
     "permit": (Code.WAIT,),
+    "pre_bind_pre_flight": (Code.SKIP,),
     "bind": (Code.SKIP,),
 }
 """The extension points at which WAIT, SKIP and SKIP_CLASS are allowed."""

@@ -67,9 +67,12 @@ def compile_profile(
 def _with(profile: CompiledProfile, hooks: PluginHooks, point: str) -> Iterator[str]:
     """The plugins with a method for an unlisted point; `unreserve` plugins come in the order of reserve.
 
-    A plugin whose reserve is not in this profile has nothing to give back.
+    A plugin whose reserve is not in this profile has nothing to give back, and one whose pre_bind is not in this
+    profile does nothing before a binding.
     """
     names = list(profile.plugins)
+    if point == "pre_bind_pre_flight":
+        names = [impl.name for impl in profile.points.get("pre_bind", ())]
     if point == "unreserve":
         reserving = [impl.name for impl in profile.points.get("reserve", ())]
         names = reserving + [name for name in names if not hasattr(profile.plugins[name], "reserve")]

@@ -33,7 +33,7 @@ from gangline.profile.implementations import CompiledProfile, Implementation
 from gangline.profile.measuring import measured
 from gangline.state.pods import PodInfo
 from gangline.state.topology import Topology
-from gangline.status import SUCCESS, Code, ScoreColumn, Status, unschedulable
+from gangline.status import SKIP, SUCCESS, Code, ScoreColumn, Status, unschedulable
 from gangline.telemetry.metrics import Metrics, point_label
 
 GROUPS = "PodGroups"
@@ -178,7 +178,7 @@ class Runtime:
         Yields each proposal and receives what is left of it; a Status stands for a review that failed.
         """
         said: list[str] = []
-        nominated: str | None = None
+        nominated: str | None = None if self._at("post_filter") else ""
         for impl in self._at("post_filter"):
             answer = impl.call(diagnosis.cycle, diagnosis.pod, diagnosis.nodes, diagnosis)
             if isinstance(answer, Proposal):
@@ -329,10 +329,32 @@ class Runtime:
             holds[impl.name] = status.timeout
         return SUCCESS, holds
 
+    def pre_flight(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
+        """Whether the pre-binds of the pod may take long: SUCCESS if so, SKIP if not, or why they cannot be begun.
+
+        Notes the plugins whose `pre_bind` has nothing to do for the pod.
+        """
+        found, idle = SKIP, set[str]()
+        for impl in self._at("pre_bind_pre_flight"):
+            try:
+                status: Status | None = impl.call(cycle, pod, node)
+            except PluginError as error:
+                return Status(Code.ERROR, (str(error),), impl.name)
+            if status is None or status.is_success:
+                found = SUCCESS
+            elif status.code is Code.SKIP:
+                idle.add(impl.name)
+            else:  # as in kube-scheduler, a rejection comes too late here
+                return Status(Code.ERROR, status.reasons, impl.name)
+        cycle.idle_at_pre_bind = frozenset(idle)
+        return found
+
     @measured("pre_bind")
     async def pre_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
         """Let plugins write what the API needs before the binding; the first failure counts."""
         for impl in self._at("pre_bind"):
+            if impl.name in cycle.idle_at_pre_bind:
+                continue
             status = self.still_there(pod, node)
             if status.is_success:
                 status = await self._answer(impl, "pre_bind", cycle, pod, node)

@@ -1,4 +1,4 @@
-"""The nominations: for which waiting pods plugins make room, and on which nodes.
+"""The nominations: which waiting pods are meant for which nodes, because plugins make room there or others say so.
 
 Plugins may also expect pods that a controller has yet to create in place of others: see `PodInfo.anew`. Such pods are
 nominated too, so that other pods leave them their room. They end when the plugin says so.
@@ -11,7 +11,7 @@ from collections.abc import Container, Iterable, Mapping
 from gangline.state.pods import PodInfo
 
 Nominations = Mapping[str, Mapping[str, PodInfo]]
-"""The pods for which plugins make room on each node, by node name and UID."""
+"""The pods that are meant for each node, by node name and UID."""
 
 
 class Nominated:
@@ -29,7 +29,7 @@ class Nominated:
         return self._by_node
 
     def nominate(self, pod: PodInfo, node: str) -> None:
-        """Plugins make room for the pod on this node; "" takes the nomination back."""
+        """The pod is meant for this node; "" takes the nomination back."""
         before = self._node_of.pop(pod.uid, None)
         if before is not None:
             pods = self._by_node[before]
@@ -59,10 +59,14 @@ class Nominated:
         """Whether pods of this group are yet to be created, and have their room."""
         return group in self._expected
 
-    def renew(self, pod: PodInfo) -> None:
-        """Store the newest record of a pod if the pod is nominated."""
-        node = self._node_of.get(pod.uid)
-        if node is not None:
+    def changed(self, before: PodInfo, pod: PodInfo) -> None:
+        """A waiting pod has another record: what its status says counts, whoever has written it.
+
+        A nomination that the status does not show yet stays: plugins have made it, and it is still to be written.
+        """
+        if pod.nominated_in_status or before.nominated_in_status:
+            self.nominate(pod, pod.nominated_in_status)
+        elif (node := self._node_of.get(pod.uid)) is not None:
             self._by_node[node][pod.uid] = pod
 
 

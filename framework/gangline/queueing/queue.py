@@ -138,27 +138,27 @@ class SchedulingQueue:
         elif unit.place is Place.UNSCHEDULABLE:
             self._try_again(unit, now)
 
-    def update(self, pod: PodInfo, now: float) -> None:
-        """A waiting pod has changed. If the change may help the pod, its unit may be tried again."""
+    def update(self, pod: PodInfo, now: float) -> PodInfo | None:
+        """A waiting pod has changed. If the change may help the pod, its unit may be tried again.
+
+        Returns the record of the pod before the change; None for a new pod.
+        """
         unit = self._unit_of.get(pod.uid)
         if unit is None:
             self.add(pod, now)
-            return
+            return None
         if unit.place is not Place.IN_FLIGHT and self._group_of(pod) != unit.group:
-            self.remove(pod.uid)
+            before = self.remove(pod.uid)
             self.add(pod, now)
-            return
+            return before
         before = unit.replace(pod)
-        if pod.nominated_node_name:
-            self.nominations.nominate(pod, pod.nominated_node_name)
-        else:
-            self.nominations.renew(pod)
-        if not unit.is_concerned(before, pod):
-            return
-        if unit.place is Place.IN_FLIGHT:
-            unit.changed = True
-        else:
-            self._changed(unit, now)
+        self.nominations.changed(before, pod)
+        if unit.is_concerned(before, pod):
+            if unit.place is Place.IN_FLIGHT:
+                unit.changed = True
+            else:
+                self._changed(unit, now)
+        return before
 
     def remove(self, uid: str) -> PodInfo | None:
         """Remove a pod that was deleted, or that has a node now; returns its record if it was waiting."""

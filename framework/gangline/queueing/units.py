@@ -8,7 +8,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
 from gangline.state.pods import PodInfo
-from gangline.wire.custom_resources import CLAIM
+from gangline.wire.custom_resources import CLAIM, CONSUMED_CLASS, CONSUMED_REQUEST
 
 
 class Place(enum.StrEnum):
@@ -125,7 +125,7 @@ class Unit:
             return True
         if before.claims != after.claims or before.extended_claim != after.extended_claim:
             return True
-        return bool(self.group) and before.annotations != after.annotations
+        return bool(self.group) and _own(before.annotations) != _own(after.annotations)
 
     def replace(self, pod: PodInfo) -> PodInfo:
         """Replace the record of a pod by a newer one; returns the older one."""
@@ -136,6 +136,13 @@ class Unit:
                     self.leads = []
                     return member
         raise KeyError(pod.uid)
+
+
+def _own(annotations: Mapping[str, str]) -> Mapping[str, str]:
+    """The annotations without those that the scheduler itself writes on waiting pods, for autoscalers."""
+    if CONSUMED_REQUEST not in annotations and CONSUMED_CLASS not in annotations:
+        return annotations
+    return {key: value for key, value in annotations.items() if key not in (CONSUMED_REQUEST, CONSUMED_CLASS)}
 
 
 def _kind(pod: PodInfo) -> Hashable:

@@ -121,6 +121,7 @@ def _record(pod: Pod, cls: PodClass, labels: LabelSet, row: int) -> PodInfo:
         Slot(row, spec.node_name, status.nominated_node_name),
         {c.name: c.resource_claim_name for c in made} if (made := status.resource_claim_statuses) else NO_CLAIMS,
         extended.resource_claim_name if (extended := status.extended_resource_claim_status) else "",
+        status.nominated_node_name,
     )
 
 

@@ -168,12 +168,16 @@ class PodInfo(msgspec.Struct, frozen=True, eq=False, weakref=True):
     pod needs none for that entry. Entries that name their claim themselves are not in here."""
     extended_claim: str = ""
     """status.extendedResourceClaimStatus: the ResourceClaim for the extended resources of the pod; "" for none."""
+    nominated_in_status: str = ""
+    """status.nominatedNodeName: the node that the pod is meant for, whoever has written it; "" for none."""
 
     def anew(self) -> PodInfo:
         """The pod as its controller would create it again: without a node and without devices, for what-if."""
         annotations = {k: v for k, v in self.annotations.items() if k not in (ALLOCATED, ALLOCATED_UUIDS)}
         uid = f"{self.origin}{_ANEW}"
-        return msgspec.structs.replace(self, uid=uid, annotations=annotations, start_time="", slot=Slot())
+        return msgspec.structs.replace(
+            self, uid=uid, annotations=annotations, start_time="", slot=Slot(), nominated_in_status=""
+        )
 
     @property
     def is_anew(self) -> bool:
@@ -197,7 +201,7 @@ class PodInfo(msgspec.Struct, frozen=True, eq=False, weakref=True):
 
     @property
     def nominated_node_name(self) -> str:
-        """The node on which plugins make room for the pod; "" for none."""
+        """The node that the pod is meant for: plugins make room there, or the status says so; "" for none."""
         return self.slot.nominated_node_name
 
     @property

@@ -334,8 +334,9 @@ def test_next_due_passes_over_what_is_gone() -> None:
 
 def test_nominations_follow_the_pod_and_hold_its_newest_record() -> None:
     q = queue()
-    q.add(pod("p", nominated="a"), 0.0)
-    newer = pod("p", labels={"app": "x"})
+    first, newer = pod("p"), pod("p", labels={"app": "x"})
+    q.add(first, 0.0)
+    q.nominations.nominate(first, "a")
 
     q.update(newer, 0.0)
     assert q.nominations.by_node == {"a": {"pod-default-p": newer}}
@@ -343,6 +344,17 @@ def test_nominations_follow_the_pod_and_hold_its_newest_record() -> None:
     assert q.nominations.by_node == {"b": {"pod-default-p": newer}}
     q.nominations.nominate(newer, "")
 
+    assert q.nominations.by_node == {}
+
+
+def test_what_the_status_says_of_a_nomination_counts_whoever_has_written_it() -> None:
+    q = queue()
+    q.add(pod("p", nominated="a"), 0.0)
+
+    assert set(q.nominations.by_node) == {"a"}
+    q.update(pod("p", nominated="b"), 0.0)
+    assert set(q.nominations.by_node) == {"b"}
+    q.update(pod("p"), 0.0)
     assert q.nominations.by_node == {}
 
 

@@ -376,6 +376,11 @@ class DynamicResources:
         self._handle.spawn(partial(self._binding.take_back, pod, reserved))
 
     @hookimpl
+    def pre_bind_pre_flight(self, cycle: Cycle) -> Status | None:
+        """Whether the pod has claims."""
+        return SKIP if cycle.get(_RESERVED) is None else None
+
+    @hookimpl
     async def pre_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
         """Write the devices and the reservation of each claim. Raises ApiError."""
         reserved = cycle.get(_RESERVED)

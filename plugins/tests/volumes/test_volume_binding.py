@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gangline import SUCCESS, Code, Conflict, Cycle, PodInfo, Status, model
+from gangline import SKIP, SUCCESS, Code, Conflict, Cycle, PodInfo, Status, model
 from gangline.kube.resources import PVCS, PVS
 from gangline_plugins.volumes.volume_binding import VolumeBinding
 from gangline_plugins.volumes.volume_binding.binding import wait_for
@@ -325,6 +325,15 @@ async def test_a_match_is_written_to_the_volume_and_waited_for() -> None:
         "uid": "uid-c",
         "resourceVersion": "7",
     }
+
+
+def test_only_a_claim_that_is_still_to_be_bound_takes_long() -> None:
+    waiting = cluster(pvcs=[claim("c")], pvs=[volume("v", "a")])
+    bound = cluster(pvcs=[claim("c", volume="v")], pvs=[bound_to("c", "uid-c")])
+
+    for offered, flight in ((waiting, SUCCESS), (bound, SKIP)):
+        cycle, record, _ = offered.assume(pod("p", "c"), "a")
+        assert offered.runtime.pre_flight(cycle, record, "a") == flight
 
 
 async def test_a_volume_that_names_the_claim_already_is_not_written() -> None:

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from gangline import (
+    SKIP,
     SKIP_CLASS,
     Action,
     BoolColumn,
@@ -42,7 +43,7 @@ from gangline_plugins.volumes.volume_binding.assumed import Assumed
 from gangline_plugins.volumes.volume_binding.binding import Checks, PodVolumes, for_claim, for_node, wait_for, write
 from gangline_plugins.volumes.volume_binding.claims import PodVolumeClaims, sort_claims
 from gangline_plugins.volumes.volume_binding.matching import Catalogue, ChoiceColumn, VolumeChoices, reaches
-from gangline_plugins.volumes.volume_binding.provisioning import Provisioning
+from gangline_plugins.volumes.volume_binding.provisioning import VolumeProvisioning
 
 _REASONS = (
     Reason("node(s) didn't match PersistentVolume's node affinity", resolvable=False),
@@ -90,7 +91,7 @@ class VolumeBinding:
         self._volumes: Assumed[model.PersistentVolume] = Assumed(state.store(resources.PVS))
         self._claims: Assumed[model.PersistentVolumeClaim] = Assumed(state.store(resources.PVCS))
         self._catalogue = Catalogue(state.store(resources.PVS))
-        self._provisioning = Provisioning(
+        self._provisioning = VolumeProvisioning(
             self._objects, state.store(resources.CSI_DRIVERS), state.store(resources.CSI_STORAGE_CAPACITIES)
         )
         self._checks = Checks(handle)
@@ -171,6 +172,12 @@ class VolumeBinding:
             self._volumes.restore(match.volume)
         for provision in to_bind.provisions:
             self._claims.restore(provision.claim)
+
+    @hookimpl
+    def pre_bind_pre_flight(self, cycle: Cycle) -> Status | None:
+        """Whether claims have to be bound, for which controllers and drivers may take long."""
+        to_bind = cycle.get(_TO_BIND)
+        return None if to_bind is not None and (to_bind.matches or to_bind.provisions) else SKIP
 
     @hookimpl
     async def pre_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:

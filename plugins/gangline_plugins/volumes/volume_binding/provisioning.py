@@ -23,7 +23,7 @@ class ProvisioningOutcome(NamedTuple):
     no_room: BoolColumn
 
 
-class Provisioning:
+class VolumeProvisioning:
     """Reads the drivers, and the free space that they report."""
 
     def __init__(self, objects: StorageObjects, drivers: Any, capacities: Any) -> None:
