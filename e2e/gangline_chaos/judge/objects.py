@@ -85,6 +85,8 @@ class Node:
     name: str
     labels: Mapping[str, str]
     has: Amounts
+    is_open: bool
+    """Whether pods may come: it is not cordoned and has no taint, which no pod of the workload tolerates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,9 @@ def node_of(found: Object) -> Node:
     """A node."""
     metadata, status = found["metadata"], found.get("status", {})
     has = {name: quantity(amount) for name, amount in status.get("allocatable", {}).items() if name in COUNTED}
-    return Node(metadata["name"], metadata.get("labels", {}), has)
+    spec = found.get("spec", {})
+    is_tainted = any(taint["effect"] in ("NoSchedule", "NoExecute") for taint in spec.get("taints") or ())
+    return Node(metadata["name"], metadata.get("labels", {}), has, not is_tainted and not spec.get("unschedulable"))
 
 
 def locks_of(found: Object) -> frozenset[tuple[Device, str]]:
