@@ -111,6 +111,14 @@ def single(name: str, gpus: int, stays: float = 0.0) -> Unit:
     return Unit(name, gpus, [], [], [_cores(pod_of(name, 0, gpus), CORES * gpus)], stays)
 
 
+def exclusive(name: str, gpus: int, stays: float = 0.0) -> Unit:
+    """A pod that takes whole devices by a GpuClaim, with the requests that the webhook adds."""
+    unit = single(name, gpus, stays)
+    unit.pods[0]["metadata"]["annotations"][CLAIM] = name
+    unit.objects.append(claim(name, devices={"count": gpus, "exclusivity": "Exclusive"}))
+    return unit
+
+
 def share(name: str, milli: int, stays: float = 0.0) -> Unit:
     """A pod that takes so many thousandths of a device, by a GpuClaim."""
     spec: Manifest = {"devices": {"count": 1, "exclusivity": "Shared", "fraction": milli / told.WHOLE}}

@@ -130,12 +130,19 @@ def node_of(found: Object) -> Node:
 
 
 def locks_of(found: Object) -> frozenset[tuple[Device, str]]:
-    """The devices that a lease locks, each with the UID of the pod for which it is; none for other leases."""
+    """The devices that a lease locks, each with the UID of the pod for which it is; none for other leases.
+
+    If the list of holders is missing or cannot be read, the lease of a device locks it for the holder that it names.
+    """
     notes = found["metadata"].get("annotations", {})
-    if HOLDERS not in notes:
+    if LEASE_NODE not in notes:
         return frozenset()
-    holders: dict[str, Any] = json.loads(notes[HOLDERS])
     node = notes[LEASE_NODE]
+    try:
+        holders: dict[str, Any] = json.loads(notes.get(HOLDERS, ""))
+    except ValueError:
+        id, holder = found["metadata"]["name"].rpartition("-")[2], found.get("spec", {}).get("holderIdentity")
+        return frozenset([((node, int(id)), holder)]) if holder and id.isdecimal() else frozenset()
     return frozenset(((node, id), holder.partition("/")[0]) for holder, hold in holders.items() for id in hold["ids"])
 
 

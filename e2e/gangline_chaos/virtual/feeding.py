@@ -41,7 +41,8 @@ class Feed:
 
     def observe(self, resource: Resource[Any], written: Written) -> None:
         """A write of the server."""
-        self._digest.update(written.new.body)
+        name, at = written.new.data["metadata"]["name"], self._clock.monotonic()
+        self._digest.update(f"{at:.6f} {resource.plural} {written.type.value} {name}\n".encode())
         folder = _FOLDERS.get((resource.group, resource.plural))
         if folder is None:
             return

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import ExitStack
 from typing import Any, TypeVar
 
@@ -46,7 +46,7 @@ class Site:
         self.server = InMemoryServer(self.clock, observe=self.feed.observe)
         self.fleet = Fleet(self.server, FABRIC)
         self.replicas = [
-            Replica(f"scheduler-{n}", self.server, self.clock, self._replica_ended) for n in range(replicas)
+            Replica(f"scheduler-{n}", self.server, self.clock, self._replica_ended, self.fault) for n in range(replicas)
         ]
         self._stack = ExitStack()
         self._log = _Log(self)
@@ -55,17 +55,30 @@ class Site:
         self._loop = self._stack.enter_context(looping(self.clock))
         self._loop.set_exception_handler(self._note_lost)
         self._faults = 0
-        self._parts = self.do(self._open())
+        self._tasks: list[asyncio.Task[None]] = []
+        self.do(self._open())
 
     def close(self) -> None:
         """Everything ends."""
         for replica in self.replicas:
-            self.do(_called(replica.kill))
+            self.call(replica.kill)
         self._stack.close()
 
     def do(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Run something to its end."""
         return self._loop.run_until_complete(work)
+
+    def call(self, work: Callable[..., Any], *args: Any) -> None:
+        """Call something that needs a running loop."""
+
+        async def called() -> None:
+            work(*args)
+
+        self.do(called())
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something beside all else."""
+        self.call(lambda: self._tasks.append(asyncio.create_task(work)))
 
     def pass_time(self, seconds: float) -> None:
         """Let so many virtual seconds pass, and have the judge look."""
@@ -103,6 +116,16 @@ class Site:
         found = self.server.list(LEASES, namespace=NAMESPACE, label_selector=f"{MANAGED}=true")
         return [each.data for each in found]
 
+    def told(self) -> list[str]:
+        """A line for each pod: where it is, or why it waits."""
+        lines = []
+        for pod in self.pods():
+            metadata, conditions = pod["metadata"], pod["status"].get("conditions", ())
+            why = [each.get("message", "") for each in conditions if each["type"] == "PodScheduled"]
+            where = pod["spec"].get("nodeName") or f"waits: {' '.join(why) or 'no reason yet'}"
+            lines.append(f"{metadata['name']} {pod['status'].get('phase')} {where}")
+        return lines
+
     def delete_pod(self, name: str, at_once: bool = True) -> None:
         """Somebody deletes a pod."""
         try:
@@ -115,20 +138,22 @@ class Site:
     def settle(self) -> None:
         """Everything works from now on; time passes until all is in order, or for as long as that may take."""
         for replica in self.replicas:
-            replica.disarm()
-            replica.wire.heal()
-            replica.is_held = False
-            self.do(_called(replica.start))
+            self.call(replica.release)
         for number in range(FABRIC.nodes):
             self.fleet.report(number)
             self.fleet.make(number)
         self.fault("the last")
         self.wait_for_order()
 
-    def wait_for_order(self) -> None:
-        """Let time pass until no rule of the end is broken, or for as long as that may take; then judge the end."""
+    def wait_for_order(self, is_empty: bool = False) -> None:
+        """Let time pass until no rule of the end is broken, or for as long as that may take; then judge the end.
+
+        `is_empty`: no pod is left then, and no lock.
+        """
         until = self.clock.monotonic() + SETTLES_S
-        while self.clock.monotonic() < until and not self.is_in_order():
+        while self.clock.monotonic() < until and not (
+            self.is_in_order() and not (is_empty and (self.pods() or self.locks()))
+        ):
             self.pass_time(LOOK_S)
         self.feed.mark("quiet", "the end")
 
@@ -138,7 +163,7 @@ class Site:
         looks = rules.left_waiting, rules.locks_that_differ, rules.devices_missing
         return not any(look(world) for look in looks)
 
-    async def _open(self) -> list[asyncio.Task[None]]:
+    async def _open(self) -> None:
         parts = (
             Kubelet(self.server, self.clock).run(),
             Workloads(self.server).run(),
@@ -147,7 +172,7 @@ class Site:
         )
         for replica in self.replicas:
             replica.start()
-        return [asyncio.create_task(part) for part in parts]
+        self._tasks += [asyncio.create_task(part) for part in parts]
 
     async def _collect(self) -> None:
         while True:
@@ -162,7 +187,7 @@ class Site:
 
 
 class _Log(logging.Handler):
-    """Each error that is logged breaks a rule."""
+    """Each traceback that is logged breaks a rule."""
 
     def __init__(self, site: Site) -> None:
         super().__init__(logging.WARNING)
@@ -170,10 +195,6 @@ class _Log(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """See the base class."""
-        if record.exc_info or record.levelno >= logging.ERROR:
-            text = self.formatter.format(record) if self.formatter else logging.Formatter().format(record)
-            self._site.feed.mark("ended", record.name, f"an error in the log: {text}")
-
-
-async def _called(work: Any) -> None:
-    work()
+        text = logging.Formatter().format(record)
+        if "Traceback" in text:
+            self._site.feed.mark("ended", record.name, f"a traceback in the log: {text}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -65,6 +66,8 @@ class Options:
     """Seconds of CPU time that the decision on one pod may take."""
     gang_deadline: float = GANG_SECONDS
     """Seconds of CPU time that the decision on a whole group may take."""
+    stopwatch: Callable[[], float] = time.perf_counter
+    """Measures for how long is decided without a pause; with one that counts looks, a run can be repeated exactly."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,7 +123,7 @@ class Scheduler:
         self.binder = binder = Binder(
             self.waiting, outcomes.finished, clock, metrics, options.concurrency, outcomes.group_finished
         )
-        limits = CycleLimits(options.pod_deadline, options.gang_deadline)
+        limits = CycleLimits(options.pod_deadline, options.gang_deadline, options.stopwatch)
         self._cycles = SchedulingCycles(self._cluster, metrics, self.decisions, binder, outcomes, limits)
         self.reporter = Reporter(client, self.recorder, clock, metrics, lambda: binder.pending, self._still_waiting)
         census = Census(self.queue, lambda: self.runtimes, outcomes, metrics, self._pods.others)
