@@ -135,8 +135,8 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.workload.count)
     @rule(place=PLACES, phase=st.sampled_from(("Succeeded", "Failed")), then=MOMENTS)
     def pod_ends(self, place: int, phase: str, then: float) -> None:
-        bound = [pod for pod in self.site.pods() if pod["spec"].get("nodeName")]
-        if (pod := chosen(bound, place)) is not None:
+        running = [pod for pod in self.site.pods() if pod["status"].get("phase") == "Running"]
+        if (pod := chosen(running, place)) is not None:
             status = {"status": {"phase": phase}}
             self.site.server.patch(PODS, pod["metadata"]["name"], status, subresource="status")
         self._pass(then)
