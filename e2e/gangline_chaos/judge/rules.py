@@ -81,7 +81,7 @@ def wrong_changes(old: Pod | None, new: Pod | None) -> Iterable[tuple[str, str, 
 
 
 def gang_in_part(world: World, gang: str) -> Broken:
-    """A gang has all the members that it needs on nodes, or none; if some do not even exist, the others wait for them."""
+    """A gang has all the members that it needs on nodes, or none; if too few exist, those that wait may wait."""
     members = world.gang(gang)
     placed, waiting = [pod for pod in members if pod.node], [pod for pod in members if not pod.node]
     if not placed or not waiting or len(placed) >= placed[0].least or len(members) < placed[0].least:

@@ -9,9 +9,11 @@ Rules:
 from __future__ import annotations
 
 import json
-from collections import Counter
+import os
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, TypeVar
+from contextlib import suppress
+from functools import partial
+from typing import ClassVar, TypeVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -38,6 +40,9 @@ NODES = st.integers(0, FABRIC.nodes - 1)
 MOMENTS = st.sampled_from((0.0, 0.0, 0.003, 0.02, 0.2, 1.5, 6.0))
 """Seconds that pass after a step."""
 RULES = st.sampled_from((Rule(), Rule(required=LEAF), Rule(required=SPINE), Rule(preferred=LEAF)))
+GPUS_OF_GANGS = st.sampled_from((1, 2, 4, 8))
+CUTS = st.sampled_from((0.5, 3.0, 8.0, 40.0, 90.0, 400.0))
+"""Seconds: shorter and longer than a Lease, than a request, and than locks of waiting pods stay."""
 FATES = st.builds(Fate, st.sampled_from(tuple(FateKind)), st.sampled_from((0.01, 3.0, 31.0, 55.0)))
 Notes = dict[str, str | None]
 EDITS: dict[str, Callable[[Notes], Notes]] = {
@@ -48,8 +53,6 @@ EDITS: dict[str, Callable[[Notes], Notes]] = {
 }
 """What strangers make of the annotations of a lease."""
 Chosen = TypeVar("Chosen")
-steps: Counter[str] = Counter()
-"""How many steps of each rule were done in this process."""
 
 
 def chosen(found: Sequence[Chosen], place: int) -> Chosen | None:
@@ -67,6 +70,8 @@ class Machine(RuleBasedStateMachine):
     """One cluster."""
 
     replicas: ClassVar[int] = 2
+    steps: ClassVar[int] = 0
+    """How many were done, by all machines of this class."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -81,7 +86,7 @@ class Machine(RuleBasedStateMachine):
         """A scheduler leads, and there is some work."""
         self.site.pass_time(3.0)
         for each in gpus:
-            self.workload.add(lambda name, each=each: units.exclusive(name, each))
+            self.workload.add(partial(units.exclusive, gpus=each))
         self._add(lambda name: units.gang_of(gangs.koordinator(name, 3, of, gpus[0]), gpus[0]), then)
 
     @precondition(lambda self: self.workload.count < MOST_PODS)
@@ -90,7 +95,13 @@ class Machine(RuleBasedStateMachine):
         self._add(lambda name: units.single(name, gpus), then)
 
     @precondition(lambda self: self.workload.count < MOST_PODS)
-    @rule(dialect=st.sampled_from(DIALECTS), of=RULES, size=st.integers(2, 5), gpus=st.sampled_from((1, 2, 4, 8)), then=MOMENTS)
+    @rule(
+        dialect=st.sampled_from(DIALECTS),
+        of=RULES,
+        size=st.integers(2, 5),
+        gpus=GPUS_OF_GANGS,
+        then=MOMENTS,
+    )
     def gang(self, dialect: Dialect, of: Rule, size: int, gpus: int, then: float) -> None:
         self._add(lambda name: units.gang_of(dialect(name, size, of, gpus), gpus), then)
 
@@ -196,10 +207,8 @@ class Machine(RuleBasedStateMachine):
     @rule(then=MOMENTS)
     def delete_election(self, then: float) -> None:
         self.site.fault("delete-election")
-        try:
+        with suppress(NotFound):
             self.site.server.delete(LEASES, ELECTION, namespace=NAMESPACE)
-        except NotFound:
-            pass
         self._pass(then)
 
     # Schedulers
@@ -225,7 +234,7 @@ class Machine(RuleBasedStateMachine):
         self.site.begin(self._replica(place).restart())
         self._pass(then)
 
-    @rule(place=PLACES, seconds=st.sampled_from((0.5, 3.0, 8.0, 40.0, 90.0, 400.0)), delivers=st.booleans(), then=MOMENTS)
+    @rule(place=PLACES, seconds=CUTS, delivers=st.booleans(), then=MOMENTS)
     def cut(self, place: int, seconds: float, delivers: bool, then: float) -> None:
         self.site.fault("cut", seconds)
         self._replica(place).wire.cut(seconds, delivers)
@@ -250,7 +259,8 @@ class Machine(RuleBasedStateMachine):
         if self.site.judge.violations:
             self._is_broken = True
             said = "\n".join([*map(str, self.site.judge.violations), *self.site.told()])
-            raise AssertionError(f"{said}\nthe history has the digest {self.site.feed.digest[:16]}")
+            order = os.environ.get("PYTHONHASHSEED", "random")
+            raise AssertionError(f"{said}\nPYTHONHASHSEED={order}, digest of the history: {self.site.feed.digest[:16]}")
 
     def teardown(self) -> None:
         """All works again, and comes into order; then everything ends, and nothing is left."""
@@ -270,7 +280,7 @@ class Machine(RuleBasedStateMachine):
         self._pass(then)
 
     def _pass(self, seconds: float) -> None:
-        steps["steps"] += 1
+        type(self).steps += 1
         self.site.pass_time(seconds)
         self.look()
 

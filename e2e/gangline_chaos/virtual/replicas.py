@@ -85,9 +85,7 @@ class Replica:
         client = FatefulClient(self._server, self.wire, may_write=tenure.holds, meets=self._meets, dies=self._dies)
         elections = FatefulClient(self._server, self.wire)
         looks = itertools.count(0.0, _LOOK_S)
-        options = Options(
-            identity=identity, term=lambda: tenure.term, seed=self._starts, stopwatch=lambda: next(looks)
-        )
+        options = Options(identity=identity, term=lambda: tenure.term, seed=self._starts, stopwatch=lambda: next(looks))
         scheduler = Scheduler(_configuration(), client, self._clock, _catalog(), options)
         elector = Elector(elections, self._clock, _ELECTION, identity, random.Random(identity), tenure=tenure)
         task = asyncio.create_task(_live(scheduler, elector), name=identity)
