@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping
+from weakref import WeakKeyDictionary
 
 from gangline import PodInfo, State, custom_resources, model, resources
 from gangline_plugins.gpu.devices import device_table
@@ -28,11 +29,27 @@ def lease_book(state: State) -> LeaseBook:
     return state.tracker(LeaseBook, state)
 
 
+class Attempts:
+    """The attempts of one process: a reload of the configuration may make another book, and changes nothing here."""
+
+    def __init__(self) -> None:
+        self.scheduler = uuid.uuid4().hex[:12]
+        self._numbers = itertools.count(1)
+
+    def next_one(self) -> str:
+        """A name that no other attempt has."""
+        return f"{self.scheduler}.{next(self._numbers)}"
+
+
+_ATTEMPTS: WeakKeyDictionary[State, Attempts] = WeakKeyDictionary()
+
+
 class LeaseBook:
     """Leases by pod, and the marks of pods that are not known here."""
 
     def __init__(self, state: State) -> None:
-        self.scheduler = uuid.uuid4().hex[:12]
+        self._attempts = _ATTEMPTS.setdefault(state, Attempts())
+        self.scheduler = self._attempts.scheduler
         """An identifier of this scheduler process that no other process has."""
         self.suspects: set[str] = set()
         """UIDs of pods that may have left their devices."""
@@ -43,7 +60,6 @@ class LeaseBook:
         self._state = state
         self._table = device_table(state)
         self._store = state.store(resources.LEASES)
-        self._attempts = itertools.count(1)
         self._row_of: dict[str, int] = {}
         self._ids: dict[str, dict[Key, tuple[str, tuple[int, ...]]]] = {}
         """By UID and lease: the node and the locked devices."""
@@ -73,7 +89,7 @@ class LeaseBook:
 
     def next_attempt(self) -> str:
         """A name for an attempt that no other attempt has, in any scheduler."""
-        return f"{self.scheduler}.{next(self._attempts)}"
+        return self._attempts.next_one()
 
     @property
     def has_marks(self) -> bool:
