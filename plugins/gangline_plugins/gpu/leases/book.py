@@ -210,6 +210,7 @@ class LeaseBook:
             on.pop((uid, key), None)
             if not on:
                 del self._held[before[0]]
+            self._table.beliefs.unlocked(before[0])
 
     # Nodes
 
