@@ -66,6 +66,8 @@ class LeaseBook:
         self._held: dict[str, dict[tuple[str, Key], tuple[int, ...]]] = {}
         """By node: the locked devices by UID and lease."""
         self._uids: dict[Key, tuple[str, ...]] = {}
+        self._unreadable: set[Key] = set()
+        """Leases whose lists of holders cannot be read: they lock devices for the one pod that they name elsewhere."""
         self._marks: dict[str, list[PodInfo]] = {}
         self._lifted: set[str] = set()
         """Pods whose marks return if the pods leave the node where they are assumed."""
@@ -108,6 +110,13 @@ class LeaseBook:
     def held(self, uid: str, node: str) -> frozenset[int]:
         """The devices of a node that are locked for a pod."""
         return frozenset(id for on, ids in self._ids.get(uid, {}).values() if on == node for id in ids)
+
+    def listed(self, uid: str, node: str) -> frozenset[int]:
+        """The devices of a node that are locked for a pod by leases whose lists of holders can be read."""
+        if not self._unreadable:
+            return self.held(uid, node)
+        known = self._ids.get(uid, {}).items()
+        return frozenset(id for key, (on, ids) in known if on == node and key not in self._unreadable for id in ids)
 
     def holders(self, node: str) -> Mapping[int, Collection[str]]:
         """For each locked device of a node the UIDs of the pods that hold it."""
@@ -171,14 +180,17 @@ class LeaseBook:
         """A lease was added or has changed."""
         node = node_of(lease)
         holds: dict[str, tuple[str, tuple[int, ...]]] = {}
-        for holder, hold in holders_of(lease).items():
+        holders, key = holders_of(lease), (lease.metadata.namespace, lease.metadata.name)
+        (self._unreadable.discard if all(hold.by for hold in holders.values()) else self._unreadable.add)(key)
+        for holder, hold in holders.items():
             uid = uid_of(holder)
             _, ids = holds.get(uid, (node, ()))
             holds[uid] = (node, tuple(sorted({*ids, *hold.ids})))
-        self._take((lease.metadata.namespace, lease.metadata.name), holds)
+        self._take(key, holds)
 
     def on_remove(self, lease: model.Lease) -> None:
         """A lease was deleted."""
+        self._unreadable.discard((lease.metadata.namespace, lease.metadata.name))
         self._take((lease.metadata.namespace, lease.metadata.name), {})
 
     def _take(self, key: Key, holds: dict[str, tuple[str, tuple[int, ...]]]) -> None:
