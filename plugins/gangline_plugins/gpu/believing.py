@@ -7,7 +7,7 @@ Rules:
   devices that its node has and that no lease locks for another pod count. A pod without lease, claim, request and map
   has none.
 - What was believed once stays believed as long as the pod exists, because its claim may be deleted before it.
-- A doubt is looked at again when a device of its node is locked no longer: another pod may have had the lock by mistake.
+- A doubt is looked at again when a device of its node is locked no longer: another pod may have had it by mistake.
 - A pod, its claim and its leases arrive over different watches, in any order. So a judgement is final only after
   `settle` has seen the pod twice. Until then a claim that is missing counts as if it were there, and no doubt is
   reported.

@@ -191,7 +191,7 @@ class Reaper:
         """Whether the scheduler that wrote the hold leads no more, and no binding of its can still be under way."""
         if not hold.term:
             return False
-        # Numbers of leaders begin anew when somebody deletes the Lease: an earlier process may have led under this term.
+        # Numbers of leaders may begin anew when somebody deletes the Lease: others may have led under this term.
         is_own = hold.term == self._handle.term.name
         if hold.scheduler == self._book.scheduler if is_own else await self._leaders.lead(hold.term):
             self._died.pop(hold.by, None)
