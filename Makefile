@@ -28,7 +28,7 @@ run: setup ## schedule the quick-start workload on the embedded simulator
 	$(BIN)/gangline simulate examples/quickstart
 
 test: setup ## unit tests, or those of a room of the framework: ROOM=queueing
-	$(BIN)/pytest $(if $(ROOM),framework/tests/$(ROOM),-n auto --dist worksteal)
+	PYTHONHASHSEED=0 $(BIN)/pytest $(if $(ROOM),framework/tests/$(ROOM),-n auto --dist worksteal)
 
 fuzz: setup ## odd inputs of every kind, for an hour or MINUTES=5; what fails is kept in .fuzz/
 	$(BIN)/python -m gangline_fuzz run --minutes $(or $(MINUTES),60) $(if $(SEED),--seed $(SEED))

@@ -16,8 +16,11 @@ from gangline_chaos.judge.judging import Judge
 from gangline_chaos.judge.judging import judge as judged_from
 from gangline_chaos.running import Plan
 from gangline_chaos.running import run as play
+from gangline_chaos.virtual.playing import play as play_machine
 
 FOLDER = Path(".chaos")
+LENGTH = 100
+"""Steps on one cluster in memory."""
 
 
 @click.group()
@@ -46,6 +49,21 @@ def run(seconds: float, seed: int | None, names: tuple[str, ...], folder: Path) 
     click.echo(f"again: {sys.executable} -m gangline_chaos run --seconds {seconds:g} --seed {seed}{only}")
     click.echo(f"judge again: {sys.executable} -m gangline_chaos judge {path}")
     sys.exit(1 if judged.violations else 0)
+
+
+@cli.command()
+@click.option("--steps", type=click.IntRange(min=1), default=50_000, show_default=True, help="How many, about.")
+@click.option("--seed", type=int, default=None, help="Of all steps. Default: another one at each run.")
+def virtual(steps: int, seed: int | None) -> None:
+    """Steps of a state machine in virtual time, on an API server in memory; fails with the shortest ones that fail.
+
+    A seed repeats a run with the same PYTHONHASHSEED.
+    """
+    seed = int(time.time()) if seed is None else seed
+    click.echo(f"seed {seed}")
+    began, done = time.process_time(), play_machine(seed, -(-steps // LENGTH), LENGTH)
+    took = time.process_time() - began
+    click.echo(f"{done} steps in {took:.0f} s of CPU, {done / took:.0f} steps/s; no rule was broken")
 
 
 @cli.command()

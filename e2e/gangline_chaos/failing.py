@@ -107,7 +107,7 @@ async def _churn(site: Site, rng: random.Random, number: int) -> None:
     """The units of the round before go, and a gang and pods with claims come."""
     await site.workload.end()
     await site.workload.add(units.gang(rng, f"gang-{number}", STAYS_S))
-    await site.workload.add(units.with_claims(rng, f"claims-{number}", STAYS_S))
+    await site.workload.add(units.with_claims(f"claims-{number}", [rng.randint(1, 2) for _ in range(3)], STAYS_S))
 
 
 async def _bind_unseen(site: Site, number: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gangline_chaos.judge import objects as told
@@ -63,17 +64,14 @@ def make(rng: random.Random, number: int, seconds: tuple[float, float]) -> Unit:
         case "gang":
             return gang(rng, name, stays)
         case "single":
-            gpus = rng.randint(1, 8)
-            pod = _cores(pod_of(name, 0, gpus), CORES * gpus)
+            unit = single(name, rng.randint(1, 8), stays)
             if rng.random() < 0.3:
-                pod["metadata"]["annotations"][COMPLETES] = f"{stays:.1f}s"
-            return Unit(name, gpus, [], [], [pod], stays)
+                unit.pods[0]["metadata"]["annotations"][COMPLETES] = f"{stays:.1f}s"
+            return unit
         case "share":
-            milli = rng.choice(SHARES)
-            spec: Manifest = {"devices": {"count": 1, "exclusivity": "Shared", "fraction": milli / told.WHOLE}}
-            pod = pod_of(name, 0, 0, annotations={CLAIM: name, told.SHARE: str(milli)})
-            return Unit(name, 1, [claim(name, **spec)], [], [pod], stays)
-    return with_claims(rng, name, stays)
+            return share(name, rng.choice(SHARES), stays)
+    size = rng.choice((1, 1, 3))
+    return with_claims(name, [rng.randint(1, 2) for _ in range(size)], stays)
 
 
 def driver_objects(fabric: Fabric) -> Manifests:
@@ -105,33 +103,68 @@ def gang(rng: random.Random, name: str, stays: float) -> Unit:
     size = rng.randint(4, 8)
     gpus = rng.randint(1, min(8, MOST[level] // size))
     rule = Rule(required=level) if level else ANYWHERE
-    made: Gang = rng.choice(DIALECTS)(name, size, rule, gpus)
-    within = {LEAF: f"{SPINE},{LEAF}", SPINE: SPINE, "": ""}[level]
-    for pod in made.pods:
-        pod["metadata"]["labels"][told.GANG] = name
-        pod["metadata"]["annotations"] |= {told.LEAST: str(made.min_member), told.WITHIN: within}
+    return gang_of(rng.choice(DIALECTS)(name, size, rule, gpus), gpus, stays)
+
+
+def single(name: str, gpus: int, stays: float = 0.0) -> Unit:
+    """A pod on its own."""
+    return Unit(name, gpus, [], [], [_cores(pod_of(name, 0, gpus), CORES * gpus)], stays)
+
+
+def exclusive(name: str, gpus: int, stays: float = 0.0) -> Unit:
+    """A pod that takes whole devices by a GpuClaim, with the requests that the webhook adds."""
+    unit = single(name, gpus, stays)
+    unit.pods[0]["metadata"]["annotations"][CLAIM] = name
+    unit.objects.append(claim(name, devices={"count": gpus, "exclusivity": "Exclusive"}))
+    return unit
+
+
+def share(name: str, milli: int, stays: float = 0.0) -> Unit:
+    """A pod that takes so many thousandths of a device, by a GpuClaim."""
+    spec: Manifest = {"devices": {"count": 1, "exclusivity": "Shared", "fraction": milli / told.WHOLE}}
+    pod = pod_of(name, 0, 0, annotations={CLAIM: name, told.SHARE: str(milli)})
+    return Unit(name, 1, [claim(name, **spec)], [], [pod], stays)
+
+
+def gang_of(made: Gang, gpus: int, stays: float = 0.0) -> Unit:
+    """A gang whose pods take so many GPUs each, with what the judge reads on its pods."""
+    for pod in (*made.pods, *(each["spec"]["template"] for each in made.objects if each["kind"] == "Job")):
+        metadata = pod["metadata"]
+        metadata["labels"][told.GANG] = made.name
+        least, within = str(made.min_member), _WITHIN[made.rule.required]
+        metadata["annotations"] = {**metadata.get("annotations", {}), told.LEAST: least, told.WITHIN: within}
         _cores(pod, CORES * gpus)
-    return Unit(name, size * gpus, made.objects, [], made.pods, stays)
+    return Unit(made.name, made.size * gpus, made.objects, [], made.pods, stays)
 
 
-def with_claims(rng: random.Random, name: str, stays: float) -> Unit:
-    """A gang of pods, or a single one, each with a claim of its own for one or two network cards and one GPU."""
-    size = rng.choice((1, 1, 3))
-    made = (
-        gangs.koordinator(name, size, ANYWHERE, 1) if size > 1 else Gang(name, 1, 1, ANYWHERE, [], [pod_of(name, 0, 1)])
-    )
-    claims = []
-    for number, pod in enumerate(made.pods):
+def with_claims(name: str, cards: Sequence[int], stays: float = 0.0, gpus_by_card: int = 0) -> Unit:
+    """A gang of pods, or a single one, each with a claim of its own for so many network cards.
+
+    Each pod takes one GPU, or so many for each card.
+    """
+    size = len(cards)
+    pods = [pod_of(name, 0, 1)] if size == 1 else gangs.koordinator(name, size, ANYWHERE, 1).pods
+    claims: Manifests = []
+    total = 0
+    for number, (pod, count) in enumerate(zip(pods, cards, strict=True)):
+        gpus = gpus_by_card * count or 1
+        total += gpus
         own = f"{name}-{number}"
-        exactly = {"deviceClassName": CLASS, "allocationMode": "ExactCount", "count": rng.randint(1, 2)}
+        exactly = {"deviceClassName": CLASS, "allocationMode": "ExactCount", "count": count}
         spec = {"devices": {"requests": [{"name": "nic", "exactly": exactly}]}}
         claims.append({"apiVersion": RESOURCES, "kind": "ResourceClaim", "metadata": {"name": own}, "spec": spec})
         pod["spec"]["resourceClaims"] = [{"name": "nic", "resourceClaimName": own}]
-        pod["spec"]["containers"][0]["resources"]["claims"] = [{"name": "nic"}]
+        resources = pod["spec"]["containers"][0]["resources"]
+        resources["claims"] = [{"name": "nic"}]
+        resources["requests"][told.GPU] = resources["limits"][told.GPU] = str(gpus)
         if size > 1:
             pod["metadata"]["labels"][told.GANG] = name
             pod["metadata"]["annotations"] |= {told.LEAST: str(size)}
-    return Unit(name, size, [], claims, made.pods, stays)
+    return Unit(name, total, [], claims, pods, stays)
+
+
+_WITHIN = {LEAF: f"{SPINE},{LEAF}", SPINE: SPINE, "": ""}
+"""The labels of nodes that the judge compares, by the level that a gang requires."""
 
 
 def _cores(pod: Manifest, cores: int) -> Manifest:

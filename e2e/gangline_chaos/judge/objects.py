@@ -85,6 +85,8 @@ class Node:
     name: str
     labels: Mapping[str, str]
     has: Amounts
+    is_open: bool
+    """Whether pods may come: it is not cordoned and has no taint, which no pod of the workload tolerates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,16 +124,25 @@ def node_of(found: Object) -> Node:
     """A node."""
     metadata, status = found["metadata"], found.get("status", {})
     has = {name: quantity(amount) for name, amount in status.get("allocatable", {}).items() if name in COUNTED}
-    return Node(metadata["name"], metadata.get("labels", {}), has)
+    spec = found.get("spec", {})
+    is_tainted = any(taint["effect"] in ("NoSchedule", "NoExecute") for taint in spec.get("taints") or ())
+    return Node(metadata["name"], metadata.get("labels", {}), has, not is_tainted and not spec.get("unschedulable"))
 
 
 def locks_of(found: Object) -> frozenset[tuple[Device, str]]:
-    """The devices that a lease locks, each with the UID of the pod for which it is; none for other leases."""
+    """The devices that a lease locks, each with the UID of the pod for which it is; none for other leases.
+
+    If the list of holders is missing or cannot be read, the lease of a device locks it for the holder that it names.
+    """
     notes = found["metadata"].get("annotations", {})
-    if HOLDERS not in notes:
+    if LEASE_NODE not in notes:
         return frozenset()
-    holders: dict[str, Any] = json.loads(notes[HOLDERS])
     node = notes[LEASE_NODE]
+    try:
+        holders: dict[str, Any] = json.loads(notes.get(HOLDERS, ""))
+    except ValueError:
+        id, holder = found["metadata"]["name"].rpartition("-")[2], found.get("spec", {}).get("holderIdentity")
+        return frozenset([((node, int(id)), holder)]) if holder and id.isdecimal() else frozenset()
     return frozenset(((node, id), holder.partition("/")[0]) for holder, hold in holders.items() for id in hold["ids"])
 
 

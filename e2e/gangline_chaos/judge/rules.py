@@ -43,7 +43,7 @@ def nodes_over_capacity(world: World, node: str) -> Broken:
 
 def gangs_apart(world: World, gang: str) -> Broken:
     """The members of a gang are in one domain of the level that the gang requires."""
-    placed = [pod for pod in world.gang(gang) if pod.node]
+    placed = [pod for pod in world.gang(gang) if pod.is_live]
     if not placed or not placed[0].within:
         return {}
     domains = {world.domain(pod, pod.within) for pod in placed}
@@ -81,10 +81,10 @@ def wrong_changes(old: Pod | None, new: Pod | None) -> Iterable[tuple[str, str, 
 
 
 def gang_in_part(world: World, gang: str) -> Broken:
-    """A gang has all the members that it needs on nodes, or none."""
+    """A gang has all the members that it needs on nodes, or none; if too few exist, those that wait may wait."""
     members = world.gang(gang)
     placed, waiting = [pod for pod in members if pod.node], [pod for pod in members if not pod.node]
-    if not placed or not waiting or len(placed) >= placed[0].least:
+    if not placed or not waiting or len(placed) >= placed[0].least or not _is_whole(members):
         return {}
     if not world.has_room(waiting, placed):
         return {}
@@ -124,8 +124,13 @@ def left_waiting(world: World) -> Broken:
             continue
         mates = world.gang(pod.gang) if pod.gang else [pod]
         waiting = [mate for mate in mates if not mate.node]
-        if pod.gang and len(mates) < pod.least:
+        if pod.gang and not _is_whole(mates):
             continue
         if world.has_room(waiting, [mate for mate in mates if mate.node]):
             found[pod.name] = "it waits, and has room"
     return found
+
+
+def _is_whole(gang: list[Pod]) -> bool:
+    """Whether a gang has as many pods as it needs, without those that have ended."""
+    return sum(not pod.has_ended for pod in gang) >= gang[0].least

@@ -87,6 +87,8 @@ class World:
     def _fits(self, pod: Pod, name: str) -> int:
         """How many such pods have room on a node; devices of which others have a share count as taken."""
         there, node = self.live_on(name), self.nodes[name]
+        if not node.is_open or (pod.share and name not in self.reported):
+            return 0
         taken = {id for other in there for id in other.devices or ()}
         amounts = [
             int((node.has.get(resource, 0) - sum(other.asks.get(resource, 0) for other in there)) // asked)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from gangline.deadline import STRETCH_SECONDS, Deadline
@@ -37,6 +37,8 @@ class CycleLimits(NamedTuple):
     """The decision on one pod."""
     gang: float
     """The decision on a whole group."""
+    stopwatch: Callable[[], float] = time.perf_counter
+    """Measures for how long the cycles have decided without a pause."""
 
 
 class SchedulingCycles:
@@ -75,8 +77,8 @@ class SchedulingCycles:
             await self._binder.has_room()
             if self._long.due_in(self._clock.monotonic(), self._queue.has_active) == 0.0:
                 self._go_on_guarded()
-            until, now = time.perf_counter() + SLICE, self._clock.monotonic()
-            while time.perf_counter() < until and (unit := self._next(now)) is not None:
+            until, now = self._limits.stopwatch() + SLICE, self._clock.monotonic()
+            while self._limits.stopwatch() < until and (unit := self._next(now)) is not None:
                 namespace, start = unit.pod.namespace, now
                 await self._decide_guarded(unit)
                 now = self._spent(namespace, start)

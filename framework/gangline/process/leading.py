@@ -299,7 +299,10 @@ class Elector:
 
     async def _write(self, action: LeaseStep, lease: Lease | None) -> None:
         now = self._clock.now()
-        spec = claim(lease.spec if lease else None, action, self._identity, self._settings.lease_duration, now)
+        before = lease.spec if lease else self._record  # of a Lease that was deleted, the number of leaders goes on
+        if lease is None and before is not None:
+            action = LeaseStep.RENEW if self.is_leading else LeaseStep.TAKE
+        spec = claim(before, action, self._identity, self._settings.lease_duration, now)
         if lease is None:
             meta = ObjectMeta(name=self._settings.resource_name, namespace=self._settings.resource_namespace)
             self._written = await self._client.create(LEASES, Lease(meta, spec))

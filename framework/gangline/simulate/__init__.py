@@ -31,7 +31,7 @@ from gangline.simulate.fleet import gpu_nodes
 from gangline.simulate.kubelet import Kubelet
 from gangline.simulate.manifests import RUN_SECONDS
 from gangline.simulate.server import InMemoryServer
-from gangline.simulate.time import EPOCH, Deadlock, VirtualClock, VirtualLoop, run
+from gangline.simulate.time import EPOCH, Deadlock, VirtualClock, VirtualLoop, looping, run
 
 __all__ = [
     "EPOCH",
@@ -47,6 +47,7 @@ __all__ = [
     "VirtualLoop",
     "Workloads",
     "gpu_nodes",
+    "looping",
     "run",
     "running",
 ]

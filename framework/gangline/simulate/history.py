@@ -84,6 +84,10 @@ class History:
             del self._changes[: -self._limit]
         self.wake()
 
+    def forget(self, version: int) -> None:
+        """A watch cannot begin before this resourceVersion any more; those that are open go on."""
+        self._forgotten = max(self._forgotten, version)
+
     def after(self, version: int) -> int:
         """The number of the first change after a resourceVersion. Raises Gone if it is forgotten."""
         if version < self._forgotten:

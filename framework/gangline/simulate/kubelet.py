@@ -18,6 +18,7 @@ from gangline.simulate.following import follow
 from gangline.simulate.history import Data, Notice
 from gangline.simulate.manifests import run_seconds
 from gangline.simulate.server import InMemoryServer
+from gangline.simulate.workloads import FINISHED
 
 READY = ("Initialized", "PodReadyToStartContainers", "ContainersReady", "Ready")
 
@@ -129,6 +130,8 @@ class Kubelet:
             await self._node_changed.wait()
 
     def _started(self, status: Data) -> Data:
+        if status.get("phase") in FINISHED:
+            return status  # somebody has ended it meanwhile, and no pod runs again
         now = self._clock.now()
         status = {**status, "phase": "Running", "startTime": rfc3339(now)}
         for condition in READY:
@@ -136,6 +139,8 @@ class Kubelet:
         return status
 
     def _succeeded(self, status: Data) -> Data:
+        if status.get("phase") in FINISHED:
+            return status
         now = self._clock.now()
         status = {**status, "phase": "Succeeded"}
         for condition in ("ContainersReady", "Ready"):

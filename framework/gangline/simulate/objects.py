@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +31,12 @@ LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # of generated names
 
 Key = tuple[str, str]
 """Namespace (empty for cluster-wide kinds) and name."""
+Observer = Callable[[Resource[Any], Change], None]
+"""Called with each write, in their order, before anybody else sees it."""
+
+
+def nobody(resource: Resource[Any], change: Change) -> None:
+    """Observes nothing."""
 
 
 def key_of(resource: Resource[Any], namespace: str | None, name: str) -> Key:
@@ -58,11 +64,12 @@ class Collection:
 class Objects:
     """All collections, by group and plural: all versions of a group share their objects."""
 
-    def __init__(self, clock: Clock, history: int) -> None:
+    def __init__(self, clock: Clock, history: int, observe: Observer = nobody) -> None:
         self.version = 0
         self.kinds: dict[tuple[str, str], Resource[Any]] = {}  # by apiVersion and kind
         self._clock = clock
         self._history = history
+        self._observe = observe
         self._serials = itertools.count(1)
         self._collections: dict[tuple[str, str], Collection] = {}
 
@@ -121,7 +128,7 @@ class Objects:
         self.version += 1
         new = revision(data, self.version)
         collection.objects[key] = new
-        collection.history.add(Change(EventType.ADDED if old is None else EventType.MODIFIED, old, new))
+        self._add(collection, Change(EventType.ADDED if old is None else EventType.MODIFIED, old, new))
         return new
 
     def remove(self, collection: Collection, key: Key) -> Revision:
@@ -130,8 +137,13 @@ class Objects:
         old = collection.objects.pop(key)
         collection.managers.pop(key, None)
         last = revision(old.data, self.version)
-        collection.history.add(Change(EventType.DELETED, old, last))
+        self._add(collection, Change(EventType.DELETED, old, last))
         return last
+
+    def compact(self) -> None:
+        """Forgets all changes: watches that begin before now get Gone."""
+        for collection in self._collections.values():
+            collection.history.forget(self.version)
 
     def priority_class(self, name: str) -> Mapping[str, Any] | None:
         """The PriorityClass of that name; for an empty name the global default with the lowest value."""
@@ -145,6 +157,10 @@ class Objects:
     def of(self, resource: Resource[Any]) -> Iterator[Revision]:
         """The objects of a kind, in the order in which they were made."""
         return iter(self.collection(resource).objects.values())
+
+    def _add(self, collection: Collection, change: Change) -> None:
+        self._observe(collection.resource, change)
+        collection.history.add(change)
 
     def _ensure_namespace(self, name: str) -> None:
         if ("", name) not in self.collection(NAMESPACES).objects:

@@ -24,7 +24,7 @@ from gangline.simulate.defaulting import DEFAULT_GRACE, with_condition
 from gangline.simulate.history import Revision, Watch
 from gangline.simulate.manifests import Manifest
 from gangline.simulate.merging import patched, without_nulls
-from gangline.simulate.objects import Objects, check_preconditions, key_of
+from gangline.simulate.objects import Objects, Observer, check_preconditions, key_of, nobody
 from gangline.simulate.selecting import compiled
 from gangline.simulate.workloads import DEPLOYMENTS, FINISHED
 
@@ -44,12 +44,20 @@ class InMemoryServer:
     """One cluster. Every method that reads or writes raises ApiError as an API server would.
 
     The server serves the kinds that Gangline knows, the kinds in ``serves``, and the definitions in manifests.
-    Namespaces are created when needed. A watch can go back ``history`` changes of its kind.
+    Namespaces are created when needed. A watch can go back ``history`` changes of its kind. ``observe`` is told each
+    write, as etcd would record it.
     """
 
-    def __init__(self, clock: Clock, *, serves: Iterable[Resource[Any]] = (), history: int = HISTORY) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        serves: Iterable[Resource[Any]] = (),
+        history: int = HISTORY,
+        observe: Observer = nobody,
+    ) -> None:
         self._clock = clock
-        self._objects = Objects(clock, history)
+        self._objects = Objects(clock, history, observe)
         self._watches: list[Watch] = []
         for resource in (*KNOWN, *serves):
             self._objects.kinds[resource.api_version, resource.kind] = resource
@@ -133,6 +141,10 @@ class InMemoryServer:
         """Ends every watch, as a restart of the server does."""
         for watch in self._watches:
             watch.close()
+
+    def compact(self) -> None:
+        """Forgets all changes, as etcd does: a watch that begins before now gets 410 Gone."""
+        self._objects.compact()
 
     # Writing
 

@@ -14,8 +14,9 @@ import heapq
 import itertools
 import logging
 import selectors
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from typing import Any, NoReturn, TypeVar, TypeVarTuple
 
 from gangline.errors import GanglineError
@@ -72,9 +73,19 @@ def run(coroutine: Coroutine[Any, Any, Result], clock: VirtualClock | None = Non
     coroutine with `asyncio.timeout`, which counts virtual seconds. Tasks that go on `LINGER` seconds after they were
     cancelled are named in the log, and left.
     """
-    loop = VirtualLoop(clock or VirtualClock())
-    try:
+    with looping(clock or VirtualClock()) as loop:
         return loop.run_until_complete(coroutine)
+
+
+@contextmanager
+def looping(clock: VirtualClock) -> Iterator[VirtualLoop]:
+    """A loop that may run several coroutines, one after the other; what they leave behind stands still in between.
+
+    At the end everything is cancelled, as `run` says.
+    """
+    loop = VirtualLoop(clock)
+    try:
+        yield loop
     finally:
         loop.run_until_complete(_end_others())
         loop.run_until_complete(loop.shutdown_asyncgens())

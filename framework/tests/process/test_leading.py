@@ -563,6 +563,31 @@ def test_a_lease_deleted_under_its_leader_is_made_again() -> None:
     in_virtual_time(story)
 
 
+def test_a_lease_that_is_made_again_for_its_leader_has_the_same_number_and_a_larger_one_for_the_next() -> None:
+    async def story(world: World) -> None:
+        a, b = world.start("a"), world.start("b")
+        await a.leads()
+        await a.stop()
+        await b.leads()
+        before = world.record
+        world.store.leases.clear()
+        await asyncio.sleep(60)
+        c = world.start("c")
+        await asyncio.sleep(60)
+
+        assert before.lease_transitions and world.record.holder_identity == "b"
+        assert world.record.lease_transitions == before.lease_transitions
+        assert world.record.acquire_time == before.acquire_time
+
+        b.client.cut()
+        world.store.leases.clear()
+        await c.leads()
+
+        assert int(c.tenure.term.name.rpartition("/")[2]) > before.lease_transitions
+
+    in_virtual_time(story)
+
+
 # The work
 
 

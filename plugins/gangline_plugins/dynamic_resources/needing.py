@@ -68,6 +68,24 @@ def is_full(ledger: Ledger, pod: PodInfo, claim: model.ResourceClaim) -> bool:
     return len(ledger.consumers(claim.metadata.uid) - {pod.uid}) >= MOST_CONSUMERS
 
 
+def left_for_pod(ledger: Ledger, pod: PodInfo) -> Claims:
+    """The claims of a pod without a node that have devices on certain nodes, and that no other consumer uses."""
+    if pod.row >= 0:
+        return []
+    try:
+        claims = [ledger.newest(each) for each in ledger.claims.of(pod)]
+    except ClaimProblem:
+        return []
+    found = []
+    for claim in claims:
+        allocation, uid = claim.status.allocation, claim.metadata.uid
+        if allocation is None or allocation.node_selector is None or ledger.is_leaving(uid):
+            continue
+        if not ledger.consumers(uid) - {pod.uid}:
+            found.append(claim)
+    return found
+
+
 def left_for_group(ledger: Ledger, pod: PodInfo) -> Claims:
     """The claims of a pod without a node that have devices for its PodGroup, and that no pod with a node uses."""
     if pod.row >= 0:

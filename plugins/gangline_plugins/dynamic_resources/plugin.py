@@ -55,7 +55,7 @@ from gangline_plugins.dynamic_resources.claims import (
 from gangline_plugins.dynamic_resources.extended import is_extended, pod_of
 from gangline_plugins.dynamic_resources.judging import ELSEWHERE, FIRST_ERROR, OTHERS_HAVE, Judge, Need
 from gangline_plugins.dynamic_resources.ledger import ledger
-from gangline_plugins.dynamic_resources.needing import Needs, is_full, left_for_group
+from gangline_plugins.dynamic_resources.needing import Needs, is_full, left_for_group, left_for_pod
 from gangline_plugins.dynamic_resources.orders import BEST
 from gangline_plugins.dynamic_resources.preferring import has_alternatives, most, preference
 from gangline_plugins.dynamic_resources.referring import POD_GROUPS, say_unless_served
@@ -286,7 +286,9 @@ class DynamicResources:
 
     @hookimpl
     def pod_group_post_filter(self, attempt: GroupAttempt) -> Status | None:
-        """Give back what earlier attempts have left behind: claims for extended resources, devices of PodGroups."""
+        """Give back what earlier attempts have left behind: claims for extended resources, devices of PodGroups, and
+        devices of members, which may keep the gang from the nodes that have room by now.
+        """
         found = [(pod, left) for pod in attempt.pods if (left := self._extended.there(pod)) and pod.row < 0]
         for pod, left in found:
             self._drop(pod, left)
@@ -296,7 +298,12 @@ class DynamicResources:
             for claim in left_for_group(self._ledger, pod):
                 self._give_back(pod, claim)
                 return unschedulable(_GIVEN_BACK)
-        return None
+        is_stuck = False
+        for pod in attempt.pods:
+            for claim in left_for_pod(self._ledger, pod):
+                self._give_back(pod, claim)
+                is_stuck = True
+        return unschedulable(_GIVEN_BACK) if is_stuck else None
 
     def _drop(self, pod: PodInfo, left: Claims) -> None:
         if pod.uid not in self._extended.leaving:

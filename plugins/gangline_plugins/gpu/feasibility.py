@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gangline import BoolColumn, Changes, CodeColumn, NodeView, Reason, Rows
+from gangline import BoolColumn, Changes, CodeColumn, NodeView, Reason, Rows, custom_resources
 from gangline_plugins.gpu.choosing import Floats
 from gangline_plugins.gpu.device_sets import Masks
 from gangline_plugins.gpu.devices import DeviceTable
@@ -187,8 +187,17 @@ class Feasibility:
             one = c.mps[index] | (limits.one_replica & (c.replicas[index] > 1))  # as node labels say
             is_too_many = one & (want.count > 1) & (want.exclusivity in ("Exclusive", "Replicas"))
             now_open = np.where(c.lost[index] > self._latest, Why.UNREPORTED, 0)
+            now_open = np.where(self._is_lent_out(want, nodes), Why.BUSY, now_open)
             fits.codes[unknown] = np.where(is_too_many, Why.ONE_REPLICA, now_open).astype(np.uint8)[unknown]
         return fits
+
+    def _is_lent_out(self, want: Want, nodes: NodeView) -> BoolColumn:
+        """Where pods with shares have so many devices that requests, which do not count shares, may be too many."""
+        c, index = self._table.columns, nodes.index
+        lent = np.bitwise_count(c.busy[index] & ~c.whole[index]).astype(np.int64)
+        is_counted = (c.replicas[index] == 1) & ~c.mps[index] & ~c.mig_single[index]
+        left = nodes.allocatable(custom_resources.GPU) - nodes.requested(custom_resources.GPU) - lent
+        return (lent > 0) & is_counted & (left < want.count)
 
     def without_devices(self, carried: Carried, nodes: NodeView) -> CodeColumn:
         """The verdicts on these nodes for a claim whose devices a ResourceClaim gives."""

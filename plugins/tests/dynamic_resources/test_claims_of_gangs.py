@@ -9,6 +9,7 @@ import pytest
 from gangline import Conflict, Unavailable, model
 from gangline.kube.resources import PODS, RESOURCE_CLAIMS, Resource
 from gangline.simulate import SimulatedClient
+from gangline.testing import make_pod
 
 from .claim_cases import Cluster
 
@@ -222,4 +223,19 @@ def test_nobody_is_evicted_for_the_devices_of_a_gang_without_a_plugin_for_that()
 
     cluster.play(story)
     assert set(cluster.simulated.bound()) == {"low-0", "low-1"}
+    cluster.check()
+
+
+def test_a_gang_whose_claims_have_devices_where_there_is_no_room_gets_others() -> None:
+    """As a scheduler that was killed has left them behind, when other pods have taken the room there since."""
+    cluster = Cluster(a=8, b=8)
+    cluster.simulated.create(PODS, make_pod("others", node="a", cpu=128))
+    for number in range(2):
+        cluster.claim(f"c{number}", allocated_on="a" if number == 0 else "")
+        notes = {**GANG, "gang.scheduling.koordinator.sh/min-available": "2"}
+        cluster.pod(f"g{number}", claim=f"c{number}", annotations=notes, cpu=1)
+
+    cluster.play(lambda: cluster.bound("g0", "g1"))
+
+    assert {pool for pool, _ in cluster.given()} == {"b"}
     cluster.check()

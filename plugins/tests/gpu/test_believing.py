@@ -100,6 +100,17 @@ def test_a_pod_has_as_many_as_its_claim_gives_it() -> None:
     assert world.busy == [1, 2, 3, 4] and len(world.settle()) == 1
 
 
+def test_a_doubt_ends_with_the_lock_of_another_pod_that_gave_rise_to_it() -> None:
+    world = World()
+    world.lock("another", 1)
+    world.pod("p", "0,1", gpus=2)
+    assert len(world.settle()) == 1
+
+    world.cache.store(LEASES).remove("locks", "gpu-a-1", "")
+
+    assert world.settle() == [] and world.busy == [0, 1]
+
+
 @pytest.mark.parametrize("locked_first", [True, False])
 def test_what_leases_lock_for_a_pod_it_has(locked_first: bool) -> None:
     world = World()

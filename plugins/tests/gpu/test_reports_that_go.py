@@ -64,6 +64,31 @@ def test_a_node_whose_agent_was_removed_for_good_takes_plain_requests_again() ->
     assert not cluster.leases()
 
 
+def test_where_pods_have_shares_of_devices_too_many_plain_requests_do_not_come_while_the_report_is_gone() -> None:
+    cluster = LeaseCluster(nodes=1)
+    cluster.server.patch(NODES, "node-0", {"status": {"allocatable": {"nvidia.com/gpu": "8"}}}, subresource="status")
+    cluster.add_claim(count=2, exclusivity="Shared", fraction=0.5)
+    cluster.add_pod("share")
+
+    async def story() -> None:
+        async with cluster.scheduler():
+            await cluster.until_bound("share")
+            cluster.server.delete(GPU_NODE_STATUSES, "node-0")
+            await asyncio.sleep(1)
+            add_plain(cluster, "first", gpus=2)
+            await asyncio.sleep(AWAITED)
+            add_plain(cluster, "second", gpus=4)
+            await cluster.until_bound("first", "second", seconds=330)
+            add_plain(cluster, "third", gpus=1)
+            await cluster.until(lambda: "didn't have enough free GPUs" in cluster.message("third"))
+            cluster.create(GPU_NODE_STATUSES, report("node-0"))
+            await cluster.until(lambda: len(cluster.held()) == 8)
+
+    cluster.play(story)
+
+    assert cluster.held() == cluster.allocated() and "third" not in cluster.bound()
+
+
 def test_a_pod_that_was_bound_without_devices_gets_them_when_its_node_reports_them() -> None:
     cluster = LeaseCluster(nodes=1)
     cluster.server.delete(GPU_NODE_STATUSES, "node-0")

@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping
+from weakref import WeakKeyDictionary
 
 from gangline import PodInfo, State, custom_resources, model, resources
 from gangline_plugins.gpu.devices import device_table
@@ -28,11 +29,27 @@ def lease_book(state: State) -> LeaseBook:
     return state.tracker(LeaseBook, state)
 
 
+class Attempts:
+    """The attempts of one process: a reload of the configuration may make another book, and changes nothing here."""
+
+    def __init__(self) -> None:
+        self.scheduler = uuid.uuid4().hex[:12]
+        self._numbers = itertools.count(1)
+
+    def next_one(self) -> str:
+        """A name that no other attempt has."""
+        return f"{self.scheduler}.{next(self._numbers)}"
+
+
+_ATTEMPTS: WeakKeyDictionary[State, Attempts] = WeakKeyDictionary()
+
+
 class LeaseBook:
     """Leases by pod, and the marks of pods that are not known here."""
 
     def __init__(self, state: State) -> None:
-        self.scheduler = uuid.uuid4().hex[:12]
+        self._attempts = _ATTEMPTS.setdefault(state, Attempts())
+        self.scheduler = self._attempts.scheduler
         """An identifier of this scheduler process that no other process has."""
         self.suspects: set[str] = set()
         """UIDs of pods that may have left their devices."""
@@ -43,13 +60,14 @@ class LeaseBook:
         self._state = state
         self._table = device_table(state)
         self._store = state.store(resources.LEASES)
-        self._attempts = itertools.count(1)
         self._row_of: dict[str, int] = {}
         self._ids: dict[str, dict[Key, tuple[str, tuple[int, ...]]]] = {}
         """By UID and lease: the node and the locked devices."""
         self._held: dict[str, dict[tuple[str, Key], tuple[int, ...]]] = {}
         """By node: the locked devices by UID and lease."""
         self._uids: dict[Key, tuple[str, ...]] = {}
+        self._unreadable: set[Key] = set()
+        """Leases whose lists of holders cannot be read: they lock devices for the one pod that they name elsewhere."""
         self._marks: dict[str, list[PodInfo]] = {}
         self._lifted: set[str] = set()
         """Pods whose marks return if the pods leave the node where they are assumed."""
@@ -73,7 +91,7 @@ class LeaseBook:
 
     def next_attempt(self) -> str:
         """A name for an attempt that no other attempt has, in any scheduler."""
-        return f"{self.scheduler}.{next(self._attempts)}"
+        return self._attempts.next_one()
 
     @property
     def has_marks(self) -> bool:
@@ -92,6 +110,13 @@ class LeaseBook:
     def held(self, uid: str, node: str) -> frozenset[int]:
         """The devices of a node that are locked for a pod."""
         return frozenset(id for on, ids in self._ids.get(uid, {}).values() if on == node for id in ids)
+
+    def listed(self, uid: str, node: str) -> frozenset[int]:
+        """The devices of a node that are locked for a pod by leases whose lists of holders can be read."""
+        if not self._unreadable:
+            return self.held(uid, node)
+        known = self._ids.get(uid, {}).items()
+        return frozenset(id for key, (on, ids) in known if on == node and key not in self._unreadable for id in ids)
 
     def holders(self, node: str) -> Mapping[int, Collection[str]]:
         """For each locked device of a node the UIDs of the pods that hold it."""
@@ -155,14 +180,17 @@ class LeaseBook:
         """A lease was added or has changed."""
         node = node_of(lease)
         holds: dict[str, tuple[str, tuple[int, ...]]] = {}
-        for holder, hold in holders_of(lease).items():
+        holders, key = holders_of(lease), (lease.metadata.namespace, lease.metadata.name)
+        (self._unreadable.discard if all(hold.by for hold in holders.values()) else self._unreadable.add)(key)
+        for holder, hold in holders.items():
             uid = uid_of(holder)
             _, ids = holds.get(uid, (node, ()))
             holds[uid] = (node, tuple(sorted({*ids, *hold.ids})))
-        self._take((lease.metadata.namespace, lease.metadata.name), holds)
+        self._take(key, holds)
 
     def on_remove(self, lease: model.Lease) -> None:
         """A lease was deleted."""
+        self._unreadable.discard((lease.metadata.namespace, lease.metadata.name))
         self._take((lease.metadata.namespace, lease.metadata.name), {})
 
     def _take(self, key: Key, holds: dict[str, tuple[str, tuple[int, ...]]]) -> None:
@@ -194,6 +222,7 @@ class LeaseBook:
             on.pop((uid, key), None)
             if not on:
                 del self._held[before[0]]
+            self._table.beliefs.unlocked(before[0])
 
     # Nodes
 

@@ -103,7 +103,8 @@ class Locks:
             async with self._lane(part.lease):
                 lease = self.newest(part.lease)
                 holders = holders_of(lease).items() if lease is not None else ()
-                if not any(uid_of(h) == part.uid and set(part.hold.ids) <= set(hold.ids) for h, hold in holders):
+                listed = [hold for holder, hold in holders if uid_of(holder) == part.uid and hold.by]
+                if not any(set(part.hold.ids) <= set(hold.ids) for hold in listed):
                     first = await self._take(part, memory) or first
         return first
 

@@ -1,6 +1,7 @@
 """Makes good what bound pods lack: leases that somebody has deleted, and devices that nobody has chosen.
 
-- The annotation of a bound pod is the truth, as far as it is believed. Its leases are made again within seconds.
+- The annotation of a bound pod is the truth, as far as it is believed. Its leases are made again within seconds. A
+  lease whose list of holders cannot be read is written again for the pod that it names, and then for others.
 - A pod that was bound while its node did not report its GPUs has no annotation. Once the node reports them, the pod
   gets the devices that the table counts for it, if no other pod has them: the leases first, then the annotation. It is
   written with the pod's status, because the scheduler may not write pods otherwise.
@@ -107,7 +108,7 @@ class Mender:
         if allocation is None:
             return False
         is_written = custom_resources.ALLOCATED in pod.annotations
-        return not is_written or not self._book.held(pod.uid, pod.node_name).issuperset(allocation.ids)
+        return not is_written or not self._book.listed(pod.uid, pod.node_name).issuperset(allocation.ids)
 
     def _allocation(self, pod: PodInfo) -> Allocation | None:
         """The devices that the pod has or may be given for good; None if it has none, or they are not certain."""
@@ -192,7 +193,7 @@ class Mender:
         attempt = self._book.next_attempt()
         term = self._handle.term.name
         parts = parts_of(allocation, pod.node_name, pod.uid, pod.key, attempt, self._whole_node, term)
-        held = self._book.held(pod.uid, pod.node_name)
+        held = self._book.listed(pod.uid, pod.node_name)
         return [part for part in parts if not held.issuperset(part.hold.ids)]
 
     async def _live(self, pod: PodInfo) -> model.Pod | None:

@@ -189,9 +189,11 @@ class Reaper:
 
     async def _has_died(self, hold: Hold, now: float) -> bool:
         """Whether the scheduler that wrote the hold leads no more, and no binding of its can still be under way."""
-        if not hold.term or hold.term == self._handle.term.name:
+        if not hold.term:
             return False
-        if await self._leaders.lead(hold.term):
+        # Numbers of leaders may begin anew when somebody deletes the Lease: others may have led under this term.
+        is_own = hold.term == self._handle.term.name
+        if hold.scheduler == self._book.scheduler if is_own else await self._leaders.lead(hold.term):
             self._died.pop(hold.by, None)
             return False
         return now - self._died.setdefault(hold.by, now) >= LANDING

@@ -289,6 +289,18 @@ def test_a_lease_of_a_waiting_pod_is_kept_while_its_scheduler_may_lead(term: str
     assert cluster.play(story) >= ABANDONED - SWEEP
 
 
+def test_a_lease_of_a_process_that_led_under_the_same_number_ends_soon() -> None:
+    """Somebody has deleted the Lease of the election, so numbers begin anew."""
+    cluster = LeaseCluster(nodes=1)
+    lock_under(cluster, f"{ELECTION}/0")
+
+    async def story() -> float:
+        async with cluster.scheduler(identity="second"):
+            return await cluster.until(lambda: not cluster.leases(), ABANDONED)
+
+    assert LANDING <= cluster.play(story) <= LANDING + SWEEP + SOON
+
+
 def test_leases_that_are_not_ours_are_left_alone() -> None:
     cluster = LeaseCluster(nodes=1)
     foreign = lease_of("gpu-node-0-0", "elsewhere", "node-0", {"gone": Hold(pod="a/gone", by="x.1", ids=(0,))}, NOW)

@@ -10,6 +10,7 @@ import pytest
 from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES, LEASES, NODES, PODS, Resource
 from gangline.testing import make_node
 from gangline.wire.custom_resources import ALLOCATED
+from gangline_plugins.gpu.leases.holds import HOLDERS
 from gangline_plugins.gpu.leases.mending import MOST
 from gangline_plugins.gpu.leases.reaper import SWEEP
 
@@ -46,6 +47,34 @@ def test_leases_that_a_stranger_deletes_are_made_again(granularity: str, claim_s
     cluster.play(story)
 
     assert len(cluster.held()) == 8
+
+
+@GRANULARITIES
+@pytest.mark.parametrize("written", ["{", None, "{}"], ids=["no JSON", "nothing", "nobody"])
+def test_pods_that_share_a_device_are_all_named_again_after_a_stranger_has_edited_its_lease(
+    granularity: str, written: str | None
+) -> None:
+    cluster = LeaseCluster(nodes=1)
+    cluster.add_claim(count=1, exclusivity="Shared", fraction=0.25)
+    names = ("one", "two", "three")
+    for name in names:
+        cluster.add_pod(name)
+
+    async def story() -> None:
+        async with cluster.scheduler(granularity=granularity):
+            await cluster.until_bound(*names)
+            await asyncio.sleep(15)
+            (lease,) = cluster.leases()
+            edit = {"metadata": {"annotations": {HOLDERS: written}}}
+            cluster.server.patch(LEASES, lease, edit, namespace=NAMESPACE)
+            await asyncio.sleep(2 * SWEEP)
+
+    cluster.play(story)
+
+    assert sorted(len(holders) for holders in cluster.held().values()) == [3]
+    assert {key: set(uids) for key, uids in cluster.held().items()} == {
+        key: set(uids) for key, uids in cluster.allocated().items()
+    }
 
 
 def test_leases_that_are_gone_at_the_start_are_made_again() -> None:
