@@ -147,6 +147,25 @@ def test_a_pod_that_fits_nowhere_is_rejected_with_what_plugins_say() -> None:
     assert outcome.plugins == {"NodeResourcesFit"}
 
 
+@pytest.mark.parametrize(
+    "plugins",
+    [
+        (NodeResourcesFit,),
+        (reserving("Full", reserve=unschedulable("no lock")),),
+        (reserving("Broken", reserve=OSError()),),
+    ],
+    ids=["no node and no plugin that helps", "rejected on its node", "a fault"],
+)
+def test_a_pod_that_cannot_be_placed_loses_its_nomination(plugins: tuple[type[Any], ...]) -> None:
+    cache = cluster([make_node("a", cpu=1)])
+    pod = make_pod("p", cpu=2)
+    pod.status.nominated_node_name = "a"
+
+    outcome = decided(cache, *plugins, pod=cache.record(pod))
+
+    assert isinstance(outcome, Rejection) and outcome.nominated_node_name == ""
+
+
 def test_a_plugin_that_makes_room_nominates_the_node() -> None:
     class Helper:
         name = "Helper"

@@ -10,6 +10,7 @@ from gangline.state.cache import Cache
 from gangline.state.pods import PodInfo
 from gangline.status import SUCCESS, Status, unschedulable
 from gangline.testing import SCHEDULER, make_pod
+from gangline.wire.custom_resources import CONSUMED_CLASS, CONSUMED_REQUEST
 
 CACHE = Cache()
 NEEDED = 3
@@ -197,6 +198,18 @@ def test_an_annotation_may_be_what_a_group_waits_for() -> None:
     q.update(CACHE.record(make_pod("a-0", labels={"gang": "a"}, annotations={"level": "leaf"})), 5.0)
 
     assert q.pop(5.0) is unit
+
+
+def test_what_the_scheduler_tells_autoscalers_on_its_pods_is_no_reason_to_try_them() -> None:
+    q = complete()
+    unit = q.pop(0.0)
+    assert unit is not None
+    q.requeue(unit, ("Fit",), "no room", 0.0)
+
+    told = {CONSUMED_REQUEST: "a-1", CONSUMED_CLASS: "check-capacity.autoscaling.x-k8s.io"}
+    q.update(CACHE.record(make_pod("a-0", labels={"gang": "a"}, annotations=told)), 5.0)
+
+    assert q.pop(5.0) is None
 
 
 def test_other_rules_let_everything_be_tried_again() -> None:
