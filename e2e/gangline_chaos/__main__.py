@@ -61,7 +61,7 @@ def virtual(steps: int, seed: int | None) -> None:
     """
     seed = int(time.time()) if seed is None else seed
     click.echo(f"seed {seed}")
-    began, done = time.process_time(), play_machine(seed, -(-steps // LENGTH), LENGTH)
+    began, done = time.process_time(), play_machine(seed, steps, LENGTH)
     took = time.process_time() - began
     click.echo(f"{done} steps in {took:.0f} s of CPU, {done / took:.0f} steps/s; no rule was broken")
 

@@ -1,4 +1,4 @@
-"""Plays the state machine for some examples, and counts the steps."""
+"""Plays the state machine for some steps, and counts them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from gangline_chaos.virtual.machine import Machine
 
+_TURNS = 1000
+"""So that the turns of different numbers have different seeds."""
 
-def play(number: int | None, examples: int, length: int) -> int:
-    """So many clusters, each for so many steps at most; returns how many steps were done.
 
-    The number is the seed; with None it is the one of the hypothesis profile. Raises what hypothesis has found.
+def play(number: int | None, steps: int, length: int) -> int:
+    """At least so many steps, on one cluster after the other; returns how many steps were done.
+
+    A cluster sees `length` steps at most: hypothesis leaves some early. The number is the seed; with None it is the one
+    of the hypothesis profile. Raises what hypothesis has found.
     """
 
     class Counted(Machine):
@@ -19,18 +23,21 @@ def play(number: int | None, examples: int, length: int) -> int:
 
         steps = 0
 
-    one = Counted if number is None else seed(number)(Counted)
-    phases = (Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink)
-    run_state_machine_as_test(
-        one,
-        settings=settings(
-            max_examples=examples,
-            stateful_step_count=length,
-            deadline=None,
-            phases=phases,
-            report_multiple_bugs=False,
-            print_blob=True,
-            suppress_health_check=(HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much),
-        ),
+    turn = 0
+    while Counted.steps < steps:
+        one = Counted if number is None else seed(number + turn * _TURNS)(Counted)
+        run_state_machine_as_test(one, settings=_settings(-(-10 * (steps - Counted.steps) // (9 * length)), length))
+        turn += 1
+    return Counted.steps
+
+
+def _settings(examples: int, length: int) -> settings:
+    return settings(
+        max_examples=examples,
+        stateful_step_count=length,
+        deadline=None,
+        phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink),
+        report_multiple_bugs=False,
+        print_blob=True,
+        suppress_health_check=(HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much),
     )
-    return one.steps
