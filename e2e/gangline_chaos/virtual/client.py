@@ -90,7 +90,7 @@ class Wire:
 
 
 class FatefulClient(SimulatedClient):
-    """`meets` says the fate of the write at hand, if it has one; `dies` is called when the process ends with it."""
+    """`meets` says the fate of the write at hand by its verb, if it has one; `dies` is called when the process ends."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class FatefulClient(SimulatedClient):
         wire: Wire,
         *,
         may_write: Callable[[], bool] = lambda: True,
-        meets: Callable[[], Fate | None] = lambda: None,
+        meets: Callable[[str], Fate | None] = lambda verb: None,
         dies: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(server, latency=LATENCY)
@@ -134,7 +134,7 @@ class FatefulClient(SimulatedClient):
             raise Unavailable(0, "NotLeading", "not sent: this process is no longer the leader")
         if left := self._wire.left:
             return await self._sent_meanwhile(left, act)
-        fate = self._meets() if resource != EVENTS else None
+        fate = self._meets(verb) if resource != EVENTS else None
         return await (super()._call(verb, resource, name, act) if fate is None else self._suffer(fate, act))
 
     async def _wait_for_the_wire(self) -> None:
