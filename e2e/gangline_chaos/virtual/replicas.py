@@ -46,6 +46,16 @@ class _Process:
     task: asyncio.Task[None]
 
 
+@dataclass(slots=True)
+class _Armed:
+    """A fate that a write is about to meet."""
+
+    writes: int
+    fate: Fate
+    verb: str
+    down: float
+
+
 class Replica:
     """One scheduler after the other under one name."""
 
@@ -60,7 +70,7 @@ class Replica:
         self._starts = 0
         self._process: _Process | None = None
         self._down = RESTART_S
-        self._fates: list[tuple[int, Fate, float]] = []
+        self._fates: list[_Armed] = []
 
     @property
     def is_running(self) -> bool:
@@ -72,9 +82,12 @@ class Replica:
         """Whether its process may write as the leader."""
         return self._process is not None and self._process.tenure.holds()
 
-    def arm(self, writes: int, fate: Fate, down: float = RESTART_S) -> None:
-        """After so many more writes, the next one meets this fate; a process that dies of it is down for a time."""
-        self._fates.append((writes, fate, down))
+    def arm(self, writes: int, fate: Fate, verb: str = "", down: float = RESTART_S) -> None:
+        """After so many more writes, the next one meets this fate: of all writes, or of those with a verb.
+
+        A process that dies of it is down for a time.
+        """
+        self._fates.append(_Armed(writes, fate, verb, down))
 
     def start(self) -> None:
         """Start a process, unless there is one."""
@@ -128,15 +141,20 @@ class Replica:
             process.elections.end()
             self.start()
 
-    def _meets(self) -> Fate | None:
+    def _meets(self, verb: str) -> Fate | None:
         """The fate of the write that is about to be sent."""
-        due = [(fate, down) for left, fate, down in self._fates if not left]
-        self._fates = [(left - 1, fate, down) for left, fate, down in self._fates if left]
-        if not due:
+        due = None
+        for each in [each for each in self._fates if each.verb in ("", verb)]:
+            if each.writes:
+                each.writes -= 1
+            else:
+                due = each
+                self._fates.remove(each)
+        if due is None:
             return None
-        fate, self._down = due[0]
-        self._fault(fate.kind.name, max(fate.seconds, TIMEOUT_S, self._down))
-        return fate
+        self._down = due.down
+        self._fault(due.fate.kind.name, max(due.fate.seconds, TIMEOUT_S, due.down))
+        return due.fate
 
     def _dies(self) -> None:
         asyncio.get_running_loop().call_soon(self.kill, self._down)

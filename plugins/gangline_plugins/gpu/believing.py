@@ -7,7 +7,8 @@ Rules:
   devices that its node has and that no lease locks for another pod count. A pod without lease, claim, request and map
   has none.
 - What was believed once stays believed as long as the pod exists, because its claim may be deleted before it.
-- A doubt is looked at again when a device of its node is locked no longer: another pod may have had it by mistake.
+- A doubt is looked at again as soon as a device of its node is locked no longer: before others are given the device,
+  which may have been locked for another pod by mistake.
 - A pod, its claim and its leases arrive over different watches, in any order. So a judgement is final only after
   `settle` has seen the pod twice. Until then a claim that is missing counts as if it were there, and no doubt is
   reported.
@@ -73,8 +74,8 @@ class Beliefs:
         """Pods that are not judged for good: UID to the number of rounds in which `settle` has seen them."""
         self._trusted: OrderedDict[str, tuple[str, frozenset[int]]] = OrderedDict()
         """UID to node and believed devices."""
-        self._freed: set[str] = set()
-        """Nodes of whose devices some are locked no longer, since the last round."""
+        self._doubted: dict[str, set[str]] = {}
+        """The UIDs of the doubts by node, and of pods that were doubted there."""
         self._seen: set[str] = set()
         self._looked = -math.inf
 
@@ -128,10 +129,11 @@ class Beliefs:
             self._is_sure(pod, believed)
         else:
             self.doubts[pod.uid] = Doubt(pod, _note(said, believed, most + len(own)))
+            self._doubted.setdefault(pod.node_name, set()).add(pod.uid)
         return tuple(sorted(believed))
 
     def settle(self, now: float) -> list[str]:
-        """Start a round; returns the UIDs of the pods that are now to be judged for good, or once more.
+        """Start a round; returns the UIDs of the pods that are now to be judged for good.
 
         `now` is in seconds of the monotonic clock; a round that comes too soon after another does nothing.
         """
@@ -140,13 +142,14 @@ class Beliefs:
         self._looked = now
         due = [uid for uid, looks in self._new.items() if looks]
         self._new = {uid: 1 for uid, looks in self._new.items() if not looks}
-        freed, self._freed = self._freed, set()
-        return [*due, *(uid for uid, doubt in self.doubts.items() if doubt.pod.node_name in freed)] if freed else due
+        return due
 
-    def unlocked(self, node: str) -> None:
-        """A device of the node is locked no longer: a pod that is doubted because of the lock is judged again."""
-        if self.doubts:
-            self._freed.add(node)
+    def doubted(self, node: str) -> list[str]:
+        """The UIDs of the pods on a node that are doubted; to be judged again when a device is locked no longer."""
+        found = sorted(uid for uid in self._doubted.pop(node, ()) if uid in self.doubts)
+        if found:
+            self._doubted[node] = set(found)
+        return found
 
     def open_doubts(self) -> list[Doubt]:
         """The doubts about pods that are judged for good."""
@@ -159,6 +162,8 @@ class Beliefs:
             for uid in [uid for uid in each if uid not in uids]:
                 del each[uid]
         self._seen.intersection_update(uids)
+        for node in list(self._doubted):
+            self.doubted(node)
 
     def _tidy(self) -> None:
         if len(self._seen) >= self._tidy_at:

@@ -108,7 +108,7 @@ def test_a_doubt_ends_with_the_lock_of_another_pod_that_gave_rise_to_it() -> Non
 
     world.cache.store(LEASES).remove("locks", "gpu-a-1", "")
 
-    assert world.settle() == [] and world.busy == [0, 1]
+    assert world.busy == [0, 1] and world.settle() == []
 
 
 @pytest.mark.parametrize("locked_first", [True, False])

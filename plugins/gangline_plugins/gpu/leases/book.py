@@ -194,8 +194,10 @@ class LeaseBook:
         self._take((lease.metadata.namespace, lease.metadata.name), {})
 
     def _take(self, key: Key, holds: dict[str, tuple[str, tuple[int, ...]]]) -> None:
+        left: set[str] = set()
         for uid in self._uids.pop(key, ()):
             if uid not in holds:
+                left.add(self._ids.get(uid, {}).get(key, ("", ()))[0])
                 self._let_go(uid, key)
                 self._remark(uid)
                 self._table.judge_again(uid)
@@ -212,6 +214,8 @@ class LeaseBook:
                 self._held.setdefault(hold[0], {})[uid, key] = hold[1]
                 self._remark(uid)
                 self._table.judge_again(uid)
+        for doubted in [uid for node in left for uid in self._table.beliefs.doubted(node)]:
+            self._table.judge_again(doubted)
 
     def _let_go(self, uid: str, key: Key) -> None:
         before = self._ids[uid].pop(key, None)
@@ -222,7 +226,6 @@ class LeaseBook:
             on.pop((uid, key), None)
             if not on:
                 del self._held[before[0]]
-            self._table.beliefs.unlocked(before[0])
 
     # Nodes
 

@@ -167,10 +167,13 @@ class Locks:
         return pod
 
     def on_upsert(self, lease: model.Lease) -> None:
-        """The watch delivered a lease: what this process did before needs no more remembering."""
+        """The watch delivered a lease: what this process did before needs no more remembering.
+
+        A new list may have a later version of the lease than the one that this process wrote.
+        """
         name, metadata = lease.metadata.name, lease.metadata
         written = self._written.get(name)
-        if written is not None and written.metadata.resource_version == metadata.resource_version:
+        if written is not None and _version(written) <= _version(lease):
             del self._written[name]
         if self._deleted.get(name, metadata.uid) != metadata.uid:
             del self._deleted[name]
@@ -281,7 +284,7 @@ class Locks:
         """Remember what was written, unless the watch was faster than the answer."""
         failpoint("lock.after-write")
         seen = self._store.get(lease.metadata.name, self.namespace)
-        if seen is None or seen.metadata.resource_version != lease.metadata.resource_version:
+        if seen is None or _version(seen) < _version(lease):
             self._written[lease.metadata.name] = lease
 
     async def _get(self, name: str) -> model.Lease | None:
@@ -292,3 +295,9 @@ class Locks:
 
     def _now(self) -> str:
         return rfc3339(self._clock.now(), micros=True)
+
+
+def _version(lease: model.Lease) -> int:
+    """The resourceVersion as a number: versions of one kind can be compared."""
+    text = lease.metadata.resource_version
+    return int(text) if text.isdecimal() else 0

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gangline.errors import Unavailable
 from gangline.kube.resources import GPU_CLAIMS, GPU_NODE_STATUSES, LEASES, NODES, PODS, Resource
 from gangline.testing import make_node
 from gangline.wire.custom_resources import ALLOCATED
@@ -75,6 +76,36 @@ def test_pods_that_share_a_device_are_all_named_again_after_a_stranger_has_edite
     assert {key: set(uids) for key, uids in cluster.held().items()} == {
         key: set(uids) for key, uids in cluster.allocated().items()
     }
+
+
+def test_a_lease_is_mended_that_was_edited_before_the_watch_came_back_and_could_tell_of_its_creation() -> None:
+    cluster = LeaseCluster(nodes=1)
+    cluster.add_claim(count=1)
+    is_cut = False
+
+    def faults(verb: str, resource: Resource[Any], name: str) -> Exception | None:
+        is_read = resource == LEASES and verb in ("list", "watch")
+        return Unavailable(503, "ServiceUnavailable", "not now") if is_cut and is_read else None
+
+    async def story() -> None:
+        nonlocal is_cut
+        async with cluster.scheduler(faults=faults):
+            await asyncio.sleep(1)
+            is_cut = True
+            cluster.server.disconnect()
+            cluster.add_pod("one")
+            await cluster.until_bound("one")
+            (lease,) = cluster.leases()
+            hold = '{"nobody": {"pod": "default/nobody", "by": "stranger.1", "ids": [0]}}'
+            edit = {"metadata": {"annotations": {HOLDERS: hold}}}
+            cluster.server.patch(LEASES, lease, edit, namespace=NAMESPACE)
+            cluster.server.compact()
+            is_cut = False
+            await asyncio.sleep(3 * SWEEP)
+
+    cluster.play(story)
+
+    assert cluster.held() == cluster.allocated() and cluster.held()
 
 
 def test_leases_that_are_gone_at_the_start_are_made_again() -> None:
