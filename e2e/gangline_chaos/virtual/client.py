@@ -24,8 +24,6 @@ TIMEOUT_S = 30.0
 """After which the client gives a request up."""
 STUCK_S = 55.0
 """For which a request may be on its way: an API server gives up after a minute."""
-HEALED_S = 1.0
-"""Within which a stream goes on after its wire is healed."""
 LATENCY = {
     verb: seconds
     for seconds, verbs in (
@@ -90,7 +88,7 @@ class Wire:
 
 
 class FatefulClient(SimulatedClient):
-    """`meets` says the fate of the write at hand by its verb, if it has one; `dies` is called when the process ends."""
+    """`meets` says the fate of the write at hand, if it has one; `dies` is called when the process ends with it."""
 
     def __init__(
         self,
@@ -98,7 +96,7 @@ class FatefulClient(SimulatedClient):
         wire: Wire,
         *,
         may_write: Callable[[], bool] = lambda: True,
-        meets: Callable[[str], Fate | None] = lambda verb: None,
+        meets: Callable[[], Fate | None] = lambda: None,
         dies: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(server, latency=LATENCY)
@@ -118,12 +116,10 @@ class FatefulClient(SimulatedClient):
         stream: Any = super().watch(resource, **selected)
         async with aclosing(stream) as events:
             async for event in events:
-                was_cut = False
                 while left := self._wire.left:
-                    was_cut = True
-                    await asyncio.sleep(min(left, HEALED_S))  # it may be healed before its time
-                if was_cut and not self._wire.delivers:
-                    return
+                    await asyncio.sleep(left)
+                    if not self._wire.delivers:
+                        return
                 yield event
 
     async def _call(self, verb: str, resource: Resource[Any], name: str, act: Callable[[], Answer]) -> Answer:
@@ -134,7 +130,7 @@ class FatefulClient(SimulatedClient):
             raise Unavailable(0, "NotLeading", "not sent: this process is no longer the leader")
         if left := self._wire.left:
             return await self._sent_meanwhile(left, act)
-        fate = self._meets(verb) if resource != EVENTS else None
+        fate = self._meets() if resource != EVENTS else None
         return await (super()._call(verb, resource, name, act) if fate is None else self._suffer(fate, act))
 
     async def _wait_for_the_wire(self) -> None:

@@ -213,18 +213,11 @@ class Machine(RuleBasedStateMachine):
 
     # Schedulers
 
-    @rule(writes=WRITES, fate=FATES, down=st.sampled_from((0.1, 2.0, 20.0)), then=MOMENTS)
-    def next_write(self, writes: int, fate: Fate, down: float, then: float) -> None:
+    @rule(writes=WRITES, fate=FATES, seconds=st.sampled_from((0.1, 2.0, 20.0)), then=MOMENTS)
+    def next_write(self, writes: int, fate: Fate, seconds: float, then: float) -> None:
         """The leader's next write, or one of those after it, meets a fate."""
         if (leader := self.site.leader()) is not None:
-            leader.arm(writes, fate, "", down)
-        self._pass(then)
-
-    @rule(binds=st.integers(0, 5), fate=FATES, down=st.sampled_from((0.1, 2.0, 20.0)), then=MOMENTS)
-    def next_bind(self, binds: int, fate: Fate, down: float, then: float) -> None:
-        """The leader's next bind, or one of those after it, meets a fate."""
-        if (leader := self.site.leader()) is not None:
-            leader.arm(binds, fate, "bind", down)
+            leader.arm(writes, fate, seconds)
         self._pass(then)
 
     @rule(place=PLACES, seconds=st.sampled_from((0.0, 1.0, 10.0, 70.0)), then=MOMENTS)

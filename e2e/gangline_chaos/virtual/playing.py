@@ -26,7 +26,7 @@ def play(number: int | None, steps: int, length: int) -> int:
     turn = 0
     while Counted.steps < steps:
         one = Counted if number is None else seed(number + turn * _TURNS)(Counted)
-        run_state_machine_as_test(one, settings=_settings(-(-10 * (steps - Counted.steps) // (9 * length)), length))
+        run_state_machine_as_test(one, settings=_settings(-(-4 * (steps - Counted.steps) // (3 * length)), length))
         turn += 1
     return Counted.steps
 

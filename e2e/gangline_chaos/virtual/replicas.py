@@ -46,16 +46,6 @@ class _Process:
     task: asyncio.Task[None]
 
 
-@dataclass(slots=True)
-class _Armed:
-    """A fate that a write is about to meet."""
-
-    writes: int
-    fate: Fate
-    verb: str
-    down: float
-
-
 class Replica:
     """One scheduler after the other under one name."""
 
@@ -70,7 +60,7 @@ class Replica:
         self._starts = 0
         self._process: _Process | None = None
         self._down = RESTART_S
-        self._fates: list[_Armed] = []
+        self._fates: list[tuple[int, Fate, float]] = []
 
     @property
     def is_running(self) -> bool:
@@ -82,12 +72,9 @@ class Replica:
         """Whether its process may write as the leader."""
         return self._process is not None and self._process.tenure.holds()
 
-    def arm(self, writes: int, fate: Fate, verb: str = "", down: float = RESTART_S) -> None:
-        """After so many more writes, the next one meets this fate: of all writes, or of those with a verb.
-
-        A process that dies of it is down for a time.
-        """
-        self._fates.append(_Armed(writes, fate, verb, down))
+    def arm(self, writes: int, fate: Fate, down: float = RESTART_S) -> None:
+        """After so many more writes, the next one meets this fate; a process that dies of it is down for a time."""
+        self._fates.append((writes, fate, down))
 
     def start(self) -> None:
         """Start a process, unless there is one."""
@@ -141,20 +128,15 @@ class Replica:
             process.elections.end()
             self.start()
 
-    def _meets(self, verb: str) -> Fate | None:
+    def _meets(self) -> Fate | None:
         """The fate of the write that is about to be sent."""
-        due = None
-        for each in [each for each in self._fates if each.verb in ("", verb)]:
-            if each.writes:
-                each.writes -= 1
-            else:
-                due = each
-                self._fates.remove(each)
-        if due is None:
+        due = [(fate, down) for left, fate, down in self._fates if not left]
+        self._fates = [(left - 1, fate, down) for left, fate, down in self._fates if left]
+        if not due:
             return None
-        self._down = due.down
-        self._fault(due.fate.kind.name, max(due.fate.seconds, TIMEOUT_S, due.down))
-        return due.fate
+        fate, self._down = due[0]
+        self._fault(fate.kind.name, max(fate.seconds, TIMEOUT_S, self._down))
+        return fate
 
     def _dies(self) -> None:
         asyncio.get_running_loop().call_soon(self.kill, self._down)

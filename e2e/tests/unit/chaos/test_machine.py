@@ -10,7 +10,7 @@ from gangline_chaos.virtual.playing import play
 IS_THOROUGH = settings().derandomize
 """As in CI: the same steps in each run, more than 10,000 of them in all."""
 SEEDS = [1, 2, 3, 4] if IS_THOROUGH else [None]
-STEPS = 2700 if IS_THOROUGH else 90
+STEPS = 2300 if IS_THOROUGH else 90
 LENGTH = 100 if IS_THOROUGH else 30
 
 
