@@ -102,7 +102,9 @@ class Disruptions:
         path = f"/apis/events.k8s.io/v1/namespaces/{self.api.namespace}/events"
         found = await self.api.list(path)
         return {
-            each["reason"] for each in found if (each["regarding"]["kind"], each["regarding"]["name"]) == ("Job", job)
+            each["reason"]
+            for each in found
+            if (each["regarding"].get("kind"), each["regarding"].get("name")) == ("Job", job)
         }
 
     async def failures(self, name: str) -> int:
