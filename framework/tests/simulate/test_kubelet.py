@@ -69,6 +69,20 @@ async def test_a_pod_that_runs_already_keeps_its_end(clock: VirtualClock, server
 
 
 @in_virtual_time
+async def test_a_pod_that_somebody_has_ended_does_not_start(clock: VirtualClock, server: InMemoryServer) -> None:
+    server.apply_manifest(node("n"))
+    server.apply_manifest(finite("a", "5"))
+    async with running(Kubelet(server, clock, start_seconds=2)):
+        server.bind("default", "a", "", "n", {})
+        await asyncio.sleep(1)
+
+        server.patch(PODS, "a", {"status": {"phase": "Failed"}}, subresource="status")
+        await asyncio.sleep(20)
+
+        assert phases(server) == ["Failed"]
+
+
+@in_virtual_time
 async def test_a_deleted_pod_vanishes_soon_and_does_not_run_on(clock: VirtualClock, server: InMemoryServer) -> None:
     server.apply_manifest(node("n"))
     server.apply_manifest({**finite("a", "60"), "spec": {"nodeName": "n"}})

@@ -217,6 +217,25 @@ async def test_a_delete_that_is_forgotten_is_seen_by_listing_again(clock: Virtua
 
 
 @in_virtual_time
+async def test_after_a_compaction_watches_go_on_and_broken_ones_list_again(
+    clock: VirtualClock, server: InMemoryServer, client: SimulatedClient
+) -> None:
+    async with following(client, clock) as (informer, recorder):
+        server.compact()
+        server.apply_manifest(pod("a"))
+        await asyncio.sleep(1)
+        assert recorder.names == {"a"} and informer.relists == 1
+
+        server.apply_manifest(node("n"))
+        server.compact()
+        server.disconnect()
+        server.apply_manifest(pod("b"))
+        await asyncio.sleep(5)
+
+        assert recorder.names == {"a", "b"} and informer.relists == 2
+
+
+@in_virtual_time
 async def test_every_informer_sees_every_bind_of_a_large_cluster(
     clock: VirtualClock, server: InMemoryServer, client: SimulatedClient
 ) -> None:

@@ -38,10 +38,10 @@ class Told:
         self.at += seconds
         return self.put("configmaps/x", {})
 
-    def node(self, name: str, gpus: int = 4) -> Told:
+    def node(self, name: str, gpus: int = 4, **spec: Any) -> Told:
         has = {"cpu": "8", "memory": "16Gi", "pods": "5", "nvidia.com/gpu": str(gpus)}
         metadata = {"name": name, "labels": {LEAF: "left" if name in "ab" else "right"}}
-        self.put(f"minions/{name}", {"metadata": metadata, "status": {"allocatable": has}})
+        self.put(f"minions/{name}", {"metadata": metadata, "spec": spec, "status": {"allocatable": has}})
         return self.put(f"gpu.scheduling/gpunodestatuses/{name}", {"status": {"devices": [{"id": 0}]}})
 
     def pod(self, name: str, node: str = "", ids: str | None = None, gpus: int = 1, **more: Any) -> Told:
@@ -58,9 +58,10 @@ class Told:
     def gone(self, name: str) -> Told:
         return self.put(f"pods/x/{name}", None)
 
-    def lock(self, node: str, id: int, *uids: str) -> Told:
-        holders = json.dumps({uid: {"ids": [id]} for uid in uids})
-        found = {"metadata": {"annotations": {HOLDERS: holders, LEASE_NODE: node}}}
+    def lock(self, node: str, id: int, *uids: str, listed: str | None = None) -> Told:
+        holders = json.dumps({uid: {"ids": [id]} for uid in uids}) if listed is None else listed
+        metadata = {"name": f"gpu-{node}-{id}", "annotations": {HOLDERS: holders, LEASE_NODE: node}}
+        found = {"metadata": metadata, "spec": {"holderIdentity": uids[0] if uids else None}}
         return self.put(f"leases/x/gpu-{node}-{id}", found if uids else None)
 
     def claim(self, name: str, device: str, *uids: str) -> Told:
@@ -76,6 +77,10 @@ class Told:
 
 def share(told: Told, name: str, milli: int) -> Told:
     return told.pod(name, "a", "0", gpus=0, notes={SHARE: milli})
+
+
+def share_that_waits(told: Told) -> Told:
+    return told.pod("p", gpus=0, notes={SHARE: 500})
 
 
 def rules_broken(told: Told) -> list[str]:
@@ -115,6 +120,30 @@ KEPT: dict[str, Callable[[Told], Told]] = {
         h.mark("begin", "f").pod("p").mark("end", "f").lock("a", 0, "uid-p").pod("p", "a", "0").mark("quiet", "")
     ),
     "a lock of a moment at the end": lambda h: h.lock("a", 0, "uid-p").mark("quiet", ""),
+    "a lock whose list of holders is damaged": lambda h: (
+        h.lock("a", 0, "uid-p", listed="{").pod("p", "a", "0").wait(2 * SETTLED_S)
+    ),
+    "pods wait while no node is open": lambda h: (
+        [h.node(name, unschedulable=True) for name in "ab"][-1]
+        .node("c", taints=[{"key": "k", "effect": "NoSchedule"}])
+        .pod("p")
+        .mark("quiet", "")
+    ),
+    "a share waits for a report": lambda h: share_that_waits(
+        [h.put(f"gpu.scheduling/gpunodestatuses/{name}", None) for name in "abc"][-1]
+    ).mark("quiet", ""),
+    "a gang in part that lacks a pod": lambda h: (
+        h.member(0, least=3).member(1, least=3).member(0, "a", least=3).wait(2 * IN_PART_S)
+    ),
+    "a gang whose last member has failed": lambda h: (
+        h.pod("m0", "a", "0", gang="g", notes={LEAST: 2}, phase="Failed")
+        .pod("m1", gang="g", notes={LEAST: 2})
+        .lock("a", 0)
+        .mark("quiet", "")
+    ),
+    "a gang that goes elsewhere when its members have ended": lambda h: (
+        h.member(0, "a").pod("m0", "a", "0", gang="g", notes={LEAST: 2, WITHIN: LEAF}, phase="Succeeded").member(1, "c")
+    ),
     "a pod of the same name": lambda h: h.pod("p", "a", "0").pod("p", "b", "1", uid="another"),
 }
 BROKEN: dict[str, tuple[str, Callable[[Told], Told]]] = {
@@ -201,6 +230,14 @@ def test_what_stays_broken_is_told_once_and_again_when_it_breaks_anew() -> None:
 
     assert [violation.rule for violation in found.violations] == ["device given twice"] * 2
     assert "x/p, x/q" in str(found.violations[0])
+
+
+def test_pods_that_never_have_room_do_not_keep_a_crowded_cluster_from_recovering() -> None:
+    found = Judge(is_crowded=True)
+    for entry in Told().mark("begin", "f").pod("p", gpus=5).mark("end", "f").mark("quiet", "").entries:
+        found.fold(entry)
+
+    assert not found.violations
 
 
 def test_a_recovery_lasts_until_the_last_pod_that_waited_has_a_node_or_is_gone() -> None:
