@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-import re
 import signal
 import sys
 import tempfile
@@ -25,6 +24,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from gangline_chaos.schedulers import LEADS
 from gangline_e2e.api import Api
 from gangline_e2e.day import fabric
 from gangline_e2e.day.fabric import Fabric
@@ -37,7 +37,6 @@ from gangline_e2e.isolation import isolated
 from gangline_e2e.scheduler import Gangline, election
 from gangline_e2e.workloads import Manifest, gpu_pod
 
-LEADS = re.compile(r"^leader_election_master_status\{.*\} 1\.0$", re.MULTILINE)
 ELECTION = "gangline"
 """The Lease by which the replicas elect a leader."""
 BEFORE_S, BETWEEN_S, AFTER = 0.3, 0.02, 5

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
-from gangline.deadline import NO_DEADLINE, POD_SECONDS, Deadline
+from gangline.deadline import POD_SECONDS, Deadline
 from gangline.errors import GanglineError
 from gangline.profile.runtime import Runtime
 from gangline.state.pods import PodInfo
@@ -55,12 +56,7 @@ class Rehearsals:
                 del self._last[name]
                 continue
             evaluator = runtimes[name].evaluator
-            evaluator.deadline = Deadline(POD_SECONDS)
-            try:
+            with suppress(GanglineError), evaluator.within(Deadline(POD_SECONDS)):  # the leader says what went wrong
                 filtered = runtimes[name].filter(pod.anew())
                 if filtered.feasible.any():
                     evaluator.ranking(filtered)
-            except GanglineError:
-                pass  # the leader says it of a pod that waits
-            finally:
-                evaluator.deadline = NO_DEADLINE

@@ -12,6 +12,7 @@ from gangline_plugins.defragmentation.movable import Movable
 from gangline_plugins.defragmentation.plan import Move, MoveStep
 from gangline_plugins.defragmentation.record import owner_of
 from gangline_plugins.gpu.devices import device_table
+from gangline_plugins.memberships import key_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,16 +74,11 @@ def in_batches(moved: Sequence[Moved], movable: Movable, handle: Handle, most: i
 
 def _may_join(each: Moved, batch: Sequence[Moved], movable: Movable, handle: Handle) -> bool:
     left = {row for other in batch for row in other.sources}
-    groups = {_group_of(other, handle) for other in batch} - {""}
-    if not left.isdisjoint(each.destinations) or _group_of(each, handle) in groups:
+    groups = {key_of(handle, other.pods[0]) for other in batch} - {""}
+    if not left.isdisjoint(each.destinations) or key_of(handle, each.pods[0]) in groups:
         return False
     together = [pod for other in (*batch, each) for pod in other.pods]
     return not movable.budgets.any or not movable.budgets.split(together)[0]
-
-
-def _group_of(moved: Moved, handle: Handle) -> str:
-    membership = handle.group_of(moved.pods[0])
-    return membership.group.key if isinstance(membership, Membership) else ""
 
 
 def _move(moved: Moved, movable: Movable, handle: Handle, batch: int) -> Move:

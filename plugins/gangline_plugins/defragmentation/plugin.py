@@ -53,6 +53,7 @@ from gangline_plugins.defragmentation.holds import Holds
 from gangline_plugins.defragmentation.plan import MovePlan
 from gangline_plugins.defragmentation.planning import Planner
 from gangline_plugins.defragmentation.record import CONFIG_MAP, HELD, Record, record_of
+from gangline_plugins.memberships import key_of
 from gangline_plugins.preemption.helping import is_helped
 
 log = logging.getLogger(__name__)
@@ -168,9 +169,7 @@ class Defragmentation:
     @hookimpl
     def filter(self, pod: PodInfo, nodes: NodeView) -> CodeColumn:
         """Reject nodes that are kept for other pods; for a replacement pod, reject all nodes but those kept for it."""
-        membership = self._handle.group_of(pod)
-        group = membership.group.key if isinstance(membership, Membership) else ""
-        kept, elsewhere = self._holds.kept(pod, group, nodes), self._holds.elsewhere(pod, nodes)
+        kept, elsewhere = self._holds.kept(pod, key_of(self._handle, pod), nodes), self._holds.elsewhere(pod, nodes)
         verdicts: CodeColumn = np.where(kept, 1, np.where(elsewhere, 2, 0)).astype(np.uint8)
         return verdicts
 

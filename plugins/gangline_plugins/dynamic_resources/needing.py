@@ -70,35 +70,31 @@ def is_full(ledger: Ledger, pod: PodInfo, claim: model.ResourceClaim) -> bool:
 
 def left_for_pod(ledger: Ledger, pod: PodInfo) -> Claims:
     """The claims of a pod without a node that have devices on certain nodes, and that no other consumer uses."""
-    if pod.row >= 0:
-        return []
-    try:
-        claims = [ledger.newest(each) for each in ledger.claims.of(pod)]
-    except ClaimProblem:
-        return []
-    found = []
-    for claim in claims:
-        allocation, uid = claim.status.allocation, claim.metadata.uid
-        if allocation is None or allocation.node_selector is None or ledger.is_leaving(uid):
-            continue
-        if not ledger.consumers(uid) - {pod.uid}:
-            found.append(claim)
-    return found
+    return [
+        claim
+        for claim in _allocated(ledger, pod)
+        if claim.status.allocation is not None
+        and claim.status.allocation.node_selector is not None
+        and not ledger.consumers(claim.metadata.uid) - {pod.uid}
+    ]
 
 
 def left_for_group(ledger: Ledger, pod: PodInfo) -> Claims:
     """The claims of a pod without a node that have devices for its PodGroup, and that no pod with a node uses."""
+    found = []
+    for claim in _allocated(ledger, pod):
+        mine = ledger.references.reserved_as(pod, claim)
+        if mine not in ("", pod.uid) and not ledger.consumers(claim.metadata.uid) - {mine}:
+            found.append(claim)
+    return found
+
+
+def _allocated(ledger: Ledger, pod: PodInfo) -> Claims:
+    """The claims of a pod without a node that have devices and are not giving them back."""
     if pod.row >= 0:
         return []
     try:
         claims = [ledger.newest(each) for each in ledger.claims.of(pod)]
     except ClaimProblem:
         return []
-    found = []
-    for claim in claims:
-        mine, uid = ledger.references.reserved_as(pod, claim), claim.metadata.uid
-        if mine in ("", pod.uid) or claim.status.allocation is None or ledger.is_leaving(uid):
-            continue
-        if not ledger.consumers(uid) - {mine}:
-            found.append(claim)
-    return found
+    return [each for each in claims if each.status.allocation is not None and not ledger.is_leaving(each.metadata.uid)]

@@ -15,6 +15,11 @@ UNSEEN = 30.0
 """Seconds for which a request counts that was made, and of which the watch has not told."""
 
 
+def namespace_of(key: str) -> str:
+    """The namespace in the key of a gang."""
+    return key.partition(":")[2].partition("/")[0]
+
+
 @dataclass(eq=False)
 class LackingGang:
     """A gang that has no place, as it was when it was last tried."""
@@ -116,5 +121,4 @@ class GangBook:
         Whoever may write requests in one namespace has no say in the gangs of another.
         """
         key = (request.metadata.annotations or {}).get(custom_resources.PROVISIONING_GANG, "")
-        namespace = key.partition(":")[2].partition("/")[0]
-        return key if namespace == request.metadata.namespace and is_of(request, self._profile) else ""
+        return key if namespace_of(key) == request.metadata.namespace and is_of(request, self._profile) else ""

@@ -27,7 +27,6 @@ from gangline import (
     GanglineError,
     GroupAttempt,
     Handle,
-    Membership,
     NotFound,
     PodGroup,
     PodInfo,
@@ -40,9 +39,10 @@ from gangline import (
     resources,
     unschedulable,
 )
+from gangline_plugins.memberships import group_of, key_of
 from gangline_plugins.provisioning.arguments import ProvisioningArgs
 from gangline_plugins.provisioning.asking import fault_of
-from gangline_plugins.provisioning.book import GangBook, LackingGang
+from gangline_plugins.provisioning.book import GangBook, LackingGang, namespace_of
 from gangline_plugins.provisioning.carrying_out import Asking
 from gangline_plugins.provisioning.conditions import RequestPhase, RequestState, state_of
 from gangline_plugins.provisioning.planning import GangView, ProvisioningStep, backoff, next_step
@@ -106,7 +106,7 @@ class Provisioning:
     def _is_provisioned_for(
         self, pod: PodInfo, old: model.ProvisioningRequest | None, new: model.ProvisioningRequest | None
     ) -> bool:
-        key = self._key_of(pod)
+        key = key_of(self._handle, pod)
         if new is None or not key or new.metadata.namespace != pod.namespace:
             return False
         if (new.metadata.annotations or {}).get(custom_resources.PROVISIONING_GANG) != key:
@@ -117,7 +117,7 @@ class Provisioning:
     @hookimpl
     def post_reject(self, pod: PodInfo) -> bool:
         """Whether a request may help the pod."""
-        return bool(self._key_of(pod))
+        return bool(key_of(self._handle, pod))
 
     @hookimpl
     def pod_group_post_filter(self, attempt: GroupAttempt) -> Status | None:
@@ -136,12 +136,8 @@ class Provisioning:
     @hookimpl
     async def post_bind(self, pod: PodInfo) -> None:
         """The gang of the pod may not need its request any more."""
-        if self._book.gangs() and self._key_of(pod) in self._book.gangs():
+        if self._book.gangs() and key_of(self._handle, pod) in self._book.gangs():
             self._book.news.set()
-
-    def _key_of(self, pod: PodInfo) -> str:
-        membership = self._handle.group_of(pod)
-        return membership.group.key if isinstance(membership, Membership) else ""
 
     # In the background
 
@@ -196,8 +192,7 @@ class Provisioning:
         return now - self._absent.setdefault(key, now) >= GRACE
 
     def _group_of(self, pods: Sequence[PodInfo]) -> PodGroup | None:
-        membership = self._handle.group_of(pods[0]) if pods else None
-        return membership.group if isinstance(membership, Membership) else None
+        return group_of(self._handle, pods[0]) if pods else None
 
     def _is_helped(self, key: str) -> bool:
         """Whether room is being made for members of the gang already."""
@@ -287,11 +282,6 @@ class Provisioning:
         if self._refused.get(key) != why:
             self._refused[key] = why
             self._notices.refused(gang.group, gang.pods, f"no ProvisioningRequest is made: {why}")
-
-
-def namespace_of(key: str) -> str:
-    """The namespace in the key of a gang."""
-    return key.partition(":")[2].partition("/")[0]
 
 
 def _rank(due: DueStep) -> tuple[float, float, str]:

@@ -43,6 +43,7 @@ from gangline import (
     on,
     unschedulable,
 )
+from gangline_plugins.memberships import key_of
 from gangline_plugins.recovery.arguments import RecoveryArgs
 from gangline_plugins.recovery.policies import RecoveryPolicy, policy_of
 from gangline_plugins.recovery.rounds import RecoveryRounds
@@ -85,7 +86,7 @@ class Recovery:
     @hookimpl
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         """Hold the members of a gang that starts anew until the old ones have left; they would go beside them."""
-        key, lost = (self._key_of(pod) if self._under_way.recovering else ""), self._rounds.health.all
+        key, lost = (key_of(self._handle, pod) if self._under_way.recovering else ""), self._rounds.health.all
         return unschedulable(_STARTS_ANEW) if key and self._under_way.are_leaving(key, lost) else None
 
     @hookimpl
@@ -139,21 +140,17 @@ class Recovery:
     def reserve(self, pod: PodInfo, node: str) -> None:
         """A member has a node: the room that was kept for it is its own now."""
         if self._under_way.recovering:
-            self._under_way.comes(self._key_of(pod), pod, node)
+            self._under_way.comes(key_of(self._handle, pod), pod, node)
 
     @hookimpl
     def unreserve(self, pod: PodInfo) -> None:
         """The member was not bound: keep its room again."""
         if self._under_way.recovering:
-            self._under_way.comes_not(self._key_of(pod), pod)
+            self._under_way.comes_not(key_of(self._handle, pod), pod)
 
     @hookimpl
     async def post_bind(self, pod: PodInfo) -> None:
         """A member is bound: if nobody else is to come, its gang has recovered."""
-        key = self._key_of(pod) if self._under_way.recovering else ""
+        key = key_of(self._handle, pod) if self._under_way.recovering else ""
         if key:
             self._rounds.arrived(key, pod)
-
-    def _key_of(self, pod: PodInfo) -> str:
-        membership = self._handle.group_of(pod)
-        return membership.group.key if isinstance(membership, Membership) else ""

@@ -19,10 +19,10 @@ from gangline import (
     Deadline,
     GanglineError,
     Handle,
-    Membership,
     PodGroup,
     PodInfo,
 )
+from gangline_plugins.memberships import key_of
 from gangline_plugins.preemption.helping import is_helped
 from gangline_plugins.recovery.arguments import RecoveryArgs
 from gangline_plugins.recovery.carrying_out import Removing
@@ -173,9 +173,7 @@ class RecoveryRounds:
             self._handle.announce(HAVE_LEFT)
 
     def _is_removed(self, pod: PodInfo) -> bool:
-        membership = self._handle.group_of(pod)
-        key = membership.group.key if isinstance(membership, Membership) else ""
-        under_way = self._under_way.recovering.get(key)
+        under_way = self._under_way.recovering.get(key_of(self._handle, pod))
         return under_way is not None and pod.uid in under_way.removed
 
     async def _force(self, pod: PodInfo, loss: Loss) -> None:

@@ -28,7 +28,6 @@ from gangline import (
     EventHint,
     GroupAttempt,
     Handle,
-    Membership,
     NodeView,
     PodInfo,
     Reason,
@@ -42,6 +41,7 @@ from gangline import (
     resources,
     unschedulable,
 )
+from gangline_plugins.memberships import key_of
 from gangline_plugins.reservation.arguments import ReservationArgs
 from gangline_plugins.reservation.ending import EVENTS, End, Notices
 from gangline_plugins.reservation.lifetimes import Lifetimes
@@ -119,7 +119,7 @@ class Reservation:
         for pods that end before the group starts.
         """
         kept = self._leaving.kept
-        if kept is None or pod.priority > kept.priority or self._key_of(pod) == kept.key:
+        if kept is None or pod.priority > kept.priority or key_of(self._handle, pod) == kept.key:
             return SKIP
         return SKIP if self._end_of(pod) <= kept.at else None
 
@@ -132,7 +132,7 @@ class Reservation:
     def reserve(self, pod: PodInfo) -> None:
         """End the reservation as served when a pod of its group gets a node."""
         kept = self._leaving.kept
-        if kept is not None and self._key_of(pod) == kept.key:
+        if kept is not None and key_of(self._handle, pod) == kept.key:
             self._end(kept, End.SERVED)
 
     # Its end
@@ -245,10 +245,6 @@ class Reservation:
         kept = self._leaving.kept
         beneficiary = kept.namespace if kept is not None else ""
         return self._lifetimes.end_of(pod, self._handle.clock.now(), beneficiary)
-
-    def _key_of(self, pod: PodInfo) -> str:
-        membership = self._handle.group_of(pod)
-        return membership.group.key if isinstance(membership, Membership) else ""
 
 
 def _priority(attempt: GroupAttempt) -> int:

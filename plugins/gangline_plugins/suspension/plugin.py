@@ -21,7 +21,7 @@ import msgspec
 from gangline import Action, EventHint, Handle, PodInfo, Status, hookimpl, on, resources, unschedulable
 from gangline_plugins.suspension.owning import job_of
 from gangline_plugins.suspension.record import SUSPENDED_BY
-from gangline_plugins.suspension.resuming import Resuming, suspended_by
+from gangline_plugins.suspension.resuming import Resuming, is_suspended_by
 from gangline_plugins.suspension.suspenders import Suspenders
 from gangline_plugins.suspension.suspending import Suspending
 from gangline_plugins.suspension.writing import OwnerWriter
@@ -65,7 +65,7 @@ class Suspension:
 
     def on_upsert(self, obj: Any) -> None:
         """A Job or JobSet came or has changed."""
-        if suspended_by(self._handle.profile, (obj,)):
+        if is_suspended_by(self._handle.profile, obj):
             self._suspended[obj.metadata.uid] = obj
             self._changed.set()
         else:

@@ -136,9 +136,9 @@ class Resuming:
         return [pod for pod, each in memberships if isinstance(each, Membership) and each.group.key == key]
 
 
-def suspended_by(profile: str, objects: Iterable[Any]) -> list[Any]:
-    """The Jobs or JobSets with a record of this profile."""
-    return [each for each in objects if (each.metadata.annotations or {}).get(SUSPENDED_BY) == profile]
+def is_suspended_by(profile: str, obj: Any) -> bool:
+    """Whether a Job or JobSet has a record of this profile."""
+    return (obj.metadata.annotations or {}).get(SUSPENDED_BY) == profile
 
 
 def _owner(obj: Any) -> SuspendableOwner:
