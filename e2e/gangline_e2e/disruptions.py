@@ -5,11 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
+import yaml
+
+import gangline_profiles
 from gangline_e2e import gangs, node_losses
-from gangline_e2e.api import Api
-from gangline_e2e.workloads import Manifest, is_bound
+from gangline_e2e.api import Api, connect
+from gangline_e2e.gpu_crds import install
+from gangline_e2e.workloads import Manifest, is_bound, priority_class
 
 DISRUPTION_TARGET = "DisruptionTarget"
 IGNORE = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": DISRUPTION_TARGET, "status": "True"}]}]}
@@ -152,6 +157,24 @@ async def following(api: Api) -> AsyncIterator[Disruptions]:
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
+
+
+@asynccontextmanager
+async def furnished(kubeconfig: Path, nodes: int) -> AsyncIterator[Disruptions]:
+    """The custom resources, a priority class `urgent` and two leaves of so many nodes; then pods are followed."""
+    async with connect(kubeconfig) as api:
+        await install(api)
+        await api.create(priority_class("urgent", 100))
+        await api.create_many(gangs.fabric(spines=1, leaves=2, nodes=nodes))
+        async with following(api) as found:
+            yield found
+
+
+def configuration(**arguments: Manifest) -> Manifest:
+    """The profile of gangs, with arguments of some plugins."""
+    config: Manifest = yaml.safe_load(gangline_profiles.read(gangs.PROFILE))
+    config["profiles"][0]["pluginConfig"] += [{"name": name, "args": args} for name, args in arguments.items()]
+    return config
 
 
 def _reason(pod: Manifest) -> str:

@@ -11,19 +11,20 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-import yaml
 
-import gangline_profiles
 from gangline_e2e import gangs, node_losses
-from gangline_e2e.api import connect
-from gangline_e2e.disruptions import ONE_LEAF, Disruptions, following
-from gangline_e2e.gpu_crds import install
+from gangline_e2e.disruptions import ONE_LEAF, Disruptions, configuration, furnished
 from gangline_e2e.harness import ControlPlane, Options
-from gangline_e2e.workloads import Manifest, gpu_pod, priority_class
+from gangline_e2e.workloads import Manifest, gpu_pod
 
 StartControlPlane = Callable[[Options], ControlPlane]
 PATIENCE_OF_THE_COLLECTOR = 20.0
 """Seconds: kube-controller-manager lets pods of dead nodes go only after more than this."""
+
+ARGUMENTS: dict[str, Manifest] = {
+    "Recovery": {"graceSeconds": 0.5, "releaseSeconds": 3},
+    "Defragmentation": {"intervalSeconds": 1},
+}
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -33,22 +34,9 @@ async def story(
     start_control_plane: StartControlPlane, start_gangline: Callable[..., Any]
 ) -> AsyncIterator[Disruptions]:
     plane = start_control_plane(Options(controller_manager=True))
-    async with connect(plane.kubeconfig) as api:
-        await install(api)
-        await api.create(priority_class("urgent", 100))
-        await api.create_many(gangs.fabric(spines=1, leaves=2, nodes=2))
-        start_gangline(plane.kubeconfig, _configuration())
-        async with following(api) as found:
-            yield found
-
-
-def _configuration() -> Manifest:
-    config: dict[str, Any] = yaml.safe_load(gangline_profiles.read(gangs.PROFILE))
-    config["profiles"][0]["pluginConfig"] += [
-        {"name": "Recovery", "args": {"graceSeconds": 0.5, "releaseSeconds": 3}},
-        {"name": "Defragmentation", "args": {"intervalSeconds": 1}},
-    ]
-    return config
+    async with furnished(plane.kubeconfig, nodes=2) as found:
+        start_gangline(plane.kubeconfig, configuration(**ARGUMENTS))
+        yield found
 
 
 async def test_a_job_that_a_pod_preempts_counts_no_failure(story: Disruptions) -> None:

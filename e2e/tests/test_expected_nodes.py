@@ -5,7 +5,7 @@ The same stories are told to kube-scheduler: what must hold for Gangline has to 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any, Protocol
 
 import pytest
@@ -52,17 +52,19 @@ async def nodes(empty: Api) -> AsyncIterator[Api]:
 
 
 @pytest.fixture
-def start(own_control_plane: ControlPlane, start_gangline: Any) -> StartOne:
-    """A function that starts a scheduler."""
+def start(own_control_plane: ControlPlane, start_gangline: Any) -> Iterator[StartOne]:
+    """A function that starts a scheduler for this test."""
 
     def begin(scheduler: str, gates: str = "") -> None:
         words = (f"--feature-gates={gates}",) if gates else ()
         if scheduler == OURS:
             start_gangline(own_control_plane.kubeconfig, CONFIGURATION, more=words)
-        elif "kube-scheduler" not in own_control_plane.processes:
+        else:
             own_control_plane.start_scheduler(words)
 
-    return begin
+    yield begin
+    if "kube-scheduler" in own_control_plane.processes:
+        own_control_plane.kill("kube-scheduler")
 
 
 def with_claim(name: str, scheduler: str) -> Manifest:

@@ -9,22 +9,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-import yaml
 
-import gangline_profiles
-from gangline_e2e import gangs, node_losses
-from gangline_e2e.api import connect
-from gangline_e2e.disruptions import ONE_LEAF, SUSPEND, Disruptions, following
-from gangline_e2e.gpu_crds import install
+from gangline_e2e import node_losses
+from gangline_e2e.disruptions import ONE_LEAF, SUSPEND, Disruptions, configuration, furnished
 from gangline_e2e.harness import ControlPlane, Options
 from gangline_e2e.scheduler import Gangline
-from gangline_e2e.workloads import Manifest, priority_class
+from gangline_e2e.workloads import Manifest
 
 StartControlPlane = Callable[[Options], ControlPlane]
 LEAF = 5
 BACKOFF = 160.0
 """Seconds for which the Job controller would wait before it creates pods in place of five that were evicted."""
 WANTS = {**ONE_LEAF, **SUSPEND}
+
+ARGUMENTS: dict[str, Manifest] = {"Recovery": {"graceSeconds": 0.5}, "Suspension": {"resumeSeconds": 3600}}
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -52,22 +50,8 @@ async def story(
     start_control_plane: StartControlPlane, start_gangline: Callable[..., Any]
 ) -> AsyncIterator[Suspensions]:
     plane = start_control_plane(Options(controller_manager=True))
-    async with connect(plane.kubeconfig) as api:
-        await install(api)
-        await api.create(priority_class("urgent", 100))
-        await api.create_many(gangs.fabric(spines=1, leaves=2, nodes=LEAF))
-        scheduler = start_gangline(plane.kubeconfig, _configuration())
-        async with following(api) as found:
-            yield Suspensions(found, scheduler)
-
-
-def _configuration() -> Manifest:
-    config: dict[str, Any] = yaml.safe_load(gangline_profiles.read(gangs.PROFILE))
-    config["profiles"][0]["pluginConfig"] += [
-        {"name": "Recovery", "args": {"graceSeconds": 0.5}},
-        {"name": "Suspension", "args": {"resumeSeconds": 3600}},
-    ]
-    return config
+    async with furnished(plane.kubeconfig, nodes=LEAF) as found:
+        yield Suspensions(found, start_gangline(plane.kubeconfig, configuration(**ARGUMENTS)))
 
 
 async def test_a_preempted_job_is_suspended_and_starts_again_when_there_is_room(story: Suspensions) -> None:
