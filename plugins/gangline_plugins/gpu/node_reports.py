@@ -41,8 +41,8 @@ class NodeReports:
     def __init__(self, columns: Columns, classes: LinkClasses, state: State, table: Table) -> None:
         self.count = 0
         """Grows by 1 with each report of an agent, and with each one that is gone."""
-        self.arrived: list[Callable[[int], None]] = []
-        """Called with the row of a node whose devices are known from now on."""
+        self.changed: list[Callable[[int], None]] = []
+        """Called with the row of a node that reports its devices for the first time, or others than before."""
         self._columns = columns
         self._classes = classes
         self._state = state
@@ -130,10 +130,9 @@ class NodeReports:
         problem = found if isinstance(found, str) else ""
         if problem and problem != node.problem:
             log.warning("%s; pods with claims do not go to the node", problem)
-        was_known = node.hardware is not None
         node.problem = problem
         node.hardware = None if isinstance(found, str) else found
         self._table.settle(row, node)
-        if node.hardware is not None and not was_known:
-            for tell in self.arrived:
+        if node.hardware is not None:
+            for tell in self.changed:
                 tell(row)

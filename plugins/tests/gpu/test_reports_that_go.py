@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 
 from gangline.kube.resources import GPU_NODE_STATUSES, NODES, PODS
@@ -89,7 +90,8 @@ def test_where_pods_have_shares_of_devices_too_many_plain_requests_do_not_come_w
     assert cluster.held() == cluster.allocated() and "third" not in cluster.bound()
 
 
-def test_a_pod_that_was_bound_without_devices_gets_them_when_its_node_reports_them() -> None:
+@pytest.mark.parametrize("first", ["its devices", "that it is there, as agents do"])
+def test_a_pod_that_was_bound_without_devices_gets_them_when_its_node_reports_them(first: str) -> None:
     cluster = LeaseCluster(nodes=1)
     cluster.server.delete(GPU_NODE_STATUSES, "node-0")
     add_plain(cluster, "train")
@@ -98,7 +100,10 @@ def test_a_pod_that_was_bound_without_devices_gets_them_when_its_node_reports_th
         async with cluster.scheduler():
             await cluster.until_bound("train", seconds=5)
             assert ALLOCATED not in (cluster.pod("train").metadata.annotations or {})
-            cluster.create(GPU_NODE_STATUSES, report("node-0"))
+            cluster.create(GPU_NODE_STATUSES, report("node-0", "hgx-h100" if first == "its devices" else []))
+            await asyncio.sleep(0.1)
+            status = msgspec.to_builtins(report("node-0").status)
+            cluster.server.patch(GPU_NODE_STATUSES, "node-0", {"status": status}, subresource="status")
             await cluster.until(lambda: len(cluster.held()) == 2, 4)
             await cluster.until(lambda: ALLOCATED in (cluster.pod("train").metadata.annotations or {}), 5)
             await asyncio.sleep(60)

@@ -54,8 +54,8 @@ class Mender:
         """Pods without an annotation for which devices are chosen."""
         book.bereaved.append(self._lost)
         handle.state.at_end(lambda: book.bereaved.remove(self._lost))
-        table.reports.arrived.append(self._reported)
-        handle.state.at_end(lambda: table.reports.arrived.remove(self._reported))
+        table.reports.changed.append(self._reported)
+        handle.state.at_end(lambda: table.reports.changed.remove(self._reported))
 
     async def run(self) -> None:
         """Mend until cancelled."""
@@ -88,7 +88,10 @@ class Mender:
             self._wake.set()
 
     def _reported(self, row: int) -> None:
-        """A node reports its devices for the first time: pods on it may have been bound without any."""
+        """A node reports devices: pods on it may have been bound without any.
+
+        An agent creates its report first and writes the devices into its status then, so the first report may be empty.
+        """
         for uid in {uid for uids in self._table.holders(row).values() for uid in uids}:
             pod = self._pods.get(uid)
             if pod is not None and custom_resources.ALLOCATED not in pod.annotations:
@@ -144,11 +147,12 @@ class Mender:
     async def _mend(self, pod: PodInfo) -> None:
         live = await self._live(pod)
         allocation = self._allocation(pod)
-        if live is None or allocation is None or self._pods.get(pod.uid) is not pod:
+        if live is None or allocation is None:
             return
         written = (live.metadata.annotations or {}).get(custom_resources.ALLOCATED)
-        if written != pod.annotations.get(custom_resources.ALLOCATED):
-            return  # the watch has not told yet
+        if self._pods.get(pod.uid) is not pod or written != pod.annotations.get(custom_resources.ALLOCATED):
+            self._lost(pod.uid)  # the pod has changed meanwhile, or the watch has not told yet: once more in a moment
+            return
         if written is None:
             await self._choose(pod, allocation)
         elif await self._lock(pod, allocation):
