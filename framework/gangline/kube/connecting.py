@@ -9,12 +9,13 @@ when it is collected: by then it may be another connection's. That one breaks, w
 from __future__ import annotations
 
 import asyncio
-import socket
 from typing import Any
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.client_reqrep import ClientRequest
+
+from gangline.kube import sockets
 
 
 class Connector(aiohttp.TCPConnector):
@@ -45,15 +46,5 @@ class Connector(aiohttp.TCPConnector):
             client_error=client_error,
             **kwargs,
         )
-        _keep_alive(transport)
+        sockets.bound(transport)
         return transport, handler
-
-
-def _keep_alive(transport: asyncio.Transport) -> None:
-    made = transport.get_extra_info("socket")
-    if made is None:
-        return  # it is closed already
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 3)):
-        if hasattr(socket, option):  # not everywhere
-            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

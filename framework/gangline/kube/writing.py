@@ -7,6 +7,7 @@ Rules:
 - One request at a time on a connection, and never another one after a failure, a time-out or a cancellation.
 - No request is sent twice: only the caller knows whether a write may happen twice.
 - Whether a write may be sent is checked at the last moment, after all waiting.
+- A write that was given up arrives soon or never: the close is a reset, so the kernel sends no more of it.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import httptools
 from yarl import URL
 
 from gangline.errors import Unavailable
+from gangline.kube import sockets
 
 MaySend = Callable[[], bool]
 
@@ -179,6 +181,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """It is open."""
+        sockets.bound(transport)
         self._transport = cast(asyncio.Transport, transport)
         self.is_open = True
         self._all.add(self)

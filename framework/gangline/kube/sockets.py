@@ -1,0 +1,31 @@
+"""Options of the sockets to an API server: when a dead end is noticed, and for how long data may be on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from contextlib import suppress
+
+KEEP_ALIVE = (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 3))
+"""A connection on which nothing is sent notices within a minute that the other end is gone."""
+UNANSWERED = 30.0
+"""Seconds after which the kernel gives a connection up whose other end has not acknowledged what was sent."""
+NO_LINGER = struct.pack("ii", 1, 0)
+"""SO_LINGER with no time: a close is a reset, and the kernel drops what it has not sent."""
+
+
+def bound(transport: asyncio.BaseTransport) -> None:
+    """Nothing of a request arrives long after it was sent, whatever ends the connection or the process.
+
+    Without these options the kernel goes on sending the data of a closed connection for minutes.
+    """
+    made = transport.get_extra_info("socket")
+    if made is None:
+        return  # it is closed already
+    with suppress(OSError):  # the other end has reset it
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
+        for option, value in (*KEEP_ALIVE, ("TCP_USER_TIMEOUT", int(UNANSWERED * 1000))):
+            if hasattr(socket, option):  # not everywhere
+                made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
