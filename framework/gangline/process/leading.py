@@ -9,7 +9,8 @@ Rules
 - The leader stops before its lease can have expired: a deadline cancels its work, and only a renewal extends the
   deadline. `Tenure` has the same deadline for writes of another thread, where a cancellation may come late.
 - A process that hangs must lose the lease: while there is a ``complaint`` the lease is not taken or renewed.
-- The lease is released after the work has ended, never before, and not if something that was sent may still arrive.
+- The lease is released after the work has ended, never before, and only if the tenure is clean: what was sent may still
+  arrive, after an error for example. Then the lease runs out.
   With it goes what the next leader need not find out by itself; see `kube.handing_over`.
 """
 
@@ -124,7 +125,7 @@ class Elector:
         """Waits for leadership, then runs ``lead`` while the lease is renewed; returns when ``lead`` does.
 
         When the lease cannot be renewed, or another holds it, ``lead`` is cancelled and LeadershipLost raised. In every
-        other case, cancellation too, the lease is released as soon as ``lead`` has ended.
+        other case, cancellation too, the lease is released as soon as ``lead`` has ended, if the tenure is clean then.
         """
         self._on_leading(False)
         tenure = asyncio.timeout_at(await self._acquire())

@@ -24,8 +24,10 @@ class Tenure:
         self._until = -math.inf
         self.term = Term()
         """When the process leads, or led last."""
-        self.is_clean = True
-        """Whether everything that was sent in the term has arrived, if the term ends now."""
+        self.is_clean = False
+        """Whether everything that was sent in the term has arrived. Only who has made sure says so: a term that ends
+        otherwise, by an error for example, may leave writes under way.
+        """
         self.handed_over = ""
         """What the leader before has left to this process; see `kube.handing_over`."""
         self.hands_over: Callable[[], str] = str
@@ -39,6 +41,7 @@ class Tenure:
         `was_released`: the last leader has given up the lease, and not lost it.
         """
         self.handed_over = handed_over if was_released else ""
+        self.is_clean = False
         self.term = Term(f"{election}/{number}", began if was_released else began + LANDING)
         self._until = until
 
