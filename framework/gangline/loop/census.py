@@ -1,5 +1,7 @@
 """Looks at all waiting units, a part each second: counts them for the gauges, and tells held groups why they wait.
 
+Only the leader tells: nobody writes what a standby says.
+
 However many pods wait, one look takes milliseconds; with up to a few thousand pods, one look covers them all.
 """
 
@@ -33,6 +35,7 @@ class Census:
         outcomes: Outcomes,
         metrics: Metrics,
         others: Callable[[], Iterable[PodInfo]],
+        leads: Callable[[], bool],
         most: int = MOST_PODS,
     ) -> None:
         self._queue = queue
@@ -41,6 +44,7 @@ class Census:
         self._metrics = metrics
         self._pending = {place: metrics.pending.labels(place) for place in QUEUED}
         self._others = others
+        self._leads = leads
         self._most = most
         self._left: list[Unit] = []
         """The units of this round that are still to come, the next one last."""
@@ -73,7 +77,7 @@ class Census:
         self._groups["waiting"] += 1
         membership = runtime.handle.group_of(unit.pod)
         group = membership.group if isinstance(membership, Membership) else None
-        if unit.place is Place.GATED and unit.entered <= now - SETTLED:
+        if unit.place is Place.GATED and unit.entered <= now - SETTLED and self._leads():
             self._outcomes.group_held(unit, group, unit.message + self._missing(unit, group))
         if unit.place is not Place.IN_FLIGHT and group is not None:
             self._groups["partial"] += runtime.progress(group).is_partial

@@ -156,7 +156,20 @@ class Reporter:
                 raise
 
     async def _write_group_condition(self, condition: GroupCondition) -> None:
-        """Write a condition of a group of Kubernetes or scheduler-plugins; other groups have their own controllers."""
+        """Write a condition of a group; a failed write is tried again."""
+        again = False
+        try:
+            await self._patch_group(condition)
+        except (Conflict, Unavailable, TooManyRequests) as error:
+            again = True
+            await asyncio.sleep(IDLE if isinstance(error, Conflict) else PAUSE)
+            if not isinstance(error, Conflict):
+                raise
+        finally:
+            self._recorder.group_written(condition, again)
+
+    async def _patch_group(self, condition: GroupCondition) -> None:
+        """A group of Kubernetes or scheduler-plugins is told; other groups have their own controllers."""
         regarding = condition.object
         resource = _GROUPS.get((regarding.api_version, regarding.kind))
         if resource is None:

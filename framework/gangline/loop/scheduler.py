@@ -144,7 +144,9 @@ class Scheduler:
         limits = CycleLimits(options.pod_deadline, options.gang_deadline, options.stopwatch)
         self._cycles = SchedulingCycles(self._cluster, metrics, self.decisions, binder, outcomes, limits)
         self.reporter = Reporter(client, self.recorder, clock, metrics, lambda: binder.pending, self._still_waiting)
-        census = Census(self.queue, lambda: self.runtimes, outcomes, metrics, self._pods.others)
+        census = Census(
+            self.queue, lambda: self.runtimes, outcomes, metrics, self._pods.others, lambda: self._leading is not None
+        )
         self._housekeeping = Housekeeping(self.cache, clock, self.informers, census, metrics)
         self._rehearsals = Rehearsals(lambda: self.runtimes, self._stands_by, metrics)
         self._noted: set[str] = set()

@@ -103,6 +103,8 @@ class EventRecorder:
         """For each object the warnings that count against BURST, and the time of that number; last warned last."""
         self._conditions: OrderedDict[str, Condition] = OrderedDict()
         self._group_conditions: OrderedDict[str, GroupCondition] = OrderedDict()
+        self._in_writing: set[str] = set()
+        """Groups of which a condition is being written: the next one waits, so that the latest one is written last."""
         self._number = itertools.count()
         self.dropped = 0
         self.wakers: list[Callable[[], None]] = []
@@ -148,12 +150,24 @@ class EventRecorder:
 
     def group_condition(self, condition: GroupCondition) -> None:
         """Set the group's condition."""
-        self._group_conditions[condition.object.uid or condition.object.name] = condition
+        self._group_conditions[_group_key(condition)] = condition
         self._wake()
 
     def next_group_condition(self) -> GroupCondition | None:
-        """The oldest waiting condition of a group, to be written now."""
-        return self._group_conditions.popitem(last=False)[1] if self._group_conditions else None
+        """The oldest condition of a group that can be written now; `group_written` has to be called in the end."""
+        key = next((key for key in self._group_conditions if key not in self._in_writing), None)
+        if key is None:
+            return None
+        self._in_writing.add(key)
+        return self._group_conditions.pop(key)
+
+    def group_written(self, condition: GroupCondition, again: bool = False) -> None:
+        """The writing of a condition has ended. `again`: it waits again, unless there is a newer one."""
+        key = _group_key(condition)
+        self._in_writing.discard(key)
+        if again:
+            self._group_conditions.setdefault(key, condition)
+        self._wake()
 
     def restore(self, condition: Condition) -> None:
         """The condition could not be written: it waits again, unless there is a newer one."""
@@ -207,6 +221,10 @@ class EventRecorder:
         self._written[key] = (name, count)
         if len(self._written) > MOST_REMEMBERED:
             self._written.popitem(last=False)
+
+
+def _group_key(condition: GroupCondition) -> str:
+    return condition.object.uid or f"{condition.object.namespace}/{condition.object.name}"
 
 
 def _shortened(note: str) -> str:

@@ -35,7 +35,7 @@ class Counted(SchedulingQueue):
         return super().__iter__()
 
 
-def census(gangs: Gangs, most: int) -> tuple[Census, Counted, Metrics, Told]:
+def census(gangs: Gangs, most: int, leads: bool = True) -> tuple[Census, Counted, Metrics, Told]:
     queue, metrics, told = Counted(), Metrics(), Told()
 
     def admit(pods: object) -> Status:
@@ -43,7 +43,8 @@ def census(gangs: Gangs, most: int) -> tuple[Census, Counted, Metrics, Told]:
 
     queue.serve("default-scheduler", lambda pod, since: (since,), admit, {}, gangs.runtime.group_key)
     runtimes = {"default-scheduler": gangs.runtime}
-    return Census(queue, lambda: runtimes, told, metrics, tuple, most), queue, metrics, told  # type: ignore[arg-type]  # a fake
+    counting = Census(queue, lambda: runtimes, told, metrics, tuple, lambda: leads, most)  # type: ignore[arg-type]  # a fake
+    return counting, queue, metrics, told
 
 
 def pending(metrics: Metrics) -> dict[str, float]:
@@ -100,3 +101,14 @@ def test_what_went_meanwhile_is_not_counted() -> None:
     looks.look(2.0)
 
     assert pending(metrics)["active"] == 3
+
+
+def test_a_standby_counts_and_tells_nobody() -> None:
+    """Nobody would write what it says, and the conditions of groups that come and go would pile up."""
+    gangs = Gangs(fabric())
+    looks, queue, metrics, told = census(gangs, most=1000, leads=False)
+    queue.add(gangs.gang("g", 3)[0], 10.0)
+
+    looks.look(20.0)
+
+    assert pending(metrics) == {"active": 0, "gated": 1} and not told.groups

@@ -8,12 +8,21 @@ from typing import Any, cast
 
 import pytest
 
-from gangline.errors import ApiError, Conflict, Forbidden, GanglineError, InvalidObject, NotFound, Unavailable
+from gangline.errors import (
+    ApiError,
+    Conflict,
+    Forbidden,
+    GanglineError,
+    InvalidObject,
+    NotFound,
+    TooManyRequests,
+    Unavailable,
+)
 from gangline.kube.interface import Client, PatchKind
 from gangline.kube.resources import Resource
 from gangline.loop.reporting import CONCURRENCY, PATIENCE, Reporter
-from gangline.model import Event
-from gangline.profile.recording import Condition, EventRecorder
+from gangline.model import Event, TypedReference
+from gangline.profile.recording import Condition, EventRecorder, GroupCondition
 from gangline.simulate.time import run
 from gangline.state.cache import Cache
 from gangline.telemetry.metrics import Metrics
@@ -251,6 +260,55 @@ async def test_a_condition_that_could_not_be_written_is_written_later(
     ((where, name, patch),) = desk.client.patches
     assert (where, name) == ("pods/status", "p")
     assert patch["metadata"] == {"uid": "uid-p", "resourceVersion": POD.resource_version}
+
+
+def of_group(scheduled: bool, uid: str = "uid-g") -> GroupCondition:
+    group = TypedReference(
+        api_version="scheduling.x-k8s.io/v1alpha1", kind="PodGroup", namespace="default", name="g", uid=uid
+    )
+    return GroupCondition(group, scheduled, "Scheduled" if scheduled else "Unschedulable", "")
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [Conflict(409, "Conflict", "stale"), TooManyRequests(429, "", "busy", 1.0), Unavailable(503, "", "down")],
+    ids=["conflict", "busy", "outage"],
+)
+async def test_a_condition_of_a_group_that_could_not_be_written_is_written_later(
+    failure: ApiError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gangline.loop.reporting.PAUSE", 0.0)
+    desk = Desk()
+    desk.client.failures = [failure]
+    desk.recorder.group_condition(of_group(scheduled=True))
+
+    await desk.reporter.flush()
+
+    assert [(where, name) for where, name, _ in desk.client.patches] == [("podgroups/status", "g")]
+
+
+async def test_a_group_that_is_gone_is_told_nothing_more() -> None:
+    desk = Desk()
+    desk.client.failures = [NotFound(404, "NotFound", "g")]
+    desk.recorder.group_condition(of_group(scheduled=True))
+
+    await desk.reporter.flush()
+
+    assert not desk.client.patches and not desk.recorder.waiting
+
+
+def test_of_two_conditions_of_a_group_the_latest_is_written_last_whatever_the_first_meets() -> None:
+    recorder = EventRecorder(FakeClock(), "host-1")
+    recorder.group_condition(of_group(scheduled=False))
+    first = recorder.next_group_condition()
+    assert first is not None
+    recorder.group_condition(of_group(scheduled=True))
+    recorder.group_condition(of_group(scheduled=False, uid="uid-other"))
+    other, nothing = recorder.next_group_condition(), recorder.next_group_condition()
+    recorder.group_written(first, again=True)
+
+    assert other is not None and other.object.uid == "uid-other" and nothing is None
+    assert recorder.next_group_condition() == of_group(scheduled=True)
 
 
 def test_a_reporter_that_has_nothing_to_write_sleeps() -> None:
