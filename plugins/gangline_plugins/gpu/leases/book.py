@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from weakref import WeakKeyDictionary
 
 from gangline import PodInfo, State, custom_resources, model, resources
 from gangline_plugins.gpu.devices import device_table
-from gangline_plugins.gpu.leases.holds import holders_of, node_of, uid_of
+from gangline_plugins.gpu.leases.holds import HoldPart, holders_of, node_of, uid_of
 
 Key = tuple[str, str]
 """Namespace and name of a lease."""
@@ -35,6 +35,8 @@ class Attempts:
     def __init__(self) -> None:
         self.scheduler = uuid.uuid4().hex[:12]
         self._numbers = itertools.count(1)
+        self.owed: dict[str, Sequence[HoldPart]] = {}
+        """By attempt: what has to be released, until the API server has done so."""
 
     def next_one(self) -> str:
         """A name that no other attempt has."""
@@ -51,8 +53,10 @@ class LeaseBook:
         self._attempts = _ATTEMPTS.setdefault(state, Attempts())
         self.scheduler = self._attempts.scheduler
         """An identifier of this scheduler process that no other process has."""
+        self.reapers = 0
+        """How many reapers are at work. On a standby there is none; each begins with a look at all leases."""
         self.suspects: set[str] = set()
-        """UIDs of pods that may have left their devices."""
+        """UIDs of pods that may have left their devices, for the reapers at work."""
         self.wakers: list[Callable[[], None]] = []
         """Called when there is a new suspect, and when there is a first mark."""
         self.bereaved: list[Callable[[str], None]] = []
@@ -92,6 +96,11 @@ class LeaseBook:
     def next_attempt(self) -> str:
         """A name for an attempt that no other attempt has, in any scheduler."""
         return self._attempts.next_one()
+
+    @property
+    def owed(self) -> dict[str, Sequence[HoldPart]]:
+        """See `Attempts.owed`."""
+        return self._attempts.owed
 
     @property
     def has_marks(self) -> bool:
@@ -259,8 +268,9 @@ class LeaseBook:
         """The pod is no longer on row."""
         if pod.uid not in self._ids:
             return
-        self.suspects.add(pod.uid)
-        self._wake()
+        if self.reapers:
+            self.suspects.add(pod.uid)
+            self._wake()
         is_tried = self._is_group and pod.uid in self._visitors  # in another place
         if (pod.uid in self._lifted and not is_tried) or (pod.uid in self._disputed and pod.uid not in self._marks):
             self._lifted.discard(pod.uid)

@@ -7,6 +7,7 @@
   written with the pod's status, because the scheduler may not write pods otherwise.
 - The API server is asked about each pod first: a pod that has ended gets nothing.
 - At most MOST pods are looked after per second, so a namespace of leases that is emptied does not flood the API server.
+- What fails, or cannot be done yet because the node of a pod is gone, is tried again soon; see `retrying`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from gangline_plugins.gpu.leases.book import LeaseBook
 from gangline_plugins.gpu.leases.holds import HoldPart, parts_of
 from gangline_plugins.gpu.leases.locks import Locks
 from gangline_plugins.gpu.leases.reaper import BREATH, SWEEP
+from gangline_plugins.gpu.leases.retrying import Retries
 from gangline_plugins.gpu.wants import Want
 from gangline_plugins.telling import Teller
 
@@ -49,29 +51,45 @@ class Mender:
             "gangline_mended_allocations", "Bound pods that lacked leases or devices and got them.", ("lacked",)
         )
         self._wake = asyncio.Event()
+        self._is_at_work = False
+        """Whether anybody takes from `_due`; not on a standby. The work begins with a look at all pods."""
         self._due: dict[str, None] = {}
+        self._again: Retries[str] = Retries(handle.clock)
+        """Pods that could not be looked after."""
+        self._stranded: set[str] = set()
+        """Pods that have lost leases while their nodes are gone."""
         self._begun: set[str] = set()
         """Pods without an annotation for which devices are chosen."""
         book.bereaved.append(self._lost)
         handle.state.at_end(lambda: book.bereaved.remove(self._lost))
         table.reports.changed.append(self._reported)
         handle.state.at_end(lambda: table.reports.changed.remove(self._reported))
+        handle.state.follow_nodes(self)
 
     async def run(self) -> None:
         """Mend until cancelled."""
+        self._is_at_work = True
+        try:
+            await self._work()
+        finally:
+            self._is_at_work = False
+            self._due.clear()
+
+    async def _work(self) -> None:
         clock, due = self._handle.clock, 0.0
         while True:
             self._wake.clear()
             if clock.monotonic() >= due:
                 due = clock.monotonic() + SWEEP
                 await self._sweep()
+            self._due.update(dict.fromkeys(self._again.take()))
             batch = list(self._due)[:MOST]
             for uid in batch:
                 del self._due[uid]
             await self._mend_all(iter(batch))
             await asyncio.sleep(REST)
             if not self._due:
-                await self._sleep_until(due)
+                await self._sleep_until(min(due, self._again.next_at))
 
     async def _sleep_until(self, moment: float) -> None:
         try:
@@ -83,9 +101,21 @@ class Mender:
     def _lost(self, uid: str) -> None:
         """A lease of a placed pod is gone."""
         pod = self._pods.get(uid)
-        if pod is not None and pod.scheduler_name == self._handle.profile:
+        if self._is_at_work and pod is not None and pod.scheduler_name == self._handle.profile:
             self._due[uid] = None
             self._wake.set()
+
+    def node_upserted(self, node: model.Node, row: int) -> None:
+        """A node was added or has changed: it may be one that was gone, and its pods return to it in a moment."""
+        for uid in list(self._stranded):
+            pod = self._pods.get(uid)
+            if pod is not None and pod.node_name == node.metadata.name:
+                self._stranded.discard(uid)
+                self._again.ended(uid)
+                self._lost(uid)
+
+    def node_removed(self, name: str, row: int) -> None:
+        """A node was removed."""
 
     def _reported(self, row: int) -> None:
         """A node reports devices: pods on it may have been bound without any.
@@ -94,12 +124,13 @@ class Mender:
         """
         for uid in {uid for uids in self._table.holders(row).values() for uid in uids}:
             pod = self._pods.get(uid)
-            if pod is not None and custom_resources.ALLOCATED not in pod.annotations:
+            if pod is not None and (custom_resources.ALLOCATED not in pod.annotations or self._lacks_something(pod)):
                 self._lost(uid)
 
     async def _sweep(self) -> None:
         """Find the pods that lack something."""
         self._begun.intersection_update(self._pods.keys())
+        self._stranded.intersection_update(self._pods.keys())
         for number, pod in enumerate(list(self._pods.values()), start=1):
             if pod.scheduler_name == self._handle.profile and self._lacks_something(pod):
                 self._due[pod.uid] = None
@@ -133,16 +164,31 @@ class Mender:
         async def work() -> None:
             for uid in uids:
                 pod = self._pods.get(uid)
-                if pod is None or not self._lacks_something(pod):
-                    continue
-                try:
-                    await self._mend(pod)
-                except GanglineError as error:
-                    log.warning("cannot look after the devices of pod %s yet: %s", pod.key, error)
+                if pod is not None and self._lacks_something(pod):
+                    await self._try(pod)
+                elif pod is not None and self._must_wait(pod):
+                    self._again.failed(uid)
+                else:
+                    self._again.ended(uid)
 
         async with asyncio.TaskGroup() as group:
             for _ in range(_AT_ONCE):
                 group.create_task(work())
+
+    def _must_wait(self, pod: PodInfo) -> bool:
+        """Whether it will only be known later which leases the pod lacks."""
+        if pod.row < 0:
+            self._stranded.add(pod.uid)
+        return pod.row < 0 or self._table.beliefs.is_new(pod.uid)
+
+    async def _try(self, pod: PodInfo) -> None:
+        try:
+            await self._mend(pod)
+        except GanglineError as error:
+            if self._again.failed(pod.uid):
+                log.warning("cannot look after the devices of pod %s yet: %s", pod.key, error)
+        else:
+            self._again.ended(pod.uid)
 
     async def _mend(self, pod: PodInfo) -> None:
         live = await self._live(pod)

@@ -6,20 +6,23 @@ are deleted.
 
 The reaper checks the leases of a pod at once when the pod has left its node. If the pod has no node here, the reaper
 checks every GLANCE seconds, because the watch does not tell when such a pod is deleted. It checks all leases every
-SWEEP seconds. Watched objects only raise a suspicion: the reaper asks the API server before it frees a device.
+SWEEP seconds. Watched objects only raise a suspicion: the reaper asks the API server before it frees a device. What
+fails is tried again soon; see `retrying`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
-from gangline import LANDING, ApiError, GanglineError, Handle, custom_resources, model, resources, texts
+from gangline import LANDING, GanglineError, Handle, custom_resources, model, resources, texts
 from gangline_plugins.gpu.leases.book import LeaseBook
 from gangline_plugins.gpu.leases.holds import Hold, HoldPart, holders_of, is_over, node_of, uid_of
 from gangline_plugins.gpu.leases.leaders import Leaders
 from gangline_plugins.gpu.leases.locks import Locks
+from gangline_plugins.gpu.leases.retrying import Retries
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +41,7 @@ that the API server may take for a request, that is well below ABANDONED.
 BREATH = 256
 """Leases that are checked before other tasks get their turn; a large cluster has tens of thousands."""
 _AT_ONCE = 16
+T = TypeVar("T")
 LivePods = dict[str, model.Pod | None]
 """NAMESPACE/NAME to the pod as the API server returned it a moment ago."""
 
@@ -51,7 +55,10 @@ class Reaper:
         self._book = book
         self._store = handle.state.store(resources.LEASES)
         self._wake = asyncio.Event()
-        self._owed: list[Sequence[HoldPart]] = []
+        self._owing: Retries[str] = Retries(handle.clock)
+        """Attempts whose leases could not be released."""
+        self._unchecked: Retries[str] = Retries(handle.clock)
+        """Names of leases that could not be checked or freed."""
         self._first_seen: dict[tuple[str, str], float] = {}
         """When holds of waiting pods were first seen, by lease and attempt."""
         self._died: dict[str, float] = {}
@@ -64,6 +71,15 @@ class Reaper:
 
     async def run(self) -> None:
         """Free leases until cancelled."""
+        self._book.reapers += 1
+        try:
+            await self._work()
+        finally:
+            self._book.reapers -= 1
+            if not self._book.reapers:
+                self._book.suspects.clear()
+
+    async def _work(self) -> None:
         due = glance = 0.0
         while True:
             self._wake.clear()
@@ -76,17 +92,49 @@ class Reaper:
                 if now >= glance:
                     glance = now + GLANCE
                     suspects |= self._still_unplaced()
-                await self._check(lease for uid in suspects for lease in self._book.leases_of(uid))
+                await self._check((*self._leases_of(suspects), *self._again()))
+            await self._pay(self._owing.take())
             ahead = min(due, glance) if self._book.has_marks or self._unplaced else due
+            ahead = min(ahead, self._owing.next_at, self._unchecked.next_at)
             await self._rest(ahead - self._handle.clock.monotonic())
 
+    def _leases_of(self, uids: Iterable[str]) -> Iterator[model.Lease]:
+        return (lease for uid in uids for lease in self._book.leases_of(uid))
+
+    def _again(self) -> Iterator[model.Lease]:
+        """The leases that are to be checked again."""
+        for name in self._unchecked.take():
+            lease = self._locks.newest(name)
+            if lease is not None:
+                yield lease
+            else:
+                self._unchecked.ended(name)
+
     async def give_back(self, parts: Sequence[HoldPart]) -> None:
-        """Release the leases of an attempt; what the API server fails to release is tried again with the next sweep."""
+        """Release the leases of an attempt; what cannot be released is tried again soon."""
+        by = parts[0].hold.by
+        self._book.owed[by] = parts
         try:
             await self._locks.release(parts)
-        except ApiError as error:
-            log.warning("cannot release leases of pod %s yet: %s", parts[0].hold.pod, error)
-            self._owed.append(parts)
+        except GanglineError as error:
+            if self._owing.failed(by):
+                log.warning("cannot release leases of pod %s yet: %s", parts[0].hold.pod, error)
+            self._wake.set()
+        else:
+            self._book.owed.pop(by, None)
+            self._owing.ended(by)
+
+    async def _pay(self, attempts: Sequence[str]) -> None:
+        """Release what attempts owe, several at a time."""
+
+        async def work(by: str) -> None:
+            parts = self._book.owed.get(by)
+            if parts is None:  # it was released meanwhile
+                self._owing.ended(by)
+            else:
+                await self.give_back(parts)
+
+        await _each(attempts, work)
 
     def look_after(self, uid: str, node: str) -> None:
         """A pod was bound to a node: check soon the leases that it holds on other nodes."""
@@ -98,9 +146,8 @@ class Reaper:
         """Check all leases."""
         self._book.settle()
         self._book.suspects.clear()
-        owed, self._owed = self._owed, []
-        for parts in owed:
-            await self.give_back(parts)
+        for by in [by for by in self._book.owed if by not in self._owing]:  # of an earlier configuration
+            self._owing.failed(by)
         leases = [lease for lease in self._store if lease.metadata.namespace == self._locks.namespace]
         await self._check(leases)
         self._first_seen = {key: at for key, at in self._first_seen.items() if self._is_held(*key)}
@@ -126,27 +173,28 @@ class Reaper:
 
     async def _check(self, leases: Iterable[model.Lease]) -> None:
         """Free those of these leases that no pod needs, several pods at a time."""
-        by_pod: dict[str, list[str]] = {}
+        by_pod: dict[str, dict[str, None]] = {}
         for number, lease in enumerate(leases, start=1):
             if number % BREATH == 0:
                 await asyncio.sleep(0)
-            if not self._is_in_use(lease):
+            if self._is_in_use(lease):
+                self._unchecked.ended(lease.metadata.name)
+            else:
                 first = next(iter(holders_of(lease).values()), None)
-                by_pod.setdefault(first.pod if first else "", []).append(lease.metadata.name)
-        waiting = iter(by_pod.values())
+                by_pod.setdefault(first.pod if first else "", {})[lease.metadata.name] = None
+        await _each(by_pod.values(), self._free_all)
 
-        async def work() -> None:
-            for together in waiting:
-                live: LivePods = {}
-                for name in together:
-                    try:
-                        await self._free(name, live)
-                    except GanglineError as error:
-                        log.warning("cannot look after lease %s: %s", name, error)
-
-        async with asyncio.TaskGroup() as group:
-            for _ in range(min(_AT_ONCE, len(by_pod))):
-                group.create_task(work())
+    async def _free_all(self, names: Iterable[str]) -> None:
+        """Free what no pod needs of the leases of one pod."""
+        live: LivePods = {}
+        for name in names:
+            try:
+                await self._free(name, live)
+            except GanglineError as error:
+                if self._unchecked.failed(name):
+                    log.warning("cannot look after lease %s yet: %s", name, error)
+            else:
+                self._unchecked.ended(name)
 
     def _is_in_use(self, lease: model.Lease) -> bool:
         """Whether the cluster as known here shows that every holder is on the lease's node."""
@@ -197,3 +245,16 @@ class Reaper:
             self._died.pop(hold.by, None)
             return False
         return now - self._died.setdefault(hold.by, now) >= LANDING
+
+
+async def _each(items: Iterable[T], work: Callable[[T], Awaitable[None]]) -> None:
+    """Do the work for each item, for several at a time."""
+    waiting = iter(items)
+
+    async def lane() -> None:
+        for item in waiting:
+            await work(item)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(_AT_ONCE):
+            group.create_task(lane())

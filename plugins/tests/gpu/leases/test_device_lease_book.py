@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gangline import PodInfo
-from gangline.kube.resources import LEASES
+from gangline.kube.resources import LEASES, PODS
+from gangline.process.tenure import Tenure
 from gangline.state.cache import Cache
 from gangline.state.scopes import Scope
 from gangline.testing import make_node
@@ -13,6 +14,7 @@ from gangline_plugins.gpu.leases.book import lease_book
 from gangline_plugins.gpu.leases.holds import Hold, lease_of
 
 from ..gpu_cases import claim, claim_pod, gpu_cluster, report
+from ..lease_cases import LeaseCluster
 
 UID = "pod-default-train"
 
@@ -111,3 +113,24 @@ def test_when_nobody_follows_leases_any_more_no_device_is_taken_because_of_them(
     following.close()
 
     assert (before, busy(cache)) == (1, 0) and device_table(cache).beliefs.leases is None
+
+
+def test_on_a_standby_pods_that_end_leave_nothing_behind() -> None:
+    """Only the leader's reaper takes suspects; it begins with a look at all leases."""
+    cluster = LeaseCluster(nodes=1)
+    cluster.add_claim(count=1)
+    tenure = Tenure(cluster.clock)
+
+    async def story() -> tuple[int, int]:
+        async with cluster.scheduler(identity="one", seed=1):
+            await cluster.until(lambda: bool(cluster.list(LEASES, "kube-system")))
+            async with cluster.scheduler(identity="two", tenure=tenure) as standby:
+                for number in range(10):
+                    cluster.add_pod(f"pod-{number}")
+                    await cluster.until_bound(f"pod-{number}")
+                    cluster.server.delete(PODS, f"pod-{number}", grace_period_seconds=0)
+                await cluster.until(lambda: not cluster.leases())
+                return len(lease_book(standby.cache).suspects), len(standby.cache.pods)
+
+    assert cluster.play(story) == (0, 0)
+    assert not tenure.term.name

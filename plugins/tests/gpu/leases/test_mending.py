@@ -188,6 +188,59 @@ def test_an_annotation_that_is_not_believed_gets_no_lease() -> None:
     assert not cluster.leases()
 
 
+def test_leases_are_made_again_soon_after_the_api_server_works_again(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = LeaseCluster(nodes=1)
+    cluster.add_claim(count=4)
+    cluster.add_pod("one")
+    is_down = False
+
+    def faults(verb: str, resource: Resource[Any], name: str) -> Exception | None:
+        return Unavailable(503, "ServiceUnavailable", "not now") if is_down and verb in ("get", "create") else None
+
+    async def story() -> None:
+        nonlocal is_down
+        async with cluster.scheduler(faults=faults):
+            await cluster.until_bound("one")
+            await asyncio.sleep(35)
+            is_down = True
+            empty(cluster)
+            await asyncio.sleep(6)
+            is_down = False
+            await cluster.until(lambda: cluster.held() == cluster.allocated(), 6 + SOON)
+
+    cluster.play(story)
+
+    assert sum("cannot look after the devices of pod default/one yet" in each.message for each in caplog.records) == 1
+
+
+@GRANULARITIES
+@pytest.mark.parametrize("report_goes", [False, True], ids=["report stays", "report goes"])
+def test_leases_that_are_lost_while_the_node_is_gone_are_made_again_when_it_is_back(
+    granularity: str, report_goes: bool
+) -> None:
+    cluster = LeaseCluster(nodes=1)
+    cluster.add_claim(count=4)
+    cluster.add_pod("one")
+
+    async def story() -> None:
+        async with cluster.scheduler(granularity=granularity):
+            await cluster.until_bound("one")
+            await asyncio.sleep(15)
+            cluster.server.delete(NODES, "node-0")
+            if report_goes:
+                cluster.server.delete(GPU_NODE_STATUSES, "node-0")
+            await asyncio.sleep(1)
+            empty(cluster)
+            await asyncio.sleep(65)  # the next sweep is more than 20 s away
+            cluster.create(NODES, make_node("node-0"))
+            await asyncio.sleep(1)
+            if report_goes:
+                cluster.create(GPU_NODE_STATUSES, report("node-0"))
+            await cluster.until(lambda: cluster.held() == cluster.allocated() != {}, SOON)
+
+    cluster.play(story)
+
+
 def test_many_lost_leases_are_made_again_a_bounded_number_at_a_time() -> None:
     count = 2 * MOST + 8
     cluster = LeaseCluster(nodes=count // 8)
