@@ -149,6 +149,7 @@ class GpuClaim:
         self._table.forget(pod.uid)
         if (
             custom_resources.CLAIM in pod.annotations
+            and not pod.is_anew  # a standby rehearses with such a pod, and writes nothing
             and isinstance(self._want(pod), Want | Carried)
             and self._statuses.is_new(pod)
         ):

@@ -107,6 +107,8 @@ class Book:
 
     def __init__(self, state: State) -> None:
         self.claims = state.store(resources.GPU_CLAIMS)
+        self.workers = 0
+        """How many profiles look after templates now. On a standby none does; each begins with all GpuClaims."""
         self.due: dict[Key, None] = {}
         self.news = asyncio.Event()
         self.lock = asyncio.Lock()
@@ -125,6 +127,8 @@ class Book:
 
     def add(self, key: Key) -> None:
         """Look after a GpuClaim soon."""
+        if not self.workers:
+            return
         self.later.pop(key, None)
         self.due[key] = None
         self.news.set()
@@ -183,6 +187,15 @@ class Upkeep:
 
     async def run(self) -> None:
         """Look after the templates until cancelled."""
+        self._book.workers += 1
+        try:
+            await self._work()
+        finally:
+            self._book.workers -= 1
+            if not self._book.workers:
+                self._book.due.clear()
+
+    async def _work(self) -> None:
         book = self._book
         book.add_all()
         while True:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 
 from gangline.errors import ApiError, Conflict, TooManyRequests, Unavailable
-from gangline.kube.resources import GPU_CLAIMS, Resource
+from gangline.kube.resources import GPU_CLAIMS, LEASES, Resource
 from gangline_plugins.gpu.claim_status import LONGEST_WAIT
 from gangline_plugins.gpu.late_statuses import LOOK
 
@@ -75,6 +76,28 @@ def test_a_claim_says_that_it_is_bound_although_the_scheduler_has_died_after_the
 
     status = cluster.get(GPU_CLAIMS, "claim").status
     assert (status.node_name, status.gpu_ids, status.allocated) == ("node-0", [0, 1], "node-0:0,1")
+
+
+def test_a_new_leader_writes_the_status_that_the_last_one_could_not_write() -> None:
+    """A standby that rehearses does not take the status for written."""
+    cluster = LeaseCluster(nodes=1)
+    cluster.add_claim(count=9)
+
+    def dies(verb: str, resource: Resource[Any], name: str) -> Exception | None:
+        return Unavailable(503, "ServiceUnavailable", "down") if resource is GPU_CLAIMS and verb == "patch" else None
+
+    async def story() -> None:
+        async with AsyncExitStack() as leader, AsyncExitStack() as standby:
+            await leader.enter_async_context(cluster.scheduler(identity="one", faults=dies))
+            await cluster.until(lambda: bool(cluster.list(LEASES, "kube-system")))
+            await standby.enter_async_context(cluster.scheduler(identity="two"))
+            cluster.add_pod("train")
+            await asyncio.sleep(10)
+            assert not cluster.get(GPU_CLAIMS, "claim").status.phase
+            await leader.aclose()
+            await cluster.until(lambda: cluster.get(GPU_CLAIMS, "claim").status.phase == "Pending", 90)
+
+    cluster.play(story)
 
 
 def test_a_claim_whose_pod_waits_is_not_said_to_be_bound() -> None:

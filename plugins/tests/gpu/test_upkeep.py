@@ -11,9 +11,10 @@ from gangline import NotFound, Unavailable, model
 from gangline.errors import ApiError, Forbidden
 from gangline.kube.resources import EVENTS, GPU_CLAIMS, RESOURCE_CLAIM_TEMPLATES, Resource
 from gangline.simulate import SimulatedClient
+from gangline.testing import cluster
 from gangline.wire import claim_templates
 from gangline.wire.custom_resources import GpuClaim
-from gangline_plugins.gpu.upkeep import KEPT_FOR, SETTLED, plan
+from gangline_plugins.gpu.upkeep import KEPT_FOR, SETTLED, Book, plan
 
 from .carrying_cases import PLUGINS, TWO_PROFILES, CarryingCluster, carried
 from .gpu_cases import claim
@@ -59,6 +60,20 @@ def test_a_template_that_nothing_needs_stays_for_a_while(now: GpuClaim | None, p
 @pytest.mark.parametrize("wrong", [claim(), carried(exclusivity="Shared"), carried(count=33)])
 def test_a_claim_that_no_resource_claim_can_carry_out_gets_no_template(wrong: GpuClaim) -> None:
     assert plan(wrong, [], {}, 0.0).make is None
+
+
+def test_on_a_standby_claims_that_come_and_go_leave_nothing_behind() -> None:
+    """Nobody takes from the list there; the leader begins with all GpuClaims."""
+    cache = cluster()
+    book, claims = Book(cache), cache.store(GPU_CLAIMS)
+    for number in range(10):
+        claims.upsert(carried(f"claim-{number}"))
+        claims.remove("default", f"claim-{number}", carried(f"claim-{number}").metadata.uid)
+    stands_by = dict(book.due)
+    book.workers = 1
+    claims.upsert(carried())
+
+    assert not stands_by and list(book.due) == [("default", "claim")]
 
 
 def test_after_a_change_the_old_template_goes_when_its_time_has_passed() -> None:
