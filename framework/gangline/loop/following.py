@@ -87,6 +87,12 @@ class Informers:
             if not informer.has_reached(versions[informer.resource.key]):
                 informer.relist()
 
+    def watch_pods_anew(self) -> None:
+        """The watch of pods goes on over a new connection, because the one at hand may be dead."""
+        for informer in self:
+            if informer.resource is PODS:
+                informer.resume()
+
     async def confirmed(self, writes: Writes) -> None:
         """Wait until the watches have told everything that this process has written."""
         for informer in self._telling():

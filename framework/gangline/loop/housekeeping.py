@@ -1,9 +1,8 @@
-"""What time alone brings about, looked at once a second: assumptions that expire, trackers to mend, and gauges."""
+"""What time alone brings about, looked at once a second: trackers to mend, and gauges."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from functools import lru_cache
 
 from gangline.api.plugin import Clock
@@ -12,8 +11,6 @@ from gangline.loop.following import Informers
 from gangline.overview.topology_metrics import TopologyMetrics
 from gangline.state.cache import Cache
 from gangline.telemetry.metrics import Metrics
-
-log = logging.getLogger(__name__)
 
 PAUSE = 1.0
 """Seconds between two looks."""
@@ -46,10 +43,8 @@ class Housekeeping:
                 self._metrics.fault("housekeeping", error)
 
     def tidy(self) -> None:
-        """Drop assumptions that have expired, and update the gauges."""
+        """Mend trackers, and update the gauges."""
         now = self._clock.monotonic()
-        for pod in self._cache.expire(now):
-            log.warning("pod %s was bound, but no watch event confirmed it in time", pod.key)
         if self._cache.trackers.broken and int(now) % MENDING == 0:
             self._cache.mend_trackers(again=True)
         self._census.look(now)

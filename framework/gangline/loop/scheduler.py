@@ -21,6 +21,7 @@ from gangline.kube.handing_over import Writes
 from gangline.kube.interface import Client
 from gangline.loop.binding import Binder
 from gangline.loop.census import Census
+from gangline.loop.confirming import Confirmations
 from gangline.loop.decisions import Decisions
 from gangline.loop.expecting import ExpectedPlacements
 from gangline.loop.following import TOLD_WITHIN, Informers
@@ -147,6 +148,7 @@ class Scheduler:
         census = Census(
             self.queue, lambda: self.runtimes, outcomes, metrics, self._pods.others, lambda: self._leading is not None
         )
+        self._confirmations = Confirmations(self._cluster, self._pods, client, metrics, self.informers.watch_pods_anew)
         self._housekeeping = Housekeeping(self.cache, clock, self.informers, census, metrics)
         self._rehearsals = Rehearsals(lambda: self.runtimes, self._stands_by, metrics)
         self._noted: set[str] = set()
@@ -237,6 +239,7 @@ class Scheduler:
         async with asyncio.TaskGroup() as group:
             self.informers.start(group)
             group.create_task(self._housekeeping.run())
+            group.create_task(self._confirmations.run())
             group.create_task(self._rehearsals.run())
 
     async def synced(self) -> None:

@@ -8,8 +8,8 @@ update the columns and call the trackers.
 Rules:
 - Only watch events and assumptions change the cache, one at a time, in one thread.
 - A pod is placed on exactly one row, or waits in `_homeless` until its node appears.
-- A pod is *assumed* from the decision until the watch confirms it. If no confirmation comes, the assumption expires
-  some time after its binding has ended.
+- A pod is *assumed* from the decision until the watch confirms it. No time that passes ends that: if no confirmation
+  comes, the API server is asked; see `loop/confirming.py`.
 - If the node of an assumed pod is deleted, the pod has lost it for good. A new node with the same name is another node.
 """
 
@@ -37,7 +37,7 @@ from gangline.state.tracking import Tracker, Trackers, check_methods, heard
 from gangline.state.transaction import Transaction, UndoLog
 
 ASSUMED_LIFETIME = 30.0
-"""Seconds from the end of a binding until an assumption that the watch has not confirmed is dropped."""
+"""Seconds from the end of a binding until the API server is asked about a pod that the watch has not confirmed."""
 
 
 T = TypeVar("T", bound=HasMetadata)
@@ -327,7 +327,7 @@ class Cache:
         name_node(pod.slot, "")
 
     def binding_ended(self, pod: PodInfo, now: float) -> None:
-        """The API server accepted the binding: the watch has to confirm it within ASSUMED_LIFETIME seconds."""
+        """The API server has accepted the binding: the watch is to confirm it within ASSUMED_LIFETIME seconds."""
         if pod.uid in self._assumed:
             self._assumed[pod.uid] = now + ASSUMED_LIFETIME
 
@@ -341,10 +341,9 @@ class Cache:
         self._assumed.pop(uid, None)
         self._uprooted.discard(uid)
 
-    def expire(self, now: float) -> list[PodInfo]:
-        """Drop the assumptions whose time is over; returns their pods."""
-        late = [uid for uid, due in self._assumed.items() if due is not None and due <= now]
-        return [pod for uid in late if (pod := self.remove_pod(uid)) is not None]
+    def overdue(self, now: float) -> list[PodInfo]:
+        """The pods that the watch should have confirmed by now."""
+        return [self._pods[uid] for uid, due in self._assumed.items() if due is not None and due <= now]
 
     def _swap(self, known: PodInfo, pod: PodInfo) -> bool:
         """Replace a record by a newer one if no column and no tracker would change.

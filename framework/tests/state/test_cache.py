@@ -155,7 +155,10 @@ class History(RuleBasedStateMachine):
     def time_passes(self, seconds: float) -> None:
         self.now += seconds
         late = {uid for uid, due in self.due.items() if due <= self.now}
-        assert {pod.uid for pod in self.cache.expire(self.now)} == late
+        overdue = self.cache.overdue(self.now)
+        assert {pod.uid for pod in overdue} == late
+        for pod in overdue:
+            self.cache.forget(pod)
         for uid in late:
             self._settled(uid)
             del self.placed[uid]
@@ -292,14 +295,16 @@ def test_trackers_hear_of_annotations_that_somebody_else_has_bound_a_pod_with() 
     assert tracker.rows == {"pod-default-p": (0, {}, {"devices": "1"}, [])}
 
 
-def test_an_assumption_without_end_of_binding_never_expires() -> None:
+def test_an_assumption_is_overdue_some_time_after_its_binding_and_ends_only_when_it_is_forgotten() -> None:
     cache = cluster([make_node("a")])
     pod = cache.record(make_pod("p"))
     cache.assume(pod, 0)
 
-    assert cache.expire(10**9) == [] and cache.assumed == 1
+    assert cache.overdue(10**9) == []
     cache.binding_ended(pod, 10.0)
-    assert cache.expire(10.0 + ASSUMED_LIFETIME) == [pod] and cache.assumed == 0
+    assert cache.overdue(10.0 + ASSUMED_LIFETIME) == [pod] and cache.assumed == 1
+    cache.forget(pod)
+    assert cache.overdue(10.0 + ASSUMED_LIFETIME) == [] and cache.assumed == 0
 
 
 def test_a_heartbeat_changes_no_column() -> None:
