@@ -24,6 +24,7 @@ from gangline.kube.resources import NODES
 from gangline.model import Node
 from gangline.process import logs
 from gangline.process.endpoints import Endpoints, Pages, Served, add_process
+from gangline.process.lines import Lines
 from gangline.process.version import version_option
 from gangline.telemetry.exposition import Exposition
 from gangline.wire.custom_resources import GpuNodeStatusStatus
@@ -130,7 +131,7 @@ def main() -> None:
     try:
         agent.main(prog_name="gangline-agent")
     except GanglineError as error:
-        click.echo(f"gangline-agent: {error}", err=True)
+        Lines(sys.stderr).write(f"gangline-agent: {error}")  # nobody may read it, and the process has to end
         sys.exit(1)
 
 

@@ -15,6 +15,7 @@ from importlib.metadata import EntryPoint, entry_points
 import click
 
 from gangline.errors import GanglineError
+from gangline.process.lines import Lines
 from gangline.process.memory import nothing_collected
 from gangline.process.version import version_option
 
@@ -116,5 +117,5 @@ def main() -> None:
         error.show()
         sys.exit(1)
     except GanglineError as error:
-        click.echo(f"gangline: {error}", err=True)
+        Lines(sys.stderr).write(f"gangline: {error}")  # nobody may read it, and the process has to end
         sys.exit(1)

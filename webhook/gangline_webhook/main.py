@@ -22,6 +22,7 @@ from gangline.kube.client import HttpClient
 from gangline.process import logs
 from gangline.process.certificate_files import Certificates
 from gangline.process.endpoints import Endpoints, Served
+from gangline.process.lines import Lines
 from gangline.process.listening import Listener, ListeningLimits
 from gangline.process.version import version_option
 from gangline_webhook.bodies import PATIENCE
@@ -184,5 +185,5 @@ def main() -> None:
     try:
         webhook()
     except GanglineError as error:
-        click.echo(f"gangline-webhook: {error}", err=True)
+        Lines(sys.stderr).write(f"gangline-webhook: {error}")  # nobody may read it, and the process has to end
         sys.exit(1)

@@ -248,11 +248,11 @@ class RunProgram:
         work = asyncio.create_task(self._work(scheduler, beside, thread))
         stopping = asyncio.create_task(stop.wait())
         done, _ = await asyncio.wait((work, stopping), return_when=asyncio.FIRST_COMPLETED)
+        last_resort.start()
         if work in done:
             stopping.cancel()
             _raise_first(work)
         log.info("stopping")
-        last_resort.start()
         finishing = asyncio.create_task(scheduler.finish())
         await asyncio.wait((work, finishing), return_when=asyncio.FIRST_COMPLETED)
         self._tenure.is_clean = finishing.done() and finishing.result()

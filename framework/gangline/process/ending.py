@@ -13,6 +13,8 @@ log = logging.getLogger(__name__)
 
 LIMIT = 25.0
 """Seconds from the signal to the end of the process: less than the 30 s after which the kubelet kills it by default."""
+SAYING = 1.0
+"""Seconds in which the last line of the log is written; whatever holds it up does not hold up the end."""
 NAMED = 8
 """Tasks and threads that the last line of the log names, at most."""
 
@@ -43,10 +45,17 @@ class LastResort:
         self._timer.start()
 
     def _end(self, loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            saying = threading.Thread(target=self._say, args=(loop,), daemon=True)
+            saying.start()
+            saying.join(SAYING)
+        finally:
+            os._exit(1)
+
+    def _say(self, loop: asyncio.AbstractEventLoop) -> None:
         what = ", ".join(going_on(loop)) or "the interpreter"
         log.warning("stopped %g s ago, and these still go on: %s; the process ends without them", self._seconds, what)
         logging.shutdown()
-        os._exit(1)
 
 
 def going_on(loop: asyncio.AbstractEventLoop) -> list[str]:

@@ -1,14 +1,20 @@
-"""Sets up logging: one handler on stderr that writes lines of text or of JSON."""
+"""Sets up logging: one handler on stderr that writes lines of text or of JSON.
+
+A log that nobody reads, or that is full, does not stop the process: lines that cannot be written soon are lost, and the
+next line that can be written says how many.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
+import sys
 from collections.abc import Mapping
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TextIO, get_args
 
 from gangline.clock import rfc3339
 from gangline.errors import ConfigError
+from gangline.process.lines import Lines
 
 Form = Literal["text", "json"]
 
@@ -31,12 +37,28 @@ def configure(level: str, form: Form) -> None:
         raise ConfigError("", "LOG_LEVEL", f"must be one of {', '.join(LEVELS)}, got {level!r}")
     if form not in get_args(Form):
         raise ConfigError("", "log format", f"must be text or json, got {form!r}")
-    handler = logging.StreamHandler()
+    handler = LineHandler(sys.stderr)
     if form == "json":
         handler.setFormatter(JsonFormatter())
     else:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s", "%H:%M:%S"))
     logging.basicConfig(level=LEVELS[level.lower()], handlers=[handler], force=True)
+
+
+class LineHandler(logging.Handler):
+    """Writes each record as a line, as far as the stream takes it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self._lines = Lines(stream)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record, or count it as lost."""
+        try:
+            line = self.format(record)
+        except Exception as error:  # the arguments do not fit the message
+            line = f"{record.levelname} {record.name}: {record.msg!r} cannot be written: {error!r}"
+        self._lines.write(line)
 
 
 class JsonFormatter(logging.Formatter):

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from gangline.errors import ConfigError
-from gangline.process.logs import Form, configure, level_from
+from gangline.process.logs import Form, LineHandler, configure, level_from
 
 log = logging.getLogger("gangline.loop.binding")
 
@@ -22,7 +22,7 @@ def untouched_root() -> Iterator[None]:
     level = root.level
     yield
     for handler in root.handlers[:]:
-        if type(handler) is logging.StreamHandler:
+        if type(handler) is LineHandler:
             root.removeHandler(handler)
     root.setLevel(level)
 

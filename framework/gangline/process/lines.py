@@ -1,0 +1,80 @@
+"""Writes lines to a stream, and hardly waits when the stream takes no more: a pipe may be full, and a disk too."""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from contextlib import suppress
+from typing import TextIO
+
+PATIENCE = 0.1
+"""Seconds to wait for the stream, at most."""
+BETWEEN = 1.0
+"""Seconds between two such waits; meanwhile a line is written at once or lost."""
+CHUNK = 4096
+"""Bytes that a pipe takes without waiting once it takes any."""
+
+
+class Lines:
+    """One stream; any thread may write, one at a time."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._number = _number_of(stream)
+        self._poll = select.poll() if hasattr(select, "poll") and self._number is not None else None
+        if self._poll is not None and self._number is not None:
+            self._poll.register(self._number, select.POLLOUT)
+        self._lost = 0
+        """Lines since the last one that was written."""
+        self._is_cut = False
+        """Whether the last line was written in part."""
+        self._impatient_until = 0.0
+
+    def write(self, line: str) -> None:
+        """Write a line, or lose it."""
+        text = f"{line}\n"
+        if self._lost:
+            text = f"lines that could not be written and are lost: {self._lost}\n{text}"
+        if self._is_cut:
+            text = f"\n{text}"
+        if self._number is None:
+            with suppress(OSError, ValueError):  # it is closed
+                self._stream.write(text)
+                self._stream.flush()
+            return
+        data = text.encode("utf-8", "backslashreplace")
+        written = self._put(self._number, data)
+        if written == len(data):
+            self._lost, self._is_cut = 0, False
+        else:
+            self._lost += 1
+            self._is_cut = self._is_cut if not written else True
+
+    def _put(self, number: int, data: bytes) -> int:
+        """How many bytes could be written."""
+        written, until = 0, time.monotonic() + PATIENCE
+        while written < len(data) and self._has_room(until):
+            try:
+                written += os.write(number, data[written : written + CHUNK])
+            except OSError:  # the disk is full, or nobody is at the other end
+                break
+        return written
+
+    def _has_room(self, until: float) -> bool:
+        """Whether a chunk can be written without waiting."""
+        if self._poll is None or self._poll.poll(0):
+            return True
+        now = time.monotonic()
+        if now < self._impatient_until:
+            return False
+        self._impatient_until = until + BETWEEN
+        return bool(self._poll.poll(max(0.0, until - now) * 1000))
+
+
+def _number_of(stream: TextIO) -> int | None:
+    """The descriptor of a stream; None if it has none."""
+    try:
+        return stream.fileno()
+    except (OSError, ValueError, AttributeError):
+        return None
