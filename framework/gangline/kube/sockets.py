@@ -9,8 +9,10 @@ from contextlib import suppress
 
 KEEP_ALIVE = (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 3))
 """A connection on which nothing is sent notices within a minute that the other end is gone."""
-UNANSWERED = 30.0
-"""Seconds after which the kernel gives a connection up whose other end has not acknowledged what was sent."""
+UNANSWERED = 20.0
+"""Seconds after which the kernel gives a connection up whose other end has not acknowledged what was sent. API servers
+work on a write for 34 s at most, so that a write is over well within `LANDING`.
+"""
 NO_LINGER = struct.pack("ii", 1, 0)
 """SO_LINGER with no time: a close is a reset, and the kernel drops what it has not sent."""
 
