@@ -129,6 +129,8 @@ class Scheduler:
         self._options = options
         self._leading: asyncio.TaskGroup | None = None
         self._deciding: asyncio.Task[None] | None = None
+        self._is_ending = False
+        """Whether `finish` was called: it has said what is under way, and nothing more may begin."""
         self._cluster = Cluster(self.cache, self.queue, self.waiting, self.recorder, clock, self._enqueued)
         self._pods = PodHandler(self._cluster)
         self.informers = Informers(client, self._cluster, self._pods, metrics)
@@ -261,6 +263,8 @@ class Scheduler:
             await self.informers.catch_up(handing_over.read(self._options.handed_over()))
         await self.synced()
         self._read_groups_anew()
+        if self._is_ending:
+            await asyncio.Event().wait()  # until cancelled
         log.info(
             "scheduling for %s: %d nodes, %d pods waiting; all was known within %.1f s",
             ", ".join(self.runtimes),
@@ -286,6 +290,7 @@ class Scheduler:
         Returns whether no binding is under way: at once if this process does not lead, after `FINISHING` seconds at the
         latest. Before that it waits a moment for the watches to tell what was written, so that this can be handed over.
         """
+        self._is_ending = True
         if self._deciding is None:
             return True
         self._deciding.cancel()

@@ -165,3 +165,30 @@ def test_versions_are_read_as_they_were_said_and_nothing_else_is_read() -> None:
         "a=1," * 40 + "a=1",
     ):
         assert handing_over.read(text) == {}
+
+
+def test_a_process_that_is_told_to_stop_while_it_takes_over_decides_nothing_any_more() -> None:
+    """It has said that nothing is under way, so its Lease is released; its cancellation comes a moment later."""
+    cluster = SimulatedCluster()
+    cluster.create(NODES, make_node("a"))
+    leads = asyncio.Event()
+
+    async def story() -> bool:
+        client = SimulatedClient(cluster.server, latency={"list": 1.0})
+        scheduler = Scheduler(config.load(DEFAULT, "test"), client, cluster.clock, Catalog.discover(), Options(seed=1))
+
+        async def when_told(lead: Callable[[], Awaitable[None]]) -> None:
+            await leads.wait()
+            await lead()
+
+        async with running(scheduler.run(when_told)):
+            await asyncio.sleep(4 * FRESH)
+            cluster.create(PODS, make_pod("p"))
+            leads.set()
+            await asyncio.sleep(0.5)
+            is_clean = await scheduler.finish()
+            await asyncio.sleep(10.0)
+            return is_clean
+
+    assert cluster.play(story)
+    assert not cluster.bound()
