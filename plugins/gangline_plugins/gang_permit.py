@@ -48,7 +48,9 @@ class GangPermit:
 
     @hookimpl
     def events_to_register(self) -> Sequence[EventHint]:
-        """No events: a pod is rejected here only if another member was, and that member's plugins name the events."""
+        """Pods that come or go, and new or changed nodes: with them the members for which a pod waited in vain may get
+        nodes.
+        """
         return (on("pods", Action.ADD | Action.DELETE), on("nodes", Action.ADD | Action.UPDATE))
 
     @hookimpl

@@ -123,7 +123,7 @@ class Judge:
         return scores
 
     def merits(self, need: Need, nodes: NodeView) -> ScoreColumn:
-        """As `preferences`, plus at most 1 the less is lost with the devices on the node."""
+        """As `preferences`, plus up to 1: the less is lost with the devices on the node, the more."""
         preferred, losses = np.zeros(len(nodes)), np.zeros(len(nodes))
         for _, mask, claims in self._questions(need, nodes):
             try:
