@@ -28,7 +28,7 @@ SEVERAL = -1
 NOWHERE = -2
 """In place of a node: no node may use the device, or there is none in the row."""
 _WEAR = 100_000
-"""Rows that may be given other devices in any table, before it is worn."""
+"""How many rows may get other devices in a table of any size, before `is_worn` asks for a new table."""
 _NO_DEVICE = Device("")
 _NO_ID = ("", "", "")
 
@@ -93,10 +93,10 @@ class SliceTable:
         self._ranges: dict[int, tuple[str, range]] = {}
         """By slice with rows: its name and rows."""
         self._free: dict[int, list[range]] = {}
-        """By number: as many rows on end that are free."""
+        """By length: ranges of so many free rows."""
         self._vacant = 0
         self._own: dict[int, list[PlacedPool]] = {}
-        """By row of a node: the pools that it alone sees as it does."""
+        """By row of a node: the pools as this node alone sees them."""
         self._common: dict[PlacedPool, None] = {}
         """The other pools."""
         self._wide: dict[PlacedPool, None] = {}

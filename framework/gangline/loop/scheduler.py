@@ -65,9 +65,11 @@ class Options:
     term: Callable[[], Term] = Term
     """See `Handle.term`."""
     handed_over: Callable[[], str] = str
-    """What the leader before has left to this process; see `kube.handing_over`. Asked when this process leads."""
+    """Returns the note of the previous leader for this process: see `kube.handing_over`. Called when this process
+    begins to lead.
+    """
     writes: Writes = field(default_factory=Writes)
-    """What the client has written."""
+    """The resourceVersions that the client has written."""
     seed: int | None = None
     """The seed of the random choice among equal nodes; None for a different one at each start."""
     pod_deadline: float = POD_SECONDS
@@ -79,7 +81,9 @@ class Options:
     to its status before.
     """
     stopwatch: Callable[[], float] = time.perf_counter
-    """Measures for how long is decided without a pause; with one that counts looks, a run can be repeated exactly."""
+    """Measures how long the scheduler decides without a pause. With a stopwatch that counts how often it is read, a run
+    can be repeated exactly.
+    """
 
 
 @dataclass(frozen=True, slots=True, eq=False)

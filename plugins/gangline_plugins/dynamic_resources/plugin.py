@@ -127,7 +127,7 @@ class DynamicResources:
         )
 
     def _is_of_group(self, pod: PodInfo, old: object, new: model.PodGroup | None) -> bool:
-        """Whether the pod waits for its PodGroup, and that is it."""
+        """Whether this PodGroup is the pod's, which may wait for it."""
         return new is None or (new.metadata.namespace, new.metadata.name) == (pod.namespace, pod.group)
 
     def _is_news_of_claim(self, pod: PodInfo, old: model.ResourceClaim | None, new: model.ResourceClaim | None) -> bool:

@@ -122,7 +122,7 @@ class GangPreemption:
             return self._search(attempt, nodes, is_under_way)
 
     def _search(self, attempt: GroupAttempt, nodes: NodeView, is_under_way: bool) -> EvictionPlan | Status:
-        """`is_under_way` says that something comes free although its pods are gone already."""
+        """`is_under_way`: something, for example a device of a claim, still comes free after its pods have gone."""
         sparing = Sparing(self._handle, self._args)
         occupants = find_occupants(self._handle, attempt.group.key, priority_of(attempt), sparing)
         trials = Trials(self._handle, attempt, occupants.leaving)

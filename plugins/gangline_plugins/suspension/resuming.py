@@ -1,7 +1,7 @@
 """Resumes owners that this profile has suspended: when their pods would have room, or when their time is over.
 
-All that is known stands on the owners, so a scheduler that has just taken over goes on as the last one would have.
-Somebody's hand always wins: an owner that runs again, or whose spec has been changed since, is let go.
+The records are on the owners, so a scheduler that has just taken over goes on where the last one stopped. Changes by
+others have precedence: if an owner runs again, or its spec has been changed since, Gangline leaves it alone.
 """
 
 from __future__ import annotations
