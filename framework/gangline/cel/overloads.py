@@ -59,7 +59,7 @@ def _parameters(one: Type) -> set[Type]:
 
 
 def guard(one: Type) -> Guard:
-    """The test, at run time, whether a value has a type; None if any value has. It tests the first entry of a list or map."""
+    """The test whether a value has a type; None if any value has. Of a list or map the test reads the first entry."""
     if one.kind in ("param", "dyn", "any"):
         return None
     exact = _EXACT.get(one.kind)
