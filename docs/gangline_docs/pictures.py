@@ -151,7 +151,7 @@ PICTURES: dict[str, Callable[[], str]] = {
     "backfill.svg": backfill,
 }
 SCHEDULED: dict[str, Callable[[], str]] = {"topology.svg": topology_picture.render}
-"""Those that change with what the scheduler decides."""
+"""The pictures that change with what the scheduler decides."""
 
 
 def main() -> None:

@@ -1,4 +1,14 @@
-"""Allocates the claims of a pod on one node after the other, as kube-scheduler would."""
+"""Allocates the claims of a pod on one node after the other, as kube-scheduler would.
+
+`Allocator.ask` turns claims into a question. Its answers come from three steps, the cheap ones first. Columns over all
+devices say which of them each request may be given (`candidates`). Counting then settles most nodes without a search
+(`counting`). For the others, and for the devices themselves, the part of the columns that concerns the node is cut out
+as a small problem (`cutting`), and a search finds the solution that kube-scheduler would find (`search`).
+
+Many nodes are alike, and most do not change from one pod to the next. So solutions are kept by the shape of a problem
+and the state of its devices (`solving`), and the cut of a node is kept until its slices change. In the order `best` the
+solution is improved afterwards: the devices with the least loss serve (`losses`).
+"""
 
 from __future__ import annotations
 

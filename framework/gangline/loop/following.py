@@ -105,7 +105,7 @@ class Informers:
         }
 
     def _telling(self) -> list[Informer[Any]]:
-        """Those that see every write of a leader; bindings and changes of pods that have ended are no concern."""
+        """The informers that see every write of a leader, but for bindings and changes of pods that have ended."""
         return [each for each in self if each.resource in WRITTEN and (each.is_whole or each.resource is PODS)]
 
     def follow(self, selections: Iterable[Selection[Any]]) -> None:

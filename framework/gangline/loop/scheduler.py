@@ -1,4 +1,13 @@
-"""The loop: watch -> cache -> queue -> decide -> bind; the one place where tasks are started."""
+"""The loop: watch -> cache -> queue -> decide -> bind; the one place where tasks are started.
+
+`Scheduler` puts the parts together and starts them; each part is a module of its own. Informers write what they watch
+to the cache and the queue (`watching`). `scheduling_cycles` takes one unit after the other from the queue and decides
+it, without I/O. The binder carries decisions out beside that (`binding`), and `outcomes` tells queue and cache how they
+ended. A process without the leadership watches too, so it can decide as soon as it leads.
+
+`use` replaces the configuration while all this runs: a new one is built as a whole (`InUse`), and taken only when
+nothing of it was refused.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Columns that are kept by key; only the rows that have changed are evaluated again."""
+"""Columns that are kept by key; only the rows that have changed are evaluated again.
+
+A plugin often computes the same column for many pods, for example for all pods with one selector. `KeptColumns` keeps
+the column with the position of the change logs at which it was computed. When it is asked for again, the logs name the
+rows that have changed since, mostly one; these are evaluated and written into the column. If too many rows have
+changed, or the column has another length, all rows are evaluated.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +34,7 @@ class _Kept(Generic[V]):
     columns: list[NDArray[Any]]
     """The columns that only this module may write."""
     shown: V
-    """The same columns, read-only."""
+    """Read-only aliases of `columns`."""
     position: Any
     """The position in the logs at which the columns were last updated."""
 

@@ -74,7 +74,7 @@ class Resuming:
                 return
 
     def _order(self, each: SuspendedOwner) -> tuple[int, int, float, str]:
-        """Who was looked at longest ago comes first, then the higher priority, then the longer suspension."""
+        """Owners in order: the one looked at longest ago, then by priority, then the longest suspended."""
         return self._looked_at[each.owner.uid], -each.record.priority, each.since, each.owner.uid
 
     def _read(self, obj: Any) -> SuspendedOwner | None:
