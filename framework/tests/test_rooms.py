@@ -31,6 +31,13 @@ def test_tests_of_the_framework_stand_in_rooms_that_there_are() -> None:
     assert tests <= ROOMS
 
 
+def test_packages_of_plugins_have_folders_of_tests_with_their_names() -> None:
+    plugins = ROOT.parents[1] / "plugins"
+    tests = {path.parent.name for path in (plugins / "tests").glob("*/test_*.py")}
+
+    assert tests == {path.parent.name for path in (plugins / "gangline_plugins").glob("*/__init__.py")}
+
+
 def test_plugins_may_import_what_is_public_and_nothing_else() -> None:
     contracts = tomllib.loads((ROOT.parents[1] / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     (contract,) = (each for each in contracts if each.get("source_modules") == ["gangline_plugins"])

@@ -15,7 +15,7 @@ from gangline_plugins.default_preemption.searching import find_best, number_want
 from gangline_plugins.default_preemption.simulating import Simulation
 from gangline_plugins.preemption.budgets import Budgets
 
-from .default_preemption_cases import Cluster, Object, budget, cluster, node, pod
+from ..default_preemption_cases import Cluster, Object, budget, cluster, node, pod
 
 A, B = node("a"), node("b")
 DAY, NIGHT = {"app": "day"}, {"app": "night"}
