@@ -37,7 +37,7 @@ PoolKey = tuple[str, str]
 
 
 @dataclass(slots=True, eq=False)
-class _Group:
+class _KnownPool:
     """All slices of one pool, and how nodes see it."""
 
     members: set[int] = field(default_factory=set)
@@ -84,7 +84,7 @@ class SliceTable:
         self._by_name = by_name
         self._is_settled = False
         """Whether somebody may have seen the table."""
-        self._groups: dict[PoolKey, _Group] = {}
+        self._groups: dict[PoolKey, _KnownPool] = {}
         self._by_node: dict[str, set[PoolKey]] = {}
         """By name of a node: the pools with a slice for this node."""
         self._selecting: set[PoolKey] = set()
@@ -146,7 +146,7 @@ class SliceTable:
             self.refused[each.metadata.name] = error
             return number
         self.slices[number] = each
-        self._groups.setdefault(_key(each), _Group()).members.add(number)
+        self._groups.setdefault(_key(each), _KnownPool()).members.add(number)
         self._changed(each)
         return number
 

@@ -30,7 +30,7 @@ _ENTRY_BYTES = 1024
 
 
 @dataclass(slots=True, eq=False)
-class _Kept(Generic[V]):
+class _KeptEntry(Generic[V]):
     columns: list[NDArray[Any]]
     """The columns that only this module may write."""
     shown: V
@@ -39,7 +39,7 @@ class _Kept(Generic[V]):
     """The position in the logs at which the columns were last updated."""
 
 
-def _size(key: Hashable, kept: _Kept[Any]) -> int:
+def _size(key: Hashable, kept: _KeptEntry[Any]) -> int:
     """The size of an entry in bytes."""
     return _ENTRY_BYTES + quick_size_of(key) + sum([column.nbytes for column in kept.columns])
 
@@ -75,7 +75,7 @@ class KeptColumns(Generic[K, V]):
         self._own = own
         self._logs: tuple[Changes, ChangeLog] | None = None
         """The log of the nodes, and all logs read as one."""
-        self._kept: BoundedCache[K, _Kept[V]] = BoundedCache(most_bytes, _size, fewest=16)
+        self._kept: BoundedCache[K, _KeptEntry[V]] = BoundedCache(most_bytes, _size, fewest=16)
 
     def of(self, key: K, nodes: NodeView) -> V:
         """The columns over all rows as they are now, read-only; `nodes` is any view of the cluster."""
@@ -91,7 +91,7 @@ class KeptColumns(Generic[K, V]):
         if kept is None or changed is None:
             answer = self._evaluate(key, nodes)
             columns = [np.array(column) for column in _checked(answer, len(nodes))]
-            return self._kept.put(key, _Kept(columns, _shown(columns, answer), position)).shown
+            return self._kept.put(key, _KeptEntry(columns, _shown(columns, answer), position)).shown
         rows, kinds = changed
         if kinds & OWN:
             rows = rows[rows < len(nodes)]

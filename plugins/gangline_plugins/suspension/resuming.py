@@ -15,7 +15,7 @@ from gangline import GANG_SECONDS, Deadline, GanglineError, Handle, Membership, 
 from gangline_plugins.suspension import record as records
 from gangline_plugins.suspension.owning import SuspendableOwner, owner_of
 from gangline_plugins.suspension.record import SUSPENDED_BY, SuspensionRecord
-from gangline_plugins.suspension.templates import WHOLE, pods_to_come
+from gangline_plugins.suspension.templates import WITH_TEMPLATES, pods_to_come
 from gangline_plugins.suspension.writing import OwnerWriter, is_ours
 
 log = logging.getLogger(__name__)
@@ -115,7 +115,9 @@ class Resuming:
         """Whether all pods that the owner would create, or those that start first, fit now."""
         owner = each.owner
         try:
-            found = await self._handle.client.get(WHOLE[owner.resource.kind], owner.name, namespace=owner.namespace)
+            found = await self._handle.client.get(
+                WITH_TEMPLATES[owner.resource.kind], owner.name, namespace=owner.namespace
+            )
             pods = self._first(pods_to_come(self._handle.state, owner, found, each.record.priority))
             if not pods or any(pod.scheduler_name != self._handle.profile for pod in pods):
                 return False
