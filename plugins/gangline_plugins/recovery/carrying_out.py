@@ -9,7 +9,7 @@ Rules:
   are there, a scheduler that takes over sees that the gang has lost members, and what is left to do.
 - A workload that has asked for it is suspended instead if all of its pods go and no budget forbids that; for a restart
   it is resumed at once.
-- After a failure to evict a member the lost ones stay.
+- A write that fails for a reason that may pass is tried again. After a failure to evict a member the lost ones stay.
 """
 
 from __future__ import annotations
@@ -41,14 +41,17 @@ class Removing:
     """Removes pods of groups."""
 
     def __init__(self, handle: Handle, patience: float) -> None:
+        """A write that fails for a reason that may pass is tried again for `patience` seconds."""
         self._handle = handle
-        self._remover = Remover(handle)
+        self._remover = Remover(handle, patience=patience)
         self._suspenders = handle.state.shared(Suspenders)
         self._patience = patience
 
     def protected(self, pods: Sequence[PodInfo]) -> str:
         """Why disruption budgets do not let all of these pods go now; "" if they do."""
-        violating, _ = Budgets(self._handle.state.store(resources.PDBS)).split(pods)
+        budgets = Budgets(self._handle.state.store(resources.PDBS))
+        violating, _ = budgets.split(pods)
+        violating = violating or budgets.covered_twice(pods)
         if not violating:
             return ""
         others = f" and {len(violating) - 1} others" if len(violating) > 1 else ""

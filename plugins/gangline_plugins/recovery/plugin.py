@@ -120,7 +120,8 @@ class Recovery:
         if under_way is not None and under_way.is_removing:
             return unschedulable("recovery: members of the gang are being removed")
         if under_way is not None and under_way.rooms:
-            self._under_way.end(group.key)  # the room that was kept does not serve
+            self._rounds.failed_in_room(group)
+            return unschedulable("recovery: room is kept for the gang, and it is tried again")
         self._rounds.await_room(group)
         return unschedulable(
             f"recovery: {len(attempt.placed)} members have nodes, and the gang moves as a whole if it finds room"

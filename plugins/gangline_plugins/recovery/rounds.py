@@ -22,7 +22,7 @@ from gangline import (
     PodGroup,
     PodInfo,
 )
-from gangline_plugins.memberships import key_of
+from gangline_plugins.memberships import group_of
 from gangline_plugins.preemption.helping import is_helped
 from gangline_plugins.recovery.arguments import RecoveryArgs
 from gangline_plugins.recovery.carrying_out import Removing
@@ -31,7 +31,7 @@ from gangline_plugins.recovery.planning import Places, RecoveryPlan, find_recove
 from gangline_plugins.recovery.policies import RecoveryPolicy, policy_of
 from gangline_plugins.recovery.spares import Spares, pods_below
 from gangline_plugins.recovery.telling import RecoveryEnd, RecoveryNotices
-from gangline_plugins.recovery.under_way import HAVE_LEFT, LONGEST_PAUSE, Recovering, UnderWay
+from gangline_plugins.recovery.under_way import HAVE_LEFT, LONGEST_PAUSE, Recovering, Stranded, UnderWay
 from gangline_plugins.recovery.wear import NodeWear
 
 log = logging.getLogger(__name__)
@@ -94,6 +94,15 @@ class RecoveryRounds:
         self._under_way.await_room(group, self._handle.clock.monotonic(), pause)
         self._changed.set()
 
+    def failed_in_room(self, group: PodGroup) -> None:
+        """An attempt of a group for which room is kept has failed.
+
+        The cause may pass, such as a stale report or a lock. So the room is kept as long as a node may be lost for
+        before that counts, and then given up for other room.
+        """
+        self._under_way.fails(group.key, self._handle.clock.monotonic())
+        self._changed.set()
+
     def arrived(self, key: str, pod: PodInfo) -> None:
         """A pod of a group is bound: if nobody else is to come, the group has recovered."""
         found = self._under_way.arrived(key, pod)
@@ -118,7 +127,7 @@ class RecoveryRounds:
         """Seconds until something has to be looked at again; None if nothing has to."""
         grace = self._args.grace_seconds
         ends = [loss.since + grace for _, loss in self._lost if loss.since + grace > now]
-        times = [*ends, *self._under_way.moments()]
+        times = [*ends, *self._under_way.moments(grace)]
         if self._is_cut_short:
             times.append(now + _NEXT_ROUND)
         if self.health.all:
@@ -128,11 +137,7 @@ class RecoveryRounds:
     # What is to be done
 
     def _round(self, now: float) -> None:
-        for late in self._under_way.late(now):
-            self._under_way.end(late.group.key)
-            if late.places:
-                note = f"{len(late.places)} members did not come in time; no more room is kept for them"
-                self._notices.ended(late.group, [late.first], RecoveryEnd.GIVEN_UP, note, now - late.since)
+        self._give_up(now)
         on_nodes = pods_on(self._handle, self._seen())
         self.health.forget(set(self.health.all) - {loss.node for _, loss in on_nodes})
         self._lost = [*on_nodes, *self._devices.losses(now)]
@@ -146,6 +151,23 @@ class RecoveryRounds:
                 case = _Case(stranded.group, stranded.since, (), (), "there is no room beside the other members")
                 steps.append((case, partial(self._try_again, case)))
         self._is_cut_short = self._plan(steps, now)
+
+    def _give_up(self, now: float) -> None:
+        """Give up the room for which nobody has come, and that which does not serve: other room is sought at once."""
+        for late in self._under_way.late(now):
+            self._under_way.end(late.group.key)
+            if late.places:
+                note = f"{len(late.places)} members did not come in time; no more room is kept for them"
+                self._notices.ended(late.group, [late.first], RecoveryEnd.GIVEN_UP, note, now - late.since)
+        nodes, allowed = self._handle.nodes, self.allowed()
+
+        def serves(node: str) -> bool:
+            row = nodes.row_of(node)
+            return row is not None and bool(allowed[row])
+
+        for failing in self._under_way.failing(now, self._args.grace_seconds, serves):
+            self._under_way.end(failing.group.key)
+            self._under_way.await_room(failing.group, now, 0.0)
 
     def _plan(self, steps: Sequence[tuple[_Case, Callable[[], None]]], now: float) -> bool:
         """Plan for groups one after the other; whether time was up before the last. A fault harms its group alone."""
@@ -162,9 +184,9 @@ class RecoveryRounds:
         return False
 
     def _let_go(self) -> None:
-        """Members that were being removed are on lost nodes now: nobody waits for them, nor for a dead node's word."""
+        """Members that are being removed are on lost nodes: nobody waits for them, nor for a dead node's word."""
         for pod, loss in self._lost:
-            if loss.is_dead and pod.terminating and pod.uid not in self._forced and self._is_removed(pod):
+            if loss.is_dead and pod.terminating and pod.uid not in self._forced and self._is_ours(pod):
                 self._forced.add(pod.uid)
                 self._handle.spawn(partial(self._force, pod, loss))
         self._forced.intersection_update(self._handle.state.pods)
@@ -172,14 +194,16 @@ class RecoveryRounds:
         if not all(self._under_way.are_leaving(key, self.health.all) for key in held):
             self._handle.announce(HAVE_LEFT)
 
-    def _is_removed(self, pod: PodInfo) -> bool:
-        under_way = self._under_way.recovering.get(key_of(self._handle, pod))
-        return under_way is not None and pod.uid in under_way.removed
+    def _is_ours(self, pod: PodInfo) -> bool:
+        """Whether the pod is a member of a gang that this profile recovers, now or after a member was lost."""
+        group = group_of(self._handle, pod) if pod.scheduler_name == self._handle.profile else None
+        return group is not None and policy_of(self._handle, group, pod) is not RecoveryPolicy.NONE
 
     async def _force(self, pod: PodInfo, loss: Loss) -> None:
         try:
             await self._removing.carry_out([pod], (loss.node,), (), loss.why)
         except GanglineError as error:
+            self._forced.discard(pod.uid)  # the next round tries it again
             log.error("pod %s: %s", pod.key, error)
 
     def _seen(self) -> Mapping[str, Loss]:
@@ -297,9 +321,11 @@ class RecoveryRounds:
         protected = self._removing.protected(others)
         if release and now >= stranded.since + release and not protected:
             note = f"no place was found in {release:g} s, so {len(others)} members are released; {why}"
-            self._notices.ended(group, others or case.lost, RecoveryEnd.RELEASED, note, now - stranded.since)
-            stranded.since, stranded.is_told = now, False
-            self._handle.spawn(partial(self._release, case, others, note))
+            if not stranded.is_release_told:
+                stranded.is_release_told = True
+                self._notices.ended(group, others or case.lost, RecoveryEnd.RELEASED, note, now - stranded.since)
+            stranded.is_releasing = True
+            self._handle.spawn(partial(self._release, stranded, case, others, note))
         elif not stranded.is_told:
             stranded.is_told = True
             then = f"are released in {stranded.since + release - now:.0f} s" if release else "stay where they are"
@@ -307,11 +333,16 @@ class RecoveryRounds:
             note = f"{why}; it is tried again within {LONGEST_PAUSE:g} s{later if others else ''}"
             self._notices.waits(group, [*case.lost, *self._handle.queued_members(group.key), *others], note)
 
-    async def _release(self, case: _Case, others: Sequence[PodInfo], note: str) -> None:
+    async def _release(self, stranded: Stranded, case: _Case, others: Sequence[PodInfo], note: str) -> None:
+        """Evict the other members; if that fails, it is tried again as a plan would be."""
         try:
             await self._removing.carry_out(case.lost, case.dead, others, note, is_restart=False)
+            stranded.since, stranded.is_told, stranded.is_release_told = self._handle.clock.monotonic(), False, False
         except GanglineError as error:
             log.error("gang %s/%s: %s", case.group.namespace, case.group.name, error)
+        finally:
+            stranded.is_releasing = False
+            self._changed.set()
 
 
 def _case_of(each: Affected) -> _Case:

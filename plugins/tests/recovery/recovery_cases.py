@@ -96,12 +96,12 @@ class LossStory(GangCluster):
             {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": name}, "spec": spec}
         )
 
-    def add_budget(self, app: str, allowed: int = 0) -> None:
-        """A disruption budget that lets so many of these pods go."""
+    def add_budget(self, app: str, allowed: int = 0, name: str = "") -> None:
+        """A disruption budget that lets so many of these pods go; its name is that of the pods by default."""
         self.create(
             PDBS,
             model.PodDisruptionBudget(
-                metadata=model.ObjectMeta(name=app, namespace="default"),
+                metadata=model.ObjectMeta(name=name or app, namespace="default"),
                 spec=model.PodDisruptionBudgetSpec(selector=model.LabelSelector(match_labels={"app": app})),
                 status=model.PodDisruptionBudgetStatus(disruptions_allowed=allowed),
             ),

@@ -35,6 +35,21 @@ def test_a_gang_moves_only_when_budgets_let_all_its_members_go(allowed: int) -> 
     cluster.play(story)
 
 
+def test_a_gang_that_two_budgets_cover_is_not_evicted_in_vain() -> None:
+    cluster = LossStory()
+
+    async def story() -> None:
+        cluster.add_job("train", 4)
+        await cluster.runs("train", 4)
+        for name in ("one", "two"):
+            cluster.add_budget("train", 9, name)
+        cluster.fail(cluster.node_of("train", 2))
+        await cluster.told("the gang would move as a whole, but disruption budgets protect pod default/train-")
+        assert not cluster.told_as("GangRecovering")
+
+    cluster.play(story)
+
+
 def test_members_that_a_budget_protects_are_not_released_and_nobody_says_so() -> None:
     cluster = LossStory(leaves=1, releaseSeconds=60)
 
