@@ -114,7 +114,7 @@ class Recovery:
     def pod_group_post_filter(self, attempt: GroupAttempt) -> Status | None:
         """Remember a gang that runs in part and has no room for the rest beside it: it may have to move."""
         group = attempt.group
-        if not attempt.placed or policy_of(self._handle, group, attempt.first) is RecoveryPolicy.NONE:
+        if not attempt.placed or policy_of(self._handle, attempt.first) is RecoveryPolicy.NONE:
             return None
         under_way = self._under_way.recovering.get(group.key)
         if under_way is not None and under_way.is_removing:

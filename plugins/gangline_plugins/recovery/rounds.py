@@ -197,7 +197,7 @@ class RecoveryRounds:
     def _is_ours(self, pod: PodInfo) -> bool:
         """Whether the pod is a member of a gang that this profile recovers, now or after a member was lost."""
         group = group_of(self._handle, pod) if pod.scheduler_name == self._handle.profile else None
-        return group is not None and policy_of(self._handle, group, pod) is not RecoveryPolicy.NONE
+        return group is not None and policy_of(self._handle, pod) is not RecoveryPolicy.NONE
 
     async def _force(self, pod: PodInfo, loss: Loss) -> None:
         try:
@@ -229,7 +229,7 @@ class RecoveryRounds:
 
     def _recover(self, each: Affected, now: float) -> None:
         """Begin the recovery of a group with members on lost nodes, or find that there is no place."""
-        group, policy = each.group, policy_of(self._handle, each.group, each.lost[0])
+        group, policy = each.group, policy_of(self._handle, each.lost[0])
         if policy is RecoveryPolicy.NONE:
             self._under_way.forget(group.key)
             return
@@ -263,7 +263,7 @@ class RecoveryRounds:
         if attempt is None or not attempt.placed or not attempt.needed or is_helped(self._handle, attempt):
             self._under_way.forget(group.key)
             return
-        policy = policy_of(self._handle, group, attempt.first)
+        policy = policy_of(self._handle, attempt.first)
         if policy is RecoveryPolicy.NONE:
             self._under_way.forget(group.key)
             return
