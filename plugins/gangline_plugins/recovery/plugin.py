@@ -45,6 +45,7 @@ from gangline import (
 )
 from gangline_plugins.memberships import key_of
 from gangline_plugins.recovery.arguments import RecoveryArgs
+from gangline_plugins.recovery.lending import Lending
 from gangline_plugins.recovery.policies import RecoveryPolicy, policy_of
 from gangline_plugins.recovery.rounds import RecoveryRounds
 from gangline_plugins.recovery.spares import Spares
@@ -65,8 +66,9 @@ class Recovery:
         self._handle = handle
         self._wear = NodeWear(args.penalty_half_life_seconds)
         self._under_way = UnderWay(handle)
-        self._spares = Spares(handle, args.spares, args.lent_below_priority)
-        self._rounds = RecoveryRounds(args, handle, self._wear, self._under_way, self._spares)
+        lending = Lending(handle, args.lent_below_priority, args.lent_below_runtime_seconds)
+        self._spares = Spares(handle, args.spares, lending)
+        self._rounds = RecoveryRounds(args, handle, self._wear, self._under_way, self._spares, lending)
         handle.state.follow_nodes(self._rounds.health)
         handle.state.at_end(self._under_way.end_all)
         handle.run(self._rounds.run)

@@ -22,14 +22,15 @@ from gangline import (
     PodGroup,
     PodInfo,
 )
-from gangline_plugins.memberships import group_of
 from gangline_plugins.preemption.helping import is_helped
 from gangline_plugins.recovery.arguments import RecoveryArgs
 from gangline_plugins.recovery.carrying_out import Removing
+from gangline_plugins.recovery.dead import Forcing, with_silent
+from gangline_plugins.recovery.lending import Lending, Seeker
 from gangline_plugins.recovery.losses import Affected, DeviceHealth, Loss, NodeHealth, affected, pods_on
 from gangline_plugins.recovery.planning import Places, RecoveryPlan, find_recovery
 from gangline_plugins.recovery.policies import RecoveryPolicy, policy_of
-from gangline_plugins.recovery.spares import Spares, pods_below
+from gangline_plugins.recovery.spares import Spares
 from gangline_plugins.recovery.telling import RecoveryEnd, RecoveryNotices
 from gangline_plugins.recovery.under_way import HAVE_LEFT, LONGEST_PAUSE, Recovering, Stranded, UnderWay
 from gangline_plugins.recovery.wear import NodeWear
@@ -58,7 +59,15 @@ class _Case:
 class RecoveryRounds:
     """Sees which groups have lost members, has places found for them, and has pods removed."""
 
-    def __init__(self, args: RecoveryArgs, handle: Handle, wear: NodeWear, under_way: UnderWay, spares: Spares) -> None:
+    def __init__(
+        self,
+        args: RecoveryArgs,
+        handle: Handle,
+        wear: NodeWear,
+        under_way: UnderWay,
+        spares: Spares,
+        lending: Lending,
+    ) -> None:
         self._args = args
         self._handle = handle
         self._changed = asyncio.Event()
@@ -69,10 +78,10 @@ class RecoveryRounds:
         """The pods on lost nodes and devices, within the grace too, as of the last round."""
         self._under_way = under_way
         self._spares = spares
+        self._lending = lending
         self._removing = Removing(handle, args.room_seconds)
         self._notices = RecoveryNotices(handle)
-        self._forced: set[str] = set()
-        """The UIDs of pods that were being removed when their node died, and were deleted once more."""
+        self._forcing = Forcing(handle, self._removing, self._notices)
         self._is_blind = False
         self._is_cut_short = False
 
@@ -126,7 +135,8 @@ class RecoveryRounds:
     def _pause(self, now: float) -> float | None:
         """Seconds until something has to be looked at again; None if nothing has to."""
         grace = self._args.grace_seconds
-        ends = [loss.since + grace for _, loss in self._lost if loss.since + grace > now]
+        spans = {grace, self._args.dead_after_seconds}
+        ends = [loss.since + span for _, loss in self._lost for span in spans if loss.since + span > now]
         times = [*ends, *self._under_way.moments(grace)]
         if self._is_cut_short:
             times.append(now + _NEXT_ROUND)
@@ -138,7 +148,7 @@ class RecoveryRounds:
 
     def _round(self, now: float) -> None:
         self._give_up(now)
-        on_nodes = pods_on(self._handle, self._seen())
+        on_nodes = pods_on(self._handle, self._seen(now))
         self.health.forget(set(self.health.all) - {loss.node for _, loss in on_nodes})
         self._lost = [*on_nodes, *self._devices.losses(now)]
         self._let_go()
@@ -185,28 +195,12 @@ class RecoveryRounds:
 
     def _let_go(self) -> None:
         """Members that are being removed are on lost nodes: nobody waits for them, nor for a dead node's word."""
-        for pod, loss in self._lost:
-            if loss.is_dead and pod.terminating and pod.uid not in self._forced and self._is_ours(pod):
-                self._forced.add(pod.uid)
-                self._handle.spawn(partial(self._force, pod, loss))
-        self._forced.intersection_update(self._handle.state.pods)
+        self._forcing.look(self._lost)
         held = self._under_way.held()
         if not all(self._under_way.are_leaving(key, self.health.all) for key in held):
             self._handle.announce(HAVE_LEFT)
 
-    def _is_ours(self, pod: PodInfo) -> bool:
-        """Whether the pod is a member of a gang that this profile recovers, now or after a member was lost."""
-        group = group_of(self._handle, pod) if pod.scheduler_name == self._handle.profile else None
-        return group is not None and policy_of(self._handle, pod) is not RecoveryPolicy.NONE
-
-    async def _force(self, pod: PodInfo, loss: Loss) -> None:
-        try:
-            await self._removing.carry_out([pod], (loss.node,), (), loss.why)
-        except GanglineError as error:
-            self._forced.discard(pod.uid)  # the next round tries it again
-            log.error("pod %s: %s", pod.key, error)
-
-    def _seen(self) -> Mapping[str, Loss]:
+    def _seen(self, now: float) -> Mapping[str, Loss]:
         """The lost nodes, within the grace too; without those that are not ready if that is so of most."""
         is_blind = self.health.is_blind(self._args.most_lost_fraction)
         if is_blind and not self._is_blind:
@@ -216,7 +210,9 @@ class RecoveryRounds:
             self.health.begin_anew()
         self._is_blind = is_blind
         losses = self.health.all
-        return {name: loss for name, loss in losses.items() if loss.is_dead} if is_blind else losses
+        if is_blind:
+            return {name: loss for name, loss in losses.items() if loss.is_dead}
+        return with_silent(losses, now, self._args.dead_after_seconds)
 
     def _is_to_recover(self, each: Affected, now: float) -> bool:
         under_way = self._under_way.recovering.get(each.group.key)
@@ -236,13 +232,15 @@ class RecoveryRounds:
         waiting, replaced = self._waiting(group.key)
         self._under_way.end(group.key)
 
+        seeker = Seeker.of(self._handle, group, each.priority, self.allowed())
+
         def find(leaving: Callable[[], Sequence[PodInfo]]) -> RecoveryPlan | None:
-            places = Places(self._handle, self.allowed(), leaving)
+            places = Places(self._handle, seeker.allowed, leaving)
             return find_recovery(self._handle, group, each.lost, waiting, replaced, policy, places)
 
-        case, plan = _case_of(each), find(self._spares.lent)
+        case, plan = _case_of(each), find(self._spares.lent(seeker))
         if plan is None and policy is RecoveryPolicy.REPLACE and each.lost[0].spec.preemption_policy != "Never":
-            weaker = find(partial(pods_below, self._handle, each.priority))
+            weaker = find(partial(self._lending.below, each.priority, seeker))
             if weaker is not None and not weaker.is_move:
                 note = f"{case.why}; pods of a lower priority have to make room"
                 self._begin(case, weaker.without_room(), note)
@@ -267,7 +265,9 @@ class RecoveryRounds:
         if policy is RecoveryPolicy.NONE:
             self._under_way.forget(group.key)
             return
-        places = Places(self._handle, self.allowed(), self._spares.lent)
+        priority = group.priority if group.priority is not None else attempt.first.priority
+        seeker = Seeker.of(self._handle, group, priority, self.allowed())
+        places = Places(self._handle, seeker.allowed, self._spares.lent(seeker))
         plan = find_recovery(self._handle, group, (), attempt.pods, (), policy, places)
         if plan is None or plan.evicted or plan.lent:
             self._settle(case, plan, "nor for all of them elsewhere", now)
@@ -307,8 +307,18 @@ class RecoveryRounds:
                 self._under_way.strand(group, clock.monotonic(), clock.monotonic(), LONGEST_PAUSE)
             self._notices.ended(group, [*plan.lost, *plan.evicted], RecoveryEnd.GIVEN_UP, str(error), 0.0)
         finally:
-            found.until = clock.monotonic() + self._args.room_seconds
+            found.until = self._end_of_room(found, plan, dead)
             self._changed.set()
+
+    def _end_of_room(self, found: Recovering, plan: RecoveryPlan, dead: Collection[str]) -> float:
+        """On the monotonic clock: until when room is kept now that members were removed.
+
+        Some controllers create new pods only when the lost ones are gone: when their node counts as dead.
+        """
+        after = self._args.dead_after_seconds
+        is_silent = after and any(pod.node_name not in dead for pod in plan.lost)
+        now = self._handle.clock.monotonic()
+        return self._args.room_seconds + max(now, found.since + after if is_silent else now)
 
     # No place
 

@@ -45,6 +45,11 @@ class RecoveryNotices:
         """Report that no place was found so far."""
         self._tell(group, pods, "Warning", "GangRecoveryWaits", note)
 
+    def forced(self, pod: PodInfo, note: str) -> None:
+        """Report that a member is deleted without its node's word."""
+        log.warning("pod %s: %s", pod.key, note)
+        self._recorder.event(pod, "Warning", "GangMemberForced", note, action="Recovering")
+
     def ended(self, group: PodGroup, pods: Iterable[PodInfo], outcome: RecoveryEnd, note: str, seconds: float) -> None:
         """Report the end of a recovery that took so many seconds."""
         self._ended.labels(outcome.value).inc()
