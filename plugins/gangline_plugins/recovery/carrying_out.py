@@ -19,7 +19,7 @@ from collections.abc import Collection, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from gangline import Conflict, GanglineError, Handle, NotFound, PodInfo, TooManyRequests, resources
+from gangline import Conflict, GanglineError, Handle, NotFound, PodInfo, TooManyRequests, failpoint, resources
 from gangline_plugins.preemption.budgets import Budgets
 from gangline_plugins.preemption.precedence import PREEMPTION
 from gangline_plugins.preemption.removing import Remover, evict_patiently
@@ -75,7 +75,7 @@ class Removing:
         left = await self._suspend(lost, evicted, why, is_restart)
         await self._all(self._evict(pod, limit) for pod in evicted if pod.uid in left)
         lost = [pod for pod in lost if pod.uid in left or pod.node_name in dead]
-        await self._all(self._remove(pod, pod.node_name in dead, REASON, why, limit) for pod in lost)
+        await self._all(self._remove_lost(pod, pod.node_name in dead, why, limit) for pod in lost)
 
     async def _suspend(
         self, lost: Sequence[PodInfo], evicted: Sequence[PodInfo], why: str, is_restart: bool
@@ -100,11 +100,18 @@ class Removing:
         async with limit:
             await self._remover.remove(pod, reason, why, is_dead)
 
+    async def _remove_lost(self, pod: PodInfo, is_dead: bool, why: str, limit: asyncio.Semaphore) -> None:
+        failpoint("recovery.before-removal")
+        await self._remove(pod, is_dead, REASON, why, limit)
+        failpoint("recovery.after-removal")
+
     async def _evict(self, pod: PodInfo, limit: asyncio.Semaphore) -> None:
         handle, which = self._handle, (pod.namespace, pod.name, pod.uid)
+        failpoint("recovery.before-eviction")
         try:
             await evict_patiently(handle.client, handle.clock, which, self._patience, limit)
         except (NotFound, Conflict):
             return
         except TooManyRequests as error:
             raise Refused(pod, error.message) from None
+        failpoint("recovery.after-eviction")
