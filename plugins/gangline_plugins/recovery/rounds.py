@@ -22,6 +22,7 @@ from gangline import (
     PodGroup,
     PodInfo,
 )
+from gangline_plugins.memberships import key_of
 from gangline_plugins.preemption.helping import is_helped
 from gangline_plugins.recovery.arguments import RecoveryArgs
 from gangline_plugins.recovery.carrying_out import Removing
@@ -122,6 +123,7 @@ class RecoveryRounds:
 
     async def run(self) -> None:
         """Make rounds until cancelled."""
+        self._notices.conditions.find()
         try:
             while True:
                 self._changed.clear()
@@ -161,6 +163,9 @@ class RecoveryRounds:
                 case = _Case(stranded.group, stranded.since, (), (), "there is no room beside the other members")
                 steps.append((case, partial(self._try_again, case)))
         self._is_cut_short = self._plan(steps, now)
+        if self._notices.conditions.any:
+            with_lost = {key_of(self._handle, pod) for pod, _ in self._lost}
+            self._notices.conditions.settle(with_lost.union(self._under_way.recovering, self._under_way.stranded))
 
     def _give_up(self, now: float) -> None:
         """Give up the room for which nobody has come, and that which does not serve: other room is sought at once."""

@@ -185,9 +185,13 @@ class LossStory(GangCluster):
         """Wait until so many pods with this prefix have a node."""
         return await self.until(lambda: len(self.bound(prefix)) == size, seconds)
 
+    async def stop(self) -> None:
+        """The scheduler ends."""
+        await self._life.aclose()
+
     async def restart(self) -> None:
         """The scheduler ends, and another one begins."""
-        await self._life.aclose()
+        await self.stop()
         await self._life.enter_async_context(self.scheduling(self.profile, self.client, plugins=self._plugins))
 
     def play(self, story: Callable[[], Coroutine[Any, Any, Result]]) -> Result:

@@ -105,8 +105,8 @@ def add(cluster: LossStory, dialect: Dialect) -> None:
     above = [] if dialect.above is None else [reference(dialect.above)]
     controller = reference(dialect.owner)
     if dialect.owner is JOBS:
-        meta = {"name": "train", "namespace": "default", "ownerReferences": above}
-        made = cluster.server.create(JOBS, {"metadata": meta, "spec": PART})
+        of_job: dict[str, Any] = {"name": "train", "namespace": "default", "ownerReferences": above}
+        made = cluster.server.create(JOBS, {"metadata": of_job, "spec": PART})
         controller = {**controller, "uid": made.data["metadata"]["uid"]}
     for number in range(SIZE):
         numbered = {dialect.numbered: str(number)} if dialect.numbered else {}
@@ -116,8 +116,9 @@ def add(cluster: LossStory, dialect: Dialect) -> None:
             labels={**dialect.labels, **numbered},
             annotations={**dialect.annotations, **numbered},
             scheduler_name="gangs",
-            **({"scheduling_group": model.SchedulingGroup(dialect.group)} if dialect.group else {}),
         )
+        if dialect.group:
+            pod.spec.scheduling_group = model.SchedulingGroup(dialect.group)
         pod.metadata.owner_references = [model.OwnerReference(**of_model(controller))]
         cluster.create(PODS, pod)
 

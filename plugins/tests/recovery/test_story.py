@@ -249,7 +249,8 @@ def test_of_two_gangs_that_one_leaf_loses_the_higher_priority_gets_the_room_and_
         cluster.fail(*(f"{leaf}-n{n}" for n in range(4)))
         await cluster.moved("high", 2, leaf, SOON)
         await cluster.until(lambda: bool(cluster.told_as("GangRecoveryWaits")), SOON)
-        waiting = {each.regarding.name for each in cluster.list(EVENTS) if each.reason == "GangRecoveryWaits"}
+        told = [each.regarding for each in cluster.list(EVENTS) if each.reason == "GangRecoveryWaits"]
+        waiting = {each.name for each in told if each is not None}
         assert waiting == set(cluster.bound("low")) and cluster.uids("low") == low
         for number, name in enumerate(sorted(cluster.bound("half"))):
             cluster.server.delete(REPLICA_SETS, f"half-{number}", namespace="default")
