@@ -44,8 +44,8 @@ async def evict_patiently(
     """Have a pod evicted as far as disruption budgets allow it, and ask again for so many seconds if that may help.
 
     The API server marks the pod with the condition. The pod is given by namespace, name and UID. Each try is made
-    within `limit`, and none of the pauses between them. Raises Conflict if another pod has its name, the last failure
-    when the time is over, for example TooManyRequests, and ApiError.
+    within `limit`, and none of the pauses between them. Raises NotFound if the pod is gone, also if another pod has its
+    name, the last failure when the time is over, for example TooManyRequests, and ApiError.
     """
     deadline = clock.monotonic() + patience
     while True:
@@ -54,8 +54,12 @@ async def evict_patiently(
                 await client.evict(*pod)
             return
         except MAY_PASS as error:
+            if await _is_gone(client, pod, error):
+                raise NotFound(
+                    404, "NotFound", f"pod {pod[0]}/{pod[1]} is gone, and another one has its name"
+                ) from None
             left = deadline - clock.monotonic()
-            if left <= 0 or await _is_gone(client, pod, error):
+            if left <= 0:
                 raise
             pause = min(left, error.retry_after or _AGAIN)
         await asyncio.sleep(pause)

@@ -110,8 +110,8 @@ class Removing:
         failpoint("recovery.before-eviction")
         try:
             await evict_patiently(handle.client, handle.clock, which, self._patience, limit)
-        except (NotFound, Conflict):
+        except NotFound:
             return
-        except TooManyRequests as error:
+        except (Conflict, TooManyRequests) as error:
             raise Refused(pod, error.message) from None
         failpoint("recovery.after-eviction")
