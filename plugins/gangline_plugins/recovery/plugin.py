@@ -65,7 +65,7 @@ class Recovery:
     def __init__(self, args: RecoveryArgs, handle: Handle) -> None:
         self._handle = handle
         self._wear = NodeWear(args.penalty_half_life_seconds)
-        self._under_way = UnderWay(handle)
+        self._under_way = UnderWay(handle, args.grace_seconds)
         lending = Lending(handle, args.lent_below_priority, args.lent_below_runtime_seconds)
         self._spares = Spares(handle, args.spares, lending)
         self._rounds = RecoveryRounds(args, handle, self._wear, self._under_way, self._spares, lending)

@@ -137,20 +137,25 @@ class RecoveryRounds:
     def _pause(self, now: float) -> float | None:
         """Seconds until something has to be looked at again; None if nothing has to."""
         grace = self._args.grace_seconds
-        spans = {grace, self._args.dead_after_seconds}
-        ends = [loss.since + span for _, loss in self._lost for span in spans if loss.since + span > now]
-        times = [*ends, *self._under_way.moments(grace)]
+        ends = [loss.since + grace for _, loss in self._lost if loss.since + grace > now]
+        times = [*ends, *self._under_way.moments()]
         if self._is_cut_short:
             times.append(now + _NEXT_ROUND)
         if self.health.all:
-            times.append(now + _LOOK)
+            after = self._args.dead_after_seconds
+            times += [now + _LOOK, *(loss.since + after for _, loss in self._lost if loss.since + after > now)]
         return max(0.0, min(times) - now) if times else None
 
     # What is to be done
 
     def _round(self, now: float) -> None:
-        self._give_up(now)
-        on_nodes = pods_on(self._handle, self._seen(now))
+        self._give_up_what_fails(now)
+        for late in self._under_way.late(now):
+            self._under_way.end(late.group.key)
+            if late.places:
+                note = f"{len(late.places)} members did not come in time; no more room is kept for them"
+                self._notices.ended(late.group, [late.first], RecoveryEnd.GIVEN_UP, note, now - late.since)
+        on_nodes = pods_on(self._handle, self._seen())
         self.health.forget(set(self.health.all) - {loss.node for _, loss in on_nodes})
         self._lost = [*on_nodes, *self._devices.losses(now)]
         self._let_go()
@@ -167,20 +172,15 @@ class RecoveryRounds:
             with_lost = {key_of(self._handle, pod) for pod, _ in self._lost}
             self._notices.conditions.settle(with_lost.union(self._under_way.recovering, self._under_way.stranded))
 
-    def _give_up(self, now: float) -> None:
-        """Give up the room for which nobody has come, and that which does not serve: other room is sought at once."""
-        for late in self._under_way.late(now):
-            self._under_way.end(late.group.key)
-            if late.places:
-                note = f"{len(late.places)} members did not come in time; no more room is kept for them"
-                self._notices.ended(late.group, [late.first], RecoveryEnd.GIVEN_UP, note, now - late.since)
+    def _give_up_what_fails(self, now: float) -> None:
+        """Give up room that does not serve: other room is sought at once."""
         nodes, allowed = self._handle.nodes, self.allowed()
 
         def serves(node: str) -> bool:
             row = nodes.row_of(node)
             return row is not None and bool(allowed[row])
 
-        for failing in self._under_way.failing(now, self._args.grace_seconds, serves):
+        for failing in self._under_way.failing(now, serves):
             self._under_way.end(failing.group.key)
             self._under_way.await_room(failing.group, now, 0.0)
 
@@ -205,7 +205,7 @@ class RecoveryRounds:
         if not all(self._under_way.are_leaving(key, self.health.all) for key in held):
             self._handle.announce(HAVE_LEFT)
 
-    def _seen(self, now: float) -> Mapping[str, Loss]:
+    def _seen(self) -> Mapping[str, Loss]:
         """The lost nodes, within the grace too; without those that are not ready if that is so of most."""
         is_blind = self.health.is_blind(self._args.most_lost_fraction)
         if is_blind and not self._is_blind:
@@ -217,7 +217,7 @@ class RecoveryRounds:
         losses = self.health.all
         if is_blind:
             return {name: loss for name, loss in losses.items() if loss.is_dead}
-        return with_silent(losses, now, self._args.dead_after_seconds)
+        return with_silent(losses, self._handle.clock.monotonic(), self._args.dead_after_seconds)
 
     def _is_to_recover(self, each: Affected, now: float) -> bool:
         under_way = self._under_way.recovering.get(each.group.key)

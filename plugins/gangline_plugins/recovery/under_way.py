@@ -90,6 +90,8 @@ class UnderWay:
     """All groups that recover, or would have to, by their keys."""
 
     handle: Handle
+    patience: float
+    """Seconds for which room is kept although attempts to place the members fail."""
     recovering: dict[str, Recovering] = field(default_factory=dict)
     stranded: dict[str, Stranded] = field(default_factory=dict)
 
@@ -153,15 +155,15 @@ class UnderWay:
         if found.failing_since is None:
             found.failing_since = now
 
-    def failing(self, now: float, patience: float, serves: Callable[[str], bool]) -> list[Recovering]:
-        """The recoveries whose room is of no use: attempts have failed for `patience` seconds, or pods may not go to
+    def failing(self, now: float, serves: Callable[[str], bool]) -> list[Recovering]:
+        """The recoveries whose room is of no use: attempts have failed for too long, or pods may not go to
         a node of it any more; `serves` says whether they may.
         """
         found = [(each, each.failing_since) for each in self.recovering.values() if not each.is_removing]
         return [
             each
             for each, since in found
-            if since is not None and (now >= since + patience or not all(serves(node) for _, node in each.rooms))
+            if since is not None and (now >= since + self.patience or not all(serves(node) for _, node in each.rooms))
         ]
 
     def are_leaving(self, key: str, lost: Container[str]) -> bool:
@@ -211,9 +213,9 @@ class UnderWay:
         """The groups without a place that are to be tried again."""
         return [each for each in self.stranded.values() if now >= each.next_try and not each.is_releasing]
 
-    def moments(self, patience: float) -> Iterator[float]:
-        """When, on the monotonic clock, something has to be looked at again; `patience` is that of `failing`."""
+    def moments(self) -> Iterator[float]:
+        """When, on the monotonic clock, something has to be looked at again."""
         for each in self.recovering.values():
             if not each.is_removing:
-                yield each.until if each.failing_since is None else min(each.until, each.failing_since + patience)
+                yield each.until if each.failing_since is None else min(each.until, each.failing_since + self.patience)
         yield from (each.next_try for each in self.stranded.values() if not each.is_releasing)
