@@ -1,8 +1,8 @@
 """Who may use spares until a gang needs them, and which pods of a lower priority a plan looks at.
 
 Pods that may be evicted at once use spares: those of a low priority, and those whose runtime is short and bounded. A
-pod of a low priority leaves any node that a gang needs. A pod with a bounded runtime leaves only spares, and only to a
-gang of its own priority or a higher one.
+pod of a low priority leaves any node that a gang of a higher priority needs. A pod with a bounded runtime leaves only
+spares, and leaves them to a gang of its own priority too.
 
 A plan looks at a bounded number of pods. So those come first that are in the domain of the gang's members, and then
 domain by domain those that would leave the most GPUs.
@@ -10,7 +10,7 @@ domain by domain those that would leave the most GPUs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,11 +45,18 @@ class Seeker:
     """The nodes to which its pods may come."""
     rows: Sequence[int]
     """The rows of its members, the lost ones too."""
+    own: Container[str] = ()
+    """The UIDs of its members."""
 
     @classmethod
     def of(cls, handle: Handle, group: PodGroup, priority: int, allowed: BoolColumn) -> Seeker:
         """The gang as it is now."""
-        return cls(group, priority, allowed, [pod.row for pod in handle.members(group.key) if pod.row >= 0])
+        own = [pod for pod in handle.members(group.key) if pod.row >= 0]
+        return cls(group, priority, allowed, [pod.row for pod in own], {pod.uid for pod in own})
+
+    def takes_from(self, pod: PodInfo) -> bool:
+        """Whether the pod may have to leave: it is no member, and does not end anyway."""
+        return not pod.terminating and pod.uid not in self.own
 
 
 class Lending:
@@ -82,13 +89,13 @@ class Lending:
         """The pods that leave their nodes to a gang; `spares` marks the nodes that are spares now."""
         found: dict[str, PodInfo] = {}
         if self._below_priority is not None:
-            found = {pod.uid: pod for pod in self.below(self._below_priority, seeker)}
+            found = {pod.uid: pod for pod in self.below(min(self._below_priority, seeker.priority), seeker)}
         if self._below_runtime is not None:
             nodes = self._handle.nodes
             for row in np.flatnonzero(spares & seeker.allowed).tolist():  # the spares alone
                 pods = nodes.pods(row).values()
                 found |= {pod.uid: pod for pod in pods if pod.priority <= seeker.priority and self.takes(pod)}
-        return [pod for pod in found.values() if not pod.terminating][: self._most]
+        return [pod for pod in found.values() if seeker.takes_from(pod)][: self._most]
 
     def below(self, priority: int, seeker: Seeker) -> list[PodInfo]:
         """Pods of a lower priority than this where the gang may come, so many at most; none that end anyway."""
@@ -99,7 +106,7 @@ class Lending:
             rows = self._best_first(seeker, rows, gpus)
             rows = rows[np.cumsum(counts[rows]) <= self._most]
         pods = (pod for row in rows.tolist() for pod in nodes.pods(row).values())
-        return [pod for pod in pods if pod.priority < priority and not pod.terminating]
+        return [pod for pod in pods if pod.priority < priority and seeker.takes_from(pod)]
 
     def _best_first(self, seeker: Seeker, rows: Rows, gpus: Int64Column) -> Rows:
         """The rows that matter most for a gang first; `gpus` has the GPUs of the pods that would leave each row."""

@@ -252,3 +252,18 @@ def test_of_more_pods_than_are_looked_at_those_in_the_domain_of_the_gang_come_fi
             assert [pod.node_name[:2] for pod in lending.below(1, seeker)] == leaves.split()
 
     cluster.play(story)
+
+
+def test_a_gang_of_low_priority_takes_no_lent_spare_from_pods_that_are_no_less_important() -> None:
+    cluster = LossStory(leaves=1, spares=SPARE, lentBelowPriority=0)
+
+    async def story() -> None:
+        cluster.add_job("train", 3, priority=-10)
+        await cluster.runs("train", 3)
+        cluster.add_pods_of_one_node("lent", 1, priority=-10)
+        await cluster.runs("lent", 1)
+        cluster.fail(cluster.node_of("train", 1))
+        await cluster.told("it is tried again", SOON)
+        assert len(cluster.bound("lent")) == 1 and not cluster.told_as("GangRecovering")
+
+    cluster.play(story)
